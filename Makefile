@@ -1,0 +1,73 @@
+# coldforge: `make bundle`, then `make invoke IMAGE=photo.jpg`. `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+MODEL ?= emotion
+IMAGE ?= tests/data/face.jpg
+VENV  := .venv
+PY    := $(VENV)/bin/python
+# The first interpreter that TensorFlow's wheel and the locks support; PYTHON=... chooses another.
+PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3 python,$(shell \
+	$(p) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $(p))))
+PIP   := $(PY) -m pip --disable-pip-version-check --quiet install --require-hashes
+
+.PHONY: help setup bundle invoke sam test test-unit test-integration lint lock clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
+	@echo "  MODEL=emotion|digits|age_gender|path/to/model.toml   PYTHON=python3.12"
+
+$(VENV)/.build: requirements/build.txt
+	@test -n "$(PYTHON)" || { echo "coldforge needs Python 3.11, 3.12 or 3.13; name one with PYTHON=..." >&2; exit 19; }
+	@echo "setting up $(VENV) with $(PYTHON) (once; about 700 MB to fetch)"
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PIP) -r requirements/build.txt
+	@touch $@
+
+$(VENV)/.test: requirements/test.txt $(VENV)/.build
+	@$(PIP) -r requirements/test.txt
+	@touch $@
+
+# SAM CLI pins many packages of its own, so it lives apart.
+.venv-sam/.done: requirements/sam.txt
+	@test -x .venv-sam/bin/python || $(PYTHON) -m venv .venv-sam
+	@.venv-sam/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/sam.txt
+	@touch $@
+
+setup: $(VENV)/.build ## the virtual environment with everything a build needs
+
+# Examples whose model is made here rather than fetched.
+MADE_digits     := build/digits/model.keras
+MADE_age_gender := build/age_gender/model.keras
+build/digits/model.keras: examples/digits/train.py | setup
+	@$(PY) $<
+build/age_gender/model.keras: examples/age_gender/make_model.py | setup
+	@$(PY) $<
+
+bundle: setup $(MADE_$(MODEL)) ## compile MODEL and pack it for Lambda, in dist/
+	@$(PY) -m builder.cli bundle $(MODEL)
+
+invoke: setup ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
+	@$(PY) -m builder.cli invoke $(MODEL) $(IMAGE)
+
+sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
+
+test: $(VENV)/.test sam ## every test
+	@$(PY) -m pytest
+
+test-unit: $(VENV)/.test ## the fast tests
+	@$(PY) -m pytest tests/unit
+
+lint: $(VENV)/.test ## ruff and mypy --strict
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+
+lock: ## resolve pyproject.toml into requirements/*.txt again (needs uv)
+	@uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml -o requirements/build.txt
+	@uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 -c requirements/build.txt --group test --group lint -o requirements/test.txt
+	@echo aws-sam-cli==1.170.0 | uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 - -o requirements/sam.txt
+
+clean: ## everything built; the virtual environments stay
+	rm -rf build dist .aws-sam layers/model/content

@@ -1,0 +1,158 @@
+"""The portability policy (``policy.json``) and where a library's facts break it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from builder.audit.facts import ElfFacts, version_key
+from builder.errors import AuditError
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a library for ``target`` may be and ask for."""
+
+    target: str
+    machine: str
+    bits: int
+    little_endian: bool
+    glibc_floor: str
+    glibc_floor_why: str
+    needed: tuple[str, ...]
+    exports: tuple[str, ...]
+    require: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule: what was found, and what to do about it."""
+
+    rule: str
+    found: str
+    remedy: str
+
+
+@cache
+def load_policy(target: str) -> Policy:
+    """The policy of ``target`` ("x86_64", "arm64"); raises AuditError for a target without one."""
+    text = resources.files("builder.audit").joinpath("policy.json").read_text(encoding="utf-8")
+    targets = json.loads(text)["targets"]
+    if target not in targets:
+        raise AuditError(f"no audit policy for target {target!r}; there is one for {', '.join(sorted(targets))}.")
+    row = targets[target]
+    unknown = set(row["require"]) - set(_REQUIREMENTS)
+    if unknown:
+        raise AuditError(f"audit policy of {target}: unknown requirements {', '.join(sorted(unknown))}.")
+    lists = {key: tuple(row[key]) for key in ("needed", "exports", "require")}
+    return Policy(target=target, **(row | lists))
+
+
+def violations(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+    """Every rule that ``facts`` breaks, in a fixed order."""
+    yield from _machine(facts, policy)
+    yield from _glibc(facts, policy)
+    yield from _needed(facts, policy)
+    yield from _exports(facts, policy)
+    for name in policy.require:
+        found, remedy = _REQUIREMENTS[name](facts), _REMEDIES[name]
+        if found:
+            yield Violation(name, found, remedy)
+
+
+def _machine(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+    ours = (facts.machine, facts.bits, facts.little_endian)
+    theirs = (policy.machine, policy.bits, policy.little_endian)
+    if ours != theirs:
+        yield Violation(
+            "machine",
+            f"built for {_machine_text(*ours)}, not for {_machine_text(*theirs)} ({policy.target})",
+            f"build it with the toolchain's triple for {policy.target}",
+        )
+
+
+def _machine_text(machine: str, bits: int, little_endian: bool) -> str:
+    return f"{machine.removeprefix('EM_')} {bits}-bit {'little' if little_endian else 'big'}-endian"
+
+
+def _glibc(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+    for entry in facts.versions:
+        library, _, version = entry.partition(":")
+        number = re.fullmatch(r"GLIBC_([0-9]+(?:\.[0-9]+)*)", version)
+        if number and version_key(number[1]) <= version_key(policy.glibc_floor):
+            continue
+        if not number and not version.startswith("GLIBC_"):
+            continue  # another library's version: the rule on NEEDED speaks of it
+        users = sorted({s.name for s in facts.undefined if (s.library, s.version) == (library, version)})
+        asked = f" for {', '.join(users)}" if users else ""
+        yield Violation(
+            "glibc",
+            f"asks {library} for {version}{asked}; {policy.glibc_floor_why} have glibc {policy.glibc_floor}",
+            f"compile with the glibc floor in the target triple (…-linux-gnu.{policy.glibc_floor}) "
+            "and avoid the newer functions",
+        )
+
+
+def _needed(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+    for library in facts.needed:
+        if library in policy.needed:
+            continue
+        users = sorted({s.name for s in facts.undefined if s.library == library})
+        used = f" (for {', '.join(users)})" if users else ""
+        remedy = f"link it statically or do without; only {' and '.join(policy.needed)} are sure to be there"
+        if library.startswith("ld-linux"):
+            remedy = "thread-local variables pull in the dynamic loader: do without them"
+        yield Violation("needed", f"needs {library}{used}", remedy)
+
+
+def _exports(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+    extra = sorted(set(facts.exports) - set(policy.exports))
+    missing = sorted(set(policy.exports) - set(facts.exports))
+    if extra:
+        yield Violation(
+            "exports",
+            f"exports {_some(extra)}, which are not part of the ABI",
+            "link with the version script that keeps everything else local",
+        )
+    if missing:
+        yield Violation(
+            "exports",
+            f"does not export {_some(missing)}",
+            'mark them visibility("default") and list them in the version script',
+        )
+
+
+def _some(names: list[str], limit: int = 8) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+def _unresolved(facts: ElfFacts) -> str:
+    names = [s.name for s in facts.undefined if not s.weak and not s.version]
+    return f"uses {_some(names)}, which no needed library is known to have" if names else ""
+
+
+# Each tells what is wrong, or "" if nothing is.
+_REQUIREMENTS: dict[str, Callable[[ElfFacts], str]] = {
+    "shared_object": lambda f: "" if f.kind == "ET_DYN" else f"is {f.kind}, not a shared object",
+    "nx_stack": lambda f: "" if f.nx_stack else "asks for an executable stack",
+    "no_writable_code": lambda f: "has a segment that is writable and executable" if f.writable_code else "",
+    "full_relro": lambda f: "" if f.relro == "full" else f"has {f.relro} RELRO, not full",
+    "no_text_relocations": lambda f: "has text relocations" if f.text_relocations else "",
+    "no_search_path": lambda f: f"has the search path {':'.join(f.search_path)}" if f.search_path else "",
+    "resolved_symbols": _unresolved,
+}
+
+_REMEDIES = {
+    "shared_object": "link with -shared",
+    "nx_stack": "link with -z noexecstack, and give assembly files a .note.GNU-stack section",
+    "no_writable_code": "keep code and writable data in sections of their own",
+    "full_relro": "link with -z relro -z now",
+    "no_text_relocations": "compile everything with -fPIC",
+    "no_search_path": "link without -rpath",
+    "resolved_symbols": "link with -z defs, and give each symbol a definition",
+}

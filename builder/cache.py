@@ -1,0 +1,67 @@
+"""Stage outputs in folders, built once for the same input.
+
+A stage's key is the hash of everything that goes in: the bytes of its input files, its options and
+coldforge's own code. A folder is built beside its place and moved there whole, so that an
+interrupted or failed stage leaves the previous output as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import builder
+
+_KEY_FILE = ".key"
+
+
+def digest(*parts: str | Path) -> str:
+    """SHA-256 (hex) over texts and over the content of files and folders; names within folders count."""
+    total = hashlib.sha256()
+    for part in parts:
+        piece = hashlib.sha256()
+        if isinstance(part, str):
+            piece.update(part.encode())
+        elif part.is_dir():
+            for path in sorted(p for p in part.rglob("*") if p.is_file() and p.name != _KEY_FILE):
+                piece.update(f"{path.relative_to(part).as_posix()}\0{file_digest(path)}\n".encode())
+        else:
+            piece.update(file_digest(part).encode())
+        total.update(piece.digest())
+    return total.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 (hex) of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@functools.cache
+def code_digest() -> str:
+    """SHA-256 (hex) of coldforge's own builder and runtime sources."""
+    root = Path(builder.__file__).parent
+    sources = sorted(p for p in root.rglob("*") if p.suffix in {".py", ".c", ".h", ".json"})
+    return digest(*(part for p in sources for part in (p.relative_to(root).as_posix(), p)))
+
+
+def run_cached(folder: Path, key: str, build: Callable[[Path], object]) -> bool:
+    """Have ``folder`` hold what ``build`` makes for ``key``; True if it was there already.
+
+    ``build`` gets an empty folder to write into. What it raises passes through, and the previous
+    content of ``folder`` stays.
+    """
+    marker = folder / _KEY_FILE
+    if marker.exists() and marker.read_text() == key:
+        return True
+    fresh = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    build(fresh)
+    (fresh / _KEY_FILE).write_text(key)
+    shutil.rmtree(folder, ignore_errors=True)
+    fresh.rename(folder)
+    return False

@@ -1,0 +1,147 @@
+"""The coldforge command: parses arguments, calls one function, prints its result.
+
+Failures reach a person as a message and an exit code (see ``builder.errors``), never as a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from builder import __version__
+from builder.errors import ColdforgeError, UsageError
+from builder.progress import Progress
+from builder.project import Project
+from builder.spec import ModelSpec, load
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.command(options, Project.here())
+        return code
+    except ColdforgeError as error:
+        print(f"coldforge: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("coldforge: interrupted; the last good bundle is as it was.", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="coldforge", description="A trained model as one small Lambda layer.")
+    parser.add_argument("--version", action="version", version=f"coldforge {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    model_help = "a model.toml, a folder with one, or the name of an example"
+
+    bundle = commands.add_parser("bundle", help="compile a model and pack it as a Lambda layer")
+    bundle.add_argument("model", help=model_help)
+    bundle.set_defaults(command=_bundle)
+
+    inspect = commands.add_parser("inspect", help="say whether a model can be compiled, and how large it will be")
+    inspect.add_argument("model", help=f"{model_help}, or a model file")
+    inspect.add_argument("--json", action="store_true", help="print the result as JSON")
+    inspect.add_argument("--trust", action="store_true", help="load a .h5 file, which may run code")
+    inspect.set_defaults(command=_inspect)
+
+    init = commands.add_parser("init", help="write a model.toml for a model, to be edited")
+    init.add_argument("model", type=Path, help=".keras, .h5, .pb or a SavedModel folder")
+    init.add_argument("--output", type=Path, help="where to write (default: model.toml beside the model)")
+    init.add_argument("--force", action="store_true", help="write over an existing file")
+    init.add_argument("--trust", action="store_true", help="load a .h5 file, which may run code")
+    init.set_defaults(command=_init)
+
+    invoke = commands.add_parser("invoke", help="run a bundle on an image in Lambda's emulator, without Docker")
+    invoke.add_argument("model", help=model_help)
+    invoke.add_argument("image", type=Path)
+    invoke.set_defaults(command=_invoke)
+    return parser
+
+
+def _bundle(options: argparse.Namespace, project: Project) -> int:
+    from builder import pipeline
+    from builder.report.text import agreement_table, audit_line, size_table
+
+    spec = _load_spec(options.model, project)
+    progress = Progress()
+    progress.say(
+        f"coldforge {__version__}: {spec.name} {spec.version} for {', '.join(spec.targets)}, batch {spec.batch}"
+    )
+    built = pipeline.build_bundle(spec, project, progress)
+    where = _relative(built.bundle.folder)
+    print(size_table(built.bundle.sizes))
+    print()
+    print(agreement_table(built.verification))
+    print()
+    print(audit_line(built.audit))
+    print(f"\nbundle: {where} ({progress.total():.1f} s)")
+    print(f"try it: make invoke MODEL={options.model} IMAGE=tests/data/face.jpg")
+    return 0
+
+
+def _inspect(options: argparse.Namespace, project: Project) -> int:
+    from builder import pipeline, preflight
+
+    path = Path(options.model)
+    spec = _drafted(path, options.trust) if _is_model(path) else _load_spec(options.model, project)
+    found = pipeline.inspect(spec, project)
+    print(json.dumps(found.to_json(), indent=1) if options.json else preflight.render(found))
+    return 0 if found.ok else (12 if found.unsupported else 18)
+
+
+def _init(options: argparse.Namespace, _project: Project) -> int:
+    from builder.importers import describe
+    from builder.init import draft_text
+
+    output: Path = options.output or options.model.resolve().parent / "model.toml"
+    if output.exists() and not options.force:
+        raise UsageError(f"{output} exists; give another --output, or --force to write over it.")
+    output.write_text(draft_text(options.model, describe, toml=output, trust=options.trust), encoding="utf-8")
+    print(f"wrote {_relative(output)}: check what it says, then run `make bundle MODEL={_relative(output)}`")
+    return 0
+
+
+def _invoke(options: argparse.Namespace, project: Project) -> int:
+    from builder.local import rie
+
+    return rie.invoke_image(_load_spec(options.model, project).name, options.image, project)
+
+
+def _load_spec(model: str, project: Project) -> ModelSpec:
+    """The spec at a path, or of an example by name. Raises UsageError for neither."""
+    path = Path(model)
+    candidates = [path, path / "model.toml", project.examples / model / "model.toml"]
+    for candidate in candidates:
+        if candidate.is_file():
+            return load(candidate)
+    examples = sorted(p.parent.name for p in project.examples.glob("*/model.toml"))
+    raise UsageError(
+        f"there is no model.toml at {model}, and no such example ({', '.join(examples)}). "
+        "`coldforge init MODEL` writes one for a trained model."
+    )
+
+
+def _is_model(path: Path) -> bool:
+    return path.exists() and path.suffix != ".toml" and not (path / "model.toml").is_file()
+
+
+def _drafted(path: Path, trust: bool) -> ModelSpec:
+    from builder.importers import describe
+    from builder.init import draft
+
+    return draft(path, describe, trust=trust)
+
+
+def _relative(path: Path) -> Path:
+    try:
+        return path.resolve().relative_to(Path.cwd())
+    except ValueError:
+        return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""Print a Program as the sources that ``link`` compiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.emit.blob import ASSEMBLY, write_weights
+from builder.emit.header import flat_run_source, header_source
+from builder.emit.metadata import model_json
+from builder.emit.program import program_source
+from builder.lower.program import Program
+from builder.spec import ModelSpec
+
+ISA = {"x86_64": ["x86-64-v3"]}
+"""Instruction sets that a library for each architecture holds."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Generated files in ``folder``: program.c, weights.bin, weights.S, model.h, model.json."""
+
+    folder: Path
+
+    @property
+    def header(self) -> Path:
+        return self.folder / "model.h"
+
+    @property
+    def description(self) -> Path:
+        return self.folder / "model.json"
+
+
+def emit(program: Program, spec: ModelSpec, target: str, folder: Path) -> Sources:
+    """Write the sources of ``program`` into ``folder``, byte for byte the same for the same input."""
+    sources = Sources(folder)
+    description = model_json(program, spec, {target: ISA[target]})
+    sources.description.write_text(description + "\n")
+    sources.header.write_text(header_source(program))
+    (folder / "program.c").write_text(program_source(program, description, flat_run_source(program)))
+    (folder / "weights.S").write_text(ASSEMBLY)
+    write_weights(program, folder / "weights.bin")
+    return sources

@@ -1,0 +1,76 @@
+"""model.h: the ABI's fixed text, and the flat run() of one model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builder.lower.program import BoundPort, Program
+from builder.tensor import c_identifier
+
+RUNTIME = Path(__file__).parent.parent / "runtime"
+_MARK = "/*@FLAT@*/\n"
+
+C_TYPES = {
+    "bool": "uint8_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "int16": "int16_t",
+    "uint16": "uint16_t",
+    "int32": "int32_t",
+    "uint32": "uint32_t",
+    "int64": "int64_t",
+    "uint64": "uint64_t",
+    "float32": "float",
+    "float64": "double",
+}
+
+
+def header_source(program: Program) -> str:
+    """model.h for this model: the ABI, byte sizes as macros, and the prototype of run()."""
+    text = (RUNTIME / "model.h").read_text()
+    before, after = text.split(_MARK)
+    rows = [
+        f"#define CF_{kind}_{c_identifier(p.spec.name).upper()}_SIZE {p.spec.size}u /* {_describe(p)} */"
+        for kind, ports in (("FEED", program.feeds), ("FETCH", program.fetches))
+        for p in ports
+    ]
+    note = (
+        "/* This model's tensors. */\n"
+        + "\n".join(rows)
+        + "\n\n/* One inference in one call, on a model opened at the first call and shared by all callers, who\n"
+        " * wait for each other. Sizes are bytes. Returns a cf_status. */\n"
+    )
+    return f"{before}\n{note}{_signature(program)};\n\n{after.lstrip()}"
+
+
+def flat_run_source(program: Program) -> str:
+    """The definition of run() in program.c."""
+    feeds = [f"{{{_name('feed', p)}, {_name('feed', p)}_size}}" for p in program.feeds]
+    fetches = [f"{{{_name('fetch', p)}, {_name('fetch', p)}_size}}" for p in program.fetches]
+    return (
+        "cf_status cf_run_shared(const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,\n"
+        "                        size_t fetch_count);\n\n"
+        f'__attribute__((visibility("default"))) {_signature(program)} {{\n'
+        f"    const cf_feed all_feeds[] = {{{', '.join(feeds)}}};\n"
+        f"    const cf_fetch all_fetches[] = {{{', '.join(fetches)}}};\n"
+        "    return (int)cf_run_shared(all_feeds, COUNT(all_feeds), all_fetches, COUNT(all_fetches));\n}\n"
+    )
+
+
+def _signature(program: Program) -> str:
+    arguments = [
+        f"const {C_TYPES[p.spec.dtype]} *{_name('feed', p)}, size_t {_name('feed', p)}_size" for p in program.feeds
+    ]
+    arguments += [
+        f"{C_TYPES[p.spec.dtype]} *{_name('fetch', p)}, size_t {_name('fetch', p)}_size" for p in program.fetches
+    ]
+    return "int run(" + ",\n        ".join(arguments) + ")"
+
+
+def _name(kind: str, port: BoundPort) -> str:
+    return f"{kind}_{c_identifier(port.spec.name)}"
+
+
+def _describe(port: BoundPort) -> str:
+    shape = ", ".join(map(str, port.spec.shape))
+    return f"{port.spec.dtype} [{shape}]"

@@ -1,0 +1,57 @@
+"""model.json: what cf_describe() returns, and all that a caller needs to know of a model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from builder import __version__
+from builder.lower.program import BoundPort, Program
+from builder.spec import ModelSpec, OutputSpec
+
+ABI_VERSION = 1
+
+
+def model_json(program: Program, spec: ModelSpec, isa: dict[str, list[str]]) -> str:
+    """The description as compact ASCII JSON. ``isa``: architecture to the instruction sets inside."""
+    (arch, levels), *_ = isa.items()
+    image = spec.image
+    description: dict[str, Any] = {
+        "abi": ABI_VERSION,
+        "coldforge": __version__,
+        "model": {"name": spec.name, "version": spec.version},
+        "target": {"arch": arch, "isa": levels},
+        "batch": spec.batch,
+        "feeds": [_port(p) for p in program.feeds],
+        "fetches": [_port(p) for p in program.fetches],
+        "image": image
+        and {
+            "feed": image.feed or program.feeds[0].spec.name,
+            "width": image.width,
+            "height": image.height,
+            "mode": image.mode,
+            "fit": image.fit,
+            "resize": image.resize,
+        },
+        "outputs": [_output(o, program) for o in spec.outputs] or [_raw(p) for p in program.fetches],
+    }
+    return json.dumps(description, separators=(",", ":"))
+
+
+def _port(port: BoundPort) -> dict[str, Any]:
+    spec = port.spec
+    return {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape), "bytes": spec.size}
+
+
+def _output(output: OutputSpec, program: Program) -> dict[str, Any]:
+    return {
+        "name": output.name,
+        "fetch": output.fetch or program.fetches[0].spec.name,
+        "kind": output.kind,
+        "labels": list(output.labels),
+        "top_k": output.top_k,
+    }
+
+
+def _raw(port: BoundPort) -> dict[str, Any]:
+    return {"name": port.spec.name, "fetch": port.spec.name, "kind": "raw", "labels": [], "top_k": None}

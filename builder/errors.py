@@ -1,0 +1,79 @@
+"""Every way a build can fail, one class and one exit code each.
+
+A message names the thing at fault and the next step. ``builder.cli`` is the only place that
+catches these: nothing below it prints or exits.
+"""
+
+from __future__ import annotations
+
+
+class ColdforgeError(Exception):
+    """Base of every failure a user can meet; ``exit_code`` is what the process returns."""
+
+    exit_code = 1
+
+
+class UsageError(ColdforgeError):
+    """The command line asks for something that cannot be done."""
+
+    exit_code = 2
+
+
+class SpecError(ColdforgeError):
+    """``model.toml`` is wrong; the message lists every mistake with its line."""
+
+    exit_code = 10
+
+
+class ImportModelError(ColdforgeError):
+    """The trained model cannot be read, trusted or given a static shape."""
+
+    exit_code = 11
+
+
+class PreflightError(ColdforgeError):
+    """XLA cannot compile some of the graph's ops; the message lists all of them."""
+
+    exit_code = 12
+
+
+class CompileError(ColdforgeError):
+    """tfcompile refused a graph that passed the preflight."""
+
+    exit_code = 13
+
+
+class LowerError(ColdforgeError):
+    """The compiled graph holds something the runtime has no step for."""
+
+    exit_code = 14
+
+
+class LinkError(ColdforgeError):
+    """The C toolchain failed or could not be found."""
+
+    exit_code = 15
+
+
+class AuditError(ColdforgeError):
+    """``libmodel.so`` breaks the portability policy."""
+
+    exit_code = 16
+
+
+class VerifyError(ColdforgeError):
+    """``libmodel.so`` disagrees with TensorFlow beyond the tolerance."""
+
+    exit_code = 17
+
+
+class SizeLimitError(ColdforgeError):
+    """The bundle is larger than Lambda, or the spec, allows."""
+
+    exit_code = 18
+
+
+class EnvironmentSetupError(ColdforgeError):
+    """Something the build needs (a package, an interpreter, a registry) is not there."""
+
+    exit_code = 19

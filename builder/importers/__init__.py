@@ -1,0 +1,81 @@
+"""Any trained model in, one frozen GraphDef with static feeds out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builder.errors import ImportModelError
+from builder.importers.graph import FrozenGraph
+from builder.importers.loaded import LoadedModel
+from builder.importers.ports import ModelPorts
+from builder.importers.shapes import check_dtype, pin_shapes
+from builder.spec import FeedSpec, FetchSpec, ModelSpec, Source
+from builder.tensor import c_identifier
+
+__all__ = ["describe", "import_model"]
+
+
+def import_model(spec: ModelSpec, model_path: Path, folder: Path) -> FrozenGraph:
+    """Read the model at ``model_path`` and write graph.pb, config.pbtxt and ports.json into ``folder``.
+
+    Preprocessing and activations of the spec are in the graph: an image feed is uint8 [batch, height, width,
+    channels]. The same model and spec give the same bytes. Raises ImportModelError.
+    """
+    from builder.importers.freeze import write_frozen
+
+    loaded = _open(spec.source, model_path, spec.feeds, spec.fetches)
+    shapes = pin_shapes(loaded.ports, spec)
+    fetches = _choose_fetches(loaded.ports, spec)
+    return write_frozen(loaded.freeze(shapes), shapes, fetches, spec, folder)
+
+
+def describe(source: Source, path: Path) -> ModelPorts:
+    """What the model at ``path`` takes and gives, without freezing it. Raises ImportModelError."""
+    return _open(source, path, (), ()).ports
+
+
+def _open(source: Source, path: Path, feeds: tuple[FeedSpec, ...], fetches: tuple[FetchSpec, ...]) -> LoadedModel:
+    if not path.exists():
+        raise ImportModelError(f"There is no model at {path}.")
+    match source.format:
+        case "keras" | "h5":
+            from builder.importers.keras import open_keras
+
+            return open_keras(source, path)
+        case "saved_model":
+            from builder.importers.saved_model import open_saved_model
+
+            return open_saved_model(source, path)
+        case "graph_def":
+            from builder.importers.graph_def import open_graph_def
+
+            return open_graph_def(source, path, feeds, fetches)
+
+
+def _choose_fetches(ports: ModelPorts, spec: ModelSpec) -> dict[str, str]:
+    """The name callers see to the model's own, in the spec's order, or all of the model's."""
+    known = {port.name: port for port in ports.fetches}
+    problems = [
+        f"[[fetches]] names {fetch.name!r}, which is not an output; the outputs are {', '.join(known)}."
+        for fetch in spec.fetches
+        if fetch.name not in known
+    ]
+    chosen = {f.visible: f.name for f in spec.fetches} or {name: name for name in known}
+    if not chosen:
+        problems.append("The model has no outputs.")
+    identifiers = [c_identifier(name).lower() for name in ([f.visible for f in spec.fetches] or known)]
+    problems += [
+        f"Two fetches are called {name!r} once written in C: give one an `alias`."
+        for name in sorted({n for n in identifiers if identifiers.count(n) > 1})
+    ]
+    problems += [
+        f"[[outputs]] reads {output.fetch!r}, which is not a fetch; the fetches are {', '.join(chosen)}."
+        for output in spec.outputs
+        if output.fetch is not None and output.fetch not in chosen
+    ]
+    if len(chosen) > 1 and any(output.fetch is None for output in spec.outputs):
+        problems.append(f"The model has several outputs: add `fetch = ...` under [[outputs]] ({', '.join(chosen)}).")
+    problems += [p for name in chosen.values() if name in known for p in check_dtype(known[name], "output")]
+    if problems:
+        raise ImportModelError("\n".join(problems))
+    return chosen

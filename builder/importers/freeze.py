@@ -1,0 +1,206 @@
+"""Put the caller's ports around a model's graph and write it: graph.pb, config.pbtxt, ports.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from builder.errors import ImportModelError
+from builder.importers.graph import FrozenGraph, Port
+from builder.importers.loaded import RawGraph, Shape
+from builder.importers.preprocess import activate, image_to_input
+from builder.importers.rewrite import (
+    canonical,
+    inline_calls,
+    keep_called_functions,
+    keep_reachable,
+    node_of,
+    without_side_effects,
+)
+from builder.importers.tf import reference_session, tensorflow
+from builder.spec import Activation, ModelSpec
+from builder.tensor import ITEM_SIZES, TensorSpec, c_identifier
+
+MODEL_SCOPE = "model/"
+"""Where the model's own nodes are in graph.pb; ports are under ``feed/`` and ``fetch/``."""
+
+
+def write_frozen(
+    raw: RawGraph,
+    shapes: Mapping[str, Shape],
+    fetches: Mapping[str, str],
+    spec: ModelSpec,
+    folder: Path,
+) -> FrozenGraph:
+    """The model with static feeds, preprocessing and activations, on disk.
+
+    ``fetches``: the name callers see to the name in ``raw.fetches``. Raises ImportModelError where shapes do not
+    fit together, a fetch has no static shape, or the graph reads a placeholder that is no feed.
+    """
+    tf = tensorflow()
+    tensors = [raw.fetches[name] for name in fetches.values()]
+    source = inline_calls(keep_reachable(raw.graph_def, tensors, raw.feeds.values()), [*tensors, *raw.feeds.values()])
+    # Canonical before as well: the notes include shapes that are no longer true.
+    source = canonical(without_side_effects(keep_reachable(source, tensors, raw.feeds.values())))
+    _refuse_loose_placeholders(source, tensors, raw.feeds)
+    image_feed = (spec.image.feed or next(iter(raw.feeds))) if spec.image else None
+    with tf.Graph().as_default() as graph:
+        inputs: dict[str, Any] = {}
+        feeds: list[Port] = []
+        for name, tensor in raw.feeds.items():
+            dtype = _dtype_of(source, tensor)
+            if spec.image is not None and name == image_feed:
+                image = spec.image
+                port = TensorSpec(name, "uint8", (spec.batch, image.height, image.width, image.channels))
+                placeholder = _placeholder(port)
+                with tf.name_scope("preprocess"):
+                    inputs[tensor] = image_to_input(placeholder, image, dtype, shapes[name])
+            else:
+                port = TensorSpec(name, dtype.name, shapes[name])
+                placeholder = inputs[tensor] = _placeholder(port)
+            feeds.append(Port(port, placeholder.name))
+        found = _import(source, inputs, tensors)
+        results = {}
+        for (visible, _), scores in zip(fetches.items(), found, strict=True):
+            with tf.name_scope("activation"):
+                answer = activate(scores, _activation(spec, visible, len(fetches)), visible)
+            results[visible] = tf.identity(answer, name=f"fetch/{c_identifier(visible)}")
+        sizes = _static_shapes(graph, feeds, results)
+        ports = tuple(Port(_fetch_spec(n, t, sizes[n]), t.name) for n, t in results.items())
+        complete = graph.as_graph_def()
+    pruned = keep_reachable(complete, [p.tensor for p in ports], [p.tensor for p in feeds])
+    pruned = canonical(keep_called_functions(_cut(pruned, ports, feeds)))
+    frozen = FrozenGraph(folder, tuple(feeds), ports)
+    folder.mkdir(parents=True, exist_ok=True)
+    frozen.graph_path.write_bytes(pruned.SerializeToString(deterministic=True))
+    frozen.config_path.write_text(_config(frozen))
+    frozen.save()
+    return frozen
+
+
+def _placeholder(port: TensorSpec) -> Any:
+    tf = tensorflow()
+    return tf.compat.v1.placeholder(port.dtype, port.shape, name=f"feed/{c_identifier(port.name)}")
+
+
+def _dtype_of(graph_def: Any, tensor: str) -> Any:
+    """The dtype of a feed's tensor, which is a placeholder nearly always and anything at times."""
+    tf = tensorflow()
+    node = next(n for n in graph_def.node if n.name == node_of(tensor))
+    if node.op in ("Placeholder", "PlaceholderWithDefault"):
+        return tf.dtypes.as_dtype(node.attr["dtype"].type)
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+        return graph.get_tensor_by_name(tensor).dtype
+
+
+def _import(source: Any, inputs: Mapping[str, Any], tensors: list[str]) -> list[Any]:
+    tf = tensorflow()
+    try:
+        return list(
+            tf.import_graph_def(source, input_map=dict(inputs), return_elements=tensors, name=MODEL_SCOPE.rstrip("/"))
+        )
+    except (ValueError, tf.errors.OpError) as error:
+        reason = " ".join(str(error).split())[:400]
+        raise ImportModelError(f"The model does not take the shapes it was given: {reason}") from error
+
+
+def _refuse_loose_placeholders(graph_def: Any, tensors: list[str], feeds: Mapping[str, str]) -> None:
+    fed = {node_of(t) for t in feeds.values()}
+    needed = _needed(graph_def, tensors, fed)
+    loose = sorted(n.name for n in graph_def.node if n.op == "Placeholder" and n.name in needed and n.name not in fed)
+    if loose:
+        lines = "\n\n".join(f'[[feeds]]\nname = "{name}"' for name in loose)
+        raise ImportModelError(
+            f"The graph also reads the placeholder{'s' if len(loose) > 1 else ''} {', '.join(loose)}. Feed what it "
+            f"reads (or freeze the graph for inference). Add to model.toml:\n\n{lines}\n"
+        )
+
+
+def _needed(graph_def: Any, tensors: list[str], fed: set[str]) -> set[str]:
+    nodes = {n.name: n for n in graph_def.node}
+    todo, seen = [node_of(t) for t in tensors], set[str]()
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += [] if name in fed else [node_of(i) for i in nodes[name].input]
+    return seen
+
+
+def _cut(graph_def: Any, fetches: tuple[Port, ...], feeds: list[Port]) -> Any:
+    """Only what fetches need, and every feed even if nothing reads it: it is part of the ABI."""
+    needed = _needed(graph_def, [p.tensor for p in fetches], set()) | {node_of(p.tensor) for p in feeds}
+    kept = [n for n in graph_def.node if n.name in needed]
+    del graph_def.node[:]
+    graph_def.node.extend(kept)
+    return graph_def
+
+
+def _activation(spec: ModelSpec, fetch: str, count: int) -> Activation:
+    wanted = {o.activation for o in spec.outputs if o.fetch == fetch or (o.fetch is None and count == 1)}
+    if len(wanted) > 1:
+        raise ImportModelError(
+            f"[[outputs]] asks for {' and '.join(sorted(wanted))} on the same fetch {fetch!r}: "
+            "a fetch has one activation."
+        )
+    return wanted.pop() if wanted else "none"
+
+
+def _static_shapes(graph: Any, feeds: list[Port], results: Mapping[str, Any]) -> dict[str, Shape | None]:
+    """Shapes by fetch; None where the data decides.
+
+    Shape inference gives up in loops and lists that were traced with an open batch, whose sizes are fixed all the
+    same once the feeds' are: then what TensorFlow gives for different data decides.
+    """
+    tf = tensorflow()
+    shapes: dict[str, Shape | None] = {
+        name: tuple(t.shape.as_list()) if t.shape.is_fully_defined() else None for name, t in results.items()
+    }
+    unknown = [name for name, shape in shapes.items() if shape is None]
+    if not unknown:
+        return shapes
+    seen: list[list[Shape]] = []
+    with reference_session(graph) as session:
+        for fill in (lambda n: np.zeros(n), lambda n: np.ones(n), lambda n: np.arange(n) % 5):
+            values = {p.tensor: fill(p.spec.elements).astype(p.spec.dtype).reshape(p.spec.shape) for p in feeds}
+            try:
+                seen.append([np.shape(a) for a in session.run([results[n] for n in unknown], values)])
+            except tf.errors.OpError as error:
+                reason = " ".join(str(error.message).split())[:300]
+                raise ImportModelError(f"The model does not run on the shapes it was given: {reason}") from error
+    for name, *found in zip(unknown, *seen, strict=True):
+        shapes[name] = found[0] if len(set(found)) == 1 else None
+    return shapes
+
+
+def _fetch_spec(name: str, tensor: Any, shape: Shape | None) -> TensorSpec:
+    if tensor.dtype.name not in ITEM_SIZES:
+        raise ImportModelError(f"The output {name!r} is {tensor.dtype.name}, which cannot be passed to a caller.")
+    if shape is None:
+        raise ImportModelError(
+            f"The size of the output {name!r} depends on the data ({tensor.shape}). XLA compiles for fixed sizes: "
+            "fetch a padded tensor with a count instead (non_max_suppression_padded, top_k, a mask)."
+        )
+    return TensorSpec(name, tensor.dtype.name, shape)
+
+
+def _config(graph: FrozenGraph) -> str:
+    tf = tensorflow()
+    from google.protobuf import text_format
+    from tensorflow.compiler.tf2xla import tf2xla_pb2
+
+    config = tf2xla_pb2.Config()
+    for ports, add in ((graph.feeds, config.feed.add), (graph.fetches, config.fetch.add)):
+        for port in ports:
+            entry = add(name=c_identifier(port.spec.name))
+            entry.id.node_name, _, index = port.tensor.rpartition(":")
+            entry.id.output_index = int(index)
+            entry.type = tf.dtypes.as_dtype(port.spec.dtype).as_datatype_enum
+            entry.shape.SetInParent()
+            for size in port.spec.shape:
+                entry.shape.dim.add(size=size)
+    return str(text_format.MessageToString(config))

@@ -1,0 +1,168 @@
+"""Read a frozen GraphDef, with feeds and fetches by name from the spec or from a tf2xla.Config text file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from builder.errors import ImportModelError
+from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
+from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.rewrite import keep_reachable, node_of
+from builder.importers.tf import dtype_name, tensorflow
+from builder.spec import FeedSpec, FetchSpec, Source
+
+_VARIABLES = {"VariableV2", "Variable", "VarHandleOp", "VarIsInitializedOp"}
+_NO_RESULT = {"NoOp", "Assert", "Print", "PrintV2", "SaveV2", "MergeV2Checkpoints", "Placeholder", "Const"}
+
+
+def open_graph_def(source: Source, path: Path, feeds: Sequence[FeedSpec], fetches: Sequence[FetchSpec]) -> LoadedModel:
+    """The graph with the named ports; those that are not named anywhere are only guessed for ``describe``.
+
+    Raises ImportModelError if the file is no GraphDef, still has variables, or lacks a named node.
+    """
+    graph_def = _read(path)
+    config_feeds, config_fetches = _read_config(source.config) if source.config else ({}, {})
+    feed_tensors = {f.name: tensor_name(f.name) for f in feeds} or {n: t for n, (t, _) in config_feeds.items()}
+    for feed in feeds:  # a spec may name the config's feeds instead of nodes, to give a shape
+        if feed.name in config_feeds:
+            feed_tensors[feed.name] = config_feeds[feed.name][0]
+    if config_feeds and feeds:
+        feed_tensors = {n: t for n, (t, _) in config_feeds.items()} | feed_tensors
+    fetch_tensors = {f.name: config_fetches.get(f.name, tensor_name(f.name)) for f in fetches} or config_fetches
+    guessed_feeds, guessed_fetches = _guess(graph_def)
+    shapes = {name: shape for name, (_, shape) in config_feeds.items()}
+    _check_nodes(graph_def, path, {"feed": feed_tensors, "fetch": fetch_tensors})
+    if fetch_tensors:  # training ops, savers and other leftovers need not even be known here
+        graph_def = keep_reachable(graph_def, fetch_tensors.values(), feed_tensors.values())
+    infos = _infos(graph_def, path, feed_tensors or guessed_feeds, fetch_tensors or guessed_fetches, shapes)
+
+    def freeze(chosen: Mapping[str, Shape]) -> RawGraph:
+        if not feed_tensors or not fetch_tensors:
+            raise ImportModelError(_unnamed(path, infos, bool(feed_tensors), bool(fetch_tensors)))
+        return RawGraph(graph_def, feed_tensors, fetch_tensors)
+
+    return LoadedModel(infos, freeze)
+
+
+def _read(path: Path) -> Any:
+    tf = tensorflow()
+    from google.protobuf import text_format
+    from google.protobuf.message import DecodeError
+
+    data = path.read_bytes()
+    graph_def = tf.compat.v1.GraphDef()
+    try:
+        graph_def.ParseFromString(data)
+    except DecodeError:
+        try:
+            text_format.Parse(data.decode(), graph_def)
+        except (UnicodeDecodeError, text_format.ParseError) as error:
+            raise ImportModelError(f"{path.name} is not a GraphDef, neither binary nor text.") from error
+    if not graph_def.node:
+        raise ImportModelError(f"{path.name} is not a GraphDef with nodes in it.")
+    variables = sorted({n.name for n in graph_def.node if n.op in _VARIABLES})
+    if variables:
+        raise ImportModelError(
+            f"{path.name} is not frozen: it still reads {len(variables)} variables ({', '.join(variables[:5])}"
+            f"{', ...' if len(variables) > 5 else ''}). Freeze it, or use the SavedModel."
+        )
+    return graph_def
+
+
+def _read_config(path: Path) -> tuple[dict[str, tuple[str, Shape | None]], dict[str, str]]:
+    """Feeds (tensor and shape) and fetches (tensor) of a tf2xla.Config, by its name or else the node's."""
+    tensorflow()
+    from google.protobuf import text_format
+    from tensorflow.compiler.tf2xla import tf2xla_pb2
+
+    try:
+        config = text_format.Parse(path.read_text(), tf2xla_pb2.Config())
+    except OSError as error:
+        raise ImportModelError(f"{path.name} cannot be read: {error.strerror}.") from error
+    except (UnicodeDecodeError, text_format.ParseError) as error:
+        raise ImportModelError(f"{path.name} is not a tf2xla.Config text file: {error}") from error
+    if config.variable:
+        raise ImportModelError(
+            f"{path.name} declares variables ({config.variable[0].node_name} ...); freeze the graph instead."
+        )
+    feeds = {}
+    for feed in config.feed:
+        shape = tuple(d.size for d in feed.shape.dim) if feed.HasField("shape") else None
+        feeds[feed.name or _short(feed.id)] = (f"{feed.id.node_name}:{feed.id.output_index}", shape)
+    fetches = {f.name or _short(f.id): f"{f.id.node_name}:{f.id.output_index}" for f in config.fetch}
+    return feeds, fetches
+
+
+def _short(identity: Any) -> str:
+    name = str(identity.node_name)
+    return f"{name}:{identity.output_index}" if identity.output_index else name
+
+
+def _check_nodes(graph_def: Any, path: Path, ports: Mapping[str, Mapping[str, str]]) -> None:
+    nodes = {n.name for n in graph_def.node}
+    problems = []
+    for kind, tensors in ports.items():
+        for name, tensor in tensors.items():
+            if node_of(tensor) not in nodes:
+                close = get_close_matches(node_of(tensor), nodes, 3)
+                hint = f" Did you mean {', '.join(close)}?" if close else ""
+                problems.append(f"{path.name} has no node {node_of(tensor)} for the {kind} {name!r}.{hint}")
+    if problems:
+        raise ImportModelError("\n".join(problems))
+
+
+def _guess(graph_def: Any) -> tuple[dict[str, str], dict[str, str]]:
+    """Placeholders, and nodes that nothing reads: what ``coldforge init`` proposes."""
+    read = {i.lstrip("^").partition(":")[0] for n in graph_def.node for i in n.input}
+    feeds = {n.name: f"{n.name}:0" for n in graph_def.node if n.op == "Placeholder"}
+    fetches = {n.name: f"{n.name}:0" for n in graph_def.node if n.name not in read and _may_be_fetch(n)}
+    return feeds, fetches
+
+
+def _may_be_fetch(node: Any) -> bool:
+    return node.op not in _NO_RESULT
+
+
+def _infos(
+    graph_def: Any,
+    path: Path,
+    feeds: Mapping[str, str],
+    fetches: Mapping[str, str],
+    shapes: Mapping[str, Shape | None],
+) -> ModelPorts:
+    tf = tensorflow()
+    with tf.Graph().as_default() as graph:
+        try:
+            tf.import_graph_def(graph_def, name="")
+        except (ValueError, tf.errors.OpError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise ImportModelError(f"{path.name} cannot be read by TensorFlow {tf.__version__}: {reason}") from error
+
+        def info(name: str, tensor: str, kind: str) -> PortInfo:
+            try:
+                found = graph.get_tensor_by_name(tensor)
+            except (KeyError, ValueError) as error:
+                raise ImportModelError(f"{path.name} has no tensor {tensor} for the {kind} {name!r}.") from error
+            dims = None if found.shape.rank is None else tuple(found.shape.as_list())
+            # tf2xla.Config writes a scalar as it writes no shape at all: the graph knows better.
+            given = shapes.get(name)
+            return PortInfo(name, dtype_name(found.dtype), given if given or dims is None else dims)
+
+        return ModelPorts(
+            tuple(info(n, t, "feed") for n, t in feeds.items()),
+            tuple(info(n, t, "fetch") for n, t in fetches.items()),
+        )
+
+
+def _unnamed(path: Path, infos: ModelPorts, has_feeds: bool, has_fetches: bool) -> str:
+    lines = [f"A frozen graph does not say what goes in and out. Name it in model.toml ({path.name} suggests):"]
+    if not has_feeds:
+        for port in infos.feeds:
+            lines += ["", "[[feeds]]", f'name = "{port.name}"']
+    if not has_fetches:
+        for port in infos.fetches[:8]:
+            lines += ["", "[[fetches]]", f'name = "{port.name}"']
+    return "\n".join(lines)

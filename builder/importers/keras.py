@@ -1,0 +1,118 @@
+"""Read a Keras model: ``.keras`` in safe mode, ``.h5`` only where the spec trusts it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from builder.errors import ImportModelError
+from builder.importers.loaded import LoadedModel, RawGraph, Shape, distinct
+from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.rewrite import keep_cases_functional
+from builder.importers.tf import tensorflow
+from builder.spec import Source
+
+_TRUST = "If you trust where it comes from, add `trust = true` under [model] in model.toml."
+
+
+def open_keras(source: Source, path: Path) -> LoadedModel:
+    """Load the model; its code (Lambda layers, anything in an ``.h5``) runs only if ``source.trust``.
+
+    Raises ImportModelError for a file that is not trusted, cannot be read, or has no fixed inputs and outputs.
+    """
+    if source.format == "h5" and not source.trust:
+        raise ImportModelError(
+            f"{path.name} is a Keras HDF5 file, which can hold code that runs when it is loaded. {_TRUST} "
+            "Otherwise save it again as .keras or SavedModel."
+        )
+    model = _load(source, path)
+    if not getattr(model, "inputs", None) or not getattr(model, "outputs", None):
+        raise ImportModelError(
+            f"{path.name} holds a {type(model).__name__} without fixed inputs and outputs. "
+            "Call it once on an example and save it with model.export(folder), then use that SavedModel."
+        )
+    feeds = distinct([_layer_name(t) for t in model.inputs])
+    fetches = distinct(_fetch_names(model))
+    ports = ModelPorts(
+        tuple(_port(n, t) for n, t in zip(feeds, model.inputs, strict=True)),
+        tuple(_port(n, t) for n, t in zip(fetches, model.outputs, strict=True)),
+    )
+    return LoadedModel(ports, lambda shapes: _freeze(model, ports, shapes))
+
+
+def _load(source: Source, path: Path) -> Any:
+    tensorflow()
+    import keras
+
+    try:
+        # The suffix decides how Keras reads a file, so a .hdf5 under another name would not load.
+        return keras.saving.load_model(path, compile=False, safe_mode=not source.trust)
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        if "safe_mode" in reason or "unsafe" in reason.lower():
+            raise ImportModelError(
+                f"{path.name} holds code (a Lambda layer or the like) that would run when it is loaded. {_TRUST} "
+                "Otherwise replace the layer by one from keras.ops, or export a SavedModel where the code is at hand."
+            ) from error
+        if "Could not locate class" in reason or "Unknown layer" in reason or "custom" in reason.lower():
+            raise ImportModelError(
+                f"{path.name} needs classes that only its author has: {_first(reason)} "
+                "Export it there with model.export(folder) and use that SavedModel."
+            ) from error
+        raise ImportModelError(
+            f"Keras cannot read {path.name}: {_first(reason)} If another Keras version wrote it, "
+            "export it there with model.export(folder) and use that SavedModel."
+        ) from error
+
+
+def _first(reason: str) -> str:
+    return reason if len(reason) <= 300 else reason[:300].rsplit(" ", 1)[0] + " ..."
+
+
+def _layer_name(tensor: Any) -> str:
+    # KerasTensor names are counted per process; the layer's name is in the file.
+    return str(tensor._keras_history.operation.name)
+
+
+def _fetch_names(model: Any) -> list[str]:
+    struct = getattr(model, "output", None)
+    if isinstance(struct, dict) and len(struct) == len(model.outputs):
+        by_tensor = {id(tensor): str(key) for key, tensor in struct.items()}
+        if all(id(t) in by_tensor for t in model.outputs):
+            return [by_tensor[id(t)] for t in model.outputs]
+    return [_layer_name(t) for t in model.outputs]
+
+
+def _port(name: str, tensor: Any) -> PortInfo:
+    return PortInfo(name, str(tensor.dtype), tuple(tensor.shape))
+
+
+def _freeze(model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGraph:
+    """Trace inference on static shapes, so that shape arithmetic inside layers folds, and inline every call."""
+    tf = tensorflow()
+    import keras
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    specs = [tf.TensorSpec(shapes[p.name], p.dtype) for p in ports.feeds]
+    # Sequential hands its call on to a Functional of its own, whose input structure is what counts.
+    struct = getattr(model, "_inputs_struct", None)
+
+    def infer(*flat: Any) -> list[Any]:
+        packed = keras.tree.pack_sequence_as(struct, list(flat)) if struct is not None else flat[0]
+        return list(keras.tree.flatten(model(packed, training=False)))
+
+    try:
+        concrete = tf.function(infer, autograph=False).get_concrete_function(*specs)
+        keep_cases_functional(concrete.graph)
+        frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
+    except Exception as error:
+        given = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+        raise ImportModelError(
+            f"The model cannot be traced with {given}: {_first(' '.join(str(error).split()))}"
+        ) from error
+    return RawGraph(
+        frozen.graph.as_graph_def(),
+        {p.name: t.name for p, t in zip(ports.feeds, frozen.inputs, strict=True)},
+        {p.name: t.name for p, t in zip(ports.fetches, frozen.outputs, strict=True)},
+    )

@@ -1,0 +1,49 @@
+"""What an importer hands on: the ports it found, and a GraphDef for the shapes that were chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from builder.importers.ports import ModelPorts
+from builder.tensor import c_identifier
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RawGraph:
+    """A GraphDef without variables. ``feeds`` and ``fetches`` lead from port name to tensor ("node:index")."""
+
+    graph_def: Any
+    feeds: Mapping[str, str]
+    fetches: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that was read; ``freeze`` gives its graph once every feed has a static shape."""
+
+    ports: ModelPorts
+    freeze: Callable[[Mapping[str, Shape]], RawGraph]
+
+
+def distinct(names: list[str]) -> list[str]:
+    """``names`` with ``_2``, ``_3`` ... added where two would give the same C identifier or macro."""
+    seen: set[str] = set()
+    result = []
+    for name in names:
+        candidate, number = name, 1
+        while c_identifier(candidate).lower() in seen:
+            number += 1
+            candidate = f"{name}_{number}"
+        seen.add(c_identifier(candidate).lower())
+        result.append(candidate)
+    return result
+
+
+def tensor_name(name: str) -> str:
+    """``node`` and ``node:0`` alike as ``node:0``."""
+    node, colon, index = name.removeprefix("^").rpartition(":")
+    return f"{node}:{index}" if colon and index.isdigit() else f"{name}:0"

@@ -1,0 +1,215 @@
+"""GraphDef to GraphDef: prune, inline calls, drop what only training and debugging need, give stable names.
+
+Plain functions over the protobuf; each returns a new message and leaves its argument alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from builder.importers.tf import tensorflow
+
+_V1_LOOPS = {"Enter", "RefEnter", "Switch", "RefSwitch"}
+
+
+def node_of(tensor: str) -> str:
+    """The node's name in ``node:0``, ``^node`` or, within a function, ``node:output:0``."""
+    return tensor.removeprefix("^").partition(":")[0]
+
+
+def keep_reachable(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str]) -> Any:
+    """The nodes that ``fetches`` need, in their old order; what lies before a placeholder among ``feeds`` goes."""
+    nodes = {n.name: n for n in graph_def.node}
+    stop = {node_of(f) for f in feeds}
+    # A feed in mid-graph keeps what is before it: import_graph_def wants its inputs, the last pruning drops them.
+    todo = [node_of(f) for f in (*fetches, *stop)]
+    keep: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name in keep or name not in nodes:
+            continue
+        keep.add(name)
+        todo += [node_of(i) for i in nodes[name].input]
+    result = _copy(graph_def)
+    del result.node[:]
+    result.node.extend(n for n in graph_def.node if n.name in keep)
+    return keep_called_functions(result)
+
+
+def keep_called_functions(graph_def: Any) -> Any:
+    """Without the functions of the library that nothing calls."""
+    result = _copy(graph_def)
+    names = _functions_in_call_order(graph_def)
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    result.ClearField("library")
+    result.library.function.extend(functions[n] for n in names)
+    return result
+
+
+def inline_calls(graph_def: Any, ports: Iterable[str]) -> Any:
+    """With PartitionedCall and friends replaced by their bodies; While, If and Case stay functional."""
+    tf = tensorflow()
+    from tensorflow.python.grappler import tf_optimizer
+
+    if not any("PartitionedCall" in n.op or n.op in _function_names(graph_def) for n in graph_def.node):
+        return graph_def
+    source = _copy(graph_def)
+    for node in _all_nodes(source):
+        # Lowering would turn If and While into Switch and Merge, which XLA has to put together again.
+        node.attr.pop("_lower_using_switch_merge", None)
+    for function in source.library.function:
+        function.attr.pop("api_implements", None)
+    meta = tf.compat.v1.MetaGraphDef(graph_def=source)
+    meta.collection_def["train_op"].node_list.value.extend(ports)
+    config = tf.compat.v1.ConfigProto()
+    config.graph_options.rewrite_options.min_graph_nodes = -1
+    config.graph_options.rewrite_options.optimizers.append("function")
+    return tf_optimizer.OptimizeGraph(config, meta)
+
+
+def without_side_effects(graph_def: Any) -> Any:
+    """Without control edges, and so without the assertions and prints that hang on them.
+
+    A frozen graph has no state for them to order. Graphs with TensorFlow 1 loops keep theirs: there they say
+    which loop a constant belongs to.
+    """
+    result = _copy(graph_def)
+    if any(n.op in _V1_LOOPS for n in _all_nodes(result)):
+        return result
+    for node in _all_nodes(result):
+        data = [i for i in node.input if not i.startswith("^")]
+        del node.input[:]
+        node.input.extend(data)
+    for function in result.library.function:
+        function.control_ret.clear()
+        del function.signature.control_output[:]
+        _prune_function(function)
+    return result
+
+
+def _prune_function(function: Any) -> None:
+    nodes = {n.name: n for n in function.node_def}
+    todo = [node_of(tensor) for tensor in function.ret.values()]
+    keep: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name in keep or name not in nodes:  # arguments are not nodes
+            continue
+        keep.add(name)
+        todo += [node_of(i) for i in nodes[name].input]
+    kept = [n for n in function.node_def if n.name in keep]
+    del function.node_def[:]
+    function.node_def.extend(kept)
+
+
+def canonical(graph_def: Any) -> Any:
+    """With nothing in it that differs between two imports of one model.
+
+    Function names count up in the process that traced them, devices and underscored attributes are the placer's
+    and the tracer's notes, and debug info holds stack traces.
+    """
+    order = _functions_in_call_order(graph_def)
+    renamed = {old: f"function_{i}" for i, old in enumerate(order)}
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    result = _copy(graph_def)
+    result.ClearField("library")
+    for old in order:
+        function = result.library.function.add()
+        function.CopyFrom(functions[old])
+        function.signature.name = renamed[old]
+        _rename_arguments(function)
+        for key in [k for k in function.attr if k.startswith("_")]:
+            function.attr.pop(key)
+        function.arg_attr.clear()
+        function.resource_arg_unique_id.clear()
+    result.ClearField("debug_info")
+    for node in _all_nodes(result):
+        node.device = ""
+        node.ClearField("experimental_debug_info")
+        node.ClearField("experimental_type")
+        node.op = renamed.get(node.op, node.op)
+        for key in [k for k in node.attr if k.startswith("_")]:
+            node.attr.pop(key)
+        for called in _calls(node):
+            called.name = renamed.get(called.name, called.name)
+            called.attr.clear()
+    return result
+
+
+def _rename_arguments(function: Any) -> None:
+    """Arguments and results by position: traced ones are called after the (counted) function."""
+    inputs = {a.name: f"argument_{i}" for i, a in enumerate(function.signature.input_arg)}
+    outputs = {a.name: f"result_{i}" for i, a in enumerate(function.signature.output_arg)}
+    for argument in function.signature.input_arg:
+        argument.name = inputs[argument.name]
+    for argument in function.signature.output_arg:
+        argument.name = outputs[argument.name]
+    # A node may have the name an argument gets; its own is then out of the way.
+    nodes = {n.name: f"{n.name}/node" if n.name in inputs.values() else n.name for n in function.node_def}
+
+    def moved(tensor: str) -> str:
+        control, name = ("^" if tensor.startswith("^") else ""), node_of(tensor)
+        new = nodes.get(name) or inputs.get(name, name)
+        return control + new + tensor.removeprefix("^")[len(name) :]
+
+    for node in function.node_def:
+        node.name = nodes[node.name]
+        tensors = [moved(i) for i in node.input]
+        del node.input[:]
+        node.input.extend(tensors)
+    results = {outputs[name]: moved(tensor) for name, tensor in function.ret.items()}
+    function.ret.clear()
+    function.ret.update(results)
+
+
+def _functions_in_call_order(graph_def: Any) -> list[str]:
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    order: dict[str, None] = {}
+
+    def visit(nodes: Iterable[Any]) -> None:
+        for node in nodes:
+            called = [node.op, *(c.name for c in _calls(node))]
+            for name in called:
+                if name in functions and name not in order:
+                    order[name] = None
+                    visit(functions[name].node_def)
+
+    visit(graph_def.node)
+    return list(order)
+
+
+def _calls(node: Any) -> Iterator[Any]:
+    for key in sorted(node.attr):
+        value = node.attr[key]
+        if value.HasField("func"):
+            yield value.func
+        elif value.HasField("list"):
+            yield from value.list.func
+
+
+def _function_names(graph_def: Any) -> set[str]:
+    return {f.signature.name for f in graph_def.library.function}
+
+
+def _all_nodes(graph_def: Any) -> Iterator[Any]:
+    yield from graph_def.node
+    for function in graph_def.library.function:
+        yield from function.node_def
+
+
+def _copy(graph_def: Any) -> Any:
+    result = type(graph_def)()
+    result.CopyFrom(graph_def)
+    return result
+
+
+def keep_cases_functional(graph: Any) -> None:
+    """Keep Case ops of a FuncGraph whole when it is frozen.
+
+    ``convert_variables_to_constants_v2(lower_control_flow=False)`` does so for While and If but forgets Case, and
+    XLA cannot read the Switch and Merge nodes that it becomes.
+    """
+    for operation in graph.get_operations():
+        if operation.type in ("Case", "StatelessCase"):
+            operation._clear_attr("_lower_using_switch_merge")

@@ -1,0 +1,117 @@
+"""Read a SavedModel through its MetaGraph and checkpoint.
+
+The object graph is not used: it fails to load for models whose classes, optimizers or slot variables this
+TensorFlow no longer knows, while the MetaGraph beside it holds all that inference needs. One way in serves
+TensorFlow 1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from builder.errors import ImportModelError
+from builder.importers.loaded import LoadedModel, RawGraph, Shape, distinct
+from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.rewrite import inline_calls, keep_reachable, node_of
+from builder.importers.tf import dtype_name, tensorflow
+from builder.spec import Source
+
+_INIT_ONLY = "__saved_model_init_op"
+
+
+def open_saved_model(source: Source, path: Path) -> LoadedModel:
+    """The signature ``source.signature``, or ``serving_default``, or the only one there is.
+
+    Raises ImportModelError if the folder is not a SavedModel or has no such signature.
+    """
+    meta = _meta_graph(path)
+    signatures = {
+        name: definition
+        for name, definition in sorted(meta.signature_def.items())
+        if name != _INIT_ONLY and definition.outputs
+    }
+    name = _choose(source.signature, tuple(signatures), path)
+    definition = signatures[name]
+    inputs, outputs = _named(definition.inputs), _named(definition.outputs)
+    ports = ModelPorts(
+        tuple(_port(key, info, path) for key, info in inputs.items()),
+        tuple(_port(key, info, path) for key, info in outputs.items()),
+        name,
+        tuple(signatures),
+    )
+    feeds = {key: info.name for key, info in inputs.items()}
+    fetches = {key: info.name for key, info in outputs.items()}
+    tags = list(meta.meta_info_def.tags)
+
+    def freeze(shapes: Mapping[str, Shape]) -> RawGraph:
+        return RawGraph(_freeze(path, tags, list(feeds.values()), list(fetches.values())), feeds, fetches)
+
+    return LoadedModel(ports, freeze)
+
+
+def _meta_graph(path: Path) -> Any:
+    """The MetaGraph tagged ``serve``, or the only one."""
+    tensorflow()
+    from google.protobuf.message import DecodeError
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    file = path / "saved_model.pb"
+    if not file.is_file():
+        raise ImportModelError(f"{path.name} is not a SavedModel: it has no saved_model.pb.")
+    try:
+        metas = list(saved_model_pb2.SavedModel.FromString(file.read_bytes()).meta_graphs)
+    except DecodeError as error:
+        raise ImportModelError(f"{path.name}/saved_model.pb is damaged: it is not a SavedModel protobuf.") from error
+    serving = [m for m in metas if list(m.meta_info_def.tags) == ["serve"]] or metas
+    if len(serving) != 1:
+        found = "; ".join(",".join(m.meta_info_def.tags) or "(none)" for m in metas) or "none"
+        raise ImportModelError(f"{path.name} has no MetaGraph tagged `serve` (tags there are: {found}).")
+    return serving[0]
+
+
+def _choose(wanted: str | None, there: tuple[str, ...], path: Path) -> str:
+    if not there:
+        raise ImportModelError(f"{path.name} has no signature. Save it with signatures, as model.export(folder) does.")
+    if wanted is None:
+        wanted = "serving_default" if "serving_default" in there or len(there) > 1 else there[0]
+    if wanted not in there:
+        raise ImportModelError(
+            f"{path.name} has no signature {wanted!r}. It has {', '.join(there)}: "
+            f'set `signature = "{there[0]}"` under [model] in model.toml.'
+        )
+    return wanted
+
+
+def _named(infos: Mapping[str, Any]) -> dict[str, Any]:
+    """By distinct name, sorted: a protobuf map has no order of its own."""
+    keys = sorted(infos)
+    return {name: infos[key] for name, key in zip(distinct(keys), keys, strict=True)}
+
+
+def _port(key: str, info: Any, path: Path) -> PortInfo:
+    if not info.name:
+        raise ImportModelError(
+            f"{path.name}: {key!r} is a sparse or composite tensor; coldforge takes dense ones. "
+            "Export a signature that builds it from dense inputs."
+        )
+    shape = info.tensor_shape
+    dims = None if shape.unknown_rank else tuple(None if d.size < 0 else int(d.size) for d in shape.dim)
+    return PortInfo(key, dtype_name(info.dtype), dims)
+
+
+def _freeze(path: Path, tags: list[str], feeds: list[str], fetches: list[str]) -> Any:
+    """Restore the checkpoint in a session and turn every variable that the fetches read into a constant."""
+    tf = tensorflow()
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_from_session_graph
+
+    try:
+        with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
+            tf.compat.v1.saved_model.load(session, tags, str(path))
+            # Calls first: the conversion loses track of variables that nested functions pass on.
+            flat = inline_calls(keep_reachable(graph.as_graph_def(), fetches, feeds), [*fetches, *feeds])
+            nodes = sorted({node_of(tensor) for tensor in fetches})
+            return convert_variables_to_constants_from_session_graph(session, flat, nodes)
+    except Exception as error:
+        raise ImportModelError(f"{path.name} cannot be restored: {' '.join(str(error).split())[:400]}") from error

@@ -1,0 +1,135 @@
+"""Give every feed a static shape: XLA compiles for one size of everything."""
+
+from __future__ import annotations
+
+from builder.errors import ImportModelError
+from builder.importers.ports import ModelPorts, PortInfo
+from builder.spec import ImageInput, ModelSpec
+from builder.tensor import ITEM_SIZES
+
+Shape = tuple[int, ...]
+
+_INSTEAD = {
+    "string": "decode or look strings up in the caller, and feed numbers",
+    "complex64": "feed real and imaginary parts as two float32 tensors",
+    "complex128": "feed real and imaginary parts as two float64 tensors",
+    "float16": "wrap the model so that it casts from and to float32 itself",
+    "bfloat16": "wrap the model so that it casts from and to float32 itself",
+    "resource": "freeze the graph first",
+    "variant": "choose a dense tensor instead",
+}
+_PIXELS = {"float16", "bfloat16"}  # the graph casts pixels itself, so these may stand behind an image
+
+
+def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
+    """The static shape of every feed of the model, by name, before preprocessing.
+
+    A shape in the spec wins where it fits the model's; a leading None becomes ``spec.batch``; the image feed's
+    come from the image. Raises ImportModelError with every dimension that stays open, and the lines to add.
+    """
+    known = [port.name for port in ports.feeds]
+    problems = [
+        f"[[feeds]] names {feed.name!r}, which is not an input; the inputs are {', '.join(known)}."
+        for feed in spec.feeds
+        if feed.name not in known
+    ]
+    if not known:
+        problems.append("The model has no inputs.")
+    image_feed, problem = _image_feed(ports, spec.image)
+    problems += [problem] if problem else []
+    shapes: dict[str, Shape] = {}
+    for port in ports.feeds:
+        image = spec.image if port.name == image_feed else None
+        problems += check_dtype(port, "input", image is not None)
+        given = next((f.shape for f in spec.feeds if f.name == port.name), None)
+        try:
+            shapes[port.name] = _pin(port, given, spec.batch, image)
+        except ImportModelError as error:
+            problems.append(str(error))
+    if problems:
+        raise ImportModelError("\n".join(problems))
+    return shapes
+
+
+def check_dtype(port: PortInfo, kind: str, image: bool = False) -> list[str]:
+    """A message if the port's dtype cannot cross the C ABI."""
+    if port.dtype in ITEM_SIZES or (image and port.dtype in _PIXELS):
+        return []
+    instead = _INSTEAD.get(port.dtype, "use one of those")
+    return [
+        f"The {kind} {port.name!r} is {port.dtype}; coldforge passes {', '.join(ITEM_SIZES)}. What to do: {instead}."
+    ]
+
+
+def _image_feed(ports: ModelPorts, image: ImageInput | None) -> tuple[str | None, str | None]:
+    names = [port.name for port in ports.feeds]
+    if image is None:
+        return None, None
+    if image.feed in names:
+        return image.feed, None
+    if image.feed is not None:
+        return None, f"[image] names {image.feed!r}, which is not an input; the inputs are {', '.join(names)}."
+    if len(names) == 1:
+        return names[0], None
+    example = names[0] if names else "?"
+    return None, f'The model has several inputs: add `feed = "{example}"` under [image] (of {", ".join(names)}).'
+
+
+def _pin(port: PortInfo, given: Shape | None, batch: int, image: ImageInput | None) -> Shape:
+    shape = port.shape
+    if given is not None:
+        if shape is not None and not _fits(given, shape):
+            raise ImportModelError(
+                f"[[feeds]] gives {port.name!r} the shape {list(given)}, but the model's is {_show(shape)}."
+            )
+        shape = given
+    if image is not None:
+        return _pin_image(port.name, shape, batch, image)
+    if shape is not None:
+        shape = tuple(batch if i == 0 and d is None else d for i, d in enumerate(shape))
+        if all(d is not None and d > 0 for d in shape):
+            return tuple(d for d in shape if d is not None)
+    if shape is None:
+        what, example = "of unknown rank", f"[{batch}, 16]  # the shape you call it with"
+    else:
+        what = _show(port.shape)
+        example = "[" + ", ".join(str(d) if d else "16" for d in shape) + "]  # put your sizes where 16 stands"
+    raise ImportModelError(
+        f"The input {port.name!r} is {what}, and XLA compiles for fixed sizes only. Add to model.toml:\n\n"
+        f'[[feeds]]\nname = "{port.name}"\nshape = {example}\n'
+    )
+
+
+def _pin_image(name: str, shape: tuple[int | None, ...] | None, batch: int, image: ImageInput) -> Shape:
+    """[batch, height, width, channels]; a model of grey images may leave the last out or take them flat."""
+    full = (batch, image.height, image.width, image.channels)
+    flat = (batch, image.height * image.width * image.channels)
+    candidates = [full, flat, *([full[:3]] if image.channels == 1 else [])]
+    for candidate in candidates:
+        if shape is None or _fits(candidate, shape):
+            return candidate
+    raise ImportModelError(
+        f"[image] says {image.width} x {image.height} pixels in {image.mode} ({image.channels} "
+        f"channel{'s' if image.channels > 1 else ''}) in batches of {batch}, which is {list(full)} as [batch, height, "
+        f"width, channels], but the model's input {name!r} is {_show(shape)}. {_advice(shape, batch, image)}"
+    )
+
+
+def _advice(shape: tuple[int | None, ...] | None, batch: int, image: ImageInput) -> str:
+    if shape is not None and len(shape) == 4:
+        _, height, width, channels = shape
+        if channels not in (1, 3) and shape[1] in (1, 3):
+            return "Its channels come first: export it with channels last."
+        wanted = f"width = {width or image.width}, height = {height or image.height}"
+        mode = {1: ', mode = "grey"', 3: ', mode = "rgb"'}.get(channels or 0, "")
+        fixed = f"; batch = {shape[0]} under [model]" if shape[0] not in (None, batch) else ""
+        return f"Set {wanted}{mode} under [image]{fixed}."
+    return "Change [image] to what the model was trained on."
+
+
+def _fits(chosen: Shape, shape: tuple[int | None, ...]) -> bool:
+    return len(chosen) == len(shape) and all(d is None or d == c for c, d in zip(chosen, shape, strict=True))
+
+
+def _show(shape: tuple[int | None, ...] | None) -> str:
+    return "of unknown rank" if shape is None else "[" + ", ".join("?" if d is None else str(d) for d in shape) + "]"

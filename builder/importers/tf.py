@@ -1,0 +1,45 @@
+"""The one door to TensorFlow: its environment has to be set before the first import."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+XLA_FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusion_type="
+"""What XLA compiles with, for every model; the bundle's manifest records it.
+
+Both flags keep XLA from emitting calls into thread pools and libraries that a libmodel.so does not have.
+"""
+
+ENVIRONMENT = {
+    "XLA_FLAGS": XLA_FLAGS,
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "TF_ENABLE_ONEDNN_OPTS": "0",  # oneDNN sums in another order: golden answers must not depend on the CPU
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "KERAS_BACKEND": "tensorflow",
+}
+
+
+def tensorflow() -> Any:
+    """The ``tensorflow`` module (about 3 s at the first call). Nothing may import it another way."""
+    os.environ.update(ENVIRONMENT)
+    import tensorflow
+
+    tensorflow.get_logger().setLevel("ERROR")  # deprecations inside TensorFlow are nobody's news here
+    return tensorflow
+
+
+def dtype_name(enum: int) -> str:
+    """NumPy's name of a DataType value, or TensorFlow's (``string``, ``bfloat16``) where NumPy has none."""
+    return str(tensorflow().dtypes.as_dtype(enum).name)
+
+
+def reference_session(graph: Any) -> Any:
+    """A session that runs ``graph`` as it is written: op by op, in one order, on one thread.
+
+    Grappler's rewrites are off: its fused convolutions refuse groups, and the reference must not be rewritten.
+    """
+    v1 = tensorflow().compat.v1
+    config = v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return v1.Session(graph=graph, config=config)

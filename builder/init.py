@@ -1,0 +1,197 @@
+"""A first ``model.toml`` from what the model tells of itself; a person then checks it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.errors import ImportModelError
+from builder.importers.ports import ModelPorts, PortInfo
+from builder.spec import FeedSpec, FetchSpec, Format, ImageInput, ModelSpec, OutputSpec, Source, render
+from builder.spec.rules import guess_format, is_saved_model
+
+Describe = Callable[[Source, Path], ModelPorts]
+
+TOP_K = 5
+ASSUMED_SIDE = 224
+"""Pixels of a picture whose size the model leaves open: what most published networks were trained on."""
+
+ASSUMED_DIM = 128
+"""Any other dimension that the model leaves open."""
+
+_FLOATS = {"float16", "bfloat16", "float32", "float64"}
+_PIXELS = _FLOATS | {"uint8"}
+
+
+@dataclass(frozen=True)
+class _Draft:
+    spec: ModelSpec
+    notes: dict[str, str]  # for spec.render
+
+
+def draft(model_path: Path, describe: Describe, *, toml: Path | None = None, trust: bool = False) -> ModelSpec:
+    """A spec with sensible defaults for a model file or SavedModel folder.
+
+    ``describe`` reads the model's ports. ``toml`` is where the spec will stand, ``model.toml`` beside the model
+    unless given; nothing is written. Raises ImportModelError when the path holds no model of a known format, or
+    holds a .h5 file and ``trust`` is not given, as reading its ports loads it.
+    """
+    return _draft(model_path, describe, toml, trust).spec
+
+
+def draft_text(model_path: Path, describe: Describe, *, toml: Path | None = None, trust: bool = False) -> str:
+    """The same as the text of a model.toml, with comments on what to check. Arguments and errors as ``draft``."""
+    made = _draft(model_path, describe, toml, trust)
+    return render(made.spec, made.notes)
+
+
+def _draft(model_path: Path, describe: Describe, toml: Path | None, trust: bool) -> _Draft:
+    model_path = model_path.resolve()
+    toml = toml.resolve() if toml else model_path.parent / "model.toml"
+    form = _format(model_path)
+    if form == "h5" and not trust:
+        raise ImportModelError(
+            f"{model_path.name} is a .h5 file, which may run code when it is loaded. If you trust where it comes "
+            "from, run `coldforge init --trust`; else ask its author for a .keras file."
+        )
+    source = Source(form, model_path, trust=form == "h5")
+    ports = describe(source, model_path)
+    notes: dict[str, str] = {}
+    if form == "h5":
+        notes["model.trust"] = "You said so: a .h5 file may run code when it is loaded."
+    if len(ports.signatures) > 1:
+        source = Source(form, model_path, signature=ports.signature)
+        notes["model.signature"] = f"The model has {', '.join(ports.signatures)}."
+    image = _image(ports, notes)
+    feeds = _feeds(ports, form, image, notes)
+    spec = ModelSpec(
+        path=toml,
+        name=_name(model_path),
+        version="1",
+        source=source,
+        batch=_batch(ports),
+        feeds=feeds,
+        fetches=tuple(FetchSpec(fetch.name) for fetch in ports.fetches) if form == "graph_def" else (),
+        image=image,
+        outputs=_outputs(ports, _name(model_path), notes),
+    )
+    if spec.fetches:
+        notes["fetches.0"] = "Found as what nothing else in the graph reads: keep those you want."
+    return _Draft(spec, notes)
+
+
+def _format(path: Path) -> Format:
+    if not path.exists():
+        raise ImportModelError(f"{path}: no such file or folder; name a trained model.")
+    if path.is_dir():
+        if is_saved_model(path):
+            return "saved_model"
+        raise ImportModelError(f"{path} is a folder without saved_model.pb; name a model or a SavedModel's folder.")
+    if path.name in ("saved_model.pb", "saved_model.pbtxt"):
+        raise ImportModelError(f"{path} is a part of a SavedModel; name its folder, {path.parent}.")
+    if form := guess_format(path.name):
+        return form
+    raise ImportModelError(f"{path.name}: not a known kind of model; use .keras, .h5, .hdf5, .pb or a SavedModel.")
+
+
+def _name(path: Path) -> str:
+    """The file's name, or its folder's when it is only called model."""
+    stem = path.stem if path.is_file() else path.name
+    if stem.lower() in ("model", "saved_model"):
+        stem = path.parent.name
+    return re.sub(r"[^a-z0-9_-]+", "_", stem.lower()).strip("_")[:64] or "model"
+
+
+def _image(ports: ModelPorts, notes: dict[str, str]) -> ImageInput | None:
+    """The first feed that looks like pictures, channels last."""
+    for feed in ports.feeds:
+        shape = feed.shape
+        if shape is None or len(shape) != 4 or shape[3] not in (1, 3) or feed.dtype not in _PIXELS:
+            continue
+        _, height, width, channels = shape
+        for key, side in (("width", width), ("height", height)):
+            if side is None:
+                notes[f"image.{key}"] = f"Check: the model leaves its {key} open; {ASSUMED_SIDE} is assumed."
+        scaled = feed.dtype != "uint8"
+        if scaled:
+            notes["image.scale"] = (
+                'Check against the training code: "1/255" and mean 0 for 0..1, "1/127.5" and mean 127.5 for -1..1, '
+                "1 and mean 0 for a model that scales 0..255 itself."
+            )
+        if channels == 3:
+            notes["image.mode"] = 'Check: a model trained on BGR (OpenCV, Caffe weights) wants channel_order = "bgr".'
+        return ImageInput(
+            feed=feed.name if len(ports.feeds) > 1 else None,
+            width=width or ASSUMED_SIDE,
+            height=height or ASSUMED_SIDE,
+            mode="grey" if channels == 1 else "rgb",
+            scale=(1 / 255,) if scaled else (1.0,),
+        )
+    return None
+
+
+def _batch(ports: ModelPorts) -> int:
+    """The first feed's leading dimension where the model fixes it."""
+    first = ports.feeds[0].shape if ports.feeds else None
+    size = first[0] if first and len(first) > 1 else None
+    return size if size is not None and 1 <= size <= 4096 else 1
+
+
+def _feeds(ports: ModelPorts, form: Format, image: ImageInput | None, notes: dict[str, str]) -> tuple[FeedSpec, ...]:
+    """Feeds to be named: all of a frozen graph's, of others those with open dimensions besides the batch."""
+    feeds: list[FeedSpec] = []
+    for port in ports.feeds:
+        pictured = image is not None and image.feed in (port.name, None)
+        open_dims = port.shape is not None and None in port.shape[1:] and not pictured
+        if form != "graph_def" and not open_dims and port.shape is not None:
+            continue
+        shape = None
+        place = f"feeds.{len(feeds)}"
+        if port.shape is None and not pictured:
+            notes[place] = f"Add the shape {port.name} is called with, batch first: the model leaves its rank open."
+        elif open_dims and port.shape is not None:
+            leading = _batch(ports)
+            shape = tuple(dim or (leading if i == 0 else ASSUMED_DIM) for i, dim in enumerate(port.shape))
+            notes[f"{place}.shape"] = f"Check: the model says {_shown(port.shape)}; each ? is taken as {ASSUMED_DIM}."
+        feeds.append(FeedSpec(port.name, shape))
+    return tuple(feeds)
+
+
+def _outputs(ports: ModelPorts, name: str, notes: dict[str, str]) -> tuple[OutputSpec, ...]:
+    several = len(ports.fetches) > 1
+    outputs = []
+    for i, port in enumerate(ports.fetches):
+        outputs.append(_output(port, name, several))
+        place = f"outputs.{i}"
+        if outputs[-1].kind == "classification":
+            count = (port.shape or ())[-1]
+            notes[place] = f'Add labels = ["...", ...] in the model\'s order, all {count} of them, or labels_file.'
+            notes[f"{place}.activation"] = (
+                "Named like raw scores, so softmax is added. Check the model's last layer."
+                if outputs[-1].activation == "softmax"
+                else 'Check: "softmax" (or "sigmoid") if the model ends in raw scores.'
+            )
+        elif outputs[-1].kind == "regression":
+            notes[place] = "One number, so taken for a regression; a yes/no score may rather be a classification."
+    return tuple(outputs)
+
+
+def _output(port: PortInfo, name: str, several: bool) -> OutputSpec:
+    own = port.name if several else name
+    fetch = port.name if several else None
+    shape = port.shape
+    if port.dtype not in _FLOATS or shape is None or len(shape) not in (1, 2):
+        return OutputSpec(own, fetch)
+    if len(shape) == 1 or shape[1] == 1:
+        return OutputSpec(own, fetch, "regression")
+    classes = shape[1]
+    if classes is None:
+        return OutputSpec(own, fetch)
+    softmax = "logit" in port.name.lower()
+    return OutputSpec(own, fetch, "classification", (), "softmax" if softmax else "none", min(TOP_K, classes))
+
+
+def _shown(shape: tuple[int | None, ...]) -> str:
+    return "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"

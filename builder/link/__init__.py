@@ -1,0 +1,1 @@
+"""From generated C and XLA's kernels to libmodel.so."""

@@ -1,0 +1,83 @@
+"""The hermetic C compiler: clang and lld from the ziglang package, with a chosen glibc floor."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.errors import EnvironmentSetupError, LinkError
+
+TRIPLES = {"x86_64": "x86_64-linux-gnu.2.34"}
+"""Target architecture to triple; the suffix is the glibc floor (Amazon Linux 2023 has 2.34)."""
+
+BASELINE_CPU = {"x86_64": "x86_64"}
+KERNEL_CPU = {"x86_64": "x86_64_v3"}
+
+_FLAGS = (
+    "-std=c11",
+    "-O3",
+    "-g0",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fno-math-errno",
+    "-fno-stack-protector",
+    "-fno-sanitize=undefined",
+    "-fno-asynchronous-unwind-tables",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+)
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A C compiler for one target; ``cache`` keeps its compiled C runtime between builds."""
+
+    target: str
+    cache: Path
+
+    def compile(self, source: Path, output: Path, *, include: tuple[Path, ...] = (), baseline: bool = False) -> None:
+        """Compile one C or assembly file. ``baseline``: for any CPU of the architecture.
+
+        Runs in the source's folder, so that no path of this machine gets into the object.
+        Raises LinkError with the compiler's message.
+        """
+        cpu = (BASELINE_CPU if baseline else KERNEL_CPU)[self.target]
+        flags = [f for f in _FLAGS if source.suffix == ".c" or not f.startswith("-std")]
+        includes = [f"-I{folder.resolve()}" for folder in include]
+        output = output.resolve()
+        self._run([f"-mcpu={cpu}", *flags, *includes, "-c", source.name, "-o", str(output)], source.parent)
+
+    def link(self, objects: list[Path], exports: Path, output: Path) -> None:
+        """Link a shared library that exports what the version script ``exports`` lists and needs only libc and libm."""
+        options = [
+            "-shared", "-s", "-g0", "-Wl,-soname,libmodel.so", "-Wl,-z,defs", "-Wl,-z,relro", "-Wl,-z,now",
+            "-Wl,-z,noexecstack", "-Wl,--gc-sections", "-Wl,--as-needed", "-Wl,--build-id=none",
+            f"-Wl,--version-script={exports.resolve()}",
+        ]  # fmt: skip
+        paths = [str(p.resolve()) for p in objects]
+        self._run([*options, *paths, "-lm", "-o", str(output.resolve())], output.parent)
+
+    def _run(self, arguments: list[str], folder: Path) -> None:
+        command = [sys.executable, "-m", "ziglang", "cc", "-target", TRIPLES[self.target], *arguments]
+        cache = {
+            "ZIG_GLOBAL_CACHE_DIR": str(self.cache.resolve()),
+            "ZIG_LOCAL_CACHE_DIR": str(self.cache.resolve()),
+        }
+        done = subprocess.run(command, cwd=folder, env=os.environ | cache, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LinkError(f"the C compiler failed on {arguments[-3]}:\n{done.stderr.strip()[-4000:]}")
+
+
+def zig_version() -> str:
+    """Raises EnvironmentSetupError when the ziglang package is missing."""
+    try:
+        return importlib.metadata.version("ziglang")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise EnvironmentSetupError("the ziglang package is not installed here; run `make setup`.") from error

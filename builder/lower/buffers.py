@@ -1,0 +1,70 @@
+"""XLA's buffer assignment as places in one arena and one block of weights.
+
+The faithful plan: every allocation keeps its own place, so whatever XLA let share memory still
+does, and kernels that write through an argument's pointer stay right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from builder.errors import LowerError
+from builder.lower.literals import literal_bytes
+from builder.lower.program import ALIGNMENT, Buffer, Space, Weight
+
+
+@dataclass(frozen=True)
+class BufferPlan:
+    places: dict[int, tuple[Space, int, int]]
+    """Allocation index to (space, offset, size)."""
+    parameters: dict[int, Buffer]
+    """Entry parameter number to where it is read from."""
+    weights: tuple[Weight, ...]
+    arena_size: int
+    weights_size: int
+
+    def slice(self, proto: Any, what: str) -> Buffer:
+        """Where a BufferAllocationSliceProto lies. Raises LowerError for one outside the plan."""
+        index = proto.buffer_allocation_index
+        if index not in self.places:
+            raise LowerError(f"{what} uses buffer {index}, which belongs to one kernel.")
+        space, offset, size = self.places[index]
+        if proto.offset + proto.size > size:
+            raise LowerError(f"{what} reaches past buffer {index}: {proto.offset}+{proto.size} > {size}.")
+        return Buffer(space, offset + proto.offset, proto.size)
+
+
+def align(offset: int) -> int:
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+def plan_buffers(result: Any) -> BufferPlan:
+    """Place every allocation of a CompilationResultProto; equal constants share one place."""
+    instructions = {
+        i.id: i for computation in result.hlo_module.hlo_module.computations for i in computation.instructions
+    }
+    logical = {b.id: b for b in result.buffer_assignment.logical_buffers}
+    places: dict[int, tuple[Space, int, int]] = {}
+    parameters: dict[int, Buffer] = {}
+    weights: dict[bytes, int] = {}
+    arena = end_of_weights = 0
+    for allocation in result.buffer_assignment.buffer_allocations:
+        if allocation.is_thread_local:  # a kernel's own stack
+            continue
+        if allocation.is_constant:
+            source = instructions[logical[allocation.assigned[0].logical_buffer_id].defined_at.instruction_id]
+            data = literal_bytes(source.literal, allocation.size, source.name)
+            if data not in weights:
+                weights[data] = end_of_weights
+                end_of_weights = align(end_of_weights + len(data))
+            places[allocation.index] = ("weights", weights[data], allocation.size)
+            continue
+        places[allocation.index] = ("arena", arena, allocation.size)
+        if allocation.is_entry_computation_parameter:
+            if list(allocation.parameter_shape_index):
+                raise LowerError("a feed that is a tuple cannot be bound; give the model plain tensors.")
+            parameters[allocation.parameter_number] = Buffer("arena", arena, allocation.size)
+        arena = align(arena + allocation.size)
+    ordered = tuple(Weight(offset, data) for data, offset in weights.items())
+    return BufferPlan(places, parameters, ordered, arena, end_of_weights)

@@ -1,0 +1,214 @@
+"""Program: a compiled graph as a typed list of steps over one arena and one block of weights.
+
+This is what the optimiser will rewrite and what ``emit`` prints as C. Offsets and sizes are bytes,
+strides are elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from builder.tensor import TensorSpec
+
+ALIGNMENT = 64
+"""XLA's kernels assume every buffer is aligned to this many bytes (``min_alignment`` in the thunk)."""
+
+Space = Literal["arena", "weights"]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """``size`` bytes at ``offset`` in the writable arena or in the read-only weights."""
+
+    space: Space
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class KernelStep:
+    """Call one of XLA's fused kernels: arguments, then results, once per work group."""
+
+    name: str
+    kernel: str
+    buffers: tuple[Buffer, ...]
+    workgroups: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class ConvolutionStep:
+    """XLA's convolution on logical dimensions; see ``cf_convolution`` in runtime/kernels.h."""
+
+    name: str
+    dtype: str
+    input: Buffer
+    kernel: Buffer
+    output: Buffer
+    batch: int
+    groups: int
+    in_channels: int
+    out_channels: int
+    in_size: tuple[int, ...]
+    out_size: tuple[int, ...]
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad_low: tuple[int, ...]
+    base_dilation: tuple[int, ...]
+    window_dilation: tuple[int, ...]
+    reversed: tuple[bool, ...]
+    in_strides: tuple[int, ...]
+    """Of batch, channel, then each spatial dimension; ``out_strides`` alike."""
+    kernel_strides: tuple[int, ...]
+    """Of input channel, output channel, then each spatial dimension."""
+    out_strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DotStep:
+    """Batched matrix product ``out[b,m,n] = sum_k lhs[b,m,k] * rhs[b,k,n]``."""
+
+    name: str
+    dtype: str
+    lhs: Buffer
+    rhs: Buffer
+    out: Buffer
+    batch: int
+    m: int
+    n: int
+    k: int
+    lhs_strides: tuple[int, int, int]
+    """Of b, m and k; ``rhs_strides`` of b, k and n; ``out_strides`` of b, m and n."""
+    rhs_strides: tuple[int, int, int]
+    out_strides: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class CopyStep:
+    """Copy a tensor, changing its layout where the strides differ."""
+
+    name: str
+    source: Buffer
+    target: Buffer
+    item_size: int
+    dims: tuple[int, ...]
+    source_strides: tuple[int, ...]
+    target_strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SortStep:
+    """Stable sort of several buffers together, in place, along one dimension of stride ``inner``."""
+
+    name: str
+    comparator: str
+    buffers: tuple[Buffer, ...]
+    item_sizes: tuple[int, ...]
+    outer: int
+    length: int
+    inner: int
+    scratch: Buffer
+
+
+@dataclass(frozen=True)
+class TopKStep:
+    """The ``k`` largest float32 of every row, and their int32 positions."""
+
+    name: str
+    values: Buffer
+    out_values: Buffer
+    out_indices: Buffer
+    batch: int
+    length: int
+    k: int
+
+
+@dataclass(frozen=True)
+class RngStep:
+    """Store the generator's 128-bit state and advance it by ``delta``."""
+
+    name: str
+    state: Buffer
+    delta: int
+
+
+@dataclass(frozen=True)
+class CallStep:
+    name: str
+    body: Steps
+
+
+@dataclass(frozen=True)
+class ConditionalStep:
+    """Run one branch. ``index`` is a bool (true is branch 0) or an int32 (out of range is the last)."""
+
+    name: str
+    index: Buffer
+    branches: tuple[Steps, ...]
+
+
+@dataclass(frozen=True)
+class WhileStep:
+    """Run ``body`` ``trip_count`` times, or while ``condition`` leaves a true byte in ``predicate``."""
+
+    name: str
+    condition: Steps
+    predicate: Buffer
+    body: Steps
+    trip_count: int | None
+
+
+Step = (
+    KernelStep
+    | ConvolutionStep
+    | DotStep
+    | CopyStep
+    | SortStep
+    | TopKStep
+    | RngStep
+    | CallStep
+    | ConditionalStep
+    | WhileStep
+)
+Steps = tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A constant's bytes and where they stand in the weights."""
+
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class BoundPort:
+    """A feed or fetch and where ``cf_run`` copies it to or from."""
+
+    spec: TensorSpec
+    buffer: Buffer
+
+
+@dataclass(frozen=True)
+class Program:
+    steps: Steps
+    feeds: tuple[BoundPort, ...]
+    fetches: tuple[BoundPort, ...]
+    weights: tuple[Weight, ...]
+    arena_size: int
+    weights_size: int
+
+
+def walk(steps: Steps) -> list[Step]:
+    """Every step, those inside calls, branches and loops included, in program order."""
+    found: list[Step] = []
+    for step in steps:
+        found.append(step)
+        if isinstance(step, CallStep):
+            found += walk(step.body)
+        elif isinstance(step, ConditionalStep):
+            for branch in step.branches:
+                found += walk(branch)
+        elif isinstance(step, WhileStep):
+            found += walk(step.condition) + walk(step.body)
+    return found

@@ -1,0 +1,77 @@
+"""Bundle: the folder that a build delivers, and how it gets to where SAM looks for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.pack.layer import files_of
+from builder.pack.limits import SizeTable
+from builder.pack.swap import replacing
+
+LIBRARY = "lib/libmodel.so"
+LAYER_MANIFEST = "model/manifest.json"
+"""Paths in the layer; Lambda puts the layer's root at /opt."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """``dist/<model>/``: layer, its zip, manifest, bill of materials, header and description."""
+
+    folder: Path
+    sizes: SizeTable
+
+    @property
+    def layer(self) -> Path:
+        return self.folder / "layer"
+
+    @property
+    def library(self) -> Path:
+        return self.layer / LIBRARY
+
+    @property
+    def archive(self) -> Path:
+        return self.folder / "layer.zip"
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / "manifest.json"
+
+    @property
+    def sbom(self) -> Path:
+        return self.folder / "sbom.cdx.json"
+
+    @property
+    def header(self) -> Path:
+        return self.folder / "model.h"
+
+    @property
+    def description(self) -> Path:
+        return self.folder / "model.json"
+
+    @classmethod
+    def load(cls, folder: Path) -> Bundle:
+        """A bundle built earlier; raises OSError or KeyError when ``folder`` does not hold one."""
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        return cls(folder, SizeTable.from_dict(manifest["sizes"]))
+
+
+def activate(bundle: Bundle, layers: Path) -> Path:
+    """Make ``bundle`` the one that ``sam build`` takes: its layer becomes ``<layers>/model/content``.
+
+    Hard links where the file system has them, copies elsewhere; the place changes in one step.
+    Returns the content folder.
+    """
+    content = layers / "model" / "content"
+    with replacing(content) as fresh:
+        for name, path in files_of(bundle.layer):
+            target = fresh / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(path, target)
+            except OSError:
+                shutil.copy2(path, target)
+    return content

@@ -1,0 +1,37 @@
+"""The dependencies layer: what the handler imports, installed for Lambda's Python by the layer's own Makefile."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from builder.cache import digest, run_cached
+from builder.errors import EnvironmentSetupError
+from builder.project import Project
+
+LAYER = Path("dependencies")
+DEPENDENCIES_LOCK = LAYER / "requirements.txt"
+"""Hash-locked requirements, below the layers folder."""
+
+
+def build_dependencies(project: Project) -> tuple[bool, Path]:
+    """(whether it was there already, the layer's folder), made as ``sam build`` makes it.
+
+    Raises EnvironmentSetupError with pip's message when the packages cannot be had.
+    """
+    source = project.layers / LAYER
+    folder = project.build / "dependencies"
+    cached = run_cached(folder, digest(source), lambda fresh: _make(source, fresh))
+    return cached, folder
+
+
+def _make(source: Path, folder: Path) -> None:
+    command = ["make", "--silent", "-C", str(source), "build-DependenciesLayer"]
+    variables = [f"ARTIFACTS_DIR={folder.resolve()}", f"PYTHON={sys.executable}"]
+    done = subprocess.run([*command, *variables], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EnvironmentSetupError(
+            f"the dependencies layer could not be installed:\n{done.stderr.strip()[-2000:]}\n"
+            "Check that the package index can be reached, then run the same command again."
+        )

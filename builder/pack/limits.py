@@ -1,0 +1,133 @@
+"""Lambda's limits, and whether a bundle keeps to them.
+
+Source: "Lambda quotas", https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html, and
+"Configuring Lambda function memory", https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from builder.errors import SizeLimitError
+from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, ModelSpec
+
+__all__ = ["DIRECT_UPLOAD_ZIPPED", "LAMBDA_UNZIPPED", "Component", "SizeTable", "check", "require"]
+
+MAX_LAYERS = 5
+CONTAINER_IMAGE = 10 * 1024**3
+"""Bytes of a container image, uncompressed, all layers together: the way out for what no zip can hold."""
+
+SYNC_PAYLOAD = 6_291_456
+"""Bytes of a request, and of a response, of a synchronous call (6 MB)."""
+
+ASYNC_PAYLOAD = 1_048_576
+"""Bytes of an event of an asynchronous call (1 MB)."""
+
+TMP_MIN_MB, TMP_MAX_MB = 512, 10_240
+MEMORY_MIN_MB, MEMORY_MAX_MB = 128, 10_240
+MEMORY_PER_VCPU_MB = 1_769
+MAX_VCPUS = 6
+TIMEOUT_MAX_S = 900
+ENVIRONMENT = 4 * 1024
+"""Bytes of all environment variables together."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """One zip that a function is made of: its own code, or a layer. Sizes are bytes."""
+
+    name: str
+    unzipped: int
+    zipped: int
+    layer: bool = True
+
+
+@dataclass(frozen=True)
+class SizeTable:
+    """The components with their totals, against what Lambda and the spec allow. Sizes are bytes.
+
+    ``max_unzipped`` holds for all components together; ``max_zipped`` for each zip, since each is
+    uploaded on its own.
+    """
+
+    components: tuple[Component, ...]
+    max_unzipped: int
+    max_zipped: int
+
+    @property
+    def unzipped(self) -> int:
+        return sum(c.unzipped for c in self.components)
+
+    @property
+    def zipped(self) -> int:
+        return sum(c.zipped for c in self.components)
+
+    @property
+    def largest_zip(self) -> int:
+        return max((c.zipped for c in self.components), default=0)
+
+    @property
+    def layers(self) -> int:
+        return sum(c.layer for c in self.components)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The table for JSON; ``from_dict`` reads it back."""
+        return {
+            "components": [
+                {"name": c.name, "unzipped": c.unzipped, "zipped": c.zipped, "layer": c.layer} for c in self.components
+            ],
+            "unzipped": self.unzipped,
+            "zipped": self.zipped,
+            "max_unzipped": self.max_unzipped,
+            "max_zipped": self.max_zipped,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> SizeTable:
+        components = tuple(Component(**row) for row in data["components"])
+        return cls(components, data["max_unzipped"], data["max_zipped"])
+
+
+def check(components: Iterable[Component], spec: ModelSpec) -> SizeTable:
+    """Put the components into a table with the limits: Lambda's own, or the spec's where that is lower.
+
+    The zip limit is the spec's alone: Lambda's 50 MB holds for direct uploads only, and a spec may raise it.
+    """
+    return SizeTable(tuple(components), min(spec.max_unzipped, LAMBDA_UNZIPPED), spec.max_zipped)
+
+
+def require(table: SizeTable) -> None:
+    """Raises SizeLimitError naming every limit that is broken, by how much, and what to do."""
+    problems = list(_problems(table))
+    if not problems:
+        return
+    width = max(len(c.name) for c in table.components)
+    rows = [f"  {c.name:<{width}}  {c.unzipped:>13,} unzipped  {c.zipped:>13,} zipped" for c in table.components]
+    raise SizeLimitError("\n".join(["the function would be too large (bytes):", *rows, *problems]))
+
+
+def _problems(table: SizeTable) -> Iterator[str]:
+    over = table.unzipped - table.max_unzipped
+    if over > 0:
+        largest = max(table.components, key=lambda c: c.unzipped)
+        whose = "Lambda's limit" if table.max_unzipped == LAMBDA_UNZIPPED else "the limit in model.toml"
+        yield f"Unzipped, all together: {table.unzipped:,}, which is {over:,} over {whose} of {table.max_unzipped:,}."
+        if table.unzipped <= LAMBDA_UNZIPPED:
+            yield f"  Raise unzipped under [limits] in model.toml (Lambda allows {LAMBDA_UNZIPPED:,})."
+        else:
+            yield (
+                f"  The largest part is {largest.name}. Use a smaller network, or deploy a container image, "
+                f"which may hold {CONTAINER_IMAGE:,} bytes."
+            )
+    for component in table.components:
+        over = component.zipped - table.max_zipped
+        if over > 0:
+            yield f"Zipped, {component.name}: {component.zipped:,}, which is {over:,} over {table.max_zipped:,}."
+            yield (
+                f"  Lambda takes {DIRECT_UPLOAD_ZIPPED:,} in a direct upload, but any size through S3, which is what "
+                f"`sam deploy` uses: set zipped = {component.zipped} or more under [limits] in model.toml."
+            )
+    if table.layers > MAX_LAYERS:
+        yield f"Layers: {table.layers}, and a function takes {MAX_LAYERS}: put several into one."

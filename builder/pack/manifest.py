@@ -1,0 +1,96 @@
+"""manifest.json: what is in a bundle, what it was made of and how good it is.
+
+The layer carries the part that is the same wherever the bundle is built, so that a rebuild on another
+machine is not a new layer version; the bundle's own has what was measured as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from builder.audit import AuditReport
+from builder.pack.limits import SizeTable
+from builder.spec import ModelSpec
+from builder.verify.compare import Verification
+
+SCHEMA_VERSION = 1
+
+_HOST_VERSIONS = ("python",)
+"""Versions that say where the build ran, not what it made."""
+
+_FACTS_LEFT_OUT = ("sections", "segments", "undefined")
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A file of the bundle, by its path in it."""
+
+    path: str
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, root: Path, path: str) -> FileEntry:
+        with (root / path).open("rb") as file:
+            return cls(path, (root / path).stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``description`` is model.json's content; the fields from ``audit`` on are None in a layer."""
+
+    description: dict[str, Any]
+    source: dict[str, str]
+    targets: tuple[str, ...]
+    versions: dict[str, str]
+    xla_flags: str
+    files: tuple[FileEntry, ...]
+    audit: AuditReport | None = field(default=None)
+    verification: Verification | None = field(default=None)
+    sizes: SizeTable | None = field(default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        about = self.description
+        measured = self.verification is not None
+        content: dict[str, Any] = {
+            "schema": SCHEMA_VERSION,
+            "model": about["model"] | {"source": self.source},
+            "abi": about["abi"],
+            "targets": list(self.targets),
+            "target": about["target"],
+            "batch": about["batch"],
+            "feeds": about["feeds"],
+            "fetches": about["fetches"],
+            "image": about["image"],
+            "outputs": about["outputs"],
+            "built_with": {k: v for k, v in sorted(self.versions.items()) if measured or k not in _HOST_VERSIONS},
+            "xla_flags": self.xla_flags,
+            "files": {f.path: {"bytes": f.size, "sha256": f.sha256} for f in self.files},
+        }
+        if self.audit is not None:
+            report = self.audit.to_dict()
+            report["facts"] = {k: v for k, v in report["facts"].items() if k not in _FACTS_LEFT_OUT}
+            content["audit"] = report
+        if self.verification is not None:
+            content["verification"] = self.verification.to_dict()
+        if self.sizes is not None:
+            content["sizes"] = self.sizes.to_dict()
+        return content
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+
+
+def source_entry(spec: ModelSpec, sha256: str) -> dict[str, str]:
+    """Where the model came from, without any path of the machine that built it."""
+    source = spec.source
+    entry = {"format": str(source.format), "sha256": sha256}
+    if source.package:
+        entry |= {"package": source.package, "file": source.file or ""}
+    elif source.path is not None:
+        entry["file"] = source.path.name
+    return entry

@@ -1,0 +1,90 @@
+"""Results as plain text: tables that line up in any terminal and in a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from builder.audit import AuditReport
+from builder.pack.limits import DIRECT_UPLOAD_ZIPPED, SizeTable
+from builder.verify.agreement import OutputAgreement
+from builder.verify.compare import Verification
+
+RULE = None
+"""A row of ``table`` that is a line across."""
+
+
+def table(
+    headers: Sequence[str], rows: Sequence[Sequence[str] | None], *, right: Sequence[int] = (), indent: int = 2
+) -> str:
+    """Columns two spaces apart, those numbered in ``right`` aligned right; ``RULE`` draws a line.
+
+    A row may be shorter than the headers. No line ends in a space.
+    """
+    width = len(headers)
+    cells = [None if row is None else [*row, *[""] * (width - len(row))] for row in rows]
+    sizes = [max(len(row[i]) for row in [list(headers), *(c for c in cells if c)]) for i in range(width)]
+
+    def line(row: Sequence[str]) -> str:
+        parts = [
+            cell.rjust(n) if i in right else cell.ljust(n) for i, (cell, n) in enumerate(zip(row, sizes, strict=True))
+        ]
+        return (" " * indent + "  ".join(parts)).rstrip()
+
+    across = line(["─" * size for size in sizes])
+    return "\n".join([line(headers), across, *(across if row is None else line(row) for row in cells)])
+
+
+def size_table(sizes: SizeTable) -> str:
+    """Each component's bytes, the total, and how much of each limit is used."""
+    rows: list[Sequence[str] | None] = [(c.name, f"{c.unzipped:,}", f"{c.zipped:,}") for c in sizes.components]
+    rows += [
+        RULE,
+        ("together", f"{sizes.unzipped:,}", f"{sizes.zipped:,}"),
+        ("largest zip", "", f"{sizes.largest_zip:,}"),
+        ("limit", f"{sizes.max_unzipped:,}", f"{sizes.max_zipped:,}"),
+        ("used", _share(sizes.unzipped, sizes.max_unzipped), _share(sizes.largest_zip, sizes.max_zipped)),
+    ]
+    text = table(("bytes", "unzipped", "zipped"), rows, right=(1, 2))
+    if sizes.largest_zip > DIRECT_UPLOAD_ZIPPED:
+        text += "\n  The largest zip is over 50 MB: deploy it through S3, as `sam deploy` does."
+    return text
+
+
+def _share(used: int, limit: int) -> str:
+    return f"{100 * used / limit:.1f} %" if limit else "–"
+
+
+def agreement_table(verification: Verification) -> str:
+    """Each output's worst error against TensorFlow's answers and its tolerance, then warnings and failures."""
+    rows = [_agreement_row(row) for row in verification.outputs]
+    headers = ("output", "type", "worst absolute", "worst relative", "allowed", "top-1", "")
+    lines = [table(headers, rows, right=(2, 3)), f"  over {len(verification.cases)} golden inputs"]
+    lines += [f"  warning: {text}" for text in verification.warnings]
+    lines += [f"  FAILS: {text}" for text in verification.failures]
+    return "\n".join(lines)
+
+
+def _agreement_row(row: OutputAgreement) -> tuple[str, ...]:
+    allowed = "equal" if row.exact else f"{row.absolute:g} + {row.relative:g} × |y|"
+    ties = f", {row.top1_ties} ties" if row.top1_ties else ""
+    top1 = f"{row.top1_rows - row.top1_wrong} of {row.top1_rows}{ties}" if row.top1_rows else "–"
+    verdict = "agrees" if row.passed else "DISAGREES"
+    return row.output, row.dtype, f"{row.max_absolute:.2g}", f"{row.max_relative:.2g}", allowed, top1, verdict
+
+
+def audit_line(report: AuditReport) -> str:
+    """The audit in one line, and one more for each violation."""
+    facts = report.facts
+    relro = f"{facts.relro} RELRO"
+    parts = [
+        report.target,
+        f"needs {', '.join(facts.needed) or 'nothing'}",
+        f"glibc {facts.glibc} of {report.glibc_floor}" if facts.glibc else "no glibc version",
+        f"{len(facts.exports)} exports",
+        relro,
+        "NX stack" if facts.nx_stack else "executable stack",
+        f"{facts.size:,} bytes",
+    ]
+    lines = [f"  {report.file}: {'; '.join(parts)}: {'passes' if report.passed else 'DOES NOT PASS'}"]
+    lines += [f"  FAILS {v.rule}: it {v.found}" for v in report.violations]
+    return "\n".join(lines)

@@ -1,0 +1,91 @@
+/*
+ * The operations XLA leaves to a runtime, on buffers of logical tensors with element strides.
+ *
+ * Every function runs on the caller's thread, allocates nothing, keeps no state, and needs of the
+ * C library only memcpy and memset. Buffers are aligned to their elements, and an output
+ * overlaps no input. Integer arithmetic wraps around; F16 is computed in float and rounded once.
+ */
+#ifndef COLDFORGE_KERNELS_H
+#define COLDFORGE_KERNELS_H
+
+#include <stdint.h>
+
+typedef enum { CF_F32, CF_F64, CF_F16, CF_S8, CF_S16, CF_S32, CF_S64, CF_U8, CF_U16, CF_U32, CF_U64 } cf_dtype;
+
+/*
+ * XLA's convolution (https://openxla.org/xla/operation_semantics#conv_convolution). The kernel's logical
+ * shape is [spatial..., in_channels / groups, out_channels]; block g of the output channels sees block g of
+ * the input channels. Output o and tap t of a dimension meet at p = o * stride - pad_low + t * window_dilation
+ * of the input dilated by base_dilation: at input p / base_dilation if that is whole and within [0, in), else
+ * at a zero. pad_low may be negative; the high padding follows from out. A reversed dimension takes its taps
+ * from the kernel's far end.
+ */
+typedef struct {
+    cf_dtype dtype;
+    int32_t spatial_rank; /* 1..3 */
+    int64_t batch, groups, in_channels, out_channels;
+    int64_t in[3], out[3], kernel[3], stride[3], pad_low[3], base_dilation[3], window_dilation[3];
+    int32_t reversed[3];
+    /* element strides of the logical dimensions */
+    int64_t in_batch, in_channel, in_spatial[3];
+    int64_t kernel_in, kernel_out, kernel_spatial[3];
+    int64_t out_batch, out_channel, out_spatial[3];
+} cf_convolution;
+
+/* Fast for F32 with in_channel == 1 and kernel_out == 1 (XLA's NHWC x HWIO); everything else is a loop nest. */
+void cf_run_convolution(const cf_convolution *c, const void *input, const void *kernel, void *output);
+
+/* out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n]; zeros if k is 0. Strides are in elements. */
+typedef struct {
+    cf_dtype dtype;
+    int64_t batch, m, n, k;
+    int64_t lhs_batch, lhs_m, lhs_k;
+    int64_t rhs_batch, rhs_k, rhs_n;
+    int64_t out_batch, out_m, out_n;
+} cf_dot;
+
+/* Fast for F32 and F64 when each operand has a stride of 1 in one of its dimensions m, k or n. */
+void cf_run_dot(const cf_dot *d, const void *lhs, const void *rhs, void *out);
+
+/* dst[i...] = src[i...] on up to 8 dimensions. A source stride may be 0 (a broadcast). */
+typedef struct {
+    int32_t rank;                              /* 0..8 */
+    int64_t dims[8], src_stride[8], dst_stride[8]; /* elements */
+    int64_t item_size;                         /* bytes, any */
+} cf_copy;
+
+void cf_run_copy(const cf_copy *c, const void *src, void *dst);
+
+/*
+ * XLA's comparator: *result = 1 if the left element comes first. operands[2 * i] is the left element of
+ * input i, operands[2 * i + 1] the right one; the last three arguments and run_options are NULL.
+ */
+typedef void (*cf_comparator)(uint8_t *result, const void *run_options, const void **operands,
+                              const void *buffer_table, void *status, void *counters);
+
+/* Inputs of the shape [outer, length, inner], dense, sorted together along the middle dimension. */
+typedef struct {
+    int32_t inputs; /* 1..16 */
+    int64_t outer, length, inner;
+    int64_t item_size[16]; /* bytes */
+} cf_sort;
+
+/*
+ * In place and stable. scratch: length * 16 bytes (two arrays of indices) and then length * (the largest
+ * item_size) bytes (one column), aligned to 8. With a comparator that is no strict weak order (NaNs) the
+ * order is unspecified, but the result is a permutation and nothing outside the buffers is touched.
+ */
+void cf_run_sort(const cf_sort *s, cf_comparator less, void *const *data, void *scratch);
+
+/* values is [batch, length], the outputs are [batch, k], dense; 0 <= k <= length <= INT32_MAX. */
+typedef struct {
+    int64_t batch, length, k;
+} cf_topk;
+
+/*
+ * The k largest, largest first, of equals the lower index first. The order is that of XLA's run time, total:
+ * -NaN < -Inf < ... < -0 < +0 < ... < +Inf < +NaN.
+ */
+void cf_run_topk(const cf_topk *t, const float *values, float *out_values, int32_t *out_indices);
+
+#endif

@@ -1,0 +1,147 @@
+/* The C ABI. Compiled for the baseline CPU: cf_open must be able to say that a CPU is too old. */
+#include "program.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define ALIGNMENT 64u
+/* XLA's seed (kRngStateInitialValue in xla/backends/cpu/runtime/rng_state_lib.h). */
+#define RNG_SEED 0x7012395ull
+
+struct cf_model {
+    cf_context context;
+    char error[256];
+};
+
+static const char *open_error = "";
+
+EXPORT uint32_t cf_abi_version(void) { return CF_ABI_VERSION; }
+
+EXPORT const char *cf_describe(void) { return cf_compiled_program.description; }
+
+static cf_status refuse_open(const char *why, cf_status status) {
+    __atomic_store_n(&open_error, why, __ATOMIC_RELEASE);
+    return status;
+}
+
+EXPORT cf_status cf_open(uint32_t threads, cf_model **model) {
+    (void)threads; /* the faithful program runs on the caller's thread */
+    if (model == NULL) return refuse_open("cf_open: model is NULL", CF_ERR_ARGUMENT);
+    *model = NULL;
+    const char *missing = cf_missing_cpu_feature();
+    if (missing != NULL) return refuse_open(missing, CF_ERR_CPU);
+    cf_model *opened = calloc(1, sizeof *opened);
+    if (opened == NULL) return refuse_open("cf_open: out of memory", CF_ERR_MEMORY);
+    size_t size = (cf_compiled_program.arena_size + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
+    opened->context.arena = aligned_alloc(ALIGNMENT, size);
+    if (opened->context.arena == NULL) {
+        free(opened);
+        return refuse_open("cf_open: not enough memory for the model's buffers", CF_ERR_MEMORY);
+    }
+    opened->context.rng_low = RNG_SEED;
+    *model = opened;
+    return CF_OK;
+}
+
+EXPORT void cf_close(cf_model *model) {
+    if (model == NULL) return;
+    free(model->context.arena);
+    free(model);
+}
+
+EXPORT const char *cf_last_error(const cf_model *model) {
+    return model != NULL ? model->error : __atomic_load_n(&open_error, __ATOMIC_ACQUIRE);
+}
+
+static cf_status check_port(cf_model *model, const char *kind, const cf_port *port, const void *data,
+                            size_t size) {
+    if (size != port->size) {
+        snprintf(model->error, sizeof model->error, "%s %s takes %zu bytes, not %zu", kind, port->name,
+                 port->size, size);
+        return CF_ERR_ARGUMENT;
+    }
+    if (data == NULL && size != 0) {
+        snprintf(model->error, sizeof model->error, "%s %s is NULL", kind, port->name);
+        return CF_ERR_ARGUMENT;
+    }
+    return CF_OK;
+}
+
+static cf_status check_count(cf_model *model, const char *kind, size_t expected, size_t count,
+                             const void *array) {
+    if (count == expected && (array != NULL || count == 0)) return CF_OK;
+    snprintf(model->error, sizeof model->error, "the model has %zu %s, not %zu", expected, kind,
+             array != NULL ? count : (size_t)0);
+    return CF_ERR_ARGUMENT;
+}
+
+EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
+                        const cf_fetch *fetches, size_t fetch_count) {
+    const cf_program *program = &cf_compiled_program;
+    if (model == NULL) return CF_ERR_ARGUMENT;
+    cf_status status = check_count(model, "feeds", program->feed_count, feed_count, feeds);
+    if (status == CF_OK) {
+        status = check_count(model, "fetches", program->fetch_count, fetch_count, fetches);
+    }
+    for (size_t i = 0; status == CF_OK && i < feed_count; i++) {
+        status = check_port(model, "feed", &program->feeds[i], feeds[i].data, feeds[i].size);
+    }
+    for (size_t i = 0; status == CF_OK && i < fetch_count; i++) {
+        status = check_port(model, "fetch", &program->fetches[i], fetches[i].data, fetches[i].size);
+    }
+    if (status != CF_OK) return status;
+
+    uint8_t *arena = model->context.arena;
+    for (size_t i = 0; i < feed_count; i++) {
+        if (feeds[i].size != 0) memcpy(arena + program->feeds[i].offset, feeds[i].data, feeds[i].size);
+    }
+    status = program->run(&model->context);
+    if (status != CF_OK) {
+        snprintf(model->error, sizeof model->error, "a compiled kernel reported an error");
+        return status;
+    }
+    for (size_t i = 0; i < fetch_count; i++) {
+        const cf_port *port = &program->fetches[i];
+        const uint8_t *base = port->constant ? cf_weights : arena;
+        if (port->size != 0) memcpy(fetches[i].data, base + port->offset, port->size);
+    }
+    model->error[0] = '\0';
+    return CF_OK;
+}
+
+/* The flat run() of the generated program keeps one model for all its callers. */
+cf_status cf_run_shared(const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,
+                        size_t fetch_count) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static cf_model *shared;
+    pthread_mutex_lock(&lock);
+    cf_status status = shared != NULL ? CF_OK : cf_open(0, &shared);
+    if (status == CF_OK) status = cf_run(shared, feeds, feed_count, fetches, fetch_count);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+cf_status cf_call_kernel(cf_kernel kernel, const cf_kernel_argument *arguments, size_t count,
+                         uint64_t x, uint64_t y, uint64_t z) {
+    const cf_dim3 workgroups = {x, y, z};
+    cf_dim3 workgroup;
+    const cf_call_frame frame = {&workgroups, &workgroup, count, arguments};
+    for (workgroup.z = 0; workgroup.z < z; workgroup.z++) {
+        for (workgroup.y = 0; workgroup.y < y; workgroup.y++) {
+            for (workgroup.x = 0; workgroup.x < x; workgroup.x++) {
+                if (kernel(&frame) != NULL) return CF_ERR_KERNEL;
+            }
+        }
+    }
+    return CF_OK;
+}
+
+void cf_advance_rng(cf_context *context, void *state, uint64_t delta) {
+    const uint64_t words[2] = {context->rng_low, context->rng_high};
+    memcpy(state, words, sizeof words);
+    context->rng_low += delta;
+    context->rng_high += context->rng_low < delta;
+}

@@ -1,0 +1,64 @@
+/* What a generated program.c provides to the runtime, and what it may use from it. */
+#ifndef COLDFORGE_PROGRAM_H
+#define COLDFORGE_PROGRAM_H
+
+#include "kernels.h"
+#include "model.h"
+
+/* The frame XLA's CPU kernels take (xla/backends/cpu/runtime/kernel_c_api.h). */
+typedef struct {
+    uint64_t x, y, z;
+} cf_dim3;
+
+typedef struct {
+    void *data;
+    size_t size;
+} cf_kernel_argument;
+
+typedef struct {
+    const cf_dim3 *workgroups;
+    const cf_dim3 *workgroup;
+    size_t argument_count;
+    const cf_kernel_argument *arguments;
+} cf_call_frame;
+
+/* Returns NULL, or an opaque error. */
+typedef void *(*cf_kernel)(const cf_call_frame *frame);
+
+/* What one opened model owns: its arena and its random generator. */
+typedef struct {
+    uint8_t *arena;
+    uint64_t rng_low, rng_high;
+} cf_context;
+
+typedef struct {
+    const char *name;
+    size_t offset; /* bytes into the arena, or into the weights */
+    size_t size;   /* bytes */
+    int constant;  /* a fetch that lies in the weights */
+} cf_port;
+
+typedef struct {
+    const char *description;
+    size_t arena_size;
+    const cf_port *feeds;
+    size_t feed_count;
+    const cf_port *fetches;
+    size_t fetch_count;
+    cf_status (*run)(cf_context *context);
+} cf_program;
+
+extern const cf_program cf_compiled_program;
+extern const uint8_t cf_weights[];
+
+/* Call a kernel once for every work group. */
+cf_status cf_call_kernel(cf_kernel kernel, const cf_kernel_argument *arguments, size_t count,
+                         uint64_t x, uint64_t y, uint64_t z);
+
+/* Store the 128-bit state (low word first), then add delta (XLA's RngGetAndUpdateState). */
+void cf_advance_rng(cf_context *context, void *state, uint64_t delta);
+
+/* NULL, or the first instruction set this processor or its operating system lacks. */
+const char *cf_missing_cpu_feature(void);
+
+#endif

@@ -1,0 +1,51 @@
+"""model.toml: what the user says about a model.
+
+``load`` reads one, ``render`` writes one, ``to_json`` is its text for cache keys; ``schema`` is the one
+table that the checks, the comments and docs/model-toml.md come from.
+"""
+
+from builder.spec.canonical import to_json
+from builder.spec.model import (
+    DIRECT_UPLOAD_ZIPPED,
+    LAMBDA_UNZIPPED,
+    Activation,
+    ChannelOrder,
+    ColorMode,
+    FeedSpec,
+    FetchSpec,
+    Fit,
+    Format,
+    ImageInput,
+    ModelSpec,
+    OutputKind,
+    OutputSpec,
+    Resize,
+    Source,
+    Target,
+    Tolerance,
+)
+from builder.spec.parser import load
+from builder.spec.render import render
+
+__all__ = [
+    "DIRECT_UPLOAD_ZIPPED",
+    "LAMBDA_UNZIPPED",
+    "Activation",
+    "ChannelOrder",
+    "ColorMode",
+    "FeedSpec",
+    "FetchSpec",
+    "Fit",
+    "Format",
+    "ImageInput",
+    "ModelSpec",
+    "OutputKind",
+    "OutputSpec",
+    "Resize",
+    "Source",
+    "Target",
+    "Tolerance",
+    "load",
+    "render",
+    "to_json",
+]

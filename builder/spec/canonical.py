@@ -1,0 +1,25 @@
+"""One text for one spec, for cache keys: the same on every machine and after every move of the project."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from builder.spec.model import ModelSpec
+
+
+def to_json(spec: ModelSpec) -> str:
+    """Canonical JSON of everything in ``spec`` but where it stands; paths are relative to its folder."""
+    data = asdict(spec)
+    folder = data.pop("path").parent
+    for key in ("path", "config"):
+        if path := data["source"][key]:
+            data["source"][key] = relative(path, folder)
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+
+def relative(path: Path, folder: Path) -> str:
+    """``path`` as model.toml writes it: from ``folder``, with ``/`` between its parts."""
+    return Path(os.path.relpath(path, folder)).as_posix()

@@ -1,0 +1,144 @@
+"""``load``: from ``model.toml`` to ``ModelSpec``, or one error that lists every mistake."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from builder.errors import SpecError
+from builder.spec import rules
+from builder.spec.model import (
+    FeedSpec,
+    FetchSpec,
+    Format,
+    ImageInput,
+    ModelSpec,
+    OutputSpec,
+    Source,
+    Tolerance,
+)
+from builder.spec.tables import Mistakes, Table, Tables, read
+
+
+def load(path: Path) -> ModelSpec:
+    """Read a spec. The model itself need not be there yet; a folder without extension must, to know its format.
+
+    Raises SpecError with one line per mistake: ``model.toml:LINE: [section].key: what is wrong; what would be right``.
+    """
+    mistakes = Mistakes(str(path))
+    tables = read(_text(path), mistakes)
+    if tables is None:
+        raise SpecError(str(mistakes))
+    path = Path(os.path.normpath(path.absolute()))
+    name = tables.model.get("name") or _default_name(path)
+    if not name and "name" not in tables.model.present:
+        says = tables.model.section.field("name").kind.says
+        tables.model.wrong("name", f"cannot be made from the folder's; add it: {says}")
+    form = rules.source_format(tables.model, path.parent)
+    for output in tables.outputs:
+        _prepare(output, path.parent)
+    rules.settle(tables)
+    rules.check(tables, form)
+    config = _config(tables.model, path.parent)
+    if mistakes.found or form is None:
+        raise SpecError(str(mistakes))
+    return _spec(path, name, form, config, tables)
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise SpecError(f"{path}: no such file; `coldforge init MODEL` writes one") from None
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror}; name a model.toml file") from None
+    try:
+        return data.decode("utf-8-sig")  # Windows editors put a byte order mark in front
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SpecError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8") from None
+
+
+def _default_name(path: Path) -> str:
+    stem = path.parent.name if path.name == "model.toml" else path.stem
+    return re.sub(r"[^a-z0-9_-]+", "_", stem.lower()).strip("_")[:64]
+
+
+def _prepare(output: Table, folder: Path) -> None:
+    """Put in what other keys tell: labels out of their file, and the kind."""
+    if "labels_file" in output.values and "labels" not in output.present:
+        labels = _labels(output, folder / output.values["labels_file"])
+        if labels:
+            output.values["labels"] = labels
+    if "kind" not in output.present:
+        classes = output.present & {"labels", "labels_file", "top_k"}
+        output.values["kind"] = "classification" if classes else "raw"
+
+
+def _labels(output: Table, path: Path) -> tuple[str, ...]:
+    """One label per line; mistakes name the line in that file."""
+    try:
+        labels = [line.strip() for line in path.read_text("utf-8-sig").rstrip().split("\n")]
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        right = "name a text file, from the folder of model.toml"
+        output.wrong("labels_file", f'"{path.name}" cannot be read: {why}; {right}')
+        return ()
+    kind = output.section.field("labels").kind
+    problems = list(kind.problems(labels))
+    for _, problem in problems:
+        output.wrong("labels_file", f"{path.name}, {problem.replace('item ', 'line ')}")
+    return () if problems else tuple(labels)
+
+
+def _config(model: Table, folder: Path) -> Path | None:
+    if "config" not in model.values:
+        return None
+    path = Path(os.path.normpath(folder / model.values["config"]))
+    if not path.is_file():
+        model.wrong("config", f'"{model.values["config"]}" is not a file; name one, from the folder of model.toml')
+    return path
+
+
+def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tables) -> ModelSpec:
+    model, image = tables.model, tables.image
+    source = model.get("source")
+    return ModelSpec(
+        path=path,
+        name=name,
+        version=model.get("version"),
+        source=Source(
+            format=form,
+            path=Path(os.path.normpath(path.parent / source)) if source else None,
+            package=model.get("package"),
+            file=model.get("file"),
+            sha256=model.get("sha256"),
+            trust=model.get("trust"),
+            signature=model.get("signature"),
+            config=config,
+        ),
+        batch=model.get("batch"),
+        feeds=tuple(FeedSpec(feed.get("name"), feed.get("shape")) for feed in tables.feeds),
+        fetches=tuple(FetchSpec(fetch.get("name"), fetch.get("alias")) for fetch in tables.fetches),
+        image=None if image is None else ImageInput(**{key: image.get(key) for key in image.section.keys}),
+        outputs=tuple(_output(output, name) for output in tables.outputs),
+        tolerance=Tolerance(tables.tolerance.get("absolute"), tables.tolerance.get("relative")),
+        targets=model.get("targets"),
+        max_unzipped=tables.limits.get("unzipped"),
+        max_zipped=tables.limits.get("zipped"),
+    )
+
+
+def _output(output: Table, model_name: str) -> OutputSpec:
+    fetch = output.get("fetch")
+    return OutputSpec(
+        name=output.get("name") or fetch or model_name,
+        fetch=fetch,
+        kind=output.get("kind"),
+        labels=output.get("labels") or (),
+        activation=output.get("activation"),
+        top_k=output.get("top_k"),
+        absolute=output.get("absolute"),
+        relative=output.get("relative"),
+    )

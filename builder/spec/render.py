@@ -1,0 +1,127 @@
+"""``render``: a commented ``model.toml`` that ``load`` reads back to the same spec."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from builder.spec.canonical import relative
+from builder.spec.model import ModelSpec
+from builder.spec.rules import guess_format, is_saved_model
+from builder.spec.schema import FEEDS, FETCHES, IMAGE, LIMITS, MODEL, OUTPUTS, TOLERANCE, Field, Section
+
+_WIDTH = 100
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_ALWAYS = {"name", "version", "feed", "fetch", "kind", "mode", "scale", "mean", "activation"}
+
+
+def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
+    """The text of ``spec.path``: every key that differs from its default, and those a person should look at.
+
+    ``notes`` puts a comment above a key or section: {"image.width": "...", "outputs": "..."}; for repeated
+    sections "outputs.0.top_k".
+    """
+    writer = _Writer(notes or {})
+    model = _model(spec)
+    writer.text("Every key: docs/model-toml.md. `coldforge inspect` shows what the model takes and gives.")
+    writer.table(MODEL, "model", model)
+    for i, feed in enumerate(spec.feeds):
+        writer.table(FEEDS, f"feeds.{i}", asdict(feed))
+    for i, fetch in enumerate(spec.fetches):
+        writer.table(FETCHES, f"fetches.{i}", asdict(fetch))
+    if spec.image:
+        writer.table(IMAGE, "image", asdict(spec.image))
+    for i, output in enumerate(spec.outputs):
+        writer.table(OUTPUTS, f"outputs.{i}", asdict(output))
+    writer.table(TOLERANCE, "tolerance", asdict(spec.tolerance), optional=True)
+    writer.table(LIMITS, "limits", {"unzipped": spec.max_unzipped, "zipped": spec.max_zipped}, optional=True)
+    return "\n".join(writer.lines) + "\n"
+
+
+def _model(spec: ModelSpec) -> dict[str, Any]:
+    source, folder = spec.source, spec.path.parent
+    where = relative(source.path, folder) if source.path else None
+    guessed = guess_format(where or source.file or "")
+    # A folder may be called x.pb and still be a SavedModel, which wins; so that one is always said.
+    said = guessed == source.format and not (source.path and is_saved_model(source.path))
+    return {
+        "source": where,
+        "package": source.package,
+        "file": source.file,
+        "sha256": source.sha256,
+        "name": spec.name,
+        "version": spec.version,
+        "format": None if said else source.format,
+        "trust": source.trust,
+        "signature": source.signature,
+        "config": relative(source.config, folder) if source.config else None,
+        "batch": spec.batch,
+        "targets": spec.targets,
+    }
+
+
+class _Writer:
+    def __init__(self, notes: Mapping[str, str]) -> None:
+        self.notes = notes
+        self.lines: list[str] = []
+
+    def text(self, comment: str) -> None:
+        comment = "".join(c if c.isprintable() else " " for c in comment)
+        self.lines += [f"# {line}" for line in textwrap.wrap(comment, _WIDTH - 2, break_long_words=False)]
+
+    def table(self, section: Section, place: str, values: Mapping[str, Any], *, optional: bool = False) -> None:
+        """One table; an ``optional`` one only when it says something."""
+        rows = [
+            (field, values[field.key]) for field in section.fields if _wanted(field, values.get(field.key), optional)
+        ]
+        if optional and not rows:
+            return
+        self.lines.append("")
+        if place in (section.name, f"{section.name}.0"):
+            self.text(section.doc)
+        if note := self.notes.get(place):
+            self.text(note)
+        self.lines.append(section.header)
+        for field, value in rows:
+            if note := self.notes.get(f"{place}.{field.key}"):
+                self.text(note)
+            self.lines += f"{field.key} = {_value(value, fraction=field.key == 'scale')}".split("\n")
+
+
+def _wanted(field: Field, value: Any, optional: bool) -> bool:
+    """Whether a key is worth a line. An empty ``shape`` is a scalar, empty ``labels`` are none."""
+    if value is None or (field.key == "labels" and not value):
+        return False
+    return value != field.default or (field.key in _ALWAYS and not optional)
+
+
+def _value(value: Any, *, fraction: bool = False) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{"".join(map(_character, value))}"'
+    if isinstance(value, float):
+        return (_fraction(value) if fraction else None) or repr(value)
+    if isinstance(value, int):
+        return f"{value:_}" if abs(value) >= 100_000 else str(value)
+    if (fraction and len(value) == 1) or (len(value) == 1 and isinstance(value[0], float)):
+        return _value(value[0], fraction=fraction)
+    items = [_value(item, fraction=fraction) for item in value]
+    line = f"[{', '.join(items)}]"
+    return line if len(line) < _WIDTH - 10 else "[\n" + "".join(f"    {item},\n" for item in items) + "]"
+
+
+def _character(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    return character if character.isprintable() else f"\\U{ord(character):08x}"
+
+
+def _fraction(value: float) -> str | None:
+    """``"1/255"`` for 0.00392156862745098: what a person would write, when it is exactly that."""
+    for denominator in (255, 127.5, 128, 256):
+        if value == 1 / denominator:
+            return f'"1/{denominator:g}"'
+    return None

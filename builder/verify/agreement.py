@@ -1,0 +1,201 @@
+"""How well one output agrees with TensorFlow's, element by element. Pure arithmetic on arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.spec import OutputKind, Tolerance
+from builder.tensor import TensorSpec
+
+Array = NDArray[Any]
+Scalar = float | int | bool
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The element furthest beyond, or nearest to, what is allowed."""
+
+    case: str
+    index: tuple[int, ...]
+    ours: Scalar
+    theirs: Scalar
+    error: float
+    allowed: float
+
+
+@dataclass(frozen=True)
+class OutputAgreement:
+    """One output over all golden cases.
+
+    ``max_absolute`` is the largest |ours - theirs|; ``max_relative`` the largest |ours - theirs| / |theirs|
+    among elements where |theirs| is at least the absolute tolerance (below it that ratio says nothing).
+    ``worst`` is None when every element is the same to the last bit.
+    """
+
+    output: str
+    fetch: str
+    kind: OutputKind
+    dtype: str
+    exact: bool  # integers and booleans must be equal
+    absolute: float
+    relative: float
+    elements: int  # over all cases
+    beyond: int  # elements outside the tolerance
+    max_absolute: float
+    max_relative: float
+    worst: Worst | None
+    top1_rows: int  # 0 when the output is not a classification
+    top1_ties: int  # another class, but TensorFlow's two values are within the tolerance
+    top1_wrong: int
+    top1_example: str  # the first disagreement, in words
+    constant: bool  # TensorFlow's answer is the same, within the tolerance, for every golden input
+
+    @property
+    def passed(self) -> bool:
+        return not self.beyond and not self.top1_wrong
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: what JSON has no number for (nan, infinities) becomes a string."""
+        cleaned: dict[str, Any] = _jsonable(asdict(self) | {"passed": self.passed})
+        return cleaned
+
+
+def agree(
+    output: str,
+    fetch: TensorSpec,
+    kind: OutputKind,
+    tolerance: Tolerance,
+    answers: Iterable[tuple[str, Array, Array]],
+) -> OutputAgreement:
+    """Compare (case, ours, theirs) arrays of ``fetch``'s dtype and shape.
+
+    Floating point: |ours - theirs| <= absolute + relative * |theirs|, NaN equal to NaN, infinities equal
+    by sign. Integers and booleans: equal.
+    """
+    exact = not fetch.dtype.startswith("float")
+    if exact:
+        tolerance = Tolerance(0.0, 0.0)
+    elements = beyond = rows = ties = wrong = cases = 0
+    max_absolute = max_relative = worst_ratio = 0.0
+    worst: Worst | None = None
+    example = ""
+    first: Array | None = None
+    constant = True
+    for case, ours, theirs in answers:
+        cases += 1
+        error, allowed = _errors(ours, theirs, tolerance)
+        elements += error.size
+        beyond += int(np.count_nonzero(error > allowed))
+        if first is None:
+            first = theirs
+        else:
+            spread, room = _errors(theirs, first, tolerance)
+            constant = constant and not bool(np.any(spread > room))
+        if error.size == 0:
+            continue
+        max_absolute = max(max_absolute, float(error.max()))
+        max_relative = max(max_relative, _max_relative(error, theirs, tolerance.absolute))
+        ratio = _ratio(error, allowed)
+        at = int(ratio.argmax())
+        if ratio.flat[at] > worst_ratio:
+            worst_ratio = float(ratio.flat[at])
+            index = tuple(int(i) for i in np.unravel_index(at, error.shape))
+            worst = Worst(
+                case,
+                index,
+                ours[index].item(),
+                theirs[index].item(),
+                float(error[index]),
+                float(allowed[index]),
+            )
+        if kind == "classification" and fetch.shape and fetch.shape[-1] > 1:
+            row_count, tie_count, texts = _top1(case, ours, theirs, allowed)
+            rows, ties, wrong = rows + row_count, ties + tie_count, wrong + len(texts)
+            example = example or next(iter(texts), "")
+    return OutputAgreement(
+        output=output,
+        fetch=fetch.name,
+        kind=kind,
+        dtype=fetch.dtype,
+        exact=exact,
+        absolute=tolerance.absolute,
+        relative=tolerance.relative,
+        elements=elements,
+        beyond=beyond,
+        max_absolute=max_absolute,
+        max_relative=max_relative,
+        worst=worst,
+        top1_rows=rows,
+        top1_ties=ties,
+        top1_wrong=wrong,
+        top1_example=example,
+        constant=constant and cases > 0 and elements > 0,
+    )
+
+
+def _errors(ours: Array, theirs: Array, tolerance: Tolerance) -> tuple[Array, Array]:
+    """|ours - theirs| and what is allowed of it, elementwise, as float64. NaN against a number is infinite."""
+    a, b = ours.astype(np.float64), theirs.astype(np.float64)
+    with np.errstate(all="ignore"):
+        error = np.abs(a - b)
+        if ours.dtype.kind == "f":
+            same = (a == b) | (np.isnan(a) & np.isnan(b))
+            error = np.where(np.isnan(error), np.inf, error)
+        else:
+            # Two 64-bit integers may differ and yet be one float64.
+            same = np.asarray(ours == theirs)
+            error = np.maximum(error, 1.0)
+        allowed = np.where(np.isfinite(b), tolerance.absolute + tolerance.relative * np.abs(b), 0.0)
+    return np.where(same, 0.0, error), allowed
+
+
+def _ratio(error: Array, allowed: Array) -> Array:
+    """How much of what is allowed was used: 0 for no error, infinite where nothing is allowed."""
+    with np.errstate(all="ignore"):
+        return np.where(error == 0.0, 0.0, error / allowed)
+
+
+def _max_relative(error: Array, theirs: Array, floor: float) -> float:
+    magnitude = np.abs(theirs.astype(np.float64))
+    counted = np.isfinite(magnitude) & (magnitude >= floor) & (magnitude > 0.0)
+    if not counted.any():
+        return 0.0
+    with np.errstate(all="ignore"):
+        return float((error[counted] / magnitude[counted]).max())
+
+
+def _top1(case: str, ours: Array, theirs: Array, allowed: Array) -> tuple[int, int, list[str]]:
+    """Rows compared, ties among them, and a sentence for each row whose highest class is another."""
+    classes = theirs.shape[-1]
+    a, b = ours.reshape(-1, classes), theirs.reshape(-1, classes)
+    room = allowed.reshape(-1, classes)
+    rows = ties = 0
+    texts: list[str] = []
+    for row in range(b.shape[0]):
+        if theirs.dtype.kind == "f" and np.isnan(b[row]).any():
+            continue
+        rows += 1
+        mine, other = int(a[row].argmax()), int(b[row].argmax())
+        if mine == other:
+            continue
+        if float(b[row, other]) - float(b[row, mine]) <= float(room[row, other]):
+            ties += 1
+            continue
+        texts.append(f"case {case}, row {row}: ours is class {mine}, TensorFlow's is class {other}")
+    return rows, ties, texts
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _jsonable(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,238 @@
+"""Verify libmodel.so: its answers on the golden feeds against TensorFlow's, and its manners."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from builder.errors import VerifyError
+from builder.importers.graph import FrozenGraph
+from builder.spec import ModelSpec, OutputKind, Tolerance
+from builder.tensor import TensorSpec
+from builder.verify.agreement import Array, OutputAgreement, agree
+
+ABI_VERSION = 1
+TIMEOUT = 1800
+"""Seconds after which a library that does not come back is given up."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What verifying found. ``failures`` are misbehaviours other than a wrong number; ``warnings`` do not
+    stop a build."""
+
+    library: str
+    cases: tuple[str, ...]
+    outputs: tuple[OutputAgreement, ...]
+    failures: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures and all(output.passed for output in self.outputs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result for JSON."""
+        return {
+            "library": self.library,
+            "passed": self.passed,
+            "cases": list(self.cases),
+            "outputs": [output.to_dict() for output in self.outputs],
+            "failures": list(self.failures),
+            "warnings": list(self.warnings),
+        }
+
+
+def verify(library: Path, graph: FrozenGraph, spec: ModelSpec) -> Verification:
+    """Run ``library`` on every case of ``graph.golden_path`` and compare each fetch with TensorFlow's.
+
+    Every case is run three times (twice in a row, then in reverse order from unaligned buffers), the first
+    also through the flat ``run()``, and bad calls must be refused. All in a child process.
+    Raises VerifyError when the library cannot be loaded or opened, fails, hangs or crashes, or the golden
+    file does not fit the graph; a disagreement is no error here: see ``require``.
+    """
+    feeds = tuple(port.spec for port in graph.feeds)
+    fetches = tuple(port.spec for port in graph.fetches)
+    outputs = tuple(_outputs(spec, fetches))
+    try:
+        golden = np.load(graph.golden_path, allow_pickle=False)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise VerifyError(f"TensorFlow's answers ({graph.golden_path.name}) cannot be read: {error}") from error
+    with golden, tempfile.TemporaryDirectory(prefix="coldforge-verify-") as temporary:
+        cases = _cases(golden, feeds, fetches)
+        findings, answers_path = _examine(library, graph, cases, Path(temporary))
+        with np.load(answers_path, allow_pickle=False) as answers:
+            rows = []
+            for name, number, kind, tolerance in outputs:
+                fetch = fetches[number]
+                rows.append(agree(name, fetch, kind, tolerance, _pairs(golden, answers, cases, number, fetch)))
+    failures = (*_description_failures(findings["describe"], feeds, fetches), *findings["failures"])
+    return Verification(library.name, cases, tuple(rows), failures, tuple(_warnings(rows, cases)))
+
+
+def require(verification: Verification) -> None:
+    """Raises VerifyError naming, for every output that disagrees, the worst element and its case."""
+    if verification.passed:
+        return
+    lines = [f"  {text}" for row in verification.outputs if not row.passed for text in _disagreement(row)]
+    lines += [f"  {verification.library} misbehaves: {text}." for text in verification.failures]
+    advice = "Nothing was packed. This is a bug in coldforge: report it with the model's build folder."
+    if not all(row.passed for row in verification.outputs):
+        advice = (
+            "Nothing was packed. If the model can live with this difference, raise `absolute` or `relative` for the "
+            "output in model.toml; otherwise report it with the model's build folder."
+        )
+    raise VerifyError("\n".join([f"{verification.library} does not pass verification:", *lines, advice]))
+
+
+def _disagreement(row: OutputAgreement) -> Iterator[str]:
+    name = row.output if row.output == row.fetch else f"{row.output} (fetch {row.fetch})"
+    if row.beyond and row.worst:
+        worst = row.worst
+        rule = "must be equal" if row.exact else f"allowed {row.absolute:g} + {row.relative:g} × |TensorFlow's|"
+        yield (
+            f"output {name}: {row.beyond:,} of {row.elements:,} elements disagree with TensorFlow ({rule}). "
+            f"Worst: case {worst.case}, element {list(worst.index)}: ours {worst.ours!r}, "
+            f"TensorFlow's {worst.theirs!r}, off by {worst.error:.3g} where {worst.allowed:.3g} is allowed."
+        )
+    if row.top1_wrong:
+        yield (
+            f"output {name}: the top class differs in {row.top1_wrong:,} of {row.top1_rows:,} rows. "
+            f"First: {row.top1_example}."
+        )
+
+
+def _outputs(spec: ModelSpec, fetches: tuple[TensorSpec, ...]) -> Iterator[tuple[str, int, OutputKind, Tolerance]]:
+    """(output, fetch number, kind, tolerance) for each output of the spec, then each fetch it does not name."""
+    numbers = {fetch.name: number for number, fetch in enumerate(fetches)}
+    used = set()
+    for output in spec.outputs:
+        fetch = output.fetch or fetches[0].name
+        if fetch not in numbers:
+            raise VerifyError(
+                f"output {output.name} names the fetch {fetch}, which the model does not have; "
+                f"it has {', '.join(numbers)}."
+            )
+        used.add(fetch)
+        absolute = spec.tolerance.absolute if output.absolute is None else output.absolute
+        relative = spec.tolerance.relative if output.relative is None else output.relative
+        yield output.name, numbers[fetch], output.kind, Tolerance(absolute, relative)
+    for name, number in numbers.items():
+        if name not in used:
+            yield name, number, "raw", spec.tolerance
+
+
+def _cases(golden: Any, feeds: tuple[TensorSpec, ...], fetches: tuple[TensorSpec, ...]) -> tuple[str, ...]:
+    """The golden cases in file order; raises VerifyError when an array is missing or of another kind."""
+    cases = tuple(dict.fromkeys(key.split("/", 2)[1] for key in golden.files if key.count("/") >= 2))
+    if not cases:
+        raise VerifyError("golden.npz has no cases to verify with; make it again.")
+    for case in cases:
+        for kind, ports in (("feed", feeds), ("fetch", fetches)):
+            for port in ports:
+                key = f"{kind}/{case}/{port.name}"
+                if key not in golden.files:
+                    raise VerifyError(f"golden.npz lacks {key}; make it again.")
+                array = golden[key]
+                if (array.dtype.name, array.shape) != (port.dtype, port.shape):
+                    raise VerifyError(
+                        f"golden.npz: {key} is {array.dtype.name}{list(array.shape)}, the model's is "
+                        f"{port.dtype}{list(port.shape)}; make it again."
+                    )
+    return cases
+
+
+def _examine(library: Path, graph: FrozenGraph, cases: tuple[str, ...], folder: Path) -> tuple[dict[str, Any], Path]:
+    """Run builder/verify/run.py; the findings and the file of answers."""
+
+    def ports(specs: Iterator[TensorSpec]) -> list[dict[str, Any]]:
+        return [{"name": s.name, "bytes": s.size} for s in specs]
+
+    step, answers, findings_path = folder / "step", folder / "answers.npz", folder / "findings.json"
+    request = {
+        "abi": ABI_VERSION,
+        "library": str(library.resolve()),
+        "golden": str(graph.golden_path.resolve()),
+        "cases": cases,
+        "feeds": ports(p.spec for p in graph.feeds),
+        "fetches": ports(p.spec for p in graph.fetches),
+        "step": str(step),
+        "answers": str(answers),
+        "findings": str(findings_path),
+    }
+    (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+    command = [sys.executable, "-P", str(Path(__file__).with_name("run.py")), str(folder / "request.json")]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise VerifyError(f"{library.name} did not come back in {TIMEOUT} s while {_read(step)}.") from error
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        advice = {"SIGILL": " This machine lacks an instruction the library uses."}.get(name, "")
+        raise VerifyError(
+            f"{library.name} crashed ({name}) while {_read(step)}.{advice} Nothing was packed; report it with the "
+            "model's build folder."
+        )
+    if done.returncode or not findings_path.exists():
+        raise VerifyError(
+            f"{library.name} ended the verifying process (exit code {done.returncode}) while {_read(step)}: "
+            f"{done.stderr.strip()[-2000:] or 'no message'}"
+        )
+    findings: dict[str, Any] = json.loads(_read(findings_path))
+    if "refused" in findings:
+        raise VerifyError(f"{library.name} cannot be verified: {findings['refused']}.")
+    return findings, answers
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else "starting"
+
+
+def _pairs(
+    golden: Any, answers: Any, cases: tuple[str, ...], number: int, fetch: TensorSpec
+) -> Iterator[tuple[str, Array, Array]]:
+    for index, case in enumerate(cases):
+        raw = answers[f"{index}/{number}"]
+        theirs = golden[f"fetch/{case}/{fetch.name}"]
+        if fetch.dtype == "bool":
+            # A byte that is neither 0 nor 1 is no bool, whatever NumPy makes of it.
+            theirs = np.ascontiguousarray(theirs).view(np.uint8)
+            yield case, raw.reshape(fetch.shape), theirs
+        else:
+            yield case, raw.view(fetch.dtype).reshape(fetch.shape), theirs
+
+
+def _description_failures(text: str, feeds: tuple[TensorSpec, ...], fetches: tuple[TensorSpec, ...]) -> Iterator[str]:
+    """Where cf_describe() is not JSON, or tells another story than the graph."""
+    try:
+        description = json.loads(text)
+    except ValueError:
+        yield "cf_describe does not return JSON"
+        return
+    for key, specs in (("feeds", feeds), ("fetches", fetches)):
+        ours = description.get(key) if isinstance(description, dict) else None
+        theirs = [{"name": s.name, "dtype": s.dtype, "shape": list(s.shape), "bytes": s.size} for s in specs]
+        if ours != theirs:
+            yield f"cf_describe says the {key} are {json.dumps(ours)}, the graph says {json.dumps(theirs)}"
+
+
+def _warnings(rows: list[OutputAgreement], cases: tuple[str, ...]) -> Iterator[str]:
+    if len(cases) == 1:
+        yield "there is only one golden input: one agreeing answer proves little"
+        return
+    for row in rows:
+        if row.constant:
+            yield (
+                f"output {row.output} is the same for all {len(cases)} golden inputs (within the tolerance): "
+                "that it agrees proves nothing"
+            )

@@ -1,0 +1,67 @@
+"""From a traced TensorFlow function to a verified libmodel.so, with the pipeline's own stages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from builder.emit import emit
+from builder.importers.freeze import write_frozen
+from builder.importers.graph import FrozenGraph
+from builder.importers.loaded import RawGraph
+from builder.importers.rewrite import keep_cases_functional
+from builder.link.library import SharedLibrary, link_library
+from builder.lower import lower
+from builder.spec import ModelSpec, Source, Tolerance
+from builder.xla import tfcompile
+from tests.integration.support import run_graph
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / "build" / "cache"
+TARGET = "x86_64"
+
+Arrays = Mapping[str, Any]
+
+
+def spec_of(name: str, absolute: float = 1e-5, relative: float = 1e-4) -> ModelSpec:
+    """The spec of a graph made in a test."""
+    source = Source("graph_def", ROOT / "build" / f"{name}.pb")
+    return ModelSpec(ROOT / "model.toml", name, "1", source, tolerance=Tolerance(absolute, relative))
+
+
+def freeze_function(concrete: Any, feeds: Sequence[str], folder: Path) -> FrozenGraph:
+    """A concrete function with static shapes as a FrozenGraph; its fetches are called y0, y1, ..."""
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    keep_cases_functional(concrete.graph)
+    frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
+    fetches = {f"y{i}": t.name for i, t in enumerate(frozen.outputs)}
+    raw = RawGraph(
+        frozen.graph.as_graph_def(),
+        {name: t.name for name, t in zip(feeds, frozen.inputs, strict=True)},
+        fetches,
+    )
+    shapes = {name: tuple(t.shape) for name, t in zip(feeds, frozen.inputs, strict=True)}
+    return write_frozen(raw, shapes, {name: name for name in fetches}, spec_of(folder.name), folder)
+
+
+def write_golden(graph: FrozenGraph, samples: Sequence[Arrays]) -> None:
+    """TensorFlow's answers to ``samples`` as golden.npz."""
+    arrays: dict[str, Any] = {}
+    for number, feeds in enumerate(samples):
+        arrays |= {f"feed/{number}/{name}": value for name, value in feeds.items()}
+        arrays |= {f"fetch/{number}/{name}": value for name, value in run_graph(graph, feeds).items()}
+    np.savez(graph.golden_path, **arrays)
+
+
+def build_library(graph: FrozenGraph, spec: ModelSpec, folder: Path) -> SharedLibrary:
+    """Compile in this process, which has TensorFlow loaded already, then lower, emit and link."""
+    os.chdir(folder)
+    tfcompile._main([str(graph.folder.resolve()), TARGET])
+    program = lower(folder / "graph_metadata.o", graph, CACHE)
+    sources = emit(program, spec, TARGET, folder)
+    return link_library(sources, folder / "graph.o", TARGET, folder, CACHE / "zig")

@@ -1,0 +1,89 @@
+"""A C program that knows only model.h, and the whole library under sanitizers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builder.importers.graph import FrozenGraph
+from builder.link.library import KERNEL_SOURCES, RUNTIME
+from tests.integration.build import build_library, freeze_function, spec_of
+from tests.integration.support import run_graph
+from tests.integration.zoo import CASES
+
+pytestmark = pytest.mark.integration
+
+CALLER = Path(__file__).with_name("caller.c")
+WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror")
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library of one float feed ``x`` and its sources."""
+
+    folder: Path
+    graph: FrozenGraph
+
+    def expected(self) -> np.ndarray:
+        """TensorFlow's answer to the values caller.c feeds."""
+        feed = self.graph.feeds[0].spec
+        x = ((np.arange(feed.elements) % 7).astype(np.float32) / np.float32(7) - np.float32(0.4)).reshape(feed.shape)
+        return run_graph(self.graph, {feed.name: x})["y0"].ravel()
+
+
+@pytest.fixture(scope="module", params=["conv2d_transpose_stride_2", "lstm", "transformer_block"])
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Library:
+    case = next(c for c in CASES if c.name == request.param)
+    assert [f.name for f in case.feeds] == ["x"]
+    folder = tmp_path_factory.mktemp(case.name)
+    graph = freeze_function(case.trace(), ["x"], folder)
+    before = Path.cwd()
+    try:
+        build_library(graph, spec_of(case.name), folder)
+    finally:
+        os.chdir(before)
+    return Library(folder, graph)
+
+
+def _check(output: str, library: Library) -> None:
+    ours = np.array(output.split(), np.float32)
+    expected = library.expected()
+    np.testing.assert_allclose(ours[: expected.size], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("compiler", ["zig", "gcc"])
+def test_a_c_program_that_knows_only_model_h(library: Library, compiler: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ziglang", "cc"] if compiler == "zig" else ["gcc"]
+    if compiler == "gcc" and shutil.which("gcc") is None:
+        pytest.skip("NOT RUN: there is no gcc on this machine")
+    program = tmp_path / "caller"
+    flags = [*WARNINGS, f"-I{library.folder}", f"-L{library.folder}", f"-Wl,-rpath,{library.folder}"]
+    subprocess.run([*command, *flags, str(CALLER), "-lmodel", "-o", str(program)], check=True)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    _check(done.stdout, library)
+
+
+def test_the_whole_library_under_sanitizers(library: Library, tmp_path: Path) -> None:
+    """Generated program, runtime and caller with AddressSanitizer and UndefinedBehaviorSanitizer."""
+    if shutil.which("gcc") is None:
+        pytest.skip("NOT RUN: the sanitizers need gcc, which this machine does not have")
+    program = tmp_path / "caller"
+    runtime = [RUNTIME / name for name in ("model.c", "cpu_x86_64.c", *KERNEL_SOURCES)]
+    sources = [CALLER, *runtime, library.folder / "program.c", library.folder / "weights.S", library.folder / "graph.o"]
+    flags = ["-g", "-O1", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    includes = [f"-I{library.folder}", f"-I{RUNTIME}"]
+    command = ["gcc", *WARNINGS, *flags, *includes, *map(str, sources), "-lm", "-lpthread", "-o", str(program)]
+    subprocess.run(command, cwd=library.folder, check=True)
+    # The flat run() keeps its model for the life of the process, by design.
+    environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
+    done = subprocess.run([program], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    _check(done.stdout, library)

@@ -1,0 +1,95 @@
+"""Golden feeds and TensorFlow's answers, for real graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builder.errors import VerifyError
+from builder.importers.graph import FrozenGraph
+from builder.importers.tf import tensorflow
+from builder.spec import ImageInput
+from builder.verify.golden import make
+from tests.integration.support import run_graph, save_graph, spec_for
+
+pytestmark = pytest.mark.integration
+
+tf = tensorflow()
+
+
+def golden(graph: FrozenGraph, **options: Any) -> dict[str, np.ndarray]:
+    make(spec_for(graph.graph_path, **options), graph)
+    with np.load(graph.golden_path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def names(arrays: dict[str, np.ndarray]) -> list[str]:
+    return list(dict.fromkeys(key.split("/")[1] for key in arrays))
+
+
+def test_every_case_has_tensorflows_answer(tmp_path: Path) -> None:
+    feeds: dict[str, Any] = {"a": ("float32", (2, 3)), "i": ("int64", (2,)), "flag": ("bool", ())}
+    graph = save_graph(lambda a, i, flag: tf.where(flag, a, tf.gather(a, i)), feeds, tmp_path)
+    arrays = golden(graph)
+    # "wide" is not there: TensorFlow has no answer to indices that are out of range.
+    assert names(arrays) == ["zeros", "extremes", "random-0", "random-1", "random-2"]
+    for case in names(arrays):
+        given = {p.spec.name: arrays[f"feed/{case}/{p.spec.name}"] for p in graph.feeds}
+        for port in graph.feeds:
+            assert (given[port.spec.name].dtype, given[port.spec.name].shape) == (port.spec.dtype, port.spec.shape)
+        np.testing.assert_array_equal(arrays[f"fetch/{case}/y"], run_graph(graph, given)["y"])
+    assert not np.array_equal(arrays["fetch/random-0/y"], arrays["fetch/random-1/y"])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "int32", "uint32", "uint64", "float64"])
+def test_every_dtype(tmp_path: Path, dtype: str) -> None:
+    arrays = golden(save_graph(lambda x: tf.identity(x), {"x": (dtype, (5,))}, tmp_path))
+    assert {value.dtype for value in arrays.values()} == {np.dtype(dtype)}
+    extremes = set(arrays["feed/extremes/x"].tolist())
+    assert extremes == {"uint8": {0, 255}, "int8": {-128, 127}, "float64": {-1.0, 1.0}}.get(dtype, {0, 1})
+    if dtype.endswith(("16", "32", "64")) and "int" in dtype:
+        assert arrays["feed/wide/x"].max() > 1
+
+
+@pytest.mark.parametrize(("mode", "channels"), [("rgb", 3), ("grey", 1)])
+def test_an_image_input_gets_photographs(tmp_path: Path, mode: Any, channels: int) -> None:
+    shape = (2, 20, 24, channels)
+    graph = save_graph(lambda x: tf.reduce_mean(tf.cast(x, "float32"), [1, 2]), {"x": ("uint8", shape)}, tmp_path)
+    arrays = golden(graph, batch=2, image=ImageInput(None, width=24, height=20, mode=mode))
+    photos = [name for name in names(arrays) if name.startswith("photo")]
+    assert photos == ["photo-astronaut", "photo-coffee", "photo-face"]
+    for case in photos:
+        picture = arrays[f"feed/{case}/x"]
+        assert picture.shape == shape
+        assert picture.std() > 20  # a photograph, not a blank
+        assert not np.array_equal(picture[0], picture[1])
+
+
+def test_twice_the_same_bytes(tmp_path: Path) -> None:
+    graph = save_graph(lambda x: tf.nn.softmax(x), {"x": ("float32", (4,))}, tmp_path)
+    golden(graph)
+    first = graph.golden_path.read_bytes()
+    golden(graph)
+    assert graph.golden_path.read_bytes() == first
+
+
+def test_random_graphs_cannot_be_compared(tmp_path: Path) -> None:
+    def loop(x: Any) -> Any:
+        return tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a + tf.random.normal([4])), [0, x])[1]
+
+    graph = save_graph(loop, {"x": ("float32", (4,))}, tmp_path / "random")
+    with pytest.raises(VerifyError, match=r"while > .*random_normal.*cannot be compared"):
+        golden(graph)
+    seeded = save_graph(
+        lambda x: x + tf.random.stateless_normal([4], [1, 2]), {"x": ("float32", (4,))}, tmp_path / "seeded"
+    )
+    golden(seeded)
+
+
+def test_a_graph_that_tensorflow_cannot_run(tmp_path: Path) -> None:
+    graph = save_graph(lambda x: tf.debugging.check_numerics(1 / x, "inf"), {"x": ("float32", (4,))}, tmp_path)
+    with pytest.raises(VerifyError, match="cannot run the graph on zeros"):
+        golden(graph)

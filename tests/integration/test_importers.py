@@ -1,0 +1,399 @@
+"""Every format a model comes in, saved for real and read back: the frozen graph answers as the model does."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builder.errors import ImportModelError
+from builder.importers import describe
+from builder.importers.loaded import distinct
+from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.shapes import pin_shapes
+from builder.importers.tf import tensorflow
+from builder.spec import FeedSpec, FetchSpec, ImageInput, OutputSpec
+from builder.tensor import c_identifier
+from tests.integration.support import freeze, run_graph, save_keras, spec_for
+
+pytestmark = pytest.mark.integration
+
+tf = tensorflow()
+keras: Any = pytest.importorskip("keras")
+L: Any = keras.layers
+
+
+def random(*shape: int) -> np.ndarray:
+    return np.random.default_rng(1).normal(size=shape).astype("float32")
+
+
+def mlp() -> Any:
+    return keras.Sequential([keras.Input((5,), name="x"), L.Dense(4, activation="relu"), L.Dense(3, name="y")])
+
+
+def cnn(side: int | None = 8, channels: int = 3) -> Any:
+    return keras.Sequential(
+        [
+            keras.Input((side, side, channels), name="picture"),
+            L.Conv2D(4, 3, padding="same"),
+            L.BatchNormalization(),
+            L.ReLU(),
+            L.GlobalAveragePooling2D(),
+            L.Dense(3, name="scores"),
+        ]
+    )
+
+
+def lstm() -> Any:
+    return keras.Sequential([keras.Input((6, 3), name="series"), L.LSTM(4), L.Dense(2, name="y")])
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder with a small model of each kind."""
+    folder = tmp_path_factory.mktemp("models")
+    for name, model in (("mlp", mlp()), ("cnn", cnn()), ("lstm", lstm())):
+        save_keras(model, folder / f"{name}.keras")
+        model.save(folder / f"{name}.h5")
+        model.export(folder / name, verbose=False)
+    return folder
+
+
+class TestKeras:
+    @pytest.mark.parametrize(("name", "shape"), [("mlp", (2, 5)), ("cnn", (2, 8, 8, 3)), ("lstm", (2, 6, 3))])
+    def test_answers_as_the_model_does(self, models: Path, tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
+        graph = freeze(models / f"{name}.keras", tmp_path, batch=2)
+        (feed,), (fetch,) = graph.feeds, graph.fetches
+        assert feed.spec.shape == shape
+        x = random(*shape)
+        expected = keras.saving.load_model(models / f"{name}.keras").predict(x, verbose=0)
+        np.testing.assert_allclose(run_graph(graph, {feed.spec.name: x})[fetch.spec.name], expected, atol=1e-5)
+        assert fetch.spec.shape == expected.shape
+
+    def test_h5_needs_trust(self, models: Path, tmp_path: Path) -> None:
+        with pytest.raises(ImportModelError, match="trust = true"):
+            freeze(models / "mlp.h5", tmp_path)
+        with pytest.raises(ImportModelError, match="trust = true"):
+            describe(spec_for(models / "mlp.h5").source, models / "mlp.h5")
+        trusted = freeze(models / "mlp.h5", tmp_path / "h5", trust=True)
+        same = freeze(models / "mlp.keras", tmp_path / "keras")
+        x = random(1, 5)
+        np.testing.assert_array_equal(run_graph(trusted, {"x": x})["y"], run_graph(same, {"x": x})["y"])
+
+    def test_several_inputs_and_outputs_of_several_dtypes(self, tmp_path: Path) -> None:
+        words = keras.Input((4,), name="words", dtype="int32")
+        extra = keras.Input((2,), name="extra")
+        joined = L.Concatenate()([L.Flatten()(L.Embedding(10, 3)(words)), extra])
+        model = keras.Model([words, extra], [L.Dense(2, name="a")(joined), L.Dense(1, name="b")(joined)])
+        graph = freeze(save_keras(model, tmp_path / "m.keras"), tmp_path)
+        assert [(p.spec.name, p.spec.dtype, p.spec.shape) for p in graph.feeds] == [
+            ("words", "int32", (1, 4)),
+            ("extra", "float32", (1, 2)),
+        ]
+        feeds = {"words": np.array([[1, 2, 3, 9]], "int32"), "extra": random(1, 2)}
+        a, b = model.predict([feeds["words"], feeds["extra"]], verbose=0)
+        answers = run_graph(graph, feeds)
+        np.testing.assert_allclose(answers["a"], a, atol=1e-5)
+        np.testing.assert_allclose(answers["b"], b, atol=1e-5)
+
+    def test_inputs_and_outputs_in_dicts(self, tmp_path: Path) -> None:
+        z, a = keras.Input((3,), name="z"), keras.Input((2,), name="a")
+        model = keras.Model({"z": z, "a": a}, {"sum": L.Dense(2)(L.Concatenate()([z, a])), "only": L.Dense(1)(z)})
+        graph = freeze(save_keras(model, tmp_path / "m.keras"), tmp_path)
+        feeds = {"z": random(1, 3), "a": random(1, 2)}
+        expected = model.predict(feeds, verbose=0)
+        answers = run_graph(graph, feeds)
+        assert set(answers) == {"sum", "only"}
+        for name, value in answers.items():
+            np.testing.assert_allclose(value, expected[name], atol=1e-5)
+
+    def test_a_lambda_layer_is_refused_in_safe_mode(self, tmp_path: Path) -> None:
+        model = keras.Sequential([keras.Input((2,)), L.Lambda(lambda x: x * 2, output_shape=(2,))])
+        model.save(tmp_path / "m.keras")
+        with pytest.raises(ImportModelError, match=r"m\.keras holds code .*Lambda.*trust = true"):
+            freeze(tmp_path / "m.keras", tmp_path / "out")
+        freeze(tmp_path / "m.keras", tmp_path / "out", trust=True)
+
+    def test_a_damaged_file(self, tmp_path: Path) -> None:
+        (tmp_path / "m.keras").write_bytes(b"not a zip")
+        with pytest.raises(ImportModelError, match=r"m\.keras"):
+            freeze(tmp_path / "m.keras", tmp_path / "out")
+        with pytest.raises(ImportModelError, match="There is no model"):
+            freeze(tmp_path / "none.keras", tmp_path / "out")
+
+    def test_twice_the_same_bytes(self, models: Path, tmp_path: Path) -> None:
+        for source in ("lstm.keras", "lstm", "cnn.keras"):
+            first, second = (freeze(models / source, tmp_path / source / n) for n in "ab")
+            assert first.graph_path.read_bytes() == second.graph_path.read_bytes()
+            assert first.config_path.read_bytes() == second.config_path.read_bytes()
+
+
+@given(st.lists(st.text("ab:/._A2", min_size=1, max_size=4), max_size=8))
+def test_names_are_distinct_as_c_identifiers(names: list[str]) -> None:
+    result = distinct(names)
+    assert len({c_identifier(name).lower() for name in result}) == len(names)
+    assert all(new.startswith(old) for old, new in zip(names, result, strict=True))
+    if len({c_identifier(name).lower() for name in names}) == len(names):
+        assert result == names
+
+
+class TestShapes:
+    @given(st.lists(st.one_of(st.none(), st.integers(1, 9)), max_size=4), st.integers(1, 9))
+    def test_only_a_leading_dimension_is_the_batch(self, shape: list[int | None], batch: int) -> None:
+        ports = ModelPorts((PortInfo("x", "float32", tuple(shape)),), ())
+        spec = spec_for(Path("m.keras"), batch=batch)
+        if None in shape[1:]:
+            with pytest.raises(ImportModelError, match=r"\[\[feeds\]\]\nname = \"x\"\nshape = "):
+                pin_shapes(ports, spec)
+        else:
+            assert pin_shapes(ports, spec)["x"] == tuple(batch if d is None else d for d in shape)
+
+    def test_dynamic_dimensions_are_named_with_the_lines_to_add(self, tmp_path: Path) -> None:
+        path = save_keras(cnn(None), tmp_path / "m.keras")
+        with pytest.raises(ImportModelError) as error:
+            freeze(path, tmp_path / "out")
+        assert "'picture' is [?, ?, ?, 3]" in str(error.value)
+        assert '[[feeds]]\nname = "picture"\nshape = [1, 16, 16, 3]' in str(error.value)
+        graph = freeze(path, tmp_path / "out", feeds=(FeedSpec("picture", (2, 10, 12, 3)),))
+        assert graph.feeds[0].spec.shape == (2, 10, 12, 3)
+        assert graph.fetches[0].spec.shape == (2, 3)
+
+    def test_all_mistakes_at_once(self, models: Path, tmp_path: Path) -> None:
+        with pytest.raises(ImportModelError) as error:
+            freeze(models / "mlp.keras", tmp_path, feeds=(FeedSpec("x", (1, 6)), FeedSpec("z", (1,))))
+        assert "names 'z', which is not an input; the inputs are x." in str(error.value)
+        assert "gives 'x' the shape [1, 6], but the model's is [?, 5]" in str(error.value)
+
+    @pytest.mark.parametrize("dtype", ["string", "complex64", "float16", "bfloat16"])
+    def test_dtypes_that_cannot_cross_the_abi(self, tmp_path: Path, dtype: str) -> None:
+        with tf.Graph().as_default() as graph:
+            x = tf.compat.v1.placeholder(dtype, [1], name="x")
+            tf.identity(x, name="y")
+            (tmp_path / "g.pb").write_bytes(graph.as_graph_def().SerializeToString())
+        with pytest.raises(ImportModelError, match=f"'x' is {dtype}.*What to do"):
+            freeze(tmp_path / "g.pb", tmp_path / "out", feeds=(FeedSpec("x"),), fetches=(FetchSpec("y"),))
+
+
+class TestImage:
+    def test_pixels_go_in_and_the_graph_normalises(self, models: Path, tmp_path: Path) -> None:
+        image = ImageInput(None, 8, 8, channel_order="bgr", mean=(10.0, 20.0, 30.0), scale=(1 / 127.5,))
+        graph = freeze(models / "cnn.keras", tmp_path, batch=2, image=image)
+        assert graph.feeds[0].spec.dtype == "uint8"
+        pixels = np.random.default_rng(2).integers(0, 256, (2, 8, 8, 3), dtype=np.uint8)
+        bgr = pixels[..., ::-1].astype("float32")
+        expected = keras.saving.load_model(models / "cnn.keras").predict(
+            (bgr - np.array([10, 20, 30], "float32")) * np.float32(1 / 127.5), verbose=0
+        )
+        np.testing.assert_allclose(run_graph(graph, {"picture": pixels})["scores"], expected, rtol=1e-4, atol=1e-5)
+
+    def test_dynamic_height_and_width_come_from_the_image(self, tmp_path: Path) -> None:
+        path = save_keras(cnn(None, 1), tmp_path / "m.keras")
+        graph = freeze(path, tmp_path / "out", image=ImageInput("picture", width=12, height=10, mode="grey"))
+        assert graph.feeds[0].spec.shape == (1, 10, 12, 1)
+
+    @pytest.mark.parametrize("shape", [(8, 8), (64,), (8, 8, 1)])
+    def test_grey_models_may_take_no_channel_or_flat_pixels(self, tmp_path: Path, shape: tuple[int, ...]) -> None:
+        model = keras.Sequential([keras.Input(shape, name="x"), L.Flatten(), L.Dense(2, name="y")])
+        path = save_keras(model, tmp_path / "m.keras")
+        graph = freeze(path, tmp_path / "out", image=ImageInput(None, 8, 8, mode="grey", scale=(1 / 255,)))
+        assert graph.feeds[0].spec.shape == (1, 8, 8, 1)
+        pixels = np.arange(64, dtype=np.uint8).reshape(1, 8, 8, 1)
+        expected = model.predict(pixels.reshape(1, *shape) / np.float32(255), verbose=0)
+        np.testing.assert_allclose(run_graph(graph, {"x": pixels})["y"], expected, atol=1e-5)
+
+    def test_a_size_that_is_not_the_models(self, models: Path, tmp_path: Path) -> None:
+        with pytest.raises(ImportModelError, match=r"(?s)9 x 8 pixels.*is \[\?, 8, 8, 3\].*width = 8, height = 8"):
+            freeze(models / "cnn.keras", tmp_path, image=ImageInput(None, width=9, height=8))
+        with pytest.raises(ImportModelError, match='mode = "rgb"'):
+            freeze(models / "cnn.keras", tmp_path, image=ImageInput(None, 8, 8, mode="grey"))
+
+    def test_activations_are_in_the_graph(self, models: Path, tmp_path: Path) -> None:
+        raw = freeze(models / "cnn.keras", tmp_path / "raw")
+        x = random(1, 8, 8, 3)
+        scores = run_graph(raw, {"picture": x})["scores"]
+        for activation, expected in (
+            ("softmax", np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)),
+            ("sigmoid", 1 / (1 + np.exp(-scores))),
+        ):
+            outputs = (OutputSpec("it", None, "classification", activation=activation),)
+            graph = freeze(models / "cnn.keras", tmp_path / activation, outputs=outputs)
+            np.testing.assert_allclose(run_graph(graph, {"picture": x})["scores"], expected, rtol=1e-5)
+
+
+def save_two_signatures(path: Path) -> None:
+    class Two(tf.Module):
+        def __init__(self) -> None:
+            self.w = tf.Variable(np.arange(6, dtype="float32").reshape(3, 2))
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 3], name="x")])
+        def product(self, x: Any) -> Any:
+            return {"y": tf.matmul(x, self.w), "z": tf.reduce_sum(x)}
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="i")])
+        def row(self, i: Any) -> Any:
+            return {"row": tf.gather(self.w, i)}
+
+    module = Two()
+    tf.saved_model.save(module, str(path), {"product": module.product, "row": module.row})
+
+
+def save_v1(path: Path) -> None:
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, [None, 3], name="input")
+        w = v1.get_variable("w", [3, 2], initializer=v1.ones_initializer(), use_resource=False)
+        y = tf.matmul(x, w, name="product")
+        session.run(v1.global_variables_initializer())
+        builder = v1.saved_model.Builder(str(path))
+        signature = v1.saved_model.predict_signature_def({"x": x}, {"y": y})
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
+        builder.save()
+
+
+class TestSavedModel:
+    @pytest.mark.parametrize(("name", "shape"), [("mlp", (2, 5)), ("cnn", (2, 8, 8, 3)), ("lstm", (2, 6, 3))])
+    def test_answers_as_the_keras_model_does(
+        self, models: Path, tmp_path: Path, name: str, shape: tuple[int, ...]
+    ) -> None:
+        graph = freeze(models / name, tmp_path, batch=2)
+        x = random(*shape)
+        expected = keras.saving.load_model(models / f"{name}.keras").predict(x, verbose=0)
+        (answer,) = run_graph(graph, {graph.feeds[0].spec.name: x}).values()
+        np.testing.assert_allclose(answer, expected, atol=1e-5)
+
+    def test_two_signatures(self, tmp_path: Path) -> None:
+        save_two_signatures(tmp_path / "m")
+        ports = describe(spec_for(tmp_path / "m", signature="row").source, tmp_path / "m")
+        assert ports.signatures == ("product", "row")
+        assert (ports.feeds[0].dtype, ports.feeds[0].shape) == ("int64", (None,))
+        with pytest.raises(ImportModelError, match='It has product, row: set `signature = "product"`'):
+            freeze(tmp_path / "m", tmp_path / "out")
+        row = freeze(tmp_path / "m", tmp_path / "row", signature="row")
+        np.testing.assert_array_equal(run_graph(row, {"i": np.array([2])})["row"], [[4, 5]])
+        product = freeze(tmp_path / "m", tmp_path / "product", signature="product")
+        assert [p.spec.name for p in product.fetches] == ["y", "z"]
+
+    def test_fetches_are_chosen_and_renamed(self, tmp_path: Path) -> None:
+        save_two_signatures(tmp_path / "m")
+        graph = freeze(tmp_path / "m", tmp_path / "out", signature="product", fetches=(FetchSpec("z", "total"),))
+        assert run_graph(graph, {"x": np.ones((1, 3), "float32")}) == {"total": 3.0}
+        with pytest.raises(ImportModelError, match="the outputs are y, z"):
+            freeze(tmp_path / "m", tmp_path / "out", signature="product", fetches=(FetchSpec("q"),))
+
+    def test_tensorflow_1(self, tmp_path: Path) -> None:
+        save_v1(tmp_path / "m")
+        graph = freeze(tmp_path / "m", tmp_path / "out")
+        np.testing.assert_array_equal(run_graph(graph, {"x": np.ones((1, 3), "float32")})["y"], [[3, 3]])
+
+    def test_a_broken_object_graph_does_not_matter(self, models: Path, tmp_path: Path) -> None:
+        from tensorflow.core.protobuf import saved_model_pb2
+
+        shutil.copytree(models / "lstm", tmp_path / "m")
+        file = tmp_path / "m" / "saved_model.pb"
+        saved = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+        for node in saved.meta_graphs[0].object_graph_def.nodes:
+            for child in node.children:
+                child.node_id = 10**6
+        file.write_bytes(saved.SerializeToString())
+        (tmp_path / "m" / "fingerprint.pb").unlink()
+        with pytest.raises(Exception):  # noqa: B017, PT011
+            tf.saved_model.load(str(tmp_path / "m"))
+        graph, whole = freeze(tmp_path / "m", tmp_path / "out"), freeze(models / "lstm", tmp_path / "whole")
+        assert graph.graph_path.read_bytes() == whole.graph_path.read_bytes()
+
+    def test_not_a_saved_model(self, tmp_path: Path) -> None:
+        (tmp_path / "m").mkdir()
+        with pytest.raises(ImportModelError, match=r"no saved_model\.pb"):
+            freeze(tmp_path / "m", tmp_path / "out")
+        (tmp_path / "m" / "saved_model.pb").write_bytes(b"\xff\xff")
+        with pytest.raises(ImportModelError, match="damaged"):
+            freeze(tmp_path / "m", tmp_path / "out")
+
+
+@pytest.fixture
+def frozen_pb(tmp_path: Path) -> Path:
+    """A TensorFlow 1 frozen graph with dropout's placeholder, an assertion and a printing side branch."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [None, 3], name="images")
+        rate = v1.placeholder_with_default(0.0, [], name="rate")
+        check = v1.Assert(v1.reduce_all(x > -1e9), ["too small", x])
+        with v1.control_dependencies([check, v1.print("hello", x)]):
+            y = tf.multiply(x, 2.0 - rate, name="double")
+        tf.nn.softmax(y, name="softmax")
+        tf.split(y, 3, axis=1, name="parts")
+        tf.io.decode_jpeg(tf.io.read_file("none"), name="unused")
+        path = tmp_path / "frozen.pb"
+        path.write_bytes(graph.as_graph_def().SerializeToString())
+        return path
+
+
+class TestGraphDef:
+    def test_ports_by_name(self, frozen_pb: Path, tmp_path: Path) -> None:
+        fetches = (FetchSpec("softmax"), FetchSpec("parts:1", "middle"))
+        graph = freeze(frozen_pb, tmp_path / "out", feeds=(FeedSpec("images", (1, 3)),), fetches=fetches)
+        answers = run_graph(graph, {"images": np.array([[1, 2, 3]], "float32")})
+        np.testing.assert_array_equal(answers["middle"], [[4]])
+        ops = {n.op for n in tf.compat.v1.GraphDef.FromString(graph.graph_path.read_bytes()).node}
+        assert not ops & {"Assert", "PrintV2", "DecodeJpeg"}
+
+    def test_a_tf2xla_config_as_it_is(self, frozen_pb: Path, tmp_path: Path) -> None:
+        config = tmp_path / "graph.config.pbtxt"
+        config.write_text(
+            'feed { id { node_name: "images" } shape { dim { size: 2 } dim { size: 3 } } name: "x" }\n'
+            'fetch { id { node_name: "softmax" } name: "probabilities" }\n'
+        )
+        graph = freeze(frozen_pb, tmp_path / "out", config=config)
+        assert [(p.spec.name, p.spec.shape) for p in graph.feeds] == [("x", (2, 3))]
+        assert [p.spec.name for p in graph.fetches] == ["probabilities"]
+        again = freeze(  # what coldforge writes is such a file, too
+            graph.graph_path, tmp_path / "again", config=graph.config_path
+        )
+        assert again.feeds[0].spec == graph.feeds[0].spec
+        x = random(2, 3)
+        np.testing.assert_array_equal(
+            run_graph(again, {"x": x})["probabilities"], run_graph(graph, {"x": x})["probabilities"]
+        )
+
+    def test_without_names_it_suggests_them(self, frozen_pb: Path, tmp_path: Path) -> None:
+        with pytest.raises(ImportModelError) as error:
+            freeze(frozen_pb, tmp_path / "out", feeds=(FeedSpec("images", (1, 3)),))
+        assert '[[fetches]]\nname = "softmax"' in str(error.value)
+        ports = describe(spec_for(frozen_pb).source, frozen_pb)
+        assert [p.name for p in ports.feeds] == ["images"]
+        assert "softmax" in [p.name for p in ports.fetches]
+
+    def test_misspelt_names(self, frozen_pb: Path, tmp_path: Path) -> None:
+        with pytest.raises(ImportModelError, match=r"no node sotfmax .*Did you mean softmax"):
+            freeze(frozen_pb, tmp_path / "out", feeds=(FeedSpec("images", (1, 3)),), fetches=(FetchSpec("sotfmax"),))
+
+    def test_a_placeholder_that_is_not_fed(self, frozen_pb: Path, tmp_path: Path) -> None:
+        with pytest.raises(ImportModelError, match=r'reads the placeholder images.*(?s:.*)name = "images"'):
+            freeze(frozen_pb, tmp_path / "out", feeds=(FeedSpec("rate"),), fetches=(FetchSpec("softmax"),))
+
+    def test_a_feed_in_mid_graph(self, frozen_pb: Path, tmp_path: Path) -> None:
+        graph = freeze(
+            frozen_pb, tmp_path / "out", feeds=(FeedSpec("double", (1, 3)),), fetches=(FetchSpec("parts:0", "first"),)
+        )
+        assert run_graph(graph, {"double": np.array([[7, 8, 9]], "float32")})["first"] == [[7]]
+        names = {n.name for n in tf.compat.v1.GraphDef.FromString(graph.graph_path.read_bytes()).node}
+        assert not [n for n in names if "images" in n]
+
+    def test_variables_are_not_frozen(self, tmp_path: Path) -> None:
+        with tf.Graph().as_default() as graph:
+            tf.compat.v1.get_variable("w", [2], use_resource=False)
+            (tmp_path / "g.pb").write_bytes(graph.as_graph_def().SerializeToString())
+        with pytest.raises(ImportModelError, match=r"not frozen.*w"):
+            freeze(tmp_path / "g.pb", tmp_path / "out", feeds=(FeedSpec("w"),), fetches=(FetchSpec("w"),))
+
+    def test_a_fetch_whose_size_depends_on_the_data(self, tmp_path: Path) -> None:
+        with tf.Graph().as_default() as graph:
+            tf.where(tf.compat.v1.placeholder(tf.bool, [4], name="x"), name="y")
+            (tmp_path / "g.pb").write_bytes(graph.as_graph_def().SerializeToString())
+        with pytest.raises(ImportModelError, match="'y' depends on the data"):
+            freeze(tmp_path / "g.pb", tmp_path / "out", feeds=(FeedSpec("x"),), fetches=(FetchSpec("y"),))

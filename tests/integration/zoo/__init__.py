@@ -1,0 +1,12 @@
+"""A zoo of small graphs: what TensorFlow users build, and what breaks compilers.
+
+``CASES`` are to be frozen, compiled, linked, run and compared with TensorFlow; ``REFUSED`` must be turned
+away by name. ``Case.trace()`` gives the concrete function, ``Case.sample()`` values for its feeds.
+"""
+
+from __future__ import annotations
+
+from . import control, layers, maths, networks, refusals
+from .case import CASES, REFUSED, Case
+
+__all__ = ["CASES", "REFUSED", "Case", "control", "layers", "maths", "networks", "refusals"]

@@ -1,0 +1,217 @@
+"""Layers and small networks: every kind of convolution, recurrence, attention and normalisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import layers as kl
+
+from .case import Function, case, f32, f64, i32, model, weights
+
+
+@case(f32("x", 4, 20), covers=("Kernel",))
+def mlp() -> Function:
+    x = keras.Input((20,))
+    return model(x, kl.Dense(5, activation="softmax")(kl.Dense(32, activation="relu")(x)))
+
+
+@case(f32("x", 64, 64), covers=("Dot",))
+def mlp_batch_64() -> Function:
+    x = keras.Input((64,))
+    return model(x, kl.Dense(10)(kl.Dense(96, activation="tanh")(kl.BatchNormalization()(x))))
+
+
+@case(f32("x", 1, 768), covers=("Kernel with several work groups",))
+def dense_wide() -> Function:
+    """One row times a wide matrix: XLA splits the columns between work groups."""
+    first, second = weights(768, 2048), weights(2048, 10)
+    return lambda x: tf.nn.relu(x @ first) @ second
+
+
+@case(f32("x", 2, 12, 8), covers=("While",))
+def lstm() -> Function:
+    x = keras.Input((12, 8))
+    return model(x, kl.LSTM(16, return_sequences=True)(x))
+
+
+@case(f32("x", 3, 10, 6), covers=("While",))
+def gru() -> Function:
+    x = keras.Input((10, 6))
+    return model(x, kl.Dense(4)(kl.GRU(12)(x)))
+
+
+@case(f32("x", 2, 9, 5), covers=("While",))
+def bidirectional_lstm() -> Function:
+    x = keras.Input((9, 5))
+    return model(x, kl.Bidirectional(kl.LSTM(8, return_sequences=True))(x))
+
+
+@case(f32("x", 2, 24, 64), covers=("Dot",))
+def transformer_block() -> Function:
+    x = keras.Input((24, 64))
+    y = kl.LayerNormalization()(x + kl.MultiHeadAttention(4, 16)(x, x))
+    return model(x, kl.LayerNormalization()(y + kl.Dense(64)(kl.Dense(128, activation="gelu")(y))))
+
+
+@case(i32("tokens", 2, 12), ranges={"tokens": (0, 50)})
+def embedding_and_pooling() -> Function:
+    tokens = keras.Input((12,), dtype="int32")
+    return model(tokens, kl.Dense(3)(kl.GlobalAveragePooling1D()(kl.Embedding(50, 16)(tokens))))
+
+
+@case(f32("image", 1, 32, 32, 3), covers=("Convolution",))
+def unet() -> Function:
+    image = keras.Input((32, 32, 3))
+    down = kl.Conv2D(8, 3, padding="same", activation="relu")(image)
+    y = kl.Conv2D(16, 3, padding="same", dilation_rate=2, activation="relu")(kl.MaxPooling2D()(down))
+    y = kl.Conv2D(16, 3, padding="same", dilation_rate=4, activation="relu")(kl.AveragePooling2D(2)(y))
+    y = kl.Conv2DTranspose(8, 3, strides=2, padding="same")(y)
+    y = kl.UpSampling2D(interpolation="bilinear")(y)
+    return model(image, kl.Conv2D(2, 1, activation="sigmoid")(kl.Concatenate()([y, down])))
+
+
+@case(f32("x", 2, 40, 6), covers=("Convolution",))
+def conv1d() -> Function:
+    x = keras.Input((40, 6))
+    return model(x, kl.Conv1D(4, 3)(kl.Conv1D(12, 5, strides=2, padding="same", activation="relu")(x)))
+
+
+@case(f32("x", 1, 48, 4))
+def conv1d_causal_dilated() -> Function:
+    x = keras.Input((48, 4))
+    y = kl.Conv1D(8, 3, padding="causal", dilation_rate=1, activation="relu")(x)
+    return model(x, kl.Conv1D(8, 3, padding="causal", dilation_rate=4)(y))
+
+
+@case(f32("x", 2, 7, 5, 6), covers=("Convolution",))
+def conv2d_transpose_stride_2() -> Function:
+    x = keras.Input((7, 5, 6))
+    y = kl.Conv2DTranspose(8, 3, strides=2, padding="valid")(x)
+    return model(x, kl.Conv2DTranspose(4, 4, strides=(2, 3), padding="same")(y))
+
+
+@case(f32("x", 2, 10, 9, 12), covers=("Convolution",))
+def conv2d_grouped() -> Function:
+    """Keras wraps this one in a function of its own, from which the frozen graph infers no shape."""
+    x = keras.Input((10, 9, 12))
+    return model(x, kl.Conv2D(18, 3, groups=3, padding="same")(x))
+
+
+@case(f32("x", 1, 12, 12, 8))
+def conv2d_grouped_strided_dilated() -> Function:
+    kernel = weights(3, 3, 4, 6)
+    padding = [[0, 0], [1, 2], [0, 1], [0, 0]]
+    return lambda x: (
+        tf.nn.conv2d(x, kernel, strides=2, padding=padding),
+        tf.nn.conv2d(x, kernel, strides=1, padding="SAME", dilations=[2, 3]),
+    )
+
+
+@case(f32("x", 2, 11, 11, 6))
+def conv2d_depthwise() -> Function:
+    x = keras.Input((11, 11, 6))
+    y = kl.DepthwiseConv2D(3, depth_multiplier=2, padding="same", activation="relu6")(x)
+    return model(x, kl.DepthwiseConv2D(5, strides=2, padding="same")(y))
+
+
+@case(f32("x", 1, 14, 14, 5))
+def conv2d_separable() -> Function:
+    x = keras.Input((14, 14, 5))
+    return model(x, kl.SeparableConv2D(9, 3, padding="same", depth_multiplier=2)(x))
+
+
+@case(f32("x", 1, 20, 20, 3))
+def conv2d_atrous_valid_stride() -> Function:
+    x = keras.Input((20, 20, 3))
+    y = kl.Conv2D(8, 3, dilation_rate=(2, 3), padding="valid", activation="relu")(x)
+    return model(x, kl.Conv2D(6, (5, 2), strides=(3, 2), padding="valid")(y))
+
+
+@case(f32("x", 4, 8, 8, 16))
+def conv2d_1x1_batch_4() -> Function:
+    x = keras.Input((8, 8, 16))
+    return model(x, kl.Conv2D(24, 1)(x))
+
+
+@case(f64("x", 1, 8, 8, 3), f32("y", 1, 8, 8, 3), absolute=2e-2, relative=2e-2)
+def conv2d_other_types() -> Function:
+    """float64, and float16 inside the graph."""
+    wide, half = weights(3, 3, 3, 4, dtype="float64"), tf.cast(weights(3, 3, 3, 4), tf.float16)
+    return lambda x, y: (
+        tf.nn.conv2d(x, wide, strides=1, padding="SAME"),
+        tf.cast(tf.nn.conv2d(tf.cast(y, tf.float16), half, strides=1, padding="SAME"), tf.float32),
+    )
+
+
+@case(f32("x", 1, 6, 10, 10), covers=("Convolution",))
+def conv2d_channels_first() -> Function:
+    """NCHW, which TensorFlow itself refuses on a CPU: transposed on the way in and out."""
+    kernel = weights(3, 3, 6, 8)
+    return lambda x: tf.transpose(
+        tf.nn.conv2d(tf.transpose(x, [0, 2, 3, 1]), kernel, strides=1, padding="VALID"), [0, 3, 1, 2]
+    )
+
+
+@case(f32("x", 1, 9, 9, 4), f32("gradient", 1, 5, 5, 6))
+def conv2d_backprop() -> Function:
+    """The gradients of a convolution: kernel layouts a forward pass never shows."""
+    kernel = weights(3, 3, 4, 6)
+    return lambda x, gradient: (
+        tf.compat.v1.nn.conv2d_backprop_input(x.shape, kernel, gradient, [1, 2, 2, 1], "SAME"),
+        tf.compat.v1.nn.conv2d_backprop_filter(x, kernel.shape, gradient, [1, 2, 2, 1], "SAME"),
+    )
+
+
+@case(f32("x", 1, 8, 8, 3), f32("kernel", 3, 3, 3, 4))
+def conv2d_fed_kernel() -> Function:
+    """Nothing to lay out at build time: the weights arrive with the call."""
+    return lambda x, kernel: tf.nn.conv2d(x, kernel, strides=1, padding="SAME")
+
+
+@case(f32("x", 2, 13, 11, 4))
+def pooling() -> Function:
+    return lambda x: (
+        tf.nn.max_pool2d(x, 3, 2, "SAME"),
+        tf.nn.max_pool2d(x, (2, 3), (1, 2), "VALID"),
+        tf.nn.avg_pool2d(x, 3, 2, "SAME"),
+        tf.nn.avg_pool2d(x, 2, 2, "VALID"),
+        tf.reduce_max(x, axis=[1, 2]),
+    )
+
+
+@case(f32("x", 2, 6, 6, 12))
+def normalisations() -> Function:
+    x = keras.Input((6, 6, 12))
+    norms: list[Any] = [
+        kl.LayerNormalization(),
+        kl.GroupNormalization(4),
+        kl.GroupNormalization(-1),  # instance normalisation
+        kl.BatchNormalization(),
+        kl.UnitNormalization(),
+    ]
+    return model(x, [norm(x) for norm in norms])
+
+
+@case(f32("x", 1, 5, 5, 16))
+def local_response_normalisation() -> Function:
+    return lambda x: tf.nn.local_response_normalization(x, depth_radius=3, bias=1.5, alpha=0.3, beta=0.75)
+
+
+@case(f32("x", 3, 40), ranges={"x": (-6.0, 6.0)})
+def activations() -> Function:
+    return lambda x: tuple(
+        function(x)
+        for function in (
+            keras.activations.gelu,
+            keras.activations.swish,
+            tf.nn.softplus,
+            tf.nn.elu,
+            tf.nn.selu,
+            tf.nn.leaky_relu,
+            tf.nn.log_softmax,
+            keras.activations.hard_sigmoid,
+            keras.activations.mish,
+        )
+    )

@@ -1,0 +1,44 @@
+"""Graphs that cannot be compiled, each with the op whose name the refusal must carry."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from .case import Function, f32, i32, refused, weights
+
+
+@refused("CombinedNonMaxSuppression", f32("boxes", 1, 20, 1, 4), f32("scores", 1, 20, 3))
+def combined_nms() -> Function:
+    return lambda boxes, scores: tf.image.combined_non_max_suppression(boxes, scores, 5, 10)[0]
+
+
+@refused("StringToNumber", f32("x", 4))
+def string_to_number() -> Function:
+    """AsString is refused too: a refusal names both, where the compiler stops at the first."""
+    return lambda x: x + tf.strings.to_number(tf.strings.as_string(x))
+
+
+@refused("DecodeJpeg", i32("length"))
+def decode_jpeg() -> Function:
+    return lambda length: tf.reduce_sum(tf.io.decode_jpeg(tf.strings.as_string(length), channels=3))
+
+
+@refused("FFT", f32("x", 16))
+def fft() -> Function:
+    return lambda x: tf.math.real(tf.signal.fft(tf.cast(x, tf.complex64)))
+
+
+@refused("RFFT", f32("x", 16))
+def rfft() -> Function:
+    return lambda x: tf.abs(tf.signal.rfft(x))
+
+
+@refused("Conv3D", f32("x", 1, 6, 6, 6, 2))
+def conv3d() -> Function:
+    kernel = weights(3, 3, 3, 2, 4)
+    return lambda x: tf.nn.conv3d(x, kernel, [1, 1, 1, 1, 1], "SAME")
+
+
+@refused("PyFunc", f32("x", 3))
+def python_function() -> Function:
+    return lambda x: tf.ensure_shape(tf.numpy_function(lambda v: v * 2, [x], tf.float32), (3,))

@@ -1,0 +1,89 @@
+/* A real model behind the C ABI, small enough to know every answer. The description and the macros come from
+ * abi_library.py.
+ *
+ * Pictures:  image uint8 [B,H,W,C] -> light float32 [B,2] (mean brightness, and 1 minus it), level float32 [B,1]
+ *            (mean brightness, 0..255), pixels uint8 [B,H,W,C] (what came in)
+ * Tensors:   a float32 [2,3], n int64 [2]  ->  product float32 [2,3] (a times its row's n), total float64 []
+ *
+ * A first pixel of value POISON makes the picture model fail, as a compiled kernel may.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#pragma GCC visibility push(default)
+#include "model.h"
+#pragma GCC visibility pop
+
+struct cf_model {
+    const char *error;
+};
+
+static const size_t feed_sizes[] = FEED_SIZES, fetch_sizes[] = FETCH_SIZES;
+#define FEEDS (sizeof feed_sizes / sizeof *feed_sizes)
+#define FETCHES (sizeof fetch_sizes / sizeof *fetch_sizes)
+
+uint32_t cf_abi_version(void) { return ABI; }
+
+const char *cf_describe(void) {
+    return
+#include "description.inc"
+        ;
+}
+
+cf_status cf_open(uint32_t threads, cf_model **model) {
+    (void)threads;
+    if (OPEN_STATUS != CF_OK) return (cf_status)OPEN_STATUS;
+    *model = calloc(1, sizeof **model);
+    return *model != NULL ? CF_OK : CF_ERR_MEMORY;
+}
+
+void cf_close(cf_model *model) { free(model); }
+
+const char *cf_last_error(const cf_model *model) {
+    return model == NULL ? "this processor has no AVX2" : model->error;
+}
+
+static int poisoned(const void *image) { return *(const uint8_t *)image == POISON; }
+
+#if PICTURES
+static void compute(const cf_feed *feeds, const cf_fetch *fetches) {
+    size_t each = feed_sizes[0] / BATCH;
+    for (size_t i = 0; i < BATCH; i++) {
+        const uint8_t *pixels = (const uint8_t *)feeds[0].data + i * each;
+        double sum = 0;
+        for (size_t k = 0; k < each; k++) sum += pixels[k];
+        float mean = (float)(sum / (double)each), light[2] = {mean / 255, 1 - mean / 255};
+        memcpy((float *)fetches[0].data + 2 * i, light, sizeof light);
+        memcpy((float *)fetches[1].data + i, &mean, sizeof mean);
+    }
+    memcpy(fetches[2].data, feeds[0].data, feed_sizes[0]);
+}
+#else
+static void compute(const cf_feed *feeds, const cf_fetch *fetches) {
+    float a[6];
+    int64_t n[2];
+    double total = 0;
+    memcpy(a, feeds[0].data, sizeof a);
+    memcpy(n, feeds[1].data, sizeof n);
+    for (int i = 0; i < 6; i++) total += a[i] *= (float)n[i / 3];
+    memcpy(fetches[0].data, a, sizeof a);
+    memcpy(fetches[1].data, &total, sizeof total);
+}
+#endif
+
+cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,
+                 size_t fetch_count) {
+    int bad = feed_count != FEEDS || fetch_count != FETCHES;
+    for (size_t i = 0; !bad && i < FEEDS; i++) bad = feeds[i].data == NULL || feeds[i].size != feed_sizes[i];
+    for (size_t i = 0; !bad && i < FETCHES; i++) bad = fetches[i].data == NULL || fetches[i].size != fetch_sizes[i];
+    if (bad) {
+        model->error = "a count, a size or a pointer is wrong";
+        return CF_ERR_ARGUMENT;
+    }
+    if (PICTURES && poisoned(feeds[0].data)) {
+        model->error = "the kernel fell over";
+        return CF_ERR_KERNEL;
+    }
+    compute(feeds, fetches);
+    return CF_OK;
+}

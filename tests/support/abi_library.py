@@ -1,0 +1,106 @@
+"""Small real ``libmodel.so`` files for the tests of what calls one, built with the builder's toolchain."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from builder.link.toolchain import Toolchain
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[1]
+POISON = 13
+EXPORTS = ("cf_abi_version", "cf_close", "cf_describe", "cf_last_error", "cf_open", "cf_run")
+_SIZES = {"uint8": 1, "float32": 4, "float64": 8, "int64": 8}
+
+
+def _port(name: str, dtype: str, *shape: int) -> dict[str, Any]:
+    size = _SIZES[dtype]
+    for length in shape:
+        size *= length
+    return {"name": name, "dtype": dtype, "shape": list(shape), "bytes": size}
+
+
+def _describe(name: str, batch: int, feeds: list[Any], fetches: list[Any], **rest: Any) -> dict[str, Any]:
+    return {
+        "abi": 1,
+        "coldforge": "0.1.0",
+        "model": {"name": name, "version": "7"},
+        "target": {"arch": "x86_64", "isa": ["x86-64-v3"]},
+        "batch": batch,
+        "feeds": feeds,
+        "fetches": fetches,
+        **rest,
+    }
+
+
+def picture_description(
+    *,
+    batch: int = 1,
+    width: int = 8,
+    height: int = 8,
+    mode: str = "grey",
+    fit: str = "stretch",
+    resize: str = "bilinear",
+) -> dict[str, Any]:
+    """The model that answers how bright a picture is, and the very pixels it was given."""
+    shape = (batch, height, width, 1 if mode == "grey" else 3)
+    image = {"feed": "image", "width": width, "height": height, "mode": mode, "fit": fit, "resize": resize}
+    fetches = [_port("light", "float32", batch, 2), _port("level", "float32", batch, 1), _port("pixels", "uint8", *shape)]
+    outputs = [
+        {"name": "tone", "fetch": "light", "kind": "classification", "labels": ["light", "dark"], "top_k": None},
+        {"name": "level", "fetch": "level", "kind": "regression", "labels": [], "top_k": None},
+        {"name": "pixels", "fetch": "pixels", "kind": "raw", "labels": [], "top_k": None},
+    ]
+    return _describe("brightness", batch, [_port("image", "uint8", *shape)], fetches, image=image, outputs=outputs)
+
+
+def tensor_description() -> dict[str, Any]:
+    """The model that takes no picture: ``a`` float32 [2,3] times ``n`` int64 [2], row by row."""
+    fetches = [_port("product", "float32", 2, 3), _port("total", "float64")]
+    outputs = [
+        {"name": name, "fetch": name, "kind": "raw", "labels": [], "top_k": None} for name in ("product", "total")
+    ]
+    feeds = [_port("a", "float32", 2, 3), _port("n", "int64", 2)]
+    return _describe("product", 2, feeds, fetches, image=None, outputs=outputs)
+
+
+def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_status: int = 0) -> Path:
+    """Compile the model of ``description`` (one of the two above) to ``folder/libmodel.so``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source = folder / "abi_library.c"
+    shutil.copy(HERE / "abi_library.c", source)
+    # A copy, because the compiler is told of macros here rather than on its command line.
+    macros = {
+        "ABI": abi,
+        "OPEN_STATUS": open_status,
+        "POISON": POISON,
+        "BATCH": description["batch"],
+        "PICTURES": int(description["image"] is not None),
+        "FEED_SIZES": "{" + ", ".join(str(p["bytes"]) for p in description["feeds"]) + "}",
+        "FETCH_SIZES": "{" + ", ".join(str(p["bytes"]) for p in description["fetches"]) + "}",
+    }
+    defines = "".join(f"#define {name} {value}\n" for name, value in macros.items())
+    source.write_text(defines + source.read_text())
+    (folder / "description.inc").write_text(json.dumps(json.dumps(description)) + "\n")
+    shutil.copy(REPOSITORY / "builder" / "runtime" / "model.h", folder)
+    exports = folder / "exports.map"
+    exports.write_text("{ global: " + " ".join(f"{name};" for name in EXPORTS) + " local: *; };\n")
+    toolchain = Toolchain("x86_64", REPOSITORY / "build" / "test-zig-cache")
+    toolchain.compile(source, folder / "abi_library.o", include=(folder,))
+    library = folder / "libmodel.so"
+    toolchain.link([folder / "abi_library.o"], exports, library)
+    return library
+
+
+def layer(folder: Path, description: dict[str, Any], **options: int) -> Path:
+    """A model layer (``lib/libmodel.so``, ``model/manifest.json``) as a bundle has it."""
+    library = build(folder / "compile", description, **options)
+    root = folder / "layer"
+    (root / "lib").mkdir(parents=True)
+    (root / "model").mkdir()
+    shutil.copy(library, root / "lib")
+    (root / "model" / "manifest.json").write_text(json.dumps({"model": description["model"]}))
+    return root

@@ -1,0 +1,219 @@
+"""The C runtime as a library that takes NumPy arrays: their dtypes, shapes and strides are the descriptors."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from builder.link.library import KERNEL_SOURCES, RUNTIME
+from builder.link.toolchain import Toolchain
+
+FUNCTIONS = ("convolution", "copy", "dot", "sort", "topk")
+TABLE = (
+    '#include "kernels.h"\n__attribute__((visibility("default"))) void *const cf_table[] = {'
+    + ", ".join(f"(void *)cf_run_{name}" for name in FUNCTIONS)
+    + "};\n"
+)
+"""The runtime's functions are hidden, as they are in a model's library; this table finds them."""
+
+CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"
+
+DTYPES = ("f4", "f8", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
+"""In the order of cf_dtype."""
+
+SANITIZERS = (
+    "-std=c11", "-O1", "-g", "-march=x86-64-v3", "-fPIC", "-shared", "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+    "-Wall", "-Wextra", "-Werror", "-Wconversion",
+)  # fmt: skip
+
+
+def build(folder: Path) -> Path:
+    """Compile the runtime as the builder does."""
+    toolchain = Toolchain("x86_64", CACHE)
+    sources = _sources(folder)
+    objects = [folder / f"{source.stem}.o" for source in sources]
+    for source, output in zip(sources, objects, strict=True):
+        toolchain.compile(source, output, include=(RUNTIME,))
+    exports = folder / "exports.map"
+    exports.write_text("{ global: cf_table; local: *; };\n")
+    toolchain.link(objects, exports, folder / "libruntime.so")
+    return folder / "libruntime.so"
+
+
+def build_sanitized(folder: Path) -> Path:
+    """Compile the runtime with gcc's address and undefined-behaviour sanitizers; gcc must be there."""
+    output = folder / "libruntime-sanitized.so"
+    command = ["gcc", *SANITIZERS, f"-I{RUNTIME}", *map(str, _sources(folder)), "-o", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def _sources(folder: Path) -> list[Path]:
+    table = folder / "table.c"
+    table.write_text(TABLE)
+    return [table, *(RUNTIME / name for name in KERNEL_SOURCES)]
+
+
+def sanitizer_environment() -> dict[str, str]:
+    """What a Python needs that loads a sanitized library: libasan first, and malloc for every object."""
+    found = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    return os.environ | {
+        "LD_PRELOAD": str(Path(found.stdout.strip()).resolve()),
+        "PYTHONMALLOC": "malloc",
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
+
+
+class _Convolution(ctypes.Structure):
+    _fields_ = (
+        ("dtype", ctypes.c_int),
+        ("spatial_rank", ctypes.c_int32),
+        *((name, ctypes.c_int64) for name in ("batch", "groups", "in_channels", "out_channels")),
+        *(
+            (name, ctypes.c_int64 * 3)
+            for name in ("in", "out", "kernel", "stride", "pad_low", "base_dilation", "window_dilation")
+        ),
+        ("reversed", ctypes.c_int32 * 3),
+        *((name, ctypes.c_int64) for name in ("in_batch", "in_channel")),
+        ("in_spatial", ctypes.c_int64 * 3),
+        *((name, ctypes.c_int64) for name in ("kernel_in", "kernel_out")),
+        ("kernel_spatial", ctypes.c_int64 * 3),
+        *((name, ctypes.c_int64) for name in ("out_batch", "out_channel")),
+        ("out_spatial", ctypes.c_int64 * 3),
+    )
+
+
+class _Dot(ctypes.Structure):
+    _fields_ = (
+        ("dtype", ctypes.c_int),
+        *((name, ctypes.c_int64) for name in ("batch", "m", "n", "k")),
+        *((name, ctypes.c_int64 * 3) for name in ("lhs", "rhs", "out")),
+    )
+
+
+class _Copy(ctypes.Structure):
+    _fields_ = (
+        ("rank", ctypes.c_int32),
+        *((name, ctypes.c_int64 * 8) for name in ("dims", "src_stride", "dst_stride")),
+        ("item_size", ctypes.c_int64),
+    )
+
+
+class _Sort(ctypes.Structure):
+    _fields_ = (
+        ("inputs", ctypes.c_int32),
+        *((name, ctypes.c_int64) for name in ("outer", "length", "inner")),
+        ("item_size", ctypes.c_int64 * 16),
+    )
+
+
+class _TopK(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("batch", "length", "k"))
+
+
+_COMPARATOR = ctypes.CFUNCTYPE(
+    None,
+    ctypes.POINTER(ctypes.c_uint8),
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+)
+
+Less = Callable[[list[np.generic], list[np.generic]], bool]
+"""Whether the left elements (one of each input) come before the right ones."""
+
+
+class Runtime:
+    """The library at ``path``. Arrays may have any layout of whole positive strides unless it says dense."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+        table = (ctypes.c_void_p * len(FUNCTIONS)).in_dll(self._library, "cf_table")
+        self._functions = dict(zip(FUNCTIONS, table, strict=True))
+
+    def _call(self, name: str, descriptor: ctypes.Structure, *arguments: object) -> None:
+        prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(arguments)))
+        prototype(self._functions[name])(ctypes.addressof(descriptor), *arguments)
+
+    def convolution(
+        self,
+        source: np.ndarray,
+        kernel: np.ndarray,
+        output: np.ndarray,
+        *,
+        groups: int,
+        stride: Sequence[int],
+        pad_low: Sequence[int],
+        base_dilation: Sequence[int],
+        window_dilation: Sequence[int],
+        reversed_: Sequence[bool],
+    ) -> None:
+        """source [N, C, spatial...], kernel [C / groups, O, spatial...], output [N, O, spatial...]."""
+        spaces, kernels, outs = _strides(source), _strides(kernel), _strides(output)
+        descriptor = _Convolution(
+            _dtype(source), source.ndim - 2, source.shape[0], groups, source.shape[1], output.shape[1],
+            *(tuple(a.shape[2:]) for a in (source, output, kernel)),
+            tuple(stride), tuple(pad_low), tuple(base_dilation), tuple(window_dilation), tuple(reversed_),
+            *spaces[:2], spaces[2:], *kernels[:2], kernels[2:], *outs[:2], outs[2:],
+        )  # fmt: skip
+        self._call("convolution", descriptor, *map(_address, (source, kernel, output)))
+
+    def dot(self, lhs: np.ndarray, rhs: np.ndarray, out: np.ndarray) -> None:
+        """lhs [B, M, K], rhs [B, K, N], out [B, M, N]."""
+        sizes = (lhs.shape[0], lhs.shape[1], rhs.shape[2], lhs.shape[2])
+        descriptor = _Dot(_dtype(lhs), *sizes, *map(_strides, (lhs, rhs, out)))
+        self._call("dot", descriptor, *map(_address, (lhs, rhs, out)))
+
+    def copy(self, source: np.ndarray, target: np.ndarray) -> None:
+        descriptor = _Copy(source.ndim, source.shape, _strides(source), _strides(target), source.itemsize)
+        self._call("copy", descriptor, _address(source), _address(target))
+
+    def sort(self, arrays: Sequence[np.ndarray], axis: int, less: Less) -> None:
+        """Sort dense arrays of one shape together, in place."""
+        shape = arrays[0].shape
+
+        def compare(result, options, operands, buffers, status, counters):  # type: ignore[no-untyped-def]
+            assert [options, buffers, status, counters] == [None] * 4
+            elements = [
+                np.frombuffer((ctypes.c_char * a.itemsize).from_address(operands[2 * i + side]), a.dtype)[0]
+                for side in (0, 1)
+                for i, a in enumerate(arrays)
+            ]
+            result[0] = bool(less(elements[: len(arrays)], elements[len(arrays) :]))
+
+        sizes = [a.itemsize for a in arrays]
+        outer, length, inner = int(np.prod(shape[:axis])), shape[axis], int(np.prod(shape[axis + 1 :]))
+        descriptor = _Sort(len(arrays), outer, length, inner, tuple(sizes))
+        data = (ctypes.c_void_p * len(arrays))(*[a.ctypes.data for a in arrays])
+        scratch = np.empty(length * (16 + max(sizes)), "u1")
+        less_ = _COMPARATOR(compare)
+        self._call("sort", descriptor, ctypes.cast(less_, ctypes.c_void_p), data, _address(scratch))
+
+    def top_k(self, values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k largest of each row of a dense float32 matrix, and their columns."""
+        out, indices = np.full((len(values), k), np.nan, "f4"), np.full((len(values), k), -1, "i4")
+        descriptor = _TopK(*values.shape, k)
+        self._call("topk", descriptor, *map(_address, (values, out, indices)))
+        return out, indices
+
+
+def _address(array: np.ndarray) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def _dtype(array: np.ndarray) -> int:
+    return DTYPES.index(array.dtype.str[1:])
+
+
+def _strides(array: np.ndarray) -> tuple[int, ...]:
+    return tuple(s // array.itemsize for s in array.strides)

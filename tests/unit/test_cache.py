@@ -1,0 +1,66 @@
+"""Stage folders are rebuilt when their input changes, and survive a failing stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builder.cache import digest, run_cached
+
+
+def _write(text: str, calls: list[str]) -> Callable[[Path], None]:
+    def build(folder: Path) -> None:
+        calls.append(text)
+        (folder / "out.txt").write_text(text)
+
+    return build
+
+
+def test_runs_once_per_key(tmp_path: Path) -> None:
+    calls: list[str] = []
+    folder = tmp_path / "stage"
+    assert run_cached(folder, "a", _write("one", calls)) is False
+    assert run_cached(folder, "a", _write("two", calls)) is True
+    assert (folder / "out.txt").read_text() == "one"
+    assert run_cached(folder, "b", _write("three", calls)) is False
+    assert (folder / "out.txt").read_text() == "three"
+    assert calls == ["one", "three"]
+
+
+def test_a_failing_stage_leaves_the_previous_output(tmp_path: Path) -> None:
+    folder = tmp_path / "stage"
+    run_cached(folder, "a", _write("good", []))
+
+    def fail(fresh: Path) -> None:
+        (fresh / "out.txt").write_text("half")
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        run_cached(folder, "b", fail)
+    assert (folder / "out.txt").read_text() == "good"
+    assert run_cached(folder, "a", _write("never", [])) is True
+
+
+def test_leftovers_of_an_interrupted_stage_do_not_leak_in(tmp_path: Path) -> None:
+    (tmp_path / "stage.partial").mkdir()
+    (tmp_path / "stage.partial" / "stray").write_text("old")
+    run_cached(tmp_path / "stage", "a", _write("new", []))
+    assert sorted(p.name for p in (tmp_path / "stage").iterdir()) == [".key", "out.txt"]
+
+
+def test_digest_sees_names_and_contents_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    first = digest(tmp_path)
+    (tmp_path / "a").rename(tmp_path / "b")
+    second = digest(tmp_path)
+    (tmp_path / "b").write_text("2")
+    assert len({first, second, digest(tmp_path)}) == 3
+
+
+@given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))
+def test_digest_does_not_confuse_how_parts_are_split(a: list[str], b: list[str]) -> None:
+    assert (digest(*a) == digest(*b)) == (a == b)

@@ -1,0 +1,163 @@
+"""The drafted spec: what is concluded from ports, and that the text loads as the draft."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from builder.errors import ImportModelError
+from builder.importers.ports import ModelPorts, PortInfo
+from builder.init import Describe, draft, draft_text
+from builder.spec import FeedSpec, FetchSpec, ImageInput, ModelSpec, OutputSpec, Source, load
+
+
+def ports(feeds: list[PortInfo], fetches: list[PortInfo], *signatures: str) -> Describe:
+    made = ModelPorts(tuple(feeds), tuple(fetches), signatures[0] if signatures else None, signatures)
+    return lambda source, path: made
+
+
+def drafted(model: Path, describe: Describe, *, trust: bool = False) -> tuple[ModelSpec, str]:
+    """The draft, after its text was written and read back."""
+    spec, text = draft(model, describe, trust=trust), draft_text(model, describe, trust=trust)
+    assert spec.path == model.parent / "model.toml"
+    spec.path.write_text(text, encoding="utf-8")
+    assert load(spec.path) == spec
+    return spec, text
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "Cats & dogs.keras"
+    path.touch()
+    return path
+
+
+CLASSES = PortInfo("predictions", "float32", (None, 1000))
+
+
+def test_a_classifier_of_pictures(model: Path) -> None:
+    spec, text = drafted(model, ports([PortInfo("image", "float32", (None, 96, 64, 3))], [CLASSES]))
+    assert spec == ModelSpec(
+        path=model.parent / "model.toml",
+        name="cats_dogs",
+        version="1",
+        source=Source("keras", model),
+        image=ImageInput(None, 64, 96, "rgb", scale=(1 / 255,)),
+        outputs=(OutputSpec("cats_dogs", None, "classification", top_k=5),),
+    )
+    assert 'scale = "1/255"' in text
+    for remark in ("Check against the training code", "all 1000 of them", "ends in raw scores", "trained on BGR"):
+        assert remark in text.replace("\n# ", " ")
+
+
+def test_open_sizes_are_said(model: Path) -> None:
+    spec, text = drafted(model, ports([PortInfo("image", "uint8", (None, None, None, 1))], [CLASSES]))
+    assert spec.image == ImageInput(None, 224, 224, "grey")
+    assert spec.feeds == ()
+    assert "# Check: the model leaves its width open; 224 is assumed.\nwidth = 224" in text
+    assert "leaves its height open" in text
+
+
+def test_logits_get_softmax_and_few_classes_a_small_top_k(model: Path) -> None:
+    spec, text = drafted(
+        model, ports([PortInfo("x", "float32", (None, 4))], [PortInfo("logits", "float32", (None, 3))])
+    )
+    assert spec.image is None
+    assert spec.outputs == (OutputSpec("cats_dogs", None, "classification", activation="softmax", top_k=3),)
+    assert "softmax is added" in text
+
+
+def test_several_inputs_and_outputs(model: Path) -> None:
+    describe = ports(
+        [
+            PortInfo("tokens", "int32", (None, None)),
+            PortInfo("photo", "float32", (None, 32, 32, 3)),
+            PortInfo("wide", "float32", (None, 7)),
+            PortInfo("anything", "float32", None),
+        ],
+        [CLASSES, PortInfo("age", "float32", (None, 1)), PortInfo("boxes", "float32", (None, 10, 4)),
+         PortInfo("best", "int64", (None, 5)), PortInfo("open", "float32", (None, None))],
+    )  # fmt: skip
+    spec, text = drafted(model, describe)
+    assert spec.feeds == (FeedSpec("tokens", (1, 128)), FeedSpec("anything"))
+    assert spec.image is not None
+    assert spec.image.feed == "photo"
+    assert [(o.name, o.fetch, o.kind) for o in spec.outputs] == [
+        ("predictions", "predictions", "classification"),
+        ("age", "age", "regression"),
+        ("boxes", "boxes", "raw"),
+        ("best", "best", "raw"),
+        ("open", "open", "raw"),
+    ]
+    assert "the model says [?, ?]" in text
+    assert "Add the shape anything is called with" in text
+
+
+def test_a_frozen_graph_names_its_ports(tmp_path: Path) -> None:
+    path = tmp_path / "graph.pb"
+    path.touch()
+    spec, text = drafted(path, ports([PortInfo("x", "float32", (8, 28, 28, 1))], [PortInfo("y", "float32", (8, 10))]))
+    assert spec.feeds == (FeedSpec("x"),)
+    assert spec.fetches == (FetchSpec("y"),)
+    assert spec.batch == 8
+    assert "keep those you want" in text
+
+
+def test_a_saved_model_with_signatures(tmp_path: Path) -> None:
+    folder = tmp_path / "saved_model"
+    folder.mkdir()
+    (folder / "saved_model.pb").touch()
+    spec, text = drafted(folder, ports([PortInfo("x", "float32", (None, 2))], [CLASSES], "predict", "embed"))
+    assert spec.source == Source("saved_model", folder, signature="predict")
+    assert "# The model has predict, embed.\nsignature" in text
+
+
+def test_a_h5_file_needs_trust(tmp_path: Path) -> None:
+    path = tmp_path / "m.h5"
+    path.touch()
+    describe = ports([PortInfo("x", "float32", (None, 2))], [CLASSES])
+    with pytest.raises(ImportModelError, match="may run code when it is loaded"):
+        draft(path, describe)
+    assert drafted(path, describe, trust=True)[0].source.trust
+
+
+def test_what_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").touch()
+    (tmp_path / "saved_model.pb").touch()
+    (tmp_path / "empty").mkdir()
+    for name, message in (
+        ("none.keras", "no such file"),
+        ("m.txt", "not a known kind"),
+        ("empty", "folder without saved_model.pb"),
+        ("saved_model.pb", "name its folder"),
+    ):
+        with pytest.raises(ImportModelError, match=message):
+            draft(tmp_path / name, ports([], []))
+
+
+shapes = st.none() | st.lists(st.none() | st.sampled_from([1, 2, 3, 64, 300]), max_size=5).map(tuple)
+some_ports = st.lists(
+    st.builds(
+        PortInfo,
+        st.from_regex(r"[A-Za-z0-9.][A-Za-z0-9_./-]{0,8}", fullmatch=True),
+        st.sampled_from(["float32", "float64", "uint8", "int64", "string"]),
+        shapes,
+    ),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda port: port.name,
+)
+
+
+@given(feeds=some_ports, fetches=some_ports, name=st.sampled_from(["m.keras", "m.h5", "m.pb", "saved"]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_draft_loads(feeds: list[PortInfo], fetches: list[PortInfo], name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if name == "saved":
+        path.mkdir(exist_ok=True)
+        path /= "saved_model.pb"
+    path.touch()
+    drafted(tmp_path / name, ports(feeds, fetches), trust=True)

@@ -1,0 +1,79 @@
+"""The size check against Lambda's limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.errors import SizeLimitError
+from builder.pack.limits import LAMBDA_UNZIPPED, Component, SizeTable, check, require
+from builder.spec import ModelSpec, Source
+
+MB = 1_000_000
+SPEC = ModelSpec(
+    path=Path("model.toml"),
+    name="emotion",
+    version="1",
+    source=Source("keras", Path("model.keras")),
+    max_unzipped=LAMBDA_UNZIPPED,
+    max_zipped=52_428_800,
+)
+MODEL = Component("model layer", 45 * MB, 41 * MB)
+DEPENDENCIES = Component("dependencies layer", 33 * MB, 10 * MB)
+FUNCTION = Component("function", 40_000, 12_000, layer=False)
+
+
+def test_what_fits_passes_and_adds_up() -> None:
+    table = check([MODEL, DEPENDENCIES, FUNCTION], SPEC)
+    require(table)
+    assert table.unzipped == 78_040_000
+    assert table.zipped == 51_012_000
+    assert table.largest_zip == 41 * MB
+    assert table.layers == 2
+    assert SizeTable.from_dict(table.to_dict()) == table
+
+
+def test_the_limit_is_the_last_byte_that_fits() -> None:
+    exact = replace(MODEL, unzipped=LAMBDA_UNZIPPED)
+    require(check([exact], SPEC))
+    with pytest.raises(SizeLimitError, match=r"1 over Lambda's limit of 262,144,000"):
+        require(check([exact, Component("function", 1, 1, layer=False)], SPEC))
+
+
+def test_no_spec_raises_lambdas_own_limit() -> None:
+    generous = replace(SPEC, max_unzipped=10**12)
+    with pytest.raises(SizeLimitError, match="container image"):
+        require(check([replace(MODEL, unzipped=300 * MB)], generous))
+
+
+def test_a_spec_may_ask_for_less() -> None:
+    strict = replace(SPEC, max_unzipped=50 * MB)
+    with pytest.raises(SizeLimitError, match=r"limit in model\.toml of 50,000,000") as caught:
+        require(check([MODEL, DEPENDENCIES, FUNCTION], strict))
+    assert "Raise unzipped under [limits]" in str(caught.value)
+
+
+def test_a_zip_over_the_limit_names_the_way_through_s3() -> None:
+    big = replace(MODEL, zipped=60 * MB)
+    with pytest.raises(SizeLimitError) as caught:
+        require(check([big, DEPENDENCIES], SPEC))
+    assert "Zipped, model layer: 60,000,000" in str(caught.value)
+    assert "set zipped = 60000000 or more" in str(caught.value)
+    require(check([big, DEPENDENCIES], replace(SPEC, max_zipped=60 * MB)))
+
+
+def test_zips_are_judged_one_by_one() -> None:
+    require(check([replace(MODEL, zipped=50 * MB), replace(DEPENDENCIES, zipped=50 * MB)], SPEC))
+
+
+def test_all_problems_come_at_once_with_every_component() -> None:
+    layers = [Component(f"layer {i}", 50 * MB, 60 * MB) for i in range(6)]
+    with pytest.raises(SizeLimitError) as caught:
+        require(check([*layers, FUNCTION], SPEC))
+    text = str(caught.value)
+    assert "37,896,000 over" in text
+    assert "Zipped, layer 5" in text
+    assert "Layers: 6, and a function takes 5" in text
+    assert "function " in text

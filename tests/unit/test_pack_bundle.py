@@ -1,0 +1,309 @@
+"""Packing a real library, and what happens to the previous bundle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixtures.abi import CASES, model_spec, write_golden
+from fixtures.zig import FIXTURES, shared_library
+
+from builder.audit import audit
+from builder.errors import AuditError, SizeLimitError, VerifyError
+from builder.pack import Bundle, activate, pack, swap
+from builder.pack.sbom import read_lock
+from builder.spec import Source
+from builder.verify.compare import verify
+
+HASH = "ab" * 32
+DESCRIPTION = {
+    "abi": 1,
+    "coldforge": "0.1.0",
+    "model": {"name": "hand", "version": "1"},
+    "target": {"arch": "x86_64", "isa": ["x86-64-v3"]},
+    "batch": 1,
+    "feeds": [
+        {"name": "x", "dtype": "float32", "shape": [1, 4], "bytes": 16},
+        {"name": "n", "dtype": "int32", "shape": [2], "bytes": 8},
+    ],
+    "fetches": [
+        {"name": "y", "dtype": "float32", "shape": [1, 3], "bytes": 12},
+        {"name": "k", "dtype": "int64", "shape": [2], "bytes": 16},
+        {"name": "b", "dtype": "bool", "shape": [3], "bytes": 3},
+    ],
+    "image": None,
+    "outputs": [{"name": "class", "fetch": "y", "kind": "classification", "labels": ["a", "b", "c"], "top_k": None}],
+}
+LOCK = f"""# locked
+--only-binary :all:
+Pillow==13.0.0 \\
+    --hash=sha256:{"1" * 64} \\
+    --hash=sha256:{"2" * 64}
+aws_lambda.powertools[all]==3.37.0 ; python_version >= "3.9" --hash=sha256:{"3" * 64}  # logging
+cffi==2.1.1
+"""
+
+Packer = Callable[..., Bundle]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("made")
+    library = shared_library(folder / "libmodel.so", FIXTURES / "abi.c", "-lm", "-Wl,-soname,libmodel.so")
+    spec = replace(model_spec(), source=Source("keras", folder / "secret" / "hand.keras"))
+    os.environ.pop("CF_TEST_BEHAVIOUR", None)
+    (folder / "model.h").write_text("/* header */\n")
+    (folder / "requirements.lock").write_text(LOCK)
+    for name, size in (("dependencies/python/pillow.so", 50_000), ("function/handler/app.py", 2_000)):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(bytes(size))
+    return {
+        "spec": spec,
+        "library": library,
+        "header": folder / "model.h",
+        "model_json": json.dumps(DESCRIPTION),
+        "audit": audit(library, "x86_64"),
+        "verification": verify(library, write_golden(folder, CASES), spec),
+        "source_sha256": HASH,
+        "versions": {"coldforge": "0.1.0", "python": "3.13.1", "tensorflow": "2.21.0", "zig": "0.17.0"},
+        "xla_flags": "--xla_cpu_multi_thread_eigen=false",
+        "dependencies": folder / "dependencies",
+        "dependencies_lock": folder / "requirements.lock",
+        "function": folder / "function",
+    }
+
+
+@pytest.fixture
+def packer(made: dict[str, Any], tmp_path: Path) -> Packer:
+    return lambda **changes: pack(**({**made, "dist": tmp_path / "dist"} | changes))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_bundle_holds_what_the_handler_and_sam_look_for(packer: Packer, made: dict[str, Any]) -> None:
+    bundle = packer()
+    assert bundle.folder.name == "hand"
+    assert set(content(bundle.folder)) == {
+        "layer/lib/libmodel.so",
+        "layer/model/manifest.json",
+        "layer.zip",
+        "manifest.json",
+        "sbom.cdx.json",
+        "model.h",
+        "model.json",
+    }
+    assert bundle.library.read_bytes() == made["library"].read_bytes()
+    assert json.loads(bundle.description.read_text()) == DESCRIPTION
+    with zipfile.ZipFile(bundle.archive) as archive:
+        assert {n: archive.read(n) for n in archive.namelist()} == content(bundle.layer)
+    assert [c.name for c in bundle.sizes.components] == ["model layer", "dependencies layer", "function"]
+    assert bundle.sizes.components[0].zipped == bundle.archive.stat().st_size
+    assert bundle.sizes.components[0].unzipped == sum(map(len, content(bundle.layer).values()))
+    assert Bundle.load(bundle.folder) == bundle
+    assert list(bundle.folder.parent.iterdir()) == [bundle.folder]
+
+
+def test_the_manifest_tells_everything_and_hashes_are_right(packer: Packer) -> None:
+    bundle = packer()
+    manifest = json.loads(bundle.manifest.read_text())
+    assert manifest["schema"] == 1
+    assert manifest["model"] == {
+        "name": "hand",
+        "version": "1",
+        "source": {"format": "keras", "sha256": HASH, "file": "hand.keras"},
+    }
+    assert manifest["built_with"]["python"] == "3.13.1"
+    assert manifest["xla_flags"] == "--xla_cpu_multi_thread_eigen=false"
+    assert manifest["outputs"][0]["labels"] == ["a", "b", "c"]
+    assert manifest["verification"]["outputs"][0]["max_absolute"] == 0.0
+    assert manifest["audit"]["passed"] is True
+    assert manifest["audit"]["facts"]["relro"] == "full"
+    assert manifest["sizes"] == bundle.sizes.to_dict()
+    for name, entry in manifest["files"].items():
+        data = (bundle.folder / name).read_bytes()
+        assert (entry["bytes"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+    assert set(manifest["files"]) == set(content(bundle.folder)) - {"manifest.json"}
+    assert "secret" not in "".join(p.read_text() for p in (bundle.manifest, bundle.sbom))
+
+
+def test_packing_twice_gives_the_same_bytes(packer: Packer, tmp_path: Path) -> None:
+    previous = os.umask(0o077)
+    try:
+        first = content(packer(dist=tmp_path / "one").folder)
+    finally:
+        os.umask(previous)
+    assert content(packer(dist=tmp_path / "two").folder) == first
+
+
+def test_the_layer_does_not_depend_on_the_machine_that_built_it(packer: Packer, made: dict[str, Any]) -> None:
+    here = packer().archive.read_bytes()
+    elsewhere = packer(versions=made["versions"] | {"python": "3.12.9"}, function=None)
+    assert elsewhere.archive.read_bytes() == here
+    in_layer = json.loads((elsewhere.layer / "model" / "manifest.json").read_text())
+    assert not {"verification", "sizes", "audit"} & set(in_layer)
+
+
+def test_modes_do_not_follow_the_umask(packer: Packer) -> None:
+    previous = os.umask(0o077)
+    try:
+        folder = packer().folder
+    finally:
+        os.umask(previous)
+    for path in (folder, *folder.rglob("*")):
+        wanted = 0o755 if path.is_dir() or path.suffix == ".so" else 0o644
+        if path.suffix != ".zip":
+            assert path.stat().st_mode & 0o777 == wanted, path
+
+
+def test_a_failed_build_leaves_the_last_bundle_alone(packer: Packer, made: dict[str, Any], tmp_path: Path) -> None:
+    bundle = packer()
+    before = content(bundle.folder)
+    worse = replace(made["verification"], failures=("it sulks",))
+    failing = replace(made["audit"], violations=audit(made["library"], "arm64").violations)
+    for error, changes in (
+        (VerifyError, {"verification": worse}),
+        (AuditError, {"audit": failing}),
+        (SizeLimitError, {"spec": replace(made["spec"], max_unzipped=1000)}),
+        (FileNotFoundError, {"library": tmp_path / "absent.so"}),
+        (FileNotFoundError, {"header": tmp_path / "absent.h"}),
+    ):
+        with pytest.raises(error):
+            packer(**changes)
+        assert content(bundle.folder) == before
+        assert list(bundle.folder.parent.iterdir()) == [bundle.folder]
+
+
+def test_a_new_build_takes_the_place_of_the_old_one(packer: Packer) -> None:
+    packer()
+    bundle = packer(model_json=json.dumps(DESCRIPTION | {"model": {"name": "hand", "version": "2"}}))
+    assert json.loads(bundle.manifest.read_text())["model"]["version"] == "2"
+    assert list(bundle.folder.parent.iterdir()) == [bundle.folder]
+
+
+def test_activating_puts_the_layer_where_sam_builds_it(packer: Packer, tmp_path: Path) -> None:
+    bundle = packer()
+    layers = tmp_path / "layers"
+    stale = layers / "model" / "content" / "lib" / "stale.so"
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"")
+    assert activate(bundle, layers) == layers / "model" / "content"
+    assert content(layers / "model" / "content") == content(bundle.layer)
+    assert (layers / "model" / "content" / "lib" / "libmodel.so").samefile(bundle.library)
+    assert [p.name for p in (layers / "model").iterdir()] == ["content"]
+
+
+def test_activating_copies_where_links_are_not_possible(
+    packer: Packer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("cross-device link")
+
+    bundle = packer()
+    monkeypatch.setattr(os, "link", refuse)
+    activate(bundle, tmp_path / "layers")
+    assert content(tmp_path / "layers" / "model" / "content") == content(bundle.layer)
+
+
+def interrupted(target: Path) -> None:
+    with swap.replacing(target) as fresh:
+        (fresh / "value").write_text("half")
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_a_folder_changes_place_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool) -> None:
+    if not exchange:
+        monkeypatch.setattr(swap, "_exchange", lambda *_: False)
+    target = tmp_path / "target"
+    for value in ("old", "new"):
+        with swap.replacing(target) as fresh:
+            (fresh / "value").write_text(value)
+    assert content(target) == {"value": b"new"}
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(target)
+    assert content(target) == {"value": b"new"}
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_when_the_last_step_fails_the_old_folder_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swap, "_exchange", lambda *_: False)
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "value").write_text("old")
+    with pytest.raises(OSError, match="No such file"):
+        swap.swap(tmp_path / "never made", target)
+    assert content(target) == {"value": b"old"}
+
+
+def test_readers_never_find_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    with swap.replacing(target) as fresh:
+        (fresh / "value").write_text("0")
+    probe = [tmp_path / "a", tmp_path / "b"]
+    for path in probe:
+        path.mkdir()
+    if not swap._exchange(*probe):
+        pytest.skip("this file system cannot exchange two folders")
+    done, missing = threading.Event(), []
+
+    def read() -> None:
+        while not done.is_set():
+            if not target.is_dir():
+                missing.append(1)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for i in range(100):
+        with swap.replacing(target) as fresh:
+            (fresh / "value").write_text(str(i))
+    done.set()
+    reader.join()
+    assert not missing
+
+
+def test_the_lock_file_gives_names_versions_and_hashes(made: dict[str, Any], tmp_path: Path) -> None:
+    packages = read_lock(made["dependencies_lock"])
+    assert [(p.name, p.version, len(p.hashes)) for p in packages] == [
+        ("aws-lambda-powertools", "3.37.0", 1),
+        ("cffi", "2.1.1", 0),
+        ("pillow", "13.0.0", 2),
+    ]
+    (tmp_path / "loose.txt").write_text("pillow>=12\n")
+    with pytest.raises(Exception, match=r"loose\.txt: 'pillow>=12' is not pinned"):
+        read_lock(tmp_path / "loose.txt")
+
+
+def test_the_bill_of_materials_is_valid_and_complete(packer: Packer) -> None:
+    text = packer().sbom.read_text()
+    bill = json.loads(text)
+    assert [c["name"] for c in bill["components"]] == [
+        "hand",
+        "libmodel.so",
+        "aws-lambda-powertools",
+        "cffi",
+        "pillow",
+    ]
+    assert "serialNumber" not in bill
+    assert "timestamp" not in bill["metadata"]
+    references = {c["bom-ref"] for c in bill["components"]} | {bill["metadata"]["component"]["bom-ref"]}
+    for entry in bill["dependencies"]:
+        assert {entry["ref"], *entry["dependsOn"]} <= references
+    json_validation = pytest.importorskip("cyclonedx.validation.json", reason="the official schema is not installed")
+    schema = pytest.importorskip("cyclonedx.schema")
+    assert json_validation.JsonStrictValidator(schema.SchemaVersion.V1_6).validate_str(text) is None
+
+
+def test_a_bill_without_a_lock_file_is_valid_too(packer: Packer) -> None:
+    bundle = packer(dependencies_lock=None, dependencies=None)
+    assert len(json.loads(bundle.sbom.read_text())["components"]) == 2
+    assert [c.name for c in bundle.sizes.components] == ["model layer", "function"]

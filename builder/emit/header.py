@@ -48,8 +48,6 @@ def flat_run_source(program: Program) -> str:
     feeds = [f"{{{_name('feed', p)}, {_name('feed', p)}_size}}" for p in program.feeds]
     fetches = [f"{{{_name('fetch', p)}, {_name('fetch', p)}_size}}" for p in program.fetches]
     return (
-        "cf_status cf_run_shared(const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,\n"
-        "                        size_t fetch_count);\n\n"
         f'__attribute__((visibility("default"))) {_signature(program)} {{\n'
         f"    const cf_feed all_feeds[] = {{{', '.join(feeds)}}};\n"
         f"    const cf_fetch all_fetches[] = {{{', '.join(fetches)}}};\n"

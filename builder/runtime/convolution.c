@@ -47,7 +47,7 @@
     }
 CF_FOR_EACH_TYPE(LOOP_NEST)
 
-/* Eight channels fill a vector, and with as many outputs per group the weights are read once for a tile. */
+/* From eight outputs per group on, the tiles over one group's channels are the better choice. */
 static int is_depthwise(const cf_convolution *c, const cf_axis x[3]) {
     return c->in_channels == c->groups && c->out_channels / c->groups < 8 && c->out_channels >= 8 &&
            c->out_channel == 1 && x[0].base_dilation == 1 && x[1].base_dilation == 1 && x[2].base_dilation == 1;

@@ -49,9 +49,9 @@ void cf_run_dot(const cf_dot *d, const void *lhs, const void *rhs, void *out);
 
 /* dst[i...] = src[i...] on up to 8 dimensions. A source stride may be 0 (a broadcast). */
 typedef struct {
-    int32_t rank;                              /* 0..8 */
+    int32_t rank; /* 0..8 */
     int64_t dims[8], src_stride[8], dst_stride[8]; /* elements */
-    int64_t item_size;                         /* bytes, any */
+    int64_t item_size; /* bytes, any */
 } cf_copy;
 
 void cf_run_copy(const cf_copy *c, const void *src, void *dst);

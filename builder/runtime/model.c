@@ -112,7 +112,6 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
     return CF_OK;
 }
 
-/* The flat run() of the generated program keeps one model for all its callers. */
 cf_status cf_run_shared(const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,
                         size_t fetch_count) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

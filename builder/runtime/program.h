@@ -58,6 +58,10 @@ cf_status cf_call_kernel(cf_kernel kernel, const cf_kernel_argument *arguments, 
 /* Store the 128-bit state (low word first), then add delta (XLA's RngGetAndUpdateState). */
 void cf_advance_rng(cf_context *context, void *state, uint64_t delta);
 
+/* cf_run on one model that is opened at the first call and shared by all callers: what run() calls. */
+cf_status cf_run_shared(const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,
+                        size_t fetch_count);
+
 /* NULL, or the first instruction set this processor or its operating system lacks. */
 const char *cf_missing_cpu_feature(void);
 

@@ -185,7 +185,7 @@ class Runtime:
         def compare(result, options, operands, buffers, status, counters):  # type: ignore[no-untyped-def]
             assert [options, buffers, status, counters] == [None] * 4
             elements = [
-                np.frombuffer((ctypes.c_char * a.itemsize).from_address(operands[2 * i + side]), a.dtype)[0]
+                np.frombuffer(ctypes.string_at(operands[2 * i + side], a.itemsize), a.dtype)[0]
                 for side in (0, 1)
                 for i, a in enumerate(arrays)
             ]

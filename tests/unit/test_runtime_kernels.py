@@ -245,6 +245,16 @@ def test_convolution_of_dense_channels(runtime: Runtime, data: st.DataObject, ca
     np.testing.assert_array_equal(output, reference(case, source, kernel).astype("f4"))
 
 
+def test_pointwise_convolution_with_padding(runtime: Runtime) -> None:
+    """Negative padding at one end and positive at the other: a size that stays, but a shifted image."""
+    case = Case(1, 1, 3, 9, (4, 5), (1, 1), (1, 1), ((1, -1), (-2, 2)), (1, 1), (1, 1), (False, False))
+    nhwc, hwio = Layout((0, 2, 3, 1), (1,) * 4), Layout((2, 3, 0, 1), (1,) * 4)
+    source, kernel = (whole_numbers(5, shape, "f4") for shape in case.shapes[:2])
+    output = nhwc.place(np.full(case.shapes[2], np.nan, "f4"))
+    convolve(runtime, case, nhwc.place(source), hwio.place(kernel), output)
+    np.testing.assert_array_equal(output, reference(case, source, kernel).astype("f4"))
+
+
 def test_convolution_rounds_like_floats(runtime: Runtime) -> None:
     case = Case(1, 1, 64, 48, (14, 14), (3, 3), (1, 1), ((1, 1),) * 2, (1, 1), (1, 1), (False, False))
     generator = np.random.default_rng(7)
@@ -366,11 +376,13 @@ def test_under_sanitizers(tmp_path: Path) -> None:
         warnings.warn("NOT TESTED: the C runtime under sanitizers, because there is no gcc", stacklevel=1)
         pytest.skip("NOT TESTED: the C runtime under sanitizers, because there is no gcc")
     environment = sanitizer_environment() | {LIBRARY: str(build_sanitized(tmp_path))}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not integration", __file__]
+    # -s: a sanitizer's report must get past pytest's capture before the process ends
+    options = ["-q", "-x", "-s", "-p", "no:cacheprovider", "-m", "not integration"]
+    command = [sys.executable, "-m", "pytest", *options, __file__]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
     )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[:4000]
 
 
 # Against TensorFlow

@@ -1,0 +1,31 @@
+"""Bundles that several tests share, built once with the commands a user runs."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.pack import Bundle
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def make_bundle(model: str) -> Bundle:
+    """``make bundle MODEL=...`` in this checkout."""
+    done = subprocess.run(["make", "bundle", f"MODEL={model}"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return Bundle.load(ROOT / "dist" / model)
+
+
+@pytest.fixture(scope="session")
+def emotion() -> Bundle:
+    """The trained emotion network, whose layer is then the active one."""
+    return make_bundle("emotion")
+
+
+@pytest.fixture(scope="session")
+def digits() -> Bundle:
+    """The digits network, trained here."""
+    return make_bundle("digits")

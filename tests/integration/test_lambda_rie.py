@@ -1,0 +1,238 @@
+"""The function in AWS's Runtime Interface Emulator, on Lambda's Python where there is one, with the built layers."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image, ImageOps
+
+from builder.errors import EnvironmentSetupError, UsageError
+from builder.local import parts
+from builder.local.emulator import MAX_REQUEST, Emulator
+from builder.local.rie import CACHE, REPOSITORY, emulator, image_event, invoke
+from tests.support import abi_library
+
+pytestmark = [pytest.mark.integration, pytest.mark.network]
+
+PHOTOS = REPOSITORY / "tests" / "data"
+FACE = PHOTOS / "face.jpg"
+
+
+@pytest.fixture(scope="module")
+def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return abi_library.layer(tmp_path_factory.mktemp("bundle"), abi_library.picture_description(mode="rgb"))
+
+
+@pytest.fixture(scope="module")
+def running(layer: Path) -> Iterator[Emulator]:
+    with emulator(layer) as started:
+        yield started
+
+
+def saved(picture: Image.Image, form: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, form, **options)
+    return buffer.getvalue()
+
+
+def event(data: bytes) -> dict[str, str]:
+    return {"image": base64.b64encode(data).decode()}
+
+
+def rotated(picture: Image.Image) -> bytes:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return saved(picture, "JPEG", exif=exif)
+
+
+def pixels_seen(answer: dict[str, Any]) -> bytes:
+    """What the model was given: the test model answers it back."""
+    (prediction,) = answer["predictions"]
+    return bytes(v for row in prediction["pixels"] for pixel in row for v in pixel)
+
+
+def test_good_and_bad_requests_in_turn(running: Emulator) -> None:
+    data = FACE.read_bytes()
+    good = running.invoke(event(data))
+    assert good["cold_start"] is True
+    assert good["model"] == {"name": "brightness", "version": "7"}
+    assert running.invoke({"image": "@@ not base64"})["error"]["code"] == "not_base64"
+    again = running.invoke(event(data))
+    assert (again["predictions"], again["cold_start"]) == (good["predictions"], False)
+    assert running.invoke(event(data[: len(data) // 2]))["error"]["code"] == "truncated_image"
+    assert running.invoke(event(data))["predictions"] == good["predictions"]
+    assert running.init_ms > 0
+
+
+def test_the_log_has_metrics_and_no_picture(running: Emulator) -> None:
+    running.invoke({"image": "@@"})
+    lines = [json.loads(line) for line in running.log.splitlines() if line.startswith("{")]
+    assert sum("ColdStart" in line for line in lines) == 1
+    assert any(line.get("Errors") == [1.0] for line in lines)
+    assert base64.b64encode(FACE.read_bytes()).decode()[:100] not in running.log
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "JPEG",
+        "PNG",
+        "WEBP",
+        "WEBP lossless",
+        "GIF",
+        "BMP",
+        "grey",
+        "palette",
+        "alpha",
+        "rotated",
+        "CMYK",
+        "16 bit",
+        "1 bit",
+    ],
+)
+def test_every_kind_of_picture_decodes_with_the_trimmed_layer(running: Emulator, form: str) -> None:
+    with Image.open(FACE) as photo:
+        picture = photo.convert("RGB")
+    data = {
+        "JPEG": lambda: saved(picture, "JPEG"),
+        "PNG": lambda: saved(picture, "PNG"),
+        "WEBP": lambda: saved(picture, "WEBP"),
+        "WEBP lossless": lambda: saved(picture, "WEBP", lossless=True),
+        "GIF": lambda: saved(picture, "GIF"),
+        "BMP": lambda: saved(picture, "BMP"),
+        "grey": lambda: saved(picture.convert("L"), "JPEG"),
+        "palette": lambda: saved(picture.quantize(64), "PNG"),
+        "alpha": lambda: saved(white_cut(picture), "PNG"),
+        "rotated": lambda: rotated(picture),
+        "CMYK": lambda: saved(picture.convert("CMYK"), "JPEG"),
+        "16 bit": lambda: saved(Image.new("I;16", (8, 8), 0x8000), "PNG"),
+        "1 bit": lambda: saved(picture.convert("1"), "PNG"),
+    }[form]()
+    with Image.open(io.BytesIO(data)) as opened:
+        reference = ImageOps.exif_transpose(opened)
+        if form == "alpha":
+            reference = Image.alpha_composite(Image.new("RGBA", reference.size, "white"), reference)
+        elif form == "16 bit":
+            reference = Image.new("L", reference.size, 0x80)
+        expected = reference.convert("RGB").resize((8, 8), Image.Resampling.BILINEAR).tobytes()
+    seen = pixels_seen(running.invoke(event(data)))
+    # The Pillow here may have other decoder builds than the layer's.
+    assert max(abs(a - b) for a, b in zip(seen, expected, strict=True)) <= 1
+
+
+def white_cut(picture: Image.Image) -> Image.Image:
+    """The picture with its left half transparent."""
+    cut = picture.convert("RGBA")
+    cut.paste((0, 0, 0, 0), (0, 0, picture.width // 2, picture.height))
+    return cut
+
+
+def test_invoke_gives_answer_and_times(layer: Path) -> None:
+    result = invoke(layer, None, None, image_event(FACE))
+    assert result.answer["cold_start"] is True
+    assert result.init_ms > 0
+    assert result.warm_ms > 0
+    assert (result.note is None) == (result.python == parts.LAMBDA_PYTHON)
+    assert result.times.startswith("init ")
+
+
+def test_another_python_runs_with_packages_of_its_own_and_says_so(layer: Path) -> None:
+    if parts.find_python(Path(sys.executable)).matches_lambda:
+        pytest.skip("the tests run on Lambda's Python themselves")
+    result = invoke(layer, None, None, image_event(FACE), Path(sys.executable))
+    assert result.note is not None
+    assert result.note.startswith("NOTE: no Python 3.13 here")
+    assert result.answer["predictions"]
+
+
+def test_a_model_without_pictures(tmp_path: Path) -> None:
+    layer = abi_library.layer(tmp_path, abi_library.tensor_description())
+    with emulator(layer) as running:
+        answer = running.invoke({"inputs": {"a": [[1, 2, 3], [4, 5, 6]], "n": [2, -1]}})
+        assert answer["predictions"] == [{"product": [2, 4, 6], "total": -3}, {"product": [-4, -5, -6], "total": -3}]
+        assert running.invoke({"inputs": {"a": [1], "n": [2, 3]}})["error"]["code"] == "wrong_shape"
+
+
+def test_a_failed_start_names_the_cause_to_the_operator_only(tmp_path: Path) -> None:
+    layer = abi_library.layer(tmp_path, abi_library.picture_description(), open_status=1)
+    with emulator(layer) as running:
+        answer = running.invoke(image_event(FACE))
+        assert answer["errorType"] == "Runtime.ExitError"
+        assert "stackTrace" not in answer
+        assert "AVX2" not in json.dumps(answer)
+        assert "AVX2" in running.log
+    with pytest.raises(EnvironmentSetupError, match="did not start: the model cannot be opened .*AVX2"):
+        invoke(layer, None, None, image_event(FACE))
+
+
+def test_no_process_is_left(layer: Path) -> None:
+    with emulator(layer) as running:
+        running.invoke(image_event(FACE))
+        marker = f"COLDFORGE_LIBRARY={layer.resolve()}/lib/libmodel.so"
+        assert len(with_environment(marker, running)) >= 2  # the emulator and the function's Python
+        mine = running._folder.name if running._folder else ""
+    assert not [pid for pid in processes() if mine and mine in environment_of(pid)]
+
+
+def with_environment(marker: str, running: Emulator) -> list[int]:
+    assert running._folder is not None
+    return [p for p in processes() if marker in environment_of(p) and running._folder.name in environment_of(p)]
+
+
+def processes() -> list[int]:
+    return [int(p.name) for p in Path("/proc").glob("[0-9]*") if int(p.name) != os.getpid()]
+
+
+def environment_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def test_too_large_a_request_is_refused_before_it_is_cut(running: Emulator) -> None:
+    with pytest.raises(UsageError, match=r"6,291,556"):
+        running.invoke(b"x" * (MAX_REQUEST + 1))
+
+
+def test_a_missing_bundle_or_picture_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="make bundle"):
+        emulator(tmp_path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        image_event(tmp_path / "none.jpg")
+
+
+def test_the_command_line(layer: Path) -> None:
+    command = [sys.executable, "-m", "builder.local.rie", "--image", str(FACE), "--bundle", str(layer.parent)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["model"]["name"] == "brightness"
+    assert done.stderr.splitlines()[-1].startswith("init ")
+
+
+def test_the_dependencies_layer_is_whole_and_small(layer: Path) -> None:
+    python = parts.find_python()
+    packages = parts.dependencies(CACHE, python, REPOSITORY / "layers" / "dependencies") / "python"
+    size = sum(p.stat().st_size for p in packages.rglob("*") if p.is_file())
+    assert size < 15_000_000
+    for gone in ("cffi", "pycparser", "numpy", "boto3", "PIL/_avif*", "aws_lambda_powertools/event_handler"):
+        assert not list(packages.glob(gone))
+    # Every module of Powertools that was left has all it imports.
+    code = (
+        "import importlib, pkgutil, sys; sys.path.insert(0, sys.argv[1]); import aws_lambda_powertools as p\n"
+        "for m in pkgutil.walk_packages(p.__path__, p.__name__ + '.'):\n"
+        "    if 'datadog' not in m.name: importlib.import_module(m.name)\n"
+        "from PIL import features, Image\n"
+        "assert features.check('webp') and features.check('jpg') and features.check('zlib')"
+    )
+    done = subprocess.run([python.path, "-S", "-c", code, packages], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

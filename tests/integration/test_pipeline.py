@@ -1,0 +1,197 @@
+"""Whole builds through the command line: what a person sees, what is left behind, what is built again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builder.cache import digest
+from builder.cli import main
+from builder.pack import Bundle
+from builder.project import Project
+from tests.conftest import ROOT
+from tests.integration.run import run_library
+from tests.integration.support import save_keras
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small convolutional network in .keras format."""
+    import keras
+
+    network = keras.Sequential(
+        [
+            keras.layers.Input((12, 12, 3), name="picture"),
+            keras.layers.Conv2D(8, 3, activation="relu"),
+            keras.layers.BatchNormalization(),
+            keras.layers.GlobalAveragePooling2D(),
+            keras.layers.Dense(4),
+        ]
+    )
+    return save_keras(network, tmp_path_factory.mktemp("model") / "small.keras")
+
+
+SPEC = """\
+[model]
+source = "small.keras"
+name = "small"
+{model}
+[image]
+width = 12
+height = 12
+scale = "1/255"
+
+[[outputs]]
+name = "kind"
+kind = "classification"
+labels = ["a", "b", "c", "d"]
+activation = "softmax"
+{rest}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A checkout with the model in it and nothing built, but for the dependencies layer."""
+    for folder in ("layers", "handler"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("content", "__pycache__"))
+    shutil.copy(model, tmp_path)
+    if (ROOT / "build" / "dependencies").is_dir():
+        shutil.copytree(ROOT / "build" / "dependencies", tmp_path / "build" / "dependencies")
+    made = Project(tmp_path)
+    monkeypatch.setattr(Project, "here", classmethod(lambda cls: made))
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+def write_spec(project: Project, model: str = "", rest: str = "") -> str:
+    path = project.root / "model.toml"
+    path.write_text(SPEC.format(model=model, rest=rest))
+    return str(path)
+
+
+def stages(stderr: str) -> dict[str, str]:
+    """Stage name to what its line ends with: a time or ``cached``."""
+    lines = [line.split() for line in stderr.splitlines() if line.startswith("  ") and "·" in line]
+    return {words[0]: " ".join(words).rsplit("· ", 1)[1] for words in lines}
+
+
+def test_a_build_and_its_repeat(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = write_spec(project)
+    assert main(["bundle", spec]) == 0
+    first = capsys.readouterr()
+    assert "model layer" in first.out
+    assert "agrees" in first.out
+    assert "make invoke" in first.out
+    bundle = Bundle.load(project.dist / "small")
+    before = digest(bundle.folder)
+    manifest = json.loads(bundle.manifest.read_text())
+    assert manifest["verification"]["passed"]
+    assert (project.layers / "model" / "content" / "lib" / "libmodel.so").is_file()
+
+    assert main(["bundle", spec]) == 0
+    again = stages(capsys.readouterr().err)
+    assert {name: again[name] for name in ("import", "compile", "lower", "link")} == dict.fromkeys(
+        ("import", "compile", "lower", "link"), "cached"
+    )
+    assert digest(bundle.folder) == before
+
+
+def test_new_labels_do_not_compile_again(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["bundle", write_spec(project)])
+    capsys.readouterr()
+    assert main(["bundle", write_spec(project, rest="top_k = 2")]) == 0
+    ran = stages(capsys.readouterr().err)
+    assert ran["compile"] == "cached"
+    assert ran["lower"] != "cached"
+    assert json.loads((project.dist / "small" / "model.json").read_text())["outputs"][0]["top_k"] == 2
+
+
+def test_the_same_model_gives_the_same_bytes_anywhere(project: Project, tmp_path: Path) -> None:
+    spec = write_spec(project)
+    main(["bundle", spec])
+    archive = project.dist / "small" / "layer.zip"
+    first = archive.read_bytes()
+    for folder in ("import", "compile", "lower", "link"):
+        shutil.rmtree(project.build / "small" / folder)
+    shutil.rmtree(project.cache / "zig")
+    archive.unlink()
+    main(["bundle", spec])
+    assert archive.read_bytes() == first
+    library = (project.dist / "small" / "layer" / "lib" / "libmodel.so").read_bytes()
+    assert str(tmp_path).encode() not in library
+
+
+@pytest.mark.parametrize(
+    ("extra", "rest", "code", "says"),
+    [
+        ("", "absolute = 0.0\nrelative = 0.0\n", 17, "output kind"),
+        ("", "\n[limits]\nunzipped = 100000\n", 18, "Too large"),
+        ("batch = 0", "", 10, "batch"),
+    ],
+    ids=["disagreement", "too large", "bad spec"],
+)
+def test_a_failed_build_leaves_the_last_good_bundle(
+    project: Project, capsys: pytest.CaptureFixture[str], extra: str, rest: str, code: int, says: str
+) -> None:
+    assert main(["bundle", write_spec(project)]) == 0
+    good = digest(project.dist, project.layers / "model" / "content")
+    capsys.readouterr()
+    assert main(["bundle", write_spec(project, extra, rest)]) == code
+    said = capsys.readouterr().err
+    assert says in said
+    assert "Traceback" not in said
+    assert digest(project.dist, project.layers / "model" / "content") == good
+
+
+def test_init_writes_a_spec_that_builds(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "small.keras"]) == 0
+    assert main(["init", "small.keras"]) == 2  # not over a file that a person may have edited
+    assert "--force" in capsys.readouterr().err
+    text = (project.root / "model.toml").read_text()
+    assert "width = 12" in text
+    assert main(["bundle", "model.toml"]) == 0
+
+
+def test_inspect_as_text_and_json(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "small.keras"]) == 0
+    assert "XLA has a kernel for each" in capsys.readouterr().out
+    assert main(["inspect", write_spec(project), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["unsupported"] == []
+    assert found["weights"] > 1000
+
+
+def test_a_model_that_is_not_there(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bundle", "nothing"]) == 2
+    assert "no model.toml" in capsys.readouterr().err
+
+
+def test_digits_are_read_as_well_as_tensorflow_reads_them(digits: Bundle) -> None:
+    """At least 96 % of digits that training never saw, and never another answer than TensorFlow's."""
+    from builder.importers.tf import tensorflow
+
+    held_out = np.load(ROOT / "build" / "digits" / "held_out.npz")
+    images, labels = held_out["images"], held_out["labels"]
+    pixels = images.reshape(-1, 1, 28, 28, 1).astype(np.uint8)
+    ours = np.array([a[0].argmax() for a in run_library(digits.library, [[p] for p in pixels])])
+    model = tensorflow().keras.models.load_model(ROOT / "build" / "digits" / "model.keras")
+    theirs = model.predict(pixels.reshape(-1, 28, 28).astype(np.float32) / 255, verbose=0).argmax(axis=1)
+    assert len(labels) >= 1000
+    assert (theirs == labels).mean() >= 0.96
+    assert (ours == labels).mean() >= 0.96
+    assert (ours == theirs).all()
+
+
+def test_the_command_line_starts_without_tensorflow() -> None:
+    code = "import sys, builder.cli; sys.exit('tensorflow' in sys.modules or 'numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, env=os.environ)

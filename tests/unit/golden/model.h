@@ -1,0 +1,76 @@
+/* The C ABI of a model compiled by coldforge, version 1.
+ *
+ * Describe it, open it, run it, close it. Any number of models may be open at once and run in
+ * different threads; one opened model is used by one thread at a time. Tensors are dense, row-major
+ * and little-endian, and need no particular alignment. No call allocates but cf_open; none exits,
+ * prints or throws.
+ */
+#ifndef COLDFORGE_MODEL_H
+#define COLDFORGE_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CF_ABI_VERSION 1u
+
+typedef struct cf_model cf_model;
+
+typedef struct {
+    const void *data;
+    size_t size; /* bytes; must be exactly the feed's */
+} cf_feed;
+
+typedef struct {
+    void *data;
+    size_t size; /* bytes; must be exactly the fetch's */
+} cf_fetch;
+
+typedef enum {
+    CF_OK = 0,
+    CF_ERR_CPU = 1,      /* this processor lacks an instruction set the model was compiled for */
+    CF_ERR_MEMORY = 2,   /* the working memory could not be had */
+    CF_ERR_ARGUMENT = 3, /* a null pointer, a wrong count or a wrong size; cf_last_error says which */
+    CF_ERR_KERNEL = 4    /* a compiled kernel reported an error */
+} cf_status;
+
+/* CF_ABI_VERSION of the library; compare it before anything else. */
+uint32_t cf_abi_version(void);
+
+/* The model as JSON: name, version, feeds, fetches, labels, target. Valid while the library is loaded. */
+const char *cf_describe(void);
+
+/* Open the model for up to `threads` threads (0: choose). On success *model must be closed. */
+cf_status cf_open(uint32_t threads, cf_model **model);
+
+/* One inference. Feeds and fetches come in the order cf_describe lists them. The fetches are written
+ * only if the result is CF_OK. */
+cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
+                 const cf_fetch *fetches, size_t fetch_count);
+
+/* Give back what cf_open took. NULL is fine. */
+void cf_close(cf_model *model);
+
+/* Why the last call on `model` failed, or, for NULL, why the last cf_open failed. Never NULL; valid
+ * until the next call on `model`. */
+const char *cf_last_error(const cf_model *model);
+
+/* This model's tensors. */
+#define CF_FEED_X_0_SIZE 16u /* float32 [1, 4] */
+#define CF_FETCH_Y_SIZE 16u /* float32 [1, 4] */
+#define CF_FETCH_C_SIZE 3u /* bool [3] */
+
+/* One inference in one call, on a model opened at the first call and shared by all callers, who
+ * wait for each other. Sizes are bytes. Returns a cf_status. */
+int run(const float *feed_x_0, size_t feed_x_0_size,
+        float *fetch_y, size_t fetch_y_size,
+        uint8_t *fetch_c, size_t fetch_c_size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

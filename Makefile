@@ -18,11 +18,12 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
 	@echo "  MODEL=emotion|digits|age_gender|path/to/model.toml   PYTHON=python3.12"
 
-$(VENV)/.build: requirements/build.txt
+$(VENV)/.build: requirements/build.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "coldforge needs Python 3.11, 3.12 or 3.13; name one with PYTHON=..." >&2; exit 19; }
 	@echo "setting up $(VENV) with $(PYTHON) (once; about 700 MB to fetch)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@$(PIP) -r requirements/build.txt
+	@$(PY) -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.test: requirements/test.txt $(VENV)/.build
@@ -64,10 +65,13 @@ lint: $(VENV)/.test ## ruff and mypy --strict
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-lock: ## resolve pyproject.toml into requirements/*.txt again (needs uv)
-	@uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml -o requirements/build.txt
-	@uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 -c requirements/build.txt --group test --group lint -o requirements/test.txt
-	@echo aws-sam-cli==1.170.0 | uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 - -o requirements/sam.txt
+LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
+lock: ## resolve every requirements file again (needs uv)
+	@$(LOCK) pyproject.toml -o requirements/build.txt
+	@$(LOCK) -c requirements/build.txt --group test --group lint -o requirements/test.txt
+	@echo aws-sam-cli==1.170.0 | $(LOCK) - -o requirements/sam.txt
+	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt
+	@$(LOCK) layers/dependencies/requirements.in -o layers/dependencies/requirements.txt
 
 clean: ## everything built; the virtual environments stay
 	rm -rf build dist .aws-sam layers/model/content

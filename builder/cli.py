@@ -108,7 +108,13 @@ def _init(options: argparse.Namespace, _project: Project) -> int:
 def _invoke(options: argparse.Namespace, project: Project) -> int:
     from builder.local import rie
 
-    return rie.invoke_image(_load_spec(options.model, project).name, options.image, project)
+    layer = project.dist / _load_spec(options.model, project).name / "layer"
+    result = rie.invoke(layer, None, None, rie.image_event(options.image))
+    print(json.dumps(result.answer, indent=2), flush=True)
+    if result.note:
+        print(result.note, file=sys.stderr)
+    print(result.times, file=sys.stderr)
+    return 0
 
 
 def _load_spec(model: str, project: Project) -> ModelSpec:

@@ -48,7 +48,11 @@ def picture_description(
     """The model that answers how bright a picture is, and the very pixels it was given."""
     shape = (batch, height, width, 1 if mode == "grey" else 3)
     image = {"feed": "image", "width": width, "height": height, "mode": mode, "fit": fit, "resize": resize}
-    fetches = [_port("light", "float32", batch, 2), _port("level", "float32", batch, 1), _port("pixels", "uint8", *shape)]
+    fetches = [
+        _port("light", "float32", batch, 2),
+        _port("level", "float32", batch, 1),
+        _port("pixels", "uint8", *shape),
+    ]
     outputs = [
         {"name": "tone", "fetch": "light", "kind": "classification", "labels": ["light", "dark"], "top_k": None},
         {"name": "level", "fetch": "level", "kind": "regression", "labels": [], "top_k": None},

@@ -1,0 +1,1 @@
+"""Run a bundle on this machine as Lambda would, without Docker."""

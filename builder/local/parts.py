@@ -1,0 +1,161 @@
+"""What the emulator runs with: a Python, the runtime client, the emulator itself, packages and function.
+
+Everything fetched is pinned and hash-checked, and kept under ``build/local/``, by Python version where it
+is compiled for one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.cache import digest, file_digest, run_cached
+from builder.errors import EnvironmentSetupError
+
+LAMBDA_PYTHON = "3.13"
+SAM_WHEEL = "aws-sam-cli==1.170.0"
+EMULATOR_MEMBER = "samcli/local/rapid/aws-lambda-rie-x86_64"
+EMULATOR_SHA256 = "6b1e686e62ab2baf5759c412c4864276ef2a88b094fca53ec070637ccba9b9a5"
+RUNTIME_LOCK = Path(__file__).with_name("requirements.txt")
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python outside any virtual environment; ``version`` as in "3.13"."""
+
+    path: Path
+    version: str
+
+    @property
+    def matches_lambda(self) -> bool:
+        return self.version == LAMBDA_PYTHON
+
+
+def find_python(python: Path | None = None) -> Interpreter:
+    """``python``, or an installed Python of Lambda's version, or else the one that runs this.
+
+    Raises EnvironmentSetupError when ``python`` does not run.
+    """
+    if python is not None:
+        found = _probe(python)
+        if found is None:
+            raise EnvironmentSetupError(f"{python} does not run; name a Python 3.11, 3.12 or 3.13.")
+        return found
+    for path in _candidates():
+        found = _probe(path)
+        if found is not None and found.matches_lambda:
+            return found
+    running = _probe(Path(sys.executable))
+    assert running is not None
+    return running
+
+
+def _candidates() -> list[Path]:
+    name = f"python{LAMBDA_PYTHON}"
+    homes = (
+        Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions",
+        Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local/share/uv/python")),
+    )
+    on_path = shutil.which(name)
+    paths = [Path(on_path)] if on_path else []
+    for home in homes:
+        paths += sorted(home.glob(f"*{LAMBDA_PYTHON}*/bin/{name}"), reverse=True)
+    return paths
+
+
+def _probe(path: Path) -> Interpreter | None:
+    """Its base interpreter: a virtual environment's packages must not be seen by the function."""
+    code = "import os, sys; print(os.path.realpath(sys._base_executable)); print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run([path, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    except OSError:
+        return None
+    lines = done.stdout.splitlines()
+    # pyenv puts scripts on PATH for versions that are not chosen; they fail.
+    return Interpreter(Path(lines[0]), lines[1]) if done.returncode == 0 and len(lines) == 2 else None
+
+
+def emulator(cache: Path) -> Path:
+    """AWS's Runtime Interface Emulator, out of the SAM CLI's wheel. Raises EnvironmentSetupError."""
+    binary = cache / "aws-lambda-rie"
+    if binary.is_file() and file_digest(binary) == EMULATOR_SHA256:
+        return binary
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="download-") as folder:
+        _pip("download", "--no-deps", "--only-binary=:all:", "--dest", folder, SAM_WHEEL)
+        (wheel,) = Path(folder).glob("*.whl")
+        fresh = Path(folder, "emulator")
+        with zipfile.ZipFile(wheel) as archive:
+            fresh.write_bytes(archive.read(EMULATOR_MEMBER))
+        if file_digest(fresh) != EMULATOR_SHA256:
+            raise EnvironmentSetupError(f"{EMULATOR_MEMBER} in {SAM_WHEEL} is not the pinned file; it is not run.")
+        fresh.chmod(0o755)
+        fresh.replace(binary)
+    return binary
+
+
+def runtime(cache: Path, python: Interpreter) -> Path:
+    """A folder with Lambda's runtime client (awslambdaric) for ``python``."""
+    folder = cache / python.version / "runtime"
+
+    def build(fresh: Path) -> None:
+        platforms = ["--platform", "manylinux2014_x86_64", "--platform", "manylinux_2_28_x86_64"]
+        _pip(
+            "install", "--require-hashes", "--no-deps", "--no-compile", "--only-binary=:all:", *platforms,
+            "--implementation", "cp", "--python-version", python.version, "--target", str(fresh),
+            "-r", str(RUNTIME_LOCK),
+        )  # fmt: skip
+        # In Lambda the client comes compiled.
+        compiling = [str(python.path), "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", str(fresh)]
+        subprocess.run(compiling, capture_output=True, check=False)
+
+    run_cached(folder, digest(python.version, RUNTIME_LOCK), build)
+    return folder
+
+
+def dependencies(cache: Path, python: Interpreter, layer: Path) -> Path:
+    """The dependencies layer (a folder that holds ``python/``) as built for ``python``.
+
+    ``layer``: ``layers/dependencies`` of the repository.
+    """
+    folder = cache / python.version / "dependencies"
+    script, lock = layer / "build.py", layer / "requirements.txt"
+
+    def build(fresh: Path) -> None:
+        options = ["--python-version", python.version, "--python", str(python.path)]
+        command = [sys.executable, str(script), str(fresh / "python"), *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise EnvironmentSetupError(f"the dependencies layer cannot be built:\n{done.stderr.strip()[-2000:]}")
+
+    run_cached(folder, digest(python.version, script, lock), build)
+    return folder
+
+
+def function(cache: Path, python: Interpreter, source: Path) -> Path:
+    """The function as SAM packs it: a folder that holds ``handler/``. ``source``: ``handler`` of the repository."""
+    folder = cache / python.version / "function"
+
+    def build(fresh: Path) -> None:
+        command = ["make", "-s", "build-Function", f"ARTIFACTS_DIR={fresh.resolve()}", f"PYTHON313={python.path}"]
+        done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise EnvironmentSetupError(f"the function cannot be packed:\n{done.stderr.strip()[-2000:]}")
+
+    run_cached(folder, digest(python.version, *sorted(source.glob("*.py")), source / "Makefile"), build)
+    return folder
+
+
+def _pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", arguments[0], "--quiet", "--disable-pip-version-check", "--no-input"]
+    done = subprocess.run([*command, *arguments[1:]], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EnvironmentSetupError(
+            f"pip {arguments[0]} failed; is the package index reachable?\n{done.stderr.strip()[-2000:]}"
+        )

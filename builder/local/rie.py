@@ -1,0 +1,124 @@
+"""A bundle answers one event on this machine as in Lambda, without Docker."""
+
+from __future__ import annotations
+
+import base64
+import json
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.errors import EnvironmentSetupError, UsageError
+from builder.local import parts
+from builder.local.emulator import Emulator
+
+REPOSITORY = Path(__file__).parents[2]
+CACHE = REPOSITORY / "build" / "local"
+WARM_REQUESTS = 3
+
+
+@dataclass(frozen=True)
+class InvokeResult:
+    """One event's answer and times in milliseconds.
+
+    ``init_ms`` is the emulator's (Python's start to ready). ``first_ms`` and ``warm_ms`` (the median of
+    three) are what the client saw; the first without the start. ``note`` says when the Python is not Lambda's.
+    """
+
+    answer: Any
+    init_ms: float
+    first_ms: float
+    warm_ms: float
+    python: str
+    note: str | None
+    log: str
+
+    @property
+    def times(self) -> str:
+        return f"init {self.init_ms:.0f} ms, first {self.first_ms:.1f} ms, warm {self.warm_ms:.1f} ms"
+
+
+def invoke(
+    bundle_layer: Path,
+    dependencies: Path | None,
+    function: Path | None,
+    event: dict[str, Any],
+    python: Path | None = None,
+    *,
+    cache: Path = CACHE,
+) -> InvokeResult:
+    """Start the function cold, send ``event``, and send it again while warm.
+
+    ``bundle_layer``: ``dist/<model>/layer``. ``dependencies``: the built layer, which holds ``python/``;
+    ``function`` holds ``handler/``. None builds them from the repository. ``dependencies`` is compiled for
+    Lambda's Python: under another one (when Lambda's cannot be found) a matching one is built instead.
+    Raises UsageError and EnvironmentSetupError.
+    """
+    with emulator(bundle_layer, dependencies, function, python, cache=cache) as running:
+        answer, first = _timed(running, event)
+        if "errorType" in answer:
+            raise EnvironmentSetupError(f"the function did not start: {_reason(running.log, answer)}")
+        warm = statistics.median(_timed(running, event)[1] for _ in range(WARM_REQUESTS))
+        init = running.init_ms
+        return InvokeResult(
+            answer, init, max(first - init, 0.0), warm, running.python.version, _note(running.python), running.log
+        )
+
+
+def emulator(
+    bundle_layer: Path,
+    dependencies: Path | None = None,
+    function: Path | None = None,
+    python: Path | None = None,
+    *,
+    cache: Path = CACHE,
+    environment: dict[str, str] | None = None,
+) -> Emulator:
+    """The emulator for a bundle, to be entered. ``environment``: variables of the function's own."""
+    if not (bundle_layer / "lib" / "libmodel.so").is_file():
+        raise UsageError(f"{bundle_layer} has no lib/libmodel.so; run `make bundle` first.")
+    interpreter = parts.find_python(python)
+    if dependencies is None or not interpreter.matches_lambda:
+        dependencies = parts.dependencies(cache, interpreter, REPOSITORY / "layers" / "dependencies")
+    return Emulator(
+        binary=parts.emulator(cache),
+        python=interpreter,
+        runtime=parts.runtime(cache, interpreter),
+        bundle_layer=bundle_layer,
+        dependencies=dependencies,
+        function=function or parts.function(cache, interpreter, REPOSITORY / "handler"),
+        environment=environment or {},
+    )
+
+
+def image_event(path: Path) -> dict[str, Any]:
+    """The request for a picture on disk. Raises UsageError."""
+    try:
+        return {"image": base64.b64encode(path.read_bytes()).decode()}
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _timed(running: Emulator, event: dict[str, Any]) -> tuple[Any, float]:
+    start = time.perf_counter()
+    answer = running.invoke(event)
+    return answer, (time.perf_counter() - start) * 1000
+
+
+def _reason(log: str, answer: Any) -> str:
+    """The function's own last word, which callers do not get, or else the platform's."""
+    for line in reversed(log.splitlines()):
+        if '"CRITICAL"' in line:
+            return str(json.loads(line)["message"])
+    return f"{answer.get('errorMessage')}\n{log[-2000:]}"
+
+
+def _note(python: parts.Interpreter) -> str | None:
+    if python.matches_lambda:
+        return None
+    return (
+        f"NOTE: this ran on Python {python.version}, with packages built for it; Lambda runs {parts.LAMBDA_PYTHON}. "
+        f"Install Python {parts.LAMBDA_PYTHON} (with pyenv, uv or a system package) to run what is deployed."
+    )

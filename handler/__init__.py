@@ -1,0 +1,1 @@
+"""The Lambda function: an image in, the model's answer out. No NumPy, nothing that starts slowly."""

@@ -1,0 +1,129 @@
+"""What the compiled model says of itself (``cf_describe``), as frozen dataclasses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from .errors import StartupError
+
+FORMATS: dict[str, Any] = {
+    "bool": "?",
+    "int8": "b",
+    "uint8": "B",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "uint64": "Q",
+    "float32": "f",
+    "float64": "d",
+}
+"""The format character of ``memoryview`` and ``array`` for every dtype a feed or fetch may have."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """A feed or fetch: dense, row-major, ``size`` bytes."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    size: int
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def format(self) -> Any:  # one of the literals that memoryview.cast is typed for
+        return FORMATS[self.dtype]
+
+
+@dataclass(frozen=True)
+class ImageInput:
+    """The feed that takes pictures: uint8 [batch, height, width, 1 for grey or 3 for rgb]."""
+
+    feed: str
+    width: int
+    height: int
+    mode: str  # grey | rgb
+    fit: str  # stretch | cover | contain
+    resize: str  # nearest | bilinear | bicubic | area | lanczos
+
+    @property
+    def size(self) -> int:
+        """Bytes of one picture."""
+        return self.width * self.height * (1 if self.mode == "grey" else 3)
+
+
+@dataclass(frozen=True)
+class Output:
+    """How a fetch becomes an answer."""
+
+    name: str
+    fetch: str
+    kind: str  # classification | regression | raw
+    labels: tuple[str, ...]
+    top_k: int | None
+
+
+@dataclass(frozen=True)
+class Description:
+    """All a caller needs to know of a model."""
+
+    name: str
+    version: str
+    batch: int
+    feeds: tuple[Port, ...]
+    fetches: tuple[Port, ...]
+    image: ImageInput | None
+    outputs: tuple[Output, ...]
+
+
+def parse(text: str) -> Description:
+    """The JSON of ``cf_describe``. Raises StartupError when it is not what this handler understands."""
+    try:
+        data = json.loads(text)
+        image = data["image"]
+        description = Description(
+            name=data["model"]["name"],
+            version=data["model"]["version"],
+            batch=data["batch"],
+            feeds=tuple(_port(p) for p in data["feeds"]),
+            fetches=tuple(_port(p) for p in data["fetches"]),
+            image=image and ImageInput(**{key: image[key] for key in ImageInput.__dataclass_fields__}),
+            outputs=tuple(
+                Output(o["name"], o["fetch"], o["kind"], tuple(o["labels"]), o["top_k"]) for o in data["outputs"]
+            ),
+        )
+        _require_consistent(description)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StartupError(
+            f"the model's description cannot be used ({type(error).__name__}: {error}); "
+            "build the bundle and the function with the same version of coldforge."
+        ) from error
+    return description
+
+
+def _port(data: dict[str, Any]) -> Port:
+    port = Port(data["name"], data["dtype"], tuple(data["shape"]), data["bytes"])
+    if memoryview(b"").cast(port.format).itemsize * port.elements != port.size:
+        raise ValueError(f"{port.name} has {port.size} bytes, which is not {port.dtype} {list(port.shape)}")
+    return port
+
+
+def _require_consistent(description: Description) -> None:
+    fetches = {port.name for port in description.fetches}
+    for output in description.outputs:
+        if output.fetch not in fetches:
+            raise ValueError(f"output {output.name} is of {output.fetch}, which the model does not have")
+    image = description.image
+    if image is None:
+        return
+    sizes = {port.name: port.size for port in description.feeds}
+    if sizes.get(image.feed) != image.size * description.batch:
+        raise ValueError(f"feed {image.feed} does not hold {description.batch} pictures of {image.size} bytes")

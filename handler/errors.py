@@ -1,0 +1,92 @@
+"""What can be wrong with a request, and what can stop the function from starting."""
+
+from __future__ import annotations
+
+
+class HandlerError(Exception):
+    """A request that cannot be answered; ``code`` is for programs, ``message`` for people.
+
+    The message may repeat field names of the request, shortened, never its data.
+    """
+
+    code = "bad_request"
+    status = 400  # of the answer over HTTP
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class WrongFieldError(HandlerError):
+    """A field is missing, unknown, or stands beside one that excludes it."""
+
+    code = "wrong_field"
+
+
+class WrongTypeError(HandlerError):
+    """A field holds the wrong kind of value."""
+
+    code = "wrong_type"
+
+
+class WrongShapeError(HandlerError):
+    """A tensor does not have the model's shape."""
+
+    code = "wrong_shape"
+    status = 422
+
+
+class NotBase64Error(HandlerError):
+    """The image's text is not base64."""
+
+    code = "not_base64"
+
+
+class NotAnImageError(HandlerError):
+    """The bytes are of no image format that is accepted."""
+
+    code = "not_an_image"
+    status = 415
+
+
+class DamagedImageError(HandlerError):
+    """An image whose inside cannot be decoded."""
+
+    code = "damaged_image"
+    status = 422
+
+
+class TruncatedImageError(HandlerError):
+    """An image that ends too early."""
+
+    code = "truncated_image"
+    status = 422
+
+
+class TooLargeError(HandlerError):
+    """More encoded bytes than allowed."""
+
+    code = "too_large"
+    status = 413
+
+
+class TooManyPixelsError(HandlerError):
+    """More pixels than allowed, whatever the size of the file."""
+
+    code = "too_many_pixels"
+    status = 413
+
+
+class TooManyImagesError(HandlerError):
+    """More images in one request than allowed."""
+
+    code = "too_many_images"
+    status = 413
+
+
+class StartupError(Exception):
+    """The model cannot be opened; the message is one line that says what to do about it."""
+
+
+class InferenceError(Exception):
+    """The compiled model reported a failure. Not the caller's fault: it is answered as ``internal``."""

@@ -1,0 +1,107 @@
+"""The compiled model behind its C ABI."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from ._abi import ffi
+from .description import Description, parse
+from .errors import InferenceError, StartupError
+
+ABI_VERSION = 1
+DEFAULT_LIBRARY = "/opt/lib/libmodel.so"  # where Lambda unpacks the model layer
+OK, UNSUPPORTED_CPU, NO_MEMORY = 0, 1, 2
+
+Bytes = bytes | bytearray | memoryview
+
+
+class Model:
+    """An opened model. Any thread may call ``run``; the calls run one after the other."""
+
+    def __init__(self, path: str) -> None:
+        """Load ``path`` and open the model in it. Raises StartupError with what to do about it."""
+        self._library = _load(path)
+        self.description: Description = parse(_text(self._library.cf_describe()))
+        self._lock = threading.Lock()
+        self._handle = _open(self._library)
+        # Written before every run, so that a request allocates nothing but its answer.
+        self._feeds = ffi.new("cf_feed[]", len(self.description.feeds))
+        self._fetches = ffi.new("cf_fetch[]", len(self.description.fetches))
+
+    def run(self, feeds: Sequence[Bytes]) -> list[memoryview]:
+        """One inference. ``feeds``: raw bytes in the description's order, of exactly its sizes.
+
+        Returns each fetch as a flat memoryview of its own dtype, row-major; it stays valid after
+        later runs. Raises InferenceError with the library's reason.
+        """
+        description = self.description
+        if len(feeds) != len(description.feeds):
+            raise InferenceError(f"the model takes {len(description.feeds)} feeds, not {len(feeds)}")
+        results = [bytearray(port.size) for port in description.fetches]
+        # from_buffer keeps the memory in place for as long as its result is referenced: hold them all.
+        inputs = [ffi.from_buffer(feed) for feed in feeds]
+        outputs = [ffi.from_buffer(result) for result in results]
+        with self._lock:
+            if self._handle is None:
+                raise InferenceError("the model is closed")
+            for slot, pointer in zip(self._feeds, inputs, strict=True):
+                slot.data, slot.size = pointer, len(pointer)
+            for slot, pointer in zip(self._fetches, outputs, strict=True):
+                slot.data, slot.size = pointer, len(pointer)
+            status = self._library.cf_run(self._handle, self._feeds, len(inputs), self._fetches, len(outputs))
+            reason = "" if status == OK else _text(self._library.cf_last_error(self._handle))
+        if status != OK:
+            raise InferenceError(f"the model failed with status {int(status)}: {reason}")
+        return [memoryview(r).cast(port.format) for r, port in zip(results, description.fetches, strict=True)]
+
+    def close(self) -> None:
+        """Give the model's memory back; later runs raise InferenceError."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            self._library.cf_close(handle)
+
+
+def open_model() -> Model:
+    """The model of ``$COLDFORGE_LIBRARY``, or of the model layer. Raises StartupError."""
+    return Model(os.environ.get("COLDFORGE_LIBRARY") or DEFAULT_LIBRARY)
+
+
+def _load(path: str) -> Any:
+    if not os.path.isfile(path):  # noqa: PTH113 - pathlib would be imported for this alone
+        raise StartupError(
+            f"there is no model at {path}: add the model layer to the function, or set COLDFORGE_LIBRARY."
+        )
+    try:
+        library = ffi.dlopen(path)
+        version = library.cf_abi_version()
+    except (OSError, AttributeError, ffi.error) as error:
+        raise StartupError(
+            f"{path} cannot be loaded ({error}): it must be a libmodel.so built for this architecture."
+        ) from error
+    if version != ABI_VERSION:
+        raise StartupError(
+            f"{path} has ABI version {version}, this function needs {ABI_VERSION}: "
+            "build the bundle and the function with the same version of coldforge."
+        )
+    return library
+
+
+def _open(library: Any) -> Any:
+    handle = ffi.new("cf_model **")
+    status = library.cf_open(0, handle)
+    if status == OK:
+        return handle[0]
+    reason = _text(library.cf_last_error(ffi.NULL))
+    advice = {
+        UNSUPPORTED_CPU: "run the function on the architecture the bundle was built for (x86_64 with AVX2).",
+        NO_MEMORY: "give the function more memory.",
+    }
+    raise StartupError(f"the model cannot be opened ({reason}): {advice.get(status, 'build the bundle again.')}")
+
+
+def _text(pointer: Any) -> str:
+    return bytes(ffi.string(pointer)).decode()

@@ -1,0 +1,35 @@
+"""Every command in README.md, in its order, in this checkout."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.conftest import ROOT
+
+pytestmark = [pytest.mark.integration, pytest.mark.network]
+
+COMMANDS = re.findall(r"^\$ (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+
+def test_readme_begins_with_two_commands() -> None:
+    assert COMMANDS[:2] == ["make bundle", "make invoke IMAGE=tests/data/face.jpg"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_left_of_an_earlier_run() -> None:
+    shutil.rmtree(ROOT / "build" / "mine", ignore_errors=True)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_runs(command: str) -> None:
+    environment = {**os.environ, "SAM_CLI_TELEMETRY": "0"}
+    (ROOT / "build" / "mine").mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if command.startswith("make invoke"):
+        assert '"label": "happy"' in done.stdout

@@ -1,0 +1,247 @@
+"""Pictures in every accepted form become the pixels that the model takes."""
+
+from __future__ import annotations
+
+import base64
+import io
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+
+from handler import errors
+from handler.description import ImageInput
+from handler.image import Limits, pixels
+
+PHOTOS = Path(__file__).parents[1] / "data"
+LIMITS = Limits()
+
+
+def target(
+    width: int = 4, height: int = 3, mode: str = "rgb", fit: str = "stretch", resize: str = "nearest"
+) -> ImageInput:
+    return ImageInput("image", width, height, mode, fit, resize)
+
+
+def text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def encoded(picture: Image.Image, form: str, **options: Any) -> str:
+    buffer = io.BytesIO()
+    picture.save(buffer, form, **options)
+    return text(buffer.getvalue())
+
+
+def read(value: object, to: ImageInput, limits: Limits = LIMITS) -> bytes:
+    return pixels(value, '"image"', to, limits)
+
+
+RED, GREEN = (255, 0, 0), (0, 128, 0)
+
+
+@pytest.mark.parametrize(("form", "options"), [("PNG", {}), ("BMP", {}), ("GIF", {}), ("WEBP", {"lossless": True})])
+def test_lossless_formats_keep_every_pixel(form: str, options: dict[str, Any]) -> None:
+    picture = Image.new("RGB", (4, 3), RED)
+    picture.putpixel((2, 1), GREEN)
+    assert read(encoded(picture, form, **options), target()) == picture.tobytes()
+
+
+@pytest.mark.parametrize("name", ["face.jpg", "astronaut.jpg", "coffee.jpg", "cat_exif_rotated.jpg"])
+@pytest.mark.parametrize(("mode", "pillow"), [("rgb", "RGB"), ("grey", "L")])
+def test_photographs_agree_with_pillow_step_by_step(name: str, mode: str, pillow: str) -> None:
+    data = (PHOTOS / name).read_bytes()
+    picture = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert(pillow)
+    expected = picture.resize((64, 48), Image.Resampling.BILINEAR).tobytes()
+    assert read(text(data), target(64, 48, mode, resize="bilinear")) == expected
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_every_exif_orientation_is_made_upright(orientation: int) -> None:
+    picture = Image.frombytes("L", (3, 2), bytes([10, 20, 30, 40, 50, 60]))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    value = encoded(picture, "PNG", exif=exif)
+    upright = ImageOps.exif_transpose(Image.open(io.BytesIO(base64.b64decode(value))))
+    assert read(value, target(*upright.size, "grey")) == upright.tobytes()
+
+
+@pytest.mark.parametrize("orientation", [0, 9, 65535])
+def test_a_meaningless_orientation_is_ignored(orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    picture = Image.new("RGB", (4, 3), RED)
+    assert read(encoded(picture, "PNG", exif=exif), target()) == picture.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("picture", "options", "expected"),
+    [
+        (Image.new("RGBA", (4, 3), (0, 0, 0, 0)), {}, 255),
+        (Image.new("RGBA", (4, 3), (0, 0, 0, 255)), {}, 0),
+        (Image.new("RGBA", (4, 3), (0, 0, 0, 51)), {}, 204),
+        (Image.new("LA", (4, 3), (0, 0)), {}, 255),
+        (Image.new("RGB", (4, 3), (1, 2, 3)), {"transparency": (1, 2, 3)}, 255),
+        (Image.new("P", (4, 3), 0), {"transparency": 0}, 255),
+        (Image.new("1", (4, 3), 1), {}, 255),
+        (Image.new("I;16", (4, 3), 0x1234), {}, 0x12),
+        (Image.new("I;16", (4, 3), 0xFFFF), {}, 0xFF),
+        (Image.new("L", (4, 3), 77), {}, 77),
+    ],
+)
+@pytest.mark.parametrize("mode", ["rgb", "grey"])
+def test_modes_and_transparency_over_white(
+    picture: Image.Image, options: dict[str, Any], expected: int, mode: str
+) -> None:
+    assert set(read(encoded(picture, "PNG", **options), target(mode=mode))) == {expected}
+
+
+def test_cmyk_is_converted() -> None:
+    red, green, blue = read(encoded(Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "JPEG"), target(1, 1))
+    assert red > 240
+    assert green < 15
+    assert blue < 15
+
+
+def test_an_animation_gives_its_first_frame() -> None:
+    frames = [Image.new("RGB", (4, 3), color) for color in (RED, GREEN)]
+    for form, options in (("GIF", {}), ("WEBP", {"lossless": True})):
+        value = encoded(frames[0], form, save_all=True, append_images=frames[1:], **options)
+        assert read(value, target()) == frames[0].tobytes()
+
+
+def test_cover_keeps_the_middle() -> None:
+    picture = Image.frombytes("L", (4, 2), bytes([1, 2, 3, 4, 5, 6, 7, 8]))
+    assert read(encoded(picture, "PNG"), target(2, 2, "grey", "cover")) == bytes([2, 3, 6, 7])
+
+
+def test_contain_pads_with_black() -> None:
+    picture = Image.new("L", (4, 2), 9)
+    assert read(encoded(picture, "PNG"), target(4, 4, "grey", "contain")) == bytes(4) + b"\x09" * 8 + bytes(4)
+
+
+@given(
+    st.integers(1, 40), st.integers(1, 40), st.integers(1, 40), st.integers(1, 40),
+    st.sampled_from(["stretch", "cover", "contain"]),
+    st.sampled_from(["nearest", "bilinear", "bicubic", "area", "lanczos"]),
+)  # fmt: skip
+@settings(deadline=None)
+def test_any_size_fits_any_target(w: int, h: int, to_w: int, to_h: int, fit: str, resize: str) -> None:
+    to = target(to_w, to_h, "rgb", fit, resize)
+    raw = read(encoded(Image.new("RGB", (w, h), "white"), "BMP"), to)
+    assert len(raw) == to.size
+    assert fit == "contain" or set(raw) == {255}
+
+
+@pytest.mark.parametrize("prefix", ["data:image/png;base64,", "data:;base64,", "DATA:image/png;name=a;BASE64,"])
+def test_data_urls(prefix: str) -> None:
+    picture = Image.new("RGB", (4, 3), RED)
+    assert read(prefix + encoded(picture, "PNG"), target()) == picture.tobytes()
+
+
+def test_wrapped_base64() -> None:
+    picture = Image.new("RGB", (4, 3), RED)
+    wrapped = base64.encodebytes(base64.b64decode(encoded(picture, "PNG"))).decode().replace("\n", "\r\n")
+    assert read(wrapped, target()) == picture.tobytes()
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["@@", "", "  ", "abc", "é", "https://example.org/a.jpg", "data:image/png,abcd", "data:image/png;base64", "a\0b="],
+)
+def test_what_is_not_base64(value: str) -> None:
+    with pytest.raises(errors.NotBase64Error, match=r'^"image" is'):
+        read(value, target())
+
+
+@pytest.mark.parametrize("value", [None, 1, 2.5, True, [], {}])
+def test_what_is_not_text(value: object) -> None:
+    with pytest.raises(errors.WrongTypeError, match="must be a string"):
+        read(value, target())
+
+
+@pytest.mark.parametrize(
+    "data", [b"hello", b"%PDF-1.7", b"II*\0" + bytes(40), b"RIFF\0\0\0\0WAVE", bytes(64), b"<svg></svg>"]
+)
+def test_what_is_no_image_we_take(data: bytes) -> None:
+    with pytest.raises(errors.NotAnImageError, match="JPEG, PNG, WebP, GIF or BMP"):
+        read(text(data), target())
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "GIF", "BMP"])
+def test_truncated_files(form: str) -> None:
+    data = base64.b64decode(encoded(Image.effect_noise((64, 64), 90).convert("RGB"), form))
+    with pytest.raises(errors.TruncatedImageError, match="ends too early"):
+        read(text(data[: len(data) // 2]), target())
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "GIF", "BMP"])
+def test_every_cut_is_a_typed_error_or_a_picture(form: str) -> None:
+    data = base64.b64decode(encoded(Image.effect_noise((16, 16), 90).convert("RGB"), form))
+    codes = {outcome(data[:end], LIMITS) for end in range(1, len(data), 7)}
+    assert codes <= {"read", "truncated_image", "damaged_image", "not_an_image", "too_many_pixels"}
+
+
+def outcome(data: bytes, limits: Limits) -> str:
+    """ "read", or the code of the typed error; anything else passes through and fails the test."""
+    try:
+        raw = read(text(data), target(), limits)
+    except errors.HandlerError as error:
+        return error.code
+    return "read" if len(raw) == target().size else "short"
+
+
+@given(st.sampled_from(["JPEG", "PNG", "WEBP", "GIF", "BMP"]), st.data())
+@settings(deadline=None, max_examples=150)
+def test_damage_never_escapes(form: str, data: st.DataObject) -> None:
+    original = bytearray(base64.b64decode(encoded(Image.linear_gradient("L").resize((16, 16)), form)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        original[data.draw(st.integers(0, len(original) - 1))] = data.draw(st.integers(0, 255))
+    assert outcome(bytes(original), Limits(pixels=1_000_000)) != "short"
+
+
+def test_too_many_bytes() -> None:
+    with pytest.raises(errors.TooLargeError, match="at most 100"):
+        read(text(bytes(101)), target(), Limits(encoded=100))
+    with pytest.raises(errors.TooLargeError, match="larger than 100"):
+        read("A" * 1000, target(), Limits(encoded=100))
+
+
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [("PNG", {}), ("BMP", {}), ("GIF", {}), ("JPEG", {}), ("WEBP", {}), ("WEBP", {"lossless": True})],
+)
+def test_too_many_pixels(form: str, options: dict[str, Any]) -> None:
+    value = encoded(Image.new("RGB", (40, 30)), form, **options)
+    with pytest.raises(errors.TooManyPixelsError, match="40 × 30"):
+        read(value, target(), Limits(pixels=1199))
+    assert read(value, target(), Limits(pixels=1200)) == bytes(36)
+
+
+def test_little_memory_takes_smaller_pictures() -> None:
+    assert Limits.for_memory(128).pixels == 3_200_000
+    assert Limits.for_memory(1769).pixels == 44_225_000
+    assert Limits.for_memory(10_240) == Limits()
+
+
+def test_a_decompression_bomb_is_not_unpacked() -> None:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    bomb = (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
+    )
+    with pytest.raises(errors.TooManyPixelsError, match="60000 × 60000"):
+        read(text(bomb), target())
+
+
+def test_a_webp_canvas_is_checked_before_libwebp_sees_it() -> None:
+    body = b"WEBPVP8X" + struct.pack("<I", 10) + bytes(4) + (16382).to_bytes(3, "little") * 2 + bytes(20)
+    with pytest.raises(errors.TooManyPixelsError, match="16383 × 16383"):
+        read(text(b"RIFF" + struct.pack("<I", len(body)) + body), target())

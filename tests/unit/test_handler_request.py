@@ -1,0 +1,191 @@
+"""What a request may hold, how it becomes runs of the model, and how their results become answers."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import struct
+from array import array
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from handler import errors
+from handler.answer import predictions
+from handler.description import Description, Port, parse
+from handler.image import Limits
+from handler.request import parse as parse_request
+from handler.request import runs, tensor
+from tests.support import abi_library
+
+LIMITS = Limits(images=5)
+TENSORS = parse(json.dumps(abi_library.tensor_description()))
+
+
+def model(**options: Any) -> Description:
+    return parse(json.dumps(abi_library.picture_description(width=1, height=1, **options)))
+
+
+def dot(level: int) -> str:
+    buffer = io.BytesIO()
+    Image.new("L", (1, 1), level).save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def test_one_image_is_one_run() -> None:
+    assert list(runs(parse_request({"image": dot(7)}, model(), LIMITS), model())) == [([b"\x07"], 1)]
+
+
+def test_images_fill_batches_in_order_and_the_last_is_padded() -> None:
+    request = parse_request({"images": [dot(v) for v in range(1, 6)]}, model(batch=2), LIMITS)
+    assert list(runs(request, model(batch=2))) == [([b"\1\2"], 2), ([b"\3\4"], 2), ([b"\5\0"], 1)]
+
+
+@pytest.mark.parametrize(
+    ("event", "error", "message"),
+    [
+        (None, errors.WrongTypeError, "must be an object"),
+        ([], errors.WrongTypeError, "must be an object"),
+        ("text", errors.WrongTypeError, "must be an object"),
+        ({}, errors.WrongFieldError, "empty"),
+        ({"img": "x"}, errors.WrongFieldError, '"img" is not known here; send "image"'),
+        ({"image": dot(1), "top": 3}, errors.WrongFieldError, '"top" is not known'),
+        ({"image": dot(1), "images": []}, errors.WrongFieldError, "exclude each other"),
+        ({"image": None}, errors.WrongTypeError, '"image" must be a string of base64, not null'),
+        ({"images": dot(1)}, errors.WrongTypeError, "must be a list"),
+        ({"images": []}, errors.WrongFieldError, "empty"),
+        ({"images": [dot(1), "@"]}, errors.NotBase64Error, r'"images"\[1\] is not base64'),
+        ({"images": [dot(1)] * 6}, errors.TooManyImagesError, "has 6; at most 5"),
+        ({"image": dot(1), "inputs": {"image": [1]}}, errors.WrongFieldError, "needed: nothing"),
+        ({"inputs": {}}, errors.WrongFieldError, '"image" is missing'),
+        ({"a" * 500: 1}, errors.WrongFieldError, '^"a{40}" is not known'),
+    ],
+)
+def test_wrong_requests(event: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        parse_request(event, model(), LIMITS)
+
+
+def test_a_model_of_pictures_also_takes_its_tensor() -> None:
+    request = parse_request({"inputs": {"image": [[[[9]]]]}}, model(), LIMITS)
+    assert list(runs(request, model())) == [([b"\x09"], 1)]
+
+
+def test_a_model_without_pictures() -> None:
+    event = {"inputs": {"n": [2, -1], "a": [[1, 2, 3], [4, 5, 6.5]]}}
+    feeds = [struct.pack("6f", 1, 2, 3, 4, 5, 6.5), struct.pack("2q", 2, -1)]
+    assert list(runs(parse_request(event, TENSORS, LIMITS), TENSORS)) == [(feeds, 2)]
+    with pytest.raises(errors.WrongFieldError, match='takes no image; send "inputs"'):
+        parse_request({"image": dot(1)}, TENSORS, LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "error"),
+    [
+        ([1, 2, 3], "float32", errors.WrongShapeError),
+        ([[1, 2], 3], "float32", errors.WrongShapeError),
+        ([[1, 2], [3, [4]]], "float32", errors.WrongShapeError),
+        (5, "float32", errors.WrongShapeError),
+        ("abcd", "float32", errors.WrongShapeError),
+        ([1, 2, 3, "4"], "float32", errors.WrongTypeError),
+        ([1, 2, 3, None], "float64", errors.WrongTypeError),
+        ([1, 2, 3, True], "float32", errors.WrongTypeError),
+        ([1, 2, 3, 1e39], "float32", errors.WrongTypeError),
+        ([1, 2, 3, 10**400], "float64", errors.WrongTypeError),
+        ([1, 2, 3, 4.5], "int32", errors.WrongTypeError),
+        ([1, 2, 3, 256], "uint8", errors.WrongTypeError),
+        ([1, 2, 3, -1], "uint8", errors.WrongTypeError),
+        ([0, 1, 2, 1], "bool", errors.WrongTypeError),
+    ],
+)
+def test_wrong_tensors(value: object, dtype: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r'"inputs"\."x"'):
+        tensor(value, Port("x", dtype, (2, 2), 0))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
+)
+def test_every_dtype_nested_or_flat(dtype: str) -> None:
+    port = Port("x", dtype, (2, 2), 0)
+    assert tensor([[0, 1], [1, 0]], port) == tensor([0, 1, 1, 0], port) == struct.pack(f"4{port.format}", 0, 1, 1, 0)
+
+
+def test_a_scalar_tensor() -> None:
+    assert tensor(3, Port("x", "int32", (), 4)) == struct.pack("i", 3)
+
+
+def described(
+    kind: str,
+    shape: list[int],
+    batch: int = 1,
+    labels: list[str] | None = None,
+    top_k: int | None = None,
+    dtype: str = "float32",
+) -> Description:
+    fetch = abi_library._port("y", dtype, *shape)
+    output = {"name": "out", "fetch": "y", "kind": kind, "labels": labels or [], "top_k": top_k}
+    return parse(json.dumps(abi_library._describe("m", batch, [], [fetch], image=None, outputs=[output])))
+
+
+def floats(*values: float) -> memoryview:
+    return memoryview(array("f", values))
+
+
+def test_classes_come_best_first_and_equal_ones_in_order() -> None:
+    description = described("classification", [1, 4], labels=["a", "b", "c", "d"], top_k=3)
+    (answer,) = predictions(description, [floats(0.25, 0.125, 0.25, 0.375)], 1)
+    assert answer == {
+        "out": [
+            {"label": "d", "probability": 0.375},
+            {"label": "a", "probability": 0.25},
+            {"label": "c", "probability": 0.25},
+        ]
+    }
+
+
+def test_classes_without_labels_are_numbered() -> None:
+    (answer,) = predictions(described("classification", [1, 2]), [floats(0, 1)], 1)
+    assert [c["label"] for c in answer["out"]] == ["1", "0"]
+
+
+def test_undefined_numbers_are_null_and_last() -> None:
+    (answer,) = predictions(described("classification", [1, 3]), [floats(float("nan"), -1, float("inf"))], 1)
+    assert [c["probability"] for c in answer["out"]] == [-1, None, None]
+
+
+def test_items_of_a_batch_are_kept_apart_and_padding_is_dropped() -> None:
+    assert predictions(described("regression", [3, 2], batch=3), [floats(1, 2, 3, 4, 5, 6)], 2) == [
+        {"out": [1, 2]},
+        {"out": [3, 4]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ([1, 4], [1, 2, 3, 4]),
+        ([1, 2, 2], [[1, 2], [3, 4]]),
+        ([1, 2, 1, 2], [[[1, 2]], [[3, 4]]]),
+        ([4], [1, 2, 3, 4]),
+        ([2, 2], [[1, 2], [3, 4]]),
+    ],
+)
+def test_raw_results_are_nested(shape: list[int], expected: Any) -> None:
+    assert predictions(described("raw", shape), [floats(1, 2, 3, 4)], 1) == [{"out": expected}]
+
+
+def test_a_scalar_result_is_a_number_and_an_empty_one_a_list() -> None:
+    assert predictions(described("raw", []), [floats(5)], 1) == [{"out": 5}]
+    assert predictions(described("raw", [1]), [floats(5)], 1) == [{"out": 5}]
+    assert predictions(described("raw", [1, 2, 0]), [floats()], 1) == [{"out": [[], []]}]
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
+def test_no_bit_of_a_float_is_lost(values: list[float]) -> None:
+    (answer,) = predictions(described("regression", [1, len(values)]), [floats(*values)], 1)
+    assert array("f", json.loads(json.dumps(answer["out"]))).tobytes() == array("f", values).tobytes()

@@ -10,7 +10,8 @@ PY    := $(VENV)/bin/python
 # The first interpreter that TensorFlow's wheel and the locks support; PYTHON=... chooses another.
 PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3 python,$(shell \
 	$(p) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $(p))))
-PIP   := $(PY) -m pip --disable-pip-version-check --quiet install --require-hashes
+# A lock is complete: --no-deps leaves pip nothing to resolve.
+PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes
 
 .PHONY: help setup bundle invoke sam test test-unit test-integration lint lock clean
 
@@ -22,18 +23,18 @@ $(VENV)/.build: requirements/build.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "coldforge needs Python 3.11, 3.12 or 3.13; name one with PYTHON=..." >&2; exit 19; }
 	@echo "setting up $(VENV) with $(PYTHON) (once; about 700 MB to fetch)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PIP) -r requirements/build.txt
+	@$(PY) $(PIP) -r requirements/build.txt
 	@$(PY) -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.test: requirements/test.txt $(VENV)/.build
-	@$(PIP) -r requirements/test.txt
+	@$(PY) $(PIP) -r requirements/test.txt
 	@touch $@
 
 # SAM CLI pins many packages of its own, so it lives apart.
 .venv-sam/.done: requirements/sam.txt
 	@test -x .venv-sam/bin/python || $(PYTHON) -m venv .venv-sam
-	@.venv-sam/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/sam.txt
+	@.venv-sam/bin/python $(PIP) -r requirements/sam.txt
 	@touch $@
 
 setup: $(VENV)/.build ## the virtual environment with everything a build needs

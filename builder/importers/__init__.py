@@ -26,7 +26,9 @@ def import_model(spec: ModelSpec, model_path: Path, folder: Path) -> FrozenGraph
     loaded = _open(spec.source, model_path, spec.feeds, spec.fetches)
     shapes = pin_shapes(loaded.ports, spec)
     fetches = _choose_fetches(loaded.ports, spec)
-    return write_frozen(loaded.freeze(shapes), shapes, fetches, spec, folder)
+    graph = write_frozen(loaded.freeze(shapes), shapes, fetches, spec, folder)
+    _check_outputs(spec, graph)
+    return graph
 
 
 def describe(source: Source, path: Path) -> ModelPorts:
@@ -79,3 +81,21 @@ def _choose_fetches(ports: ModelPorts, spec: ModelSpec) -> dict[str, str]:
     if problems:
         raise ImportModelError("\n".join(problems))
     return chosen
+
+
+def _check_outputs(spec: ModelSpec, graph: FrozenGraph) -> None:
+    """Labels and top_k against the sizes that only the model knows."""
+    shapes = {port.spec.name: port.spec.shape for port in graph.fetches}
+    problems = []
+    for output in spec.outputs:
+        fetch = output.fetch or next(iter(shapes))
+        classes = shapes[fetch][-1] if shapes[fetch] else 1
+        if output.labels and len(output.labels) != classes:
+            problems.append(
+                f"[[outputs]] {output.name}: {len(output.labels)} labels for {fetch!r} {list(shapes[fetch])}, "
+                f"which has {classes} classes; give one label for each."
+            )
+        if output.top_k is not None and output.top_k > classes:
+            problems.append(f"[[outputs]] {output.name}: top_k = {output.top_k}, but {fetch!r} has {classes} classes.")
+    if problems:
+        raise ImportModelError("\n".join(problems))

@@ -397,3 +397,11 @@ class TestGraphDef:
             (tmp_path / "g.pb").write_bytes(graph.as_graph_def().SerializeToString())
         with pytest.raises(ImportModelError, match="'y' depends on the data"):
             freeze(tmp_path / "g.pb", tmp_path / "out", feeds=(FeedSpec("x"),), fetches=(FetchSpec("y"),))
+
+
+def test_labels_are_counted_against_the_output(tmp_path: Path) -> None:
+    network = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, name="scores")])
+    path = save_keras(network, tmp_path / "m.keras")
+    wrong = OutputSpec("kind", "scores", "classification", labels=("a", "b"))
+    with pytest.raises(ImportModelError, match=r"kind: 2 labels for 'scores' \[1, 3\], which has 3 classes"):
+        freeze(path, tmp_path, outputs=(wrong,))

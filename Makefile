@@ -5,6 +5,8 @@ SHELL := /bin/bash
 
 MODEL ?= emotion
 IMAGE ?= tests/data/face.jpg
+# docker, host, or auto: in Docker when an engine answers. Both give the same library.
+BUILD_IN ?= auto
 VENV  := .venv
 PY    := $(VENV)/bin/python
 # The first interpreter that TensorFlow's wheel and the locks support; PYTHON=... chooses another.
@@ -17,7 +19,7 @@ PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
-	@echo "  MODEL=emotion|digits|age_gender|path/to/model.toml   PYTHON=python3.12"
+	@echo "  MODEL=emotion|digits|age_gender|path/to/model.toml   BUILD_IN=docker|host|auto   PYTHON=python3.12"
 
 $(VENV)/.build: requirements/build.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "coldforge needs Python 3.11, 3.12 or 3.13; name one with PYTHON=..." >&2; exit 19; }
@@ -37,6 +39,12 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 	@.venv-sam/bin/python $(PIP) -r requirements/sam.txt
 	@touch $@
 
+# The AWS emulator that the end-to-end tests deploy to.
+.venv-aws/.done: requirements/aws.txt
+	@test -x .venv-aws/bin/python || $(PYTHON) -m venv .venv-aws
+	@.venv-aws/bin/python $(PIP) -r requirements/aws.txt
+	@touch $@
+
 setup: $(VENV)/.build ## the virtual environment with everything a build needs
 
 # Examples whose model is made here rather than fetched.
@@ -47,13 +55,33 @@ build/digits/model.keras: examples/digits/train.py | setup
 build/age_gender/model.keras: examples/age_gender/make_model.py | setup
 	@$(PY) $<
 
-bundle: setup $(MADE_$(MODEL)) ## compile MODEL and pack it for Lambda, in dist/
-	@$(PY) -m builder.cli bundle $(MODEL)
+bundle: $(MADE_$(MODEL)) ## compile MODEL and pack it for Lambda, in dist/
+	@route=$$($(PYTHON) -m builder.cli where --in $(BUILD_IN)); python=$(PYTHON); \
+	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; python=$(PY); fi; \
+	$$python -m builder.cli bundle $(MODEL) --in $$route
 
-invoke: setup ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
-	@$(PY) -m builder.cli invoke $(MODEL) $(IMAGE)
+invoke: ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
+	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) $(IMAGE)
 
 sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
+
+SAM := SAM_CLI_TELEMETRY=0 PYTHON="$(or $(wildcard $(CURDIR)/$(PY)),$(PYTHON))" .venv-sam/bin/sam
+
+.PHONY: sam-build local-invoke local-api deploy
+sam-build: sam
+	@test -f layers/model/content/lib/libmodel.so || { echo "there is no bundle: run make bundle" >&2; exit 2; }
+	@$(SAM) build
+
+local-invoke: sam-build ## the function on IMAGE in Lambda's container image (Docker)
+	@$(PYTHON) -c 'import base64, json, sys; \
+		print(json.dumps({"image": base64.b64encode(open(sys.argv[1], "rb").read()).decode()}))' $(IMAGE) \
+		| $(SAM) local invoke Function --event - $(SAM_FLAGS)
+
+local-api: sam-build ## the function behind http://127.0.0.1:3000/predict (Docker)
+	@$(SAM) local start-api --port $(or $(PORT),3000) --warm-containers LAZY $(SAM_FLAGS)
+
+deploy: sam-build ## the active bundle to AWS, with sam deploy
+	@$(SAM) deploy $(SAM_FLAGS)
 
 test: $(VENV)/.test sam ## every test
 	@$(PY) -m pytest
@@ -71,6 +99,7 @@ lock: ## resolve every requirements file again (needs uv)
 	@$(LOCK) pyproject.toml -o requirements/build.txt
 	@$(LOCK) -c requirements/build.txt --group test --group lint -o requirements/test.txt
 	@echo aws-sam-cli==1.170.0 | $(LOCK) - -o requirements/sam.txt
+	@printf 'ministack==1.5.33\naws-sam-translator\ndocker\n' | $(LOCK) - -o requirements/aws.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt
 	@$(LOCK) layers/dependencies/requirements.in -o layers/dependencies/requirements.txt
 

@@ -40,7 +40,12 @@ def _parser() -> argparse.ArgumentParser:
 
     bundle = commands.add_parser("bundle", help="compile a model and pack it as a Lambda layer")
     bundle.add_argument("model", help=model_help)
+    _add_route(bundle)
     bundle.set_defaults(command=_bundle)
+
+    where = commands.add_parser("where", help="say where a build would run, docker or host")
+    _add_route(where)
+    where.set_defaults(command=_where)
 
     inspect = commands.add_parser("inspect", help="say whether a model can be compiled, and how large it will be")
     inspect.add_argument("model", help=f"{model_help}, or a model file")
@@ -62,12 +67,31 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_route(parser: argparse.ArgumentParser) -> None:
+    routes = "docker, host, or auto: in Docker when an engine answers"
+    parser.add_argument("--in", dest="route", default="auto", metavar="WHERE", help=f"{routes} (default: auto)")
+
+
+def _where(options: argparse.Namespace, _project: Project) -> int:
+    from builder.docker.client import choose
+
+    print(choose(options.route))
+    return 0
+
+
 def _bundle(options: argparse.Namespace, project: Project) -> int:
-    from builder import pipeline
-    from builder.report.text import agreement_table, audit_line, size_table
+    from builder.docker.client import choose
 
     spec = _load_spec(options.model, project)
     progress = Progress()
+    if choose(options.route) == "docker":
+        from builder.docker.run import bundle_in_docker
+
+        print(bundle_in_docker(spec, project, progress.say).output, end="")
+        return 0
+    from builder import pipeline
+    from builder.report.text import agreement_table, audit_line, size_table
+
     progress.say(
         f"coldforge {__version__}: {spec.name} {spec.version} for {', '.join(spec.targets)}, batch {spec.batch}"
     )

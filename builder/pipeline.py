@@ -23,7 +23,8 @@ from builder.importers.tf import XLA_FLAGS
 from builder.link.library import SharedLibrary, link_library
 from builder.link.toolchain import zig_version
 from builder.lower import lower
-from builder.pack import Bundle, activate, pack
+from builder.pack.assemble import pack
+from builder.pack.bundle import Bundle, activate
 from builder.pack.dependencies import DEPENDENCIES_LOCK, build_dependencies
 from builder.preflight import Preflight, check, require
 from builder.progress import Progress

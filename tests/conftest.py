@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from builder.pack import Bundle
+from builder.pack.bundle import Bundle
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def make_bundle(model: str) -> Bundle:
     """``make bundle MODEL=...`` in this checkout."""
-    done = subprocess.run(["make", "bundle", f"MODEL={model}"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["make", "bundle", f"MODEL={model}", "BUILD_IN=host"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return Bundle.load(ROOT / "dist" / model)
 

@@ -19,7 +19,7 @@ from builder.errors import EnvironmentSetupError, UsageError
 from builder.local import parts
 from builder.local.emulator import MAX_REQUEST, Emulator
 from builder.local.rie import CACHE, REPOSITORY, emulator, image_event, invoke
-from builder.pack import Bundle
+from builder.pack.bundle import Bundle
 from tests.support import abi_library
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]

@@ -14,7 +14,7 @@ import pytest
 
 from builder.cache import digest
 from builder.cli import main
-from builder.pack import Bundle
+from builder.pack.bundle import Bundle
 from builder.project import Project
 from tests.conftest import ROOT
 from tests.integration.run import run_library
@@ -195,3 +195,8 @@ def test_digits_are_read_as_well_as_tensorflow_reads_them(digits: Bundle) -> Non
 def test_the_command_line_starts_without_tensorflow() -> None:
     code = "import sys, builder.cli; sys.exit('tensorflow' in sys.modules or 'numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, env=os.environ)
+
+
+def test_a_build_in_docker_needs_no_packages_here() -> None:
+    """``-S``: without site-packages, as on a machine that has Python and Docker only."""
+    subprocess.run([sys.executable, "-S", "-c", "import builder.cli, builder.docker.run"], cwd=ROOT, check=True)

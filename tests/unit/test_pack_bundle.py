@@ -18,7 +18,9 @@ from fixtures.zig import FIXTURES, shared_library
 
 from builder.audit import audit
 from builder.errors import AuditError, SizeLimitError, VerifyError
-from builder.pack import Bundle, activate, pack, swap
+from builder.pack import swap
+from builder.pack.assemble import pack
+from builder.pack.bundle import Bundle, activate
 from builder.pack.sbom import read_lock
 from builder.spec import Source
 from builder.verify.compare import verify

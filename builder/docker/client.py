@@ -1,0 +1,68 @@
+"""The Docker client on this machine, and whether an engine answers it.
+
+``DOCKER`` in the environment names another client than the first on PATH; ``DOCKER_HOST`` and contexts
+work as they do for the client itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import Literal, cast
+
+from builder.errors import EnvironmentSetupError, UsageError
+
+Route = Literal["docker", "host"]
+ANSWER_SECONDS = 20
+"""How long an engine may take to answer before it counts as none."""
+
+
+def client() -> str | None:
+    """The client's path, or None when there is none."""
+    return shutil.which(os.environ.get("DOCKER") or "docker")
+
+
+def why_no_engine() -> str | None:
+    """None when an engine answers; otherwise the reason, in the client's own words where it has any."""
+    path = client()
+    if path is None:
+        return f"there is no `{os.environ.get('DOCKER') or 'docker'}` on PATH"
+    command = [path, "version", "--format", "{{.Server.Version}}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"the engine did not answer within {ANSWER_SECONDS} s"
+    except OSError as error:
+        return f"{path} does not run: {error.strerror}"
+    return None if done.returncode == 0 else (done.stderr.strip() or f"`{path} version` failed")
+
+
+def engine_answers() -> bool:
+    """Whether a build in Docker is possible."""
+    return why_no_engine() is None
+
+
+def choose(build_in: str) -> Route:
+    """Where to build: ``docker`` or ``host`` as asked; ``auto`` is Docker when an engine answers.
+
+    Raises UsageError for another word, and EnvironmentSetupError when Docker is asked for and no engine answers.
+    """
+    if build_in == "auto":
+        return "docker" if engine_answers() else "host"
+    if build_in not in ("docker", "host"):
+        raise UsageError(f"BUILD_IN={build_in} is none of docker, host and auto.")
+    if build_in == "docker" and (reason := why_no_engine()):
+        raise EnvironmentSetupError(
+            f"BUILD_IN=docker, but no Docker engine answers: {reason}\n"
+            "Start one, or build with this machine's own packages: BUILD_IN=host gives the same library."
+        )
+    return cast(Route, build_in)
+
+
+def docker(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the client and capture what it says. Raises EnvironmentSetupError when there is none."""
+    path = client()
+    if path is None:
+        raise EnvironmentSetupError(f"no Docker: {why_no_engine()}.")
+    return subprocess.run([path, *arguments], capture_output=True, text=True, check=False)

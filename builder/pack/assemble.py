@@ -1,0 +1,116 @@
+"""Assemble a bundle: layer, zip, manifest and bill of materials, checked against Lambda's limits."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from builder.audit import AuditReport
+from builder.audit import require as require_audit
+from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
+from builder.pack.layer import measure, source_date_epoch, write_zip
+from builder.pack.limits import Component, check, require
+from builder.pack.manifest import FileEntry, Manifest, source_entry
+from builder.pack.sbom import read_lock, sbom_json
+from builder.pack.swap import replacing
+from builder.spec import ModelSpec
+from builder.verify.compare import Verification
+from builder.verify.compare import require as require_verification
+
+
+def pack(
+    *,
+    spec: ModelSpec,
+    library: Path,
+    header: Path,
+    model_json: str,
+    audit: AuditReport,
+    verification: Verification,
+    source_sha256: str,
+    versions: Mapping[str, str],
+    xla_flags: str,
+    dist: Path,
+    dependencies: Path | None = None,
+    dependencies_lock: Path | None = None,
+    function: Path | None = None,
+    epoch: int | None = None,
+) -> Bundle:
+    """Put ``dist/<model>/`` together and let it take the place of the one before.
+
+    ``library``, ``header``: libmodel.so and model.h; ``model_json``: what cf_describe() returns;
+    ``source_sha256``: of the trained model; ``versions``: coldforge, python, tensorflow, zig;
+    ``xla_flags``: those that were in effect; ``dependencies``, ``function``: the built dependencies layer
+    and the function's code, measured when given; ``dependencies_lock``: the layer's hash-locked
+    requirements, for the bill of materials; ``epoch``: the time of every file in the zip
+    (SOURCE_DATE_EPOCH when None).
+
+    Raises AuditError or VerifyError when the library did not pass, SizeLimitError when it all is larger
+    than Lambda or the spec allows. Whatever is raised, the previous bundle stays as it was.
+    """
+    require_audit(audit)
+    require_verification(verification)
+    moment = source_date_epoch() if epoch is None else epoch
+    packages = read_lock(dependencies_lock) if dependencies_lock else ()
+    others = list(_measured(dependencies, function))
+    description: dict[str, Any] = json.loads(model_json)
+    folder = dist / spec.name
+    with replacing(folder) as fresh:
+        draft = Bundle(fresh, check(others, spec))
+        draft.library.parent.mkdir(parents=True)
+        shutil.copyfile(library, draft.library)
+        draft.library.chmod(0o755)
+        in_layer = FileEntry.of(draft.layer, LIBRARY)
+        manifest = Manifest(
+            description=description,
+            source=source_entry(spec, source_sha256),
+            targets=spec.targets,
+            versions=dict(versions),
+            xla_flags=xla_flags,
+            files=(in_layer,),
+        )
+        _write(draft.layer / LAYER_MANIFEST, manifest.to_json())
+        write_zip(draft.layer, draft.archive, epoch=moment)
+        unzipped = sum(p.stat().st_size for p in (draft.library, draft.layer / LAYER_MANIFEST))
+        model_layer = Component("model layer", unzipped, draft.archive.stat().st_size)
+        sizes = check([model_layer, *others], spec)
+        require(sizes)
+        _write(draft.header, header.read_text(encoding="utf-8"))
+        _write(draft.description, model_json.rstrip("\n") + "\n")
+        bill = sbom_json(
+            description=description,
+            source=manifest.source,
+            library_sha256=in_layer.sha256,
+            versions=versions,
+            packages=packages,
+        )
+        _write(draft.sbom, bill)
+        names = (f"layer/{LIBRARY}", f"layer/{LAYER_MANIFEST}", "layer.zip", "model.h", "model.json", "sbom.cdx.json")
+        whole = Manifest(
+            description=description,
+            source=manifest.source,
+            targets=spec.targets,
+            versions=dict(versions),
+            xla_flags=xla_flags,
+            files=tuple(FileEntry.of(fresh, name) for name in names),
+            audit=audit,
+            verification=verification,
+            sizes=sizes,
+        )
+        _write(draft.manifest, whole.to_json())
+    return Bundle(folder, sizes)
+
+
+def _measured(dependencies: Path | None, function: Path | None) -> Iterator[Component]:
+    if dependencies is not None and dependencies.is_dir():
+        yield measure("dependencies layer", dependencies)
+    if function is not None and function.is_dir():
+        yield measure("function", function, layer=False, bytecode=False)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)

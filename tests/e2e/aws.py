@@ -1,0 +1,68 @@
+"""A local AWS: the emulator in .venv-aws, on a port of its own, running functions in the test's Docker engine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+EMULATOR = ROOT / ".venv-aws" / "bin" / "ministack"
+START_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class LocalAws:
+    """``environment``: what any AWS client needs to talk to it."""
+
+    endpoint: str
+    environment: dict[str, str]
+
+
+@contextmanager
+def local_aws(log: Path) -> Iterator[LocalAws]:
+    """The emulator for the length of the block; what it says goes to ``log``."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = {
+        "BIND_HOST": "127.0.0.1",
+        "GATEWAY_PORT": str(port),
+        "LAMBDA_EXECUTOR": "docker",
+        "LAMBDA_STRICT": "1",  # no running of functions outside Lambda's image
+    }
+    endpoint = f"http://127.0.0.1:{port}"
+    with log.open("wb") as file:
+        process = subprocess.Popen([EMULATOR], env=os.environ | settings, stdout=file, stderr=subprocess.STDOUT)
+    try:
+        _await(endpoint, process, log)
+        yield LocalAws(
+            endpoint,
+            {
+                "AWS_ENDPOINT_URL": endpoint,
+                "AWS_ACCESS_KEY_ID": "test",
+                "AWS_SECRET_ACCESS_KEY": "test",
+                "AWS_DEFAULT_REGION": "us-east-1",
+                "SAM_CLI_TELEMETRY": "0",
+            },
+        )
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _await(endpoint: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{endpoint}/_ministack/health", timeout=2):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError(f"the AWS emulator did not start:\n{log.read_text(errors='replace')[-2000:]}")

@@ -1,0 +1,130 @@
+"""What the end-to-end tests share: an engine, the images, and a copy of the project to build in.
+
+Without an engine every test here is skipped, and the run's summary says why. The engine and its clients'
+environment last for this package only: other tests are to build on the host.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from builder.cache import file_digest
+from builder.docker import DockerBuild, bundle_in_docker
+from builder.docker.client import docker
+from builder.docker.image import BuilderImage
+from builder.pack.bundle import Bundle
+from builder.project import Project
+from builder.spec import load
+from tests.e2e import images
+from tests.e2e.engine import Engine, NoEngine, running
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+_REASON = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "e2e: needs a Docker engine, and starts one where it can")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.e2e)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    reason = config.stash.get(_REASON, None)
+    if reason:
+        terminalreporter.section("NO DOCKER: the end-to-end tests did not run", red=True, bold=True)
+        terminalreporter.line(reason)
+
+
+@pytest.fixture(scope="package")
+def package_engine(pytestconfig: pytest.Config) -> Iterator[Engine | None]:
+    """The engine, or None when there can be none."""
+    try:
+        context = running(ROOT / "build" / "e2e" / "docker")
+        engine = context.__enter__()
+    except NoEngine as error:
+        pytestconfig.stash[_REASON] = str(error)
+        yield None
+        return
+    try:
+        yield engine
+    finally:
+        context.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="package", autouse=True)
+def engine(package_engine: Engine | None, pytestconfig: pytest.Config) -> Engine:
+    """The engine; its clients' environment is set while the tests run."""
+    if package_engine is None:
+        pytest.skip(pytestconfig.stash[_REASON])
+    return package_engine
+
+
+@pytest.fixture(scope="package")
+def builder_image(engine: Engine) -> str:
+    """The tag of the builder image, on the stand-in base where this run has an engine of its own."""
+    if engine.private:
+        os.environ.setdefault("COLDFORGE_BASE_IMAGE", images.amazonlinux())
+    return BuilderImage.configured(ROOT / "requirements" / "build.txt").ensure()
+
+
+@pytest.fixture(scope="package")
+def lambda_image(engine: Engine) -> str:
+    """Lambda's python3.13 image: AWS's own where the engine has it or can fetch it, or else the stand-in."""
+    if not engine.private:
+        docker("pull", images.LAMBDA_TAGS[0])
+    return images.lambda_runtime()
+
+
+@pytest.fixture(scope="package")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A copy of the checkout: these builds leave the bundle and the active layer of the real one alone."""
+    root = tmp_path_factory.mktemp("project") / "coldforge"
+    ignore = shutil.ignore_patterns("__pycache__", "content")
+    for name in ("builder", "handler", "layers", "requirements", "examples"):
+        shutil.copytree(ROOT / name, root / name, ignore=ignore)
+    models = Project(ROOT).cache / "models"
+    if models.is_dir():
+        shutil.copytree(models, root / "build" / "cache" / "models")
+    root.parent.chmod(0o755)  # pytest's are 0700
+    return Project(root)
+
+
+@dataclass(frozen=True)
+class Routes:
+    """One model built both ways. ``host``: SHA-256 of the host's libmodel.so; ``golden``: TensorFlow's answers;
+    ``said``: Docker's progress."""
+
+    host: str
+    docker: DockerBuild
+    golden: Path
+    said: tuple[str, ...]
+
+
+@pytest.fixture(scope="package")
+def routes(project: Project, builder_image: str) -> Routes:
+    done = subprocess.run(
+        [sys.executable, "-m", "builder.cli", "bundle", "emotion", "--in", "host"],
+        cwd=project.root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    host = file_digest(Bundle.load(project.dist / "emotion").library)
+    said: list[str] = []
+    built = bundle_in_docker(load(project.examples / "emotion" / "model.toml"), project, said.append)
+    golden = project.build / "docker" / "build" / "emotion" / "import" / "golden.npz"
+    return Routes(host, built, golden, tuple(said))

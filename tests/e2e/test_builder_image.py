@@ -1,0 +1,164 @@
+"""A build in the builder image: the same library as on the host, in a sandbox, with the same errors."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from builder.cache import file_digest
+from builder.docker import bundle_in_docker
+from builder.docker.client import docker
+from builder.docker.image import DOCKERFILE, BuilderImage, ca_secret
+from builder.docker.run import INSIDE, Mount, build_mounts, owner, sandbox
+from builder.errors import EnvironmentSetupError, VerifyError
+from builder.pack.dependencies import build_dependencies
+from builder.project import Project
+from builder.sources import locate
+from builder.spec import load
+from tests.e2e.conftest import Routes
+
+ROOT = Path(__file__).parents[2]
+LOCK = ROOT / "requirements" / "build.txt"
+
+
+def test_both_routes_give_the_same_bytes(routes: Routes) -> None:
+    assert file_digest(routes.docker.bundle.library) == routes.host
+
+
+def test_the_build_was_made_in_the_container(routes: Routes, builder_image: str) -> None:
+    assert routes.docker.image == builder_image
+    assert routes.said[0] == f"building in {builder_image}"
+    stages = [line.split()[0] for line in routes.said if line.startswith("  ")]
+    assert stages == ["source", "import", "compile", "lower", "link", "audit", "verify", "layer", "pack"]
+    assert [line.split()[0] for line in routes.said if line.endswith("cached")] == ["layer"]
+
+
+def test_the_result_is_a_bundle_like_any_other(routes: Routes, project: Project) -> None:
+    assert "bundle: dist/emotion" in routes.docker.output
+    manifest = json.loads(routes.docker.bundle.manifest.read_text(encoding="utf-8"))
+    assert manifest["audit"]
+    content = project.layers / "model" / "content" / "lib" / "libmodel.so"
+    assert file_digest(content) == file_digest(routes.docker.bundle.library)
+    owners = {path.stat().st_uid for path in [project.dist, *project.dist.rglob("*"), content]}
+    assert owners == {os.getuid()}
+
+
+def test_the_same_build_again_is_cached(routes: Routes, project: Project) -> None:
+    said: list[str] = []
+    bundle_in_docker(load(project.examples / "emotion" / "model.toml"), project, said.append)
+    cached = [line.split()[0] for line in said if line.endswith("cached")]
+    assert cached == ["import", "compile", "lower", "link", "layer"]
+
+
+def test_an_error_inside_is_the_same_error_outside(routes: Routes, project: Project, tmp_path: Path) -> None:
+    text = (project.examples / "emotion" / "model.toml").read_text(encoding="utf-8")
+    strict = project.root / "strict, and no more" / "model.toml"
+    strict.parent.mkdir()
+    strict.write_text(text + "\n[tolerance]\nabsolute = 1e-12\nrelative = 1e-12\n", encoding="utf-8")
+    before = file_digest(routes.docker.bundle.archive)
+    with pytest.raises(VerifyError, match=r"^libmodel.so does not pass verification") as caught:
+        bundle_in_docker(load(strict), project)
+    assert caught.value.exit_code == 17
+    assert file_digest(routes.docker.bundle.archive) == before
+
+
+PROBE = """
+import json, os, socket
+
+def tried(action):
+    try:
+        action()
+    except OSError as error:
+        return error.__class__.__name__ + " " + os.strerror(error.errno)
+    return "allowed"
+
+print(json.dumps({
+    "user": os.getuid(),
+    "interfaces": [name for _, name in socket.if_nameindex()],
+    "network": tried(lambda: socket.create_connection(("192.0.2.1", 80), 5)),
+    "read only": [bool(os.statvfs(p).f_flag & os.ST_RDONLY) for p in MODELS],
+    "code": tried(lambda: open("builder/new.py", "w")),
+    "root": tried(lambda: open("/new", "w")),
+    "system": tried(lambda: open("/opt/coldforge/new", "w")),
+    "output": tried(lambda: open("build/new", "w")),
+    "scratch": tried(lambda: open("/tmp/new", "w")),
+    "capabilities": [l.split()[1] for l in open("/proc/self/status") if l.startswith("CapEff")],
+}))
+"""
+
+
+def test_a_model_can_reach_and_change_nothing(builder_image: str, project: Project, tmp_path: Path) -> None:
+    spec = load(project.examples / "emotion" / "model.toml")
+    _, dependencies = build_dependencies(project)
+    model = locate(spec, project.cache)
+    scratch = project.build / "docker-probe"
+    mounts = build_mounts(spec, project, model, dependencies, scratch)
+    inside = [str(spec.path), str(INSIDE / model.relative_to(project.root))]
+    options = [*sandbox(owner(scratch), mounts), "--rm", "--entrypoint", "python"]
+    done = docker("run", *options, builder_image, "-c", f"MODELS = {inside}\n{PROBE}")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "user": os.getuid() or 1000,
+        "interfaces": ["lo"],
+        "network": "OSError Network is unreachable",
+        "read only": [True, True],
+        "code": "OSError Read-only file system",
+        "root": "OSError Read-only file system",
+        "system": "OSError Read-only file system",
+        "output": "allowed",
+        "scratch": "allowed",
+        "capabilities": ["0000000000000000"],
+    }
+
+
+def test_label_files_and_a_local_model_are_mounted_where_model_toml_names_them(
+    project: Project, tmp_path: Path
+) -> None:
+    toml = tmp_path / "model.toml"
+    toml.write_text('[model]\nsource = "m.keras"\n\n[[outputs]]\nname = "y"\nlabels_file = "labels/all.txt"\n')
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / "all.txt").write_text("cat\ndog\n")
+    (tmp_path / "m.keras").touch()
+    spec = load(toml)
+    mounts = build_mounts(spec, project, tmp_path / "m.keras", project.build, project.build / "docker-probe")
+    read = {mount.target for mount in mounts if not mount.writable}
+    assert {toml, tmp_path / "m.keras", tmp_path / "labels" / "all.txt"} <= read
+    written = {mount.target for mount in mounts if mount.writable}
+    assert written == {INSIDE / "build", INSIDE / "dist", INSIDE / "layers" / "model"}
+
+
+def test_a_path_may_hold_a_comma() -> None:
+    assert Mount(Path("/a,b"), Path("/c")).option() == 'type=bind,"source=/a,b",target=/c,readonly'
+
+
+def test_the_tag_follows_the_lock_and_the_base(tmp_path: Path) -> None:
+    image = BuilderImage.configured(LOCK, {})
+    assert image.base.endswith("amazonlinux:2023")
+    lock = tmp_path / "build.txt"
+    lock.write_bytes(LOCK.read_bytes())
+    assert BuilderImage.configured(lock, {}).tag == image.tag
+    lock.write_bytes(LOCK.read_bytes() + b"\n")
+    pinned = {"COLDFORGE_BASE_DIGEST": "sha256:" + "0" * 64}
+    others = [BuilderImage.configured(lock, {}), BuilderImage.configured(LOCK, pinned)]
+    others.append(BuilderImage.configured(LOCK, {"COLDFORGE_BASE_IMAGE": "other:1"}))
+    assert len({image.tag, *(other.tag for other in others)}) == 4
+    assert BuilderImage.configured(LOCK, pinned).pinned
+    assert not others[2].pinned
+
+
+def test_a_base_that_cannot_be_had_is_named_with_the_next_step(builder_image: str) -> None:
+    image = BuilderImage.configured(LOCK, {"COLDFORGE_BASE_IMAGE": "registry.invalid/amazonlinux:2023"})
+    with pytest.raises(EnvironmentSetupError, match=r"registry.invalid/amazonlinux:2023 cannot be fetched.*BUILD_IN"):
+        image.ensure()
+
+
+def test_no_certificates_stay_in_the_image(builder_image: str) -> None:
+    assert "# syntax" not in DOCKERFILE.read_text(encoding="utf-8")
+    if not ca_secret():
+        pytest.skip("SSL_CERT_FILE is not set: the build was lent no certificates")
+    probe = "ls -A /run/secrets 2>/dev/null; env | grep -i -E 'cert|_ca' || true"
+    done = docker("run", "--rm", "--entrypoint", "sh", builder_image, "-c", probe)
+    assert (done.returncode, done.stdout) == (0, "")

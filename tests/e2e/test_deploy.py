@@ -1,0 +1,137 @@
+"""`make deploy` to a local AWS: bucket, change set, transform, layers, function, outputs; then a client's day."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from builder.pack.bundle import Bundle
+from tests.e2e.aws import LocalAws, local_aws
+
+ROOT = Path(__file__).parents[2]
+IMAGE = base64.b64encode((ROOT / "tests" / "data" / "face.jpg").read_bytes()).decode()
+STACK = "coldforge-test"
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A stack that is up, and its outputs."""
+
+    aws: LocalAws
+    outputs: dict[str, str]
+
+    def client(self, service: str) -> Any:
+        return boto3.client(service, endpoint_url=self.aws.endpoint)
+
+    def invoke(self, event: Any) -> tuple[Any, str | None]:
+        """(payload, FunctionError)."""
+        answer = self.client("lambda").invoke(FunctionName=self.outputs["FunctionName"], Payload=json.dumps(event))
+        return json.loads(answer["Payload"].read()), answer.get("FunctionError")
+
+
+def sam(aws: LocalAws, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(ROOT / ".venv-sam" / "bin" / "sam"), *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env=os.environ | aws.environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def aws(lambda_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
+    subprocess.run(["make", "--silent", ".venv-aws/.done"], cwd=ROOT, check=True)
+    with pytest.MonkeyPatch.context() as patch, local_aws(tmp_path_factory.mktemp("aws") / "log") as running:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def deployed(aws: LocalAws, emotion: Bundle) -> Iterator[Deployed]:
+    flags = f"SAM_FLAGS=--no-confirm-changeset --stack-name {STACK}"
+    done = subprocess.run(["make", "deploy", flags], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"Successfully created/updated stack - {STACK}" in done.stdout
+    stack = boto3.client("cloudformation", endpoint_url=aws.endpoint).describe_stacks(StackName=STACK)["Stacks"][0]
+    return Deployed(aws, {o["OutputKey"]: o["OutputValue"] for o in stack["Outputs"]})
+
+
+def test_what_stands_there(deployed: Deployed) -> None:
+    function = deployed.client("lambda").get_function(FunctionName=deployed.outputs["FunctionName"])["Configuration"]
+    assert function["Runtime"] == "python3.13"
+    assert function["Handler"] == "handler.app.lambda_handler"
+    assert [layer["Arn"].split(":")[6] for layer in function["Layers"]] == [
+        "coldforge-emotion",
+        "coldforge-emotion-dependencies",
+    ]
+    assert deployed.outputs["FunctionUrl"].startswith("https://")
+    groups = deployed.client("logs").describe_log_groups(logGroupNamePrefix=deployed.outputs["LogGroupName"])
+    assert groups["logGroups"][0]["retentionInDays"] == 14
+    buckets = deployed.client("s3").list_buckets()["Buckets"]
+    assert any("sam" in bucket["Name"] for bucket in buckets)
+
+
+def test_cold_then_warm(deployed: Deployed) -> None:
+    cold, error = deployed.invoke({"image": IMAGE})
+    assert error is None, cold
+    assert cold["predictions"][0]["emotion"][0]["label"] == "happy"
+    warm, _ = deployed.invoke({"image": f"data:image/jpeg;base64,{IMAGE}"})
+    assert warm["predictions"] == cold["predictions"]
+    assert (cold["cold_start"], warm["cold_start"]) == (True, False)
+
+
+def test_four_at_once(deployed: Deployed) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(deployed.invoke, [{"images": [IMAGE] * n} for n in (1, 2, 3, 4)]))
+    assert [len(payload["predictions"]) for payload, _ in answers] == [1, 2, 3, 4]
+    assert all(error is None for _, error in answers)
+
+
+def test_a_bad_request_and_the_next(deployed: Deployed) -> None:
+    payload, error = deployed.invoke({"picture": IMAGE})
+    assert error is None
+    assert payload["error"]["code"] == "wrong_field"
+    payload, _ = deployed.invoke({"image": IMAGE})
+    assert "predictions" in payload
+
+
+def refusal(deployed: Deployed, event: Any) -> str:
+    """Why an event was refused: AWS's error code, FunctionError, or the function's own code."""
+    try:
+        payload, error = deployed.invoke(event)
+    except ClientError as refused:
+        return str(refused.response["Error"]["Code"])
+    return error or str(payload["error"]["code"])
+
+
+def test_an_oversized_payload_is_refused(deployed: Deployed) -> None:
+    """More than 6 MB never reaches the function: AWS answers 413, the emulator cuts it off (Unhandled)."""
+    refused = refusal(deployed, {"image": "A" * 7_000_000})
+    assert refused in ("RequestEntityTooLargeException", "413", "Unhandled")
+    payload, _ = deployed.invoke({"image": IMAGE})
+    assert "predictions" in payload
+
+
+def test_delete_leaves_nothing(deployed: Deployed) -> None:
+    done = sam(deployed.aws, "delete", "--stack-name", STACK, "--no-prompts", "--region", "us-east-1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    functions = deployed.client("lambda")
+    names = [f["FunctionName"] for f in functions.list_functions()["Functions"]]
+    assert deployed.outputs["FunctionName"] not in names
+    assert [
+        name
+        for name in ("coldforge-emotion", "coldforge-emotion-dependencies")
+        if functions.list_layer_versions(LayerName=name)["LayerVersions"]
+    ] == []
+    groups = deployed.client("logs").describe_log_groups(logGroupNamePrefix=deployed.outputs["LogGroupName"])
+    assert groups["logGroups"] == []

@@ -1,0 +1,143 @@
+"""The engine that the other tests use, and that a private one leaves nothing behind, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from builder.docker.client import choose, docker, engine_answers
+from builder.errors import EnvironmentSetupError, UsageError
+from tests.e2e import engine as engines
+from tests.e2e import images
+from tests.e2e.engine import Engine
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_engine_answers(engine: Engine) -> None:
+    assert engine_answers()
+    assert choose("auto") == choose("docker") == "docker"
+    assert choose("host") == "host"
+
+
+def test_without_an_engine_auto_is_the_host_and_docker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/socket")
+    assert choose("auto") == "host"
+    with pytest.raises(EnvironmentSetupError, match=r"no Docker engine answers: Cannot connect[^$]*BUILD_IN=host"):
+        choose("docker")
+    monkeypatch.setenv("DOCKER", "no-such-client")
+    with pytest.raises(EnvironmentSetupError, match="no `no-such-client` on PATH"):
+        choose("docker")
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(UsageError, match="BUILD_IN=podman"):
+        choose("podman")
+
+
+def test_the_floor_image_has_the_old_c_library(engine: Engine) -> None:
+    done = docker("run", "--rm", images.floor(), "ldd", "--version")
+    assert "2.31" in done.stdout.splitlines()[0], done.stderr
+
+
+def test_the_lambda_image_is_laid_out_like_lambda(lambda_image: str) -> None:
+    probe = "import sys, awslambdaric, boto3; print('%d.%d' % sys.version_info[:2], awslambdaric.__file__)"
+    options = ["--rm", "--env", "PYTHONPATH=/var/runtime", "--entrypoint", "/var/lang/bin/python3.13"]
+    done = docker("run", *options, lambda_image, "-c", probe)
+    assert done.stdout.split() == ["3.13", "/var/runtime/awslambdaric/__init__.py"], done.stderr
+
+
+def test_an_image_is_made_once(engine: Engine) -> None:
+    def identity() -> str:
+        return docker("image", "inspect", "--format", "{{.Id}}", images.floor()).stdout
+
+    assert identity() == identity() != ""
+
+
+@pytest.fixture
+def own(engine: Engine) -> None:
+    if not engine.private:
+        pytest.skip("starts engines, which is only done where this run started its own")
+
+
+@pytest.mark.usefixtures("own")
+class TestPrivate:
+    def test_it_leaves_nothing_when_a_test_fails(self, tmp_path: Path) -> None:
+        folder = tmp_path / "docker"
+        with pytest.raises(RuntimeError, match="as expected"), engines._private(folder) as second:  # noqa: PT012
+            assert _version(second.environment)
+            socket = Path(second.environment["DOCKER_HOST"].removeprefix("unix://"))
+            raise RuntimeError("as expected")
+        assert not socket.parent.exists()
+        assert _traces(folder) == []
+
+    def test_it_ends_with_a_killed_run_and_the_next_one_starts(self, tmp_path: Path) -> None:
+        folder = tmp_path / "docker"
+        script = f"""
+            import time
+            from pathlib import Path
+            from tests.e2e import engine
+            with engine._private(Path({str(folder)!r})) as one:
+                print(one.environment["DOCKER_HOST"], flush=True)
+                time.sleep(600)
+        """
+        command = [sys.executable, "-c", textwrap.dedent(script)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as run:
+            assert run.stdout
+            assert run.stdout.readline().startswith("unix://")
+            run.send_signal(signal.SIGKILL)
+        deadline = time.monotonic() + engines.STOP_SECONDS
+        while _processes(folder) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert _processes(folder) == []
+        with engines._private(folder) as again:
+            assert _version(again.environment)
+        assert _traces(folder) == []
+
+    def test_two_runs_do_not_share_one(self, tmp_path: Path) -> None:
+        folder = tmp_path / "docker"
+        with (
+            engines._private(folder),
+            pytest.raises(engines.NoEngine, match="another test run"),
+            engines._private(folder),
+        ):
+            pytest.fail("a second engine over the same data")
+
+
+def _version(environment: dict[str, str]) -> str:
+    command = [engines.CLIENT, "version", "--format", "{{.Server.Version}}"]
+    return subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def _traces(folder: Path) -> list[str]:
+    """Processes, mounts, network interfaces and packet filter rules of the engine whose data is in ``folder``."""
+    bridge = engines._Bridge.of(folder.resolve())
+    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(folder) in line]
+    listed = [
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        for command in (["ip", "link"], ["iptables", "-S"], ["iptables", "-t", "nat", "-S"])
+    ]
+    network = bridge.address.rpartition(".")[0] + "."
+    rest = [line for lines in listed for line in lines if bridge.name in line or network in line]
+    return [*_processes(folder), *mounts, *rest]
+
+
+def _processes(folder: Path) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if words[0].endswith("dockerd") and str(folder / "data") in words:
+            found.append(" ".join(words))
+    return found

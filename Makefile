@@ -67,10 +67,11 @@ sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
 
 SAM := SAM_CLI_TELEMETRY=0 PYTHON="$(or $(wildcard $(CURDIR)/$(PY)),$(PYTHON))" .venv-sam/bin/sam
 
-.PHONY: sam-build local-invoke local-api deploy
+.PHONY: sam-build local-invoke local-api deploy publish
 sam-build: sam
 	@test -f layers/model/content/lib/libmodel.so || { echo "there is no bundle: run make bundle" >&2; exit 2; }
-	@$(SAM) build
+	@$(if $(filter image,$(PACKAGE)),$(PYTHON) -m builder.pack.image)
+	@$(SAM) build $(BUILD_FLAGS_$(PACKAGE))
 
 local-invoke: sam-build ## the function on IMAGE in Lambda's container image (Docker)
 	@$(PYTHON) -c 'import base64, json, sys; \
@@ -80,8 +81,19 @@ local-invoke: sam-build ## the function on IMAGE in Lambda's container image (Do
 local-api: sam-build ## the function behind http://127.0.0.1:3000/predict (Docker)
 	@$(SAM) local start-api --port $(or $(PORT),3000) --warm-containers LAZY $(SAM_FLAGS)
 
-deploy: sam-build ## the active bundle to AWS, with sam deploy
-	@$(SAM) deploy $(SAM_FLAGS)
+# zip: the function with two layers. image: a container image, for models that no layer holds.
+PACKAGE ?= zip
+# NAME=VALUE ..., the template's parameters
+PARAMETERS ?=
+BUILD_FLAGS_image := --template-file template-image.yaml
+OVERRIDES := $(if $(PARAMETERS),--parameter-overrides $(PARAMETERS))
+
+deploy: setup sam-build ## the active bundle to AWS, with sam deploy
+	@$(PY) -m builder.cli check $(PARAMETERS)
+	@$(SAM) deploy $(if $(filter image,$(PACKAGE)),--resolve-image-repos) $(OVERRIDES) $(SAM_FLAGS)
+
+publish: setup ## the layer of MODEL to AWS (PUBLISH_FLAGS="--bucket B --prune 3")
+	@$(PY) -m builder.cli publish $(MODEL) $(PUBLISH_FLAGS)
 
 test: $(VENV)/.test sam ## every test
 	@$(PY) -m pytest

@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from builder import __version__
@@ -64,6 +65,19 @@ def _parser() -> argparse.ArgumentParser:
     invoke.add_argument("model", help=model_help)
     invoke.add_argument("image", type=Path)
     invoke.set_defaults(command=_invoke)
+
+    publish = commands.add_parser("publish", help="publish a bundle's layer to AWS, unless it is there already")
+    publish.add_argument("model", help=model_help)
+    publish.add_argument("--dependencies", action="store_true", help="publish the dependencies layer as well")
+    publish.add_argument("--bucket", help="S3 bucket for a zip over 50 MB")
+    publish.add_argument("--prune", type=int, metavar="N", help="keep the newest N versions and those in use")
+    publish.add_argument("--json", action="store_true", help="print the result as JSON")
+    publish.set_defaults(command=_publish)
+
+    check = commands.add_parser("check", help="check a built SAM template against Lambda's limits")
+    check.add_argument("parameters", nargs="*", metavar="NAME=VALUE", help="parameters of the deploy")
+    check.add_argument("--template", type=Path, default=Path(".aws-sam/build/template.yaml"))
+    check.set_defaults(command=_check)
     return parser
 
 
@@ -138,6 +152,39 @@ def _invoke(options: argparse.Namespace, project: Project) -> int:
     if result.note:
         print(result.note, file=sys.stderr)
     print(result.times, file=sys.stderr)
+    return 0
+
+
+def _publish(options: argparse.Namespace, project: Project) -> int:
+    from builder.pack.layer import write_zip
+    from builder.publish import publish
+
+    spec = _load_spec(options.model, project)
+    bundle = project.dist / spec.name
+    if not (bundle / "layer.zip").is_file():
+        raise UsageError(f"there is no bundle of {spec.name}: run `make bundle MODEL={options.model}` first.")
+    archives = {f"coldforge-{spec.name}": bundle / "layer.zip"}
+    if options.dependencies:
+        from builder.pack.dependencies import build_dependencies
+
+        archives["coldforge-dependencies"] = project.build / "dependencies.zip"
+        write_zip(build_dependencies(project)[1], archives["coldforge-dependencies"])
+    for name, archive in archives.items():
+        done = publish(archive, name, bucket=options.bucket, keep=options.prune)
+        if options.json:
+            print(json.dumps(asdict(done)))
+            continue
+        gone = f"; deleted {', '.join(map(str, done.pruned))}" if done.pruned else ""
+        print(f"{done.arn}  ({'new' if done.created else 'the same bytes were there'}{gone})")
+    return 0
+
+
+def _check(options: argparse.Namespace, _project: Project) -> int:
+    from builder.template_check import require
+
+    if wrong := [p for p in options.parameters if "=" not in p]:
+        raise UsageError(f"{wrong[0]}: parameters are given as NAME=VALUE.")
+    require(options.template, dict(p.split("=", 1) for p in options.parameters))
     return 0
 
 

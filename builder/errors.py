@@ -77,3 +77,15 @@ class EnvironmentSetupError(ColdforgeError):
     """Something the build needs (a package, an interpreter, a registry) is not there."""
 
     exit_code = 19
+
+
+class PublishError(ColdforgeError):
+    """AWS refused a layer version, or could not be reached."""
+
+    exit_code = 20
+
+
+class TemplateError(ColdforgeError):
+    """The built template asks for what Lambda does not allow; the message lists all of it."""
+
+    exit_code = 21

@@ -57,6 +57,10 @@ class Model:
             raise InferenceError(f"the model failed with status {int(status)}: {reason}")
         return [memoryview(r).cast(port.format) for r, port in zip(results, description.fetches, strict=True)]
 
+    def warm_up(self) -> None:
+        """Run once on zeros, which touches all that a request will. Raises InferenceError."""
+        self.run([bytes(port.size) for port in self.description.feeds])
+
     def close(self) -> None:
         """Give the model's memory back; later runs raise InferenceError."""
         with self._lock:

@@ -19,10 +19,20 @@ START_SECONDS = 60
 
 @dataclass(frozen=True)
 class LocalAws:
-    """``environment``: what any AWS client needs to talk to it."""
+    """An AWS that answers at ``endpoint``."""
 
     endpoint: str
-    environment: dict[str, str]
+
+
+def client_environment(endpoint: str) -> dict[str, str]:
+    """What any AWS client needs to talk to ``endpoint`` and to nothing else."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "SAM_CLI_TELEMETRY": "0",
+    }
 
 
 @contextmanager
@@ -42,16 +52,7 @@ def local_aws(log: Path) -> Iterator[LocalAws]:
         process = subprocess.Popen([EMULATOR], env=os.environ | settings, stdout=file, stderr=subprocess.STDOUT)
     try:
         _await(endpoint, process, log)
-        yield LocalAws(
-            endpoint,
-            {
-                "AWS_ENDPOINT_URL": endpoint,
-                "AWS_ACCESS_KEY_ID": "test",
-                "AWS_SECRET_ACCESS_KEY": "test",
-                "AWS_DEFAULT_REGION": "us-east-1",
-                "SAM_CLI_TELEMETRY": "0",
-            },
-        )
+        yield LocalAws(endpoint)
     finally:
         process.terminate()
         process.wait(30)

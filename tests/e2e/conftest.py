@@ -24,6 +24,7 @@ from builder.pack.bundle import Bundle
 from builder.project import Project
 from builder.spec import load
 from tests.e2e import images
+from tests.e2e.aws import LocalAws, local_aws
 from tests.e2e.engine import Engine, NoEngine, running
 
 ROOT = Path(__file__).parents[2]
@@ -128,3 +129,11 @@ def routes(project: Project, builder_image: str) -> Routes:
     built = bundle_in_docker(load(project.examples / "emotion" / "model.toml"), project, said.append)
     golden = project.build / "docker" / "build" / "emotion" / "import" / "golden.npz"
     return Routes(host, built, golden, tuple(said))
+
+
+@pytest.fixture(scope="package")
+def local(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
+    """A local AWS whose functions run in this engine."""
+    subprocess.run(["make", "--silent", ".venv-aws/.done"], cwd=ROOT, check=True)
+    with local_aws(tmp_path_factory.mktemp("aws") / "log") as running_aws:
+        yield running_aws

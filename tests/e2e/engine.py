@@ -19,11 +19,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from builder.docker.client import why_no_engine
 
 CLIENT = "/usr/bin/docker"  # Debian's has BuildKit built in; another one on PATH may lack its plugin
 START_SECONDS, STOP_SECONDS = 60, 60
+_SCRATCH = "coldforge-engine-"
 PACKAGES = {"/usr/sbin/dockerd": "docker.io", CLIENT: "docker.io", "/usr/bin/mmdebstrap": "mmdebstrap"}
 
 
@@ -84,17 +86,19 @@ def _install_packages() -> None:
 def _private(folder: Path) -> Iterator[Engine]:
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
+    with (folder / "lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise NoEngine(f"another test run has the engine of {folder}") from None
+        _sweep(lock, folder)
         # A socket's path is limited to 107 bytes, which a checkout's may exceed.
-        scratch = Path(tempfile.mkdtemp(prefix="coldforge-engine-"))
+        scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH))
+        lock.write(str(scratch))
+        lock.flush()
         bridge = _Bridge.of(folder)
         process = None
         try:
-            _detach_mounts(folder)  # of a run that was killed
             bridge.create()
             log = folder / "dockerd.log"
             process = _start(folder, scratch, bridge, log)
@@ -107,6 +111,17 @@ def _private(folder: Path) -> Iterator[Engine]:
             _detach_mounts(folder, scratch)
             bridge.delete()
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _sweep(lock: IO[str], folder: Path) -> None:
+    """Remove what a killed run left; the lock's file names its scratch folder."""
+    _detach_mounts(folder)
+    lock.seek(0)
+    left = Path(lock.read())
+    lock.truncate(0)
+    if left.name.startswith(_SCRATCH):
+        _detach_mounts(left)
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _start(folder: Path, scratch: Path, bridge: _Bridge, log: Path) -> subprocess.Popen[bytes]:

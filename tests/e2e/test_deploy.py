@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from builder.pack.bundle import Bundle
-from tests.e2e.aws import LocalAws, local_aws
+from tests.e2e.aws import LocalAws, client_environment
 
 ROOT = Path(__file__).parents[2]
 IMAGE = base64.b64encode((ROOT / "tests" / "data" / "face.jpg").read_bytes()).decode()
@@ -40,20 +39,17 @@ class Deployed:
         return json.loads(answer["Payload"].read()), answer.get("FunctionError")
 
 
-def sam(aws: LocalAws, *arguments: str) -> subprocess.CompletedProcess[str]:
+def sam(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(ROOT / ".venv-sam" / "bin" / "sam"), *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, env=os.environ | aws.environment, capture_output=True, text=True, check=False
-    )
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
-def aws(lambda_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
-    subprocess.run(["make", "--silent", ".venv-aws/.done"], cwd=ROOT, check=True)
-    with pytest.MonkeyPatch.context() as patch, local_aws(tmp_path_factory.mktemp("aws") / "log") as running:
-        for name, value in running.environment.items():
+def aws(lambda_image: str, local: LocalAws) -> Iterator[LocalAws]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in client_environment(local.endpoint).items():
             patch.setenv(name, value)
-        yield running
+        yield local
 
 
 @pytest.fixture(scope="module")
@@ -123,15 +119,14 @@ def test_an_oversized_payload_is_refused(deployed: Deployed) -> None:
 
 
 def test_delete_leaves_nothing(deployed: Deployed) -> None:
-    done = sam(deployed.aws, "delete", "--stack-name", STACK, "--no-prompts", "--region", "us-east-1")
-    assert done.returncode == 0, done.stdout + done.stderr
     functions = deployed.client("lambda")
-    names = [f["FunctionName"] for f in functions.list_functions()["Functions"]]
-    assert deployed.outputs["FunctionName"] not in names
-    assert [
-        name
-        for name in ("coldforge-emotion", "coldforge-emotion-dependencies")
-        if functions.list_layer_versions(LayerName=name)["LayerVersions"]
-    ] == []
+    name = deployed.outputs["FunctionName"]
+    layers = [row["Arn"] for row in functions.get_function(FunctionName=name)["Configuration"]["Layers"]]
+    done = sam("delete", "--stack-name", STACK, "--no-prompts", "--region", "us-east-1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert name not in [f["FunctionName"] for f in functions.list_functions()["Functions"]]
+    for arn in layers:
+        rows = functions.list_layer_versions(LayerName=arn.split(":")[6])["LayerVersions"]
+        assert arn not in [row["LayerVersionArn"] for row in rows]
     groups = deployed.client("logs").describe_log_groups(logGroupNamePrefix=deployed.outputs["LogGroupName"])
     assert groups["logGroups"] == []

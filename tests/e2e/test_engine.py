@@ -91,7 +91,8 @@ class TestPrivate:
         command = [sys.executable, "-c", textwrap.dedent(script)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as run:
             assert run.stdout
-            assert run.stdout.readline().startswith("unix://")
+            socket = run.stdout.readline().strip().removeprefix("unix://")
+            assert Path(socket).exists()
             run.send_signal(signal.SIGKILL)
         deadline = time.monotonic() + engines.STOP_SECONDS
         while _processes(folder) and time.monotonic() < deadline:
@@ -99,6 +100,7 @@ class TestPrivate:
         assert _processes(folder) == []
         with engines._private(folder) as again:
             assert _version(again.environment)
+        assert not Path(socket).parent.exists()
         assert _traces(folder) == []
 
     def test_two_runs_do_not_share_one(self, tmp_path: Path) -> None:

@@ -47,6 +47,13 @@ def test_local_invoke(emotion: Bundle) -> None:
     assert answer["cold_start"] is True
 
 
+def test_the_same_function_as_a_container_image(emotion: Bundle) -> None:
+    command = make("local-invoke", "PACKAGE=image", f"IMAGE={FACE}")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert answer_of(done.stdout)["predictions"][0]["emotion"][0]["label"] == "happy"
+
+
 @pytest.fixture(scope="module")
 def api(emotion: Bundle) -> Iterator[str]:
     """The base URL of `make local-api`."""

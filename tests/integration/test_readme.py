@@ -13,6 +13,13 @@ from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
+NEEDS_DOCKER = {
+    "make local-invoke": "tests/e2e/test_local_lambda.py",
+    "make deploy": "tests/e2e/test_deploy.py",
+    "make publish": "tests/e2e/test_publish.py",
+}
+"""Commands that need an engine or an AWS, and the tests that run them with one."""
+
 COMMANDS = re.findall(r"^\$ (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
 
 
@@ -25,7 +32,17 @@ def _nothing_left_of_an_earlier_run() -> None:
     shutil.rmtree(ROOT / "build" / "mine", ignore_errors=True)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+def elsewhere(command: str) -> str | None:
+    return next((test for start, test in NEEDS_DOCKER.items() if command.startswith(start)), None)
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if elsewhere(c)])
+def test_command_runs_in_another_test(command: str) -> None:
+    target = command.split()[1]
+    assert f'"{target}"' in (ROOT / (elsewhere(command) or "")).read_text()
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if not elsewhere(c)])
 def test_command_runs(command: str) -> None:
     environment = {**os.environ, "SAM_CLI_TELEMETRY": "0"}
     (ROOT / "build" / "mine").mkdir(parents=True, exist_ok=True)

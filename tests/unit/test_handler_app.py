@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from handler.model import Model
 from tests.support import abi_library
 
 REPOSITORY = Path(__file__).parents[2]
@@ -75,6 +76,22 @@ def test_slow_parts_of_the_standard_library_stay_out(library: Path) -> None:
     slow = ["asyncio", "http.client", "ssl", "email", "xml", "multiprocessing", "unittest", "concurrent.futures"]
     done = started(library=str(library), code=f"print([m for m in {slow} if m in sys.modules])")
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(("start", "runs"), [("on-demand", 0), ("snap-start", 1)])
+def test_a_snapshot_is_taken_of_a_model_that_has_run(
+    library: Path, monkeypatch: pytest.MonkeyPatch, start: str, runs: int
+) -> None:
+    seen: list[int] = []
+    run = Model.run
+    monkeypatch.setattr(Model, "run", lambda self, feeds: (seen.append(len(feeds)), run(self, feeds))[1])
+    monkeypatch.setenv("AWS_LAMBDA_INITIALIZATION_TYPE", start)
+    monkeypatch.setenv("COLDFORGE_LIBRARY", str(library))
+    sys.modules.pop("handler.app", None)
+    restored = importlib.import_module("handler.app")
+    sys.modules.pop("handler.app", None)
+    assert len(seen) == runs
+    assert restored.lambda_handler({"image": FACE}, CONTEXT)["cold_start"] is True
 
 
 def test_a_start_without_a_model_is_one_line_in_the_log(tmp_path: Path) -> None:

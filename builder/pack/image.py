@@ -1,0 +1,87 @@
+"""The function as a container image, for models that no layer can hold: ``python -m builder.pack.image``.
+
+Puts what the zip function and its layers hold into ``build/image``, a Docker context, at the paths they have in
+Lambda. ``template-image.yaml`` deploys it; it is ``template.yaml`` but for the function's packaging, and made from it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from builder.errors import ColdforgeError, UsageError
+from builder.pack.dependencies import build_dependencies
+from builder.pack.swap import replacing
+from builder.project import Project
+
+DOCKERFILE = Path(__file__).with_name("image.Dockerfile")
+TEMPLATE = "template-image.yaml"
+
+_ZIP_ONLY = (
+    r"^  SnapStart:\n(?:    .*\n)+",  # the parameter
+    r"^Rules:\n(?:  .*\n)+\n",
+    r"^  UseSnapStart: .*\n",
+    r"^      SnapStart:\n        .*\n",
+    r"      CodeUri: .*\n      Handler: .*\n      Runtime: .*\n",
+    r"      Layers:\n(?:        - .*\n)+",
+    r"^  ModelLayer:\n(?:    .*\n)+\n",
+    r"^  DependenciesLayer:\n(?:    .*\n)+\n",
+)
+_ZIP_METADATA = "    Metadata:\n      BuildMethod: makefile\n    Properties:\n      Description"
+_IMAGE_METADATA = """\
+    Metadata:
+      DockerContext: build/image
+      Dockerfile: Dockerfile
+      DockerTag: latest
+    Properties:
+      PackageType: Image
+      Description"""
+
+
+def image_template(template: str) -> str:
+    """``template.yaml``'s text with the function as an image. Raises ValueError where it is not as expected."""
+    for pattern in _ZIP_ONLY:
+        template, count = re.subn(pattern, "", template, flags=re.MULTILINE)
+        if count != 1:
+            raise ValueError(f"template.yaml has {count} places like {pattern!r}")
+    if template.count(_ZIP_METADATA) != 1:
+        raise ValueError("template.yaml's function is not built by a makefile")
+    head = "# Made from template.yaml by `python -m builder.pack.image`; edit that.\n"
+    text = template.replace(_ZIP_METADATA, _IMAGE_METADATA)
+    return head + text
+
+
+def image_context(project: Project) -> Path:
+    """Fill ``build/image`` with the active bundle, its dependencies and the handler; the folder."""
+    content = project.layers / "model" / "content"
+    if not content.is_dir():
+        raise UsageError("there is no bundle to put into an image: run `make bundle` first.")
+    _, dependencies = build_dependencies(project)
+    with replacing(project.build / "image") as fresh:
+        shutil.copytree(content, fresh / "opt", dirs_exist_ok=True)
+        task = fresh / "task"
+        shutil.copytree(dependencies / "python", task)
+        (task / "handler").mkdir()
+        for source in sorted(project.function.glob("*.py")):
+            if source.name != "_abi_build.py":
+                shutil.copy(source, task / "handler")
+        shutil.copy(DOCKERFILE, fresh / "Dockerfile")
+    return project.build / "image"
+
+
+def main() -> int:
+    project = Project.here()
+    try:
+        image_context(project)
+    except ColdforgeError as error:
+        print(f"coldforge: {error}", file=sys.stderr)
+        return error.exit_code
+    made = image_template((project.root / "template.yaml").read_text(encoding="utf-8"))
+    (project.root / TEMPLATE).write_text(made, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

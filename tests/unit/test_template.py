@@ -1,0 +1,103 @@
+"""The templates against Lambda's limits, and the image template against the one it is made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.errors import TemplateError
+from builder.pack.image import TEMPLATE, image_template
+from builder.template_check import problems, require
+from tests.conftest import ROOT
+
+LAYERS = """\
+  Model:
+    Type: AWS::Serverless::LayerVersion
+    Properties:
+      ContentUri: Model
+"""
+BUILT = """\
+Parameters:
+  MemorySize:
+    Default: {memory}
+Resources:
+  Function:
+    Type: AWS::Serverless::Function
+    Properties:
+      CodeUri: Function
+      Runtime: {runtime}
+      MemorySize: !Ref MemorySize
+      Timeout: {timeout}
+      EphemeralStorage:
+        Size: {storage}
+      Environment:
+        Variables:
+          LONG: {text}
+      Layers: [{layers}]
+      Role: !GetAtt Role.Arn
+"""
+GOOD = {"memory": 1769, "runtime": "python3.13", "timeout": 15, "storage": 512, "text": "x", "layers": "!Ref Model"}
+
+
+def built(folder: Path, **changes: object) -> Path:
+    path = folder / "template.yaml"
+    path.write_text(BUILT.format(**{**GOOD, **changes}) + LAYERS)
+    (folder / "Model").mkdir(exist_ok=True)
+    return path
+
+
+def test_a_good_template_passes(tmp_path: Path) -> None:
+    require(built(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"memory": 64}, "MemorySize 64 MB; Lambda takes 128 to 10240"),
+        ({"memory": 10_241}, "MemorySize 10241"),
+        ({"timeout": 901}, "Timeout 901 s"),
+        ({"timeout": 0}, "Timeout 0 s"),
+        ({"storage": 100}, "/tmp of 100 MB"),
+        ({"text": "y" * 5000}, "5,004 bytes of environment"),
+        ({"runtime": "python3.9"}, "runtime python3.9; libmodel.so needs Amazon Linux 2023"),
+        ({"runtime": "python3.12"}, "the dependencies layer is built for python3.13"),
+        ({"layers": ", ".join(["!Ref Model"] * 6)}, "6 layers; Lambda takes 5"),
+    ],
+)
+def test_what_lambda_refuses(tmp_path: Path, change: dict[str, object], says: str) -> None:
+    with pytest.raises(TemplateError, match="Function: ") as caught:
+        require(built(tmp_path, **change))
+    assert says in str(caught.value)
+    assert caught.value.exit_code == 21
+
+
+def test_all_problems_at_once(tmp_path: Path) -> None:
+    assert len(list(problems(built(tmp_path, memory=1, timeout=1000, runtime="nodejs22.x"), {}))) == 3
+
+
+def test_parameters_override_defaults(tmp_path: Path) -> None:
+    assert list(problems(built(tmp_path), {"MemorySize": "20000"})) != []
+
+
+def test_too_large_together_recommends_the_image(tmp_path: Path) -> None:
+    path = built(tmp_path)
+    with (tmp_path / "Model" / "weights").open("wb") as file:
+        file.truncate(262_144_001)
+    with pytest.raises(TemplateError, match="PACKAGE=image"):
+        require(path)
+
+
+def test_a_template_that_was_not_built(tmp_path: Path) -> None:
+    with pytest.raises(TemplateError, match="make sam-build"):
+        require(tmp_path / "none.yaml")
+
+
+def test_the_image_template_is_up_to_date() -> None:
+    made = image_template((ROOT / "template.yaml").read_text())
+    assert (ROOT / TEMPLATE).read_text() == made, "run `python -m builder.pack.image`"
+
+
+def test_an_unexpected_template_is_noticed() -> None:
+    with pytest.raises(ValueError, match=r"template\.yaml has 0 places"):
+        image_template("Resources: {}\n")

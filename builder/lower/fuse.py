@@ -90,7 +90,7 @@ def match_layer(core: Core, dag: Dag, rank: dict[Value, int], limits: Limits) ->
     while _step(chain, rank):
         pass
     end = chain.current
-    second = None if end.base in limits.no_second else _second(end, dag, core.out_channels)
+    second = None if end.base in limits.no_second else _second(end, dag, core.out_channels, stored)
     matched = (*chain.matched, *(["second output"] if second else []))
     return Layer(core, end, chain.affine, chain.activation, second, chain.inside, matched, chain.before_residual)
 
@@ -208,9 +208,9 @@ def _closed(region: set[Value], latest: Value, dag: Dag) -> bool:
     return all(v is latest or all(u in region for u in dag.users[v]) for v in region)
 
 
-def _second(end: Value, dag: Dag, channels: int) -> Second | None:
+def _second(end: Value, dag: Dag, channels: int, stored: AbstractSet[Value]) -> Second | None:
     users = dag.users[end]
-    if len(users) < 2 and not any(end.base is o.base for o in dag.outputs):
+    if len(users) < 2 and end.base not in stored:
         return None
     for user in users:
         affine, clamp, current, following = Affine.identity(channels), UNLIMITED, end, user
@@ -224,7 +224,7 @@ def _second(end: Value, dag: Dag, channels: int) -> Second | None:
             else:
                 break
             current = following
-            if len(dag.users[current]) != 1 or any(current.base is o.base for o in dag.outputs):
+            if len(dag.users[current]) != 1 or current.base in stored:
                 break
             following = dag.users[current][0]
         if current is not end and current.row_major and clamp != UNLIMITED:

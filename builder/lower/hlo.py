@@ -243,6 +243,11 @@ def scalar(value: Value) -> float | None:
     return float(vector[0]) if vector is not None and (vector == vector[0]).all() else None
 
 
+def intermediate(name: str) -> Value:
+    """A value of its own that is not in the graph: what XLA makes on the way to the instruction ``name``."""
+    return Value(-1, "intermediate", (), (), "", True, (), name)
+
+
 def require_entry(dag: Dag, name: str) -> Value:
     """The value of an instruction of the entry computation. Raises LowerError where there is none."""
     if name not in dag.names:

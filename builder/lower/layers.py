@@ -30,6 +30,8 @@ class Core:
     dilation: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)
     groups: int = 1
+    swapped: bool = False
+    """XLA made the weights the convolution's first operand, as it does where the kernel is larger than the picture."""
     absorbed: Value | None = None
     """The zero ``pad`` that became part of ``padding``."""
 
@@ -54,6 +56,11 @@ class Core:
     def kernel(self) -> NDArray[np.float32]:
         """The weights as [height, width, in channels / groups, out channels]."""
         literal = self.weights.literal
+        if self.swapped:
+            numbers = self.value.instruction.convolution_dimension_numbers
+            space = list(numbers.input_spatial_dimensions)
+            kernel = literal.transpose([*space, numbers.input_feature_dimension, numbers.input_batch_dimension])
+            return np.asarray(np.flip(kernel, (0, 1)), np.float32)
         if self.value.op == "dot":
             transposed = list(self.value.instruction.dot_dimension_numbers.rhs_contracting_dimensions) == [1]
             return np.asarray(literal.T if transposed else literal, np.float32)[None, None]
@@ -85,15 +92,18 @@ def find_cores(dag: Dag) -> list[Core]:
     """Every live convolution and product that a LayerStep can compute, producers first."""
     found = []
     for value in dag.live:
-        core = _convolution(value) if value.op == "convolution" else _dense(value) if value.op == "dot" else None
+        core = None
+        if value.op == "convolution":
+            core = _convolution(value) or _swapped(value)
+        elif value.op == "dot":
+            core = _dense(value)
         if core is not None and core.flop:
             found.append(core)
     return found
 
 
-def _suitable(value: Value) -> bool:
+def _suitable(value: Value, data: Value, weights: Value) -> bool:
     """float32 throughout, row-major data, weights known at build time."""
-    data, weights = value.operands[:2]
     floats = {value.dtype, data.dtype, weights.dtype} == {"float32"}
     return floats and value.row_major and data.row_major and weights.is_constant
 
@@ -102,7 +112,7 @@ def _convolution(value: Value) -> Core | None:
     instruction = value.instruction
     numbers, windows = instruction.convolution_dimension_numbers, list(instruction.window.dimensions)
     rank = len(windows)
-    if not _suitable(value) or rank not in (1, 2) or max(1, instruction.batch_group_count) != 1:
+    if not _suitable(value, *value.operands) or rank not in (1, 2) or max(1, instruction.batch_group_count) != 1:
         return None
     outside_in = (0, rank + 1, list(range(1, rank + 1)))
     layouts = (
@@ -138,10 +148,56 @@ def _convolution(value: Value) -> Core | None:
     )
 
 
+def _swapped(value: Value) -> Core | None:
+    """A 2-D convolution whose kernel and data XLA exchanged, as the one it was before.
+
+    With data of size S in the kernel's place, reversed, and padding p, output o meets weight k at pixel
+    o + S - 1 - p - k: a convolution with the weights reversed and a padding of K - S + p.
+    """
+    instruction = value.instruction
+    numbers, windows = instruction.convolution_dimension_numbers, list(instruction.window.dimensions)
+    weights, data = value.operands
+    if len(windows) != 2 or not _suitable(value, data, weights):
+        return None
+    if max(1, instruction.batch_group_count) != 1 or max(1, instruction.feature_group_count) != 1:
+        return None
+    if (numbers.kernel_output_feature_dimension, numbers.kernel_input_feature_dimension) != (0, 3):
+        return None
+    if (numbers.output_feature_dimension, numbers.output_batch_dimension) != (0, 3):
+        return None
+    if list(numbers.kernel_spatial_dimensions) != [1, 2] or list(numbers.output_spatial_dimensions) != [1, 2]:
+        return None
+    if any(max(1, w.stride) * max(1, w.base_dilation) * max(1, w.window_dilation) != 1 for w in windows):
+        return None
+    if any(not w.window_reversal and w.size != 1 for w in windows):
+        return None
+    height, width = (weights.dims[d] for d in numbers.input_spatial_dimensions)
+    top = height - windows[0].size + windows[0].padding_low
+    left = width - windows[1].size + windows[1].padding_low
+    if min(top, left) < 0 or height * width > MAX_TAPS:
+        return None
+    batch, rows, columns, channels = picture_of(data.dims)
+    out = picture_of(value.dims)
+    return Core(
+        value,
+        data,
+        weights,
+        (batch, rows, columns),
+        out[:3],
+        channels,
+        out[3],
+        (height, width),
+        padding=(top, left),
+        swapped=True,
+    )
+
+
 def _dense(value: Value) -> Core | None:
     numbers = value.instruction.dot_dimension_numbers
     data, weights = value.operands[:2]
-    if not _suitable(value) or list(numbers.lhs_batch_dimensions) or len(weights.dims) != 2 or not data.dims:
+    if not _suitable(value, data, weights) or list(numbers.lhs_batch_dimensions):
+        return None
+    if len(weights.dims) != 2 or not data.dims:
         return None
     if list(numbers.lhs_contracting_dimensions) != [len(data.dims) - 1]:
         return None

@@ -31,7 +31,7 @@ def zero_pad(value: Value) -> tuple[int, int, int, int] | None:
 def absorb(core: Core) -> Core:
     """``core`` reading what its input pads, with that padding as its own; unchanged where nothing is padded."""
     around = zero_pad(core.input)
-    if around is None or core.value.op != "convolution":
+    if around is None or core.value.op != "convolution" or core.swapped:
         return core
     source = core.input.operands[0]
     return replace(

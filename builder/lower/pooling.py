@@ -56,7 +56,14 @@ def without_padding(pool: Pool) -> Pool:
     """``pool`` reading the padded picture itself."""
     if pool.around == (0, 0, 0, 0):
         return pool
-    return replace(pool, input=pool.inside[0], inside=pool.inside[1:], around=(0, 0, 0, 0))
+    padded = pool.inside[0]
+    return replace(
+        pool,
+        input=padded,
+        in_picture=picture_of(padded.dims)[:3],
+        inside=pool.inside[1:],
+        around=(0, 0, 0, 0),
+    )
 
 
 def _neutral(value: Value) -> Literal["max", "sum"] | None:
@@ -91,11 +98,13 @@ def _window(value: Value) -> Pool | None:
     around = zero_pad(source)
     if around is not None and pool.padding == (0, 0):
         inner = source.operands[0]
-        pool = replace(pool, input=inner, inside=(source,), around=around)
+        pool = replace(
+            pool, input=inner, in_picture=picture_of(inner.dims)[:3], inside=(source,), around=around
+        )
     # A window must reach at least one pixel, or a maximum would have nothing to choose from.
     for axis in (0, 1):
         last = (pool.out_picture[1 + axis] - 1) * pool.stride[axis] - pool.padding[axis]
-        if last >= pool.in_picture[1 + axis]:
+        if last >= pool.in_picture[1 + axis] + pool.around[axis] + pool.around[2 + axis]:
             return None
     return pool
 

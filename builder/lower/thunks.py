@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from builder.errors import LowerError
-from builder.lower.hlo import Dag, Value, require_entry
+from builder.lower.hlo import Dag, Value, intermediate, require_entry
 from builder.lower.program import (
     Buffer,
     ConvolutionStep,
@@ -71,6 +71,7 @@ def read_thunks(result: Any, dag: Dag, faithful: Program) -> list[Thunk]:
     for number, port in enumerate(faithful.feeds):
         memory.store(port.buffer, dag.parameters[number].base)
     thunks: list[Thunk] = []
+    last = {step.name: number for number, step in enumerate(faithful.steps)}
     for number, (step, proto) in enumerate(zip(faithful.steps, result.thunk_sequence.thunks, strict=True)):
         if not isinstance(step, StraightStep):
             raise LowerError(f"{step.name} is a {type(step).__name__.removesuffix('Step').lower()}")
@@ -79,7 +80,11 @@ def read_thunks(result: Any, dag: Dag, faithful: Program) -> list[Thunk]:
             if any(_overlap(write, read) and write != read for read in reads):
                 raise LowerError(f"{step.name} writes over a part of what it reads")
         sources = tuple(memory.load(buffer, step.name) for buffer in reads)
-        outputs = tuple(_output(dag, step.name, i, len(writes)) for i in range(len(writes)))
+        outputs: tuple[Value | None, ...]
+        if last[step.name] == number:
+            outputs = tuple(_output(dag, step.name, i, len(writes)) for i in range(len(writes)))
+        else:  # one of several thunks that make a value together, such as the copy before a sort
+            outputs = tuple(intermediate(step.name) for _ in writes)
         for buffer, output in zip(writes, outputs, strict=True):
             memory.store(buffer, output)
         thunks.append(Thunk(number, step, reads, writes, sources, outputs))

@@ -69,14 +69,14 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         fields |= {"second_low": _float(e.second_low), "second_high": _float(e.second_high)}
     if needed:
         fields["band"] = winograd_band(shape, step.algorithm)
-    buffers = {
+    buffers: dict[str, Buffer | None] = {
         "input": step.input.buffer,
         "weights": step.weights,
         "bias": e.bias,
         "output": step.output.buffer,
-        "residual": e.residual and e.residual.buffer,
+        "residual": e.residual.buffer if e.residual else None,
         "residual_scale": e.residual_scale,
-        "second": e.second and e.second.buffer,
+        "second": e.second.buffer if e.second else None,
         "second_scale": e.second_scale,
         "second_shift": e.second_shift,
         "scratch": step.scratch if needed else None,

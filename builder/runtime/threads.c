@@ -77,6 +77,7 @@ static void *worker_main(void *argument) {
     free(argument);
     for (;;) {
         const uint32_t seen = atomic_load(&pool->wake);
+        if (atomic_load(&pool->stop)) return NULL; /* stop is set before wake changes: seen or woken */
         work(pool, thread);
         int spins = 0;
         while (atomic_load_explicit(&pool->wake, memory_order_acquire) == seen && ++spins < SPIN) pause_cpu();
@@ -85,7 +86,6 @@ static void *worker_main(void *argument) {
             if (atomic_load(&pool->wake) == seen) futex(&pool->wake, FUTEX_WAIT, seen);
             atomic_fetch_sub(&pool->sleepers, 1);
         }
-        if (atomic_load(&pool->stop)) return NULL;
     }
 }
 

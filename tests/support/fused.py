@@ -163,7 +163,7 @@ class Picture:
 
     @property
     def inner(self) -> Any:
-        n, h, w, c = self.shape
+        _, h, w, c = self.shape
         top, left, _, _ = self.halo
         return self.whole[:, top : top + h, left : left + w, :c]
 
@@ -183,7 +183,7 @@ class Picture:
 
     def check_guards(self, halo_written: tuple[int, int, int, int]) -> None:
         """``halo_written`` of the halo holds zeros; the rest of the buffer is as it was."""
-        n, h, w, c = self.shape
+        _, h, w, c = self.shape
         top, left, _, _ = self.halo
         expected = np.full_like(self.buffer, GUARD)
         copy = replace(self)
@@ -230,7 +230,8 @@ class Prepared:
     second: Picture | None
     layer: _Layer
     data: _Data
-    keep: list[Any]
+    arrays: dict[str, Any]
+    """What the structures point at, by the field's name."""
     scratch: Any
 
 
@@ -253,11 +254,11 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
     shape = (g.batch, oh, ow, g.out_channels)
     roomy = tuple(v + 1 for v in case.halo)
     output = Picture(shape, roomy, case.out_gap)  # type: ignore[arg-type]
-    keep: list[Any] = [picture, output]
+    arrays: dict[str, Any] = {}
     data, layer = _Data(), _Layer()
 
     def point(name: str, array: Any) -> None:
-        keep.append(array)
+        arrays[name] = array
         setattr(data, name, array.ctypes.data)
 
     point("input", picture.buffer)
@@ -278,7 +279,6 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
     second = None
     if case.second:
         second = Picture(shape, (2, 1, 1, 1))
-        keep.append(second)
         point("second", second.buffer)
         point("second_scale", _aligned(pad_channels(scales[1])))
         point("second_shift", _aligned(pad_channels(scales[2])))
@@ -298,7 +298,8 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
     layer.padding = _Pair(*case.padding[:2])
     layer.input, layer.output, layer.halo = picture.view, output.view, _Halo(*case.halo)
     layer.band = winograd_band(g, case.algorithm) if size else 0  # type: ignore[arg-type]
-    return Prepared(case, x, weights, bias, residual, scales, picture, output, second, layer, data, keep, scratch[size // 4 :])  # type: ignore[arg-type]  # noqa: E501
+    rest = scratch[size // 4 :]
+    return Prepared(case, x, weights, bias, residual, scales, picture, output, second, layer, data, arrays, rest)
 
 
 class Kernels:
@@ -332,12 +333,16 @@ class Kernels:
     def layer(self, case: Case, table: str = "v3", threads: int = 1) -> Prepared:
         """Run the layer on fresh buffers and check that nothing else was written."""
         p = prepare(case, threads)
-        self.library.cf_test_layer(self.context(table, threads), ctypes.byref(p.layer), ctypes.byref(p.data))
+        self.run(p, table, threads)
         p.output.check_guards(case.halo)
         if p.second is not None:
             p.second.check_guards((1, 0, 1, 1))
         assert (p.scratch == GUARD).all()
         return p
+
+    def run(self, p: Prepared, table: str = "v3", threads: int = 1) -> None:
+        """Once more on buffers that are there."""
+        self.library.cf_test_layer(self.context(table, threads), ctypes.byref(p.layer), ctypes.byref(p.data))
 
     def time(self, case: Case, table: str = "v3", threads: int = 1, seconds: float = 0.1) -> float:
         """Seconds of the fastest run."""
@@ -349,7 +354,8 @@ class Kernels:
     def pool(self, kind: str, x: Any, out: tuple[int, int], window: Any, stride: Any, padding: Any, scale: float,
              halo: Any, gap: int, table: str, threads: int) -> Any:  # fmt: skip
         n, h, w, c = x.shape
-        source, target = Picture(x.shape, (1, 0, 0, 1), gap), Picture((n, *out, c), tuple(v + 1 for v in halo), gap)  # type: ignore[arg-type]  # noqa: E501
+        roomy: Any = tuple(v + 1 for v in halo)
+        source, target = Picture(x.shape, (1, 0, 0, 1), gap), Picture((n, *out, c), roomy, gap)
         source.inner[...] = x
         pooling = _Pooling(int(kind == "max"), scale, n, c, _Pair(h, w), _Pair(*out), _Pair(*window), _Pair(*stride),
                            _Pair(*padding), source.view, target.view, _Halo(*halo))  # fmt: skip
@@ -361,7 +367,8 @@ class Kernels:
 
     def repack(self, x: Any, in_gap: int, out_gap: int, halo: Any, table: str, threads: int) -> Any:
         n, h, w, c = x.shape
-        source, target = Picture(x.shape, (0, 1, 0, 0), in_gap), Picture(x.shape, tuple(v + 1 for v in halo), out_gap)  # type: ignore[arg-type]  # noqa: E501
+        roomy: Any = tuple(v + 1 for v in halo)
+        source, target = Picture(x.shape, (0, 1, 0, 0), in_gap), Picture(x.shape, roomy, out_gap)
         source.inner[...] = x
         repack = _Repack(n, _Pair(h, w), c, source.view, target.view, _Halo(*halo))
         self.library.cf_test_repack(

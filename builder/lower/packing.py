@@ -3,7 +3,7 @@
 The layouts are those that builder/runtime/fused/ reads; one layout serves every instruction set.
 
 - direct: per group, panels of 16 output channels ``[ceil(OC / 16)][KH * KW * C][16]``, zeros past the last channel;
-- depthwise: ``[KH * KW][C rounded up to 16]``;
+- depthwise: ``[ceil(C / 16)][KH * KW][16]``, zeros past the last channel;
 - winograd2 and winograd4: not transformed, ``[OC / 16][C][9][16]``; the kernel transforms a panel when it needs it.
 """
 
@@ -92,7 +92,8 @@ def pack_layer(weights: NDArray[np.float32], algorithm: Algorithm, *, groups: in
     if algorithm == "depthwise":
         if inner != 1 or groups != outer:
             raise ValueError("a depthwise layer has one input channel and one output channel per group")
-        return _padded(weights.reshape(taps, outer)).tobytes()
+        filters = _padded(weights.reshape(taps, outer)).reshape(taps, -1, PANEL)
+        return np.ascontiguousarray(filters.transpose(1, 0, 2)).tobytes()
     if algorithm in ("winograd2", "winograd4"):
         if (height, width) != (3, 3) or groups != 1 or inner % 16 or outer % 16:
             raise ValueError("Winograd takes 3x3 weights, one group, and channels in multiples of 16")

@@ -13,7 +13,7 @@ from builder.errors import LowerError
 from builder.lower.activations import Activation
 from builder.lower.fuse import Layer
 from builder.lower.hlo import Dag, Value
-from builder.lower.layers import Core
+from builder.lower.layers import Core, why_not
 from builder.lower.layouts import NO_HALO, Layout, Layouts, dense, lay_out, reads, with_rows, writes
 from builder.lower.notes import Note
 from builder.lower.packing import Geometry, choose, pack_layer, pad_channels, scratch_size
@@ -219,7 +219,7 @@ class _Assembly:
         used = [s for s in (*sources, *targets, scratch) if isinstance(s, Storage)]
         moved = sum(b.size for b in (*thunk.reads, *thunk.writes))
         made = next((o for o in thunk.outputs if o is not None), None)
-        reason = self.plan.reasons.get(made, "") if made is not None else ""
+        reason = "" if made is None else self.plan.reasons.get(made) or why_not(made)
         flop = flop_of(made) if made is not None else 0
         self._step(build, used, Note(thunk.step.name, "xla", (reason,) if reason else (), "", flop, moved))
 

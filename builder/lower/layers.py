@@ -102,6 +102,19 @@ def find_cores(dag: Dag) -> list[Core]:
     return found
 
 
+def why_not(value: Value) -> str:
+    """Why a convolution or product is no core, in words; empty for anything else."""
+    if value.op not in ("convolution", "dot"):
+        return ""
+    if value.dtype != "float32":
+        return f"a {value.op} of {value.dtype}"
+    if not any(operand.is_constant for operand in value.operands):
+        return "no weights known at build time"
+    if value.op == "convolution" and any(w.base_dilation > 1 for w in value.instruction.window.dimensions):
+        return "a transposed convolution"
+    return "dimensions in an order that the kernels do not have"
+
+
 def _suitable(value: Value, data: Value, weights: Value) -> bool:
     """float32 throughout, row-major data, weights known at build time."""
     floats = {value.dtype, data.dtype, weights.dtype} == {"float32"}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.errors import LowerError
 from builder.lower.activations import FUNCTIONS
 from builder.lower.assemble import assemble
 from builder.lower.fuse import Layer
@@ -118,13 +119,15 @@ def test_activations_are_told_by_their_values(name: str) -> None:
     np.testing.assert_allclose(answer, FUNCTIONS[only_layer(plan).activation.name](x @ kernel + bias), 1e-4, 1e-5)
 
 
-def test_a_function_that_is_almost_an_activation_is_not_taken_for_it() -> None:
+@pytest.mark.parametrize(("one", "epsilon"), [(1.0001, 0.0), (1.0, 1e-7)])
+def test_a_function_that_is_almost_an_activation_is_not_taken_for_it(one: float, epsilon: float) -> None:
+    """Even 1e-7 on top of a sigmoid decides what a logarithm makes of it."""
     m = Module()
-    d = m.dot(m.parameter(3, 5), m.constant(random(5, 4)))
-    c = [m.spread(v, (3, 4)) for v in (1.0, 1.0001)]
-    sigmoid = m.elementwise("divide", c[0], m.elementwise("add", c[1], m.elementwise("exponential", d)))
-    m.tuple(sigmoid)
-    with pytest.raises(Exception, match="nothing stores"):
+    d = m.elementwise("negate", m.dot(m.parameter(3, 5), m.constant(random(5, 4))))
+    exponential = m.elementwise("add", m.spread(one, (3, 4)), m.elementwise("exponential", d))
+    almost = m.elementwise("divide", m.spread(1.0, (3, 4)), exponential)
+    m.tuple(m.elementwise("add", almost, m.spread(epsilon, (3, 4))) if epsilon else almost)
+    with pytest.raises(LowerError, match="nothing stores"):
         lowered(m)  # without XLA's kernels there is nothing to make it with
 
 

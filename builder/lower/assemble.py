@@ -62,7 +62,7 @@ def assemble(
     for number, task in enumerate(plan.tasks):
         match task:
             case Layer():
-                assembly.layer(task)
+                assembly.layer(task, number)
             case Pool():
                 assembly.pool(task)
             case Thunk():
@@ -107,7 +107,7 @@ class _Assembly:
 
     # One method per kind of task.
 
-    def layer(self, layer: Layer) -> None:
+    def layer(self, layer: Layer, number: int) -> None:
         core, affine = layer.core, layer.affine
         name = core.value.instruction.name
         kernel = (core.kernel().astype(np.float64) * affine.scale).astype(np.float32)
@@ -115,7 +115,7 @@ class _Assembly:
         wanted = reads(layer)
         source = self._reading(*wanted[0])
         residual = self._reading(*wanted[1]) if len(wanted) > 1 else None
-        output = self._writing(layer.end.base, writes(layer))
+        output = self._writing(layer.end.base, writes(layer), self._over_residual(layer, residual, number))
         second = None if layer.second is None else self._writing(layer.second.value.base, writes(layer))
         touched = [p for p in (source, residual, output, second) if p is not None]
         if core.kernel_size == core.stride == (1, 1) and all(p.layout.halo == NO_HALO for p in touched):
@@ -269,9 +269,19 @@ class _Assembly:
             raise LowerError(f"the fetch {value} was not made")
         return self.store.put(value.data)
 
-    def _writing(self, value: Value, picture: tuple[int, int, int, int]) -> _Place:
+    def _over_residual(self, layer: Layer, residual: _Place | None, number: int) -> Storage | None:
+        """The residual's storage, where nothing reads it afterwards: sums over it spare the cache a picture."""
+        value = layer.affine.residual
+        if value is None or residual is None or value.base is layer.core.input.base or value.base in self.fetched:
+            return None
+        same = residual.layout == self.layouts.writing(layer.end.base, writes(layer))
+        return residual.storage if same and self.last_use[value.base] == number else None
+
+    def _writing(
+        self, value: Value, picture: tuple[int, int, int, int], storage: Storage | None = None
+    ) -> _Place:
         layout = self.layouts.writing(value, picture)
-        storage = self._new(4 * layout.floats)
+        storage = storage or self._new(4 * layout.floats)
         self.values[value] = storage
         return _Place(storage, layout)
 

@@ -63,8 +63,10 @@ def choose(geometry: Geometry, *, allow_winograd: bool = True) -> Algorithm:
     """The algorithm where none was measured: a static rule, the same on every machine."""
     if geometry.depthwise:
         return "depthwise"
-    pixels = geometry.out_size[0] * geometry.out_size[1]
-    if allow_winograd and geometry.winograd and pixels >= 144 and geometry.in_channels >= 32:
+    height, width = geometry.out_size
+    tiles = -(-height // 4) * -(-width // 4)
+    # On 7x7 pictures transforming the weights costs what the multiplications save; thin pictures waste their tiles.
+    if allow_winograd and geometry.winograd and height * width >= max(64, 8 * tiles):
         return "winograd4"
     return "direct"
 

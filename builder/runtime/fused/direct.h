@@ -36,16 +36,27 @@ static void place_pixels(cf_places *places, const cf_layer *layer, const cf_laye
     row %= layer->out[0];
     const float *origin = data->input + in->first + channel - layer->padding[0] * in->row -
                           layer->padding[1] * in->pixel;
-    for (int64_t i = 0; i < count; i++) {
-        places->input[i] = origin + image * in->image + row * layer->stride[0] * in->row +
-                           column * layer->stride[1] * in->pixel;
+    const int64_t step = layer->stride[1] * in->pixel;
+    for (int64_t i = 0; i < count;) {
+        /* A run within one row. */
+        const int64_t run = min64(count - i, layer->out[1] - column);
+        const float *from = origin + image * in->image + row * layer->stride[0] * in->row + column * step;
         place_output(places, i, layer, data, image, row, column);
-        if (++column == layer->out[1]) {
-            column = 0;
-            if (++row == layer->out[0]) {
-                row = 0;
-                image++;
-            }
+        for (int64_t r = 0; r < run; r++) {
+            places->input[i + r] = from + r * step;
+            places->output[i + r] = places->output[i] + r * layer->output.pixel;
+        }
+        if (data->residual != NULL) {
+            for (int64_t r = 1; r < run; r++) places->residual[i + r] = places->residual[i] + r * layer->residual.pixel;
+        }
+        if (data->second != NULL) {
+            for (int64_t r = 1; r < run; r++) places->second[i + r] = places->second[i] + r * layer->second.pixel;
+        }
+        i += run;
+        column = 0;
+        if (++row == layer->out[0]) {
+            row = 0;
+            image++;
         }
     }
 }

@@ -277,9 +277,7 @@ class _Assembly:
         same = residual.layout == self.layouts.writing(layer.end.base, writes(layer))
         return residual.storage if same and self.last_use[value.base] == number else None
 
-    def _writing(
-        self, value: Value, picture: tuple[int, int, int, int], storage: Storage | None = None
-    ) -> _Place:
+    def _writing(self, value: Value, picture: tuple[int, int, int, int], storage: Storage | None = None) -> _Place:
         layout = self.layouts.writing(value, picture)
         storage = storage or self._new(4 * layout.floats)
         self.values[value] = storage

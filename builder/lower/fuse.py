@@ -175,9 +175,7 @@ def _residual(chain: _Chain, user: Value, rank: dict[Value, int]) -> Affine | No
     return chain.affine.times(-np.ones(chain.core.out_channels)).plus_residual(other, 1.0)
 
 
-def _activation(
-    start: Value, dag: Dag, stops: AbstractSet[Value]
-) -> tuple[Value, Activation, set[Value]] | None:
+def _activation(start: Value, dag: Dag, stops: AbstractSet[Value]) -> tuple[Value, Activation, set[Value]] | None:
     """The furthest value that is an activation of ``start``, with nothing in between that anyone else reads."""
     region, best = {start}, None
     while len(region) < _LONGEST_ACTIVATION:

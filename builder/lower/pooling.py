@@ -98,9 +98,7 @@ def _window(value: Value) -> Pool | None:
     around = zero_pad(source)
     if around is not None and pool.padding == (0, 0):
         inner = source.operands[0]
-        pool = replace(
-            pool, input=inner, in_picture=picture_of(inner.dims)[:3], inside=(source,), around=around
-        )
+        pool = replace(pool, input=inner, in_picture=picture_of(inner.dims)[:3], inside=(source,), around=around)
     # A window must reach at least one pixel, or a maximum would have nothing to choose from.
     for axis in (0, 1):
         last = (pool.out_picture[1 + axis] - 1) * pool.stride[axis] - pool.padding[axis]

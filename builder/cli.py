@@ -54,6 +54,10 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("--trust", action="store_true", help="load a .h5 file, which may run code")
     inspect.set_defaults(command=_inspect)
 
+    explain = commands.add_parser("explain", help="say, step by step, what a compiled model runs and what was fused")
+    explain.add_argument("model", help=model_help)
+    explain.set_defaults(command=_explain)
+
     init = commands.add_parser("init", help="write a model.toml for a model, to be edited")
     init.add_argument("model", type=Path, help=".keras, .h5, .pb or a SavedModel folder")
     init.add_argument("--output", type=Path, help="where to write (default: model.toml beside the model)")
@@ -129,6 +133,13 @@ def _inspect(options: argparse.Namespace, project: Project) -> int:
     found = pipeline.inspect(spec, project)
     print(json.dumps(found.to_json(), indent=1) if options.json else preflight.render(found))
     return 0 if found.ok else (12 if found.unsupported else 18)
+
+
+def _explain(options: argparse.Namespace, project: Project) -> int:
+    from builder import explain
+
+    print(explain.render(explain.explain(_load_spec(options.model, project), project)))
+    return 0
 
 
 def _init(options: argparse.Namespace, _project: Project) -> int:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import assert_never
 
+from builder.emit.fused import layer_lines, pool_lines, repack_lines
 from builder.lower.program import (
     BoundPort,
     Buffer,
@@ -15,7 +16,10 @@ from builder.lower.program import (
     CopyStep,
     DotStep,
     KernelStep,
+    LayerStep,
+    PoolStep,
     Program,
+    RepackStep,
     RngStep,
     SortStep,
     Step,
@@ -61,6 +65,7 @@ def program_source(program: Program, description: str, flat_run: str) -> str:
         f"    .arena_size = {program.arena_size}u,\n"
         f"    .feeds = feeds,\n    .feed_count = {len(program.feeds)},\n"
         f"    .fetches = fetches,\n    .fetch_count = {len(program.fetches)},\n"
+        f"{_fused_tables(steps)}"
         "    .run = run_program,\n};\n"
     )
     return "\n".join([*parts, flat_run])
@@ -74,6 +79,12 @@ def c_string(text: str) -> str:
     pieces = [text[i : i + 2000] for i in range(0, len(text), 2000)] or [""]
     # "??" would begin a trigraph; json.dumps escapes quotes, backslashes and control characters as C does.
     return "\n        ".join(json.dumps(piece).replace("??", '?" "?') for piece in pieces)
+
+
+def _fused_tables(steps: Iterable[Step]) -> str:
+    """A program without fused layers names no table, and the linker drops the kernels."""
+    used = any(isinstance(s, LayerStep | PoolStep | RepackStep) for s in steps)
+    return "    .fused = cf_fused_tables,\n" if used else ""
 
 
 def _declarations(steps: Iterable[Step]) -> str:
@@ -145,6 +156,12 @@ class _Printer:
                 ]
             case RngStep():
                 return [f"cf_advance_rng(context, {_pointer(step.state)}, {step.delta}u);"]
+            case LayerStep():
+                return layer_lines(step, _pointer)
+            case PoolStep():
+                return pool_lines(step, _pointer)
+            case RepackStep():
+                return repack_lines(step, _pointer)
             case CallStep():
                 return [f"TRY({self.function(step.body)}(context));"]
             case ConditionalStep():
@@ -183,13 +200,13 @@ class _Printer:
 def _kernel(step: KernelStep) -> list[str]:
     groups = ", ".join(str(n) for n in step.workgroups)
     if not step.buffers:
-        return [f"TRY(cf_call_kernel({step.kernel}, NULL, 0, {groups}));"]
+        return [f"TRY(cf_call_kernel(context, {step.kernel}, NULL, 0, {groups}));"]
     arguments = [f"    {{{_pointer(b)}, {b.size}u}}," for b in step.buffers]
     return [
         "const cf_kernel_argument arguments[] = {",
         *arguments,
         "};",
-        f"TRY(cf_call_kernel({step.kernel}, arguments, COUNT(arguments), {groups}));",
+        f"TRY(cf_call_kernel(context, {step.kernel}, arguments, COUNT(arguments), {groups}));",
     ]
 
 

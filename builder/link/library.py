@@ -13,6 +13,30 @@ RUNTIME = Path(__file__).parent.parent / "runtime"
 KERNEL_SOURCES = ("convolution.c", "dot.c", "copy.c", "sort.c", "topk.c")
 """Runtime files compiled for the model's CPU."""
 
+THREAD_SOURCES = ("threads.c", "cpus.c")
+"""Runtime files compiled for any CPU of the architecture, beside model.c."""
+
+FUSED_SOURCE = "fused/kernels.c"
+"""The fused kernels: one file, compiled for each instruction set."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One copy of the fused kernels: the C name of its table, the compiler's name of the CPU, more flags."""
+
+    table: str
+    cpu: str
+    flags: tuple[str, ...] = ()
+
+
+FUSED_VARIANTS = {
+    "x86_64": (
+        Variant("cf_fused_v3", "x86_64_v3"),
+        # Without the flag, clang keeps to 256-bit vectors.
+        Variant("cf_fused_v4", "x86_64_v4", ("-mprefer-vector-width=512",)),
+    ),
+}
+
 EXPORTS = "{ global: cf_abi_version; cf_describe; cf_open; cf_run; cf_close; cf_last_error; run; local: *; };\n"
 
 
@@ -40,8 +64,13 @@ def link_library(sources: Sources, kernels: Path, target: str, folder: Path, cac
         objects.append(folder / f"{source.stem}_{source.suffix[1:]}.o")
         toolchain.compile(source, objects[-1], include=(RUNTIME,), baseline=baseline)
 
-    build(RUNTIME / "model.c", baseline=True)
-    build(RUNTIME / f"cpu_{target}.c", baseline=True)
+    for name in ("model.c", f"cpu_{target}.c", *THREAD_SOURCES):
+        build(RUNTIME / name, baseline=True)
+    build(RUNTIME / "fused" / f"tables_{target}.c", baseline=True)
+    for variant in FUSED_VARIANTS[target]:
+        objects.append(folder / f"{variant.table}.o")
+        flags = (*variant.flags, f"-DCF_TABLE={variant.table}")
+        toolchain.compile(RUNTIME / FUSED_SOURCE, objects[-1], cpu=variant.cpu, flags=flags)
     for name in KERNEL_SOURCES:
         build(RUNTIME / name)
     build(sources.folder / "program.c")

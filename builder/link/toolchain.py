@@ -42,17 +42,26 @@ class Toolchain:
     target: str
     cache: Path
 
-    def compile(self, source: Path, output: Path, *, include: tuple[Path, ...] = (), baseline: bool = False) -> None:
-        """Compile one C or assembly file. ``baseline``: for any CPU of the architecture.
+    def compile(
+        self,
+        source: Path,
+        output: Path,
+        *,
+        include: tuple[Path, ...] = (),
+        baseline: bool = False,
+        cpu: str | None = None,
+        flags: tuple[str, ...] = (),
+    ) -> None:
+        """Compile one C or assembly file. ``baseline``: for any CPU of the architecture; ``cpu``: for that one.
 
         Runs in the source's folder, so that no path of this machine gets into the object.
         Raises LinkError with the compiler's message.
         """
-        cpu = (BASELINE_CPU if baseline else KERNEL_CPU)[self.target]
-        flags = [f for f in _FLAGS if source.suffix == ".c" or not f.startswith("-std")]
+        cpu = cpu or (BASELINE_CPU if baseline else KERNEL_CPU)[self.target]
+        common = [f for f in _FLAGS if source.suffix == ".c" or not f.startswith("-std")]
         includes = [f"-I{folder.resolve()}" for folder in include]
         output = output.resolve()
-        self._run([f"-mcpu={cpu}", *flags, *includes, "-c", source.name, "-o", str(output)], source.parent)
+        self._run([f"-mcpu={cpu}", *common, *flags, *includes, "-c", source.name, "-o", str(output)], source.parent)
 
     def link(self, objects: list[Path], exports: Path, output: Path) -> None:
         """Link a shared library that exports what the version script ``exports`` lists and needs only libc and libm."""

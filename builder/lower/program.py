@@ -133,6 +133,114 @@ class RngStep:
 
 
 @dataclass(frozen=True)
+class View:
+    """A float32 NHWC tensor inside a buffer that may have a halo or padded pixels; strides in floats.
+
+    ``first`` is the offset of element [0, 0, 0, 0] from the buffer's start.
+    """
+
+    buffer: Buffer
+    first: int
+    image: int
+    row: int
+    pixel: int
+
+
+ActivationName = Literal[
+    "identity", "clamp", "sigmoid", "swish", "hard_sigmoid", "hard_swish", "gelu", "gelu_tanh", "tanh", "elu"
+]
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What happens to a layer's sums before they are stored, per output channel.
+
+    value = sum + bias; value += residual * residual_scale (scale 1 where None); value = activation(value);
+    and where ``second`` is a View also second = clamp(value * second_scale + second_shift).
+    Channel vectors (bias, scales, shifts) are weights padded with zeros to a multiple of 32 floats.
+    """
+
+    bias: Buffer
+    activation: ActivationName = "identity"
+    low: float = float("-inf")  # of "clamp"
+    high: float = float("inf")
+    residual: View | None = None
+    residual_scale: Buffer | None = None
+    second: View | None = None
+    second_scale: Buffer | None = None
+    second_shift: Buffer | None = None
+    second_low: float = float("-inf")
+    second_high: float = float("inf")
+
+
+Algorithm = Literal["direct", "depthwise", "winograd2", "winograd4"]
+
+
+@dataclass(frozen=True)
+class LayerStep:
+    """A convolution or dense layer with everything after it fused in; float32, NHWC.
+
+    A dense layer is a 1x1 convolution on a 1 x rows picture. The input View points at element [0, 0] of the
+    picture; where padding is not zero its halo of zeros is already in the buffer (``pad_top`` rows above ...), so
+    the kernel never tests for borders. ``weights``: packed for ``algorithm`` by builder/lower/packing.py.
+    ``halo``: (top, left, bottom, right) of zeros that this step writes around its output (and ``second``)
+    because a later layer reads them as its padding.
+    """
+
+    name: str
+    algorithm: Algorithm
+    input: View
+    weights: Buffer
+    output: View
+    epilogue: Epilogue
+    batch: int
+    in_size: tuple[int, int]
+    in_channels: int
+    out_size: tuple[int, int]
+    out_channels: int
+    kernel_size: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    padding: tuple[int, int]  # top, left
+    groups: int
+    halo: tuple[int, int, int, int]
+    second_halo: tuple[int, int, int, int]
+    scratch: Buffer | None  # size from packing.scratch_size(...)
+
+
+@dataclass(frozen=True)
+class PoolStep:
+    """Max or average pooling, or the mean over the whole picture; ``scale`` multiplies a sum."""
+
+    name: str
+    kind: Literal["max", "sum"]
+    input: View
+    output: View
+    batch: int
+    in_size: tuple[int, int]
+    channels: int
+    out_size: tuple[int, int]
+    window: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]  # top, left; outside pixels do not count
+    scale: float
+    halo: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class RepackStep:
+    """Copy a dense NHWC tensor into a View with a halo of zeros, or back."""
+
+    name: str
+    input: View
+    output: View
+    batch: int
+    size: tuple[int, int]
+    channels: int
+    halo: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
 class CallStep:
     name: str
     body: Steps
@@ -166,6 +274,9 @@ Step = (
     | SortStep
     | TopKStep
     | RngStep
+    | LayerStep
+    | PoolStep
+    | RepackStep
     | CallStep
     | ConditionalStep
     | WhileStep

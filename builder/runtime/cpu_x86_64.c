@@ -1,8 +1,8 @@
-/* Does this processor run x86-64-v3 code? Compiled for the baseline x86-64.
+/* Does this processor run x86-64-v3 code, or even v4? Compiled for the baseline x86-64.
  *
  * By hand, with cpuid and xgetbv: __builtin_cpu_supports needs a symbol that a shared library without
  * the compiler's runtime does not have. Feature bits: Intel SDM vol. 2A, CPUID; the list is the
- * x86-64-v3 level of the System V ABI. */
+ * x86-64-v3 and v4 levels of the System V ABI. */
 #include "program.h"
 
 #include <cpuid.h>
@@ -37,4 +37,12 @@ const char *cf_missing_cpu_feature(void) {
     if (!__get_cpuid(0x80000001u, &a, &b, &c, &d)) return "this CPU lacks LZCNT, which the model was compiled for";
     NEED(c, 5, "LZCNT");
     return NULL;
+}
+
+uint32_t cf_cpu_level(void) {
+    /* AVX512F, DQ, CD, BW and VL. */
+    const uint32_t v4 = 1u << 16 | 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31;
+    uint32_t a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & v4) != v4) return 0;
+    return (read_xcr0() & 0xe6u) == 0xe6u; /* the system keeps the masks and the wide registers */
 }

@@ -27,8 +27,15 @@ static cf_status refuse_open(const char *why, cf_status status) {
     return status;
 }
 
+/* COLDFORGE_CPU=x86-64-v3 keeps to that level, to measure what a lesser CPU would do. */
+static const cf_fused *choose_fused(void) {
+    if (cf_compiled_program.fused == NULL) return NULL;
+    const char *most = getenv("COLDFORGE_CPU");
+    const int limited = most != NULL && strcmp(most, "x86-64-v3") == 0;
+    return cf_compiled_program.fused[limited ? 0 : cf_cpu_level()];
+}
+
 EXPORT cf_status cf_open(uint32_t threads, cf_model **model) {
-    (void)threads; /* the faithful program runs on the caller's thread */
     if (model == NULL) return refuse_open("cf_open: model is NULL", CF_ERR_ARGUMENT);
     *model = NULL;
     const char *missing = cf_missing_cpu_feature();
@@ -41,6 +48,12 @@ EXPORT cf_status cf_open(uint32_t threads, cf_model **model) {
         free(opened);
         return refuse_open("cf_open: not enough memory for the model's buffers", CF_ERR_MEMORY);
     }
+    if (threads == 0) threads = cf_usable_cpus();
+    if (threads > 1 && (opened->context.pool = cf_pool_new(threads)) == NULL) {
+        cf_close(opened);
+        return refuse_open("cf_open: out of memory", CF_ERR_MEMORY);
+    }
+    opened->context.fused = choose_fused();
     opened->context.rng_low = RNG_SEED;
     *model = opened;
     return CF_OK;
@@ -48,6 +61,7 @@ EXPORT cf_status cf_open(uint32_t threads, cf_model **model) {
 
 EXPORT void cf_close(cf_model *model) {
     if (model == NULL) return;
+    cf_pool_free(model->context.pool);
     free(model->context.arena);
     free(model);
 }
@@ -98,6 +112,7 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
     for (size_t i = 0; i < feed_count; i++) {
         if (feeds[i].size != 0) memcpy(arena + program->feeds[i].offset, feeds[i].data, feeds[i].size);
     }
+    cf_pool_enter(model->context.pool);
     status = program->run(&model->context);
     if (status != CF_OK) {
         snprintf(model->error, sizeof model->error, "a compiled kernel reported an error");
@@ -123,19 +138,39 @@ cf_status cf_run_shared(const cf_feed *feeds, size_t feed_count, const cf_fetch 
     return status;
 }
 
-cf_status cf_call_kernel(cf_kernel kernel, const cf_kernel_argument *arguments, size_t count,
-                         uint64_t x, uint64_t y, uint64_t z) {
-    const cf_dim3 workgroups = {x, y, z};
-    cf_dim3 workgroup;
-    const cf_call_frame frame = {&workgroups, &workgroup, count, arguments};
-    for (workgroup.z = 0; workgroup.z < z; workgroup.z++) {
-        for (workgroup.y = 0; workgroup.y < y; workgroup.y++) {
-            for (workgroup.x = 0; workgroup.x < x; workgroup.x++) {
-                if (kernel(&frame) != NULL) return CF_ERR_KERNEL;
-            }
+typedef struct {
+    cf_kernel kernel;
+    cf_dim3 workgroups;
+    const cf_kernel_argument *arguments;
+    size_t count;
+    uint64_t share, total; /* work groups of a task; all */
+    int failed;
+} kernel_call;
+
+static void kernel_task(void *argument, int64_t task, uint32_t thread) {
+    (void)thread;
+    kernel_call *call = argument;
+    const uint64_t x = call->workgroups.x, y = call->workgroups.y;
+    uint64_t at = (uint64_t)task * call->share, end = at + call->share;
+    if (end > call->total) end = call->total;
+    for (; at < end; at++) {
+        const cf_dim3 workgroup = {at % x, at / x % y, at / x / y};
+        const cf_call_frame frame = {&call->workgroups, &workgroup, call->count, call->arguments};
+        if (call->kernel(&frame) != NULL) {
+            __atomic_store_n(&call->failed, 1, __ATOMIC_RELAXED);
+            return;
         }
     }
-    return CF_OK;
+}
+
+cf_status cf_call_kernel(cf_context *context, cf_kernel kernel, const cf_kernel_argument *arguments,
+                         size_t count, uint64_t x, uint64_t y, uint64_t z) {
+    kernel_call call = {kernel, {x, y, z}, arguments, count, 1, x * y * z, 0};
+    const uint64_t tasks = 4 * (uint64_t)cf_threads(context);
+    call.share = call.total > tasks ? (call.total + tasks - 1) / tasks : 1;
+    const uint64_t count_tasks = (call.total + call.share - 1) / call.share;
+    cf_parallel_for(context, (int64_t)count_tasks, kernel_task, &call);
+    return call.failed ? CF_ERR_KERNEL : CF_OK;
 }
 
 void cf_advance_rng(cf_context *context, void *state, uint64_t delta) {

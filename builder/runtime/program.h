@@ -2,8 +2,10 @@
 #ifndef COLDFORGE_PROGRAM_H
 #define COLDFORGE_PROGRAM_H
 
+#include "fused/fused.h"
 #include "kernels.h"
 #include "model.h"
+#include "threads.h"
 
 /* The frame XLA's CPU kernels take (xla/backends/cpu/runtime/kernel_c_api.h). */
 typedef struct {
@@ -25,11 +27,13 @@ typedef struct {
 /* Returns NULL, or an opaque error. */
 typedef void *(*cf_kernel)(const cf_call_frame *frame);
 
-/* What one opened model owns: its arena and its random generator. */
-typedef struct {
+/* What one opened model owns: its arena, its random generator and its threads. */
+struct cf_context {
     uint8_t *arena;
     uint64_t rng_low, rng_high;
-} cf_context;
+    cf_pool *pool;         /* NULL for one thread */
+    const cf_fused *fused; /* kernels for this CPU; NULL if the program uses none */
+};
 
 typedef struct {
     const char *name;
@@ -45,15 +49,16 @@ typedef struct {
     size_t feed_count;
     const cf_port *fetches;
     size_t fetch_count;
+    const cf_fused *const *fused; /* cf_fused_tables, if the program has fused layers */
     cf_status (*run)(cf_context *context);
 } cf_program;
 
 extern const cf_program cf_compiled_program;
 extern const uint8_t cf_weights[];
 
-/* Call a kernel once for every work group. */
-cf_status cf_call_kernel(cf_kernel kernel, const cf_kernel_argument *arguments, size_t count,
-                         uint64_t x, uint64_t y, uint64_t z);
+/* Call a kernel once for every work group, on all threads if there are several groups. */
+cf_status cf_call_kernel(cf_context *context, cf_kernel kernel, const cf_kernel_argument *arguments,
+                         size_t count, uint64_t x, uint64_t y, uint64_t z);
 
 /* Store the 128-bit state (low word first), then add delta (XLA's RngGetAndUpdateState). */
 void cf_advance_rng(cf_context *context, void *state, uint64_t delta);
@@ -64,5 +69,9 @@ cf_status cf_run_shared(const cf_feed *feeds, size_t feed_count, const cf_fetch 
 
 /* NULL, or the first instruction set this processor or its operating system lacks. */
 const char *cf_missing_cpu_feature(void);
+
+/* The fused kernels for each level of the architecture, and the highest level this processor has. */
+extern const cf_fused *const cf_fused_tables[];
+uint32_t cf_cpu_level(void);
 
 #endif

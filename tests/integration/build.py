@@ -15,7 +15,7 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import RawGraph
 from builder.importers.rewrite import keep_cases_functional
 from builder.link.library import SharedLibrary, link_library
-from builder.lower import lower
+from builder.lower import LoweringPath, Options, lower
 from builder.spec import ModelSpec, Source, Tolerance
 from builder.xla import tfcompile
 from tests.integration.support import run_graph
@@ -58,10 +58,23 @@ def write_golden(graph: FrozenGraph, samples: Sequence[Arrays]) -> None:
     np.savez(graph.golden_path, **arrays)
 
 
-def build_library(graph: FrozenGraph, spec: ModelSpec, folder: Path) -> SharedLibrary:
-    """Compile in this process, which has TensorFlow loaded already, then lower, emit and link."""
-    os.chdir(folder)
+def compile_here(graph: FrozenGraph, folder: Path) -> None:
+    """Compile in this process, which has TensorFlow loaded already."""
+    os.chdir(folder)  # tfcompile writes into the current folder
     tfcompile._main([str(graph.folder.resolve()), TARGET])
-    program = lower(folder / "graph_metadata.o", graph, CACHE)
+
+
+def build_library(
+    graph: FrozenGraph,
+    spec: ModelSpec,
+    folder: Path,
+    path: LoweringPath = "optimised",
+    options: Options | None = None,
+) -> SharedLibrary:
+    """Compile, unless the graph's folder holds the objects already, then lower, emit and link in ``folder``."""
+    compiled = graph.folder.resolve()
+    if not (compiled / "graph_metadata.o").exists():
+        compile_here(graph, compiled)
+    program = lower(compiled / "graph_metadata.o", graph, CACHE, path, options)
     sources = emit(program, spec, TARGET, folder)
-    return link_library(sources, folder / "graph.o", TARGET, folder, CACHE / "zig")
+    return link_library(sources, compiled / "graph.o", TARGET, folder, CACHE / "zig")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from builder.importers.graph import FrozenGraph
-from builder.link.library import KERNEL_SOURCES, RUNTIME
+from builder.link.library import FUSED_SOURCE, FUSED_VARIANTS, KERNEL_SOURCES, RUNTIME, THREAD_SOURCES
 from tests.integration.build import build_library, freeze_function, spec_of
 from tests.integration.support import run_graph
 from tests.integration.zoo import CASES
@@ -76,7 +76,12 @@ def test_the_whole_library_under_sanitizers(library: Library, tmp_path: Path) ->
     if shutil.which("gcc") is None:
         pytest.skip("NOT RUN: the sanitizers need gcc, which this machine does not have")
     program = tmp_path / "caller"
-    runtime = [RUNTIME / name for name in ("model.c", "cpu_x86_64.c", *KERNEL_SOURCES)]
+    names = ("model.c", "cpu_x86_64.c", "fused/tables_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
+    runtime = [RUNTIME / name for name in names]
+    for variant in FUSED_VARIANTS["x86_64"]:
+        copy = tmp_path / f"{variant.table}.c"
+        copy.write_text(f'#define CF_TABLE {variant.table}\n#include "{RUNTIME / FUSED_SOURCE}"\n')
+        runtime.append(copy)
     sources = [CALLER, *runtime, library.folder / "program.c", library.folder / "weights.S", library.folder / "graph.o"]
     flags = ["-g", "-O1", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     includes = [f"-I{library.folder}", f"-I{RUNTIME}"]

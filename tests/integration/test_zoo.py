@@ -1,7 +1,8 @@
-"""Every graph of the zoo, compiled, linked, run and compared with TensorFlow; and those that must be refused."""
+"""Every graph of the zoo on both paths, linked, run and compared with TensorFlow; and those that must be refused."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,22 @@ import pytest
 
 from builder.audit import audit
 from builder.errors import ColdforgeError
+from builder.importers.graph import FrozenGraph
+from builder.lower import LoweringPath, Options
+from builder.lower.optimise import optimise
 from builder.preflight import check
 from builder.preflight import require as require_preflight
 from builder.verify.compare import require, verify
-from tests.integration.build import TARGET, build_library, freeze_function, spec_of, write_golden
+from builder.xla.result import read_result
+from tests.integration.build import (
+    CACHE,
+    TARGET,
+    build_library,
+    compile_here,
+    freeze_function,
+    spec_of,
+    write_golden,
+)
 from tests.integration.run import run_library
 from tests.integration.zoo import CASES, REFUSED, Case
 
@@ -20,26 +33,63 @@ pytestmark = pytest.mark.integration
 
 SAMPLES = 3
 
+WITHOUT_WINOGRAD = {"inception_v3"}
+"""So deep, with random weights, that F(4×4)'s rounding is three times what the tolerance leaves."""
+
 
 @pytest.fixture(autouse=True)
 def _inside_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # tfcompile writes into the current folder
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_agrees_with_tensorflow(case: Case, tmp_path: Path) -> None:
-    graph = freeze_function(case.trace(), [f.name for f in case.feeds], tmp_path)
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], FrozenGraph]:
+    """Traces and compiles a case once for all its tests, in a folder of its own."""
+
+    graphs: dict[str, FrozenGraph] = {}
+
+    def compile_case(case: Case) -> FrozenGraph:
+        if case.name not in graphs:
+            folder = tmp_path_factory.mktemp(case.name)
+            graphs[case.name] = freeze_function(case.trace(), [f.name for f in case.feeds], folder)
+            compile_here(graphs[case.name], folder)
+        return graphs[case.name]
+
+    return compile_case
+
+
+@pytest.mark.parametrize(
+    ("case", "path"), [(c, p) for c in CASES for p in ("optimised", "faithful")], ids=lambda v: getattr(v, "name", v)
+)
+def test_agrees_with_tensorflow(
+    case: Case, path: LoweringPath, compiled: Callable[[Case], FrozenGraph], tmp_path: Path
+) -> None:
+    graph = compiled(case)
     assert check(graph).unsupported == ()
     spec = spec_of(case.name, case.absolute, case.relative)
-    library = build_library(graph, spec, tmp_path)
+    options = Options(allow_winograd=case.name not in WITHOUT_WINOGRAD)
+    library = build_library(graph, spec, tmp_path, path, options)
     assert audit(library.path, TARGET).violations == ()
     samples = [case.sample(i) for i in range(SAMPLES)]
     if case.random:
         for answers in run_library(library.path, [[s[f.name] for f in case.feeds] for s in samples]):
             assert all(np.isfinite(a).all() for a in answers)
         return
-    write_golden(graph, samples)
+    if not graph.golden_path.exists():
+        write_golden(graph, samples)
     require(verify(library.path, graph, spec))
+
+
+@pytest.mark.parametrize("name", ["mobilenet_v2", "resnet50", "wide_resnet", "efficientnet_b0", "densenet121"])
+def test_convolutions_run_as_layers(name: str, compiled: Callable[[Case], FrozenGraph]) -> None:
+    """Falling back is never wrong, so nothing but this would notice it."""
+    graph = compiled(next(c for c in CASES if c.name == name))
+    outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
+    assert outcome.layer_share >= 0.95
+    layers = [note for note in outcome.notes if note.kind == "layer"]
+    # BatchNorm of the network's many convolutions went into their weights, or is a second output.
+    folded = [n for n in layers if {"affine", "second output"} & set(n.matched)]
+    assert len(folded) >= len(layers) / 3
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda c: c.name)

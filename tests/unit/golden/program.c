@@ -21,7 +21,7 @@ static cf_status sequence_0(cf_context *context) {
             {WEIGHTS(64u), 16u},
             {ARENA(64u), 16u},
         };
-        TRY(cf_call_kernel(graph_add, arguments, COUNT(arguments), 2, 1, 1));
+        TRY(cf_call_kernel(context, graph_add, arguments, COUNT(arguments), 2, 1, 1));
     }
     return CF_OK;
 }
@@ -33,7 +33,7 @@ static cf_status sequence_1(cf_context *context) {
             {WEIGHTS(64u), 16u},
             {ARENA(64u), 16u},
         };
-        TRY(cf_call_kernel(graph_add, arguments, COUNT(arguments), 2, 1, 1));
+        TRY(cf_call_kernel(context, graph_add, arguments, COUNT(arguments), 2, 1, 1));
     }
     return CF_OK;
 }
@@ -55,7 +55,7 @@ static cf_status sequence_4(cf_context *context) {
             {WEIGHTS(64u), 16u},
             {ARENA(64u), 16u},
         };
-        TRY(cf_call_kernel(graph_add, arguments, COUNT(arguments), 2, 1, 1));
+        TRY(cf_call_kernel(context, graph_add, arguments, COUNT(arguments), 2, 1, 1));
     }
     return CF_OK;
 }
@@ -93,7 +93,7 @@ static cf_status sequence_8(cf_context *context) {
             {WEIGHTS(64u), 16u},
             {ARENA(64u), 16u},
         };
-        TRY(cf_call_kernel(graph_add, arguments, COUNT(arguments), 2, 1, 1));
+        TRY(cf_call_kernel(context, graph_add, arguments, COUNT(arguments), 2, 1, 1));
     }
     return CF_OK;
 }
@@ -113,7 +113,7 @@ static cf_status run_program(cf_context *context) {
             {WEIGHTS(64u), 16u},
             {ARENA(64u), 16u},
         };
-        TRY(cf_call_kernel(graph_add, arguments, COUNT(arguments), 2, 1, 1));
+        TRY(cf_call_kernel(context, graph_add, arguments, COUNT(arguments), 2, 1, 1));
     }
     { /* convolution.2 */
         static const cf_convolution convolution = {

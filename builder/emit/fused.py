@@ -1,0 +1,144 @@
+"""Print the steps of the optimised path as calls of the fused kernels; see runtime/fused/fused.h."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from builder.lower.packing import Geometry, scratch_size, winograd_band
+from builder.lower.program import Buffer, LayerStep, PoolStep, RepackStep, View
+
+ALGORITHMS = ("direct", "depthwise", "winograd2", "winograd4")
+"""In the order of cf_algorithm."""
+
+ACTIVATIONS = {
+    "identity": 0, "clamp": 0, "sigmoid": 1, "swish": 2, "hard_sigmoid": 3, "hard_swish": 4,
+    "gelu": 5, "gelu_tanh": 6, "tanh": 7, "elu": 8,
+}  # fmt: skip
+"""ActivationName to cf_activation."""
+
+Pointer = Callable[[Buffer], str]
+"""The C expression of a buffer's start."""
+
+
+def geometry(step: LayerStep) -> Geometry:
+    """The sizes that packing.py needs to know of a step."""
+    return Geometry(
+        batch=step.batch,
+        in_channels=step.in_channels,
+        out_size=step.out_size,
+        out_channels=step.out_channels,
+        kernel_size=step.kernel_size,
+        stride=step.stride,
+        dilation=step.dilation,
+        groups=step.groups,
+    )
+
+
+def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
+    """Raises ValueError where the step's scratch is too small for its algorithm."""
+    e = step.epilogue
+    shape = geometry(step)
+    needed = scratch_size(shape, step.algorithm)
+    if needed and (step.scratch is None or step.scratch.size < needed):
+        raise ValueError(f"{step.name}: {step.algorithm} needs {needed} bytes of scratch")
+    clamped = e.activation == "clamp"
+    fields = {
+        "algorithm": f"CF_{step.algorithm.upper()}",
+        "activation": "CF_CLAMP" if e.activation in ("identity", "clamp") else f"CF_{e.activation.upper()}",
+        "batch": step.batch,
+        "groups": step.groups,
+        "in_channels": step.in_channels,
+        "out_channels": step.out_channels,
+        "out": _list(step.out_size),
+        "kernel": _list(step.kernel_size),
+        "stride": _list(step.stride),
+        "dilation": _list(step.dilation),
+        "padding": _list(step.padding),
+        "input": _view(step.input),
+        "output": _view(step.output),
+        "low": _float(e.low if clamped else -math.inf),
+        "high": _float(e.high if clamped else math.inf),
+    }
+    if any(step.halo):
+        fields["halo"] = _list(step.halo)
+    if e.residual is not None:
+        fields["residual"] = _view(e.residual)
+    if e.second is not None:
+        fields |= {"second": _view(e.second), "second_halo": _list(step.second_halo)}
+        fields |= {"second_low": _float(e.second_low), "second_high": _float(e.second_high)}
+    if needed:
+        fields["band"] = winograd_band(shape, step.algorithm)
+    buffers: dict[str, Buffer | None] = {
+        "input": step.input.buffer,
+        "weights": step.weights,
+        "bias": e.bias,
+        "output": step.output.buffer,
+        "residual": e.residual.buffer if e.residual else None,
+        "residual_scale": e.residual_scale,
+        "second": e.second.buffer if e.second else None,
+        "second_scale": e.second_scale,
+        "second_shift": e.second_shift,
+        "scratch": step.scratch if needed else None,
+    }
+    return [
+        "static const cf_layer layer = {",
+        *_fields(fields),
+        "};",
+        "const cf_layer_data data = {",
+        *_fields({name: f"(void *){pointer(b)}" for name, b in buffers.items() if b is not None}),
+        "};",
+        "context->fused->layer(context, &layer, &data);",
+    ]
+
+
+def pool_lines(step: PoolStep, pointer: Pointer) -> list[str]:
+    fields = {
+        "maximum": int(step.kind == "max"),
+        "scale": _float(step.scale),
+        "batch": step.batch,
+        "channels": step.channels,
+        "in": _list(step.in_size),
+        "out": _list(step.out_size),
+        "window": _list(step.window),
+        "stride": _list(step.stride),
+        "padding": _list(step.padding),
+    }
+    return _two_views("pooling", "pool", fields, step, pointer)
+
+
+def repack_lines(step: RepackStep, pointer: Pointer) -> list[str]:
+    fields = {"batch": step.batch, "size": _list(step.size), "channels": step.channels}
+    return _two_views("repack", "repack", fields, step, pointer)
+
+
+def _two_views(
+    kind: str, function: str, fields: dict[str, object], step: PoolStep | RepackStep, pointer: Pointer
+) -> list[str]:
+    fields |= {"input": _view(step.input), "output": _view(step.output), "halo": _list(step.halo)}
+    source, target = pointer(step.input.buffer), pointer(step.output.buffer)
+    return [
+        f"static const cf_{kind} {kind} = {{",
+        *_fields(fields),
+        "};",
+        f"context->fused->{function}(context, &{kind}, (const float *){source}, (float *){target});",
+    ]
+
+
+def _fields(fields: dict[str, object]) -> list[str]:
+    return [f"    .{name} = {value}," for name, value in fields.items()]
+
+
+def _list(values: Iterable[int]) -> str:
+    return "{" + ", ".join(str(v) for v in values) + "}"
+
+
+def _view(view: View) -> str:
+    return _list((view.first, view.image, view.row, view.pixel))
+
+
+def _float(value: float) -> str:
+    """Exactly, as hexadecimal; infinities by the compiler's own name."""
+    if math.isinf(value):
+        return "-__builtin_inff()" if value < 0 else "__builtin_inff()"
+    return f"{float(value).hex()}f"

@@ -1,0 +1,353 @@
+"""A schedule as a Program: views, packed weights, in-place pairs, and a place in the arena for everything."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.errors import LowerError
+from builder.lower.activations import Activation
+from builder.lower.fuse import Layer
+from builder.lower.hlo import Dag, Value
+from builder.lower.layers import Core, why_not
+from builder.lower.layouts import NO_HALO, Layout, Layouts, dense, lay_out, reads, with_rows, writes
+from builder.lower.notes import Note
+from builder.lower.packing import Geometry, choose, pack_layer, pad_channels, scratch_size
+from builder.lower.pooling import Pool
+from builder.lower.program import (
+    Algorithm,
+    BoundPort,
+    Buffer,
+    CopyStep,
+    Epilogue,
+    LayerStep,
+    PoolStep,
+    Program,
+    RepackStep,
+    Step,
+    View,
+)
+from builder.lower.replan import Storage, WeightStore, place
+from builder.lower.schedule import Schedule, inputs, makers_of
+from builder.lower.thunks import Thunk
+
+SLACK = 256
+"""Bytes behind the arena: a vector load of a picture's last channels may reach past it."""
+
+
+def geometry(core: Core) -> Geometry:
+    """``core``'s sizes, for ``packing``."""
+    batch, height, width = core.out_picture
+    return Geometry(
+        batch,
+        core.in_channels,
+        (height, width),
+        core.out_channels,
+        core.kernel_size,
+        core.stride,
+        core.dilation,
+        core.groups,
+    )
+
+
+def assemble(
+    dag: Dag, plan: Schedule, faithful: Program, allow_winograd: bool, algorithms: Mapping[str, Algorithm]
+) -> tuple[Program, tuple[Note, ...]]:
+    """The Program of ``plan`` with the feeds and fetches of ``faithful``. Raises LowerError where it has none."""
+    assembly = _Assembly(dag, plan, faithful, allow_winograd, algorithms)
+    for number, task in enumerate(plan.tasks):
+        match task:
+            case Layer():
+                assembly.layer(task, number)
+            case Pool():
+                assembly.pool(task)
+            case Thunk():
+                assembly.thunk(task, number)
+    return assembly.program(), tuple(assembly.notes)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A picture in storage whose offset is known only in the end."""
+
+    storage: Storage
+    layout: Layout
+
+    def view(self, inset: tuple[int, int] = (0, 0)) -> View:
+        return self.layout.view(self.storage.buffer, inset)
+
+
+class _Assembly:
+    """Collects steps as functions to be called once every storage has its offset."""
+
+    def __init__(
+        self, dag: Dag, plan: Schedule, faithful: Program, allow_winograd: bool, algorithms: Mapping[str, Algorithm]
+    ) -> None:
+        self.dag, self.plan, self.faithful = dag, plan, faithful
+        self.allow_winograd, self.algorithms = allow_winograd, algorithms
+        self.layouts: Layouts = lay_out(dag, plan.tasks)
+        self.makers = makers_of(plan.tasks)
+        self.fetched = {output.base for output in dag.outputs}
+        self.last_use = {v.base: n for n, task in enumerate(plan.tasks) for v in inputs(task)}
+        self.constants = {weight.offset: weight.data for weight in faithful.weights}
+        self.store = WeightStore()
+        self.storages: list[Storage] = []
+        self.values: dict[Value, Storage] = {}
+        self.copies: dict[Value, _Place] = {}
+        self.steps: list[Callable[[], Step]] = []
+        self.notes: list[Note] = []
+        for number, port in enumerate(faithful.feeds):
+            feed = self._new(port.spec.size)
+            feed.use(-1)
+            self.values[dag.parameters[number].base] = feed
+
+    # One method per kind of task.
+
+    def layer(self, layer: Layer, number: int) -> None:
+        core, affine = layer.core, layer.affine
+        name = core.value.instruction.name
+        kernel = (core.kernel().astype(np.float64) * affine.scale).astype(np.float32)
+        algorithm = self.algorithms.get(name) or choose(geometry(core), allow_winograd=self.allow_winograd)
+        wanted = reads(layer)
+        source = self._reading(*wanted[0])
+        residual = self._reading(*wanted[1]) if len(wanted) > 1 else None
+        output = self._writing(layer.end.base, writes(layer), self._over_residual(layer, residual, number))
+        second = None if layer.second is None else self._writing(layer.second.value.base, writes(layer))
+        touched = [p for p in (source, residual, output, second) if p is not None]
+        if core.kernel_size == core.stride == (1, 1) and all(p.layout.halo == NO_HALO for p in touched):
+            core = with_rows(layer).core
+        size = scratch_size(geometry(core), algorithm)
+        scratch = self._new(size) if size else None
+        weights = self.store.put(pack_layer(kernel, algorithm, groups=core.groups))
+        bias = self._channels(affine.shift)
+        factor = affine.residual_scale
+        residual_scale = None if factor is None or (factor == 1).all() else self._channels(factor)
+        low, high = _limits(layer.activation)
+        extra = layer.second
+        second_scale = self._channels(extra.scale) if extra else None
+        second_shift = self._channels(extra.shift) if extra else None
+
+        def build() -> LayerStep:
+            return LayerStep(
+                name,
+                algorithm,
+                source.view(),
+                weights,
+                output.view(),
+                Epilogue(
+                    bias,
+                    layer.activation.name,
+                    low,
+                    high,
+                    residual.view() if residual else None,
+                    residual_scale,
+                    second.view() if second else None,
+                    second_scale,
+                    second_shift,
+                    *(_limits(extra.clamp) if extra else ()),
+                ),
+                batch=core.out_picture[0],
+                in_size=core.in_picture[1:],
+                in_channels=core.in_channels,
+                out_size=core.out_picture[1:],
+                out_channels=core.out_channels,
+                kernel_size=core.kernel_size,
+                stride=core.stride,
+                dilation=core.dilation,
+                padding=core.padding,
+                groups=core.groups,
+                halo=output.layout.halo,
+                second_halo=second.layout.halo if second else NO_HALO,
+                scratch=scratch.buffer if scratch else None,
+            )
+
+        moved = weights.size + sum(p.storage.size for p in touched)
+        used = [p.storage for p in touched] + ([scratch] if scratch else [])
+        self._step(build, used, Note(name, "layer", layer.matched, algorithm, core.flop, moved))
+
+    def pool(self, pool: Pool) -> None:
+        name = pool.value.instruction.name
+        source = self._reading(*reads(pool)[0])
+        output = self._writing(pool.value.base, writes(pool))
+        top, left, bottom, right = pool.around
+
+        def build() -> PoolStep:
+            return PoolStep(
+                name,
+                pool.kind,
+                source.view((top, left)),
+                output.view(),
+                batch=pool.in_picture[0],
+                in_size=(pool.in_picture[1] + top + bottom, pool.in_picture[2] + left + right),
+                channels=pool.channels,
+                out_size=pool.out_picture[1:],
+                window=pool.window,
+                stride=pool.stride,
+                padding=pool.padding,
+                scale=pool.scale,
+                halo=output.layout.halo,
+            )
+
+        moved = source.storage.size + output.storage.size
+        self._step(build, [source.storage, output.storage], Note(name, "pool", (pool.kind,), "", 0, moved))
+
+    def thunk(self, thunk: Thunk, number: int) -> None:
+        sources = [self._constant(s) if isinstance(s, Buffer) else self.values[s.base] for s in thunk.sources]
+        targets = []
+        for index, (buffer, output) in enumerate(zip(thunk.writes, thunk.outputs, strict=True)):
+            target = self._in_place(thunk, index, number, sources)
+            if target is None:
+                target = self._new(buffer.size)
+            targets.append(target)
+            for read in thunk.aliased(index):
+                sources[read] = target
+            if output is not None and self.makers[output] is thunk:
+                self.values[output] = target
+        scratch = self._new(thunk.scratch_size) if thunk.scratch_size else None
+
+        def build() -> Step:
+            return thunk.rebuilt(
+                [_sized(s, b.size) for s, b in zip(sources, thunk.reads, strict=True)],
+                [_sized(t, b.size) for t, b in zip(targets, thunk.writes, strict=True)],
+                scratch.buffer if scratch else None,
+            )
+
+        used = [s for s in (*sources, *targets, scratch) if isinstance(s, Storage)]
+        moved = sum(b.size for b in (*thunk.reads, *thunk.writes))
+        made = next((o for o in thunk.outputs if o is not None), None)
+        reason = "" if made is None else self.plan.reasons.get(made) or why_not(made)
+        flop = flop_of(made) if made is not None else 0
+        self._step(build, used, Note(thunk.step.name, "xla", (reason,) if reason else (), "", flop, moved))
+
+    def program(self) -> Program:
+        """The finished Program. Raises LowerError where a fetch has no place."""
+        for value in self.fetched:
+            if value in self.values:
+                self.values[value].use(len(self.steps))
+        size = place(self.storages)
+        fetches = tuple(
+            BoundPort(port.spec, self._fetch(value.base, port.spec.size))
+            for port, value in zip(self.faithful.fetches, self.dag.outputs, strict=True)
+        )
+        feeds = tuple(
+            BoundPort(port.spec, self.values[self.dag.parameters[number].base].buffer)
+            for number, port in enumerate(self.faithful.feeds)
+        )
+        steps = tuple(build() for build in self.steps)
+        return Program(steps, feeds, fetches, self.store.weights, size + SLACK, self.store.size)
+
+    # What they share.
+
+    def _new(self, size: int) -> Storage:
+        storage = Storage(size, len(self.steps), len(self.steps))
+        self.storages.append(storage)
+        return storage
+
+    def _step(self, build: Callable[[], Step], used: list[Storage], note: Note) -> None:
+        for storage in used:
+            storage.use(len(self.steps))
+        self.steps.append(build)
+        self.notes.append(note)
+
+    def _channels(self, vector: NDArray[np.float64]) -> Buffer:
+        return self.store.put(pad_channels(vector.astype(np.float32)))
+
+    def _constant(self, buffer: Buffer) -> Buffer:
+        data = self.constants.get(buffer.offset)
+        if data is None or len(data) < buffer.size:
+            raise LowerError("a step reads a part of a constant")
+        return self.store.put(data[: buffer.size])
+
+    def _fetch(self, value: Value, size: int) -> Buffer:
+        if value in self.values:
+            return replace(self.values[value].buffer, size=size)
+        if value.op != "constant":
+            raise LowerError(f"the fetch {value} was not made")
+        return self.store.put(value.data)
+
+    def _over_residual(self, layer: Layer, residual: _Place | None, number: int) -> Storage | None:
+        """The residual's storage, where nothing reads it afterwards: sums over it spare the cache a picture."""
+        value = layer.affine.residual
+        if value is None or residual is None or value.base is layer.core.input.base or value.base in self.fetched:
+            return None
+        same = residual.layout == self.layouts.writing(layer.end.base, writes(layer))
+        return residual.storage if same and self.last_use[value.base] == number else None
+
+    def _writing(self, value: Value, picture: tuple[int, int, int, int], storage: Storage | None = None) -> _Place:
+        layout = self.layouts.writing(value, picture)
+        storage = storage or self._new(4 * layout.floats)
+        self.values[value] = storage
+        return _Place(storage, layout)
+
+    def _reading(self, value: Value, picture: tuple[int, int, int, int], halo: tuple[int, int, int, int]) -> _Place:
+        copied, layout = self.layouts.reading(value, picture, halo)
+        if layout.picture != picture:
+            raise LowerError(f"{value} is read as pictures of different sizes")
+        if not copied:
+            return _Place(self.values[value.base], layout)
+        if value.base not in self.copies:
+            self.copies[value.base] = self._repack(value, layout)
+        return self.copies[value.base]
+
+    def _repack(self, value: Value, layout: Layout) -> _Place:
+        source = _Place(self.values[value.base], dense(layout.picture))
+        target = _Place(self._new(4 * layout.floats), layout)
+        batch, height, width, channels = layout.picture
+        name = f"{value.base.instruction.name} with a halo"
+
+        def build() -> RepackStep:
+            return RepackStep(name, source.view(), target.view(), batch, (height, width), channels, layout.halo)
+
+        moved = source.storage.size + target.storage.size
+        self._step(build, [source.storage, target.storage], Note(name, "repack", (), "", 0, moved))
+        return target
+
+    def _in_place(self, thunk: Thunk, index: int, number: int, sources: list[Storage | Buffer]) -> Storage | None:
+        """The storage of the argument that XLA's kernel writes through, or of a copy where that is still wanted."""
+        aliased = thunk.aliased(index)
+        if not aliased:
+            return None
+        read = aliased[0]
+        value, storage = thunk.sources[read], sources[read]
+        if not isinstance(value, Value) or not isinstance(storage, Storage):
+            raise LowerError(f"{thunk.step.name} writes over a constant")
+        elsewhere = any(i not in aliased and s is storage for i, s in enumerate(sources))
+        if self.last_use[value.base] == number and value.base not in self.fetched and not elsewhere:
+            return storage
+        target = self._new(thunk.reads[read].size)
+        name = f"{thunk.step.name} in place"
+        size = thunk.reads[read].size
+        build = functools.partial(_copy, name, storage, target, size)
+        self._step(build, [storage, target], Note(name, "copy", (), "", 0, 2 * size))
+        return target
+
+
+def _copy(name: str, source: Storage, target: Storage, size: int) -> CopyStep:
+    item = 4 if size % 4 == 0 else 1
+    count = size // item
+    return CopyStep(name, _sized(source, size), _sized(target, size), item, (count,), (1,), (1,))
+
+
+def _sized(place: Storage | Buffer, size: int) -> Buffer:
+    buffer = place.buffer if isinstance(place, Storage) else place
+    return replace(buffer, size=size)
+
+
+def _limits(activation: Activation) -> tuple[float, float]:
+    return activation.low, activation.high
+
+
+def flop_of(value: Value) -> int:
+    """Floating-point operations of a convolution or product, 0 of anything else."""
+    if value.op == "dot":
+        left, numbers = value.operands[0], value.instruction.dot_dimension_numbers
+        return 2 * value.elements * int(np.prod([left.dims[d] for d in numbers.lhs_contracting_dimensions]))
+    if value.op == "convolution":
+        kernel, numbers = value.operands[1], value.instruction.convolution_dimension_numbers
+        outer = kernel.dims[numbers.kernel_output_feature_dimension]
+        return int(2 * value.elements * (kernel.elements // max(1, outer)))
+    return 0

@@ -1,0 +1,146 @@
+"""How each value lies in memory: dense where XLA's kernels touch it, else with the halo its readers want."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from builder.lower.fuse import Layer
+from builder.lower.hlo import Dag, Value
+from builder.lower.layers import picture_of
+from builder.lower.pooling import Pool
+from builder.lower.program import Buffer, View
+from builder.lower.schedule import Task, makers_of, outputs
+from builder.lower.thunks import Thunk
+
+Sides = tuple[int, int, int, int]
+NO_HALO: Sides = (0, 0, 0, 0)
+
+_SLOW_STRIDE = 512
+"""Pixels at multiples of 2 KB share cache sets ..."""
+_SKEW = 16
+"""... and so many floats between them spread them out."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A picture (batch, height, width, channels) with ``halo`` (top, left, bottom, right) and a pixel stride."""
+
+    picture: tuple[int, int, int, int]
+    halo: Sides
+    pixel: int
+
+    @property
+    def floats(self) -> int:
+        return self.picture[0] * self._image
+
+    @property
+    def _row(self) -> int:
+        return (self.picture[2] + self.halo[1] + self.halo[3]) * self.pixel
+
+    @property
+    def _image(self) -> int:
+        return (self.picture[1] + self.halo[0] + self.halo[2]) * self._row
+
+    def view(self, buffer: Buffer, inset: tuple[int, int] = (0, 0)) -> View:
+        """The picture in ``buffer``; ``inset`` (rows, pixels) moves element [0, 0] into the halo."""
+        first = (self.halo[0] - inset[0]) * self._row + (self.halo[1] - inset[1]) * self.pixel
+        return View(buffer, first, self._image, self._row, self.pixel)
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """``stored``: of values that are not dense. ``repacked``: of the copies made for readers that need a halo."""
+
+    stored: dict[Value, Layout]
+    repacked: dict[Value, Layout]
+
+    def reading(self, value: Value, picture: tuple[int, int, int, int], halo: Sides) -> tuple[bool, Layout]:
+        """(whether it is the copy, the layout) in which a reader with this picture and halo finds a value."""
+        base = value.base
+        if base in self.stored:
+            return False, self.stored[base]
+        if halo != NO_HALO:
+            return True, self.repacked[base]
+        return False, dense(picture)
+
+    def writing(self, value: Value, picture: tuple[int, int, int, int]) -> Layout:
+        return self.stored.get(value.base, dense(picture))
+
+
+def dense(picture: tuple[int, int, int, int]) -> Layout:
+    return Layout(picture, NO_HALO, picture[3])
+
+
+def reads(task: Layer | Pool) -> list[tuple[Value, tuple[int, int, int, int], Sides]]:
+    """(value, picture, halo it must have) of what a task reads as a picture."""
+    if isinstance(task, Pool):
+        return [(task.input, (*task.in_picture, task.channels), task.around)]
+    core = task.core
+    found = [(core.input, (*core.in_picture, core.in_channels), core.reach)]
+    if task.affine.residual is not None:
+        found.append((task.affine.residual, (*core.out_picture, core.out_channels), NO_HALO))
+    return found
+
+
+def writes(task: Layer | Pool) -> tuple[int, int, int, int]:
+    """The picture that a task stores."""
+    if isinstance(task, Pool):
+        return (*task.out_picture, task.channels)
+    return (*task.core.out_picture, task.core.out_channels)
+
+
+def lay_out(dag: Dag, tasks: Sequence[Task]) -> Layouts:
+    """A layout for everything the tasks store."""
+    makers = makers_of(tasks)
+    fixed = {output.base for output in dag.outputs}
+    pictures: dict[Value, set[tuple[int, int, int, int]]] = {}
+    halos: dict[Value, Sides] = {}
+    for task in tasks:
+        if isinstance(task, Thunk):
+            fixed.update(source.base for source in task.sources if isinstance(source, Value))
+            continue
+        for output in outputs(task):
+            pictures.setdefault(output, set()).add(writes(task))
+        for value, picture, halo in reads(task):
+            pictures.setdefault(value.base, set()).add(picture)
+            halos[value.base] = _around(halos.get(value.base, NO_HALO), halo)
+    stored: dict[Value, Layout] = {}
+    repacked: dict[Value, Layout] = {}
+    for value, seen in pictures.items():
+        maker, halo = makers.get(value), halos.get(value, NO_HALO)
+        picture = next(iter(seen))
+        free = maker is not None and not isinstance(maker, Thunk) and value not in fixed
+        if free and len(seen) == 1:
+            stored[value] = Layout(picture, halo, _pixel(picture))
+        elif halo != NO_HALO:
+            wanted = _padded_picture(value, tasks)
+            repacked[value] = Layout(wanted, halo, _pixel(wanted))
+    return Layouts(stored, repacked)
+
+
+def _padded_picture(value: Value, tasks: Sequence[Task]) -> tuple[int, int, int, int]:
+    """The picture as those see it that need a halo."""
+    for task in tasks:
+        if not isinstance(task, Thunk):
+            for source, picture, halo in reads(task):
+                if source.base is value and halo != NO_HALO:
+                    return picture
+    return picture_of(value.dims)
+
+
+def _pixel(picture: tuple[int, int, int, int]) -> int:
+    channels = picture[3]
+    return channels + _SKEW if channels % _SLOW_STRIDE == 0 and picture[1] * picture[2] > 1 else channels
+
+
+def _around(a: Sides, b: Sides) -> Sides:
+    return max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
+
+
+def with_rows(layer: Layer) -> Layer:
+    """A 1x1 layer over dense pictures as one over a single row of all their pixels."""
+    core = layer.core
+    batch, height, width = core.out_picture
+    row = (1, 1, batch * height * width)
+    return replace(layer, core=replace(core, in_picture=row, out_picture=row))

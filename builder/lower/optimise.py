@@ -1,0 +1,58 @@
+"""The optimised path: layers with everything after them fused, over memory planned anew.
+
+What is not matched stays one of XLA's own steps; a graph that is not one straight line of steps stays faithful as a
+whole. Either way the reasons are kept, for ``coldforge explain``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from builder.errors import LowerError
+from builder.importers.graph import Port
+from builder.lower.assemble import assemble
+from builder.lower.faithful import lower_faithfully
+from builder.lower.hlo import read_dag
+from builder.lower.notes import Note
+from builder.lower.program import Algorithm, Program
+from builder.lower.schedule import schedule
+from builder.lower.thunks import read_thunks
+
+
+@dataclass(frozen=True)
+class Options:
+    """``algorithms``: decisions of a tuner, by layer name; the static rule decides where it says nothing."""
+
+    allow_winograd: bool = True
+    algorithms: Mapping[str, Algorithm] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``program`` None: the whole graph stays faithful, for ``reason``."""
+
+    program: Program | None
+    notes: tuple[Note, ...] = ()
+    reason: str = ""
+
+    @property
+    def layer_share(self) -> float:
+        """The share of the convolutions' and products' operations that run as layers."""
+        total = sum(note.flop for note in self.notes if note.kind in ("layer", "xla"))
+        return sum(note.flop for note in self.notes if note.kind == "layer") / total if total else 1.0
+
+
+def optimise(
+    result: Any, feeds: tuple[Port, ...], fetches: tuple[Port, ...], options: Options | None = None
+) -> Outcome:
+    """Match what can be matched in a CompilationResultProto. Raises LowerError as ``lower_faithfully`` does."""
+    options = options or Options()
+    faithful = lower_faithfully(result, feeds, fetches)
+    try:
+        dag = read_dag(result)
+        plan = schedule(dag, read_thunks(result, dag, faithful))
+        return Outcome(*assemble(dag, plan, faithful, options.allow_winograd, options.algorithms))
+    except LowerError as error:
+        return Outcome(None, reason=str(error))

@@ -1,0 +1,143 @@
+"""How a layer's weights lie in the library, how much scratch its kernel needs, and which algorithm suits it.
+
+The layouts are those that builder/runtime/fused/ reads; one layout serves every instruction set.
+
+- direct: per group, panels of 16 output channels ``[ceil(OC / 16)][KH * KW * C][16]``, zeros past the last channel;
+- depthwise: ``[ceil(C / 16)][KH * KW][16]``, zeros past the last channel;
+- winograd2 and winograd4: not transformed, ``[OC / 16][C][9][16]``; the kernel transforms a panel when it needs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from builder.lower.program import Algorithm
+
+PANEL = 16
+"""Output channels of a panel: a cache line."""
+
+MAX_THREADS = 8
+"""CF_MAX_THREADS in runtime/threads.h: scratch is laid out for so many. Lambda has six."""
+
+MAX_TAPS = 1024
+"""CF_MAX_TAPS in runtime/fused/fused.h: the largest KH * KW."""
+
+_BAND_BYTES = 3 << 20
+_BAND_MIN = 64
+_TILE_BLOCK = 24
+_U_CHANNELS = 128
+_U_COLUMNS = 32
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A convolution's sizes; a dense layer is a 1x1 convolution on a 1 x rows picture."""
+
+    batch: int
+    in_channels: int
+    out_size: tuple[int, int]
+    out_channels: int
+    kernel_size: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+    @property
+    def depthwise(self) -> bool:
+        """One input channel and one output channel in every group, and more than one group."""
+        return self.groups == self.in_channels == self.out_channels > 1
+
+    @property
+    def winograd(self) -> bool:
+        """Whether the Winograd kernels can run it at all."""
+        unit = self.kernel_size == (3, 3) and self.stride == self.dilation == (1, 1) and self.groups == 1
+        return unit and self.in_channels % 16 == 0 and self.out_channels % 16 == 0
+
+
+def choose(geometry: Geometry, *, allow_winograd: bool = True) -> Algorithm:
+    """The algorithm where none was measured: a static rule, the same on every machine."""
+    if geometry.depthwise:
+        return "depthwise"
+    height, width = geometry.out_size
+    tiles = -(-height // 4) * -(-width // 4)
+    # On 7x7 pictures transforming the weights costs what the multiplications save; thin pictures waste their tiles.
+    if allow_winograd and geometry.winograd and height * width >= max(64, 8 * tiles):
+        return "winograd4"
+    return "direct"
+
+
+def candidates(geometry: Geometry, *, allow_winograd: bool = True) -> tuple[Algorithm, ...]:
+    """Every algorithm that can compute the layer, for a tuner to time; the static choice comes first."""
+    possible: list[Algorithm] = ["depthwise" if geometry.depthwise else "direct"]
+    if allow_winograd and geometry.winograd:
+        possible += ["winograd2", "winograd4"]
+    best = choose(geometry, allow_winograd=allow_winograd)
+    return (best, *(a for a in possible if a != best))
+
+
+def pack_layer(weights: NDArray[np.float32], algorithm: Algorithm, *, groups: int = 1) -> bytes:
+    """The bytes of ``weights`` [KH, KW, C / groups, OC] as the kernel for ``algorithm`` reads them.
+
+    Block g of the output channels sees block g of the input channels. Raises ValueError where the algorithm
+    cannot have such weights.
+    """
+    height, width, inner, outer = weights.shape
+    taps = height * width
+    if taps > MAX_TAPS:
+        raise ValueError(f"a {height}x{width} kernel has more than {MAX_TAPS} taps")
+    weights = np.asarray(weights, np.float32)
+    if algorithm == "depthwise":
+        if inner != 1 or groups != outer:
+            raise ValueError("a depthwise layer has one input channel and one output channel per group")
+        filters = _padded(weights.reshape(taps, outer)).reshape(taps, -1, PANEL)
+        return np.ascontiguousarray(filters.transpose(1, 0, 2)).tobytes()
+    if algorithm in ("winograd2", "winograd4"):
+        if (height, width) != (3, 3) or groups != 1 or inner % 16 or outer % 16:
+            raise ValueError("Winograd takes 3x3 weights, one group, and channels in multiples of 16")
+        panels = weights.reshape(9, inner, outer // PANEL, PANEL)
+        return np.ascontiguousarray(panels.transpose(2, 1, 0, 3)).tobytes()
+    if outer % groups:
+        raise ValueError(f"{outer} output channels do not divide into {groups} groups")
+    blocks = weights.reshape(taps * inner, groups, outer // groups)
+    panels = _padded(blocks).reshape(taps * inner, groups, -1, PANEL)
+    return np.ascontiguousarray(panels.transpose(1, 2, 0, 3)).tobytes()
+
+
+def pad_channels(vector: NDArray[np.float32]) -> bytes:
+    """A per-channel vector (bias, scale, shift) with zeros up to a multiple of 32."""
+    flat = np.asarray(vector, np.float32).ravel()
+    return np.pad(flat, (0, -flat.size % 32)).tobytes()
+
+
+def winograd_band(geometry: Geometry, algorithm: Algorithm) -> int:
+    """How many tiles of the output are transformed at a time: what keeps them in the last-level cache."""
+    size = 4 if algorithm == "winograd4" else 2
+    tiles = geometry.batch * -(-geometry.out_size[0] // size) * -(-geometry.out_size[1] // size)
+    most = max(_BAND_MIN, _BAND_BYTES // (4 * (size + 2) ** 2 * geometry.in_channels))
+    bands = -(-tiles // most)
+    return -(-tiles // bands)
+
+
+def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_THREADS) -> int:
+    """Bytes of scratch, aligned to 64, that ``LayerStep.scratch`` must have for up to ``threads`` threads; may be 0."""
+    if algorithm not in ("winograd2", "winograd4"):
+        return 0
+    points = 36 if algorithm == "winograd4" else 16
+    band, channels = winograd_band(geometry, algorithm), geometry.in_channels
+    tiles = band if channels > _U_CHANNELS else min(band, _TILE_BLOCK)
+    own = _plane(min(channels, _U_CHANNELS) * _U_COLUMNS) + _plane(tiles * _U_COLUMNS)
+    return 4 * points * (_plane(band * (channels + 16)) + threads * own)
+
+
+def _plane(floats: int) -> int:
+    """An odd number of cache lines, so that the planes of a transform do not share cache sets."""
+    return (-(-floats // 16) | 1) * 16
+
+
+def _padded(array: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, -array.shape[-1] % PANEL)])

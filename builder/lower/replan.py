@@ -1,0 +1,61 @@
+"""Memory for values by how long they live, instead of XLA's plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from builder.lower.buffers import align
+from builder.lower.program import Buffer, Weight
+
+
+@dataclass
+class Storage:
+    """Bytes in the arena that are in use from step ``first`` to step ``last``, both included."""
+
+    size: int
+    first: int
+    last: int
+    offset: int = -1
+
+    @property
+    def buffer(self) -> Buffer:
+        return Buffer("arena", self.offset, self.size)
+
+    def use(self, step: int) -> None:
+        self.first, self.last = min(self.first, step), max(self.last, step)
+
+
+def place(storages: list[Storage]) -> int:
+    """Give every storage an offset so that none overlaps another that lives at the same time; the arena's size.
+
+    Largest first, each in the lowest gap that is free for its whole life.
+    """
+    placed: list[Storage] = []
+    for storage in sorted(storages, key=lambda s: (-s.size, s.first, s.last)):
+        offset = 0
+        alive = [o for o in placed if o.first <= storage.last and storage.first <= o.last]
+        for other in sorted(alive, key=lambda o: o.offset):
+            if offset + storage.size <= other.offset:
+                break
+            offset = max(offset, align(other.offset + other.size))
+        storage.offset = offset
+        placed.append(storage)
+    return align(max((s.offset + s.size for s in storages), default=0))
+
+
+@dataclass
+class WeightStore:
+    """Constants in the order they are used; equal bytes share one place."""
+
+    places: dict[bytes, int] = field(default_factory=dict)
+    size: int = 0
+
+    def put(self, data: bytes) -> Buffer:
+        if data not in self.places:
+            self.places[data] = self.size
+            self.size = align(self.size + len(data))
+        return Buffer("weights", self.places[data], len(data))
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        return tuple(Weight(offset, data) for data, offset in self.places.items())

@@ -1,0 +1,146 @@
+"""XLA's own steps in terms of values: which value each one reads and writes, whatever memory XLA gave it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
+
+from builder.errors import LowerError
+from builder.lower.hlo import Dag, Value, intermediate, require_entry
+from builder.lower.program import (
+    Buffer,
+    ConvolutionStep,
+    CopyStep,
+    DotStep,
+    KernelStep,
+    Program,
+    SortStep,
+    TopKStep,
+)
+
+StraightStep = KernelStep | ConvolutionStep | DotStep | CopyStep | SortStep | TopKStep
+
+
+@dataclass(frozen=True, eq=False)
+class Thunk:
+    """A step of the faithful program. ``sources``: a Value, or the Buffer of a constant."""
+
+    number: int
+    step: StraightStep
+    reads: tuple[Buffer, ...]
+    writes: tuple[Buffer, ...]
+    sources: tuple[Value | Buffer, ...]
+    outputs: tuple[Value | None, ...]
+    """The value of every write, as ``base``; None for one that nothing names."""
+
+    def aliased(self, write: int) -> list[int]:
+        """The reads through whose pointer the kernel stores ``write``."""
+        return [i for i, buffer in enumerate(self.reads) if buffer == self.writes[write] and buffer.size]
+
+    def rebuilt(self, reads: list[Buffer], writes: list[Buffer], scratch: Buffer | None) -> StraightStep:
+        """The step over other memory."""
+        step = self.step
+        match step:
+            case KernelStep():
+                return replace(step, buffers=(*reads, *writes))
+            case ConvolutionStep():
+                return replace(step, input=reads[0], kernel=reads[1], output=writes[0])
+            case DotStep():
+                return replace(step, lhs=reads[0], rhs=reads[1], out=writes[0])
+            case CopyStep():
+                return replace(step, source=reads[0], target=writes[0])
+            case SortStep():
+                assert scratch is not None
+                return replace(step, buffers=tuple(writes), scratch=scratch)
+            case TopKStep():
+                return replace(step, values=reads[0], out_values=writes[0], out_indices=writes[1])
+            case _:
+                assert_never(step)
+
+    @property
+    def scratch_size(self) -> int:
+        return self.step.scratch.size if isinstance(self.step, SortStep) else 0
+
+
+def read_thunks(result: Any, dag: Dag, faithful: Program) -> list[Thunk]:
+    """The top-level thunks of a CompilationResultProto, in XLA's order.
+
+    Raises LowerError, saying why, for what is not one straight line of steps over whole values.
+    """
+    memory = _Memory()
+    for number, port in enumerate(faithful.feeds):
+        memory.store(port.buffer, dag.parameters[number].base)
+    thunks: list[Thunk] = []
+    last = {step.name: number for number, step in enumerate(faithful.steps)}
+    for number, (step, proto) in enumerate(zip(faithful.steps, result.thunk_sequence.thunks, strict=True)):
+        if not isinstance(step, StraightStep):
+            raise LowerError(f"{step.name} is a {type(step).__name__.removesuffix('Step').lower()}")
+        reads, writes = _ports(step, proto)
+        for write in writes:
+            if any(_overlap(write, read) and write != read for read in reads):
+                raise LowerError(f"{step.name} writes over a part of what it reads")
+        sources = tuple(memory.load(buffer, step.name) for buffer in reads)
+        outputs: tuple[Value | None, ...]
+        if last[step.name] == number:
+            outputs = tuple(_output(dag, step.name, i, len(writes)) for i in range(len(writes)))
+        else:  # one of several thunks that make a value together, such as the copy before a sort
+            outputs = tuple(intermediate(step.name) for _ in writes)
+        for buffer, output in zip(writes, outputs, strict=True):
+            memory.store(buffer, output)
+        thunks.append(Thunk(number, step, reads, writes, sources, outputs))
+    return thunks
+
+
+def _ports(step: StraightStep, proto: Any) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+    match step:
+        case KernelStep():
+            count = len(proto.kernel_thunk.arguments_buffers)
+            return step.buffers[:count], step.buffers[count:]
+        case ConvolutionStep():
+            return (step.input, step.kernel), (step.output,)
+        case DotStep():
+            return (step.lhs, step.rhs), (step.out,)
+        case CopyStep():
+            return (step.source,), (step.target,)
+        case SortStep():
+            return step.buffers, step.buffers
+        case TopKStep():
+            return (step.values,), (step.out_values, step.out_indices)
+        case _:
+            assert_never(step)
+
+
+def _output(dag: Dag, name: str, index: int, count: int) -> Value | None:
+    value = require_entry(dag, name)
+    if value.op == "tuple":
+        return value.operands[index].base
+    if value.dtype:
+        if count != 1:
+            raise LowerError(f"{name} has {count} results and one value")
+        return value.base
+    parts = [v for v in dag.values if v.op == "get-tuple-element" and v.operands[0] is value]
+    return next((v for v in parts if v.instruction.tuple_index == index), None)
+
+
+def _overlap(a: Buffer, b: Buffer) -> bool:
+    return a.space == b.space and a.offset < b.offset + b.size and b.offset < a.offset + a.size
+
+
+class _Memory:
+    """What every place of XLA's arena holds at the moment."""
+
+    def __init__(self) -> None:
+        self.places: dict[Buffer, Value | None] = {}
+
+    def store(self, buffer: Buffer, value: Value | None) -> None:
+        for other in [b for b in self.places if _overlap(b, buffer)]:
+            del self.places[other]
+        self.places[buffer] = value
+
+    def load(self, buffer: Buffer, name: str) -> Value | Buffer:
+        if buffer.space == "weights":
+            return buffer
+        found = self.places.get(buffer)
+        if found is None:
+            raise LowerError(f"{name} reads memory that no whole value lies in")
+        return found

@@ -1,0 +1,95 @@
+/* Activations, a vector at a time. Errors are a few units in the last place, except where noted. */
+#ifndef COLDFORGE_ACTIVATION_H
+#define COLDFORGE_ACTIVATION_H
+
+#include "fused.h"
+#include "vector.h"
+
+/* e^x: x = n ln 2 + r, a polynomial in r, then n into the exponent. Saturates outside +-87.3. */
+INLINE vec exp_vec(vec x) {
+    x = clamp(x, splat(-87.33654f), splat(88.37626f));
+    const vec magic = splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
+    const vec shifted = x * splat(1.44269504f) + magic;
+    const vec n = shifted - magic;
+    vec r = x - n * splat(0.693359375f);
+    r = r - n * splat(-2.12194440e-4f);
+    /* Cephes' expf. */
+    vec p = splat(1.9875691500e-4f);
+    p = p * r + splat(1.3981999507e-3f);
+    p = p * r + splat(8.3334519073e-3f);
+    p = p * r + splat(4.1665795894e-2f);
+    p = p * r + splat(1.6666665459e-1f);
+    p = p * r + splat(5.0000001201e-1f);
+    p = p * (r * r) + r + splat(1.0f);
+    const ivec exponent = ((ivec)shifted - (ivec)magic) << 23;
+    return (vec)((ivec)p + exponent);
+}
+
+INLINE vec sigmoid_vec(vec x) { return splat(1.0f) / (splat(1.0f) + exp_vec(-x)); }
+
+/* A rational function on [-7.9, 7.9], as in Eigen and XLA. */
+INLINE vec tanh_vec(vec x) {
+    x = clamp(x, splat(-7.90531110763549805f), splat(7.90531110763549805f));
+    const vec q = x * x;
+    vec p = splat(-2.76076847742355e-16f);
+    p = p * q + splat(2.00018790482477e-13f);
+    p = p * q + splat(-8.60467152213735e-11f);
+    p = p * q + splat(5.12229709037114e-08f);
+    p = p * q + splat(1.48572235717979e-05f);
+    p = p * q + splat(6.37261928875436e-04f);
+    p = p * q + splat(4.89352455891786e-03f);
+    vec d = splat(1.19825839466702e-06f);
+    d = d * q + splat(1.18534705686654e-04f);
+    d = d * q + splat(2.26843463243900e-03f);
+    d = d * q + splat(4.89352518554385e-03f);
+    return x * p / d;
+}
+
+/* A rational function on [-4, 4]; absolute error about 1e-7. */
+INLINE vec erf_vec(vec x) {
+    x = clamp(x, splat(-4.0f), splat(4.0f));
+    const vec q = x * x;
+    vec p = splat(-2.72614225801306e-10f);
+    p = p * q + splat(2.77068142495902e-08f);
+    p = p * q + splat(-2.10102402082508e-06f);
+    p = p * q + splat(-5.69250639462346e-05f);
+    p = p * q + splat(-7.34990630326855e-04f);
+    p = p * q + splat(-2.95459980854025e-03f);
+    p = p * q + splat(-1.60960333262415e-02f);
+    vec d = splat(-1.45660718464996e-05f);
+    d = d * q + splat(-2.13374055278905e-04f);
+    d = d * q + splat(-1.68282697438203e-03f);
+    d = d * q + splat(-7.37332916720468e-03f);
+    d = d * q + splat(-1.42647390514189e-02f);
+    return x * p / d;
+}
+
+INLINE vec hard_sigmoid_vec(vec x) {
+    return clamp(x + splat(3.0f), zero(), splat(6.0f)) * splat(1.0f / 6.0f);
+}
+
+INLINE vec elu_vec(vec x) {
+    /* e^x - 1 = 2t / (1 - t) with t = tanh(x / 2): exact near zero as well. */
+    const vec t = tanh_vec(at_most(x, zero()) * splat(0.5f));
+    return choose(x > zero(), x, splat(2.0f) * t / (splat(1.0f) - t));
+}
+
+/* `kind` is a constant wherever this is used. */
+INLINE vec activate(cf_activation kind, vec x, vec low, vec high) {
+    switch (kind) {
+    case CF_CLAMP: return clamp(x, low, high);
+    case CF_SIGMOID: return sigmoid_vec(x);
+    case CF_SWISH: return x * sigmoid_vec(x);
+    case CF_HARD_SIGMOID: return hard_sigmoid_vec(x);
+    case CF_HARD_SWISH: return x * hard_sigmoid_vec(x);
+    case CF_GELU: return splat(0.5f) * x * (splat(1.0f) + erf_vec(x * splat(0.70710678f)));
+    case CF_GELU_TANH:
+        return splat(0.5f) * x *
+               (splat(1.0f) + tanh_vec(splat(0.79788456f) * (x + splat(0.044715f) * x * x * x)));
+    case CF_TANH: return tanh_vec(x);
+    case CF_ELU: return elu_vec(x);
+    }
+    return x;
+}
+
+#endif

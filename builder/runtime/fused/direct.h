@@ -1,0 +1,264 @@
+/*
+ * Convolution as a matrix product whose left side is read straight from the picture: pixels x (KH KW C) times
+ * (KH KW C) x channels. A task takes a block of pixels and a range of channel panels of one group.
+ */
+#ifndef COLDFORGE_DIRECT_H
+#define COLDFORGE_DIRECT_H
+
+#include "multiply.h"
+
+/* Weights of one panel in the first-level cache, and pixels of one block in the second. */
+#ifndef CF_DEPTH
+#define CF_DEPTH 256
+#endif
+#ifndef CF_BLOCK_BYTES
+#define CF_BLOCK_BYTES (160 << 10)
+#endif
+/* No more pixels than this in the whole layer: the weights are the work. */
+enum { FEW_PIXELS = 3 };
+
+typedef struct {
+    const cf_layer *layer;
+    const cf_layer_data *data;
+    int64_t pixels, block, blocks; /* of the batch; of a task; how many tasks that makes */
+    int64_t inner, outer;          /* channels of a group, in and out */
+    int64_t panels, share, shares; /* of a group; of a task; tasks */
+    int64_t depth;                 /* KH * KW * inner */
+    int64_t segments, length;      /* depth as runs of adjacent floats */
+    int64_t offsets[CF_MAX_TAPS];
+} cf_direct;
+
+static void place_pixels(cf_places *places, const cf_layer *layer, const cf_layer_data *data, int64_t pixel,
+                         int64_t count, int64_t channel) {
+    const cf_view *in = &layer->input;
+    int64_t column = pixel % layer->out[1], row = pixel / layer->out[1];
+    int64_t image = row / layer->out[0];
+    row %= layer->out[0];
+    const float *origin = data->input + in->first + channel - layer->padding[0] * in->row -
+                          layer->padding[1] * in->pixel;
+    const int64_t step = layer->stride[1] * in->pixel;
+    for (int64_t i = 0; i < count;) {
+        /* A run within one row. */
+        const int64_t run = min64(count - i, layer->out[1] - column);
+        const float *from = origin + image * in->image + row * layer->stride[0] * in->row + column * step;
+        place_output(places, i, layer, data, image, row, column);
+        for (int64_t r = 0; r < run; r++) {
+            places->input[i + r] = from + r * step;
+            places->output[i + r] = places->output[i] + r * layer->output.pixel;
+        }
+        if (data->residual != NULL) {
+            for (int64_t r = 1; r < run; r++) places->residual[i + r] = places->residual[i] + r * layer->residual.pixel;
+        }
+        if (data->second != NULL) {
+            for (int64_t r = 1; r < run; r++) places->second[i + r] = places->second[i] + r * layer->second.pixel;
+        }
+        i += run;
+        column = 0;
+        if (++row == layer->out[0]) {
+            row = 0;
+            image++;
+        }
+    }
+}
+
+/* The bias of `count` channels and zeros after them. */
+static void load_bias(float *bias, const float *from, int64_t count) {
+    memset(bias, 0, CF_COLUMNS * sizeof *bias);
+    memcpy(bias, from, (size_t)min64(count, CF_COLUMNS) * sizeof *bias);
+}
+
+/* All pixels of the block times one tile's width of channels. */
+static void multiply_panel(const cf_direct *d, const cf_places *places, int64_t count, const float *weights,
+                           int64_t channel, int64_t channels) {
+    const cf_layer *layer = d->layer;
+    const int half = channels <= CF_COLUMNS / 2;
+    const int64_t width = half ? CF_COLUMNS / 2 : CF_COLUMNS;
+    const int in_registers = channels >= width && simple_epilogue(layer, d->data);
+    const cf_tile_function *tiles = half ? half_tiles : full_tiles;
+    _Alignas(64) float bias[CF_COLUMNS];
+    _Alignas(64) float sums[CF_BLOCK * CF_COLUMNS];
+    load_bias(bias, d->data->bias + channel, min64(channels, width));
+    cf_product product = {.panel = d->depth * CF_PANEL, .output_row = CF_COLUMNS};
+    product.low = splat(layer->low);
+    product.high = splat(layer->high);
+
+    /* The depth in parts of about CF_DEPTH: whole segments, or equal parts of one. */
+    const int64_t parts = d->length > CF_DEPTH ? ceil_div(d->length, CF_DEPTH) : 1;
+    const int64_t part = ceil_div(d->length, parts);
+    const int64_t together = parts > 1 ? 1 : max64(1, CF_DEPTH / d->length);
+    int64_t offsets[CF_MAX_TAPS];
+    product.offsets = offsets;
+    int first = 1;
+    for (int64_t s = 0; s < d->segments; s += together) {
+        for (int64_t from = 0; from < d->length; from += part) {
+            product.segments = min64(together, d->segments - s);
+            product.length = min64(part, d->length - from);
+            for (int64_t i = 0; i < product.segments; i++) offsets[i] = d->offsets[s + i] + from;
+            const int last = s + product.segments == d->segments && from + product.length == d->length;
+            const int64_t depth = product.segments * product.length;
+            product.first_row = first ? 0 : CF_COLUMNS;
+            for (int64_t at = 0; at < count;) {
+                const int64_t rows = tile_rows(count - at);
+                float *own = sums + at * CF_COLUMNS;
+                product.ahead = at == 0 ? depth * CF_PANEL : 0;
+                const int store_now = last && in_registers;
+                tiles[rows](&product, places->input + at, weights, first ? bias : own, own,
+                            store_now ? places->output + at : NULL,
+                            d->data->residual != NULL ? places->residual + at : NULL, channel);
+                at += rows;
+            }
+            weights += depth * CF_PANEL;
+            first = 0;
+        }
+    }
+    if (!in_registers) finish(layer, d->data, places, 0, count, channel, channels, sums, CF_COLUMNS);
+}
+
+static void direct_task(void *argument, int64_t task, uint32_t thread) {
+    (void)thread;
+    const cf_direct *d = argument;
+    const int64_t block = task % d->blocks, share = task / d->blocks % d->shares;
+    const int64_t group = task / d->blocks / d->shares;
+    const int64_t count = min64(d->block, d->pixels - block * d->block);
+    cf_places places;
+    place_pixels(&places, d->layer, d->data, block * d->block, count, group * d->inner);
+    const float *weights = d->data->weights + group * d->panels * d->depth * CF_PANEL;
+    const int64_t end = min64(d->panels, (share + 1) * d->share);
+    for (int64_t panel = share * d->share; panel < end; panel += CF_COLUMNS / CF_PANEL) {
+        const int64_t channels = min64((end - panel) * CF_PANEL, d->outer - panel * CF_PANEL);
+        multiply_panel(d, &places, count, weights + panel * d->depth * CF_PANEL,
+                       group * d->outer + panel * CF_PANEL, min64(channels, CF_COLUMNS));
+    }
+}
+
+/* rows <= FEW_PIXELS pixels times 32 (or the last 16) channels, several sums for each to hide latency. */
+INLINE void stream(const int rows, const int vectors, const int chains, const cf_direct *d,
+                   const float *const *inputs, const float *weights, float *sums) {
+    enum { PER_PANEL = CF_PANEL / CF_LANES, WIDTH = 32 };
+    const int64_t panel = d->depth * CF_PANEL;
+    vec sum[4][FEW_PIXELS][WIDTH / CF_LANES];
+    UNROLL for (int c = 0; c < chains; c++) {
+        UNROLL for (int r = 0; r < rows; r++) {
+            UNROLL for (int v = 0; v < vectors; v++) sum[c][r][v] = zero();
+        }
+    }
+    for (int64_t s = 0; s < d->segments; s++) {
+        const float *in[FEW_PIXELS];
+        UNROLL for (int r = 0; r < rows; r++) in[r] = inputs[r] + d->offsets[s];
+        int64_t k = 0;
+        for (; k + chains <= d->length; k += chains) {
+            UNROLL for (int v = 0; v < vectors; v += PER_PANEL) {
+                UNROLL for (int c = 0; c < chains; c++) {
+                    __builtin_prefetch(weights + (v / PER_PANEL) * panel + c * CF_PANEL + 1024);
+                }
+            }
+            UNROLL for (int c = 0; c < chains; c++) {
+                UNROLL for (int v = 0; v < vectors; v++) {
+                    const vec w = load(weights + (v / PER_PANEL) * panel + (v % PER_PANEL) * CF_LANES + c * CF_PANEL);
+                    UNROLL for (int r = 0; r < rows; r++) sum[c][r][v] += splat(in[r][k + c]) * w;
+                }
+            }
+            weights += chains * CF_PANEL;
+        }
+        for (; k < d->length; k++) {
+            UNROLL for (int v = 0; v < vectors; v++) {
+                const vec w = load(weights + (v / PER_PANEL) * panel + (v % PER_PANEL) * CF_LANES);
+                UNROLL for (int r = 0; r < rows; r++) sum[0][r][v] += splat(in[r][k]) * w;
+            }
+            weights += CF_PANEL;
+        }
+    }
+    UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int v = 0; v < vectors; v++) {
+            float *own = sums + r * WIDTH + v * CF_LANES;
+            vec total = sum[0][r][v];
+            UNROLL for (int c = 1; c < chains; c++) total += sum[c][r][v];
+            store(own, load(own) + total);
+        }
+    }
+}
+
+/* A layer of few pixels: its weights are read once, as fast as memory gives them. */
+static void stream_task(void *argument, int64_t task, uint32_t thread) {
+    (void)thread;
+    enum { WIDTH = 32 };
+    const cf_direct *d = argument;
+    const int64_t share = task % d->shares, group = task / d->shares;
+    cf_places places;
+    place_pixels(&places, d->layer, d->data, 0, d->pixels, group * d->inner);
+    const float *weights = d->data->weights + group * d->panels * d->depth * CF_PANEL;
+    const int64_t end = min64(d->panels, (share + 1) * d->share);
+    for (int64_t panel = share * d->share; panel < end; panel += 2) {
+        const int64_t channels = min64(WIDTH, d->outer - panel * CF_PANEL);
+        const int64_t channel = group * d->outer + panel * CF_PANEL;
+        const float *from = weights + panel * d->depth * CF_PANEL;
+        _Alignas(64) float sums[FEW_PIXELS * WIDTH] = {0};
+        for (int64_t r = 0; r < d->pixels; r++) {
+            memcpy(sums + r * WIDTH, d->data->bias + channel, (size_t)channels * sizeof *sums);
+        }
+        const float *const *in = places.input;
+        enum { TWO = WIDTH / CF_LANES, ONE = CF_PANEL / CF_LANES };
+        if (channels > CF_PANEL) {
+            switch (d->pixels) {
+            case 1: stream(1, TWO, CF_LANES == 16 ? 4 : 2, d, in, from, sums); break;
+            case 2: stream(2, TWO, CF_LANES == 16 ? 2 : 1, d, in, from, sums); break;
+            case 3: stream(3, TWO, CF_LANES == 16 ? 2 : 1, d, in, from, sums); break;
+            }
+        } else {
+            switch (d->pixels) {
+            case 1: stream(1, ONE, 4, d, in, from, sums); break;
+            case 2: stream(2, ONE, 2, d, in, from, sums); break;
+            case 3: stream(3, ONE, 2, d, in, from, sums); break;
+            }
+        }
+        finish(d->layer, d->data, &places, 0, d->pixels, channel, channels, sums, WIDTH);
+    }
+}
+
+static void run_direct(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
+    cf_direct d = {.layer = layer, .data = data};
+    const cf_view *in = &layer->input;
+    d.pixels = layer->batch * layer->out[0] * layer->out[1];
+    d.inner = layer->in_channels / layer->groups;
+    d.outer = layer->out_channels / layer->groups;
+    d.panels = ceil_div(d.outer, CF_PANEL);
+    d.depth = layer->kernel[0] * layer->kernel[1] * d.inner;
+    const int dense_rows = in->pixel == d.inner && layer->dilation[1] == 1;
+    const int64_t across = dense_rows ? 1 : layer->kernel[1];
+    d.length = dense_rows ? layer->kernel[1] * d.inner : d.inner;
+    for (int64_t y = 0; y < layer->kernel[0]; y++) {
+        for (int64_t x = 0; x < across; x++) {
+            d.offsets[d.segments++] = y * layer->dilation[0] * in->row + x * layer->dilation[1] * in->pixel;
+        }
+    }
+    const int64_t threads = cf_threads(context);
+    const int64_t step = CF_COLUMNS / CF_PANEL;
+    if (d.pixels <= FEW_PIXELS) {
+        /* Shares of an even number of panels, and enough of them for all threads. */
+        d.share = threads == 1 ? d.panels : 2 * ceil_div(d.panels, 2 * 4 * threads);
+        d.shares = ceil_div(d.panels, d.share);
+        cf_parallel_for(context, d.shares * layer->groups, stream_task, &d);
+        return;
+    }
+    const int64_t pixel_bytes = 4 * layer->in_channels * layer->stride[0] * layer->stride[1];
+    int64_t block = CF_BLOCK_BYTES / pixel_bytes / CF_ROWS * CF_ROWS;
+    block = min64(max64(block, 4 * CF_ROWS), CF_BLOCK / CF_ROWS * CF_ROWS);
+    d.blocks = ceil_div(d.pixels, block);
+    d.share = d.panels;
+    if (threads > 1) {
+        /* At least three tasks a thread: first by more, smaller blocks, then by channels. */
+        const int64_t wanted = 3 * threads;
+        if (d.blocks * layer->groups < wanted) {
+            d.blocks = min64(ceil_div(wanted, layer->groups), max64(d.blocks, d.pixels / (4 * CF_ROWS)));
+            d.blocks = max64(d.blocks, 1);
+        }
+        const int64_t shares = ceil_div(wanted, d.blocks * layer->groups);
+        d.share = ceil_div(ceil_div(d.panels, shares), step) * step;
+    }
+    d.shares = ceil_div(d.panels, d.share);
+    d.block = ceil_div(ceil_div(d.pixels, d.blocks), CF_ROWS) * CF_ROWS;
+    d.blocks = ceil_div(d.pixels, d.block);
+    cf_parallel_for(context, d.blocks * d.shares * layer->groups, direct_task, &d);
+}
+
+#endif

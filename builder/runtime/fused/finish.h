@@ -1,0 +1,119 @@
+/* The epilogue: from sums to stored values. Also the places of a block of pixels, and halos. */
+#ifndef COLDFORGE_FINISH_H
+#define COLDFORGE_FINISH_H
+
+#include "activation.h"
+
+/* Pixels a task works through at a time. */
+enum { CF_BLOCK = 192 };
+
+/* Where each of a block's pixels begins in every tensor; residual and second only if the layer has them. */
+typedef struct {
+    const float *input[CF_BLOCK];
+    float *output[CF_BLOCK];
+    const float *residual[CF_BLOCK];
+    float *second[CF_BLOCK];
+} cf_places;
+
+/* The place of output pixel [image, row, column] as entry i. */
+INLINE void place_output(cf_places *places, int64_t i, const cf_layer *layer, const cf_layer_data *data,
+                         int64_t image, int64_t row, int64_t column) {
+    const cf_view *o = &layer->output, *r = &layer->residual, *s = &layer->second;
+    places->output[i] = data->output + o->first + image * o->image + row * o->row + column * o->pixel;
+    if (data->residual != NULL) {
+        places->residual[i] = data->residual + r->first + image * r->image + row * r->row + column * r->pixel;
+    }
+    if (data->second != NULL) {
+        places->second[i] = data->second + s->first + image * s->image + row * s->row + column * s->pixel;
+    }
+}
+
+INLINE void finish_pixels(cf_activation kind, const cf_layer *layer, const cf_layer_data *data,
+                          const cf_places *places, int64_t at, int64_t count, int64_t channel,
+                          int64_t channels, const float *sums, int64_t sums_row) {
+    const vec low = splat(layer->low), high = splat(layer->high);
+    const vec second_low = splat(layer->second_low), second_high = splat(layer->second_high);
+    for (int64_t i = 0; i < count; i++) {
+        float *output = places->output[at + i] + channel;
+        const float *residual = data->residual != NULL ? places->residual[at + i] + channel : NULL;
+        float *second = data->second != NULL ? places->second[at + i] + channel : NULL;
+        for (int64_t j = 0; j < channels; j += CF_LANES) {
+            const int64_t n = channels - j;
+            vec v = load(sums + i * sums_row + j);
+            if (residual != NULL) {
+                vec r = load_upto(residual + j, n);
+                if (data->residual_scale != NULL) r *= load_upto(data->residual_scale + channel + j, n);
+                v += r;
+            }
+            v = activate(kind, v, low, high);
+            store_upto(output + j, v, n);
+            if (second != NULL) {
+                const vec scale = load_upto(data->second_scale + channel + j, n);
+                const vec shift = load_upto(data->second_shift + channel + j, n);
+                store_upto(second + j, clamp(v * scale + shift, second_low, second_high), n);
+            }
+        }
+    }
+}
+
+/*
+ * Store `channels` channels from `channel` on for pixels at ... at + count: sums has sums_row floats a pixel,
+ * readable to a whole vector, and the bias in it.
+ */
+static __attribute__((noinline)) void finish(const cf_layer *layer, const cf_layer_data *data,
+                                             const cf_places *places, int64_t at, int64_t count,
+                                             int64_t channel, int64_t channels, const float *sums,
+                                             int64_t sums_row) {
+#define CASE(kind)                                                                                       \
+    case kind:                                                                                           \
+        finish_pixels(kind, layer, data, places, at, count, channel, channels, sums, sums_row);          \
+        break;
+    switch (layer->activation) {
+        CASE(CF_CLAMP)
+        CASE(CF_SIGMOID)
+        CASE(CF_SWISH)
+        CASE(CF_HARD_SIGMOID)
+        CASE(CF_HARD_SWISH)
+        CASE(CF_GELU)
+        CASE(CF_GELU_TANH)
+        CASE(CF_TANH)
+        CASE(CF_ELU)
+    }
+#undef CASE
+}
+
+/* Whether sums can go to the output from registers. */
+INLINE int simple_epilogue(const cf_layer *layer, const cf_layer_data *data) {
+    return layer->activation == CF_CLAMP && data->second == NULL && data->residual_scale == NULL;
+}
+
+/* `count` pixels of zeros; only the channels of a pixel that lies apart from its neighbours are touched. */
+static void zero_pixels(float *at, int64_t count, int64_t pixel, int64_t channels) {
+    if (count <= 0) return;
+    if (pixel == channels) {
+        memset(at, 0, (size_t)(count * channels) * sizeof(float));
+    } else {
+        for (int64_t i = 0; i < count; i++) memset(at + i * pixel, 0, (size_t)channels * sizeof(float));
+    }
+}
+
+/* Write the zeros around every picture of a tensor. */
+static void zero_halo(float *buffer, const cf_view *view, const cf_halo *halo, int64_t batch, int64_t rows,
+                      int64_t columns, int64_t channels) {
+    if ((halo->top | halo->left | halo->bottom | halo->right) == 0) return;
+    const int64_t width = halo->left + columns + halo->right;
+    for (int64_t image = 0; image < batch; image++) {
+        float *start = buffer + view->first + image * view->image - halo->left * view->pixel;
+        for (int64_t row = -halo->top; row < rows + halo->bottom; row++) {
+            float *at = start + row * view->row;
+            if (row < 0 || row >= rows) {
+                zero_pixels(at, width, view->pixel, channels);
+            } else {
+                zero_pixels(at, halo->left, view->pixel, channels);
+                zero_pixels(at + (halo->left + columns) * view->pixel, halo->right, view->pixel, channels);
+            }
+        }
+    }
+}
+
+#endif

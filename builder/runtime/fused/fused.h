@@ -1,0 +1,88 @@
+/* Layers with everything after them fused in: what a generated program.c passes, and the table of kernels. */
+#ifndef COLDFORGE_FUSED_H
+#define COLDFORGE_FUSED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../threads.h"
+
+enum { CF_MAX_TAPS = 1024 };
+
+/* A float32 NHWC tensor; strides in floats, first is that of element [0, 0, 0, 0] from the buffer's start. */
+typedef struct {
+    int64_t first, image, row, pixel;
+} cf_view;
+
+/* Floats of zeros around a picture, in pixels: top, left, bottom, right. */
+typedef struct {
+    int64_t top, left, bottom, right;
+} cf_halo;
+
+typedef enum { CF_DIRECT, CF_DEPTHWISE, CF_WINOGRAD2, CF_WINOGRAD4 } cf_algorithm;
+
+typedef enum {
+    CF_CLAMP, /* "identity" is a clamp to +-infinity; NaN stays NaN */
+    CF_SIGMOID,
+    CF_SWISH,
+    CF_HARD_SIGMOID, /* clamp(x + 3, 0, 6) / 6 */
+    CF_HARD_SWISH,
+    CF_GELU,
+    CF_GELU_TANH,
+    CF_TANH,
+    CF_ELU
+} cf_activation;
+
+/* See LayerStep and Epilogue in builder/lower/program.py. */
+typedef struct {
+    cf_algorithm algorithm;
+    cf_activation activation;
+    int64_t batch, groups, in_channels, out_channels;
+    int64_t out[2], kernel[2], stride[2], dilation[2], padding[2];
+    cf_view input, output, residual, second;
+    cf_halo halo, second_halo;
+    float low, high, second_low, second_high;
+    int64_t band; /* Winograd: tiles transformed at a time */
+} cf_layer;
+
+/* Starts of the buffers; residual, residual_scale, second and scratch may be NULL. */
+typedef struct {
+    const float *input, *weights, *bias;
+    float *output;
+    const float *residual, *residual_scale;
+    float *second;
+    const float *second_scale, *second_shift;
+    float *scratch;
+} cf_layer_data;
+
+/* See PoolStep. The largest element (NaN if any is NaN) or scale * sum of those inside the picture. */
+typedef struct {
+    int32_t maximum;
+    float scale;
+    int64_t batch, channels;
+    int64_t in[2], out[2], window[2], stride[2], padding[2];
+    cf_view input, output;
+    cf_halo halo;
+} cf_pooling;
+
+/* See RepackStep. */
+typedef struct {
+    int64_t batch, size[2], channels;
+    cf_view input, output;
+    cf_halo halo;
+} cf_repack;
+
+/*
+ * The kernels for one instruction set. The input's halo holds the zeros its padding means; the output's is
+ * written. No function allocates; weights and channel vectors are packed by builder/lower/packing.py. The
+ * answer does not depend on the number of threads. A residual may be the output itself.
+ */
+typedef struct {
+    void (*layer)(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
+    void (*pool)(cf_context *context, const cf_pooling *pooling, const float *input, float *output);
+    void (*repack)(cf_context *context, const cf_repack *repack, const float *input, float *output);
+} cf_fused;
+
+extern const cf_fused cf_fused_v3, cf_fused_v4;
+
+#endif

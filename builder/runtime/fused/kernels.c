@@ -1,0 +1,29 @@
+/*
+ * The fused kernels for one instruction set: compiled once for each, with CF_TABLE naming the table that
+ * this copy defines.
+ */
+#include "depthwise.h"
+#include "direct.h"
+#include "pooling.h"
+#include "winograd.h"
+
+#ifndef CF_TABLE
+#define CF_TABLE cf_fused_v3
+#endif
+
+static void run_layer(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
+    zero_halo(data->output, &layer->output, &layer->halo, layer->batch, layer->out[0], layer->out[1],
+              layer->out_channels);
+    if (data->second != NULL) {
+        zero_halo(data->second, &layer->second, &layer->second_halo, layer->batch, layer->out[0],
+                  layer->out[1], layer->out_channels);
+    }
+    switch (layer->algorithm) {
+    case CF_DIRECT: run_direct(context, layer, data); break;
+    case CF_DEPTHWISE: run_depthwise(context, layer, data); break;
+    case CF_WINOGRAD2: run_winograd(context, layer, data, 2); break;
+    case CF_WINOGRAD4: run_winograd(context, layer, data, 4); break;
+    }
+}
+
+const cf_fused CF_TABLE = {run_layer, run_pool, run_repack};

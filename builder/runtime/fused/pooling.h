@@ -1,0 +1,122 @@
+/* Pooling, and copies between layouts. */
+#ifndef COLDFORGE_POOLING_H
+#define COLDFORGE_POOLING_H
+
+#include "finish.h"
+
+/* NaN if either is. */
+INLINE vec larger(vec a, vec b) { return choose((a > b) | (a != a), a, b); }
+
+typedef struct {
+    const cf_pooling *pooling;
+    const float *input;
+    float *output;
+    int64_t rows, row_tasks, chunk, chunks;
+} cf_pooling_plan;
+
+/* The window's pixels [rows x columns] from `in` on, `vectors` vectors of channels. */
+INLINE void pool_window(const int vectors, const cf_pooling *p, const float *in, int64_t rows, int64_t columns,
+                        float *out, int64_t channels) {
+    vec total[4];
+    UNROLL for (int v = 0; v < vectors; v++) total[v] = splat(p->maximum ? -__builtin_inff() : 0.0f);
+    for (int64_t y = 0; y < rows; y++) {
+        for (int64_t x = 0; x < columns; x++) {
+            const float *from = in + y * p->input.row + x * p->input.pixel;
+            UNROLL for (int v = 0; v < vectors; v++) {
+                const vec value = load_upto(from + v * CF_LANES, channels - v * CF_LANES);
+                total[v] = p->maximum ? larger(total[v], value) : total[v] + value;
+            }
+        }
+    }
+    const vec scale = splat(p->maximum ? 1.0f : p->scale);
+    UNROLL for (int v = 0; v < vectors; v++) {
+        store_upto(out + v * CF_LANES, total[v] * scale, channels - v * CF_LANES);
+    }
+}
+
+static void pool_task(void *argument, int64_t task, uint32_t thread) {
+    (void)thread;
+    const cf_pooling_plan *plan = argument;
+    const cf_pooling *p = plan->pooling;
+    const int64_t chunk = task % plan->chunks, block = task / plan->chunks % plan->row_tasks;
+    const int64_t image = task / plan->chunks / plan->row_tasks;
+    const int64_t channel = chunk * plan->chunk, end_channel = min64(p->channels, channel + plan->chunk);
+    const int64_t end_row = min64(p->out[0], (block + 1) * plan->rows);
+    for (int64_t row = block * plan->rows; row < end_row; row++) {
+        const int64_t y = row * p->stride[0] - p->padding[0], top = max64(y, 0);
+        const int64_t rows = min64(y + p->window[0], p->in[0]) - top;
+        for (int64_t column = 0; column < p->out[1]; column++) {
+            const int64_t x = column * p->stride[1] - p->padding[1], left = max64(x, 0);
+            const int64_t columns = min64(x + p->window[1], p->in[1]) - left;
+            const float *in = plan->input + p->input.first + image * p->input.image + top * p->input.row +
+                              left * p->input.pixel;
+            float *out = plan->output + p->output.first + image * p->output.image + row * p->output.row +
+                         column * p->output.pixel;
+            int64_t c = channel;
+            for (; c + 4 * CF_LANES <= end_channel; c += 4 * CF_LANES) {
+                pool_window(4, p, in + c, rows, columns, out + c, 4 * CF_LANES);
+            }
+            for (; c < end_channel; c += CF_LANES) {
+                pool_window(1, p, in + c, rows, columns, out + c, end_channel - c);
+            }
+        }
+    }
+}
+
+static void run_pool(cf_context *context, const cf_pooling *p, const float *input, float *output) {
+    cf_pooling_plan plan = {.pooling = p, .input = input, .output = output};
+    zero_halo(output, &p->output, &p->halo, p->batch, p->out[0], p->out[1], p->channels);
+    const int64_t threads = cf_threads(context);
+    const int64_t work = p->batch * p->out[0] * p->out[1] * p->window[0] * p->window[1] * p->channels;
+    plan.rows = p->out[0];
+    plan.chunk = p->channels;
+    if (threads > 1 && work > 16384) {
+        const int64_t wanted = ceil_div(3 * threads, p->batch);
+        plan.rows = max64(1, p->out[0] / wanted);
+        /* A mean over the picture has one row: then by channels. */
+        const int64_t chunks = ceil_div(wanted, ceil_div(p->out[0], plan.rows));
+        plan.chunk = max64(64, ceil_div(ceil_div(p->channels, chunks), 64) * 64);
+    }
+    plan.row_tasks = ceil_div(p->out[0], plan.rows);
+    plan.chunks = ceil_div(p->channels, plan.chunk);
+    cf_parallel_for(context, p->batch * plan.row_tasks * plan.chunks, pool_task, &plan);
+}
+
+typedef struct {
+    const cf_repack *repack;
+    const float *input;
+    float *output;
+    int64_t rows, row_tasks;
+} cf_repack_plan;
+
+static void repack_task(void *argument, int64_t task, uint32_t thread) {
+    (void)thread;
+    const cf_repack_plan *plan = argument;
+    const cf_repack *r = plan->repack;
+    const int64_t image = task / plan->row_tasks, block = task % plan->row_tasks;
+    const int64_t end = min64(r->size[0], (block + 1) * plan->rows);
+    const size_t pixel_bytes = (size_t)r->channels * sizeof(float);
+    for (int64_t row = block * plan->rows; row < end; row++) {
+        const float *in = plan->input + r->input.first + image * r->input.image + row * r->input.row;
+        float *out = plan->output + r->output.first + image * r->output.image + row * r->output.row;
+        if (r->input.pixel == r->channels && r->output.pixel == r->channels) {
+            memcpy(out, in, (size_t)r->size[1] * pixel_bytes);
+        } else {
+            for (int64_t x = 0; x < r->size[1]; x++) {
+                memcpy(out + x * r->output.pixel, in + x * r->input.pixel, pixel_bytes);
+            }
+        }
+    }
+}
+
+static void run_repack(cf_context *context, const cf_repack *r, const float *input, float *output) {
+    cf_repack_plan plan = {.repack = r, .input = input, .output = output};
+    zero_halo(output, &r->output, &r->halo, r->batch, r->size[0], r->size[1], r->channels);
+    /* Half a megabyte is worth a second thread. */
+    const int64_t floats = r->size[0] * r->size[1] * r->channels;
+    plan.rows = max64(1, r->size[0] / max64(1, min64(3 * cf_threads(context), floats >> 16)));
+    plan.row_tasks = ceil_div(r->size[0], plan.rows);
+    cf_parallel_for(context, r->batch * plan.row_tasks, repack_task, &plan);
+}
+
+#endif

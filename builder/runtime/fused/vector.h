@@ -1,0 +1,96 @@
+/* Vectors of CF_LANES floats in GCC's and Clang's vector extensions. */
+#ifndef COLDFORGE_VECTOR_H
+#define COLDFORGE_VECTOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+/* CF_COLUMNS channels by CF_ROWS pixels are a register tile. */
+#ifndef CF_LANES
+#if defined(__AVX512F__)
+#define CF_LANES 16
+#elif defined(__AVX2__)
+#define CF_LANES 8
+#else
+#define CF_LANES 4
+#endif
+#endif
+#if CF_LANES == 16
+#define CF_COLUMNS 32
+#define CF_ROWS 12
+#else
+#define CF_COLUMNS 16
+#define CF_ROWS 6
+#endif
+enum { CF_PANEL = 16 }; /* channels of a panel of weights */
+
+/* Nothing here passes vectors between translation units. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 64")
+
+typedef float vec __attribute__((vector_size(CF_LANES * 4)));
+typedef int32_t ivec __attribute__((vector_size(CF_LANES * 4)));
+typedef float loose_vec __attribute__((vector_size(CF_LANES * 4), aligned(4), may_alias));
+
+INLINE vec load(const float *p) { return *(const loose_vec *)p; }
+INLINE void store(float *p, vec v) { *(loose_vec *)p = v; }
+INLINE vec splat(float x) { return x - (vec){0}; }
+INLINE ivec isplat(int32_t x) { return x - (ivec){0}; }
+INLINE vec zero(void) { return (vec){0}; }
+
+INLINE vec choose(ivec mask, vec yes, vec no) { return (vec)((mask & (ivec)yes) | (~mask & (ivec)no)); }
+/* Of NaN and a bound: NaN. */
+INLINE vec at_least(vec v, vec low) { return choose(low > v, low, v); }
+INLINE vec at_most(vec v, vec high) { return choose(high < v, high, v); }
+INLINE vec clamp(vec v, vec low, vec high) { return at_most(at_least(v, low), high); }
+
+/* The first n < CF_LANES lanes; nothing past them is touched, and they read as zeros. */
+#if CF_LANES == 8 && defined(__AVX2__)
+INLINE __m256i first_lanes(int64_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+INLINE vec load_some(const float *p, int64_t n) { return (vec)_mm256_maskload_ps(p, first_lanes(n)); }
+INLINE void store_some(float *p, vec v, int64_t n) { _mm256_maskstore_ps(p, first_lanes(n), (__m256)v); }
+#elif CF_LANES == 16 && defined(__AVX512F__)
+INLINE vec load_some(const float *p, int64_t n) {
+    return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
+}
+INLINE void store_some(float *p, vec v, int64_t n) {
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
+}
+#else
+INLINE vec load_some(const float *p, int64_t n) {
+    float lanes[CF_LANES] = {0};
+    for (int64_t i = 0; i < n; i++) lanes[i] = p[i];
+    return load(lanes);
+}
+INLINE void store_some(float *p, vec v, int64_t n) {
+    float lanes[CF_LANES];
+    store(lanes, v);
+    for (int64_t i = 0; i < n; i++) p[i] = lanes[i];
+}
+#endif
+
+INLINE vec load_upto(const float *p, int64_t n) { return n >= CF_LANES ? load(p) : load_some(p, n); }
+INLINE void store_upto(float *p, vec v, int64_t n) {
+    if (n >= CF_LANES) {
+        store(p, v);
+    } else {
+        store_some(p, v, n);
+    }
+}
+
+INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+#endif

@@ -1,0 +1,281 @@
+/*
+ * 3x3 convolution with stride 1 by Winograd's minimal filtering, F(2x2, 3x3) and F(4x4, 3x3)
+ * (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015).
+ *
+ * For a band of tiles: transform the input, all channels; then for each CF_COLUMNS output channels transform
+ * the weights, CF_DEPTH_U input channels at a time, into scratch, multiply at each of the 16 or 36 points, and
+ * transform back. Weights stay small in the library, and each is transformed once a band.
+ *
+ * Scratch: the band's input [points][tiles][channels + 16], then for each thread weights
+ * [points][panels][channels][16] and products [points][tiles][CF_COLUMNS]. See scratch_size in packing.py.
+ */
+#ifndef COLDFORGE_WINOGRAD_H
+#define COLDFORGE_WINOGRAD_H
+
+#include "multiply.h"
+
+enum {
+    CF_DEPTH_U = 128, /* _U_CHANNELS in packing.py */
+    CF_TILES_M = 24,  /* _TILE_BLOCK */
+    CF_TASK_TILES = 4 /* input tiles of a task */
+};
+
+typedef struct {
+    const cf_layer *layer;
+    const cf_layer_data *data;
+    int size;                           /* 2 or 4: output pixels of a tile's side */
+    int64_t points, across, down;       /* tiles of a picture */
+    int64_t first, count;               /* tiles of this band */
+    int64_t row, plane;                 /* of the transformed input, floats */
+    int64_t panel_u, plane_u, plane_m;  /* of the scratch of a thread */
+    int64_t own;                        /* floats of scratch of a thread */
+    int64_t block;                      /* tiles whose products are kept */
+    int64_t share, shares;              /* tiles of a task; tasks for the same channels */
+    float *input, *threads;
+} cf_winograd;
+
+/* An odd number of cache lines: the planes of a transform must not share cache sets. */
+INLINE int64_t odd_lines(int64_t floats) { return (ceil_div(floats, 16) | 1) * 16; }
+
+/* d[0], d[step], ... = B^T d; the input's transform in one dimension. */
+INLINE void input_transform(const int size, vec *d, const int step) {
+    if (size == 2) {
+        const vec a = d[0] - d[2 * step], b = d[step] + d[2 * step], c = d[2 * step] - d[step];
+        d[3 * step] = d[step] - d[3 * step];
+        d[0] = a, d[step] = b, d[2 * step] = c;
+        return;
+    }
+    const vec four = splat(4.0f), five = splat(5.0f), two = splat(2.0f);
+    const vec d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step], d5 = d[5 * step];
+    const vec p = d4 - four * d2, q = d3 - four * d1, r = d4 - d2, t = two * (d3 - d1);
+    d[0] = four * d0 - five * d2 + d4;
+    d[step] = p + q;
+    d[2 * step] = p - q;
+    d[3 * step] = r + t;
+    d[4 * step] = r - t;
+    d[5 * step] = four * d1 - five * d3 + d5;
+}
+
+/* G g, of three weights. */
+INLINE void weight_transform(const int size, const vec *g, const int step, vec *o, const int out_step) {
+    const vec g0 = g[0], g1 = g[step], g2 = g[2 * step], even = g0 + g2;
+    if (size == 2) {
+        const vec half = splat(0.5f);
+        o[0] = g0;
+        o[out_step] = half * (even + g1);
+        o[2 * out_step] = half * (even - g1);
+        o[3 * out_step] = g2;
+        return;
+    }
+    const vec sixth = splat(-1.0f / 6), p = splat(1.0f / 24) * g0 + splat(1.0f / 6) * g2, q = splat(1.0f / 12) * g1;
+    o[0] = splat(0.25f) * g0;
+    o[out_step] = sixth * (even + g1);
+    o[2 * out_step] = sixth * (even - g1);
+    o[3 * out_step] = p + q;
+    o[4 * out_step] = p - q;
+    o[5 * out_step] = g2;
+}
+
+/* A^T m: products back to `size` outputs. */
+INLINE void output_transform(const int size, const vec *m, const int step, vec *o, const int out_step) {
+    if (size == 2) {
+        o[0] = m[0] + m[step] + m[2 * step];
+        o[out_step] = m[step] - m[2 * step] - m[3 * step];
+        return;
+    }
+    const vec a = m[step] + m[2 * step], b = m[step] - m[2 * step];
+    const vec c = m[3 * step] + m[4 * step], d = m[3 * step] - m[4 * step];
+    o[0] = m[0] + a + c;
+    o[out_step] = b + splat(2.0f) * d;
+    o[2 * out_step] = a + splat(4.0f) * c;
+    o[3 * out_step] = b + splat(8.0f) * d + m[5 * step];
+}
+
+/* Tile number `tile` of the batch: its picture and its first output pixel. */
+INLINE void find_tile(const cf_winograd *w, int64_t tile, int64_t *image, int64_t *row, int64_t *column) {
+    const int64_t in_picture = tile % (w->across * w->down);
+    *image = tile / (w->across * w->down);
+    *row = in_picture / w->across * w->size;
+    *column = in_picture % w->across * w->size;
+}
+
+INLINE void transform_tile(const int size, const cf_winograd *w, int64_t tile) {
+    enum { MOST = 6 };
+    const int side = size + 2;
+    const cf_layer *layer = w->layer;
+    const cf_view *in = &layer->input;
+    int64_t image, row, column;
+    find_tile(w, w->first + tile, &image, &row, &column);
+    const float *from = w->data->input + in->first + image * in->image +
+                        (row - layer->padding[0]) * in->row + (column - layer->padding[1]) * in->pixel;
+    /* The last tiles reach past the halo: there are zeros, for outputs nobody wants. */
+    const int64_t rows = min64(side, layer->out[0] + 2 - row), columns = min64(side, layer->out[1] + 2 - column);
+    float *to = w->input + tile * w->row;
+    for (int64_t c = 0; c < layer->in_channels; c += CF_LANES) {
+        vec d[MOST * MOST];
+        if (rows == side && columns == side) {
+            UNROLL for (int y = 0; y < side; y++) {
+                UNROLL for (int x = 0; x < side; x++) d[y * side + x] = load(from + y * in->row + x * in->pixel + c);
+            }
+        } else {
+            for (int y = 0; y < side; y++) {
+                for (int x = 0; x < side; x++) {
+                    d[y * side + x] = y < rows && x < columns ? load(from + y * in->row + x * in->pixel + c) : zero();
+                }
+            }
+        }
+        UNROLL for (int x = 0; x < side; x++) input_transform(size, d + x, side);
+        UNROLL for (int y = 0; y < side; y++) input_transform(size, d + y * side, 1);
+        UNROLL for (int i = 0; i < side * side; i++) store(to + i * w->plane + c, d[i]);
+    }
+}
+
+static void transform_task(void *argument, int64_t task, uint32_t thread) {
+    (void)thread;
+    const cf_winograd *w = argument;
+    const int64_t end = min64(w->count, (task + 1) * CF_TASK_TILES);
+    for (int64_t tile = task * CF_TASK_TILES; tile < end; tile++) {
+        if (w->size == 4) {
+            transform_tile(4, w, tile);
+        } else {
+            transform_tile(2, w, tile);
+        }
+    }
+}
+
+/* Weights of one panel, input channels [0, depth) from `from`, into u. */
+INLINE void transform_panel(const int size, const cf_winograd *w, const float *from, int64_t depth, float *u) {
+    const int side = size + 2;
+    for (int64_t c = 0; c < depth; c++) {
+        UNROLL for (int j = 0; j < CF_PANEL; j += CF_LANES) {
+            vec g[9], t[18], o[36];
+            UNROLL for (int i = 0; i < 9; i++) g[i] = load(from + i * CF_PANEL + j);
+            UNROLL for (int x = 0; x < 3; x++) weight_transform(size, g + x, 3, t + x, 3);
+            UNROLL for (int y = 0; y < side; y++) weight_transform(size, t + y * 3, 1, o + y * side, 1);
+            UNROLL for (int i = 0; i < side * side; i++) store(u + i * w->plane_u + j, o[i]);
+        }
+        from += 9 * CF_PANEL;
+        u += CF_PANEL;
+    }
+}
+
+/* Products of tiles [at, at + count) of the band, kept from `kept` on. */
+static void multiply_points(const cf_winograd *w, int64_t at, int64_t count, int64_t from_channel,
+                            int64_t depth, const float *u, float *m, int half) {
+    static const float zeros[CF_COLUMNS];
+    const int64_t offset = from_channel;
+    const cf_product product = {.offsets = &offset,
+                                .segments = 1,
+                                .length = depth,
+                                .panel = w->panel_u,
+                                .first_row = from_channel == 0 ? 0 : CF_COLUMNS,
+                                .output_row = CF_COLUMNS};
+    const cf_tile_function *tiles = half ? half_tiles : full_tiles;
+    for (int64_t i = 0; i < w->points; i++) {
+        const float *in = w->input + i * w->plane + at * w->row;
+        float *out = m + i * w->plane_m;
+        for (int64_t t = 0; t < count;) {
+            const int64_t rows = tile_rows(count - t);
+            const float *inputs[CF_ROWS];
+            for (int64_t r = 0; r < rows; r++) inputs[r] = in + (t + r) * w->row;
+            float *own = out + t * CF_COLUMNS;
+            tiles[rows](&product, inputs, u + i * w->plane_u, from_channel == 0 ? zeros : own, own, NULL, NULL, 0);
+            t += rows;
+        }
+    }
+}
+
+/* From the products of a tile to its output pixels. */
+INLINE void transform_back(const int size, const cf_winograd *w, int64_t tile, const float *m, int64_t channel,
+                           int64_t channels, const float *bias) {
+    const int side = size + 2;
+    const cf_layer *layer = w->layer;
+    int64_t image, row, column;
+    find_tile(w, tile, &image, &row, &column);
+    _Alignas(64) float sums[16 * CF_COLUMNS];
+    for (int64_t j = 0; j < channels; j += CF_LANES) {
+        vec p[36], half[24], o[16];
+        UNROLL for (int i = 0; i < side * side; i++) p[i] = load(m + i * w->plane_m + j);
+        UNROLL for (int x = 0; x < side; x++) output_transform(size, p + x, side, half + x, side);
+        UNROLL for (int y = 0; y < size; y++) output_transform(size, half + y * side, 1, o + y * size, 1);
+        const vec b = load(bias + j);
+        UNROLL for (int i = 0; i < size * size; i++) store(sums + i * CF_COLUMNS + j, o[i] + b);
+    }
+    cf_places places;
+    const int64_t rows = min64(size, layer->out[0] - row), columns = min64(size, layer->out[1] - column);
+    if (columns == size) {
+        for (int64_t i = 0; i < rows * size; i++) {
+            place_output(&places, i, layer, w->data, image, row + i / size, column + i % size);
+        }
+        finish(layer, w->data, &places, 0, rows * size, channel, channels, sums, CF_COLUMNS);
+        return;
+    }
+    for (int64_t y = 0; y < rows; y++) {
+        for (int64_t x = 0; x < columns; x++) place_output(&places, x, layer, w->data, image, row + y, column + x);
+        finish(layer, w->data, &places, 0, columns, channel, channels, sums + y * size * CF_COLUMNS, CF_COLUMNS);
+    }
+}
+
+static void winograd_task(void *argument, int64_t task, uint32_t thread) {
+    const cf_winograd *w = argument;
+    const cf_layer *layer = w->layer;
+    const int64_t depth = layer->in_channels;
+    const int64_t from = task % w->shares * w->share, to = min64(w->count, from + w->share);
+    const int64_t channel = task / w->shares * CF_COLUMNS;
+    const int64_t channels = min64(CF_COLUMNS, layer->out_channels - channel);
+    float *u = w->threads + (int64_t)thread * w->own, *m = u + w->points * w->plane_u;
+    for (int64_t k = 0; k < depth; k += CF_DEPTH_U) {
+        const int64_t part = min64(CF_DEPTH_U, depth - k);
+        for (int64_t p = 0; p < channels / CF_PANEL; p++) {
+            const float *panel = w->data->weights + ((channel / CF_PANEL + p) * depth + k) * 9 * CF_PANEL;
+            if (w->size == 4) {
+                transform_panel(4, w, panel, part, u + p * w->panel_u);
+            } else {
+                transform_panel(2, w, panel, part, u + p * w->panel_u);
+            }
+        }
+        for (int64_t at = from; at < to; at += w->block) {
+            const int64_t count = min64(w->block, to - at);
+            multiply_points(w, at, count, k, part, u, m, channels < CF_COLUMNS);
+            if (k + part < depth) continue;
+            for (int64_t t = 0; t < count; t++) {
+                const float *products = m + t * CF_COLUMNS, *bias = w->data->bias + channel;
+                if (w->size == 4) {
+                    transform_back(4, w, w->first + at + t, products, channel, channels, bias);
+                } else {
+                    transform_back(2, w, w->first + at + t, products, channel, channels, bias);
+                }
+            }
+        }
+    }
+}
+
+static void run_winograd(cf_context *context, const cf_layer *layer, const cf_layer_data *data, int size) {
+    cf_winograd w = {.layer = layer, .data = data, .size = size};
+    const int64_t depth = min64(layer->in_channels, CF_DEPTH_U), threads = cf_threads(context);
+    w.points = (size + 2) * (size + 2);
+    w.down = ceil_div(layer->out[0], size);
+    w.across = ceil_div(layer->out[1], size);
+    w.row = layer->in_channels + 16;
+    w.plane = odd_lines(layer->band * w.row);
+    w.panel_u = depth * CF_PANEL;
+    w.plane_u = odd_lines(depth * CF_COLUMNS);
+    w.block = layer->in_channels > CF_DEPTH_U ? layer->band : min64(layer->band, CF_TILES_M);
+    w.plane_m = odd_lines(w.block * CF_COLUMNS);
+    w.own = w.points * (w.plane_u + w.plane_m);
+    w.input = data->scratch;
+    w.threads = w.input + w.points * w.plane;
+    const int64_t tiles = layer->batch * w.down * w.across;
+    const int64_t panels = ceil_div(layer->out_channels, CF_COLUMNS);
+    for (w.first = 0; w.first < tiles; w.first += layer->band) {
+        w.count = min64(layer->band, tiles - w.first);
+        cf_parallel_for(context, ceil_div(w.count, CF_TASK_TILES), transform_task, &w);
+        /* Tasks for the same channels transform the same weights: only as many as the threads need. */
+        w.shares = threads == 1 ? 1 : min64(ceil_div(2 * threads, panels), ceil_div(w.count, 2 * CF_ROWS));
+        w.share = ceil_div(w.count, w.shares);
+        w.shares = ceil_div(w.count, w.share);
+        cf_parallel_for(context, panels * w.shares, winograd_task, &w);
+    }
+}
+
+#endif

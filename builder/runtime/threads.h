@@ -1,0 +1,34 @@
+/* A small pool of threads, for one model at a time. */
+#ifndef COLDFORGE_THREADS_H
+#define COLDFORGE_THREADS_H
+
+#include <stdint.h>
+
+enum { CF_MAX_THREADS = 8 };
+
+typedef struct cf_pool cf_pool;
+typedef struct cf_context cf_context;
+
+/* One of the tasks of a cf_parallel_for. thread < cf_threads(context) tells its runner from the others. */
+typedef void (*cf_task)(void *argument, int64_t task, uint32_t thread);
+
+/*
+ * Run every task once, in any order, and return when all have run. With one thread the caller runs them in
+ * order. Tasks must not call cf_parallel_for.
+ */
+void cf_parallel_for(cf_context *context, int64_t tasks, cf_task run, void *argument);
+
+/* How many threads may run tasks, the caller's included. */
+uint32_t cf_threads(const cf_context *context);
+
+/* A pool of threads - 1 workers, which start with the first work; NULL if out of memory. For threads > 1. */
+cf_pool *cf_pool_new(uint32_t threads);
+void cf_pool_free(cf_pool *pool);
+
+/* Before a run's first cf_parallel_for: notices that the process has forked. pool may be NULL. */
+void cf_pool_enter(cf_pool *pool);
+
+/* The CPUs this process may really use: affinity, cgroup quota, the memory of a Lambda function. At least 1. */
+uint32_t cf_usable_cpus(void);
+
+#endif

@@ -1,0 +1,378 @@
+"""The fused kernels as functions of NumPy arrays, with guard values around everything they may write."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import subprocess
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from builder.emit.fused import ACTIVATIONS, ALGORITHMS
+from builder.link.library import FUSED_SOURCE, RUNTIME, THREAD_SOURCES
+from builder.link.toolchain import Toolchain
+from builder.lower.packing import Geometry, pack_layer, pad_channels, scratch_size, winograd_band
+
+HARNESS = Path(__file__).with_name("fused.c")
+CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"
+
+TABLES = {"v3": 0, "wide": 1, "narrow": 2, "v4": 3}
+"""Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's."""
+
+VARIANTS = (
+    ("cf_fused_v3", "x86_64_v3", ()),
+    ("cf_fused_wide", "x86_64_v3", ("-DCF_LANES=16",)),
+    ("cf_fused_narrow", "x86_64_v3", ("-DCF_LANES=4",)),
+    ("cf_fused_v4", "x86_64_v4", ("-mprefer-vector-width=512",)),
+)
+
+SANITIZERS = (
+    "-std=c11", "-O1", "-g", "-march=x86-64-v3", "-fPIC", "-shared", "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Werror",
+)  # fmt: skip
+
+GUARD = np.float32(1234.5)
+
+
+def _tables(folder: Path, names: list[str]) -> Path:
+    path = folder / "tables.c"
+    declared = "".join(f"extern const cf_fused {name};\n" for name in names)
+    listed = ", ".join(f"&{name}" for name in names)
+    path.write_text(f'#include "program.h"\n{declared}const cf_fused *const cf_test_tables[] = {{{listed}}};\n')
+    return path
+
+
+def build(folder: Path, extra: tuple[str, ...] = ()) -> Path:
+    """Compile the kernels, the pool and the harness as the builder does."""
+    toolchain = Toolchain("x86_64", CACHE)
+    objects = []
+    for name, cpu, flags in VARIANTS:
+        objects.append(folder / f"{name}.o")
+        toolchain.compile(RUNTIME / FUSED_SOURCE, objects[-1], cpu=cpu, flags=(*flags, f"-DCF_TABLE={name}", *extra))
+    for source in (*(RUNTIME / n for n in THREAD_SOURCES), HARNESS, _tables(folder, [v[0] for v in VARIANTS])):
+        objects.append(folder / f"{source.stem}.o")
+        toolchain.compile(source, objects[-1], include=(RUNTIME,))
+    exports = folder / "exports.map"
+    exports.write_text("{ global: cf_test_*; local: *; };\n")
+    toolchain.link(objects, exports, folder / "libfused.so")
+    return folder / "libfused.so"
+
+
+def build_sanitized(folder: Path) -> Path:
+    """The same with gcc's address and undefined-behaviour sanitizers, without the AVX-512 copy."""
+    objects = []
+    common = [f for f in SANITIZERS if f != "-shared"]
+    for name, _, flags in VARIANTS[:3]:
+        objects.append(str(folder / f"{name}.o"))
+        command = ["gcc", *common, *flags, f"-DCF_TABLE={name}", "-c", str(RUNTIME / FUSED_SOURCE), "-o", objects[-1]]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    sources = [RUNTIME / n for n in THREAD_SOURCES] + [HARNESS, _tables(folder, [v[0] for v in VARIANTS[:3]])]
+    output = folder / "libfused-sanitized.so"
+    command = ["gcc", *SANITIZERS, f"-I{RUNTIME}", *map(str, sources), *objects, "-lpthread", "-o", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+class _View(ctypes.Structure):
+    _fields_ = tuple((n, ctypes.c_int64) for n in ("first", "image", "row", "pixel"))
+
+
+class _Halo(ctypes.Structure):
+    _fields_ = tuple((n, ctypes.c_int64) for n in ("top", "left", "bottom", "right"))
+
+
+_Pair = ctypes.c_int64 * 2
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = (
+        ("algorithm", ctypes.c_int),
+        ("activation", ctypes.c_int),
+        *((n, ctypes.c_int64) for n in ("batch", "groups", "in_channels", "out_channels")),
+        *((n, _Pair) for n in ("out", "kernel", "stride", "dilation", "padding")),
+        *((n, _View) for n in ("input", "output", "residual", "second")),
+        *((n, _Halo) for n in ("halo", "second_halo")),
+        *((n, ctypes.c_float) for n in ("low", "high", "second_low", "second_high")),
+        ("band", ctypes.c_int64),
+    )
+
+
+class _Data(ctypes.Structure):
+    _fields_ = tuple(
+        (n, ctypes.c_void_p)
+        for n in (
+            "input", "weights", "bias", "output", "residual", "residual_scale",
+            "second", "second_scale", "second_shift", "scratch",
+        )
+    )  # fmt: skip
+
+
+class _Pooling(ctypes.Structure):
+    _fields_ = (
+        ("maximum", ctypes.c_int32),
+        ("scale", ctypes.c_float),
+        ("batch", ctypes.c_int64),
+        ("channels", ctypes.c_int64),
+        *((n, _Pair) for n in ("in_", "out", "window", "stride", "padding")),
+        ("input", _View),
+        ("output", _View),
+        ("halo", _Halo),
+    )
+
+
+class _Repack(ctypes.Structure):
+    _fields_ = (
+        ("batch", ctypes.c_int64),
+        ("size", _Pair),
+        ("channels", ctypes.c_int64),
+        ("input", _View),
+        ("output", _View),
+        ("halo", _Halo),
+    )
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An NHWC tensor inside a buffer of guard values: ``halo`` pixels around it, ``gap`` floats after each pixel."""
+
+    shape: tuple[int, int, int, int]
+    halo: tuple[int, int, int, int] = (0, 0, 0, 0)
+    gap: int = 0
+    buffer: Any = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        n, h, w, c = self.shape
+        top, left, bottom, right = self.halo
+        # 64 floats of guard before and after, and 64-byte alignment of the start.
+        size = n * (h + top + bottom) * (w + left + right) * (c + self.gap) + 128
+        raw = np.full(size + 16, GUARD, np.float32)
+        shift = (-raw.ctypes.data // 4) % 16
+        object.__setattr__(self, "buffer", raw[shift : shift + size])
+
+    @property
+    def whole(self) -> Any:
+        """With its halo and gaps: [n, h + top + bottom, w + left + right, c + gap]."""
+        n, h, w, c = self.shape
+        top, left, bottom, right = self.halo
+        return self.buffer[64:-64].reshape(n, h + top + bottom, w + left + right, c + self.gap)
+
+    @property
+    def inner(self) -> Any:
+        _, h, w, c = self.shape
+        top, left, _, _ = self.halo
+        return self.whole[:, top : top + h, left : left + w, :c]
+
+    @property
+    def view(self) -> _View:
+        _, h, w, c = self.shape
+        top, left, bottom, right = self.halo
+        pixel = c + self.gap
+        row = pixel * (w + left + right)
+        return _View(64 + top * row + left * pixel, row * (h + top + bottom), row, pixel)
+
+    def with_values(self, values: Any, halo_value: float = 0.0) -> Picture:
+        """Fill it: the values, zeros in the halo, guards in the gaps."""
+        self.whole[..., : self.shape[3]] = halo_value
+        self.inner[...] = values
+        return self
+
+    def check_guards(self, halo_written: tuple[int, int, int, int]) -> None:
+        """``halo_written`` of the halo holds zeros; the rest of the buffer is as it was."""
+        _, h, w, c = self.shape
+        top, left, _, _ = self.halo
+        expected = np.full_like(self.buffer, GUARD)
+        copy = replace(self)
+        a, b, d, e = halo_written
+        copy.whole[:, top - a : top + h + d, left - b : left + w + e, :c] = 0
+        copy.inner[...] = self.inner
+        expected[...] = copy.buffer
+        np.testing.assert_array_equal(self.buffer, expected)
+
+
+@dataclass
+class Case:
+    """One layer to run: geometry, layout and epilogue."""
+
+    geometry: Geometry
+    algorithm: str
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # top, left, bottom, right
+    in_size: tuple[int, int] = (1, 1)
+    in_gap: int = 0
+    out_gap: int = 0
+    halo: tuple[int, int, int, int] = (0, 0, 0, 0)
+    activation: str = "identity"
+    low: float = -math.inf
+    high: float = math.inf
+    residual: bool = False
+    residual_in_place: bool = False
+    residual_scale: bool = False
+    second: bool = False
+    seed: int = 0
+
+
+@dataclass
+class Prepared:
+    """Arrays of a Case and the structures that point at them."""
+
+    case: Case
+    x: Any
+    weights: Any
+    bias: Any
+    residual: Any
+    scales: tuple[Any, Any, Any]
+    picture: Picture
+    output: Picture
+    second: Picture | None
+    layer: _Layer
+    data: _Data
+    arrays: dict[str, Any]
+    """What the structures point at, by the field's name."""
+    scratch: Any
+
+
+def _aligned(data: bytes) -> Any:
+    raw = np.empty(len(data) // 4 + 16, np.float32)
+    shift = (-raw.ctypes.data // 4) % 16
+    view = raw[shift : shift + len(data) // 4]
+    view[...] = np.frombuffer(data, np.float32)
+    return view
+
+
+def prepare(case: Case, threads: int = 8) -> Prepared:
+    g, random = case.geometry, np.random.default_rng(case.seed)
+    (h, w), (oh, ow) = case.in_size, g.out_size
+    normal = lambda *shape: random.standard_normal(shape, dtype=np.float32)  # noqa: E731
+    x = normal(g.batch, h, w, g.in_channels)
+    weights = normal(*g.kernel_size, g.in_channels // g.groups, g.out_channels)
+    bias = normal(g.out_channels)
+    picture = Picture((g.batch, h, w, g.in_channels), case.padding, case.in_gap).with_values(x)
+    shape = (g.batch, oh, ow, g.out_channels)
+    roomy = tuple(v + 1 for v in case.halo)
+    output = Picture(shape, roomy, case.out_gap)  # type: ignore[arg-type]
+    arrays: dict[str, Any] = {}
+    data, layer = _Data(), _Layer()
+
+    def point(name: str, array: Any) -> None:
+        arrays[name] = array
+        setattr(data, name, array.ctypes.data)
+
+    point("input", picture.buffer)
+    point("output", output.buffer)
+    point("weights", _aligned(pack_layer(weights, case.algorithm, groups=g.groups)))  # type: ignore[arg-type]
+    point("bias", _aligned(pad_channels(bias)))
+    residual = normal(*shape) if case.residual or case.residual_in_place else None
+    if case.residual_in_place:
+        output.inner[...] = residual
+        data.residual, layer.residual = data.output, output.view
+    elif case.residual:
+        other = Picture(shape, (1, 0, 0, 2)).with_values(residual)
+        point("residual", other.buffer)
+        layer.residual = other.view
+    scales = tuple(normal(g.out_channels) for _ in range(3))
+    if case.residual_scale:
+        point("residual_scale", _aligned(pad_channels(scales[0])))
+    second = None
+    if case.second:
+        second = Picture(shape, (2, 1, 1, 1))
+        point("second", second.buffer)
+        point("second_scale", _aligned(pad_channels(scales[1])))
+        point("second_shift", _aligned(pad_channels(scales[2])))
+        layer.second, layer.second_halo = second.view, _Halo(1, 0, 1, 1)
+        layer.second_low, layer.second_high = 0.0, 2.5
+    size = scratch_size(g, case.algorithm, threads)  # type: ignore[arg-type]
+    scratch = _aligned(b"\x01" * (size + 4096))
+    scratch[size // 4 :] = GUARD
+    point("scratch", scratch)
+    layer.algorithm = ALGORITHMS.index(case.algorithm)
+    layer.activation = ACTIVATIONS[case.activation]
+    layer.low, layer.high = case.low, case.high
+    layer.batch, layer.groups = g.batch, g.groups
+    layer.in_channels, layer.out_channels = g.in_channels, g.out_channels
+    layer.out, layer.kernel = _Pair(*g.out_size), _Pair(*g.kernel_size)
+    layer.stride, layer.dilation = _Pair(*g.stride), _Pair(*g.dilation)
+    layer.padding = _Pair(*case.padding[:2])
+    layer.input, layer.output, layer.halo = picture.view, output.view, _Halo(*case.halo)
+    layer.band = winograd_band(g, case.algorithm) if size else 0  # type: ignore[arg-type]
+    rest = scratch[size // 4 :]
+    return Prepared(case, x, weights, bias, residual, scales, picture, output, second, layer, data, arrays, rest)
+
+
+class Kernels:
+    """The harness library, loaded."""
+
+    def __init__(self, library: Path) -> None:
+        self.library = ctypes.CDLL(str(library))
+        self.library.cf_test_open.restype = ctypes.c_void_p
+        self.library.cf_test_open.argtypes = [ctypes.c_int, ctypes.c_uint32]
+        self.library.cf_test_close.argtypes = [ctypes.c_void_p]
+        self.library.cf_test_layer.argtypes = [ctypes.c_void_p] * 3
+        self.library.cf_test_pool.argtypes = [ctypes.c_void_p] * 4
+        self.library.cf_test_repack.argtypes = [ctypes.c_void_p] * 4
+        self.library.cf_test_time.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int]
+        self.library.cf_test_time.restype = ctypes.c_double
+        self.library.cf_test_peak.restype = ctypes.c_double
+        self.library.cf_test_count.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int64]
+        self.contexts: dict[tuple[str, int], Any] = {}
+
+    def context(self, table: str, threads: int) -> Any:
+        key = (table, threads)
+        if key not in self.contexts:
+            self.contexts[key] = self.library.cf_test_open(TABLES[table], threads)
+        return self.contexts[key]
+
+    def close(self) -> None:
+        for context in self.contexts.values():
+            self.library.cf_test_close(context)
+        self.contexts.clear()
+
+    def layer(self, case: Case, table: str = "v3", threads: int = 1) -> Prepared:
+        """Run the layer on fresh buffers and check that nothing else was written."""
+        p = prepare(case, threads)
+        self.run(p, table, threads)
+        p.output.check_guards(case.halo)
+        if p.second is not None:
+            p.second.check_guards((1, 0, 1, 1))
+        assert (p.scratch == GUARD).all()
+        return p
+
+    def run(self, p: Prepared, table: str = "v3", threads: int = 1) -> None:
+        """Once more on buffers that are there."""
+        self.library.cf_test_layer(self.context(table, threads), ctypes.byref(p.layer), ctypes.byref(p.data))
+
+    def time(self, case: Case, table: str = "v3", threads: int = 1, seconds: float = 0.1) -> float:
+        """Seconds of the fastest run."""
+        p = prepare(case)
+        arguments = (self.context(table, threads), ctypes.byref(p.layer), ctypes.byref(p.data))
+        once = self.library.cf_test_time(*arguments, 2)
+        return float(min(once, self.library.cf_test_time(*arguments, max(3, min(2000, int(seconds / once))))))
+
+    def pool(self, kind: str, x: Any, out: tuple[int, int], window: Any, stride: Any, padding: Any, scale: float,
+             halo: Any, gap: int, table: str, threads: int) -> Any:  # fmt: skip
+        n, h, w, c = x.shape
+        roomy: Any = tuple(v + 1 for v in halo)
+        source, target = Picture(x.shape, (1, 0, 0, 1), gap), Picture((n, *out, c), roomy, gap)
+        source.inner[...] = x
+        pooling = _Pooling(int(kind == "max"), scale, n, c, _Pair(h, w), _Pair(*out), _Pair(*window), _Pair(*stride),
+                           _Pair(*padding), source.view, target.view, _Halo(*halo))  # fmt: skip
+        self.library.cf_test_pool(
+            self.context(table, threads), ctypes.byref(pooling), source.buffer.ctypes.data, target.buffer.ctypes.data
+        )
+        target.check_guards(halo)
+        return target.inner
+
+    def repack(self, x: Any, in_gap: int, out_gap: int, halo: Any, table: str, threads: int) -> Any:
+        n, h, w, c = x.shape
+        roomy: Any = tuple(v + 1 for v in halo)
+        source, target = Picture(x.shape, (0, 1, 0, 0), in_gap), Picture(x.shape, roomy, out_gap)
+        source.inner[...] = x
+        repack = _Repack(n, _Pair(h, w), c, source.view, target.view, _Halo(*halo))
+        self.library.cf_test_repack(
+            self.context(table, threads), ctypes.byref(repack), source.buffer.ctypes.data, target.buffer.ctypes.data
+        )
+        target.check_guards(halo)
+        return target.inner

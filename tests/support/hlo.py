@@ -1,0 +1,100 @@
+"""Small HLO modules, written by hand, in the message that tfcompile leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from builder.xla.descriptors import compilation_result_class
+
+ROOT = Path(__file__).resolve().parents[2]
+FLOAT32 = 11
+
+
+class Module:
+    """An entry computation being written; every method adds an instruction and returns it."""
+
+    def __init__(self) -> None:
+        self.result = compilation_result_class(ROOT / "build" / "cache")()
+        self.module = self.result.hlo_module.hlo_module
+        self.entry = self.module.computations.add(name="entry", id=1)
+        self.module.entry_computation_id = 1
+        self.count = 0
+
+    def add(self, opcode: str, operands: Sequence[Any], shape: Sequence[int], **fields: Any) -> Any:
+        self.count += 1
+        instruction = self.entry.instructions.add(name=f"{opcode}.{self.count}", opcode=opcode, id=self.count, **fields)
+        instruction.operand_ids.extend(o.id for o in operands)
+        _shape(instruction.shape, shape)
+        self.entry.root_id = self.count
+        return instruction
+
+    def parameter(self, *shape: int) -> Any:
+        number = sum(i.opcode == "parameter" for i in self.entry.instructions)
+        return self.add("parameter", (), shape, parameter_number=number)
+
+    def constant(self, values: Any) -> Any:
+        array = np.asarray(values, np.float32)
+        instruction = self.add("constant", (), array.shape)
+        _shape(instruction.literal.shape, array.shape)
+        instruction.literal.f32s.extend(array.ravel().tolist())
+        return instruction
+
+    def spread(self, values: Any, shape: Sequence[int]) -> Any:
+        """A constant scalar or channel vector, broadcast to ``shape``."""
+        constant = self.constant(values)
+        axes = [len(shape) - 1] if np.ndim(values) else []
+        return self.add("broadcast", (constant,), shape, dimensions=axes)
+
+    def elementwise(self, opcode: str, *operands: Any, **fields: Any) -> Any:
+        return self.add(opcode, operands, operands[0].shape.dimensions, **fields)
+
+    def convolution(self, source: Any, kernel: Any, *, stride: int = 1, padding: int = 0, groups: int = 1) -> Any:
+        batch, height, width, _ = source.shape.dimensions
+        out = [
+            (n + 2 * padding - k) // stride + 1 for n, k in zip((height, width), kernel.shape.dimensions, strict=False)
+        ]
+        shape = (batch, *out, kernel.shape.dimensions[3])
+        instruction = self.add("convolution", (source, kernel), shape, feature_group_count=groups, batch_group_count=1)
+        for size in kernel.shape.dimensions[:2]:
+            instruction.window.dimensions.add(
+                size=size, stride=stride, padding_low=padding, padding_high=padding, window_dilation=1, base_dilation=1
+            )
+        numbers = instruction.convolution_dimension_numbers
+        numbers.input_feature_dimension = numbers.output_feature_dimension = 3
+        numbers.kernel_input_feature_dimension, numbers.kernel_output_feature_dimension = 2, 3
+        numbers.input_spatial_dimensions.extend([1, 2])
+        numbers.output_spatial_dimensions.extend([1, 2])
+        numbers.kernel_spatial_dimensions.extend([0, 1])
+        return instruction
+
+    def dot(self, left: Any, right: Any) -> Any:
+        shape = (left.shape.dimensions[0], right.shape.dimensions[1])
+        instruction = self.add("dot", (left, right), shape)
+        instruction.dot_dimension_numbers.lhs_contracting_dimensions.append(1)
+        instruction.dot_dimension_numbers.rhs_contracting_dimensions.append(0)
+        return instruction
+
+    def pad(self, source: Any, pixels: int) -> Any:
+        batch, height, width, channels = source.shape.dimensions
+        shape = (batch, height + 2 * pixels, width + 2 * pixels, channels)
+        instruction = self.add("pad", (source, self.constant(0.0)), shape)
+        for side in (0, pixels, pixels, 0):
+            instruction.padding_config.dimensions.add(edge_padding_low=side, edge_padding_high=side)
+        return instruction
+
+    def tuple(self, *values: Any) -> Any:
+        instruction = self.add("tuple", values, ())
+        instruction.shape.element_type = 13
+        for value in values:
+            instruction.shape.tuple_shapes.add().CopyFrom(value.shape)
+        return instruction
+
+
+def _shape(shape: Any, dims: Sequence[int]) -> None:
+    shape.element_type = FLOAT32
+    shape.dimensions.extend(dims)
+    shape.layout.minor_to_major.extend(reversed(range(len(dims))))

@@ -1,0 +1,122 @@
+"""Programs of layers, pools and repackings run in NumPy, in float64, straight from their definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from builder.lower.activations import FUNCTIONS
+from builder.lower.packing import PANEL
+from builder.lower.program import Buffer, LayerStep, PoolStep, Program, RepackStep, View
+
+Floats = NDArray[np.float32]
+
+
+class Interpreter:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        # What no step has written is not a number: a read before a write, or of a halo nobody cleared, shows.
+        self.arena = np.full(program.arena_size // 4, np.nan, np.float32)
+        weights = bytearray(program.weights_size)
+        for weight in program.weights:
+            weights[weight.offset : weight.offset + len(weight.data)] = weight.data
+        self.weights = np.frombuffer(bytes(weights), np.float32)
+
+    def run(self, feeds: Sequence[Any]) -> list[Floats]:
+        for port, feed in zip(self.program.feeds, feeds, strict=True):
+            self.flat(port.buffer)[:] = np.asarray(feed, np.float32).ravel()
+        for step in self.program.steps:
+            match step:
+                case LayerStep():
+                    self.layer(step)
+                case PoolStep():
+                    self.pool(step)
+                case RepackStep():
+                    source = self.view(step.input, step.batch, step.size, step.channels).copy()
+                    self.store(step.output, source, step.halo)
+                case _:
+                    raise NotImplementedError(type(step).__name__)
+        return [self.flat(port.buffer).reshape(port.spec.shape).copy() for port in self.program.fetches]
+
+    def flat(self, buffer: Buffer) -> Floats:
+        space = self.arena if buffer.space == "arena" else self.weights
+        return space[buffer.offset // 4 : (buffer.offset + buffer.size) // 4]
+
+    def view(
+        self, view: View, batch: int, size: tuple[int, int], channels: int, start: tuple[int, int] = (0, 0)
+    ) -> Floats:
+        """The picture, or one that begins ``start`` rows and pixels before it."""
+        first = view.first - start[0] * view.row - start[1] * view.pixel
+        flat = self.flat(view.buffer)
+        last = first + (batch - 1) * view.image + (size[0] - 1) * view.row + (size[1] - 1) * view.pixel + channels
+        assert first >= 0
+        assert last <= flat.size
+        steps = [4 * s for s in (view.image, view.row, view.pixel, 1)]
+        return as_strided(flat[first:], (batch, *size, channels), steps)
+
+    def store(self, view: View, values: Any, halo: tuple[int, int, int, int]) -> None:
+        batch, height, width, channels = values.shape
+        top, left, bottom, right = halo
+        whole = self.view(view, batch, (height + top + bottom, width + left + right), channels, (top, left))
+        whole[...] = 0
+        whole[:, top : top + height, left : left + width] = values
+
+    def layer(self, step: LayerStep) -> None:
+        size = tuple(
+            (step.out_size[a] - 1) * step.stride[a] + (step.kernel_size[a] - 1) * step.dilation[a] + 1 for a in (0, 1)
+        )
+        source = self.view(step.input, step.batch, (size[0], size[1]), step.in_channels, step.padding)
+        source = source.astype(np.float64)
+        kernel = self.kernel(step).astype(np.float64)
+        out = np.zeros((step.batch, *step.out_size, step.out_channels))
+        inner, outer = step.in_channels // step.groups, step.out_channels // step.groups
+        for y in range(step.kernel_size[0]):
+            for x in range(step.kernel_size[1]):
+                rows = source[:, y * step.dilation[0] :][:, :: step.stride[0]][:, : step.out_size[0]]
+                part = rows[:, :, x * step.dilation[1] :][:, :, :: step.stride[1]][:, :, : step.out_size[1]]
+                for g in range(step.groups):
+                    block = part[..., g * inner : (g + 1) * inner] @ kernel[y, x, :, g * outer : (g + 1) * outer]
+                    out[..., g * outer : (g + 1) * outer] += block
+        epilogue, channels = step.epilogue, step.out_channels
+        out += self.flat(epilogue.bias)[:channels]
+        if epilogue.residual is not None:
+            other = self.view(epilogue.residual, step.batch, step.out_size, channels).astype(np.float64)
+            scale = epilogue.residual_scale
+            out += other if scale is None else other * self.flat(scale)[:channels]
+        if epilogue.activation == "clamp":
+            out = np.clip(out, epilogue.low, epilogue.high)
+        else:
+            out = FUNCTIONS[epilogue.activation](out)
+        self.store(step.output, out, step.halo)
+        if epilogue.second is not None:
+            assert epilogue.second_scale is not None
+            assert epilogue.second_shift is not None
+            scaled = out * self.flat(epilogue.second_scale)[:channels] + self.flat(epilogue.second_shift)[:channels]
+            self.store(epilogue.second, np.clip(scaled, epilogue.second_low, epilogue.second_high), step.second_halo)
+
+    def kernel(self, step: LayerStep) -> Floats:
+        """The weights unpacked to [height, width, in channels / groups, out channels]."""
+        height, width = step.kernel_size
+        flat, inner = self.flat(step.weights), step.in_channels // step.groups
+        if step.algorithm == "depthwise":
+            return flat.reshape(height, width, 1, -1)[..., : step.out_channels]
+        if step.algorithm.startswith("winograd"):
+            panels = flat.reshape(step.out_channels // PANEL, inner, 9, PANEL)
+            return panels.transpose(2, 1, 0, 3).reshape(3, 3, inner, step.out_channels)
+        panels = flat.reshape(step.groups, -1, height * width * inner, PANEL)
+        columns = panels.transpose(2, 0, 1, 3).reshape(height, width, inner, step.groups, -1)
+        return columns[..., : step.out_channels // step.groups].reshape(height, width, inner, step.out_channels)
+
+    def pool(self, step: PoolStep) -> None:
+        source = self.view(step.input, step.batch, step.in_size, step.channels).astype(np.float64)
+        out = np.zeros((step.batch, *step.out_size, step.channels))
+        for y in range(step.out_size[0]):
+            for x in range(step.out_size[1]):
+                top, left = y * step.stride[0] - step.padding[0], x * step.stride[1] - step.padding[1]
+                window = source[:, max(0, top) : top + step.window[0], max(0, left) : left + step.window[1]]
+                out[:, y, x] = window.max((1, 2)) if step.kind == "max" else window.sum((1, 2)) * step.scale
+        self.store(step.output, out, step.halo)

@@ -1,0 +1,203 @@
+"""Programs of the optimised path's steps, printed, compiled, linked and run through the C ABI."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builder.audit import audit, require
+from builder.emit import emit
+from builder.emit.fused import geometry
+from builder.link.library import RUNTIME, link_library
+from builder.lower.packing import pack_layer, pad_channels, scratch_size
+from builder.lower.program import (
+    BoundPort,
+    Buffer,
+    Epilogue,
+    LayerStep,
+    PoolStep,
+    Program,
+    RepackStep,
+    Step,
+    View,
+    Weight,
+)
+from builder.spec import ModelSpec, Source
+from builder.tensor import TensorSpec
+from tests.support.runtime import CACHE
+
+SPEC = ModelSpec(Path("model.toml"), "fused", "1", Source("graph_def", Path("g.pb")))
+SIDE, CHANNELS = 12, 16
+
+
+class Layout:
+    """Hands out 64-byte aligned places in the arena and the weights."""
+
+    def __init__(self) -> None:
+        self.arena, self.weights, self.constants = 0, 0, list[Weight]()
+
+    def buffer(self, size: int) -> Buffer:
+        found = Buffer("arena", self.arena, size)
+        self.arena += -(-size // 64) * 64
+        return found
+
+    def picture(self, side: int, halo: int, channels: int) -> View:
+        width = side + 2 * halo
+        buffer = self.buffer(4 * width * width * channels)
+        return View(buffer, (halo * width + halo) * channels, width * width * channels, width * channels, channels)
+
+    def constant(self, data: bytes) -> Buffer:
+        found = Buffer("weights", self.weights, len(data))
+        self.constants.append(Weight(self.weights, data))
+        self.weights += -(-len(data) // 64) * 64
+        return found
+
+
+def layer(layout: Layout, name: str, source: View, target: View, weights: Any, **more: Any) -> LayerStep:
+    """3x3, same padding, on a picture of SIDE pixels; ``epilogue`` and ``algorithm`` in ``more``."""
+    height, width, _, outer = weights.shape
+    epilogue = more.pop("epilogue", Epilogue(layout.constant(pad_channels(np.zeros(outer, np.float32)))))
+    algorithm, groups = more.pop("algorithm", "direct"), more.pop("groups", 1)
+    step = LayerStep(
+        name=name, algorithm=algorithm, input=source, output=target, epilogue=epilogue, batch=1, groups=groups,
+        weights=layout.constant(pack_layer(weights, algorithm, groups=groups)), in_size=(SIDE, SIDE),
+        in_channels=weights.shape[2] * groups, out_size=(SIDE, SIDE), out_channels=outer, kernel_size=(height, width),
+        stride=(1, 1), dilation=(1, 1), padding=(height // 2, width // 2), halo=(1, 1, 1, 1),
+        second_halo=(0, 0, 0, 0), scratch=None,
+    )  # fmt: skip
+    size = scratch_size(geometry(step), algorithm)
+    return replace(step, scratch=layout.buffer(size) if size else None, **more)
+
+
+def conv(x: Any, w: Any) -> Any:
+    padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    parts = [padded[:, i : i + SIDE, j : j + SIDE] @ w[i, j].astype(np.float64) for i in range(3) for j in range(3)]
+    return np.sum(parts, axis=0)
+
+
+def program() -> tuple[Program, Any]:
+    """Repack, four layers of all algorithms, a pooling; and the same in NumPy."""
+    random = np.random.default_rng(0)
+    draw = lambda *shape: (random.standard_normal(shape) * 0.2).astype(np.float32)  # noqa: E731
+    first, second, third = (draw(3, 3, CHANNELS, CHANNELS) for _ in range(3))
+    depth = draw(3, 3, 1, CHANNELS)
+    bias, scale, shift = draw(CHANNELS), draw(CHANNELS), draw(CHANNELS)
+    layout = Layout()
+    feed = layout.picture(SIDE, 0, CHANNELS)
+    a, b, c, d, e = (layout.picture(SIDE, 1, CHANNELS) for _ in range(5))
+    normed, pooled = layout.picture(SIDE, 0, CHANNELS), layout.picture(1, 0, CHANNELS)
+    clamp = Epilogue(layout.constant(pad_channels(bias)), "clamp", low=0.0, high=0.75)
+    residual = Epilogue(
+        layout.constant(pad_channels(bias)), "swish", residual=b, second=normed,
+        residual_scale=layout.constant(pad_channels(scale)), second_scale=layout.constant(pad_channels(scale)),
+        second_shift=layout.constant(pad_channels(shift)), second_low=0.0,
+    )  # fmt: skip
+    steps: list[Step] = [
+        RepackStep("repack", feed, a, 1, (SIDE, SIDE), CHANNELS, (1, 1, 1, 1)),
+        layer(layout, "direct", a, b, first, epilogue=clamp),
+        layer(layout, "winograd4", b, c, second, algorithm="winograd4"),
+        layer(layout, "winograd2", c, d, third, algorithm="winograd2", epilogue=residual),
+        layer(layout, "depthwise", d, e, depth, algorithm="depthwise", groups=CHANNELS),
+        PoolStep("mean", "sum", e, pooled, 1, (SIDE, SIDE), CHANNELS, (1, 1), (SIDE, SIDE), (1, 1), (0, 0),
+                 1 / SIDE**2, (0, 0, 0, 0)),
+    ]  # fmt: skip
+
+    def reference(x: Any) -> tuple[Any, Any]:
+        after_first = np.clip(conv(x, first) + bias, 0, 0.75)
+        z = conv(conv(after_first, second), third) + bias + after_first * scale
+        swish = z / (1 + np.exp(-z))
+        diagonal = np.zeros((3, 3, CHANNELS, CHANNELS))
+        diagonal[..., range(CHANNELS), range(CHANNELS)] = depth[:, :, 0]
+        return conv(swish, diagonal).mean(axis=(1, 2)), np.maximum(swish * scale + shift, 0)
+
+    shape = (1, SIDE, SIDE, CHANNELS)
+    return (
+        Program(
+            tuple(steps),
+            (BoundPort(TensorSpec("x", "float32", shape), feed.buffer),),
+            (
+                BoundPort(TensorSpec("mean", "float32", (1, CHANNELS)), pooled.buffer),
+                BoundPort(TensorSpec("second", "float32", shape), normed.buffer),
+            ),
+            tuple(layout.constants),
+            layout.arena,
+            layout.weights,
+        ),
+        reference,
+    )
+
+
+class Port(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    folder = tmp_path_factory.mktemp("fused")
+    compiled, reference = program()
+    (folder / "none.c").write_text("typedef int none;\n")
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.34", "-c", "none.c"]
+    subprocess.run(command, cwd=folder, check=True)
+    sources = emit(compiled, SPEC, "x86_64", folder)
+    return link_library(sources, folder / "none.o", "x86_64", folder, CACHE).path, reference
+
+
+def run(library: Path, threads: int, x: Any, runs: int = 1) -> tuple[Any, Any]:
+    loaded = ctypes.CDLL(str(library))
+    model = ctypes.c_void_p()
+    assert loaded.cf_open(threads, ctypes.byref(model)) == 0
+    mean, second = np.zeros((1, CHANNELS), np.float32), np.zeros(x.shape, np.float32)
+    feeds = (Port * 1)(Port(x.ctypes.data, x.nbytes))
+    fetches = (Port * 2)(Port(mean.ctypes.data, mean.nbytes), Port(second.ctypes.data, second.nbytes))
+    for _ in range(runs):
+        assert loaded.cf_run(model, feeds, ctypes.c_size_t(1), fetches, ctypes.c_size_t(2)) == 0
+    loaded.cf_close(model)
+    return mean, second
+
+
+def test_a_program_of_fused_steps(built: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    library, reference = built
+    x = np.random.default_rng(1).standard_normal((1, SIDE, SIDE, CHANNELS)).astype(np.float32)
+    mean, second = reference(x)
+    for limit in ("", "x86-64-v3"):
+        monkeypatch.setenv("COLDFORGE_CPU", limit)
+        answers = [run(library, threads, x, runs=3) for threads in (0, 1, 2, 5)]
+        np.testing.assert_allclose(answers[0][0], mean, atol=1e-5)
+        np.testing.assert_allclose(answers[0][1], second, atol=1e-5)
+        for other in answers[1:]:
+            np.testing.assert_array_equal(other[0], answers[0][0])
+            np.testing.assert_array_equal(other[1], answers[0][1])
+
+
+def test_the_library_passes_the_audit_and_is_small(built: tuple[Path, Any]) -> None:
+    library, _ = built
+    require(audit(library, "x86_64"))
+    assert library.stat().st_size < 400_000
+
+
+def test_without_fused_steps_the_kernels_are_left_out(built: tuple[Path, Any], tmp_path: Path) -> None:
+    compiled, _ = program()
+    sources = emit(replace(compiled, steps=()), SPEC, "x86_64", tmp_path)
+    library = link_library(sources, built[0].parent / "none.o", "x86_64", tmp_path, CACHE)
+    assert library.path.stat().st_size < built[0].stat().st_size - 100_000
+
+
+def test_missing_scratch_is_refused(tmp_path: Path) -> None:
+    compiled, _ = program()
+    steps = tuple(replace(s, scratch=None) if isinstance(s, LayerStep) else s for s in compiled.steps)
+    with pytest.raises(ValueError, match="winograd4 needs .* bytes of scratch"):
+        emit(replace(compiled, steps=steps), SPEC, "x86_64", tmp_path)
+
+
+def test_fused_steps_compile_without_warnings(built: tuple[Path, Any]) -> None:
+    assert json.loads((built[0].parent / "model.json").read_text())["abi"] == 1
+    command = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{RUNTIME}", "-c", "program.c", "-o", "/dev/null"]
+    subprocess.run(command, cwd=built[0].parent, check=True)

@@ -1,0 +1,407 @@
+"""The fused kernels against float64 NumPy: every algorithm, epilogue and layout, on one to three threads.
+
+Each runs as compiled for AVX2, and with 16 and 4 lanes for the same CPU, which is the logic of the AVX-512 and
+NEON copies; AVX-512's own copy where this CPU has it. Everything runs once more under gcc's sanitizers.
+
+The bounds hold for the error relative to the sum of magnitudes |x| * |w| of the output: a float32 sum of n terms
+in any order stays within n * 6e-8; random signs stay far below. Winograd's transforms cost F(2x2) about twice and
+F(4x4) about ten times the direct kernel's error.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from builder.lower.packing import Geometry, candidates, choose, pack_layer, pad_channels, scratch_size
+from tests.support.fused import Case, Kernels, Prepared, build, build_sanitized, prepare
+from tests.support.runtime import sanitizer_environment
+
+LIBRARY = "COLDFORGE_TEST_FUSED"
+"""Names the library to test instead of a fresh build; set in the sanitized run."""
+
+BOUND = {"direct": 1e-6, "depthwise": 1e-6, "winograd2": 3e-6, "winograd4": 2e-5}
+ACTIVATIONS = (
+    "identity", "clamp", "sigmoid", "swish", "hard_sigmoid", "hard_swish", "gelu", "gelu_tanh", "tanh", "elu",
+)  # fmt: skip
+
+V4 = "avx512bw" in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else False
+TABLES = ["v3", "wide", "narrow", *(["v4"] if V4 and LIBRARY not in os.environ else [])]
+
+
+def examples(count: int) -> settings:
+    count = count // 5 if LIBRARY in os.environ else count  # sanitizers are slow
+    return settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
+    given_library = os.environ.get(LIBRARY)
+    loaded = Kernels(Path(given_library) if given_library else build(tmp_path_factory.mktemp("fused")))
+    yield loaded
+    loaded.close()
+
+
+def erf(x: Any) -> Any:
+    return np.vectorize(math.erf)(x)
+
+
+def activate(name: str, x: Any, low: float, high: float) -> Any:
+    """In float64."""
+    sigmoid = 1 / (1 + np.exp(-x))
+    hard = np.clip(x + 3, 0, 6) / 6
+    return {
+        "identity": lambda: x,
+        "clamp": lambda: np.clip(x, low, high),
+        "sigmoid": lambda: sigmoid,
+        "swish": lambda: x * sigmoid,
+        "hard_sigmoid": lambda: hard,
+        "hard_swish": lambda: x * hard,
+        "gelu": lambda: 0.5 * x * (1 + erf(x / math.sqrt(2))),
+        "gelu_tanh": lambda: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+        "tanh": lambda: np.tanh(x),
+        "elu": lambda: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    }[name]()
+
+
+def convolve(x: Any, weights: Any, case: Case) -> Any:
+    """The plain sums, in float64."""
+    g = case.geometry
+    top, left, bottom, right = case.padding
+    x = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
+    (oh, ow), inner, outer = g.out_size, g.in_channels // g.groups, g.out_channels // g.groups
+    out = np.zeros((g.batch, oh, ow, g.groups, outer))
+    for i in range(g.kernel_size[0]):
+        for j in range(g.kernel_size[1]):
+            y0, x0 = i * g.dilation[0], j * g.dilation[1]
+            y1, x1 = y0 + (oh - 1) * g.stride[0] + 1, x0 + (ow - 1) * g.stride[1] + 1
+            part = x[:, y0 : y1 : g.stride[0], x0 : x1 : g.stride[1]].reshape(g.batch, oh, ow, g.groups, inner)
+            tap = weights[i, j].astype(np.float64).reshape(inner, g.groups, outer)
+            out += np.einsum("nhwgi,igo->nhwgo", part, tap)
+    return out.reshape(g.batch, oh, ow, g.out_channels)
+
+
+def check(p: Prepared) -> None:
+    """The output and the second output, within the algorithm's bound."""
+    case = p.case
+    sums = convolve(p.x, p.weights, case) + p.bias
+    magnitude = convolve(np.abs(p.x), np.abs(p.weights), case) + np.abs(p.bias) + 1
+    if p.residual is not None:
+        scale = p.scales[0].astype(np.float64) if case.residual_scale else 1.0
+        sums = sums + p.residual * scale
+        magnitude = magnitude + np.abs(p.residual * scale)
+    with np.errstate(over="ignore"):
+        expected = activate(case.activation, sums, case.low, case.high)
+    # No activation here has a slope above 1.2.
+    allowed = 1.2 * BOUND[case.algorithm] * magnitude
+    error = np.abs(p.output.inner - expected)
+    assert (error <= allowed).all(), f"{(error / magnitude).max():.2e} of the sum of magnitudes"
+    if p.second is not None:
+        scaled = np.clip(expected * p.scales[1].astype(np.float64) + p.scales[2], 0.0, 2.5)
+        assert (np.abs(p.second.inner - scaled) <= allowed * (np.abs(p.scales[1]) + 1)).all()
+
+
+halos = st.tuples(*[st.integers(0, 2)] * 4)
+
+
+@st.composite
+def epilogues(draw: st.DrawFn) -> dict[str, Any]:
+    activation = draw(st.sampled_from(ACTIVATIONS))
+    residual = draw(st.sampled_from(["none", "none", "apart", "in_place"]))
+    return {
+        "activation": activation,
+        "low": draw(st.sampled_from([0.0, -1.0])) if activation == "clamp" else -math.inf,
+        "high": draw(st.sampled_from([6.0, math.inf])) if activation == "clamp" else math.inf,
+        "residual": residual == "apart",
+        "residual_in_place": residual == "in_place",
+        "residual_scale": residual != "none" and draw(st.booleans()),
+        "second": draw(st.booleans()),
+        "halo": draw(halos),
+        "out_gap": draw(st.sampled_from([0, 0, 5, 16])),
+        "seed": draw(st.integers(0, 1000)),
+    }
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> Case:
+    """Any convolution: small sizes, with a fair share of the edges where blocks and panels end."""
+    kind = draw(st.sampled_from(["direct", "direct", "grouped", "depthwise", "dense"]))
+    kernel = (1, 1) if kind == "dense" else (draw(st.integers(1, 5)), draw(st.integers(1, 5)))
+    if kind == "depthwise" and draw(st.booleans()):
+        kernel = draw(st.sampled_from([(3, 3), (5, 5)]))
+    stride = (1, 1) if kind == "dense" else (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    dilation = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (2, 3)])) if kind != "dense" else (1, 1)
+    out = (1, draw(st.integers(1, 30))) if kind == "dense" else (draw(st.integers(1, 9)), draw(st.integers(1, 9)))
+    groups = {"grouped": draw(st.integers(2, 4)), "depthwise": draw(st.integers(2, 70))}.get(kind, 1)
+    inner = 1 if kind == "depthwise" else draw(st.integers(1, 40))
+    outer = 1 if kind == "depthwise" else draw(st.sampled_from([1, 7, 8, 10, 16, 17, 24, 32, 40, 48, 64, 101]))
+    batch = draw(st.integers(1, 3))
+    reach = [(out[i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 for i in (0, 1)]
+    padding = [0, 0, 0, 0] if kind == "dense" else [draw(st.integers(0, 2)) for _ in range(4)]
+    size = (reach[0] - padding[0] - padding[2], reach[1] - padding[1] - padding[3])
+    assume(size[0] > 0 and size[1] > 0)
+    return Case(
+        Geometry(batch, groups * inner, out, groups * outer, kernel, stride, dilation, groups),
+        "depthwise" if kind == "depthwise" else "direct",
+        (padding[0], padding[1], padding[2], padding[3]),
+        size,
+        in_gap=draw(st.sampled_from([0, 0, 3, 16])),
+        **draw(epilogues()),
+    )
+
+
+@st.composite
+def winograd_layers(draw: st.DrawFn) -> Case:
+    out = (draw(st.integers(1, 14)), draw(st.integers(1, 14)))
+    channels = draw(st.sampled_from([16, 32, 48, 144, 272]))
+    outer = draw(st.sampled_from([16, 32, 48, 80]))
+    padding = draw(st.sampled_from([(1, 1, 1, 1), (0, 0, 0, 0), (2, 1, 0, 1)]))
+    size = (out[0] + 2 - padding[0] - padding[2], out[1] + 2 - padding[1] - padding[3])
+    assume(size[0] > 0 and size[1] > 0)
+    geometry = Geometry(draw(st.integers(1, 2)), channels, out, outer, (3, 3))
+    algorithm = draw(st.sampled_from(["winograd2", "winograd4"]))
+    return Case(geometry, algorithm, padding, size, in_gap=draw(st.sampled_from([0, 16])), **draw(epilogues()))
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(300)
+@given(case=layers())
+def test_any_layer(kernels: Kernels, table: str, case: Case) -> None:
+    check(kernels.layer(case, table))
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(80)
+@given(case=winograd_layers())
+def test_any_winograd_layer(kernels: Kernels, table: str, case: Case) -> None:
+    check(kernels.layer(case, table))
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(60)
+@given(case=st.one_of(layers(), winograd_layers()))
+def test_the_number_of_threads_does_not_change_a_bit(kernels: Kernels, table: str, case: Case) -> None:
+    alone = kernels.layer(case, table)
+    for threads in (2, 3):
+        together = kernels.layer(case, table, threads)
+        np.testing.assert_array_equal(together.output.buffer, alone.output.buffer)
+        if alone.second is not None and together.second is not None:
+            np.testing.assert_array_equal(together.second.buffer, alone.second.buffer)
+
+
+LARGE = {
+    "deep 1x1": Case(Geometry(1, 1100, (7, 7), 70), "direct", in_size=(7, 7), in_gap=16),
+    "deep 3x3": Case(Geometry(1, 300, (7, 9), 48, (3, 3)), "direct", (1, 1, 1, 1), (7, 9), activation="swish"),
+    "one segment in parts": Case(Geometry(1, 150, (5, 5), 33, (3, 3)), "direct", (1, 1, 1, 1), (5, 5)),
+    "many pixels": Case(Geometry(1, 3, (60, 61), 24, (3, 3), (2, 2)), "direct", (1, 1, 1, 1), (119, 121)),
+    "dense": Case(Geometry(1, 2048, (1, 1), 1000), "direct"),
+    "dense, two rows": Case(Geometry(1, 700, (1, 2), 101), "direct", in_size=(1, 2), activation="gelu"),
+    "dense, three rows": Case(Geometry(1, 700, (1, 3), 48), "direct", in_size=(1, 3), second=True),
+    "rows of a transformer": Case(Geometry(1, 256, (1, 100), 768), "direct", in_size=(1, 100), activation="gelu_tanh"),
+    "large kernel": Case(Geometry(1, 5, (4, 4), 20, (11, 7)), "direct", (5, 3, 5, 3), (4, 4)),
+    "depthwise 7x7": Case(
+        Geometry(1, 700, (6, 6), 700, (7, 7), groups=700), "depthwise", (3, 3, 3, 3), (6, 6), activation="hard_swish"
+    ),
+    "bands": Case(Geometry(2, 160, (40, 41), 64, (3, 3)), "winograd4", (1, 1, 1, 1), (40, 41)),
+    "bands of 2": Case(Geometry(1, 96, (40, 41), 48, (3, 3)), "winograd2", (1, 1, 1, 1), (40, 41), second=True),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("name", LARGE)
+def test_layers_of_many_blocks(kernels: Kernels, name: str, table: str) -> None:
+    if LIBRARY in os.environ and name.startswith("bands"):
+        pytest.skip("too slow under the sanitizers; the small ones take the same paths")
+    one = kernels.layer(LARGE[name], table)
+    check(one)
+    np.testing.assert_array_equal(kernels.layer(LARGE[name], table, 3).output.buffer, one.output.buffer)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("table", TABLES)
+def test_activations_over_their_whole_range(kernels: Kernels, table: str, activation: str) -> None:
+    """Within 3e-7 of the larger of 1 and |x|, NaN stays NaN; the exponential does not overflow."""
+    values = np.concatenate([np.linspace(-110, 110, 4001), np.linspace(-5, 5, 4001), [0.0, 1e-8, -1e-8, 3e4, -3e4]])
+    values = values.astype(np.float32)
+    case = Case(Geometry(1, 1, (1, len(values)), 1), "direct", in_size=(1, len(values)), activation=activation)
+    case.low, case.high = (-1.0, 6.0) if activation == "clamp" else (-math.inf, math.inf)
+    p = prepare(case)
+    p.picture.inner[...] = values.reshape(1, 1, -1, 1)
+    p.arrays["weights"][...] = np.arange(16) == 0
+    p.arrays["bias"][...] = 0
+    kernels.run(p, table)
+    with np.errstate(over="ignore"):
+        expected = activate(activation, values.astype(np.float64), case.low, case.high)
+    error = np.abs(p.output.inner.ravel() - expected)
+    assert (error <= 3e-7 * np.maximum(1, np.abs(values))).all(), f"{error.max():.1e}"
+    if activation in ("sigmoid", "swish"):  # relative as well, to the smallest normal numbers
+        normal = np.abs(values) < 80
+        assert (error[normal] <= 1e-6 * np.abs(expected[normal])).all()
+    p.picture.inner[...] = np.nan
+    kernels.run(p, table)
+    assert np.isnan(p.output.inner).all()
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> dict[str, Any]:
+    window = (draw(st.integers(1, 4)), draw(st.integers(1, 4)))
+    stride = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    size = (draw(st.integers(1, 12)), draw(st.integers(1, 12)))
+    padding = (draw(st.integers(0, window[0] - 1)), draw(st.integers(0, window[1] - 1)))
+    if draw(st.booleans()):
+        window, padding = size, (0, 0)  # the mean of the picture
+    # Every window must hold a pixel of the picture.
+    out = tuple((size[i] + padding[i] - 1) // stride[i] + 1 for i in (0, 1))
+    out = (draw(st.integers(1, out[0])), draw(st.integers(1, out[1])))
+    return {
+        "size": size, "out": out, "window": window, "stride": stride, "padding": padding,
+        "kind": draw(st.sampled_from(["max", "sum"])), "scale": draw(st.sampled_from([1.0, 0.25])),
+        "halo": draw(halos), "gap": draw(st.sampled_from([0, 3])), "batch": draw(st.integers(1, 2)),
+        "channels": draw(st.sampled_from([1, 7, 16, 33, 130])), "threads": draw(st.integers(1, 3)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(120)
+@given(c=pools(), seed=st.integers(0, 1000))
+def test_any_pooling(kernels: Kernels, table: str, c: dict[str, Any], seed: int) -> None:
+    x = np.random.default_rng(seed).standard_normal((c["batch"], *c["size"], c["channels"]), dtype=np.float32)
+    ours = kernels.pool(
+        c["kind"], x, c["out"], c["window"], c["stride"], c["padding"], c["scale"], c["halo"], c["gap"], table,
+        c["threads"],
+    )  # fmt: skip
+    for i in range(c["out"][0]):
+        for j in range(c["out"][1]):
+            y, z = i * c["stride"][0] - c["padding"][0], j * c["stride"][1] - c["padding"][1]
+            part = x[:, max(y, 0) : y + c["window"][0], max(z, 0) : z + c["window"][1]]
+            if c["kind"] == "max":
+                np.testing.assert_array_equal(ours[:, i, j], part.max(axis=(1, 2)))
+            else:
+                expected = part.sum(axis=(1, 2), dtype=np.float64) * c["scale"]
+                np.testing.assert_allclose(ours[:, i, j], expected, atol=1e-4, rtol=1e-5)
+
+
+def test_the_largest_of_anything_and_nan_is_nan(kernels: Kernels) -> None:
+    x = np.ones((1, 3, 3, 8), np.float32)
+    x[0, 1, 1] = np.nan
+    assert np.isnan(kernels.pool("max", x, (1, 1), (3, 3), (1, 1), (0, 0), 1.0, (0,) * 4, 0, "v3", 1)).all()
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(60)
+@given(
+    shape=st.tuples(st.integers(1, 3), st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 3, 16, 50])),
+    gaps=st.tuples(st.sampled_from([0, 2]), st.sampled_from([0, 16])),
+    halo=halos,
+    threads=st.integers(1, 3),
+)
+def test_any_repacking(
+    kernels: Kernels, table: str, shape: tuple[int, ...], gaps: tuple[int, int], halo: Any, threads: int
+) -> None:
+    x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    np.testing.assert_array_equal(kernels.repack(x, *gaps, halo, table, threads), x)
+
+
+def test_a_large_repacking_in_parts(kernels: Kernels) -> None:
+    x = np.random.default_rng(0).standard_normal((1, 64, 64, 64), dtype=np.float32)
+    np.testing.assert_array_equal(kernels.repack(x, 0, 0, (1, 1, 1, 1), "v3", 3), x)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_the_pool_runs_every_task_once(kernels: Kernels, threads: int) -> None:
+    rounds = 20 if LIBRARY in os.environ else 300
+    for tasks in (0, 1, 2, 7, 64):
+        assert kernels.library.cf_test_count(kernels.context("v3", threads), rounds, tasks)
+
+
+def test_the_pool_works_in_the_child_of_a_fork_and_still_in_the_parent(kernels: Kernels) -> None:
+    context = kernels.context("v3", 3)
+    assert kernels.library.cf_test_count(context, 10, 64)
+    child = os.fork()
+    if child == 0:
+        ok = kernels.library.cf_test_count(context, 50, 64)
+        kernels.library.cf_test_close(context)  # must not wait for threads that are not there
+        os._exit(0 if ok else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert kernels.library.cf_test_count(context, 50, 64)
+
+
+def test_usable_cpus(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", raising=False)
+    assert 1 <= kernels.library.cf_test_cpus() <= min(8, len(os.sched_getaffinity(0)))
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "1024")
+    assert kernels.library.cf_test_cpus() == 1
+
+
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_usable_cpus_follow_the_affinity(kernels: Kernels, cpus: int) -> None:
+    before = os.sched_getaffinity(0)
+    if len(before) < cpus:
+        pytest.skip("NOT RUN: there are not as many CPUs")
+    try:
+        os.sched_setaffinity(0, sorted(before)[:cpus])
+        assert kernels.library.cf_test_cpus() <= cpus
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_packing_by_hand() -> None:
+    weights = np.arange(2 * 17, dtype=np.float32).reshape(1, 1, 2, 17)
+    packed = np.frombuffer(pack_layer(weights, "direct"), np.float32).reshape(2, 2, 16)
+    np.testing.assert_array_equal(packed[0], weights[0, 0, :, :16])
+    np.testing.assert_array_equal(packed[1, :, 0], [16, 33])
+    assert not packed[1, :, 1:].any()
+    depthwise = np.frombuffer(pack_layer(np.ones((3, 3, 1, 20), np.float32), "depthwise", groups=20), np.float32)
+    assert depthwise[: 9 * 16].all()
+    np.testing.assert_array_equal(depthwise[9 * 16 :].reshape(9, 16), np.tile(np.arange(16) < 4, (9, 1)))
+    assert len(pad_channels(np.ones(33, np.float32))) == 256
+
+
+@pytest.mark.parametrize(
+    ("shape", "algorithm", "groups", "message"),
+    [
+        ((3, 3, 2, 4), "depthwise", 2, "one input channel"),
+        ((3, 3, 8, 16), "winograd4", 1, "multiples of 16"),
+        ((1, 1, 2, 5), "direct", 2, "do not divide"),
+        ((33, 33, 1, 1), "direct", 1, "taps"),
+    ],
+)
+def test_weights_an_algorithm_cannot_have(shape: tuple[int, ...], algorithm: Any, groups: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pack_layer(np.zeros(shape, np.float32), algorithm, groups=groups)
+
+
+def test_the_static_choice() -> None:
+    wide = Geometry(1, 64, (56, 56), 64, (3, 3))
+    assert choose(wide) == "winograd4"
+    assert choose(wide, allow_winograd=False) == "direct"
+    assert candidates(wide, allow_winograd=False) == ("direct",)
+    assert set(candidates(wide)) == {"direct", "winograd2", "winograd4"}
+    assert choose(Geometry(1, 64, (56, 56), 64, (3, 3), (2, 2))) == "direct"
+    assert choose(Geometry(1, 64, (56, 56), 64, (3, 3), groups=64)) == "depthwise"
+    assert scratch_size(wide, "direct") == 0
+    assert scratch_size(wide, "winograd4", 1) < scratch_size(wide, "winograd4")
+
+
+def test_the_same_under_sanitizers(tmp_path: Path) -> None:
+    if LIBRARY in os.environ:
+        pytest.skip("this is the sanitized run")
+    if shutil.which("gcc") is None:
+        pytest.skip("NOT RUN: the sanitizers need gcc, which this machine does not have")
+    library = build_sanitized(tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    environment = sanitizer_environment() | {LIBRARY: str(library)}
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]

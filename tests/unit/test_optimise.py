@@ -1,0 +1,230 @@
+"""The passes of the optimised path on HLO written by hand: what they match, what they must not, and the answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builder.errors import LowerError
+from builder.lower.activations import FUNCTIONS
+from builder.lower.assemble import assemble
+from builder.lower.fuse import Layer
+from builder.lower.hlo import Dag, read_dag
+from builder.lower.pooling import Pool
+from builder.lower.program import BoundPort, Buffer, LayerStep, PoolStep, Program, RepackStep
+from builder.lower.replan import Storage, WeightStore, place
+from builder.lower.schedule import Schedule, schedule
+from builder.tensor import TensorSpec
+from tests.support.hlo import Module
+from tests.support.interpret import Interpreter
+
+
+def random(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
+
+
+def lowered(module: Module) -> tuple[Program, Schedule, Dag]:
+    dag = read_dag(module.result)
+    plan = schedule(dag, [])
+    feeds = tuple(port(f"x{i}", value.dims) for i, value in sorted(dag.parameters.items()))
+    fetches = tuple(port(f"y{i}", value.dims) for i, value in enumerate(dag.outputs))
+    program, _ = assemble(dag, plan, Program((), feeds, fetches, (), 0, 0), True, {})
+    return program, plan, dag
+
+
+def port(name: str, shape: tuple[int, ...]) -> BoundPort:
+    spec = TensorSpec(name, "float32", shape)
+    return BoundPort(spec, Buffer("arena", 0, spec.size))
+
+
+def conv(x: Any, kernel: Any, stride: int = 1, padding: int = 0) -> Any:
+    x = np.pad(x.astype(np.float64), [(0, 0), (padding, padding), (padding, padding), (0, 0)])
+    windows = np.lib.stride_tricks.sliding_window_view(x, kernel.shape[:2], (1, 2))[:, ::stride, ::stride]
+    return np.einsum("nyxckl,klco->nyxo", windows, kernel.astype(np.float64))
+
+
+def only_layer(plan: Schedule) -> Layer:
+    (task,) = plan.tasks
+    assert isinstance(task, Layer)
+    return task
+
+
+def test_batch_norm_and_relu_fold_into_one_layer() -> None:
+    m, kernel, scale, shift = Module(), random(3, 3, 4, 6), random(6), random(6, seed=1)
+    c = m.convolution(m.parameter(2, 7, 7, 4), m.constant(kernel), stride=2, padding=1)
+    shape = c.shape.dimensions
+    c = m.elementwise("add", m.elementwise("multiply", c, m.spread(scale, shape)), m.spread(shift, shape))
+    m.tuple(m.elementwise("maximum", c, m.spread(0.0, shape)))
+    program, plan, _ = lowered(m)
+    assert only_layer(plan).matched == ("affine", "bias", "relu")
+    assert [type(s) for s in program.steps] == [RepackStep, LayerStep]
+    x = random(2, 7, 7, 4)
+    (answer,) = Interpreter(program).run([x])
+    np.testing.assert_allclose(answer, np.maximum(conv(x, kernel, 2, 1) * scale + shift, 0), rtol=1e-5, atol=1e-5)
+
+
+def test_equal_expressions_are_one_value() -> None:
+    m = Module()
+    x, y = m.parameter(2, 3), m.parameter(2, 3)
+    m.tuple(m.elementwise("add", x, y), m.elementwise("add", y, x), m.elementwise("subtract", x, y))
+    first, second, third = read_dag(m.result).outputs
+    assert first is second
+    assert third is not first
+
+
+def activated(m: Module, name: str, x: Any) -> Any:
+    def c(value: float) -> Any:
+        return m.spread(value, x.shape.dimensions)
+
+    def op(opcode: str, *operands: Any) -> Any:
+        return m.elementwise(opcode, *operands)
+
+    sigmoid = op("divide", c(1), op("add", c(1), op("exponential", op("negate", x)))) if "oi" in name else None
+    six = op("clamp", c(0), op("add", x, c(3)), c(6)) if "hard" in name else None
+    match name:
+        case "sigmoid":
+            return sigmoid
+        case "swish":
+            return op("multiply", x, op("logistic", x))
+        case "hard_sigmoid":
+            return op("multiply", six, c(1 / 6))
+        case "hard_swish":
+            return op("multiply", op("multiply", x, six), c(1 / 6))
+        case "gelu":
+            return op("multiply", op("multiply", c(0.5), x), op("add", c(1), op("erf", op("multiply", x, c(0.5**0.5)))))
+        case "gelu_tanh":
+            cube = op("multiply", op("multiply", x, x), x)
+            inner = op("multiply", c((2 / np.pi) ** 0.5), op("add", x, op("multiply", c(0.044715), cube)))
+            return op("multiply", op("multiply", c(0.5), x), op("add", c(1), op("tanh", inner)))
+        case "tanh":
+            return op("tanh", x)
+        case "elu":
+            positive = m.add("compare", (x, c(0)), x.shape.dimensions, comparison_direction="GT")
+            positive.shape.element_type = 1
+            return m.add("select", (positive, x, op("exponential-minus-one", x)), x.shape.dimensions)
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"identity"}))
+def test_activations_are_told_by_their_values(name: str) -> None:
+    m, kernel, bias = Module(), random(5, 4), random(4)
+    d = m.dot(m.parameter(3, 5), m.constant(kernel))
+    m.tuple(activated(m, name, m.elementwise("add", d, m.spread(bias, (3, 4)))))
+    program, plan, _ = lowered(m)
+    assert only_layer(plan).matched == ("bias", name)
+    x = 3 * random(3, 5)
+    (answer,) = Interpreter(program).run([x])
+    np.testing.assert_allclose(answer, FUNCTIONS[only_layer(plan).activation.name](x @ kernel + bias), 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize(("one", "epsilon"), [(1.0001, 0.0), (1.0, 1e-7)])
+def test_a_function_that_is_almost_an_activation_is_not_taken_for_it(one: float, epsilon: float) -> None:
+    """Even 1e-7 on top of a sigmoid decides what a logarithm makes of it."""
+    m = Module()
+    d = m.elementwise("negate", m.dot(m.parameter(3, 5), m.constant(random(5, 4))))
+    exponential = m.elementwise("add", m.spread(one, (3, 4)), m.elementwise("exponential", d))
+    almost = m.elementwise("divide", m.spread(1.0, (3, 4)), exponential)
+    m.tuple(m.elementwise("add", almost, m.spread(epsilon, (3, 4))) if epsilon else almost)
+    with pytest.raises(LowerError, match="nothing stores"):
+        lowered(m)  # without XLA's kernels there is nothing to make it with
+
+
+def test_a_residual_is_added_by_the_later_layer() -> None:
+    m, first, second, scale = Module(), random(1, 1, 4, 6), random(3, 3, 4, 6), random(6)
+    x = m.parameter(1, 5, 5, 4)
+    a = m.convolution(x, m.constant(first))
+    b = m.elementwise("multiply", m.convolution(x, m.constant(second), padding=1), m.spread(scale, (1, 5, 5, 6)))
+    m.tuple(m.elementwise("subtract", a, b))
+    program, plan, _ = lowered(m)
+    assert [t.matched for t in plan.tasks if isinstance(t, Layer)] == [(), ("affine", "residual")]
+    value = random(1, 5, 5, 4)
+    (answer,) = Interpreter(program).run([value])
+    np.testing.assert_allclose(answer, conv(value, first) - conv(value, second, 1, 1) * scale, 1e-4, 1e-5)
+
+
+def test_a_value_that_is_fetched_is_stored() -> None:
+    """Pre-activation: the sum is an answer, its normalised and clamped form the next layer's input."""
+    m, first, second, scale, shift = Module(), random(3, 3, 4, 6), random(3, 3, 6, 2), random(6), random(6, seed=1)
+    shape = (1, 6, 6, 6)
+    sums = m.convolution(m.parameter(1, 6, 6, 4), m.constant(first), padding=1)
+    normal = m.elementwise("add", m.elementwise("multiply", sums, m.spread(scale, shape)), m.spread(shift, shape))
+    after = m.convolution(m.elementwise("maximum", normal, m.spread(0.0, shape)), m.constant(second), padding=1)
+    m.tuple(sums, after)
+    program, plan, _ = lowered(m)
+    assert [t.matched for t in plan.tasks if isinstance(t, Layer)] == [("second output",), ()]
+    x = random(1, 6, 6, 4)
+    one = conv(x, first, 1, 1)
+    answers = Interpreter(program).run([x])
+    np.testing.assert_allclose(answers[0], one, 1e-4, 1e-5)
+    np.testing.assert_allclose(answers[1], conv(np.maximum(one * scale + shift, 0), second, 1, 1), 1e-4, 1e-4)
+    assert not any(isinstance(s, RepackStep) for s in program.steps[1:]), "the second output has its halo"
+
+
+def test_a_pad_becomes_the_halo_of_what_it_pads() -> None:
+    m, first, second = Module(), random(1, 1, 3, 5), random(3, 3, 5, 4)
+    c = m.convolution(m.parameter(2, 4, 4, 3), m.constant(first))
+    m.tuple(m.convolution(m.pad(c, 1), m.constant(second), stride=2))
+    program, _, _ = lowered(m)
+    assert [type(s) for s in program.steps] == [LayerStep, LayerStep]
+    x = random(2, 4, 4, 3)
+    (answer,) = Interpreter(program).run([x])
+    np.testing.assert_allclose(answer, conv(conv(x, first), second, 2, 1), 1e-4, 1e-5)
+
+
+def test_grouped_and_depthwise() -> None:
+    m, first, second = Module(), random(3, 3, 2, 6), random(3, 3, 1, 6)
+    c = m.convolution(m.parameter(1, 6, 6, 4), m.constant(first), groups=2)
+    m.tuple(m.convolution(c, m.constant(second), padding=1, groups=6))
+    program, _, _ = lowered(m)
+    assert [s.algorithm for s in program.steps if isinstance(s, LayerStep)] == ["direct", "depthwise"]
+    x = random(1, 6, 6, 4)
+    halves = [conv(x[..., 2 * g : 2 * g + 2], first[..., 3 * g : 3 * g + 3]) for g in (0, 1)]
+    middle = np.concatenate(halves, -1)
+    each = [conv(middle[..., c : c + 1], second[..., c : c + 1], 1, 1) for c in range(6)]
+    np.testing.assert_allclose(Interpreter(program).run([x])[0], np.concatenate(each, -1), 1e-4, 1e-4)
+
+
+def test_the_mean_of_a_picture_feeds_a_dense_layer() -> None:
+    m, kernel = Module(), random(4, 3)
+    reducer = m.module.computations.add(name="sum", id=9)
+    for number in (0, 1):
+        p = reducer.instructions.add(name=f"p{number}", opcode="parameter", id=100 + number, parameter_number=number)
+        p.shape.element_type = 11
+    root = reducer.instructions.add(name="add", opcode="add", id=102, operand_ids=[100, 101])
+    root.shape.element_type = 11
+    reducer.root_id = 102
+    x = m.parameter(2, 5, 5, 4)
+    total = m.add("reduce", (x, m.constant(0.0)), (2, 4), dimensions=[1, 2], called_computation_ids=[9])
+    mean = m.elementwise("multiply", total, m.spread(1 / 25, (2, 4)))
+    m.tuple(m.dot(mean, m.constant(kernel)))
+    program, plan, _ = lowered(m)
+    assert [type(t) for t in plan.tasks] == [Pool, Layer]
+    assert [type(s) for s in program.steps] == [PoolStep, LayerStep]
+    value = random(2, 5, 5, 4)
+    np.testing.assert_allclose(Interpreter(program).run([value])[0], value.mean((1, 2)) @ kernel, 1e-4, 1e-5)
+
+
+def test_places_of_values_that_live_together_do_not_overlap() -> None:
+    rng = np.random.default_rng(3)
+    storages = []
+    for _ in range(200):
+        first = int(rng.integers(0, 50))
+        storages.append(Storage(int(rng.integers(1, 5000)), first, first + int(rng.integers(0, 9))))
+    size = place(storages)
+    assert size < sum(s.size for s in storages) / 2
+    for i, a in enumerate(storages):
+        assert a.offset % 64 == 0
+        assert a.offset + a.size <= size
+        for b in storages[:i]:
+            together = a.first <= b.last and b.first <= a.last
+            apart = a.offset + a.size <= b.offset or b.offset + b.size <= a.offset
+            assert apart or not together
+
+
+def test_equal_weights_are_stored_once() -> None:
+    store = WeightStore()
+    places = [store.put(b"abcd"), store.put(b"efgh"), store.put(b"abcd")]
+    assert places[0] == places[2] != places[1]
+    assert [w.offset for w in store.weights] == [0, 64]

@@ -43,8 +43,14 @@ def to_openvino(graph: FrozenGraph, onnx_model: Path, name: str, target: Path) -
     """Write ``target`` (.xml, with .bin beside it) in f32; returns how it was made."""
     import openvino as ov
 
-    source = onnx_model if name == "lstm" else graph.graph_path
-    ov.save_model(ov.convert_model(str(source)), str(target), compress_to_fp16=False)
+    if name == "lstm":
+        model = ov.convert_model(str(onnx_model))
+    else:
+        loose = ov.convert_model(str(graph.graph_path))
+        # It sorts the outputs in an order of its own; ours is the network's.
+        results = [loose.output(port.tensor).get_node() for port in graph.fetches]
+        model = ov.Model(results, loose.get_parameters(), name)
+    ov.save_model(model, str(target), compress_to_fp16=False)
     return "from the ONNX LSTM" if name == "lstm" else "openvino.convert_model of the frozen graph"
 
 

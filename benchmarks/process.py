@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import signal
@@ -133,10 +134,12 @@ def sample_path(network: Network, number: int) -> Path:
 
 
 def read_answers(base: Path, shapes: Sequence[Sequence[int]]) -> list[Any]:
-    """The arrays that a worker's ``answer`` command wrote."""
+    """The arrays that a worker's ``answer`` command wrote. Raises EngineFailed when they have other sizes."""
     import numpy as np
 
     found = [np.frombuffer(Path(f"{base}.{number}").read_bytes(), np.float32) for number in range(len(shapes))]
+    if [array.size for array in found] != [math.prod(shape) for shape in shapes]:
+        raise EngineFailed(f"answers of {[array.size for array in found]} values, not of shapes {list(shapes)}")
     return [array.reshape(shape) for array, shape in zip(found, shapes, strict=True)]
 
 

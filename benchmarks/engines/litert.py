@@ -14,8 +14,7 @@ class LiteRt:
         self.interpreter = Interpreter(str(model), num_threads=threads)
         self.interpreter.allocate_tensors()
         (self.input,) = self.interpreter.get_input_details()
-        outputs = self.interpreter.get_output_details()
-        self.outputs = [detail["index"] for detail in sorted(outputs, key=lambda detail: detail["name"])]
+        self.outputs = [detail["index"] for detail in self.interpreter.get_output_details()]
 
     def feed(self, data: bytes) -> Any:
         return np.frombuffer(data, np.float32).reshape(self.input["shape"])

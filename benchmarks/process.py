@@ -71,6 +71,9 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                # A group of its own: when this process dies, the kernel hangs up a stopped worker. In a shared
+                # group, the end of the shell that started us would hang up all of us.
+                process_group=0,
             )
         try:
             self.opened = self._reply()

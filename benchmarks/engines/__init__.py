@@ -1,0 +1,106 @@
+"""What is measured: one small class per engine, in a module of its own that is imported only where it runs.
+
+Every class has the same four methods. The constructor takes the model's path and the number of threads
+and leaves the model ready; ``feed(data)`` turns float32 bytes into what ``run`` takes, ``run(feed)`` gives
+the answers in the engine's own form (this alone is timed), and ``raw(answers)`` turns those into bytes,
+one item per fetch, in the order TensorFlow gives them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Engine(Protocol):
+    def __init__(self, model: Path, threads: int) -> None: ...
+    def feed(self, data: bytes) -> Any: ...
+    def run(self, feed: Any) -> Any: ...
+    def raw(self, answers: Any) -> list[bytes]: ...
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An engine by name: ``module`` and ``cls`` below this package, its model file below the network's folder.
+
+    ``environment`` is set before the process starts; ``avx2`` is what keeps the engine off AVX-512, None
+    where it has no such switch. ``package`` is the distribution whose version is reported.
+    """
+
+    label: str
+    module: str
+    cls: str
+    model: str
+    settings: str
+    package: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    avx2: Mapping[str, str] | None = None
+
+    def load_class(self) -> type[Engine]:
+        """Import the engine's module, and with it the engine."""
+        found: type[Engine] = getattr(importlib.import_module(f"benchmarks.engines.{self.module}"), self.cls)
+        return found
+
+
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+
+OURS = "coldforge"
+ENGINES: dict[str, Kind] = {
+    OURS: Kind(
+        "coldforge",
+        "coldforge",
+        "Coldforge",
+        "coldforge/libmodel.so",
+        "libmodel.so through ctypes: cf_open(threads), then cf_run",
+        avx2={},
+    ),
+    "onnxruntime": Kind(
+        "ONNX Runtime",
+        "onnxruntime",
+        "OnnxRuntime",
+        "onnx/model.onnx",
+        "CPUExecutionProvider, ORT_ENABLE_ALL, intra_op_num_threads, inter_op 1, sequential, spinning on",
+        "onnxruntime",
+    ),
+    "openvino": Kind(
+        "OpenVINO",
+        "openvino",
+        "OpenVino",
+        "openvino/model.xml",
+        "CPU, PERFORMANCE_HINT LATENCY, INFERENCE_NUM_THREADS, NUM_STREAMS 1, f32, no cache, input shared",
+        "openvino",
+        avx2={"ONEDNN_MAX_CPU_ISA": "AVX2"},
+    ),
+    "litert": Kind(
+        "LiteRT",
+        "litert",
+        "LiteRt",
+        "litert/model.tflite",
+        "Interpreter with num_threads, XNNPACK delegate (the default)",
+        "ai-edge-litert",
+    ),
+    "tensorflow": Kind(
+        "TensorFlow",
+        "tensorflow",
+        "TensorFlow",
+        "tensorflow/graph.pb",
+        "frozen graph as an eager function (Grappler, oneDNN), intra_op threads, inter_op 1",
+        "tensorflow-cpu",
+        environment=_QUIET,
+        avx2={"ONEDNN_MAX_CPU_ISA": "AVX2"},
+    ),
+    "tensorflow_xla": Kind(
+        "TensorFlow XLA",
+        "tensorflow",
+        "TensorFlowXla",
+        "tensorflow/graph.pb",
+        "the same function with jit_compile=True",
+        "tensorflow-cpu",
+        environment=_QUIET,
+        avx2={"ONEDNN_MAX_CPU_ISA": "AVX2", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"},
+    ),
+}
+PEERS = [name for name in ENGINES if name != OURS]

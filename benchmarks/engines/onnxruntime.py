@@ -1,0 +1,31 @@
+"""ONNX Runtime on an .onnx file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+
+class OnnxRuntime:
+    def __init__(self, model: Path, threads: int) -> None:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1")
+        options.log_severity_level = 3
+        self.session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        (self.input,) = self.session.get_inputs()
+
+    def feed(self, data: bytes) -> Any:
+        return {self.input.name: np.frombuffer(data, np.float32).reshape(self.input.shape)}
+
+    def run(self, feed: Any) -> Any:
+        return self.session.run(None, feed)
+
+    def raw(self, answers: Any) -> list[bytes]:
+        return [answer.tobytes() for answer in answers]

@@ -1,0 +1,153 @@
+"""The nine networks that are measured, each saved once as ``build/bench/<name>/keras/model.keras``.
+
+Every engine gets the same network with float32 in and float32 out: what a build would add in front of
+it (an image's cast and scaling) is left out, because no peer would be given it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "build" / "bench"
+SAMPLES = 3  # inputs that every engine has to answer like TensorFlow before it is timed
+
+
+@dataclass(frozen=True)
+class Network:
+    """``build()`` gives the Keras model; ``low``, ``high`` are the range of its pictures' values.
+
+    ``claim`` is the ratio aimed at with one and two threads: the best peer's median over ours.
+    """
+
+    name: str
+    what: str
+    build: Callable[[], Any]
+    claim: tuple[float, float]
+    low: float = -1
+    high: float = 1
+    trained: bool = False  # or given its weights by an example's own script
+
+    @property
+    def folder(self) -> Path:
+        return FOLDER / self.name
+
+    @property
+    def seed(self) -> int:
+        return zlib.crc32(self.name.encode())
+
+    def inputs(self, count: int, shape: tuple[int, ...], seed: int) -> Any:
+        """float32 [count, ...], the same ones every time: noise for sequences, soft blobs of growing contrast
+        with a little noise for pictures (noise alone is all one picture to a deep network)."""
+        rng = np.random.default_rng([self.seed, seed])
+        noise = rng.standard_normal((count, *shape), np.float32)
+        if len(shape) != 3:
+            return noise
+        height, width, channels = shape
+        grid = rng.uniform(-1, 1, (count, 7, 7, channels)).astype(np.float32)
+        blobs = np.kron(grid, np.ones((1, -(-height // 7), -(-width // 7), 1), np.float32))[:, :height, :width]
+        contrast = np.linspace(0.25, 1, count, dtype=np.float32).reshape(-1, 1, 1, 1)
+        middle, reach = (self.high + self.low) / 2, (self.high - self.low) / 2
+        return np.clip(middle + reach * (contrast * blobs + 0.05 * noise), self.low, self.high)
+
+    def make(self) -> Any:
+        """The Keras model with the weights it is measured with."""
+        import keras
+
+        from benchmarks.weights import stir
+
+        keras.utils.set_random_seed(self.seed)
+        model = self.build()
+        if not self.trained:
+            stir(model, self.inputs(8, model.inputs[0].shape[1:], seed=1), self.seed)
+        return model
+
+
+def _emotion() -> Any:
+    import keras
+
+    from builder.sources import locate
+    from builder.spec import load
+
+    path = locate(load(ROOT / "examples" / "emotion" / "model.toml"), ROOT / "build" / "cache")
+    return keras.saving.load_model(path, compile=False)
+
+
+def _example(name: str, script: str) -> Callable[[], Any]:
+    def build() -> Any:
+        import keras
+
+        path = ROOT / "build" / name / "model.keras"
+        if not path.exists():
+            subprocess.run([sys.executable, ROOT / "examples" / name / script], check=True)
+        return keras.saving.load_model(path, compile=False)
+
+    return build
+
+
+def _application(name: str, size: int = 224, **options: Any) -> Callable[[], Any]:
+    def build() -> Any:
+        import keras
+
+        return getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3), **options)
+
+    return build
+
+
+LSTM_STEPS, LSTM_FEATURES, LSTM_UNITS = 64, 64, 128
+
+
+def _lstm() -> Any:
+    import keras
+
+    x = keras.Input((LSTM_STEPS, LSTM_FEATURES), name="x")
+    y = keras.layers.LSTM(LSTM_UNITS)(x)
+    return keras.Model(x, keras.layers.Dense(10, activation="softmax")(y), name="lstm")
+
+
+def _transformer(steps: int = 128, width: int = 256, heads: int = 4) -> Any:
+    """One post-norm encoder block with BERT-mini's sizes."""
+    import keras
+    from keras import layers as kl
+
+    x = keras.Input((steps, width), name="x")
+    y = kl.LayerNormalization()(x + kl.MultiHeadAttention(heads, width // heads)(x, x))
+    z = kl.Dense(width)(kl.Dense(4 * width, activation="gelu")(y))
+    return keras.Model(x, kl.LayerNormalization()(y + z), name="transformer")
+
+
+NETWORKS: dict[str, Network] = {
+    network.name: network
+    for network in (
+        Network("emotion", "mini-Xception, 64×64×1, trained", _emotion, (2, 2), -1, 1, trained=True),
+        Network("digits", "784-128-10, trained", _example("digits", "train.py"), (2, 2), 0, 1, trained=True),
+        Network(
+            "age_gender",
+            "WideResNet-16-8, 64×64×3",
+            _example("age_gender", "make_model.py"),
+            (1.6, 1.8),
+            0,
+            255,
+            trained=True,
+        ),
+        Network("mobilenet_v2", "224×224×3", _application("MobileNetV2"), (1.3, 1.2)),
+        Network(
+            "mobilenet_v3_small",
+            "224×224×3",
+            _application("MobileNetV3Small", include_preprocessing=False),
+            (1.2, 1.1),
+        ),
+        Network("efficientnet_b0", "224×224×3", _application("EfficientNetB0"), (1.2, 1.1), 0, 255),
+        Network("resnet50", "224×224×3", _application("ResNet50"), (1.15, 1.15)),
+        Network("lstm", f"{LSTM_STEPS} steps of {LSTM_FEATURES}, {LSTM_UNITS} units", _lstm, (2, 2)),
+        Network("transformer", "encoder block, 128 tokens × 256, 4 heads", _transformer, (1, 1)),
+    )
+}

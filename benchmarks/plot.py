@@ -1,0 +1,77 @@
+"""One picture: how far ahead or behind of the best peer, network by network, and what a cold start takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engines import ENGINES
+
+_COLOURS = ("#1b6ca8", "#e08a1e", "#5a9e6f", "#a05195", "#888888", "#bbbbbb")
+
+
+def draw(results: dict[str, Any], path: Path) -> bool:
+    """Write an SVG, the same bytes for the same results; False when matplotlib is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "coldforge"
+    from matplotlib import pyplot
+
+    cold = any("cold" in network for network in results["networks"].values())
+    height = 1.6 + 0.62 * len(results["networks"])
+    figure, axes = pyplot.subplots(1, 1 + cold, figsize=(6.2 * (1 + cold), height), squeeze=False)
+    _ratios(axes[0][0], results)
+    if cold:
+        _starts(axes[0][1], results)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+    return True
+
+
+def _ratios(axis: Any, results: dict[str, Any]) -> None:
+    """Bars from 1: to the right where the best peer is slower than we are; a tick where the aim is."""
+    names = list(results["networks"])
+    for bar, threads in enumerate(("1", "2")):
+        for place, name in enumerate(names):
+            network = results["networks"][name]
+            found = network["latency"].get(threads, {})
+            if not found.get("ratio"):
+                continue
+            y, ratio, aim = place + (bar - 0.5) * 0.36, found["ratio"], network["claim"][bar]
+            axis.barh(y, ratio - 1, 0.32, left=1, color=_COLOURS[bar], label=f"{threads} thread{'s' * bar}")
+            spread = [[max(ratio - found["ratio_p10"], 0)], [max(found["ratio_p90"] - ratio, 0)]]
+            axis.errorbar(ratio, y, xerr=spread, color="black", linewidth=0.8)
+            axis.plot([aim, aim], [y - 0.16, y + 0.16], color="crimson", linewidth=2, label="aim")
+    axis.axvline(1, color="black", linewidth=1)
+    axis.set_xscale("log")
+    ticks = [0.05, 0.1, 0.25, 0.5, 1, 2, 4]
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
+    _label(axis, names, "best peer's time / ours (right of 1: we are faster)")
+
+
+def _starts(axis: Any, results: dict[str, Any]) -> None:
+    names = list(results["networks"])
+    for place, name in enumerate(names):
+        rows = results["networks"][name].get("cold", {}).get("engines", {})
+        for number, (engine, kind) in enumerate(ENGINES.items()):
+            if engine in rows:
+                y = place + (number - (len(ENGINES) - 1) / 2) * 0.14
+                axis.barh(y, rows[engine]["start_ms"], 0.13, color=_COLOURS[number], label=kind.label)
+    axis.set_xscale("log")
+    _label(axis, names, "import, load and first answer in a fresh process, ms")
+
+
+def _label(axis: Any, names: list[str], title: str) -> None:
+    axis.set_yticks(range(len(names)), names)
+    axis.invert_yaxis()
+    axis.set_xlabel(title)
+    axis.grid(axis="x", linewidth=0.3)
+    axis.set_axisbelow(True)
+    handles, labels = axis.get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    axis.legend(unique.values(), unique.keys(), fontsize=7, loc="best")

@@ -1,0 +1,159 @@
+"""Worker processes, seen from the measuring one: started, asked, and stopped while another has its turn."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from benchmarks.engines import ENGINES
+from benchmarks.models import ROOT, SAMPLES, Network
+
+PATIENCE = 180.0  # seconds for one reply
+
+
+class EngineFailed(Exception):
+    """The engine could not do it; the message says why."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``threads`` on as many CPUs, with AVX-512 kept from the engines that can be kept from it if ``avx2``."""
+
+    threads: int
+    avx2: bool = False
+
+    @property
+    def cpus(self) -> list[int]:
+        """The last ones that this process may use: the first one usually serves the interrupts."""
+        return sorted(os.sched_getaffinity(0))[-self.threads :]
+
+    @property
+    def key(self) -> str:
+        return f"{self.threads}{'-avx2' if self.avx2 else ''}"
+
+
+class Worker:
+    """One engine with one network; ``opened`` is what it said of its start."""
+
+    def __init__(self, engine: str, network: Network, setting: Setting) -> None:
+        kind = ENGINES[engine]
+        model = network.folder / kind.model
+        request = {
+            "engine": engine,
+            "model": str(model),
+            "threads": setting.threads,
+            "cpus": setting.cpus,
+            "samples": [str(sample_path(network, number)) for number in range(SAMPLES)],
+        }
+        environment = {**os.environ, **kind.environment}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # it would have every import compile everything again
+        if setting.avx2:
+            environment |= kind.avx2 or {}
+        self.log = network.folder / "log" / f"{engine}.txt"
+        self.log.parent.mkdir(exist_ok=True)
+        with self.log.open("w") as log:
+            request["spawned"] = time.monotonic()
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.worker", json.dumps(request)],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                # A group of its own: when this process dies, the kernel hangs up a stopped worker. In a shared
+                # group, the end of the shell that started us would hang up all of us.
+                process_group=0,
+            )
+        try:
+            self.opened = self._reply()
+        except EngineFailed:
+            self.close()
+            raise
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def ask(self, **command: Any) -> dict[str, Any]:
+        """Give one command while every other worker stands still. Raises EngineFailed."""
+        assert self.process.stdin
+        self.resume()
+        try:
+            self.process.stdin.write(json.dumps(command).encode() + b"\n")
+            self.process.stdin.flush()
+            return self._reply()
+        except BrokenPipeError as error:
+            raise EngineFailed(self._last_words()) from error
+        finally:
+            self.pause()
+
+    def pause(self) -> None:
+        """Stop its threads, some of which spin for a while after each run."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe:
+                pipe.close()
+        self.process.kill()
+        self.process.wait()
+
+    def _reply(self) -> dict[str, Any]:
+        assert self.process.stdout
+        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+        line = self.process.stdout.readline() if ready else b""
+        if not line:
+            raise EngineFailed(f"no answer in {PATIENCE:.0f} s" if not ready else self._last_words())
+        message: dict[str, Any] = json.loads(line)
+        if "error" in message:
+            raise EngineFailed(message["error"])
+        return message
+
+    def _last_words(self) -> str:
+        status = self.process.wait()
+        words = self.log.read_text(errors="replace").strip().splitlines()[-1:]
+        return f"ended with status {status}: {''.join(words)[:300]}"
+
+
+def sample_path(network: Network, number: int) -> Path:
+    return network.folder / "keras" / f"{number}.in"
+
+
+def read_answers(base: Path, shapes: Sequence[Sequence[int]]) -> list[Any]:
+    """The arrays that a worker's ``answer`` command wrote. Raises EngineFailed when they have other sizes."""
+    import numpy as np
+
+    found = [np.frombuffer(Path(f"{base}.{number}").read_bytes(), np.float32) for number in range(len(shapes))]
+    if [array.size for array in found] != [math.prod(shape) for shape in shapes]:
+        raise EngineFailed(f"answers of {[array.size for array in found]} values, not of shapes {list(shapes)}")
+    return [array.reshape(shape) for array, shape in zip(found, shapes, strict=True)]
+
+
+def quantiles(values: Sequence[float]) -> Mapping[str, float]:
+    """Median, tenth and ninetieth percentile."""
+    ordered = sorted(values)
+
+    def at(share: float) -> float:
+        place = share * (len(ordered) - 1)
+        low = int(place)
+        high = min(low + 1, len(ordered) - 1)
+        return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+
+    return {"median": at(0.5), "p10": at(0.1), "p90": at(0.9)}

@@ -1,0 +1,241 @@
+"""The results as a table, as JSON, as docs/benchmarks.md and as a plot.
+
+``python -m benchmarks.report [RESULTS.json [FOLDER]]`` writes the page and the plot again from the JSON;
+without arguments, from the last full run into ``docs/``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engines import ENGINES, OURS
+from benchmarks.models import FOLDER, ROOT
+
+Results = dict[str, Any]
+NONE = "–"
+
+
+def write_json(results: Results, path: Path) -> None:
+    path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write(results: Results, folder: Path) -> None:
+    """results.json's page and plot into ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    from benchmarks.plot import draw
+
+    drawn = draw(results, folder / "benchmarks.svg")
+    (folder / "benchmarks.md").write_text(page(results, plot=drawn), encoding="utf-8")
+
+
+def text(results: Results) -> str:
+    """What a terminal shows."""
+    parts = []
+    for key in _settings(results):
+        parts += [_title(key), table(latency_rows(results, key)), ""]
+    if any("cold" in network for network in results["networks"].values()):
+        parts += ["Fresh process to first answer: import/load/first = sum, ms, 1 thread", table(cold_rows(results)), ""]
+        parts += ["Peak memory and installed size, MB", table(size_rows(results)), ""]
+    parts += [f"{name}: {note}" for name, note in notes(results)]
+    return "\n".join(parts)
+
+
+def latency_rows(results: Results, key: str) -> list[list[str]]:
+    """Median ms of each engine, the ratio with its spread over the rounds, and the ratio aimed at."""
+    rows = [["", *(kind.label for kind in ENGINES.values()), "best peer / ours", "aim"]]
+    for name, network in results["networks"].items():
+        found = network["latency"].get(key)
+        if found is None:
+            continue
+        cells = [_ms(found["engines"].get(engine, {}).get("median_ms")) for engine in ENGINES]
+        ratio = NONE
+        if found["ratio"]:
+            ratio = f"{_bold(found['ratio'])} ({found['ratio_p10']:.2f}–{found['ratio_p90']:.2f})"
+        aim = f"{network['claim'][min(int(key.split('-')[0]), 2) - 1]:g}" if "avx2" not in key else NONE
+        rows.append([name, *cells, ratio, aim])
+    return rows
+
+
+def cold_rows(results: Results) -> list[list[str]]:
+    """Import / load / first answer = their sum; the best peer's over ours, without and with Python's start."""
+    rows = [["", *(kind.label for kind in ENGINES.values()), "best peer / ours", "with Python's start"]]
+    for name, network in results["networks"].items():
+        found = network.get("cold")
+        if not found:
+            continue
+        cells = []
+        for engine in ENGINES:
+            row = found["engines"].get(engine)
+            parts = [row[f"{part}_ms"] for part in ("import", "load", "first")] if row else []
+            cells.append(f"{'/'.join(_ms(p, 0) for p in parts)} = {row['start_ms']:.0f}" if row else NONE)
+        ratios = [_bold(found[key]) if found[key] else NONE for key in ("start_ratio", "total_ratio")]
+        rows.append([name, *cells, *ratios])
+    return rows
+
+
+def size_rows(results: Results) -> list[list[str]]:
+    """Peak resident memory after the first answer, and the bytes of engine + model on disk."""
+    rows = [["", *(kind.label for kind in ENGINES.values()), "memory", "size"]]
+    for name, network in results["networks"].items():
+        found = network.get("cold")
+        if not found:
+            continue
+        cells = []
+        for engine in ENGINES:
+            row = found["engines"].get(engine)
+            sizes = f"{row['engine_bytes'] / 1e6:.0f}+{row['model_bytes'] / 1e6:.1f}" if row else ""
+            cells.append(f"{row['peak_rss_mb']:.0f}, {sizes}" if row else NONE)
+        ratios = [_bold(found[key]) if found[key] else NONE for key in ("rss_ratio", "size_ratio")]
+        rows.append([name, *cells, *ratios])
+    return rows
+
+
+def notes(results: Results) -> Iterator[tuple[str, str]]:
+    """(network, what is missing from its rows and why)."""
+    for name, network in results["networks"].items():
+        seen = set()
+        places = [network, *network["latency"].values(), network.get("cold", {})]
+        for place in places:
+            for engine, why in (place.get("failed") or place.get("excluded") or {}).items():
+                line = f"{ENGINES[engine].label} is left out: {why}"
+                if line not in seen:
+                    seen.add(line)
+                    yield name, line
+
+
+def summary(results: Results) -> str:
+    """In one sentence each: where we are ahead, and where behind, of the best peer."""
+    lines = []
+    for key in _settings(results):
+        found = {n: w["latency"][key]["ratio"] for n, w in results["networks"].items() if key in w["latency"]}
+        known = {name: ratio for name, ratio in found.items() if ratio}
+        ahead = [f"{name} ({ratio:.2f})" for name, ratio in known.items() if ratio >= 1]
+        behind = [f"{name} ({ratio:.2f})" for name, ratio in known.items() if ratio < 1]
+        lines.append(
+            f"- {_title(key)}: ahead of the best peer on {', '.join(ahead) or 'none'}; "
+            f"behind it on {', '.join(behind) or 'none'}."
+        )
+    return "\n".join(lines)
+
+
+def page(results: Results, plot: bool) -> str:
+    """docs/benchmarks.md."""
+    machine, versions = results["machine"], results["versions"]
+    parts = [
+        "# Benchmarks",
+        "<!-- Generated from build/bench/results.json by `python -m benchmarks.report`; `make bench` measures. -->",
+        "Every network in float32 with batch 1, the same weights and inputs for every engine. A ratio is the best "
+        "peer's median divided by ours, so above 1 we are ahead; below 1 we are behind, and it stands here all the "
+        "same. *Aim* is the ratio this project set itself.",
+        summary(results),
+    ]
+    if plot:
+        parts.append("![Time of one answer and of a cold start, against the best peer](benchmarks.svg)")
+    parts.append("## Time of one answer")
+    parts.append(
+        "Median ms over all rounds; behind the ratio, its tenth and ninetieth percentile over the rounds."
+        + _crowded(machine)
+    )
+    for key in _settings(results):
+        parts += [f"### {_title(key)}", table(latency_rows(results, key))]
+    if any("cold" in network for network in results["networks"].values()):
+        parts += [
+            "## Cold start",
+            "A fresh process on one CPU, files in the page cache: import / load / first answer = their sum, in "
+            "ms, medians. Python's own start is the same for all and stands in the last column's ratio only.",
+            table(cold_rows(results)),
+            "## Memory and size",
+            "Peak resident memory of that process in MB (Python included), then what has to be installed on disk: the "
+            "engine with the packages it imports + the model's file, in MB (1e6 bytes). The last columns are the "
+            "best peer's figure over ours.",
+            table(size_rows(results)),
+        ]
+    left_out = [f"- {name}: {note}" for name, note in notes(results)]
+    if left_out:
+        parts += ["## Left out", "\n".join(left_out)]
+    parts += [
+        "## How it was measured",
+        f"- Processor: {machine['processor']} (family, model, stepping {'/'.join(machine['family_model_stepping'])}), "
+        f"{machine['cpus']} CPUs, {', '.join(machine['instruction_sets'])}. {machine['system']}, "
+        f"Python {machine['python']}.\n"
+        f"- Versions: {', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
+        f"- {results['rounds']} rounds. In each, every engine has a turn of at least three runs and 50 ms after one "
+        "run that does not count; all other engines' processes are stopped meanwhile, and the order moves on by one "
+        "a round. Each process is pinned to as many CPUs as it has threads.\n"
+        f"- Before it is timed, an engine must answer like TensorFlow on three inputs: no value off by more than "
+        f"{results['tolerance']:g} of the largest one.\n"
+        "- Weights nobody trained are seeded, with BatchNorm statistics of seeded inputs.\n"
+        "- AVX2-limited rows appear where the processor has AVX-512: OpenVINO and TensorFlow can be kept from it, "
+        "ONNX Runtime and LiteRT cannot.",
+        "Settings:\n\n" + "\n".join(f"- {label}: {what}" for label, what in results["settings"].items()),
+        "The networks, and how each got to its engines:\n\n" + "\n".join(_conversions(results)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table that also reads well as it is."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
+        return "| " + " | ".join(padded) + " |"
+
+    rule = "|" + "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(widths)) + "|"
+    return "\n".join([line(rows[0]), rule, *(line(row) for row in rows[1:])])
+
+
+def _settings(results: Results) -> list[str]:
+    return sorted({key for network in results["networks"].values() for key in network["latency"]}, key=_order)
+
+
+def _order(key: str) -> tuple[bool, str]:
+    return "avx2" in key, key
+
+
+def _title(key: str) -> str:
+    threads, _, limit = key.partition("-")
+    return f"{threads} thread{'s' if threads != '1' else ''}{', AVX2 only' if limit else ''}"
+
+
+def _conversions(results: Results) -> Iterator[str]:
+    for name, network in results["networks"].items():
+        by_way: dict[str, list[str]] = {}
+        for engine, way in network["how"].items():
+            if engine != OURS and engine != "tensorflow_xla":
+                by_way.setdefault(way, []).append(ENGINES[engine].label)
+        ways = "; ".join(f"{', '.join(engines)}: {way}" for way, engines in by_way.items())
+        yield f"- **{name}**: {network['what']}, {network['parameters']:,} parameters. {ways}."
+
+
+def _crowded(machine: dict[str, Any]) -> str:
+    load = machine["load_average"][0]
+    return f" The machine was not idle (load average {load:.1f} at the start)." if load > 0.5 else ""
+
+
+def _ms(value: float | None, digits: int | None = None) -> str:
+    if value is None:
+        return NONE
+    if digits is not None:
+        return f"{value:.{digits}f}"
+    places = 4 if value < 0.1 else 3 if value < 1 else 2 if value < 10 else 1
+    return f"{value:.{places}f}"
+
+
+def _bold(ratio: float) -> str:
+    figure = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+    return f"**{figure}**" if ratio >= 1 else figure
+
+
+def main() -> None:
+    source = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER / "results.json"
+    target = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "docs"
+    write(json.loads(source.read_text(encoding="utf-8")), target)
+
+
+if __name__ == "__main__":
+    main()

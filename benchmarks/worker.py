@@ -1,0 +1,101 @@
+"""One engine with one network in a process of its own: ``python -m benchmarks.worker REQUEST`` (JSON).
+
+It opens the model, answers once and says what that took; then it takes commands, one JSON object a line
+on standard input, and replies likewise, until standard input ends. It imports as little as it can itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    request = json.loads(sys.argv[1])
+    # Engines print what they like; replies go where the pipe was.
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def reply(message: dict[str, Any]) -> None:
+        replies.write(json.dumps(message) + "\n")
+        replies.flush()
+
+    # Before the engine is imported: some size their pools by what they may run on.
+    os.sched_setaffinity(0, request["cpus"])
+    from benchmarks.engines import ENGINES
+
+    kind = ENGINES[request["engine"]]
+    sample = Path(request["samples"][0]).read_bytes()
+    try:
+        begin = time.monotonic()
+        cls = kind.load_class()
+        imported = time.monotonic()
+        engine = cls(Path(request["model"]), request["threads"])
+        loaded = time.monotonic()
+        feed = engine.feed(sample)
+        engine.raw(engine.run(feed))
+        answered = time.monotonic()
+    except Exception as error:
+        reply({"error": f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"})
+        return
+    reply(
+        {
+            "python_ms": 1e3 * (begin - request["spawned"]),
+            "import_ms": 1e3 * (imported - begin),
+            "load_ms": 1e3 * (loaded - imported),
+            "first_ms": 1e3 * (answered - loaded),
+            "start_ms": 1e3 * (answered - begin),
+            "total_ms": 1e3 * (answered - request["spawned"]),
+            "peak_rss_mb": _peak_rss() / 2**20,
+            "packages": _packages(),
+        }
+    )
+    for line in sys.stdin:
+        command = json.loads(line)
+        if command["do"] == "answer":
+            answers = engine.raw(engine.run(engine.feed(Path(command["sample"]).read_bytes())))
+            for number, answer in enumerate(answers):
+                Path(f"{command['to']}.{number}").write_bytes(answer)
+            reply({"answers": len(answers)})
+        elif command["do"] == "time":
+            reply({"seconds": _time(engine, feed, command["least"], command["budget"])})
+
+
+def _time(engine: Any, feed: Any, least: int, budget: float) -> list[float]:
+    """Wall-clock seconds of each run, after one that does not count: at least ``least`` of them, for ``budget`` s."""
+    clock, run = time.perf_counter, engine.run
+    run(feed)
+    seconds: list[float] = []
+    end = clock() + budget
+    while len(seconds) < least or clock() < end:
+        begin = clock()
+        run(feed)
+        seconds.append(clock() - begin)
+    return seconds
+
+
+def _peak_rss() -> int:
+    """Bytes, of this program alone: ru_maxrss would also count what the parent had at the fork."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _packages() -> list[str]:
+    """The folders and files directly below site-packages that were imported from."""
+    found = set()
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None) or ""
+        before, here, after = path.rpartition("/site-packages/")
+        if here and not after.startswith("_distutils_hack"):  # of the virtual environment, not of the engine
+            found.add(f"{before}{here}{after.split('/')[0]}")
+    return sorted(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""The benchmarks run from end to end and say what they should; how fast anything is, is not tested."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.integration
+
+BENCH_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
+NETWORKS = {"lstm", "transformer"}
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of ``--quick``, with the peers where `make bench` has installed them, else with TensorFlow alone."""
+    python = BENCH_PYTHON if BENCH_PYTHON.exists() else Path(sys.executable)
+    output = tmp_path_factory.mktemp("bench")
+    command = [python, "-m", "benchmarks.run", "--quick", "--output", output]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (output / "stdout.txt").write_text(done.stdout)
+    return output
+
+
+@pytest.fixture(scope="module")
+def results(quick: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((quick / "results.json").read_text())
+    return found
+
+
+def test_every_engine_is_measured_or_left_out_with_a_reason(results: dict[str, Any]) -> None:
+    from benchmarks.engines import ENGINES
+
+    assert set(results["networks"]) == NETWORKS
+    for network in results["networks"].values():
+        for found in [*network["latency"].values(), network["cold"]]:
+            assert set(found["engines"]) | set(found["excluded"]) | set(network["failed"]) == set(ENGINES)
+        assert all(network["failed"].values())
+
+
+def test_coldforge_and_tensorflow_answer_alike_and_are_timed(results: dict[str, Any]) -> None:
+    assert results["machine"]["processor"]
+    for network in results["networks"].values():
+        for setting in network["latency"].values():
+            for engine in ("coldforge", "tensorflow", "tensorflow_xla"):
+                row = setting["engines"][engine]
+                assert row["difference"] <= results["tolerance"]
+                assert 0 < row["p10_ms"] <= row["median_ms"] <= row["p90_ms"]
+                assert row["rounds"] == results["rounds"]
+            assert setting["best_peer"] in setting["engines"]
+            assert setting["ratio"] > 0
+
+
+def test_a_cold_start_is_split_and_weighed(results: dict[str, Any]) -> None:
+    for network in results["networks"].values():
+        rows = network["cold"]["engines"]
+        for row in rows.values():
+            parts = [row[f"{part}_ms"] for part in ("import", "load", "first")]
+            assert min(parts) >= 0
+            assert row["start_ms"] == pytest.approx(sum(parts), rel=0.01)
+            assert row["peak_rss_mb"] > 1
+        assert rows["coldforge"]["packages"] == {}  # nothing but the library and Python itself
+        assert rows["tensorflow"]["engine_bytes"] > 500e6
+
+
+def test_table_page_and_plot_show_the_results(quick: Path, results: dict[str, Any]) -> None:
+    shown, page = (quick / "stdout.txt").read_text(), (quick / "benchmarks.md").read_text()
+    for name, network in results["networks"].items():
+        assert name in shown
+        assert f"{network['latency']['1']['ratio']:.2f}" in page
+    assert ("benchmarks.svg" in page) == (quick / "benchmarks.svg").exists()
+
+
+def test_quantiles_and_ratio() -> None:
+    from benchmarks.latency import compare
+    from benchmarks.process import quantiles
+
+    assert quantiles([3, 1, 2]) == {"median": 2, "p10": pytest.approx(1.2), "p90": pytest.approx(2.8)}
+    found = compare({"coldforge": [2.0, 2.0], "onnxruntime": [5.0, 5.0], "litert": [3.0, 3.0]})
+    assert found["best_peer"] == "litert"
+    assert found["ratio"] == pytest.approx(1.5)
+    assert compare({"litert": [1.0]})["ratio"] is None

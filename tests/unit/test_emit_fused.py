@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -193,11 +194,13 @@ def test_without_fused_steps_the_kernels_are_left_out(built: tuple[Path, Any], t
 def test_missing_scratch_is_refused(tmp_path: Path) -> None:
     compiled, _ = program()
     steps = tuple(replace(s, scratch=None) if isinstance(s, LayerStep) else s for s in compiled.steps)
-    with pytest.raises(ValueError, match="winograd4 needs .* bytes of scratch"):
+    with pytest.raises(ValueError, match=r"winograd4 needs \d+ bytes of scratch"):
         emit(replace(compiled, steps=steps), SPEC, "x86_64", tmp_path)
 
 
 def test_fused_steps_compile_without_warnings(built: tuple[Path, Any]) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("NOT RUN: there is no gcc on this machine")
     assert json.loads((built[0].parent / "model.json").read_text())["abi"] == 1
     command = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{RUNTIME}", "-c", "program.c", "-o", "/dev/null"]
     subprocess.run(command, cwd=built[0].parent, check=True)

@@ -193,13 +193,10 @@ static void run_depthwise(cf_context *context, const cf_layer *layer, const cf_l
     const int64_t width = (layer->out[1] - 1) * layer->stride[1] + (layer->kernel[1] - 1) * layer->dilation[1] + 1;
     const int64_t fit = CF_ROWS_BYTES / (4 * layer->kernel[0] * width);
     d.chunk = fit >= 32 ? max64(64, fit / 32 * 32) : channels;
-    d.rows = layer->out[0];
-    if (threads > 1) {
-        const int64_t wanted = ceil_div(3 * threads, layer->batch);
-        d.rows = max64(1, layer->out[0] / wanted);
-    }
-    d.row_tasks = ceil_div(layer->out[0], d.rows);
     d.chunks = ceil_div(channels, d.chunk);
+    d.rows = layer->out[0];
+    if (threads > 1) d.rows = max64(1, d.rows / ceil_div(3 * threads, layer->batch * d.chunks));
+    d.row_tasks = ceil_div(layer->out[0], d.rows);
     cf_parallel_for(context, layer->batch * d.row_tasks * d.chunks, depthwise_task, &d);
 }
 

@@ -36,7 +36,7 @@ INLINE void multiply(const int rows, const int vectors, const cf_product *produc
     vec sum[CF_ROWS][CF_COLUMNS / CF_LANES];
     const int64_t length = product->length, panel = product->panel, ahead = product->ahead;
     UNROLL for (int r = 0; r < rows; r++) {
-        UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = load(first + r * product->first_row + v * CF_LANES);
+        UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = zero();
     }
     for (int64_t s = 0; s < product->segments; s++) {
         const float *in[CF_ROWS];
@@ -55,6 +55,10 @@ INLINE void multiply(const int rows, const int vectors, const cf_product *produc
             }
             weights += CF_PANEL;
         }
+    }
+    /* Last, not first: a deep sum is then one of partial sums, whose rounding grows far less with the depth. */
+    UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int v = 0; v < vectors; v++) sum[r][v] += load(first + r * product->first_row + v * CF_LANES);
     }
     if (outputs == NULL) {
         UNROLL for (int r = 0; r < rows; r++) {

@@ -15,7 +15,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3 pytho
 # A lock is complete: --no-deps leaves pip nothing to resolve.
 PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes
 
-.PHONY: help setup bundle invoke sam test test-unit test-integration lint lock clean
+.PHONY: help setup bundle invoke bench sam test test-unit test-integration lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -43,6 +43,11 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 .venv-aws/.done: requirements/aws.txt
 	@test -x .venv-aws/bin/python || $(PYTHON) -m venv .venv-aws
 	@.venv-aws/bin/python $(PIP) -r requirements/aws.txt
+	@touch $@
+
+.venv-bench/.done: requirements/bench.txt
+	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+	@.venv-bench/bin/python $(PIP) -r requirements/bench.txt
 	@touch $@
 
 setup: $(VENV)/.build ## the virtual environment with everything a build needs
@@ -106,10 +111,15 @@ lint: $(VENV)/.test ## ruff and mypy --strict
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
+bench: .venv-bench/.done ## every network against its peers (half an hour); writes docs/benchmarks.md
+	@.venv-bench/bin/python -m benchmarks.run
+	@.venv-bench/bin/python -m benchmarks.report
+
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
 lock: ## resolve every requirements file again (needs uv)
 	@$(LOCK) pyproject.toml -o requirements/build.txt
 	@$(LOCK) -c requirements/build.txt --group test --group lint -o requirements/test.txt
+	@$(LOCK) -c requirements/build.txt pyproject.toml requirements/bench.in -o requirements/bench.txt
 	@echo aws-sam-cli==1.170.0 | $(LOCK) - -o requirements/sam.txt
 	@printf 'ministack==1.5.33\naws-sam-translator\ndocker\n' | $(LOCK) - -o requirements/aws.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt

@@ -22,7 +22,8 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.tf import XLA_FLAGS
 from builder.link.library import SharedLibrary, link_library
 from builder.link.toolchain import zig_version
-from builder.lower import lower
+from builder.lower import LoweringPath, lower
+from builder.lower.optimise import Options
 from builder.pack.assemble import pack
 from builder.pack.bundle import Bundle, activate
 from builder.pack.dependencies import DEPENDENCIES_LOCK, build_dependencies
@@ -44,6 +45,24 @@ class Built:
     bundle: Bundle
     audit: AuditReport
     verification: Verification
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One way to lower a graph; ``suffix`` tells its folders from those of the others."""
+
+    name: str
+    suffix: str
+    path: LoweringPath
+    options: Options | None = None
+
+
+ATTEMPTS = (
+    Attempt("optimised", "", "optimised"),
+    Attempt("optimised, without Winograd", "-direct", "optimised", Options(allow_winograd=False)),
+    Attempt("faithful", "-faithful", "faithful"),
+)
+"""In this order, until one agrees with TensorFlow: speed is never had for a wrong answer."""
 
 
 def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built:
@@ -75,24 +94,28 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
         functools.partial(compile_graph, graph, target),
     )
     compiled = CompiledGraph.load(folder, target)
-    folder = stage(
-        "lower",
-        "thunks to steps, buffers and C",
-        digest(compiled.metadata_path, to_json(spec), graph.ports_path),
-        lambda fresh: emit(lower(compiled.metadata_path, graph, cache), spec, target, fresh),
-    )
-    sources = Sources(folder)
-    folder = stage(
-        "link",
-        f"libmodel.so for {target}",
-        digest(sources.folder, compiled.kernels_path, target, zig_version()),
-        lambda fresh: link_library(sources, compiled.kernels_path, target, fresh, cache / "zig"),
-    )
-    library = SharedLibrary(folder, target).path
-    with progress.stage("audit", "the library against the portability policy"):
-        report = audit(library, target)
-    with progress.stage("verify", "the library against TensorFlow's answers"):
-        verification = verify(library, graph, spec)
+    for attempt in ATTEMPTS:
+        folder = stage(
+            f"lower{attempt.suffix}",
+            f"thunks to steps, buffers and C ({attempt.name})",
+            digest(compiled.metadata_path, to_json(spec), graph.ports_path),
+            functools.partial(_lower, compiled, graph, spec, attempt, cache),
+        )
+        sources = Sources(folder)
+        folder = stage(
+            f"link{attempt.suffix}",
+            f"libmodel.so for {target}",
+            digest(sources.folder, compiled.kernels_path, target, zig_version()),
+            functools.partial(_link, sources, compiled, target, cache),
+        )
+        library = SharedLibrary(folder, target).path
+        with progress.stage("audit", "the library against the portability policy"):
+            report = audit(library, target)
+        with progress.stage("verify", "the library against TensorFlow's answers") as outcome:
+            verification = verify(library, graph, spec)
+            outcome.note = "" if verification.passed else "DISAGREES"
+        if verification.passed:
+            break
     with progress.stage("layer", "the function's dependencies") as outcome:
         outcome.cached, dependencies = build_dependencies(project)
     with progress.stage("pack", f"dist/{spec.name}"):
@@ -132,3 +155,14 @@ def _import(spec: ModelSpec, model: Path, folder: Path) -> None:
     graph = import_model(spec, model, folder)
     require(check(graph, max_unzipped=spec.max_unzipped, max_zipped=spec.max_zipped))
     golden.make(spec, graph)
+
+
+def _lower(
+    compiled: CompiledGraph, graph: FrozenGraph, spec: ModelSpec, attempt: Attempt, cache: Path, folder: Path
+) -> None:
+    program = lower(compiled.metadata_path, graph, cache, attempt.path, attempt.options)
+    emit(program, spec, compiled.target, folder)
+
+
+def _link(sources: Sources, compiled: CompiledGraph, target: str, cache: Path, folder: Path) -> None:
+    link_library(sources, compiled.kernels_path, target, folder, cache / "zig")

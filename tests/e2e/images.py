@@ -38,8 +38,8 @@ def amazonlinux() -> str:
 
 
 def floor() -> str:
-    """An older C library than Lambda's (glibc 2.31) with a C compiler, to call a library from."""
-    return _debian("bullseye", "gcc", "libc6-dev")
+    """The oldest Debian above the floor of 2.34 (glibc 2.36) with a C compiler, to call a library from."""
+    return _debian("bookworm", "gcc", "libc6-dev")
 
 
 def lambda_runtime() -> str:

@@ -23,6 +23,7 @@ from builder.docker.image import BuilderImage
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from builder.spec import load
+from tests.conftest import make_bundle
 from tests.e2e import images
 from tests.e2e.aws import LocalAws, local_aws
 from tests.e2e.engine import Engine, NoEngine, running
@@ -87,6 +88,12 @@ def lambda_image(engine: Engine) -> str:
     if not engine.private:
         docker("pull", images.LAMBDA_TAGS[0])
     return images.lambda_runtime()
+
+
+@pytest.fixture(scope="module")
+def emotion() -> Bundle:
+    """The emotion network's bundle, made the active one again: `make bundle` of another model replaces it."""
+    return make_bundle("emotion")
 
 
 @pytest.fixture(scope="package")

@@ -24,7 +24,7 @@ from benchmarks import convert
 from benchmarks.models import FOLDER, NETWORKS, ROOT, SAMPLES, Network
 from builder.cache import digest, run_cached
 from builder.importers.graph import FrozenGraph
-from builder.pack import Bundle
+from builder.pack.bundle import Bundle
 from builder.progress import Progress
 from builder.project import Project
 

@@ -56,6 +56,8 @@ def main(arguments: list[str] | None = None) -> None:
         results["seconds"] = round(time.monotonic() - begin)
         # After each network: a run that is broken off has something to show.
         report.write_json(results, plan.output / "results.json")
+    if not results["networks"]:
+        raise SystemExit("nothing could be measured")
     print(report.text(results))
     report.write(results, plan.output)
     _say(f"{plan.output}/results.json, benchmarks.md and benchmarks.svg, in {time.monotonic() - begin:.0f} s")

@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a caller is told of an error: ``status`` is HTTP's, ``code`` is for programs, ``message`` for people."""
+
+    status: int
+    code: str
+    message: str
+
+
+def refusal(error: Exception, request_id: str) -> Refusal:
+    """An error that is not the caller's is only named by the request that its log lines stand under."""
+    if isinstance(error, HandlerError):
+        return Refusal(error.status, error.code, error.message)
+    return Refusal(500, "internal", f"the function failed; its log has more under request {request_id}")
+
 
 class HandlerError(Exception):
     """A request that cannot be answered; ``code`` is for programs, ``message`` for people.
@@ -82,6 +100,20 @@ class TooManyImagesError(HandlerError):
 
     code = "too_many_images"
     status = 413
+
+
+class UnknownModelError(HandlerError):
+    """The bundle has no model of this name."""
+
+    code = "unknown_model"
+    status = 404
+
+
+class NotFoundError(HandlerError):
+    """Nothing is served at this path, or not by this method."""
+
+    code = "not_found"
+    status = 404
 
 
 class StartupError(Exception):

@@ -25,6 +25,7 @@ CONTEXT = SimpleNamespace(
     memory_limit_in_mb="128",
     invoked_function_arn="arn:aws:lambda:us-east-1:1:function:f",
     aws_request_id="request-1",
+    get_remaining_time_in_millis=lambda: 15_000,
 )
 AT_INIT = {"PIL", "_cffi_backend", "aws_lambda_powertools", "jmespath", "typing_extensions"}
 """Third-party packages that may load while the function starts. Each costs every cold start."""
@@ -149,7 +150,7 @@ def flat(level: int) -> str:
 SERVE = """
 import json, os, types
 context = types.SimpleNamespace(function_name="f", memory_limit_in_mb="128", invoked_function_arn="arn",
-                                aws_request_id="request-1")
+                                aws_request_id="request-1", get_remaining_time_in_millis=lambda: 15_000)
 for line in sys.stdin:
     sys.stderr.write(json.dumps(handler.app.lambda_handler(json.loads(line), context)) + "\\n")
 """

@@ -2,33 +2,34 @@
 
 event (``events/``) → request → inference (``server``) → answer; over HTTP a protocol (``protocols/``) is between.
 
-An error is returned, not raised: what a function raises reaches the caller with its stack and paths.
-The metric ``Errors`` counts them, so that alarms need not look at answers. If the model cannot be opened,
-the log has one line that says what to do, and the process ends: callers see only that it did.
+An error is returned, not raised: what a function raises reaches the caller with its stack and paths. The metric
+``Error`` counts them. Only where nobody reads the answer, as with S3's events, is an opaque RetryLater raised, so
+that Lambda delivers the event again. If the model cannot be opened, the log has one line that says what to do, and
+the process ends: callers see only that it did.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
-from aws_lambda_powertools import Logger, Metrics
-
-from .errors import HandlerError, Refusal, StartupError, refusal
+from .errors import RetryLater, StartupError
 from .events import answer
 from .image import Limits, load_decoders
 from .model import open_model
-from .server import Call, Result, Server
+from .server import Server
+from .telemetry import Telemetry, logger
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-logger = Logger(service="coldforge")
-metrics = Metrics(namespace="coldforge", service="coldforge")
-
 try:
+    _began = time.perf_counter()
     model = open_model()
+    _load_ms = (time.perf_counter() - _began) * 1000
     # In Lambda the processor is faster and nobody waits while the function starts.
     if model.description.image:
         load_decoders()
@@ -47,29 +48,18 @@ server = Server(
     {model.description.name: model},
     Limits.for_memory(int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE") or 10_240)),
 )
-_cold_start = True
+_invocations = itertools.count()  # counts right in threads, too
 
 
-# log_event stays off whatever POWERTOOLS_LOGGER_LOG_EVENT says: events hold people's pictures.
-@logger.inject_lambda_context(log_event=False)
-@metrics.log_metrics(capture_cold_start_metric=True)
 def lambda_handler(event: object, context: LambdaContext) -> Any:
-    """One event; never raises for one that is wrong, and leaves the next one undisturbed."""
-    global _cold_start
-    cold_start, _cold_start = _cold_start, False
-
-    def observe(result: Result) -> None:
-        for name, value in result.timings_ms.items():
-            metrics.add_metric(name.capitalize(), "Milliseconds", value)
-        metrics.add_metric("Predictions", "Count", result.items)
-
-    def refuse(error: Exception) -> Refusal:
-        metrics.add_metric("Errors", "Count", 1)
-        if isinstance(error, HandlerError):
-            logger.warning("request refused", extra={"code": error.code, "reason": error.message})
-        else:
-            logger.exception("request failed", exc_info=error)
-        return refusal(error, context.aws_request_id)
-
-    call = Call(context.aws_request_id, cold_start, context.get_remaining_time_in_millis, observe, refuse)
-    return answer(event, server, call)
+    """One event; leaves the next one undisturbed. Raises RetryLater for one that nobody waits for."""
+    cold_start = next(_invocations) == 0
+    telemetry = Telemetry(context, model.description, cold_start=cold_start)
+    if cold_start:
+        telemetry.started(_load_ms)
+    try:
+        return answer(event, server, telemetry.call())
+    except RetryLater as error:
+        raise error.with_traceback(None) from None
+    finally:
+        telemetry.flush()

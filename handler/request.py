@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .description import Description
 from .errors import NotBase64Error, TooLargeError, WrongTypeError
@@ -23,12 +23,14 @@ class Picture:
 class Request:
     """Pictures for the model's image feed, or none; raw little-endian bytes for each other feed, by name.
 
-    ``model`` names one of the bundle's models; None is its first.
+    ``model`` names one of the bundle's models; None is its first. ``partial``: an answer for the first pictures
+    only is welcome when there is no time for all.
     """
 
     pictures: tuple[Picture, ...]
     inputs: dict[str, bytes]
     model: str | None = None
+    partial: bool = False
 
 
 def picture(value: object, where: str, limits: Limits) -> Picture:
@@ -50,6 +52,15 @@ def picture(value: object, where: str, limits: Limits) -> Picture:
     if not data:
         raise NotBase64Error(f"{where} is empty")
     return Picture(data, where)
+
+
+def parts(request: Request, description: Description) -> Iterator[Request]:
+    """The request in as many as the model's batches it fills, so that only one is decoded at a time."""
+    if len(request.pictures) <= description.batch:
+        yield request
+        return
+    for start in range(0, len(request.pictures), description.batch):
+        yield replace(request, pictures=request.pictures[start : start + description.batch])
 
 
 def decoded(request: Request, description: Description, limits: Limits) -> list[bytes]:

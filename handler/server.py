@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .deadline import Deadline
 from .description import Description
-from .errors import Refusal, UnknownModelError
+from .errors import OutOfTimeError, Refusal, UnknownModelError
 from .image import Limits
 from .model import Model
-from .request import Request, decoded, runs
+from .request import Request, decoded, parts, runs
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Call:
     """One invocation of the function.
 
     ``remaining_ms``: milliseconds until Lambda ends it. ``observe``: counts what was done. ``refuse``: logs and
-    counts an error, and gives what the caller may know of it.
+    counts an error, and gives what the caller may know of it. ``report``: logs an answer that nobody waits for.
+    ``correlate``: see ``correlated``.
     """
 
     request_id: str
@@ -26,15 +28,25 @@ class Call:
     remaining_ms: Callable[[], int]
     observe: Callable[[Result], None]
     refuse: Callable[[Exception], Refusal]
+    report: Callable[[str, dict[str, object]], None] = lambda message, fields: None
+    correlate: Callable[[str], Call] | None = None
+
+    def correlated(self, correlation_id: object) -> Call:
+        """The same call, whose log lines carry the id that the sender's side knows the request by."""
+        return self.correlate(str(correlation_id)[:128]) if self.correlate and correlation_id else self
 
 
 @dataclass(frozen=True)
 class Result:
-    """``batches``: the fetches of each run, and how many items of its batch were asked for."""
+    """``batches``: the fetches of each run, and how many items of its batch were asked for.
+
+    ``left``: how many items at the end there was no time for.
+    """
 
     description: Description
     batches: tuple[tuple[list[memoryview], int], ...]
     timings_ms: dict[str, float]  # decode, infer, total
+    left: int = 0
 
     @property
     def items(self) -> int:
@@ -61,16 +73,32 @@ class Server:
         return self.model(name).description
 
     def infer(self, request: Request, call: Call) -> Result:
-        """All of ``request``, batch after batch. Raises HandlerError, InferenceError."""
+        """``request``, batch after batch, each decoded when its turn comes. Raises HandlerError, InferenceError.
+
+        Where time runs out, what is done is the result if the request takes a partial one, and OutOfTimeError if not.
+        """
         began = time.perf_counter()
         model = self.model(request.model)
         description = model.description
-        pictures = decoded(request, description, self.limits)
-        start = time.perf_counter()
-        batches = tuple((model.run(feeds), count) for feeds, count in runs(pictures, request.inputs, description))
-        end = time.perf_counter()
-        seconds = {"decode": start - began, "infer": end - start, "total": end - began}
+        deadline = Deadline(call.remaining_ms)
+        batches: list[tuple[list[memoryview], int]] = []
+        seconds = {"decode": 0.0, "infer": 0.0}
+        left = len(request.pictures) or description.batch
+        for part in parts(request, description):
+            if not deadline.allows_another():
+                break
+            start = time.perf_counter()
+            pictures = decoded(part, description, self.limits)
+            middle = time.perf_counter()
+            for feeds, count in runs(pictures, part.inputs, description):
+                batches.append((model.run(feeds), count))
+                left -= count
+            seconds["decode"] += middle - start
+            seconds["infer"] += time.perf_counter() - middle
+        if left and not (request.partial and batches):
+            raise OutOfTimeError("the function's time was up before the request was done; send fewer items at a time")
+        seconds["total"] = time.perf_counter() - began
         timings = {name: round(value * 1000, 3) for name, value in seconds.items()}
-        result = Result(description, batches, timings)
+        result = Result(description, tuple(batches), timings, left)
         call.observe(result)
         return result

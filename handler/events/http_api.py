@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 from ..http import HttpRequest
-from ..protocols import respond
 from ..server import Call, Server
+from .gateway import body, routed, served, single, text_or_base64, unquoted
 
 
-def matches(event: object) -> bool:
-    context = event.get("requestContext") if isinstance(event, dict) else None
+def matches(event: dict[str, Any]) -> bool:
+    context = event["requestContext"]
     return isinstance(context, dict) and "http" in context
 
 
-def handle(event: Any, server: Server, call: Call) -> dict[str, Any]:
-    response = respond(_request(event), server, call)
-    return {"statusCode": response.status, "headers": response.headers, "body": response.body.decode()}
+def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
+    call = call.correlated(event["requestContext"].get("requestId"))
+    response = served(event, "API Gateway", _request, server, call)
+    text, encoded = text_or_base64(response)
+    return {"statusCode": response.status, "headers": response.headers, "body": text, "isBase64Encoded": encoded}
 
 
 def _request(event: dict[str, Any]) -> HttpRequest:
-    http = event["requestContext"]["http"]
-    text = event.get("body") or ""
+    _, _, route = str(event.get("routeKey")).partition(" ")
     return HttpRequest(
-        method=http["method"],
-        path=event["rawPath"],
-        query=event.get("queryStringParameters") or {},
-        headers=event.get("headers") or {},
-        body=base64.b64decode(text) if event.get("isBase64Encoded") else text.encode(),
+        method=str(event["requestContext"]["http"]["method"]),
+        path=unquoted(routed(route, event.get("pathParameters")) or _without_stage(event)),
+        # Repeated ones come joined by commas.
+        query=dict(event.get("queryStringParameters") or {}),
+        headers=single(event.get("headers")),
+        body=body(event),
     )
+
+
+def _without_stage(event: dict[str, Any]) -> str:
+    stage = f"/{event['requestContext'].get('stage')}"
+    path = str(event["rawPath"])
+    return path[len(stage) :] or "/" if path == stage or path.startswith(f"{stage}/") else path

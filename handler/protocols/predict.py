@@ -10,32 +10,45 @@ answers
      "predictions": [{"<output>": [{"label": …, "probability": …}, …] or numbers}, …],
      "cold_start": true, "timings_ms": {"decode": …, "infer": …, "total": …}}
 
-or ``{"error": {"code": …, "message": …}}``.
+or ``{"error": {"code": …, "message": …}}``, which also stands in the place of a prediction that there was no
+time for (``out_of_time``).
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from ..answer import predictions
 from ..description import Description, Port
-from ..errors import Refusal, TooManyImagesError, WrongFieldError, WrongTypeError
+from ..errors import OutOfTimeError, Refusal, TooManyImagesError, WrongFieldError, WrongTypeError
 from ..http import HttpRequest, HttpResponse
 from ..image import Limits
 from ..request import Picture, Request, picture
-from ..server import Call, Server
+from ..server import Call, Result, Server
 from ..tensors import tensor
 
 
-def answer(event: object, server: Server, call: Call) -> dict[str, Any]:
-    """The answer to ``event``, as above. Raises HandlerError."""
-    result = server.infer(parse(event, server.description(None), server.limits), call)
+def answer(event: object, server: Server, call: Call, *, partial: bool = True) -> dict[str, Any]:
+    """The answer to ``event``, as above; ``partial``: also where there is time for some of it only.
+
+    Raises HandlerError.
+    """
+    request = replace(parse(event, server.description(None), server.limits), partial=partial)
+    return told(server.infer(request, call), call)
+
+
+def told(result: Result, call: Call) -> dict[str, Any]:
+    """``result`` as an answer; items that there was no time for are errors in their places."""
+    done: list[Any] = [
+        item for fetches, count in result.batches for item in predictions(result.description, fetches, count)
+    ]
+    if result.left:
+        done += [error(call.refuse(OutOfTimeError("the function's time was up; send it again")))] * result.left
     return {
         "model": {"name": result.description.name, "version": result.description.version},
-        "predictions": [
-            item for fetches, count in result.batches for item in predictions(result.description, fetches, count)
-        ],
+        "predictions": done,
         "cold_start": call.cold_start,
         "timings_ms": result.timings_ms,
     }

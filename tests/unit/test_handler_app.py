@@ -176,7 +176,8 @@ def test_errors_are_counted_and_no_picture_is_logged(library: Path) -> None:
     poison = flat(abi_library.POISON)
     _, log = served(library, {"image": FACE}, {"image": FACE[:400]}, {"image": poison}, {FACE: 1})
     lines = [json.loads(line) for line in log.splitlines()]
-    assert [line["Errors"] for line in lines if "Errors" in line] == [[1.0]] * 3
+    of_models = [line for line in lines if "ModelVersion" in line]
+    assert [line["Code"] for line in of_models if "Error" in line] == ["truncated_image", "internal", "wrong_field"]
     assert [line["ColdStart"] for line in lines if "ColdStart" in line] == [[1.0]]
     assert FACE[:100] not in log
     assert poison[:60] not in log

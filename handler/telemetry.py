@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
     from .description import Description
 
+if os.environ.get("COLDFORGE_TRACING") == "on":
+    from .tracing import send as trace
+else:
+
+    def trace(name: str, milliseconds: float, annotations: dict[str, str | int | bool], status: int = 200) -> None:
+        """Tracing is off."""
+
+
 NAMESPACE = "coldforge"
 logger = Logger(service="coldforge")
 logger.append_keys(
@@ -79,6 +87,7 @@ class Telemetry:
         for name, value in result.timings_ms.items():
             metrics.add_metric(f"{name.capitalize()}Ms", "Milliseconds", value)
         model = {"model_name": result.description.name, "model_version": result.description.version}
+        trace("predict", result.timings_ms["total"], {**model, "items": result.items, "cold_start": self._cold_start})
         logger.debug(
             "request answered",
             extra=self._ids(correlation_id)
@@ -93,6 +102,7 @@ class Telemetry:
             logger.warning("request refused", extra=fields | {"reason": error.message})
         else:
             logger.error("request failed", extra=fields, exc_info=error)
+        trace("refused", 0, {"code": told.code}, told.status)
         name, version = self._model.name, self._model.version
         for dimensions in ({"ModelName": name, "ModelVersion": version, "Code": told.code}, {"Code": told.code}):
             self._with(dimensions).add_metric("Error", "Count", 1)

@@ -1,6 +1,7 @@
 """Every event the function takes. An event is a module: ``matches`` knows it by its shape, ``handle`` answers it.
 
-A module is imported when an event has its key, so that only those that are used cost anything.
+The usual ones are imported with the function, where Lambda lends a whole processor; any other when an event has
+its key, so that only those that are used cost anything.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from ..errors import RetryLater
 from ..server import Call, Server
-from . import direct
+from . import direct, http_api  # noqa: F401
 
 KINDS = (
     ("requestContext", "http_api"),

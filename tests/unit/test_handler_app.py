@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import importlib
 import json
@@ -73,6 +74,18 @@ def test_what_loads_at_init_is_fixed(library: Path) -> None:
     # Where botocore is to be had, as in Lambda, Powertools signs its user agent: the top module only (1 ms).
     assert loaded - {"botocore"} == AT_INIT
     assert not loaded & {"numpy", "boto3", "pydantic", "jsonschema", "urllib3"}
+
+
+def test_events_protocols_and_services_that_are_not_usual_load_when_they_are_needed(library: Path) -> None:
+    done = started(library=str(library), code="print([m for m in sys.modules if m.startswith('handler.')])")
+    loaded = {name.removeprefix("handler.") for name in ast.literal_eval(done.stdout)}
+    assert {name for name in loaded if name.startswith("events.")} == {
+        "events.direct",
+        "events.http_api",
+        "events.gateway",
+    }
+    assert {name for name in loaded if name.startswith("protocols.")} == {"protocols.predict"}
+    assert not loaded & {"storage", "work", "tracing"}
 
 
 def test_slow_parts_of_the_standard_library_stay_out(library: Path) -> None:

@@ -138,13 +138,6 @@ class NotFoundError(HandlerError):
     status = 404
 
 
-class MethodNotAllowedError(HandlerError):
-    """What is served at this path takes another HTTP method."""
-
-    code = "method_not_allowed"
-    status = 405
-
-
 class ObjectNotFoundError(HandlerError):
     """The S3 object is not there, or the function's role may not read it."""
 
@@ -152,10 +145,10 @@ class ObjectNotFoundError(HandlerError):
     status = 404
 
 
-class SourceUnavailableError(HandlerError):
-    """S3 did not give the object in time, or asked to slow down."""
+class StorageUnavailableError(HandlerError):
+    """S3 did not give or take an object in time, or asked to slow down."""
 
-    code = "source_unavailable"
+    code = "storage_unavailable"
     status = 503
     retryable = True
 

@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import ObjectNotFoundError, SourceUnavailableError, TooLargeError
+from .errors import ObjectNotFoundError, StorageUnavailableError, TooLargeError
 
 RESULTS = "COLDFORGE_RESULTS"
 """The variable that names where results go: ``s3://bucket`` or ``s3://bucket/prefix/``."""
@@ -32,7 +32,7 @@ class S3Object:
 
 
 def read(source: S3Object, limit: int) -> bytes:
-    """The object's bytes. Raises TooLargeError over ``limit`` bytes, ObjectNotFoundError, SourceUnavailableError."""
+    """The object's bytes. Raises TooLargeError over ``limit`` bytes, ObjectNotFoundError, StorageUnavailableError."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     version = {"VersionId": source.version} if source.version else {}
@@ -45,10 +45,10 @@ def read(source: S3Object, limit: int) -> bytes:
             return data
     except ClientError as error:
         if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) >= 500:
-            raise SourceUnavailableError(f"S3 did not give {source}; try again") from error
+            raise StorageUnavailableError(f"S3 did not give {source}; try again") from error
         raise ObjectNotFoundError(f"{source} is not there, or the function's role may not read it") from error
     except (BotoCoreError, OSError) as error:  # no connection, no credentials, or a body that broke off
-        raise SourceUnavailableError(f"S3 did not give {source}; try again") from error
+        raise StorageUnavailableError(f"S3 did not give {source}; try again") from error
 
 
 def results() -> tuple[str, str] | None:
@@ -67,7 +67,7 @@ def is_result(source: S3Object) -> bool:
 def write_result(name: str, text: str) -> S3Object | None:
     """Put ``text``, which is JSON, among the results as ``name``.json; None where none are kept.
 
-    Raises SourceUnavailableError.
+    Raises StorageUnavailableError.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -80,7 +80,7 @@ def write_result(name: str, text: str) -> S3Object | None:
             Bucket=target.bucket, Key=target.key, Body=text.encode(), ContentType="application/json; charset=utf-8"
         )
     except (ClientError, BotoCoreError, OSError) as error:
-        raise SourceUnavailableError(f"S3 did not take {target}; the result is in the log") from error
+        raise StorageUnavailableError(f"S3 did not take {target}; the result is in the log") from error
     return target
 
 

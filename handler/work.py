@@ -61,7 +61,7 @@ def answered(task: Task, server: Server, call: Call, *, partial: bool = False) -
 
 
 def deliver(name: str, task: Task, answer: dict[str, Any], call: Call) -> None:
-    """Log the answer, and write it among the results where there are any. Raises SourceUnavailableError."""
+    """Log the answer, and write it among the results where there are any. Raises StorageUnavailableError."""
     text = json.dumps(answer)
     place = {"object": str(task)} if isinstance(task, S3Object) else {}
     shown: dict[str, object] = {"result": answer} if len(text) <= LOGGED else {"result_characters": len(text)}

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 from ..http import HttpRequest, HttpResponse
 from ..server import Call, Server
 from .gateway import body, joined, last, served, single, text_or_base64, unquoted
-
-_PHRASES = {200: "OK", 204: "No Content", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"}
-_PHRASES |= {413: "Content Too Large", 415: "Unsupported Media Type", 422: "Unprocessable Content"}
-_PHRASES |= {500: "Internal Server Error", 503: "Service Unavailable"}
 
 
 def matches(event: dict[str, Any]) -> bool:
@@ -31,7 +28,7 @@ def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
     told: dict[str, Any] = {name: [value] for name, value in response.headers.items()} if multiple else response.headers
     return {
         "statusCode": response.status,
-        "statusDescription": f"{response.status} {_PHRASES.get(response.status, '')}".strip(),
+        "statusDescription": f"{response.status} {HTTPStatus(response.status).phrase}",
         "multiValueHeaders" if multiple else "headers": told,
         "body": text,
         "isBase64Encoded": encoded,

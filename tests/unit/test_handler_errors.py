@@ -31,7 +31,6 @@ def test_every_error_has_a_code_of_its_own_and_a_meaning() -> None:
         (errors.MalformedEventError, 400),
         (errors.UnknownModelError, 404),
         (errors.NotFoundError, 404),
-        (errors.MethodNotAllowedError, 405),
         (errors.TooLargeError, 413),
         (errors.NotAnImageError, 415),
         (errors.WrongShapeError, 422),

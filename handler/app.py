@@ -48,14 +48,15 @@ server = Server(
     {model.description.name: model},
     Limits.for_memory(int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE") or 10_240)),
 )
+_PROVISIONED = os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "provisioned-concurrency"  # nobody waited
 _invocations = itertools.count()  # counts right in threads, too
 
 
 def lambda_handler(event: object, context: LambdaContext) -> Any:
     """One event; leaves the next one undisturbed. Raises RetryLater for one that nobody waits for."""
-    cold_start = next(_invocations) == 0
-    telemetry = Telemetry(context, model.description, cold_start=cold_start)
-    if cold_start:
+    first = next(_invocations) == 0
+    telemetry = Telemetry(context, model.description, cold_start=first and not _PROVISIONED)
+    if first:
         telemetry.started(_load_ms)
     try:
         return answer(event, server, telemetry.call())

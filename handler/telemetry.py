@@ -67,7 +67,8 @@ class Telemetry:
     def started(self, load_ms: float) -> None:
         """The first invocation says what the start took."""
         metrics = self._of(self._model)
-        metrics.add_metric("ColdStart", "Count", 1)
+        if self._cold_start:
+            metrics.add_metric("ColdStart", "Count", 1)
         metrics.add_metric("LoadMs", "Milliseconds", load_ms)
 
     def flush(self) -> None:
@@ -124,7 +125,8 @@ class Telemetry:
     def _with(self, dimensions: dict[str, str]) -> EphemeralMetrics:
         key = tuple(dimensions.values())
         if key not in self._metrics:
-            metrics = self._metrics[key] = EphemeralMetrics(namespace=NAMESPACE)
+            # Without a service of its own, POWERTOOLS_SERVICE_NAME would become one more dimension.
+            metrics = self._metrics[key] = EphemeralMetrics(namespace=NAMESPACE, service="")
             for name, value in ({"FunctionName": self._context.function_name} | dimensions).items():
                 metrics.add_dimension(name, value)
         return self._metrics[key]

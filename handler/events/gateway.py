@@ -63,6 +63,13 @@ def routed(route: object, parameters: Any) -> str | None:
     return None if "{" in route else route
 
 
+def without_stage(event: dict[str, Any], path: Any) -> str:
+    """``path`` after the name of the API's stage, where it begins with it."""
+    stage = f"/{event['requestContext'].get('stage')}"
+    text = str(path)
+    return text[len(stage) :] or "/" if text == stage or text.startswith(f"{stage}/") else text
+
+
 def unquoted(text: str) -> str:
     if "%" not in text:
         return text

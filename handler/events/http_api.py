@@ -6,7 +6,7 @@ from typing import Any
 
 from ..http import HttpRequest
 from ..server import Call, Server
-from .gateway import body, routed, served, single, text_or_base64, unquoted
+from .gateway import body, routed, served, single, text_or_base64, unquoted, without_stage
 
 
 def matches(event: dict[str, Any]) -> bool:
@@ -25,15 +25,9 @@ def _request(event: dict[str, Any]) -> HttpRequest:
     _, _, route = str(event.get("routeKey")).partition(" ")
     return HttpRequest(
         method=str(event["requestContext"]["http"]["method"]),
-        path=unquoted(routed(route, event.get("pathParameters")) or _without_stage(event)),
+        path=unquoted(routed(route, event.get("pathParameters")) or without_stage(event, event["rawPath"])),
         # Repeated ones come joined by commas.
         query=dict(event.get("queryStringParameters") or {}),
         headers=single(event.get("headers")),
         body=body(event),
     )
-
-
-def _without_stage(event: dict[str, Any]) -> str:
-    stage = f"/{event['requestContext'].get('stage')}"
-    path = str(event["rawPath"])
-    return path[len(stage) :] or "/" if path == stage or path.startswith(f"{stage}/") else path

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..http import HttpRequest
 from ..server import Call, Server
-from .gateway import body, joined, last, routed, served, single, text_or_base64, unquoted
+from .gateway import body, joined, last, routed, served, single, text_or_base64, unquoted, without_stage
 
 
 def matches(event: dict[str, Any]) -> bool:
@@ -23,7 +23,7 @@ def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
 
 def _request(event: dict[str, Any]) -> HttpRequest:
     # "path" has the base path of a custom domain, and with payload format 1.0 the stage: the route has neither.
-    path = routed(event.get("resource"), event.get("pathParameters")) or str(event["path"])
+    path = routed(event.get("resource"), event.get("pathParameters")) or without_stage(event, event["path"])
     return HttpRequest(
         method=str(event["httpMethod"]),
         path=unquoted(path),

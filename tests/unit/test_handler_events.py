@@ -131,6 +131,7 @@ def test_events_without_a_key_never_fail(app: ModuleType, name: str) -> None:
         ("http_api", {"routeKey": "GET /{proxy+}", "pathParameters": {"proxy": "nothing"}}),
         ("rest_api", {"pathParameters": {"proxy": "nothing"}}),
         ("rest_api", {"resource": None, "path": "/nothing"}),
+        ("rest_api", {"resource": "$default", "path": "/prod/nothing"}),
         ("alb", {"path": "/nothing"}),
     ],
 )

@@ -51,7 +51,9 @@ def dimensions(line: dict[str, Any]) -> list[str]:
 
 
 def test_metrics(library: Path) -> None:
-    seen = served(library, {"image": FACE_TEXT}, {"images": [FACE_TEXT] * 3}, {"image": "@"})
+    seen = served(
+        library, {"image": FACE_TEXT}, {"images": [FACE_TEXT] * 3}, {"image": "@"}, POWERTOOLS_SERVICE_NAME="x"
+    )
     (first, second) = seen.metrics("BatchSize")
     assert (first["BatchSize"], second["BatchSize"]) == ([1.0], [3.0])
     assert (first["ModelName"], first["ModelVersion"], first["FunctionName"]) == ("brightness", "7", "f")
@@ -67,6 +69,13 @@ def test_metrics(library: Path) -> None:
         "ColdStart": "Count", "LoadMs": "Milliseconds", "BatchSize": "Count",
         "DecodeMs": "Milliseconds", "InferMs": "Milliseconds", "TotalMs": "Milliseconds",
     }  # fmt: skip
+
+
+def test_nobody_waited_for_a_provisioned_start(library: Path) -> None:
+    seen = served(library, {"image": FACE_TEXT}, AWS_LAMBDA_INITIALIZATION_TYPE="provisioned-concurrency")
+    assert seen.answers[0]["cold_start"] is False
+    assert seen.metrics("ColdStart") == []
+    assert len(seen.metrics("LoadMs")) == 1
 
 
 def test_errors_are_counted_by_code_for_the_model_and_for_alarms(library: Path) -> None:

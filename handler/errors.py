@@ -1,6 +1,30 @@
-"""What can be wrong with a request, and what can stop the function from starting."""
+"""What can be wrong with a request, and what can stop the function from starting.
+
+The subclasses of HandlerError are the catalogue: docs/errors.md is made of it, docstrings included.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a caller is told of an error: ``status`` is HTTP's, ``code`` is for programs, ``message`` for people."""
+
+    status: int
+    code: str
+    message: str
+    retryable: bool = False  # the same request may succeed later
+
+
+def refusal(error: Exception, request_id: str) -> Refusal:
+    """An error that is not the caller's is only named by the request that its log lines stand under."""
+    if isinstance(error, HandlerError):
+        return Refusal(error.status, error.code, error.message, error.retryable)
+    return Refusal(500, "internal", f"the function failed; its log has more under request {request_id}", True)
 
 
 class HandlerError(Exception):
@@ -11,6 +35,7 @@ class HandlerError(Exception):
 
     code = "bad_request"
     status = 400  # of the answer over HTTP
+    retryable = False
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -21,6 +46,21 @@ class WrongFieldError(HandlerError):
     """A field is missing, unknown, or stands beside one that excludes it."""
 
     code = "wrong_field"
+
+
+class MalformedEventError(HandlerError):
+    """An AWS event that lacks what its kind always has, or whose body is not the base64 it claims to be."""
+
+    code = "malformed_event"
+
+
+@contextmanager
+def shape_of(sender: str) -> Iterator[None]:
+    """Around code that takes an AWS event apart: what is missing or of another type is a MalformedEventError."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise MalformedEventError(f"the event is not as {sender} sends it") from None
 
 
 class WrongTypeError(HandlerError):
@@ -82,6 +122,47 @@ class TooManyImagesError(HandlerError):
 
     code = "too_many_images"
     status = 413
+
+
+class UnknownModelError(HandlerError):
+    """The bundle has no model of this name."""
+
+    code = "unknown_model"
+    status = 404
+
+
+class NotFoundError(HandlerError):
+    """Nothing is served at this path."""
+
+    code = "not_found"
+    status = 404
+
+
+class ObjectNotFoundError(HandlerError):
+    """The S3 object is not there, or the function's role may not read it."""
+
+    code = "object_not_found"
+    status = 404
+
+
+class StorageUnavailableError(HandlerError):
+    """S3 did not give or take an object in time, or asked to slow down."""
+
+    code = "storage_unavailable"
+    status = 503
+    retryable = True
+
+
+class OutOfTimeError(HandlerError):
+    """Lambda's time limit was too near to begin this item; send fewer at a time, or raise Timeout."""
+
+    code = "out_of_time"
+    status = 503
+    retryable = True
+
+
+class RetryLater(Exception):
+    """Raised out of the function where nobody reads its answer, so that Lambda delivers the event again."""
 
 
 class StartupError(Exception):

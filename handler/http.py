@@ -1,34 +1,31 @@
-"""A Function URL's event (API Gateway's payload version 2.0) around the same request and answer."""
+"""HTTP as the protocols see it, whichever AWS service carried it."""
 
 from __future__ import annotations
 
-import base64
 import json
-from typing import Any
-
-from .errors import HandlerError, WrongTypeError
+from dataclasses import dataclass, field
 
 
-def is_http(event: object) -> bool:
-    """Whether ``event`` came over HTTP."""
-    context = event.get("requestContext") if isinstance(event, dict) else None
-    return isinstance(context, dict) and "http" in context
+@dataclass(frozen=True)
+class HttpRequest:
+    """``path`` is decoded and without a stage; header names are in lower case, repeated ones joined by ", "."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
 
 
-def body(event: dict[str, Any]) -> object:
-    """The JSON that was sent. Raises WrongTypeError."""
-    text = event.get("body") or ""
-    try:
-        return json.loads(base64.b64decode(text, validate=True) if event.get("isBase64Encoded") else text)
-    except (ValueError, RecursionError):  # not base64, not UTF-8, or not JSON
-        raise WrongTypeError('the body must be JSON like {"image": "<base64>"}') from None
+@dataclass(frozen=True)
+class HttpResponse:
+    """Header names are in lower case."""
 
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
 
-def response(answer: dict[str, Any], error: Exception | None) -> dict[str, Any]:
-    """``answer`` as a response; the status follows from ``error``, 500 for one that is not the caller's."""
-    status = 200 if error is None else error.status if isinstance(error, HandlerError) else 500
-    return {
-        "statusCode": status,
-        "headers": {"content-type": "application/json", "x-content-type-options": "nosniff"},
-        "body": json.dumps(answer),
-    }
+    @classmethod
+    def of_json(cls, answer: object, status: int = 200) -> HttpResponse:
+        headers = {"content-type": "application/json", "x-content-type-options": "nosniff"}
+        return cls(status, headers, json.dumps(answer).encode())

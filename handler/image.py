@@ -1,13 +1,12 @@
-"""A picture as text becomes the raw pixels a model takes.
+"""An image file becomes the raw pixels a model takes.
 
-base64 → bytes → decode → colour mode → upright (EXIF) → resize → uint8 bytes. Formats are recognised by
+bytes → decode → colour mode → upright (EXIF) → resize → uint8 bytes. Formats are recognised by
 their first bytes, and only the plugin of that format is imported and asked: Pillow's own ``open`` would
 import five of them, and try each.
 """
 
 from __future__ import annotations
 
-import binascii
 import importlib
 import io
 import warnings
@@ -18,11 +17,9 @@ from .errors import (
     DamagedImageError,
     HandlerError,
     NotAnImageError,
-    NotBase64Error,
     TooLargeError,
     TooManyPixelsError,
     TruncatedImageError,
-    WrongTypeError,
 )
 
 if TYPE_CHECKING:
@@ -71,37 +68,17 @@ def load_decoders() -> None:
     importlib.import_module("PIL.PngImagePlugin")
 
 
-def pixels(value: object, where: str, target: ImageInput, limits: Limits) -> bytes:
-    """The picture in ``value`` (base64 text, or a ``data:`` URL of it) as ``target.size`` bytes, row-major, uint8.
+def pixels(data: bytes, where: str, target: ImageInput, limits: Limits) -> bytes:
+    """The image file ``data`` as ``target.size`` bytes, row-major, uint8. ``where`` names it in messages.
 
-    ``where`` names the field in messages. Raises HandlerError.
+    Raises HandlerError.
     """
     try:
-        return _fit(_decode(_from_base64(value, limits), target, limits), target).tobytes()
+        if len(data) > limits.encoded:
+            raise TooLargeError(f"has {len(data):,} bytes; at most {limits.encoded:,} are taken")
+        return _fit(_decode(data, target, limits), target).tobytes()
     except HandlerError as error:
         raise type(error)(f"{where} {error.message}") from error.__cause__
-
-
-def _from_base64(value: object, limits: Limits) -> bytes:
-    if not isinstance(value, str):
-        raise WrongTypeError(f"must be a string of base64, not {_kind(value)}")
-    if value[:5].lower() == "data:":
-        head, comma, value = value.partition(",")
-        if not comma or not head.lower().endswith(";base64"):
-            raise NotBase64Error('is a data: URL without ";base64,"')
-    # Checked before decoding; whitespace (base64 tools wrap lines) may make this refuse a little early.
-    if len(value) > limits.encoded * 3 // 2:
-        raise TooLargeError(f"is larger than {limits.encoded:,} bytes")
-    try:
-        # One line is the usual case; joining copies only when there are more.
-        data = binascii.a2b_base64("".join(value.split()), strict_mode=True)
-    except ValueError:  # binascii.Error, or letters outside ASCII
-        raise NotBase64Error("is not base64") from None
-    if not data:
-        raise NotBase64Error("is empty")
-    if len(data) > limits.encoded:
-        raise TooLargeError(f"has {len(data):,} bytes; at most {limits.encoded:,} are taken")
-    return data
 
 
 def _decode(data: bytes, target: ImageInput, limits: Limits) -> Image:
@@ -124,9 +101,7 @@ def _decode(data: bytes, target: ImageInput, limits: Limits) -> Image:
     except (HandlerError, MemoryError):
         raise
     except Exception as error:  # decoders raise what they like: OSError, SyntaxError, ValueError, struct.error, ...
-        if isinstance(error, EOFError) or any(
-            word in str(error).lower() for word in ("truncated", "eof", "not enough")
-        ):
+        if isinstance(error, EOFError) or any(word in str(error).lower() for word in _TOO_SHORT):
             raise TruncatedImageError(f"is a {plugin.upper()} file that ends too early") from error
         raise DamagedImageError(f"is a {plugin.upper()} file that cannot be decoded") from error
 
@@ -200,8 +175,3 @@ def _fit(picture: Image, target: ImageInput) -> Image:
     canvas = Image.new(picture.mode, size)
     canvas.paste(picture.resize((width, height), method), ((target.width - width) // 2, (target.height - height) // 2))
     return canvas
-
-
-def _kind(value: object) -> str:
-    names = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")

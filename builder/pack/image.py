@@ -63,10 +63,11 @@ def image_context(project: Project) -> Path:
         shutil.copytree(content, fresh / "opt", dirs_exist_ok=True)
         task = fresh / "task"
         shutil.copytree(dependencies / "python", task)
-        (task / "handler").mkdir()
-        for source in sorted(project.function.glob("*.py")):
-            if source.name != "_abi_build.py":
-                shutil.copy(source, task / "handler")
+        shutil.copytree(
+            project.function,
+            task / "handler",
+            ignore=shutil.ignore_patterns("_abi_build.py", "Makefile", "__pycache__"),
+        )
         shutil.copy(DOCKERFILE, fresh / "Dockerfile")
     return project.build / "image"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -53,9 +54,18 @@ def aws(lambda_image: str, local: LocalAws) -> Iterator[LocalAws]:
 
 
 @pytest.fixture(scope="module")
-def deployed(aws: LocalAws, emotion: Bundle) -> Iterator[Deployed]:
+def queue(aws: LocalAws) -> str:
+    """The URL of a queue whose messages come again after two seconds."""
+    sqs = boto3.client("sqs", endpoint_url=aws.endpoint)
+    return str(sqs.create_queue(QueueName="pictures", Attributes={"VisibilityTimeout": "2"})["QueueUrl"])
+
+
+@pytest.fixture(scope="module")
+def deployed(aws: LocalAws, emotion: Bundle, queue: str) -> Iterator[Deployed]:
     flags = f"SAM_FLAGS=--no-confirm-changeset --stack-name {STACK}"
-    done = subprocess.run(["make", "deploy", flags], cwd=ROOT, capture_output=True, text=True, check=False)
+    arn = "arn:aws:sqs:us-east-1:000000000000:pictures"
+    command = ["make", "deploy", flags, f"PARAMETERS=QueueArn={arn}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"Successfully created/updated stack - {STACK}" in done.stdout
     stack = boto3.client("cloudformation", endpoint_url=aws.endpoint).describe_stacks(StackName=STACK)["Stacks"][0]
@@ -116,6 +126,24 @@ def test_an_oversized_payload_is_refused(deployed: Deployed) -> None:
     assert refused in ("RequestEntityTooLargeException", "413", "Unhandled")
     payload, _ = deployed.invoke({"image": IMAGE})
     assert "predictions" in payload
+
+
+def test_of_a_queue_only_what_failed_comes_again(deployed: Deployed, queue: str) -> None:
+    sqs = deployed.client("sqs")
+    for body in (json.dumps({"image": IMAGE}), "poison", json.dumps({"image": IMAGE})):
+        sqs.send_message(QueueUrl=queue, MessageBody=body)
+
+    def left() -> int:
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        found = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"]
+        return sum(int(found[name]) for name in names)
+
+    deadline = time.monotonic() + 60
+    while left() > 1 and time.monotonic() < deadline:
+        time.sleep(0.5)
+    time.sleep(3)  # it comes again, and fails again
+    assert left() == 1
+    sqs.purge_queue(QueueUrl=queue)
 
 
 def test_delete_leaves_nothing(deployed: Deployed) -> None:

@@ -78,7 +78,7 @@ def test_the_log_has_metrics_and_no_picture(running: Emulator) -> None:
     running.invoke({"image": "@@"})
     lines = [json.loads(line) for line in running.log.splitlines() if line.startswith("{")]
     assert sum("ColdStart" in line for line in lines) == 1
-    assert any(line.get("Errors") == [1.0] for line in lines)
+    assert any(line.get("Error") == [1.0] and line["Code"] == "not_base64" for line in lines)
     assert base64.b64encode(FACE.read_bytes()).decode()[:100] not in running.log
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import importlib
 import json
@@ -25,6 +26,7 @@ CONTEXT = SimpleNamespace(
     memory_limit_in_mb="128",
     invoked_function_arn="arn:aws:lambda:us-east-1:1:function:f",
     aws_request_id="request-1",
+    get_remaining_time_in_millis=lambda: 15_000,
 )
 AT_INIT = {"PIL", "_cffi_backend", "aws_lambda_powertools", "jmespath", "typing_extensions"}
 """Third-party packages that may load while the function starts. Each costs every cold start."""
@@ -72,6 +74,18 @@ def test_what_loads_at_init_is_fixed(library: Path) -> None:
     # Where botocore is to be had, as in Lambda, Powertools signs its user agent: the top module only (1 ms).
     assert loaded - {"botocore"} == AT_INIT
     assert not loaded & {"numpy", "boto3", "pydantic", "jsonschema", "urllib3"}
+
+
+def test_events_protocols_and_services_that_are_not_usual_load_when_they_are_needed(library: Path) -> None:
+    done = started(library=str(library), code="print([m for m in sys.modules if m.startswith('handler.')])")
+    loaded = {name.removeprefix("handler.") for name in ast.literal_eval(done.stdout)}
+    assert {name for name in loaded if name.startswith("events.")} == {
+        "events.direct",
+        "events.http_api",
+        "events.gateway",
+    }
+    assert {name for name in loaded if name.startswith("protocols.")} == {"protocols.predict"}
+    assert not loaded & {"storage", "work", "tracing"}
 
 
 def test_slow_parts_of_the_standard_library_stay_out(library: Path) -> None:
@@ -149,7 +163,7 @@ def flat(level: int) -> str:
 SERVE = """
 import json, os, types
 context = types.SimpleNamespace(function_name="f", memory_limit_in_mb="128", invoked_function_arn="arn",
-                                aws_request_id="request-1")
+                                aws_request_id="request-1", get_remaining_time_in_millis=lambda: 15_000)
 for line in sys.stdin:
     sys.stderr.write(json.dumps(handler.app.lambda_handler(json.loads(line), context)) + "\\n")
 """
@@ -175,7 +189,8 @@ def test_errors_are_counted_and_no_picture_is_logged(library: Path) -> None:
     poison = flat(abi_library.POISON)
     _, log = served(library, {"image": FACE}, {"image": FACE[:400]}, {"image": poison}, {FACE: 1})
     lines = [json.loads(line) for line in log.splitlines()]
-    assert [line["Errors"] for line in lines if "Errors" in line] == [[1.0]] * 3
+    of_models = [line for line in lines if "ModelVersion" in line]
+    assert [line["Code"] for line in of_models if "Error" in line] == ["truncated_image", "internal", "wrong_field"]
     assert [line["ColdStart"] for line in lines if "ColdStart" in line] == [[1.0]]
     assert FACE[:100] not in log
     assert poison[:60] not in log

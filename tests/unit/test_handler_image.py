@@ -17,6 +17,7 @@ from PIL import Image, ImageOps
 from handler import errors
 from handler.description import ImageInput
 from handler.image import Limits, pixels
+from handler.request import picture
 
 PHOTOS = Path(__file__).parents[1] / "data"
 LIMITS = Limits()
@@ -39,7 +40,8 @@ def encoded(picture: Image.Image, form: str, **options: Any) -> str:
 
 
 def read(value: object, to: ImageInput, limits: Limits = LIMITS) -> bytes:
-    return pixels(value, '"image"', to, limits)
+    source = picture(value, '"image"', limits)
+    return pixels(source.data, source.where, to, limits)
 
 
 RED, GREEN = (255, 0, 0), (0, 128, 0)

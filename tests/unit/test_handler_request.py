@@ -18,8 +18,9 @@ from handler import errors
 from handler.answer import predictions
 from handler.description import Description, Port, parse
 from handler.image import Limits
-from handler.request import parse as parse_request
-from handler.request import runs, tensor
+from handler.protocols.predict import parse as parse_request
+from handler.request import decoded, runs
+from handler.tensors import tensor
 from tests.support import abi_library
 
 LIMITS = Limits(images=5)
@@ -36,13 +37,18 @@ def dot(level: int) -> str:
     return base64.b64encode(buffer.getvalue()).decode()
 
 
+def runs_of(event: object, description: Description) -> list[tuple[list[bytes], int]]:
+    request = parse_request(event, description, LIMITS)
+    return list(runs(decoded(request, description, LIMITS), request.inputs, description))
+
+
 def test_one_image_is_one_run() -> None:
-    assert list(runs(parse_request({"image": dot(7)}, model(), LIMITS), model())) == [([b"\x07"], 1)]
+    assert runs_of({"image": dot(7)}, model()) == [([b"\x07"], 1)]
 
 
 def test_images_fill_batches_in_order_and_the_last_is_padded() -> None:
-    request = parse_request({"images": [dot(v) for v in range(1, 6)]}, model(batch=2), LIMITS)
-    assert list(runs(request, model(batch=2))) == [([b"\1\2"], 2), ([b"\3\4"], 2), ([b"\5\0"], 1)]
+    images = [dot(v) for v in range(1, 6)]
+    assert runs_of({"images": images}, model(batch=2)) == [([b"\1\2"], 2), ([b"\3\4"], 2), ([b"\5\0"], 1)]
 
 
 @pytest.mark.parametrize(
@@ -71,14 +77,13 @@ def test_wrong_requests(event: object, error: type[Exception], message: str) -> 
 
 
 def test_a_model_of_pictures_also_takes_its_tensor() -> None:
-    request = parse_request({"inputs": {"image": [[[[9]]]]}}, model(), LIMITS)
-    assert list(runs(request, model())) == [([b"\x09"], 1)]
+    assert runs_of({"inputs": {"image": [[[[9]]]]}}, model()) == [([b"\x09"], 1)]
 
 
 def test_a_model_without_pictures() -> None:
     event = {"inputs": {"n": [2, -1], "a": [[1, 2, 3], [4, 5, 6.5]]}}
     feeds = [struct.pack("6f", 1, 2, 3, 4, 5, 6.5), struct.pack("2q", 2, -1)]
-    assert list(runs(parse_request(event, TENSORS, LIMITS), TENSORS)) == [(feeds, 2)]
+    assert runs_of(event, TENSORS) == [(feeds, 2)]
     with pytest.raises(errors.WrongFieldError, match='takes no image; send "inputs"'):
         parse_request({"image": dot(1)}, TENSORS, LIMITS)
 

@@ -1,0 +1,80 @@
+# ruff: noqa: E501 - rows of Markdown tables
+"""``docs/errors.md``, made of the function's catalogue of errors: ``python -m builder.report.errors``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+from handler.errors import HandlerError
+
+PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+
+_HEAD = """\
+# Errors
+
+<!-- Made by `python -m builder.report.errors` from handler/errors.py; edit that. -->
+
+A request that cannot be answered is answered with its error, and the next one works:
+
+```json
+{"error": {"code": "not_an_image", "message": "\\"image\\" is no image that is taken here; send JPEG, PNG, WebP, GIF or BMP"}}
+```
+
+`code` is for programs and stays; `message` is for people and may change. Over HTTP the status is the one below.
+*Again* says whether the very same request may succeed later.
+
+| code | status | again | |
+|---|---|---|---|
+"""
+
+_TAIL = """
+429 is not among them: AWS itself answers it, before the function, when the concurrency that the account or the
+function is allowed is used up; so are 502 (the function could not start: its log has one line with the level
+`CRITICAL`) and 504 (API Gateway waited 30 seconds). More than 6 MB never reach the function: AWS answers 413.
+
+## Where the error goes
+
+| event | what becomes of it |
+|---|---|
+| direct invocation, Step Functions | the answer is the error; there is no `FunctionError` |
+| Step Functions, a batch of items | the error stands in the item's place in `results`, and `failed` counts them |
+| HTTP | the answer's body, in the protocol's own shape, with the status |
+| SQS | the message is in `batchItemFailures`, and comes again until the queue's redrive policy puts it aside; of a FIFO queue also those of its group after it |
+| S3, SNS, EventBridge | where the request may succeed later the function fails, and Lambda delivers the event again, twice by default; otherwise the error is the result, in the log and in the bucket for results |
+
+## In the log
+
+Each refusal is one line of JSON, never with a picture or any other content of the request:
+
+```json
+{"level": "WARNING", "message": "request refused", "code": "not_base64", "status": 400, "reason": "\\"image\\" is not base64",
+ "function_request_id": "…", "correlation_id": "…", "cold_start": false, "xray_trace_id": "…"}
+```
+
+`internal` is `"level": "ERROR", "message": "request failed"`, with the exception and its stack; the caller is told
+only the request's id. `correlation_id` is API Gateway's request id, the load balancer's trace id, or the id of the
+SQS or SNS message or of the EventBridge event. The metric `Error` counts every one by `Code`.
+"""
+
+
+def page() -> str:
+    """The whole page, Markdown."""
+    return _HEAD + "".join(_row(error) for error in _catalogue()) + _TAIL
+
+
+def _catalogue() -> Iterator[tuple[int, str, bool, str]]:
+    """(status, code, whether to try again, meaning) of each error, by status."""
+    rows = [(e.status, e.code, e.retryable, inspect.getdoc(e) or "") for e in HandlerError.__subclasses__()]
+    rows.append((500, "internal", True, "Not the request's fault; the log says more under the request id it names."))
+    yield from sorted(rows)
+
+
+def _row(error: tuple[int, str, bool, str]) -> str:
+    status, code, retryable, meaning = error
+    return f"| `{code}` | {status} | {'yes' if retryable else ''} | {' '.join(meaning.split())} |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

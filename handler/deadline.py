@@ -1,0 +1,28 @@
+"""When to stop, so that Lambda does not end the function in the middle of an answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+RESERVE_MS = 200.0
+"""Kept for writing the answer and the log."""
+CAUTION = 1.5
+"""The next item may take this much longer than the slowest so far."""
+
+
+class Deadline:
+    """Asked before each of a row of items: is there time for one more?"""
+
+    def __init__(self, remaining_ms: Callable[[], int]) -> None:
+        self._remaining_ms = remaining_ms
+        self._slowest = 0.0
+        self._began: float | None = None
+
+    def allows_another(self) -> bool:
+        """Whether the next item may begin; the one before it has ended."""
+        now = time.perf_counter()
+        if self._began is not None:
+            self._slowest = max(self._slowest, (now - self._began) * 1000)
+        self._began = now
+        return self._remaining_ms() > self._slowest * CAUTION + RESERVE_MS

@@ -1,0 +1,85 @@
+"""What the events that carry HTTP have in common."""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import MalformedEventError, shape_of
+from ..http import HttpRequest, HttpResponse
+from ..protocols import respond
+from ..server import Call, Server
+
+_TEXT = ("application/json", "text/", "image/svg")
+
+
+def served(
+    event: dict[str, Any], sender: str, parse: Callable[[dict[str, Any]], HttpRequest], server: Server, call: Call
+) -> HttpResponse:
+    """The protocols' answer to the request that ``parse`` finds in the event; 400 where it finds none."""
+    try:
+        with shape_of(sender):
+            request = parse(event)
+    except MalformedEventError as error:
+        from ..protocols import predict
+
+        return predict.refuse(call.refuse(error))
+    return respond(request, server, call)
+
+
+def body(event: dict[str, Any]) -> bytes:
+    """Raises MalformedEventError."""
+    text = event.get("body") or ""
+    if not event.get("isBase64Encoded"):
+        return bytes(text.encode())
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:
+        raise MalformedEventError("the body is not the base64 that the event says it is") from None
+
+
+def single(headers: Any) -> dict[str, str]:
+    """Names in lower case."""
+    return {str(name).lower(): str(value) for name, value in (headers or {}).items()}
+
+
+def joined(multiple: Any) -> dict[str, str]:
+    """``{"Name": ["a", "b"]}`` as ``{"name": "a, b"}``."""
+    return {str(name).lower(): ", ".join(map(str, values)) for name, values in (multiple or {}).items()}
+
+
+def last(multiple: Any) -> dict[str, str]:
+    """Of each parameter's values the last, as services that pass only one do."""
+    return {str(name): str(values[-1]) for name, values in (multiple or {}).items() if values}
+
+
+def routed(route: object, parameters: Any) -> str | None:
+    """The path that a route like ``/v2/{proxy+}`` matched, which holds neither stage nor base path; or None."""
+    if not isinstance(route, str) or not route.startswith("/"):
+        return None
+    for name, value in (parameters or {}).items():
+        route = route.replace(f"{{{name}+}}", str(value).lstrip("/")).replace(f"{{{name}}}", str(value))
+    return None if "{" in route else route
+
+
+def without_stage(event: dict[str, Any], path: Any) -> str:
+    """``path`` after the name of the API's stage, where it begins with it."""
+    stage = f"/{event['requestContext'].get('stage')}"
+    text = str(path)
+    return text[len(stage) :] or "/" if text == stage or text.startswith(f"{stage}/") else text
+
+
+def unquoted(text: str) -> str:
+    if "%" not in text:
+        return text
+    from urllib.parse import unquote
+
+    return unquote(text)
+
+
+def text_or_base64(response: HttpResponse) -> tuple[str, bool]:
+    """The body as events carry it, and whether it is base64."""
+    if not response.body or response.headers.get("content-type", "").startswith(_TEXT):
+        return response.body.decode(), False
+    return binascii.b2a_base64(response.body, newline=False).decode(), True

@@ -1,0 +1,60 @@
+"""Step Functions: a batch of a Distributed Map, or one object in S3. (Any other single item is a direct invocation.)
+
+    {"Items": [<item>, …], "BatchInput": {…}}   →   {"results": [<answer or error>, …], "failed": 1}
+    {"Bucket": "…", "Key": "…"}                 →   the answer, or error
+
+An item is a request of our own protocol, or names an object as the map's readers do (``Key``, with ``Bucket`` in
+the item or in BatchInput). BatchInput's fields are added to each item that does not have them. The results stand in
+the items' order; those that there was no time for have the code ``out_of_time``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..deadline import Deadline
+from ..errors import OutOfTimeError, WrongTypeError
+from ..protocols import predict
+from ..server import Call, Server
+from ..storage import S3Object
+from ..work import Task, answered
+
+
+def matches(event: dict[str, Any]) -> bool:
+    return isinstance(event.get("Items"), list) or ("Bucket" in event and "Key" in event)
+
+
+def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
+    deadline = Deadline(call.remaining_ms)
+    if "Items" not in event:
+        return _one(event, deadline, server, call)
+    common = event.get("BatchInput")
+    common = common if isinstance(common, dict) else {}
+    results = [_one(_completed(item, common), deadline, server, call) for item in event["Items"]]
+    return {"results": results, "failed": sum("error" in result for result in results)}
+
+
+def _completed(item: object, common: dict[str, Any]) -> object:
+    if not isinstance(item, dict):
+        return item
+    # A bucket is for the items that are objects; beside a picture it would be a field nobody knows.
+    return {name: value for name, value in common.items() if name != "Bucket" or "Key" in item} | item
+
+
+def _one(item: object, deadline: Deadline, server: Server, call: Call) -> dict[str, Any]:
+    try:
+        if not deadline.allows_another():
+            raise OutOfTimeError("the function's time was up before this item")
+        return answered(_task(item), server, call)
+    except Exception as error:
+        return predict.error(call.refuse(error))
+
+
+def _task(item: object) -> Task:
+    """Raises WrongTypeError."""
+    if not isinstance(item, dict) or "Key" not in item:
+        return item  # type: ignore[return-value]  # what is wrong with it, the protocol says
+    if not isinstance(item.get("Bucket"), str) or not isinstance(item["Key"], str):
+        raise WrongTypeError('an item with a "Key" needs a "Bucket", in itself or in "BatchInput"; both are strings')
+    version = item.get("VersionId")
+    return S3Object(item["Bucket"], item["Key"], version if isinstance(version, str) else None)

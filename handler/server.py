@@ -1,0 +1,104 @@
+"""What answers requests: the bundle's models, opened once, and what one request may ask of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .deadline import Deadline
+from .description import Description
+from .errors import OutOfTimeError, Refusal, UnknownModelError
+from .image import Limits
+from .model import Model
+from .request import Request, decoded, parts, runs
+
+
+@dataclass(frozen=True)
+class Call:
+    """One invocation of the function.
+
+    ``remaining_ms``: milliseconds until Lambda ends it. ``observe``: counts what was done. ``refuse``: logs and
+    counts an error, and gives what the caller may know of it. ``report``: logs an answer that nobody waits for.
+    ``correlate``: see ``correlated``.
+    """
+
+    request_id: str
+    cold_start: bool
+    remaining_ms: Callable[[], int]
+    observe: Callable[[Result], None]
+    refuse: Callable[[Exception], Refusal]
+    report: Callable[[str, dict[str, object]], None] = lambda message, fields: None
+    correlate: Callable[[str], Call] | None = None
+
+    def correlated(self, correlation_id: object) -> Call:
+        """The same call, whose log lines carry the id that the sender's side knows the request by."""
+        return self.correlate(str(correlation_id)[:128]) if self.correlate and correlation_id else self
+
+
+@dataclass(frozen=True)
+class Result:
+    """``batches``: the fetches of each run, and how many items of its batch were asked for.
+
+    ``left``: how many items at the end there was no time for.
+    """
+
+    description: Description
+    batches: tuple[tuple[list[memoryview], int], ...]
+    timings_ms: dict[str, float]  # decode, infer, total
+    left: int = 0
+
+    @property
+    def items(self) -> int:
+        return sum(count for _, count in self.batches)
+
+
+@dataclass(frozen=True)
+class Server:
+    """The models by name, the first of which is meant where a request names none."""
+
+    models: dict[str, Model]
+    limits: Limits
+
+    def model(self, name: str | None) -> Model:
+        """Raises UnknownModelError."""
+        if name is None:
+            return next(iter(self.models.values()))
+        if name not in self.models:
+            raise UnknownModelError(f'there is no model "{name[:64]}"; there is {", ".join(sorted(self.models))}')
+        return self.models[name]
+
+    def description(self, name: str | None) -> Description:
+        """Raises UnknownModelError."""
+        return self.model(name).description
+
+    def infer(self, request: Request, call: Call) -> Result:
+        """``request``, batch after batch, each decoded when its turn comes. Raises HandlerError, InferenceError.
+
+        Where time runs out, what is done is the result if the request takes a partial one, and OutOfTimeError if not.
+        """
+        began = time.perf_counter()
+        model = self.model(request.model)
+        description = model.description
+        deadline = Deadline(call.remaining_ms)
+        batches: list[tuple[list[memoryview], int]] = []
+        seconds = {"decode": 0.0, "infer": 0.0}
+        left = len(request.pictures) or description.batch
+        for part in parts(request, description):
+            if not deadline.allows_another():
+                break
+            start = time.perf_counter()
+            pictures = decoded(part, description, self.limits)
+            middle = time.perf_counter()
+            for feeds, count in runs(pictures, part.inputs, description):
+                batches.append((model.run(feeds), count))
+                left -= count
+            seconds["decode"] += middle - start
+            seconds["infer"] += time.perf_counter() - middle
+        if left and not (request.partial and batches):
+            raise OutOfTimeError("the function's time was up before the request was done; send fewer items at a time")
+        seconds["total"] = time.perf_counter() - began
+        timings = {name: round(value * 1000, 3) for name, value in seconds.items()}
+        result = Result(description, tuple(batches), timings, left)
+        call.observe(result)
+        return result

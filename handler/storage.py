@@ -1,0 +1,97 @@
+"""Objects in S3: pictures that events name, and results where nobody waits for them.
+
+boto3 is imported with the first object; what never names one never pays for it (about 600 ms).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import ObjectNotFoundError, StorageUnavailableError, TooLargeError
+
+RESULTS = "COLDFORGE_RESULTS"
+"""The variable that names where results go: ``s3://bucket`` or ``s3://bucket/prefix/``."""
+
+_client: Any = None
+_lock = threading.Lock()  # clients may be shared by threads, but not made by several at once
+
+
+@dataclass(frozen=True)
+class S3Object:
+    """``key`` as S3 has it, not URL-encoded."""
+
+    bucket: str
+    key: str
+    version: str | None = None
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.key[:200]}"
+
+
+def read(source: S3Object, limit: int) -> bytes:
+    """The object's bytes. Raises TooLargeError over ``limit`` bytes, ObjectNotFoundError, StorageUnavailableError."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    version = {"VersionId": source.version} if source.version else {}
+    try:
+        answer = s3().get_object(Bucket=source.bucket, Key=source.key, **version)
+        with answer["Body"] as body:
+            if answer["ContentLength"] > limit:
+                raise TooLargeError(f"{source} has {answer['ContentLength']:,} bytes; at most {limit:,} are taken")
+            data: bytes = body.read()
+            return data
+    except ClientError as error:
+        if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) >= 500:
+            raise StorageUnavailableError(f"S3 did not give {source}; try again") from error
+        raise ObjectNotFoundError(f"{source} is not there, or the function's role may not read it") from error
+    except (BotoCoreError, OSError) as error:  # no connection, no credentials, or a body that broke off
+        raise StorageUnavailableError(f"S3 did not give {source}; try again") from error
+
+
+def results() -> tuple[str, str] | None:
+    """(bucket, prefix) where results go, or None."""
+    place = os.environ.get(RESULTS, "").removeprefix("s3://")
+    bucket, _, prefix = place.partition("/")
+    return (bucket, prefix) if bucket else None
+
+
+def is_result(source: S3Object) -> bool:
+    """Whether results are written where this object is: answering them, too, would never end."""
+    place = results()
+    return place is not None and source.bucket == place[0] and source.key.startswith(place[1])
+
+
+def write_result(name: str, text: str) -> S3Object | None:
+    """Put ``text``, which is JSON, among the results as ``name``.json; None where none are kept.
+
+    Raises StorageUnavailableError.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    place = results()
+    if place is None:
+        return None
+    target = S3Object(place[0], f"{place[1]}{name}.json")
+    try:
+        s3().put_object(
+            Bucket=target.bucket, Key=target.key, Body=text.encode(), ContentType="application/json; charset=utf-8"
+        )
+    except (ClientError, BotoCoreError, OSError) as error:
+        raise StorageUnavailableError(f"S3 did not take {target}; the result is in the log") from error
+    return target
+
+
+def s3() -> Any:
+    """The client, made with the first call."""
+    global _client
+    with _lock:
+        if _client is None:
+            import boto3
+            from botocore.config import Config
+
+            retries = {"mode": "standard", "total_max_attempts": 3}
+            _client = boto3.client("s3", config=Config(connect_timeout=3, read_timeout=20, retries=retries))
+    return _client

@@ -1,0 +1,132 @@
+"""What one invocation tells the operator: log lines under its ids, and metrics in CloudWatch's embedded format.
+
+Nothing here is shared between invocations but the logger, so that a host may run several at once in one process.
+No line ever holds an event, a picture or a variable of the environment.
+
+Metrics are in the namespace ``coldforge``, with the dimensions FunctionName, ModelName and ModelVersion: ColdStart,
+LoadMs (both only of the first invocation), BatchSize, DecodeMs, InferMs, TotalMs. Error has Code as well, and is
+counted a second time by FunctionName and Code alone, for alarms.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.metrics import EphemeralMetrics
+
+from .errors import HandlerError, Refusal, refusal
+from .server import Call, Result
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from .description import Description
+
+if os.environ.get("COLDFORGE_TRACING") == "on":
+    from .tracing import send as trace
+else:
+
+    def trace(name: str, milliseconds: float, annotations: dict[str, str | int | bool], status: int = 200) -> None:
+        """Tracing is off."""
+
+
+NAMESPACE = "coldforge"
+logger = Logger(service="coldforge")
+logger.append_keys(
+    function_name=os.environ.get("AWS_LAMBDA_FUNCTION_NAME"),
+    function_version=os.environ.get("AWS_LAMBDA_FUNCTION_VERSION"),
+)
+
+
+class Telemetry:
+    """One invocation's. ``model``: whose name stands by errors, and by the start."""
+
+    def __init__(self, context: LambdaContext, model: Description, *, cold_start: bool) -> None:
+        self._context = context
+        self._cold_start = cold_start
+        self._model = model
+        self._metrics: dict[tuple[str, ...], EphemeralMetrics] = {}
+        if logger.sampling_rate and not cold_start:
+            logger.refresh_sample_rate_calculation()
+
+    def call(self, correlation_id: str | None = None) -> Call:
+        """What the server and the protocols know of this invocation."""
+        return Call(
+            self._context.aws_request_id,
+            self._cold_start,
+            self._context.get_remaining_time_in_millis,
+            partial(self._observe, correlation_id),
+            partial(self._refuse, correlation_id),
+            partial(self._report, correlation_id),
+            self.call,
+        )
+
+    def started(self, load_ms: float) -> None:
+        """The first invocation says what the start took."""
+        metrics = self._of(self._model)
+        if self._cold_start:
+            metrics.add_metric("ColdStart", "Count", 1)
+        metrics.add_metric("LoadMs", "Milliseconds", load_ms)
+
+    def flush(self) -> None:
+        """Write the metrics, one line for each set of dimensions."""
+        metrics, self._metrics = self._metrics, {}
+        handler = logger.registered_handler
+        for one in metrics.values():
+            handler.acquire()  # or a log line of another thread may come before the line's end
+            try:
+                one.flush_metrics()
+            finally:
+                handler.release()
+
+    def _observe(self, correlation_id: str | None, result: Result) -> None:
+        metrics = self._of(result.description)
+        metrics.add_metric("BatchSize", "Count", result.items)
+        for name, value in result.timings_ms.items():
+            metrics.add_metric(f"{name.capitalize()}Ms", "Milliseconds", value)
+        model = {"model_name": result.description.name, "model_version": result.description.version}
+        trace("predict", result.timings_ms["total"], {**model, "items": result.items, "cold_start": self._cold_start})
+        logger.debug(
+            "request answered",
+            extra=self._ids(correlation_id)
+            | model
+            | {"items": result.items, "left": result.left, "timings_ms": result.timings_ms},
+        )
+
+    def _refuse(self, correlation_id: str | None, error: Exception) -> Refusal:
+        told = refusal(error, self._context.aws_request_id)
+        fields = self._ids(correlation_id) | {"code": told.code, "status": told.status}
+        if isinstance(error, HandlerError):
+            logger.warning("request refused", extra=fields | {"reason": error.message})
+        else:
+            logger.error("request failed", extra=fields, exc_info=error)
+        trace("refused", 0, {"code": told.code}, told.status)
+        name, version = self._model.name, self._model.version
+        for dimensions in ({"ModelName": name, "ModelVersion": version, "Code": told.code}, {"Code": told.code}):
+            self._with(dimensions).add_metric("Error", "Count", 1)
+        return told
+
+    def _report(self, correlation_id: str | None, message: str, fields: dict[str, object]) -> None:
+        logger.info(message, extra=self._ids(correlation_id) | fields)
+
+    def _ids(self, correlation_id: str | None) -> dict[str, object]:
+        return {
+            "function_request_id": self._context.aws_request_id,
+            "correlation_id": correlation_id,
+            "cold_start": self._cold_start,
+        }
+
+    def _of(self, model: Description) -> EphemeralMetrics:
+        return self._with({"ModelName": model.name, "ModelVersion": model.version})
+
+    def _with(self, dimensions: dict[str, str]) -> EphemeralMetrics:
+        key = tuple(dimensions.values())
+        if key not in self._metrics:
+            # Without a service of its own, POWERTOOLS_SERVICE_NAME would become one more dimension.
+            metrics = self._metrics[key] = EphemeralMetrics(namespace=NAMESPACE, service="")
+            for name, value in ({"FunctionName": self._context.function_name} | dimensions).items():
+                metrics.add_dimension(name, value)
+        return self._metrics[key]

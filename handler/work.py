@@ -1,0 +1,128 @@
+"""Requests that no caller waits for: what a message asks for, and where its answer goes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import unquote_plus
+
+from . import storage
+from .deadline import Deadline
+from .errors import MalformedEventError, OutOfTimeError, RetryLater, shape_of
+from .protocols import predict
+from .request import Picture, Request
+from .server import Call, Server
+from .storage import S3Object
+
+LOGGED = 100_000  # characters of one answer; CloudWatch cuts lines at 256 KB
+
+Task = S3Object | dict[str, Any]
+"""A picture in S3, or a request of our own protocol."""
+
+
+def tasks(message: object) -> list[Task]:
+    """What ``message`` asks for: the objects of an S3 notification, as S3 sends it, or EventBridge, or SNS around
+    it; anything else is a request itself. Raises MalformedEventError.
+    """
+    if not isinstance(message, dict):
+        return [message]  # type: ignore[list-item]  # answered as a request that is wrong
+    if message.get("Type") == "Notification" and "TopicArn" in message:
+        return tasks(loaded(message.get("Message")))
+    if message.get("Event") == "s3:TestEvent":  # sent once, when the notification is set up
+        return []
+    if "Records" in message:
+        with shape_of("S3"):
+            return [_created(record) for record in message["Records"] if _is_created(record["eventName"])]
+    if "detail-type" in message:
+        with shape_of("EventBridge"):
+            return _of_eventbridge(message)
+    return [message]
+
+
+def loaded(text: object) -> object:
+    """The JSON in a message's text. Raises MalformedEventError."""
+    try:
+        if isinstance(text, str):
+            return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    raise MalformedEventError("the message is not JSON")
+
+
+def answered(task: Task, server: Server, call: Call, *, partial: bool = False) -> dict[str, Any]:
+    """The answer in our protocol. Raises HandlerError."""
+    if not isinstance(task, S3Object):
+        return predict.answer(task, server, call, partial=partial)
+    data = storage.read(task, server.limits.encoded)
+    description = server.description(None)
+    if description.image is None or len(description.feeds) > 1:  # more than a picture is asked for: a request in JSON
+        return predict.answer(loaded(data.decode(errors="replace")), server, call, partial=partial)
+    return predict.told(server.infer(Request((Picture(data, str(task)),), {}), call), call)
+
+
+def deliver(name: str, task: Task, answer: dict[str, Any], call: Call) -> None:
+    """Log the answer, and write it among the results where there are any. Raises StorageUnavailableError."""
+    text = json.dumps(answer)
+    place = {"object": str(task)} if isinstance(task, S3Object) else {}
+    shown: dict[str, object] = {"result": answer} if len(text) <= LOGGED else {"result_characters": len(text)}
+    call.report("result", place | shown)
+    storage.write_result(name, text)
+
+
+def named(task: Task, message_id: str) -> str:
+    """The name of the task's result."""
+    return task.key if isinstance(task, S3Object) else message_id
+
+
+def background(found: list[Task], message_id: str, server: Server, call: Call) -> dict[str, Any]:
+    """Answer and deliver each task, wrong ones' errors too.
+
+    Raises RetryLater when any failed that may succeed later, or was not begun for want of time.
+    """
+    deadline = Deadline(call.remaining_ms)
+    answers: list[dict[str, Any]] = []
+    again = 0
+    for task in found:
+        if isinstance(task, S3Object) and storage.is_result(task):
+            call.report("object skipped: it lies among the results", {"object": str(task)})
+            continue
+        retry = False
+        try:
+            if not deadline.allows_another():
+                raise OutOfTimeError("the function's time was up before this item")
+            answer = answered(task, server, call)
+        except Exception as error:
+            refusal = call.refuse(error)
+            answer, retry = predict.error(refusal), refusal.retryable
+        answers.append(answer)
+        try:
+            if not retry:
+                deliver(named(task, message_id), task, answer, call)
+        except Exception as error:
+            retry = call.refuse(error).retryable
+        again += retry
+    if again:
+        raise RetryLater(f"{again} of {len(answers)} items failed and may succeed later; see request {call.request_id}")
+    return {"results": answers}
+
+
+def _is_created(event: str) -> bool:
+    return event.removeprefix("s3:").startswith("ObjectCreated:")
+
+
+def _created(record: Any) -> S3Object:
+    """An object of an S3 notification, whose key is URL-encoded as in a form."""
+    return _object(record["s3"]["bucket"]["name"], unquote_plus(record["s3"]["object"]["key"]), record["s3"]["object"])
+
+
+def _of_eventbridge(event: Any) -> list[Task]:
+    detail = event["detail"]
+    if event.get("source") != "aws.s3":
+        return [detail]
+    if event["detail-type"] != "Object Created":
+        return []
+    return [_object(detail["bucket"]["name"], detail["object"]["key"], detail["object"])]
+
+
+def _object(bucket: str, key: str, rest: Any) -> S3Object:
+    return S3Object(str(bucket), str(key), rest.get("versionId") or rest.get("version-id"))

@@ -1,0 +1,82 @@
+"""An S3 of one process, for what boto3's client does with it: objects are got and put, and may be made to fail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+_ERROR = '<?xml version="1.0"?><Error><Code>{code}</Code><Message>of the test</Message></Error>'
+
+
+@dataclass
+class Bucket:
+    """``objects`` by "bucket/key"; ``failing``: HTTP statuses of the next requests for such a name."""
+
+    endpoint: str = ""
+    objects: dict[str, bytes] = field(default_factory=dict)
+    failing: dict[str, list[int]] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes boto3 come here."""
+        return {
+            "AWS_ENDPOINT_URL_S3": self.endpoint,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+
+
+@contextmanager
+def serving() -> Iterator[Bucket]:
+    """The server at ``endpoint``, for the length of the block."""
+    bucket = Bucket()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # boto3 waits for its "100 Continue"
+
+        def _failed(self, name: str) -> bool:
+            bucket.requests.append(f"{self.command} {name}")
+            statuses = bucket.failing.get(name)
+            if statuses:
+                self._answer(statuses.pop(0), _ERROR.format(code="OfTheTest").encode())
+                return True
+            return False
+
+        def do_GET(self) -> None:
+            name = unquote(urlsplit(self.path).path[1:])
+            if not self._failed(name):
+                data = bucket.objects.get(name)
+                self._answer(404 if data is None else 200, data or _ERROR.format(code="NoSuchKey").encode())
+
+        def do_PUT(self) -> None:
+            name = unquote(urlsplit(self.path).path[1:])
+            body = self.rfile.read(int(self.headers["content-length"]))
+            if not self._failed(name):
+                bucket.objects[name] = body
+                self._answer(200, b"")
+
+        def _answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            with suppress(ConnectionError):  # who finds an object too large reads no further
+                self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        bucket.endpoint = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield bucket
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,56 @@
+"""The catalogue of errors: complete, documented, and telling a caller nothing that is not theirs to know."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.report.errors import PAGE, page
+from handler import errors
+from handler.errors import HandlerError, refusal, shape_of
+
+CATALOGUE = HandlerError.__subclasses__()
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m builder.report.errors`"
+
+
+def test_every_error_has_a_code_of_its_own_and_a_meaning() -> None:
+    codes = [error.code for error in CATALOGUE]
+    assert len(set(codes)) == len(codes)
+    for error in CATALOGUE:
+        assert "code" in vars(error)
+        assert error.__doc__
+        assert f"`{error.code}` | {error.status} |" in page()
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.WrongFieldError, 400),
+        (errors.MalformedEventError, 400),
+        (errors.UnknownModelError, 404),
+        (errors.NotFoundError, 404),
+        (errors.TooLargeError, 413),
+        (errors.NotAnImageError, 415),
+        (errors.WrongShapeError, 422),
+        (errors.OutOfTimeError, 503),
+    ],
+)
+def test_statuses(error: type[HandlerError], status: int) -> None:
+    told = refusal(error("why"), "request-1")
+    assert (told.status, told.code, told.message, told.retryable) == (status, error.code, "why", status == 503)
+
+
+def test_any_other_error_is_opaque() -> None:
+    told = refusal(OSError(2, "no such file", "/opt/lib/libmodel.so"), "request-1")
+    assert (told.status, told.code, told.retryable) == (500, "internal", True)
+    assert told.message == "the function failed; its log has more under request request-1"
+
+
+@pytest.mark.parametrize("error", [KeyError("a"), TypeError(), ValueError(), AttributeError(), IndexError()])
+def test_what_is_missing_in_an_event_is_the_events_fault(error: Exception) -> None:
+    with pytest.raises(errors.MalformedEventError, match="not as S3 sends it"), shape_of("S3"):
+        raise error
+    with pytest.raises(errors.TooLargeError), shape_of("S3"):
+        raise errors.TooLargeError("x")

@@ -1,0 +1,388 @@
+"""Every event the function takes, as AWS sends it: the fixtures of ``events/`` and what may be wrong with them."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from handler import storage
+from handler.errors import RetryLater
+from handler.events import KINDS
+from tests.conftest import ROOT
+from tests.support import abi_library, s3
+
+EVENTS = ROOT / "events"
+FACE = (ROOT / "tests/data/face.jpg").read_bytes()
+KEY = "in/a face (1).jpg"
+HTTP = ("function_url", "http_api", "rest_api", "alb", "alb_multi_value")
+
+
+def context(remaining_ms: int = 15_000) -> Any:
+    return SimpleNamespace(
+        function_name="f", aws_request_id="request-1", get_remaining_time_in_millis=lambda: remaining_ms
+    )
+
+
+def fixture(name: str) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads((EVENTS / f"{name}.json").read_text())
+    return event
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    library = abi_library.build(tmp_path_factory.mktemp("events"), abi_library.picture_description())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLDFORGE_LIBRARY", str(library))
+        sys.modules.pop("handler.app", None)
+        yield importlib.import_module("handler.app")
+        sys.modules.pop("handler.app", None)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[s3.Bucket]:
+    with s3.serving() as bucket, pytest.MonkeyPatch.context() as patch:
+        for name, value in bucket.environment.items():
+            patch.setenv(name, value)
+        patch.setattr(storage, "_client", None)
+        yield bucket
+
+
+@pytest.fixture
+def bucket(server: s3.Bucket) -> s3.Bucket:
+    """An S3 that holds one picture."""
+    server.objects = {f"pictures/{KEY}": FACE}
+    server.failing, server.requests = {}, []
+    return server
+
+
+def call(app: ModuleType, event: object, remaining_ms: int = 15_000) -> Any:
+    answer = app.lambda_handler(event, context(remaining_ms))
+    json.dumps(answer, allow_nan=False)  # as Lambda does
+    return answer
+
+
+def body(answer: Any) -> Any:
+    text = answer["body"]
+    return json.loads(base64.b64decode(text) if answer["isBase64Encoded"] else text)
+
+
+def predicted(answer: Any) -> bool:
+    return [set(p) for p in answer["predictions"]] == [{"tone", "level", "pixels"}]
+
+
+def test_every_event_module_is_known() -> None:
+    modules = {path.stem for path in (ROOT / "handler/events").glob("*.py")} - {"__init__", "direct", "gateway"}
+    assert {name for _, name in KINDS} == modules
+
+
+def test_a_direct_invocation(app: ModuleType) -> None:
+    assert predicted(call(app, fixture("direct")))
+
+
+@pytest.mark.parametrize("name", HTTP)
+def test_http_events(app: ModuleType, name: str) -> None:
+    event = fixture(name)
+    answer = call(app, event)
+    assert answer["statusCode"] == 200, answer
+    assert predicted(body(answer))
+    wrong = call(app, event | {"body": '{"image": "@"}', "isBase64Encoded": False})
+    assert (wrong["statusCode"], body(wrong)["error"]["code"]) == (400, "not_base64")
+
+
+@pytest.mark.parametrize("name", HTTP)
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"body": "not base64!", "isBase64Encoded": True}, "malformed_event"),
+        ({"body": "äöü", "isBase64Encoded": True}, "malformed_event"),
+        ({"body": 5}, "malformed_event"),
+        ({"headers": ["a"], "multiValueHeaders": "b"}, "malformed_event"),
+        ({"body": None, "isBase64Encoded": False}, "wrong_type"),
+    ],
+)
+def test_malformed_http_events_are_refused(app: ModuleType, name: str, change: dict[str, object], code: str) -> None:
+    if "multiValueHeaders" in change and "multiValueHeaders" not in fixture(name):
+        change = {"headers": ["a"]}
+    answer = call(app, fixture(name) | change)
+    assert (answer["statusCode"], body(answer)["error"]["code"]) == (400, code)
+    assert call(app, fixture(name))["statusCode"] == 200
+
+
+@pytest.mark.parametrize("name", HTTP)
+def test_events_without_a_key_never_fail(app: ModuleType, name: str) -> None:
+    event = fixture(name)
+    for key in event:
+        answer = call(app, {k: v for k, v in event.items() if k != key})
+        assert answer.get("statusCode") in (200, 400, 404) or answer["error"]["code"] == "wrong_field"
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("http_api", {"rawPath": "/v1/nothing"}),
+        ("http_api", {"routeKey": "GET /{proxy+}", "pathParameters": {"proxy": "nothing"}}),
+        ("rest_api", {"pathParameters": {"proxy": "nothing"}}),
+        ("rest_api", {"resource": None, "path": "/nothing"}),
+        ("rest_api", {"resource": "$default", "path": "/prod/nothing"}),
+        ("alb", {"path": "/nothing"}),
+    ],
+)
+def test_a_path_without_its_stage_is_what_counts(app: ModuleType, name: str, change: dict[str, object]) -> None:
+    answer = call(app, fixture(name) | change)
+    assert answer["statusCode"] == 404
+    assert body(answer)["error"]["message"].endswith(" /nothing")
+
+
+def parsed(name: str, event: dict[str, Any]) -> Any:
+    return importlib.import_module(f"handler.events.{name}")._request(event)
+
+
+def test_what_the_protocols_see_of_each_event() -> None:
+    for name, module in (("http_api", "http_api"), ("rest_api", "rest_api"), ("alb_multi_value", "load_balancer")):
+        request = parsed(module, fixture(name))
+        assert (request.method, request.path) == ("POST", "/predict")
+        assert request.headers["content-type"] == "application/json"
+        assert json.loads(request.body)["image"]
+        assert all(name == name.lower() for name in request.headers)
+    assert parsed("rest_api", fixture("rest_api")).headers["x-forwarded-for"] == "192.0.2.1, 198.51.100.7"
+    assert parsed("rest_api", fixture("rest_api")).query == {"tag": "b"}
+    assert parsed("http_api", fixture("http_api")).query == {"top": "1", "tag": "a,b"}
+    assert parsed("load_balancer", fixture("alb")).query == {"note": "two words"}
+    assert parsed("load_balancer", fixture("alb_multi_value")).query == {"note": "two words"}
+
+
+def test_a_stage_is_stripped_only_where_it_is_one() -> None:
+    def path(raw: str, stage: str) -> str:
+        event = fixture("http_api") | {"rawPath": raw}
+        event["requestContext"]["stage"] = stage
+        return str(parsed("http_api", event).path)
+
+    assert path("/prod", "prod") == "/"
+    assert path("/product", "prod") == "/product"
+    assert path("/v2/models/a%20b", "$default") == "/v2/models/a b"
+
+
+def test_the_load_balancer_gets_the_headers_it_sent_and_its_health_checks(app: ModuleType) -> None:
+    single, multiple = call(app, fixture("alb")), call(app, fixture("alb_multi_value"))
+    assert (single["statusDescription"], single["isBase64Encoded"]) == ("200 OK", False)
+    assert single["headers"]["content-type"] == "application/json"
+    assert multiple["multiValueHeaders"]["content-type"] == ["application/json"]
+    assert "headers" not in multiple
+    health = call(app, fixture("alb_health_check"))
+    assert (health["statusCode"], body(health)) == (200, {"status": "healthy"})
+
+
+def test_what_is_not_text_is_carried_as_base64() -> None:
+    from handler.events.gateway import text_or_base64
+    from handler.http import HttpResponse
+
+    assert text_or_base64(HttpResponse(200, {"content-type": "application/octet-stream"}, b"\xff\0")) == ("/wA=", True)
+    assert text_or_base64(HttpResponse(200, {"content-type": "text/html"}, "ä".encode())) == ("ä", False)
+    assert text_or_base64(HttpResponse(204)) == ("", False)
+
+
+def test_sqs_gives_back_only_what_failed(app: ModuleType) -> None:
+    event = fixture("sqs")
+    ids = [record["messageId"] for record in event["Records"]]
+    assert call(app, event) == {"batchItemFailures": [{"itemIdentifier": ids[1]}]}
+    event["Records"][1]["body"] = event["Records"][0]["body"]
+    assert call(app, event) == {"batchItemFailures": []}
+
+
+@pytest.mark.parametrize("poison", [None, {}, 5, "{}", "[]", '"text"', "[" * 100_000, '{"Records": 5}', "{" * 9])
+def test_any_poison_fails_alone(app: ModuleType, poison: object) -> None:
+    event = fixture("sqs")
+    event["Records"][1]["body"] = poison
+    assert call(app, event)["batchItemFailures"] == [{"itemIdentifier": event["Records"][1]["messageId"]}]
+
+
+def test_a_record_without_an_id_gives_the_batch_back(app: ModuleType) -> None:
+    event = fixture("sqs")
+    event["Records"][1] = 7
+    assert call(app, event)["batchItemFailures"] == [{"itemIdentifier": ""}]
+
+
+def test_in_a_fifo_queue_nothing_overtakes_a_failure_of_its_group(app: ModuleType) -> None:
+    event = fixture("sqs_fifo")
+    failed = [failure["itemIdentifier"] for failure in call(app, event)["batchItemFailures"]]
+    assert failed == [event["Records"][1]["messageId"], event["Records"][2]["messageId"]]
+
+
+def test_sqs_gives_back_what_there_was_no_time_for(app: ModuleType) -> None:
+    event = fixture("sqs")
+    assert [f["itemIdentifier"] for f in call(app, event, remaining_ms=100)["batchItemFailures"]] == [
+        record["messageId"] for record in event["Records"]
+    ]
+
+
+@pytest.mark.parametrize("name", ["s3", "sns_s3", "eventbridge_s3"])
+def test_a_new_object_is_answered(
+    app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    monkeypatch.setenv("COLDFORGE_RESULTS", "s3://answers/of/today/")
+    (answer,) = call(app, fixture(name))["results"]
+    assert predicted(answer)
+    assert json.loads(bucket.objects[f"answers/of/today/{KEY}.json"]) == answer
+    (line,) = [vars(record) for record in caplog.records if record.msg == "result"]
+    assert (line["object"], line["result"]) == (f"s3://pictures/{KEY}", answer)
+    assert line["correlation_id"] in (EVENTS / f"{name}.json").read_text()
+
+
+@pytest.mark.parametrize("name", ["sqs_s3", "sqs_sns_s3"])
+def test_a_queue_of_notifications(
+    app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("COLDFORGE_RESULTS", "s3://answers")
+    assert call(app, fixture(name)) == {"batchItemFailures": []}
+    assert predicted(json.loads(bucket.objects[f"answers/{KEY}.json"]))
+    del bucket.objects[f"pictures/{KEY}"]
+    event = fixture(name)
+    assert call(app, event) == {"batchItemFailures": [{"itemIdentifier": event["Records"][0]["messageId"]}]}
+
+
+def test_a_request_by_eventbridge(app: ModuleType) -> None:
+    (answer,) = call(app, fixture("eventbridge"))["results"]
+    assert predicted(answer)
+    (answer,) = call(app, fixture("eventbridge") | {"detail": {"image": "@"}})["results"]
+    assert answer["error"]["code"] == "not_base64"
+
+
+def test_other_events_of_s3_are_left_alone(app: ModuleType, bucket: s3.Bucket) -> None:
+    event = fixture("s3")
+    event["Records"][0]["eventName"] = "ObjectRemoved:Delete"
+    assert call(app, event) == {"results": []}
+    assert call(app, fixture("eventbridge_s3") | {"detail-type": "Object Deleted"}) == {"results": []}
+    assert bucket.requests == []
+
+
+def test_a_version_is_read_as_that_version(app: ModuleType, bucket: s3.Bucket) -> None:
+    event = fixture("eventbridge_s3")
+    event["detail"]["object"]["version-id"] = "IYV3p45BT0ac8hjHg1houSdS1a.Mro8e"
+    call(app, event)
+    assert storage.S3Object("pictures", KEY, "IYV3p45BT0ac8hjHg1houSdS1a.Mro8e") in importlib.import_module(
+        "handler.work"
+    ).tasks(event)
+
+
+def test_a_wrong_object_is_an_answer_too(app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLDFORGE_RESULTS", "s3://answers")
+    bucket.objects[f"pictures/{KEY}"] = b"no picture"
+    (answer,) = call(app, fixture("s3"))["results"]
+    assert answer["error"]["code"] == "not_an_image"
+    assert json.loads(bucket.objects[f"answers/{KEY}.json"]) == answer
+
+
+@pytest.mark.parametrize(("status", "code"), [(403, "object_not_found"), (404, "object_not_found")])
+def test_an_object_that_may_not_be_read(app: ModuleType, bucket: s3.Bucket, status: int, code: str) -> None:
+    bucket.failing[f"pictures/{KEY}"] = [status]
+    (answer,) = call(app, fixture("s3"))["results"]
+    assert answer["error"]["code"] == code
+
+
+def test_s3_in_trouble_is_asked_again_and_then_lambda_is(app: ModuleType, bucket: s3.Bucket) -> None:
+    bucket.failing[f"pictures/{KEY}"] = [503]
+    assert predicted(call(app, fixture("s3"))["results"][0])
+    bucket.failing[f"pictures/{KEY}"] = [503] * 3
+    with pytest.raises(RetryLater, match="1 of 1 items") as caught:
+        call(app, fixture("s3"))
+    assert "pictures" not in str(caught.value)
+    assert caught.traceback[-1].name == "lambda_handler"  # the stack goes no further into the function
+    assert predicted(call(app, fixture("s3"))["results"][0])
+
+
+def test_results_that_cannot_be_written_are_tried_again(
+    app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLDFORGE_RESULTS", "s3://answers")
+    bucket.failing[f"answers/{KEY}.json"] = [403]
+    with pytest.raises(RetryLater):
+        call(app, fixture("s3"))
+
+
+def test_no_result_is_answered_again(app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLDFORGE_RESULTS", "s3://pictures/in/")
+    assert call(app, fixture("s3")) == {"results": []}
+    assert bucket.requests == []
+
+
+def test_too_large_an_object_is_not_read(app: ModuleType, bucket: s3.Bucket) -> None:
+    bucket.objects[f"pictures/{KEY}"] = bytes(10_000_001)
+    (answer,) = call(app, fixture("s3"))["results"]
+    assert answer["error"]["code"] == "too_large"
+
+
+def test_without_time_an_object_is_left_for_later(app: ModuleType, bucket: s3.Bucket) -> None:
+    with pytest.raises(RetryLater):
+        call(app, fixture("s3"), remaining_ms=100)
+    assert bucket.requests == []
+
+
+def test_a_batch_of_a_distributed_map(app: ModuleType, bucket: s3.Bucket) -> None:
+    answer = call(app, fixture("step_functions_batch"))
+    first, second, third = answer["results"]
+    assert predicted(first)
+    assert predicted(second)
+    assert third["error"]["code"] == "not_base64"
+    assert answer["failed"] == 1
+
+
+def test_items_that_there_was_no_time_for(app: ModuleType) -> None:
+    event = {"Items": [fixture("direct")] * 3}
+    assert call(app, event)["failed"] == 0
+    answer = call(app, event, remaining_ms=100)
+    assert [result["error"]["code"] for result in answer["results"]] == ["out_of_time"] * 3
+    assert answer["failed"] == 3
+
+
+@pytest.mark.parametrize("item", [None, 5, "text", [], {}, {"Key": "a"}, {"Key": 5, "Bucket": "b"}])
+def test_a_wrong_item_fails_alone(app: ModuleType, item: object) -> None:
+    good = fixture("direct")
+    results = call(app, {"Items": [good, item, good]})["results"]
+    assert ["error" in result for result in results] == [False, True, False]
+
+
+def test_a_single_object(app: ModuleType, bucket: s3.Bucket) -> None:
+    assert predicted(call(app, fixture("step_functions_object")))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [None, [], 5, "text", {}, {"Records": []}, {"Records": 5}, {"Records": [5]}, {"Records": [{"eventSource": 1}]},
+     {"requestContext": 5}, {"requestContext": {}}, {"Items": 5}, {"Key": "a"}, {"detail-type": "x"},
+     {"requestContext": {"http": None}, "version": "2.0"}, {"requestContext": {"elb": 1}}],
+)  # fmt: skip
+def test_unknown_events_are_direct_ones_that_are_wrong(app: ModuleType, event: object) -> None:
+    answer = call(app, event)
+    error = body(answer)["error"] if "statusCode" in answer else answer["error"]
+    assert error["code"] in ("wrong_type", "wrong_field", "malformed_event")
+
+
+@pytest.mark.parametrize("name", ["s3", "sns_s3", "eventbridge_s3"])
+def test_events_of_s3_that_lack_something(app: ModuleType, bucket: s3.Bucket, name: str) -> None:
+    def holes(value: Any) -> Iterator[Any]:
+        """Copies of ``value``, each without one key, or with null in its place."""
+        for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+            without = copy.deepcopy(value)
+            del without[key]
+            yield without
+            yield (value | {key: None}) if isinstance(value, dict) else [*value[:key], None, *value[key + 1 :]]
+            for hole in holes(value[key]):
+                changed = copy.copy(value)
+                changed[key] = hole
+                yield changed
+
+    seen = set()
+    for event in holes(fixture(name)):
+        answer = call(app, event)
+        for error in [answer.get("error"), *[r.get("error") for r in answer.get("results", [])]]:
+            seen.add(error and error["code"])
+    assert "malformed_event" in seen
+    assert "internal" not in seen

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import WrongTypeError
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,13 @@ class HttpRequest:
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
+
+    def json(self, like: str) -> Any:
+        """The body. ``like``: what is wanted, for the message. Raises WrongTypeError."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):  # not UTF-8, or not JSON
+            raise WrongTypeError(f"the body must be JSON like {like}") from None
 
 
 @dataclass(frozen=True)
@@ -29,3 +39,9 @@ class HttpResponse:
     def of_json(cls, answer: object, status: int = 200) -> HttpResponse:
         headers = {"content-type": "application/json", "x-content-type-options": "nosniff"}
         return cls(status, headers, json.dumps(answer).encode())
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the body may travel as a string; anything else needs base64 inside AWS's events."""
+        kind = self.headers.get("content-type", "text/plain")
+        return kind.startswith("text/") or kind == "application/json"

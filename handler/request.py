@@ -6,7 +6,7 @@ import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .description import Description
+from .description import Description, Port
 from .errors import NotBase64Error, TooLargeError, WrongTypeError
 from .image import Limits, pixels
 
@@ -23,6 +23,7 @@ class Picture:
 class Request:
     """Pictures for the model's image feed, or none; raw little-endian bytes for each other feed, by name.
 
+    ``inputs`` hold the compiled batch, or, for a model that is ``batched``, the same number of items each.
     ``model`` names one of the bundle's models; None is its first.
     """
 
@@ -63,16 +64,24 @@ def runs(
 ) -> Iterator[tuple[list[bytes], int]]:
     """The feeds of each inference, and how many items of its batch are asked for.
 
-    Pictures fill batch after batch in order; the last one is filled up with zeros.
+    Items fill batch after batch in order; the last one is filled up with zeros.
     """
-    image = description.image
-    if not pictures or image is None:
-        yield [inputs[port.name] for port in description.feeds], description.batch
-        return
-    for start in range(0, len(pictures), description.batch):
-        part = pictures[start : start + description.batch]
-        filled = part[0] if description.batch == 1 else b"".join(part).ljust(image.size * description.batch, b"\0")
-        yield [filled if port.name == image.feed else inputs[port.name] for port in description.feeds], len(part)
+    image, batch = description.image, description.batch
+    items = len(pictures)
+    if not items or image is None:
+        first = description.feeds[0]
+        items = len(inputs[first.name]) * batch // first.size if first.size else batch
+
+    def part(port: Port, start: int) -> bytes:
+        if pictures and image and port.name == image.feed:
+            data = pictures[start] if batch == 1 else b"".join(pictures[start : start + batch])
+        elif len(data := inputs[port.name]) != port.size:
+            each = port.size // batch
+            data = data[start * each : (start + batch) * each]
+        return data.ljust(port.size, b"\0")
+
+    for start in range(0, items, batch):
+        yield [part(port, start) for port in description.feeds], min(batch, items - start)
 
 
 def _kind(value: object) -> str:

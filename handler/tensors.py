@@ -8,6 +8,9 @@ from .description import Port
 from .errors import HandlerError, WrongShapeError, WrongTypeError
 
 
+_TYPES: dict[str, set[type]] = {"bool": {bool, int}, "float32": {float, int}, "float64": {float, int}}
+
+
 def tensor(value: object, port: Port) -> bytes:
     """Nested lists of ``port.shape``, or one flat list of all elements, as raw bytes. Raises HandlerError."""
     where = f'"inputs"."{port.name}"'
@@ -17,17 +20,11 @@ def tensor(value: object, port: Port) -> bytes:
         flat = []
         _flatten(value, port.shape, port, flat)
     kind = port.dtype
-    for number in flat:
-        if kind == "bool":
-            right = isinstance(number, bool) or number in (0, 1)
-        elif kind.startswith("float"):
-            right = isinstance(number, int | float) and not isinstance(number, bool)
-        else:
-            right = isinstance(number, int) and not isinstance(number, bool)
-        if not right:
-            raise WrongTypeError(f"{where} must hold {kind} only")
+    # One pass in C, where a picture's worth of numbers would take tens of milliseconds here.
+    if not set(map(type, flat)) <= _TYPES.get(kind, {int}) or (kind == "bool" and not set(flat) <= {0, 1}):
+        raise WrongTypeError(f"{where} must hold {kind} only")
     try:
-        return struct.pack(f"={len(flat)}{port.format}", *flat)
+        return struct.pack(f"<{len(flat)}{port.format}", *flat)
     except (struct.error, OverflowError):
         raise WrongTypeError(f"{where} holds a number that {kind} cannot") from None
 

@@ -17,7 +17,13 @@ def matches(event: object) -> bool:
 
 def handle(event: Any, server: Server, call: Call) -> dict[str, Any]:
     response = respond(_request(event), server, call)
-    return {"statusCode": response.status, "headers": response.headers, "body": response.body.decode()}
+    body = response.body.decode() if response.is_text else base64.b64encode(response.body).decode()
+    return {
+        "statusCode": response.status,
+        "headers": response.headers,
+        "body": body,
+        "isBase64Encoded": not response.is_text,
+    }
 
 
 def _request(event: dict[str, Any]) -> HttpRequest:

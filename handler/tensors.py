@@ -7,7 +7,6 @@ import struct
 from .description import Port
 from .errors import HandlerError, WrongShapeError, WrongTypeError
 
-
 _TYPES: dict[str, set[type]] = {"bool": {bool, int}, "float32": {float, int}, "float64": {float, int}}
 
 

@@ -116,10 +116,10 @@ class NotFoundError(HandlerError):
     status = 404
 
 
-class WrongMethodError(HandlerError):
+class MethodNotAllowedError(HandlerError):
     """The path is served, but not by this method; ``allow`` lists those that it is served by."""
 
-    code = "wrong_method"
+    code = "method_not_allowed"
     status = 405
 
     def __init__(self, method: str, path: str, allow: str) -> None:

@@ -59,6 +59,14 @@ def decoded(request: Request, description: Description, limits: Limits) -> list[
     return [pixels(p.data, p.where, image, limits) for p in request.pictures] if image else []
 
 
+def items(request: Request, description: Description) -> int:
+    """How many answers the request asks for."""
+    if request.pictures or not description.feeds:
+        return len(request.pictures)
+    first = description.feeds[0]
+    return len(request.inputs[first.name]) * description.batch // first.size if first.size else description.batch
+
+
 def runs(
     pictures: list[bytes], inputs: dict[str, bytes], description: Description
 ) -> Iterator[tuple[list[bytes], int]]:
@@ -67,10 +75,7 @@ def runs(
     Items fill batch after batch in order; the last one is filled up with zeros.
     """
     image, batch = description.image, description.batch
-    items = len(pictures)
-    if not items or image is None:
-        first = description.feeds[0]
-        items = len(inputs[first.name]) * batch // first.size if first.size else batch
+    count = len(pictures) or items(Request((), inputs), description)
 
     def part(port: Port, start: int) -> bytes:
         if pictures and image and port.name == image.feed:
@@ -80,8 +85,8 @@ def runs(
             data = data[start * each : (start + batch) * each]
         return data.ljust(port.size, b"\0")
 
-    for start in range(0, items, batch):
-        yield [part(port, start) for port in description.feeds], min(batch, items - start)
+    for start in range(0, count, batch):
+        yield [part(port, start) for port in description.feeds], min(batch, count - start)
 
 
 def _kind(value: object) -> str:

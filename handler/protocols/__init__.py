@@ -11,7 +11,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from ..errors import WrongMediaTypeError, WrongMethodError
+from ..errors import MethodNotAllowedError, WrongMediaTypeError
 from ..http import HttpRequest, HttpResponse
 from ..server import Call, Server
 
@@ -57,6 +57,6 @@ def _answer(request: HttpRequest, protocol: Any, server: Server, call: Call) -> 
         return response
     except Exception as error:
         refused: HttpResponse = protocol.refuse(call.refuse(error))
-        if isinstance(error, WrongMethodError):
+        if isinstance(error, MethodNotAllowedError):
             refused.headers["allow"] = error.allow
         return refused

@@ -13,11 +13,11 @@ from typing import Any
 from ..answer import Number, Tensor, tensors
 from ..description import Description, Port
 from ..errors import (
+    MethodNotAllowedError,
     NotFoundError,
     Refusal,
     TooManyImagesError,
     WrongFieldError,
-    WrongMethodError,
     WrongShapeError,
     WrongTypeError,
 )
@@ -47,7 +47,7 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
         raise NotFoundError(f"nothing is served at {request.path[:100]}")
     method = "POST" if path and path.rest == ("infer",) else "GET"
     if request.method != method:
-        raise WrongMethodError(request.method, request.path, method)
+        raise MethodNotAllowedError(request.method, request.path, method)
     if path is None:
         return HttpResponse.of_json({segments[1]: True} if segments else _server_metadata(server))
     description = path.description(server)

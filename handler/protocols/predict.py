@@ -22,12 +22,12 @@ from typing import Any
 from ..answer import predictions
 from ..description import Description, Port
 from ..errors import (
+    MethodNotAllowedError,
     NotFoundError,
     Refusal,
     TooManyImagesError,
     WrongFieldError,
     WrongMediaTypeError,
-    WrongMethodError,
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
@@ -54,7 +54,7 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
     if request.path not in ("/", "/predict"):
         raise NotFoundError(f"nothing is served at {request.path[:100]}")
     if request.method != "POST":
-        raise WrongMethodError(request.method, request.path, "POST")
+        raise MethodNotAllowedError(request.method, request.path, "POST")
     name, top_k = request.query.get("model"), _top_k(request.query)
     parsed = _parsed(request, server.description(name), server.limits)
     return HttpResponse.of_json(_answer(replace(parsed, model=name), top_k, server, call))

@@ -11,11 +11,11 @@ from typing import Any
 from ..answer import Tensor, nested, tensors
 from ..description import Description, Port
 from ..errors import (
+    MethodNotAllowedError,
     NotFoundError,
     Refusal,
     TooManyImagesError,
     WrongFieldError,
-    WrongMethodError,
     WrongShapeError,
     WrongTypeError,
 )
@@ -40,7 +40,7 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
         raise NotFoundError(f'":{verb[:20]}" is not served here; ":predict" is')
     method = "POST" if verb else "GET"
     if request.method != method:
-        raise WrongMethodError(request.method, request.path, method)
+        raise MethodNotAllowedError(request.method, request.path, method)
     description = path.description(server)
     if verb:
         return HttpResponse.of_json(_predict(request, description, server, call))

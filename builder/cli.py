@@ -9,7 +9,9 @@ import argparse
 import json
 import signal
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -182,12 +184,14 @@ def _serve(options: argparse.Namespace, project: Project) -> int:
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the emulator is ended in either case
     with (
+        suppress(KeyboardInterrupt),
         rie.emulator(layer, environment=environment) as running,
         http.serving(running.invoke, options.port, say) as url,
     ):
         print(f"{url} (Ctrl-C ends)", flush=True)
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        threading.Event().wait()
     return 0
 
 

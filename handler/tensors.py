@@ -21,7 +21,11 @@ def tensor(value: object, port: Port) -> bytes:
         _flatten(value, port.shape, port, flat)
     kind = port.dtype
     # One pass in C, where a picture's worth of numbers would take tens of milliseconds here.
-    if not set(map(type, flat)) <= _TYPES.get(kind, {int}) or (kind == "bool" and not set(flat) <= {0, 1}):
+    types = set(map(type, flat))
+    if float in types and not kind.startswith("float"):  # JSON does not tell 2.0 from 2
+        flat = [int(number) if isinstance(number, float) and number.is_integer() else number for number in flat]
+        types = set(map(type, flat))
+    if not types <= _TYPES.get(kind, {int}) or (kind == "bool" and not set(flat) <= {0, 1}):
         raise WrongTypeError(f"{where} must hold {kind} only")
     try:
         return struct.pack(f"<{len(flat)}{port.format}", *flat)

@@ -239,6 +239,9 @@ def _outputs(event: dict[str, Any], description: Description) -> list[tuple[str,
     default = {"binary_data": _parameters(event).get("binary_data_output", False)}
     asked = _objects(event, "outputs")
     names = [fetch.name for fetch in description.fetches]
+    for parameters in (default, *map(_parameters, asked.values())):
+        if not isinstance(parameters.get("binary_data", False), bool):
+            raise WrongTypeError('"binary_data" and "binary_data_output" must be true or false')
     for name, value in asked.items():
         count = _parameters(value).get("classification", 0)
         if name not in names:
@@ -257,7 +260,7 @@ def _output(tensor: Tensor, parameters: dict[str, Any], description: Description
         shape, texts = _classes(tensor, classes, description)
         kind = "BYTES"
     answer: dict[str, Any] = {"name": tensor.name, "datatype": kind, "shape": list(shape)}
-    if parameters["binary_data"] is not True:
+    if not parameters["binary_data"]:
         return answer | {"data": texts if classes else tensor.numbers()}, b""
     elements = (text.encode() for text in texts)
     data = b"".join(len(e).to_bytes(4, "little") + e for e in elements) if classes else tensor.data.tobytes()

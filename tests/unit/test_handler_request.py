@@ -120,6 +120,11 @@ def test_every_dtype_nested_or_flat(dtype: str) -> None:
     assert tensor([[0, 1], [1, 0]], port) == tensor([0, 1, 1, 0], port) == struct.pack(f"4{port.format}", 0, 1, 1, 0)
 
 
+def test_whole_numbers_with_a_point() -> None:
+    assert tensor([1.0, 2, -0.0], Port("x", "int8", (3,), 3)) == b"\1\2\0"
+    assert tensor([1.0, False], Port("x", "bool", (2,), 2)) == b"\1\0"
+
+
 def test_a_scalar_tensor() -> None:
     assert tensor(3, Port("x", "int32", (), 4)) == struct.pack("i", 3)
 

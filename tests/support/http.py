@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from handler.errors import refusal
+from builder.local.http import serving
+from handler.errors import Refusal, refusal
+from handler.events import answer
 from handler.http import HttpRequest, HttpResponse
 from handler.image import Limits
 from handler.model import Model
@@ -33,14 +37,16 @@ class Client:
     def send(
         self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None, **query: str
     ) -> HttpResponse:
-        def refuse(error: Exception) -> Any:
+        return respond(HttpRequest(method, path, query, headers or {}, body), self.server, self.call())
+
+    def call(self) -> Call:
+        def refuse(error: Exception) -> Refusal:
             answer = refusal(error, "request-1")
             if answer.status == 500:
                 self.failures.append(error)
             return answer
 
-        call = Call("request-1", False, lambda: 15_000, lambda result: None, refuse)
-        return respond(HttpRequest(method, path, query, headers or {}, body), self.server, call)
+        return Call("request-1", False, lambda: 15_000, lambda result: None, refuse)
 
     def get(self, path: str) -> Any:
         response = self.send("GET", path)
@@ -52,3 +58,14 @@ class Client:
         headers = {"content-type": "application/json"}
         response = self.send("POST", path, json.dumps(body).encode(), headers, **query)
         return response.status, json.loads(response.body)
+
+
+@contextmanager
+def served(client: Client) -> Iterator[str]:
+    """The client's server behind a real socket, by way of Function URL events; its URL."""
+
+    def invoke(event: dict[str, Any]) -> Any:
+        return answer(json.loads(json.dumps(event)), client.server, client.call())
+
+    with serving(invoke) as url:
+        yield url

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from ..errors import WrongFieldError, WrongTypeError
 
 MAX_PARTS = 256
-_PARAMETER = re.compile(r""";[ \t]*([^\s=;"]+)[ \t]*=[ \t]*("(?:[^"\\]|\\.)*"|[^\s;"]*)""")
-_ESCAPED = re.compile(r"\\(.)")
+_PARAMETER = re.compile(r""";[ \t]*([^\s=;"]+)[ \t]*=[ \t]*("[^"]*"|[^\s;"]*)""")  # browsers write a quote as %22
 
 
 @dataclass(frozen=True)
 class Part:
-    """One field of the form. ``filename`` is None where the field is no file."""
+    """One field of the form, file or not."""
 
     name: str
-    filename: str | None
     data: bytes
 
 
@@ -52,7 +50,7 @@ def _part(piece: bytes, number: int) -> Part:
         raise WrongTypeError(f"part {number} of the multipart body has no name")
     if headers.get("content-transfer-encoding", "binary").lower() not in ("binary", "8bit", "7bit"):
         raise WrongTypeError(f"part {number} of the multipart body is encoded; send it as it is")
-    return Part(parameters["name"], parameters.get("filename"), data)
+    return Part(parameters["name"], data)
 
 
 def _header(line: str) -> tuple[str, str]:
@@ -61,7 +59,4 @@ def _header(line: str) -> tuple[str, str]:
 
 
 def _parameters(value: str) -> dict[str, str]:
-    return {
-        name.lower(): _ESCAPED.sub(r"\1", text[1:-1]) if text.startswith('"') else text
-        for name, text in _PARAMETER.findall(value)
-    }
+    return {name.lower(): text.strip('"') for name, text in _PARAMETER.findall(value)}

@@ -68,7 +68,8 @@ def _predict(models: list[Description], limits: Limits) -> Schema:
     content: Schema = {"application/json": {"schema": {"anyOf": bodies} if len(bodies) > 1 else bodies[0]}}
     if any(model.image and len(model.feeds) == 1 for model in models):
         content |= {media: {"schema": {}} for media in IMAGE_TYPES}
-        form = _object(image={"type": "string", "format": "binary"})
+        file = {"type": "string", "format": "binary"}
+        form = {"type": "object", "additionalProperties": file, "minProperties": 1, "maxProperties": limits.images}
         content["multipart/form-data"] = {"schema": form}
     parameters = [
         {"name": "top_k", "in": "query", "description": "How many classes are listed.",

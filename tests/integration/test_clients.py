@@ -114,7 +114,7 @@ def test_triton_with_pictures_and_with_their_pixels(client: triton.InferenceServ
     again = client.infer("emotion", [sent]).as_numpy("predictions")
     # The two Pillows may decode a JPEG's pixels one level apart.
     np.testing.assert_allclose(again[0], probabilities[0], atol=0.01)
-    assert abs(again[1] - again[0]).max() > 0.1
+    assert abs(again[1] - again[0]).max() > 0.05
 
 
 def test_triton_with_classification(client: triton.InferenceServerClient) -> None:
@@ -171,7 +171,7 @@ def test_triton_with_every_dtype(tmp_path: Path, items: int, binary: bool) -> No
             limits = np.iinfo(kind)
             values = random.integers(limits.min, limits.max, (items, 2), kind, endpoint=True)
         given[dtype] = values
-        tensor = triton.InferInput(f"in_{dtype}", [items, 2], triton.np_to_triton_dtype(kind.type))
+        tensor = triton.InferInput(f"in_{dtype}", [items, 2], triton.np_to_triton_dtype(kind))
         tensor.set_data_from_numpy(values, binary_data=binary)
         sent.append(tensor)
     wanted = [triton.InferRequestedOutput(f"out_{dtype}", binary_data=binary) for dtype in given]
@@ -186,7 +186,7 @@ def test_triton_with_every_dtype(tmp_path: Path, items: int, binary: bool) -> No
             np.testing.assert_array_equal(back, values)
 
 
-COMMANDS = re.findall(r"^\$ (curl .*(?:\n  .*)*)", DOCS.read_text(), re.MULTILINE)
+COMMANDS = re.findall(r"^\$ (.*(?:\n  .*)*)", DOCS.read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -194,7 +194,7 @@ def test_curl_as_documented(emotion_url: str, command: str) -> None:
     """Every command of docs/protocols.md succeeds, and those that send the face find it happy."""
     line = re.sub(r"http://127\.0\.0\.1:8080", emotion_url, command)
     done = subprocess.run(
-        ["bash", "-c", line.replace("curl ", "curl --fail-with-body --silent --show-error ", 1)],
+        ["bash", "-c", f"set -o pipefail; {line}".replace("curl ", "curl --fail-with-body --silent --show-error ", 1)],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

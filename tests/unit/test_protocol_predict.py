@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import json
+import subprocess
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +20,7 @@ from urllib3.fields import RequestField
 from handler.errors import HandlerError, WrongFieldError, WrongTypeError
 from handler.image import Limits
 from handler.protocols.multipart import parts
+from tests.conftest import ROOT
 from tests.support import abi_library
 from tests.support.http import Client
 
@@ -261,3 +264,9 @@ def test_preamble_epilogue_and_padding() -> None:
 def test_a_form_of_too_many_parts() -> None:
     with pytest.raises(HandlerError, match="more than 256"):
         parts("multipart/form-data; boundary=b", b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\n\r\n' * 300)
+
+
+def test_a_protocol_is_imported_with_its_first_request() -> None:
+    code = "import sys, handler.events; print(sorted(m for m in sys.modules if m.startswith('handler.protocols.')))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "['handler.protocols.predict']", done.stderr

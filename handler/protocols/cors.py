@@ -1,4 +1,8 @@
-"""Cross-origin requests, for the origins of ``COLDFORGE_CORS_ORIGINS``: a list with commas, or ``*`` for any."""
+"""Cross-origin requests, for the origins of ``COLDFORGE_CORS_ORIGINS``: a list with commas, or ``*`` for any.
+
+Not behind a Function URL. That has a setting of its own, since it answers preflights before anyone is authorised;
+were the function to add its word, the header would stand there twice, which browsers refuse.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ PREFLIGHT = {
 
 def headers(request: HttpRequest) -> dict[str, str]:
     """What lets a browser hand this response to the page that asked for it; nothing for other origins."""
+    if ".lambda-url." in request.headers.get("host", ""):
+        return {}
     allowed = [origin.strip().rstrip("/") for origin in os.environ["COLDFORGE_CORS_ORIGINS"].split(",")]
     origin = request.headers.get("origin")
     if "*" in allowed:

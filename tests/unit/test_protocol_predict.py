@@ -206,6 +206,12 @@ def test_cors(
     assert ("content-type" in response.headers.get("access-control-allow-headers", "")) == (allowed is not None)
 
 
+def test_a_function_url_says_it_itself(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLDFORGE_CORS_ORIGINS", "*")
+    headers = {"origin": "https://a.example", "host": "abc.lambda-url.us-east-1.on.aws"}
+    assert "access-control-allow-origin" not in client.send("GET", "/v2", b"", headers).headers
+
+
 @pytest.mark.parametrize("switch", ["", "off", "0"])
 def test_no_playground_unless_it_is_on(client: Client, monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
     monkeypatch.setenv("COLDFORGE_PLAYGROUND", switch)

@@ -15,7 +15,9 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3 pytho
 # A lock is complete: --no-deps leaves pip nothing to resolve.
 PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes
 
-.PHONY: help setup bundle invoke bench sam test test-unit test-integration lint lock clean
+CORS ?=
+
+.PHONY: help setup bundle invoke serve bench sam test test-unit test-integration lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -67,6 +69,9 @@ bundle: $(MADE_$(MODEL)) ## compile MODEL and pack it for Lambda, in dist/
 
 invoke: ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
 	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) $(IMAGE)
+
+serve: ## the bundle of MODEL behind http://127.0.0.1:8080 (PORT=...), without Docker
+	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli serve $(MODEL) --port $(or $(PORT),8080) --cors "$(CORS)"
 
 sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
 

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -69,6 +72,12 @@ def _parser() -> argparse.ArgumentParser:
     invoke.add_argument("model", help=model_help)
     invoke.add_argument("image", type=Path)
     invoke.set_defaults(command=_invoke)
+
+    serve = commands.add_parser("serve", help="serve a bundle on this machine as its Function URL does, without Docker")
+    serve.add_argument("model", help=model_help)
+    serve.add_argument("--port", type=int, default=8080, help="(default: 8080; 0 is any)")
+    serve.add_argument("--cors", default="", metavar="ORIGINS", help="origins whose pages may call it, or *")
+    serve.set_defaults(command=_serve)
 
     publish = commands.add_parser("publish", help="publish a bundle's layer to AWS, unless it is there already")
     publish.add_argument("model", help=model_help)
@@ -163,6 +172,26 @@ def _invoke(options: argparse.Namespace, project: Project) -> int:
     if result.note:
         print(result.note, file=sys.stderr)
     print(result.times, file=sys.stderr)
+    return 0
+
+
+def _serve(options: argparse.Namespace, project: Project) -> int:
+    from builder.local import http, rie
+
+    layer = project.dist / _load_spec(options.model, project).name / "layer"
+    environment = {"COLDFORGE_PLAYGROUND": "on", "COLDFORGE_CORS_ORIGINS": options.cors}
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the emulator is ended in either case
+    with (
+        suppress(KeyboardInterrupt),
+        rie.emulator(layer, environment=environment) as running,
+        http.serving(running.invoke, options.port, say) as url,
+    ):
+        print(f"{url} (Ctrl-C ends)", flush=True)
+        threading.Event().wait()
     return 0
 
 

@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
 from .description import Description, Output, Port
 
 Number = float | int | bool | None
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A fetch over all runs, without padding. ``data``: flat, row-major, of ``dtype``."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    data: memoryview
+
+    def numbers(self, *, strict: bool = True) -> list[Number]:
+        """Flat; infinity and NaN are None unless ``strict`` is off."""
+        return _numbers(self.dtype, self.data, strict)
+
+
+def tensors(description: Description, batches: Sequence[tuple[list[memoryview], int]]) -> list[Tensor]:
+    """Every fetch, in the description's order. Several runs are put together, which needs a ``batched`` model."""
+    return [_joined(port, index, description.batch, batches) for index, port in enumerate(description.fetches)]
+
+
+def _joined(port: Port, index: int, batch: int, batches: Sequence[tuple[list[memoryview], int]]) -> Tensor:
+    if not port.size or port.shape[:1] != (batch,):
+        return Tensor(port.name, port.dtype, port.shape, batches[0][0][index])
+    length = port.elements // batch
+    parts = [fetches[index][: count * length] for fetches, count in batches]
+    data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts)).cast(port.format)
+    return Tensor(port.name, port.dtype, (sum(count for _, count in batches), *port.shape[1:]), data)
 
 
 def predictions(description: Description, fetches: list[memoryview], count: int) -> list[dict[str, Any]]:
@@ -27,18 +57,19 @@ def predictions(description: Description, fetches: list[memoryview], count: int)
 
 def _item(port: Port, data: memoryview, index: int, batch: int) -> tuple[list[Number], tuple[int, ...]]:
     if not port.shape or port.shape[0] != batch:
-        return _numbers(port, data), port.shape
+        return _numbers(port.dtype, data), port.shape
     length = port.elements // batch
-    return _numbers(port, data[index * length : (index + 1) * length]), port.shape[1:]
+    return _numbers(port.dtype, data[index * length : (index + 1) * length]), port.shape[1:]
 
 
-def _numbers(port: Port, data: memoryview) -> list[Number]:
-    values: list[Number] = list(data)
-    if not port.dtype.startswith("float"):
+def _numbers(dtype: str, data: memoryview, strict: bool = True) -> list[Number]:
+    values: list[Any] = list(data)
+    if dtype == "float32":  # nine digits are all it has, and half the payload
+        values = [float(format(v, ".9g")) for v in values]
+    if not dtype.startswith("float") or not strict:
         return values
-    digits = ".9g" if port.dtype == "float32" else ".17g"
-    # Nine digits are all a float32 has, and half the payload. JSON has no word for infinity or NaN.
-    return [float(format(v, digits)) if v is not None and isfinite(v) else None for v in values]
+    # JSON has no word for infinity or NaN.
+    return [v if isfinite(v) else None for v in values]
 
 
 def _answer(output: Output, numbers: list[Number], shape: tuple[int, ...]) -> Any:
@@ -46,7 +77,7 @@ def _answer(output: Output, numbers: list[Number], shape: tuple[int, ...]) -> An
         return _classes(output, numbers)
     if output.kind == "regression":
         return numbers
-    return _nested(numbers, shape)
+    return nested(numbers, shape)
 
 
 def _classes(output: Output, numbers: list[Number]) -> list[dict[str, Any]]:
@@ -58,7 +89,7 @@ def _classes(output: Output, numbers: list[Number]) -> list[dict[str, Any]]:
     ]
 
 
-def _nested(numbers: list[Number], shape: tuple[int, ...]) -> Any:
+def nested(numbers: list[Number], shape: tuple[int, ...]) -> Any:
     """``numbers`` as lists within lists of ``shape``; of shape () a single number."""
     if not shape:
         return numbers[0]

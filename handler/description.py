@@ -82,6 +82,12 @@ class Description:
     fetches: tuple[Port, ...]
     image: ImageInput | None
     outputs: tuple[Output, ...]
+    builder: str = ""  # the version of coldforge that compiled it
+
+    @property
+    def batched(self) -> bool:
+        """Whether everything that goes in and comes out begins with the batch: then any number of items is taken."""
+        return all(port.size and port.shape[:1] == (self.batch,) for port in (*self.feeds, *self.fetches))
 
 
 def parse(text: str) -> Description:
@@ -99,6 +105,7 @@ def parse(text: str) -> Description:
             outputs=tuple(
                 Output(o["name"], o["fetch"], o["kind"], tuple(o["labels"]), o["top_k"]) for o in data["outputs"]
             ),
+            builder=str(data.get("coldforge", "")),
         )
         _require_consistent(description)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -165,6 +165,24 @@ class RetryLater(Exception):
     """Raised out of the function where nobody reads its answer, so that Lambda delivers the event again."""
 
 
+class MethodNotAllowedError(HandlerError):
+    """The path is served, but not by this method; ``allow`` lists those that it is served by."""
+
+    code = "method_not_allowed"
+    status = 405
+
+    def __init__(self, method: str, path: str, allow: str) -> None:
+        super().__init__(f"{path[:100]} takes {allow}, not {method[:8]}")
+        self.allow = allow
+
+
+class WrongMediaTypeError(HandlerError):
+    """The body is of a type that is not taken at this path."""
+
+    code = "wrong_media_type"
+    status = 415
+
+
 class StartupError(Exception):
     """The model cannot be opened; the message is one line that says what to do about it."""
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import WrongTypeError
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,13 @@ class HttpRequest:
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
+
+    def json(self, like: str) -> Any:
+        """The body. ``like``: what is wanted, for the message. Raises WrongTypeError."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):  # not UTF-8, or not JSON
+            raise WrongTypeError(f"the body must be JSON like {like}") from None
 
 
 @dataclass(frozen=True)

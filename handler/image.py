@@ -39,6 +39,7 @@ class Limits:
     encoded: int = 10_000_000  # bytes of one image file; Lambda's own limit on a request is about 4.5 MB of image
     pixels: int = 50_000_000
     images: int = 64
+    items: int = 4096  # of tensors, in as many runs as the compiled batch makes of them
 
     @classmethod
     def for_memory(cls, megabytes: int) -> Limits:

@@ -23,7 +23,8 @@ class Picture:
 class Request:
     """Pictures for the model's image feed, or none; raw little-endian bytes for each other feed, by name.
 
-    ``model`` names one of the bundle's models; None is its first. ``partial``: an answer for the first pictures
+    ``inputs`` hold the compiled batch, or, for a model that is ``batched``, the same number of items each.
+    ``model`` names one of the bundle's models; None is its first. ``partial``: an answer for the first items
     only is welcome when there is no time for all.
     """
 
@@ -54,13 +55,29 @@ def picture(value: object, where: str, limits: Limits) -> Picture:
     return Picture(data, where)
 
 
+def items(request: Request, description: Description) -> int:
+    """How many answers the request asks for."""
+    first = next((port for port in description.feeds if port.size and port.name in request.inputs), None)
+    if request.pictures or first is None:
+        return len(request.pictures) or description.batch
+    return len(request.inputs[first.name]) * description.batch // first.size
+
+
 def parts(request: Request, description: Description) -> Iterator[Request]:
-    """The request in as many as the model's batches it fills, so that only one is decoded at a time."""
-    if len(request.pictures) <= description.batch:
+    """The request in as many as the model's batches it fills, in order."""
+    count, batch = items(request, description), description.batch
+    if count <= batch:
         yield request
         return
-    for start in range(0, len(request.pictures), description.batch):
-        yield replace(request, pictures=request.pictures[start : start + description.batch])
+    sizes = {port.name: port.size for port in description.feeds}
+
+    def cut(name: str, start: int) -> bytes:
+        data, each = request.inputs[name], sizes[name] // batch
+        return data if len(data) == sizes[name] else data[start * each : (start + batch) * each]
+
+    for start in range(0, count, batch):
+        inputs = {name: cut(name, start) for name in request.inputs}
+        yield replace(request, pictures=request.pictures[start : start + batch], inputs=inputs)
 
 
 def decoded(request: Request, description: Description, limits: Limits) -> list[bytes]:
@@ -69,21 +86,15 @@ def decoded(request: Request, description: Description, limits: Limits) -> list[
     return [pixels(p.data, p.where, image, limits) for p in request.pictures] if image else []
 
 
-def runs(
-    pictures: list[bytes], inputs: dict[str, bytes], description: Description
-) -> Iterator[tuple[list[bytes], int]]:
-    """The feeds of each inference, and how many items of its batch are asked for.
-
-    Pictures fill batch after batch in order; the last one is filled up with zeros.
-    """
+def feeds(pictures: list[bytes], inputs: dict[str, bytes], description: Description) -> list[bytes]:
+    """What one run takes: the pixels of at most a batch of pictures, and the other feeds. The rest is zeros."""
     image = description.image
-    if not pictures or image is None:
-        yield [inputs[port.name] for port in description.feeds], description.batch
-        return
-    for start in range(0, len(pictures), description.batch):
-        part = pictures[start : start + description.batch]
-        filled = part[0] if description.batch == 1 else b"".join(part).ljust(image.size * description.batch, b"\0")
-        yield [filled if port.name == image.feed else inputs[port.name] for port in description.feeds], len(part)
+    return [
+        (b"".join(pictures) if pictures and image and port.name == image.feed else inputs[port.name]).ljust(
+            port.size, b"\0"
+        )
+        for port in description.feeds
+    ]
 
 
 def _kind(value: object) -> str:

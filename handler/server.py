@@ -11,7 +11,7 @@ from .description import Description
 from .errors import OutOfTimeError, Refusal, UnknownModelError
 from .image import Limits
 from .model import Model
-from .request import Request, decoded, parts, runs
+from .request import Request, decoded, feeds, items, parts
 
 
 @dataclass(frozen=True)
@@ -83,16 +83,15 @@ class Server:
         deadline = Deadline(call.remaining_ms)
         batches: list[tuple[list[memoryview], int]] = []
         seconds = {"decode": 0.0, "infer": 0.0}
-        left = len(request.pictures) or description.batch
+        left = items(request, description)
         for part in parts(request, description):
             if not deadline.allows_another():
                 break
             start = time.perf_counter()
             pictures = decoded(part, description, self.limits)
             middle = time.perf_counter()
-            for feeds, count in runs(pictures, part.inputs, description):
-                batches.append((model.run(feeds), count))
-                left -= count
+            batches.append((model.run(feeds(pictures, part.inputs, description)), items(part, description)))
+            left -= batches[-1][1]
             seconds["decode"] += middle - start
             seconds["infer"] += time.perf_counter() - middle
         if left and not (request.partial and batches):

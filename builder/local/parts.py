@@ -148,8 +148,12 @@ def function(cache: Path, python: Interpreter, source: Path) -> Path:
         if done.returncode:
             raise EnvironmentSetupError(f"the function cannot be packed:\n{done.stderr.strip()[-2000:]}")
 
-    run_cached(folder, digest(python.version, *sorted(source.rglob("*.py")), source / "Makefile"), build)
+    run_cached(folder, digest(python.version, *_sources(source)), build)
     return folder
+
+
+def _sources(source: Path) -> list[Path]:
+    return [source / "Makefile", *sorted(p for kind in ("*.py", "*.html") for p in source.rglob(kind))]
 
 
 def _pip(*arguments: str) -> None:

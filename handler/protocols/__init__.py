@@ -6,18 +6,57 @@ A module is imported when its first request comes, so that a protocol nobody use
 
 from __future__ import annotations
 
-from ..errors import NotFoundError
+import importlib
+import os
+from dataclasses import replace
+from typing import Any
+
+from ..errors import MethodNotAllowedError, WrongMediaTypeError
 from ..http import HttpRequest, HttpResponse
 from ..server import Call, Server
+
+SECURITY = {
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+"""Headers of every response that does not say otherwise."""
 
 
 def respond(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
     """Always a response, an error's too."""
-    from . import predict
+    cors = importlib.import_module(".cors", __name__) if os.environ.get("COLDFORGE_CORS_ORIGINS") else None
+    response: HttpResponse | None = cors.preflight(request) if cors else None
+    if response is None:
+        response = _answer(request, _protocol(request), server, call)
+    headers = {**SECURITY, **response.headers, **(cors.headers(request) if cors else {})}
+    return replace(response, headers=headers, body=b"" if request.method == "HEAD" else response.body)
 
+
+def playground_enabled() -> bool:
+    return os.environ.get("COLDFORGE_PLAYGROUND", "").lower() in ("1", "on", "true", "yes")
+
+
+def _protocol(request: HttpRequest) -> Any:
+    """The module that serves the path; our own also says that nothing does."""
+    first = request.path.split("/")[1] if request.path.startswith("/") else ""
+    name = {"v1": "tf_serving", "v2": "open_inference", "openapi.json": "openapi"}.get(first, "predict")
+    if request.path == "/" and request.method in ("GET", "HEAD") and playground_enabled():
+        name = "playground"
+    return importlib.import_module(f".{name}", __name__)
+
+
+def _answer(request: HttpRequest, protocol: Any, server: Server, call: Call) -> HttpResponse:
+    if request.method == "HEAD":
+        request = replace(request, method="GET")
     try:
-        if request.path not in ("/", "/predict"):
-            raise NotFoundError(f"nothing is served at {request.method[:8]} {request.path[:100]}")
-        return predict.handle(request, server, call)
+        if request.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
+            raise WrongMediaTypeError("the body is compressed; send it as it is")
+        response: HttpResponse = protocol.handle(request, server, call)
+        return response
     except Exception as error:
-        return predict.refuse(call.refuse(error))
+        refused: HttpResponse = protocol.refuse(call.refuse(error))
+        if isinstance(error, MethodNotAllowedError):
+            refused.headers["allow"] = error.allow
+        return refused

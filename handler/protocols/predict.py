@@ -1,10 +1,11 @@
-"""Our own protocol, as JSON.
+"""Our own protocol. ``POST /predict`` takes JSON
 
     {"image": "<base64, or a data: URL>"}      one picture
     {"images": ["<base64>", …]}                several; answered in the same order
     {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no picture
 
-answers
+or the picture itself as the body, or a form with one or more files (``multipart/form-data``). In the query,
+``model`` names one of several models, and ``top_k`` says how many classes are listed. It answers
 
     {"model": {"name": …, "version": …},
      "predictions": [{"<output>": [{"label": …, "probability": …}, …] or numbers}, …],
@@ -16,18 +17,28 @@ time for (``out_of_time``).
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 from ..answer import predictions
 from ..description import Description, Port
-from ..errors import OutOfTimeError, Refusal, TooManyImagesError, WrongFieldError, WrongTypeError
+from ..errors import (
+    MethodNotAllowedError,
+    NotFoundError,
+    OutOfTimeError,
+    Refusal,
+    TooManyImagesError,
+    WrongFieldError,
+    WrongMediaTypeError,
+    WrongTypeError,
+)
 from ..http import HttpRequest, HttpResponse
 from ..image import Limits
 from ..request import Picture, Request, picture
 from ..server import Call, Result, Server
 from ..tensors import tensor
+
+EXAMPLE = '{"image": "<base64>"}'
 
 
 def answer(event: object, server: Server, call: Call, *, partial: bool = True) -> dict[str, Any]:
@@ -39,15 +50,20 @@ def answer(event: object, server: Server, call: Call, *, partial: bool = True) -
     return told(server.infer(request, call), call)
 
 
-def told(result: Result, call: Call) -> dict[str, Any]:
-    """``result`` as an answer; items that there was no time for are errors in their places."""
-    done: list[Any] = [
-        item for fetches, count in result.batches for item in predictions(result.description, fetches, count)
-    ]
+def told(result: Result, call: Call, top_k: int | None = None) -> dict[str, Any]:
+    """``result`` as an answer; items that there was no time for are errors in their places.
+
+    ``top_k``: how many classes, where the model's own number is not wanted.
+    """
+    description = result.description
+    if top_k:
+        outputs = (replace(o, top_k=top_k) if o.kind == "classification" else o for o in description.outputs)
+        description = replace(description, outputs=tuple(outputs))
+    done: list[Any] = [item for fetches, count in result.batches for item in predictions(description, fetches, count)]
     if result.left:
         done += [error(call.refuse(OutOfTimeError("the function's time was up; send it again")))] * result.left
     return {
-        "model": {"name": result.description.name, "version": result.description.version},
+        "model": {"name": description.name, "version": description.version},
         "predictions": done,
         "cold_start": call.cold_start,
         "timings_ms": result.timings_ms,
@@ -60,16 +76,65 @@ def error(refusal: Refusal) -> dict[str, Any]:
 
 
 def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
-    """``POST /predict``. Raises HandlerError."""
-    try:
-        event = json.loads(request.body)
-    except (ValueError, RecursionError):  # not UTF-8, or not JSON
-        raise WrongTypeError('the body must be JSON like {"image": "<base64>"}') from None
-    return HttpResponse.of_json(answer(event, server, call))
+    """``POST /predict``, or ``/``, where a Function URL has no other path. Raises HandlerError."""
+    if request.path not in ("/", "/predict"):
+        raise NotFoundError(f"nothing is served at {request.path[:100]}")
+    if request.method != "POST":
+        raise MethodNotAllowedError(request.method, request.path, "POST")
+    name, top_k = request.query.get("model"), _top_k(request.query)
+    parsed = _parsed(request, server.description(name), server.limits)
+    return HttpResponse.of_json(told(server.infer(replace(parsed, model=name, partial=True), call), call, top_k))
 
 
 def refuse(refusal: Refusal) -> HttpResponse:
     return HttpResponse.of_json(error(refusal), refusal.status)
+
+
+def _top_k(query: dict[str, str]) -> int | None:
+    text = query.get("top_k")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
+        raise WrongFieldError("top_k must be a whole number, 1 or more")
+    return int(text)
+
+
+def _parsed(request: HttpRequest, description: Description, limits: Limits) -> Request:
+    """The body, as its content type says. Raises HandlerError."""
+    content_type = request.headers.get("content-type", "")
+    media = content_type.partition(";")[0].strip().lower()
+    if media in ("", "application/json"):
+        return parse(request.json(EXAMPLE if description.image else '{"inputs": {}}'), description, limits)
+    if description.image:
+        if media.startswith("image/") or media == "application/octet-stream":
+            return parse_pictures([Picture(request.body, "the body")], description, limits)
+        if media == "multipart/form-data":
+            from .multipart import parts
+
+            files = enumerate(parts(content_type, request.body), 1)
+            pictures = [Picture(part.data, f'file {n} ("{part.name[:40]}")') for n, part in files]
+            return parse_pictures(pictures, description, limits)
+    taken = "application/json, image/*, application/octet-stream, multipart/form-data"
+    raise WrongMediaTypeError(
+        f"the content type must be one of {taken}" if description.image else "this model takes application/json only"
+    )
+
+
+def parse_pictures(pictures: list[Picture], description: Description, limits: Limits) -> Request:
+    """A request of files alone. Raises HandlerError."""
+    if not pictures:
+        raise WrongFieldError("the form has no file")
+    if empty := [p for p in pictures if not p.data]:
+        raise WrongFieldError(f"{empty[0].where} is empty; a picture is needed")
+    _require_count(len(pictures), "the form", limits)
+    if len(description.feeds) > 1:
+        raise WrongFieldError("this model takes tensors beside the picture; send JSON with both")
+    return Request(tuple(pictures), {})
+
+
+def _require_count(count: int, where: str, limits: Limits) -> None:
+    if count > limits.images:
+        raise TooManyImagesError(f"{where} has {count}; at most {limits.images} are taken at a time")
 
 
 def parse(event: object, description: Description, limits: Limits) -> Request:
@@ -100,8 +165,7 @@ def _pictures(event: dict[str, object], description: Description, limits: Limits
         raise WrongTypeError('"images" must be a list of base64 strings; a single picture goes into "image"')
     if not images:
         raise WrongFieldError('"images" is empty')
-    if len(images) > limits.images:
-        raise TooManyImagesError(f'"images" has {len(images)}; at most {limits.images} are taken at a time')
+    _require_count(len(images), '"images"', limits)
     if len(description.feeds) > 1 and len(images) > description.batch:
         raise TooManyImagesError(
             f'"images" has {len(images)}; with "inputs" beside them at most {description.batch} are taken'

@@ -13,12 +13,13 @@ from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
-NEEDS_DOCKER = {
+ELSEWHERE = {
+    "make serve": "tests/integration/test_clients.py",
     "make local-invoke": "tests/e2e/test_local_lambda.py",
     "make deploy": "tests/e2e/test_deploy.py",
     "make publish": "tests/e2e/test_publish.py",
 }
-"""Commands that need an engine or an AWS, and the tests that run them with one."""
+"""Commands that need an engine or an AWS, or that do not end, and the tests that run them."""
 
 COMMANDS = re.findall(r"^\$ (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
 
@@ -33,7 +34,7 @@ def _nothing_left_of_an_earlier_run() -> None:
 
 
 def elsewhere(command: str) -> str | None:
-    return next((test for start, test in NEEDS_DOCKER.items() if command.startswith(start)), None)
+    return next((test for start, test in ELSEWHERE.items() if command.startswith(start)), None)
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if elsewhere(c)])

@@ -4,6 +4,7 @@
  * Pictures:  image uint8 [B,H,W,C] -> light float32 [B,2] (mean brightness, and 1 minus it), level float32 [B,1]
  *            (mean brightness, 0..255), pixels uint8 [B,H,W,C] (what came in)
  * Tensors:   a float32 [2,3], n int64 [2]  ->  product float32 [2,3] (a times its row's n), total float64 []
+ * Echo:      every fetch is the feed of its place
  *
  * A first pixel of value POISON makes the picture model fail, as a compiled kernel may.
  */
@@ -45,7 +46,11 @@ const char *cf_last_error(const cf_model *model) {
 
 static int poisoned(const void *image) { return *(const uint8_t *)image == POISON; }
 
-#if PICTURES
+#if ECHO
+static void compute(const cf_feed *feeds, const cf_fetch *fetches) {
+    for (size_t i = 0; i < FEEDS; i++) memcpy(fetches[i].data, feeds[i].data, feed_sizes[i]);
+}
+#elif PICTURES
 static void compute(const cf_feed *feeds, const cf_fetch *fetches) {
     size_t each = feed_sizes[0] / BATCH;
     for (size_t i = 0; i < BATCH; i++) {

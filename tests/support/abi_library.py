@@ -13,11 +13,12 @@ HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 POISON = 13
 EXPORTS = ("cf_abi_version", "cf_close", "cf_describe", "cf_last_error", "cf_open", "cf_run")
-_SIZES = {"uint8": 1, "float32": 4, "float64": 8, "int64": 8}
+DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
+_SIZES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4}
 
 
 def _port(name: str, dtype: str, *shape: int) -> dict[str, Any]:
-    size = _SIZES[dtype]
+    size = _SIZES.get(dtype, 8)
     for length in shape:
         size *= length
     return {"name": name, "dtype": dtype, "shape": list(shape), "bytes": size}
@@ -71,8 +72,16 @@ def tensor_description() -> dict[str, Any]:
     return _describe("product", 2, feeds, fetches, image=None, outputs=outputs)
 
 
+def echo_description(*, batch: int = 2) -> dict[str, Any]:
+    """The model of every dtype: feed ``in_<dtype>`` [batch, 2] comes back as fetch ``out_<dtype>``."""
+    feeds = [_port(f"in_{dtype}", dtype, batch, 2) for dtype in DTYPES]
+    fetches = [_port(f"out_{dtype}", dtype, batch, 2) for dtype in DTYPES]
+    outputs = [{"name": f["name"], "fetch": f["name"], "kind": "raw", "labels": [], "top_k": None} for f in fetches]
+    return _describe("echo", batch, feeds, fetches, image=None, outputs=outputs)
+
+
 def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_status: int = 0) -> Path:
-    """Compile the model of ``description`` (one of the two above) to ``folder/libmodel.so``."""
+    """Compile the model of ``description`` (one of those above) to ``folder/libmodel.so``."""
     folder.mkdir(parents=True, exist_ok=True)
     source = folder / "abi_library.c"
     shutil.copy(HERE / "abi_library.c", source)
@@ -82,6 +91,7 @@ def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_statu
         "OPEN_STATUS": open_status,
         "POISON": POISON,
         "BATCH": description["batch"],
+        "ECHO": int(description["model"]["name"] == "echo"),
         "PICTURES": int(description["image"] is not None),
         "FEED_SIZES": "{" + ", ".join(str(p["bytes"]) for p in description["feeds"]) + "}",
         "FETCH_SIZES": "{" + ", ".join(str(p["bytes"]) for p in description["fetches"]) + "}",

@@ -19,7 +19,7 @@ from handler.answer import predictions
 from handler.description import Description, Port, parse
 from handler.image import Limits
 from handler.protocols.predict import parse as parse_request
-from handler.request import decoded, runs
+from handler.request import decoded, feeds, items, parts
 from handler.tensors import tensor
 from tests.support import abi_library
 
@@ -39,7 +39,10 @@ def dot(level: int) -> str:
 
 def runs_of(event: object, description: Description) -> list[tuple[list[bytes], int]]:
     request = parse_request(event, description, LIMITS)
-    return list(runs(decoded(request, description, LIMITS), request.inputs, description))
+    return [
+        (feeds(decoded(part, description, LIMITS), part.inputs, description), items(part, description))
+        for part in parts(request, description)
+    ]
 
 
 def test_one_image_is_one_run() -> None:
@@ -118,6 +121,11 @@ def test_wrong_tensors(value: object, dtype: str, error: type[Exception]) -> Non
 def test_every_dtype_nested_or_flat(dtype: str) -> None:
     port = Port("x", dtype, (2, 2), 0)
     assert tensor([[0, 1], [1, 0]], port) == tensor([0, 1, 1, 0], port) == struct.pack(f"4{port.format}", 0, 1, 1, 0)
+
+
+def test_whole_numbers_with_a_point() -> None:
+    assert tensor([1.0, 2, -0.0], Port("x", "int8", (3,), 3)) == b"\1\2\0"
+    assert tensor([1.0, False], Port("x", "bool", (2,), 2)) == b"\1\0"
 
 
 def test_a_scalar_tensor() -> None:

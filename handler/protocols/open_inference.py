@@ -1,0 +1,287 @@
+"""The Open Inference Protocol, version 2, over HTTP, with the extensions for binary tensors and classification.
+
+https://github.com/kserve/open-inference-protocol and Triton's ``extension_binary_data``, ``extension_classification``.
+
+The feed that takes pictures also takes BYTES of shape [n]: each element is an image file, in JSON as base64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ..answer import Number, Tensor, tensors
+from ..description import Description, Port
+from ..errors import (
+    MethodNotAllowedError,
+    NotFoundError,
+    Refusal,
+    TooManyImagesError,
+    WrongFieldError,
+    WrongShapeError,
+    WrongTypeError,
+)
+from ..http import HttpRequest, HttpResponse
+from ..image import Limits
+from ..request import Picture, Request, picture
+from ..server import Call, Server
+from ..tensors import of_shape, require_items, tensor
+from .paths import model_path
+
+EXTENSIONS = ["binary_tensor_data", "classification"]
+SERVER_PATHS: tuple[list[str], ...] = ([], ["health", "live"], ["health", "ready"])
+LENGTH = "inference-header-content-length"
+EXAMPLE = '{"inputs": [{"name": …, "shape": […], "datatype": …, "data": […]}]}'
+
+
+def datatype(dtype: str) -> str:
+    """BOOL, UINT8 … INT64, FP32, FP64."""
+    return {"float32": "FP32", "float64": "FP64"}.get(dtype, dtype.upper())
+
+
+def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
+    """Everything under ``/v2``. Raises HandlerError."""
+    segments = request.path.strip("/").split("/")[1:]
+    path = model_path(segments)
+    if (path.rest not in ((), ("ready",), ("infer",))) if path else (segments not in SERVER_PATHS):
+        raise NotFoundError(f"nothing is served at {request.path[:100]}")
+    method = "POST" if path and path.rest == ("infer",) else "GET"
+    if request.method != method:
+        raise MethodNotAllowedError(request.method, request.path, method)
+    if path is None:
+        return HttpResponse.of_json({segments[1]: True} if segments else _server_metadata(server))
+    description = path.description(server)
+    if path.rest == ("infer",):
+        return _infer(request, description, server, call)
+    ready = {"name": description.name, "ready": True}
+    return HttpResponse.of_json(ready if path.rest else metadata(description))
+
+
+def refuse(refusal: Refusal) -> HttpResponse:
+    return HttpResponse.of_json({"error": refusal.message}, refusal.status)
+
+
+def _server_metadata(server: Server) -> dict[str, Any]:
+    return {"name": "coldforge", "version": server.description(None).builder, "extensions": EXTENSIONS}
+
+
+def metadata(description: Description) -> dict[str, Any]:
+    """A first dimension of -1 takes any number of items."""
+
+    def port(port: Port) -> dict[str, Any]:
+        shape = [-1, *port.shape[1:]] if description.batched else list(port.shape)
+        return {"name": port.name, "datatype": datatype(port.dtype), "shape": shape}
+
+    return {
+        "name": description.name,
+        "versions": [description.version],
+        "platform": "coldforge_libmodel",
+        "inputs": [port(feed) for feed in description.feeds],
+        "outputs": [port(fetch) for fetch in description.fetches],
+    }
+
+
+def _infer(request: HttpRequest, description: Description, server: Server, call: Call) -> HttpResponse:
+    event, blob = _split(request)
+    wanted = _outputs(event, description)
+    result = server.infer(_request(event, blob, description, server.limits), call)
+    found = {tensor.name: tensor for tensor in tensors(description, result.batches)}
+    answers, blobs = [], []
+    for name, parameters in wanted:
+        answer, data = _output(found[name], parameters, description)
+        answers.append(answer)
+        blobs.append(data)
+    body: dict[str, Any] = {"model_name": description.name, "model_version": description.version, "outputs": answers}
+    if "id" in event:
+        body["id"] = event["id"]
+    response = HttpResponse.of_json(body)
+    if not any("binary_data_size" in answer.get("parameters", {}) for answer in answers):
+        return response
+    headers = {"content-type": "application/octet-stream", LENGTH: str(len(response.body))}
+    return HttpResponse(200, headers, response.body + b"".join(blobs))
+
+
+def _split(request: HttpRequest) -> tuple[dict[str, Any], memoryview]:
+    """The JSON object, and the tensors after it."""
+    body, length = request.body, request.headers.get(LENGTH)
+    end = len(body)
+    if length is not None:
+        if not (length.isascii() and length.isdigit() and len(length) < 12 and int(length) <= len(body)):
+            raise WrongFieldError(f"{LENGTH} must be the length of the JSON in the body, which has {len(body)} bytes")
+        end = int(length)
+    event = replace(request, body=body[:end]).json(EXAMPLE)
+    if not isinstance(event, dict):
+        raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
+    if not isinstance(event.get("id", ""), str):
+        raise WrongTypeError('"id" must be a string')
+    return event, memoryview(body)[end:]
+
+
+def _objects(event: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
+    """The objects of a list, by their names."""
+    values = event.get(key, [])
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise WrongTypeError(f'"{key}" must be a list of objects')
+    named = {value["name"]: value for value in values if isinstance(value.get("name"), str)}
+    if len(named) != len(values):
+        raise WrongFieldError(f'every object in "{key}" must have a name of its own')
+    return named
+
+
+def _parameters(value: dict[str, Any]) -> dict[str, Any]:
+    parameters = value.get("parameters", {})
+    if not isinstance(parameters, dict):
+        raise WrongTypeError('"parameters" must be an object')
+    return parameters
+
+
+def _request(event: dict[str, Any], blob: memoryview, description: Description, limits: Limits) -> Request:
+    given = _objects(event, "inputs")
+    names = [feed.name for feed in description.feeds]
+    if set(given) != set(names):
+        need = ", ".join(f'"{feed.name}" ({datatype(feed.dtype)})' for feed in description.feeds)
+        raise WrongFieldError(f'"inputs" must be {need}; it has {len(given)} of other names or too few')
+    ports = {feed.name: feed for feed in description.feeds}
+    pictures: tuple[Picture, ...] = ()
+    inputs: dict[str, bytes] = {}
+    counts: dict[str, int] = {}
+    for name, value in given.items():  # in the order of the binary data
+        data, blob = _binary(name, value, blob)
+        shape = _shape(name, value)
+        if description.image and name == description.image.feed and value.get("datatype") == "BYTES":
+            pictures = tuple(_pictures(name, value, data, shape, limits))
+            counts[name] = len(pictures)
+            continue
+        port = of_shape(ports[name], shape, description)
+        inputs[name] = _tensor(value, data, port)
+        if description.batched:
+            counts[name] = shape[0]
+    if len(blob):
+        raise WrongFieldError(f"the body has {len(blob)} bytes more than binary_data_size says")
+    require_items(counts, description, limits)
+    return Request(pictures, inputs, description.name)
+
+
+def _binary(name: str, value: dict[str, Any], blob: memoryview) -> tuple[memoryview | None, memoryview]:
+    """This input's part of the binary data, if it has one, and the rest."""
+    size = _parameters(value).get("binary_data_size")
+    if size is None:
+        return None, blob
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(blob):
+        raise WrongFieldError(f'"{name}" must have a binary_data_size of at most the {len(blob)} bytes that are left')
+    if "data" in value:
+        raise WrongFieldError(f'"{name}" has both "data" and binary_data_size')
+    return blob[:size], blob[size:]
+
+
+def _shape(name: str, value: dict[str, Any]) -> tuple[int, ...]:
+    shape = value.get("shape")
+    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
+        raise WrongTypeError(f'"{name}" must have a shape: a list of whole numbers')
+    return tuple(shape)
+
+
+def _tensor(value: dict[str, Any], data: memoryview | None, port: Port) -> bytes:
+    if value.get("datatype") != datatype(port.dtype):
+        raise WrongTypeError(f'"{port.name}" must have the datatype {datatype(port.dtype)}')
+    if data is None:
+        if "data" not in value:
+            raise WrongFieldError(f'"{port.name}" has no data')
+        flat = value["data"]
+        # A single number is [x] in JSON, whatever its shape.
+        return tensor(flat[0] if port.shape == () and isinstance(flat, list) and len(flat) == 1 else flat, port)
+    if len(data) != port.size:
+        raise WrongShapeError(f'"{port.name}" has {len(data)} bytes; its shape and datatype make {port.size}')
+    raw = bytes(data)
+    # Compiled code may take any byte but these for both true and false.
+    if port.dtype == "bool" and raw.translate(None, b"\0\1"):
+        raise WrongTypeError(f'"{port.name}" must hold bytes of 0 and 1 only')
+    return raw
+
+
+def _pictures(
+    name: str, value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...], limits: Limits
+) -> list[Picture]:
+    count = shape[0] if shape else 0
+    if shape not in ((count,), (count, 1)) or not count:
+        raise WrongShapeError(f'"{name}" must have the shape [n] where it holds BYTES, one image file each')
+    if count > limits.images:
+        raise TooManyImagesError(f'"{name}" has {count} pictures; at most {limits.images} are taken at a time')
+    if data is not None:
+        files = _elements(name, data)
+        found = [Picture(file, f'"{name}"[{index}]') for index, file in enumerate(files)]
+    else:
+        texts = value.get("data")
+        if isinstance(texts, list) and shape[1:] and all(isinstance(t, list) and len(t) == 1 for t in texts):
+            texts = [text[0] for text in texts]
+        if not isinstance(texts, list):
+            raise WrongTypeError(f'"{name}" must have its data as a list of base64 strings')
+        found = [picture(text, f'"{name}"[{index}]', limits) for index, text in enumerate(texts[: count + 1])]
+    if len(found) != count:
+        raise WrongShapeError(f'"{name}" has the shape {list(shape)}, but not as many pictures')
+    return found
+
+
+def _elements(name: str, data: memoryview) -> list[bytes]:
+    """BYTES in their binary form: each with its length before it, 4 bytes, little-endian."""
+    elements = []
+    while data:
+        end = 4 + int.from_bytes(data[:4], "little")
+        if len(data) < 4 or len(data) < end:
+            raise WrongShapeError(f'"{name}" ends inside an element')
+        elements.append(bytes(data[4:end]))
+        data = data[end:]
+    return elements
+
+
+def _outputs(event: dict[str, Any], description: Description) -> list[tuple[str, dict[str, Any]]]:
+    """What is asked for, by name; everything, where nothing is."""
+    default = {"binary_data": _parameters(event).get("binary_data_output", False)}
+    asked = _objects(event, "outputs")
+    names = [fetch.name for fetch in description.fetches]
+    for parameters in (default, *map(_parameters, asked.values())):
+        if not isinstance(parameters.get("binary_data", False), bool):
+            raise WrongTypeError('"binary_data" and "binary_data_output" must be true or false')
+    for name, value in asked.items():
+        count = _parameters(value).get("classification", 0)
+        if name not in names:
+            raise WrongFieldError(f'there is no output "{name[:64]}"; there is {", ".join(names)}')
+        if type(count) is not int or count < 0:
+            raise WrongTypeError('"classification" must be a whole number')
+    return [(name, default | _parameters(asked.get(name, {}))) for name in asked or names]
+
+
+def _output(tensor: Tensor, parameters: dict[str, Any], description: Description) -> tuple[dict[str, Any], bytes]:
+    """An output's JSON, and its binary data."""
+    shape, kind = tensor.shape, datatype(tensor.dtype)
+    classes = parameters.get("classification", 0)
+    texts: list[str] = []
+    if classes:
+        shape, texts = _classes(tensor, classes, description)
+        kind = "BYTES"
+    answer: dict[str, Any] = {"name": tensor.name, "datatype": kind, "shape": list(shape)}
+    if not parameters["binary_data"]:
+        return answer | {"data": texts if classes else tensor.numbers()}, b""
+    elements = (text.encode() for text in texts)
+    data = b"".join(len(e).to_bytes(4, "little") + e for e in elements) if classes else tensor.data.tobytes()
+    return answer | {"parameters": {"binary_data_size": len(data)}}, data
+
+
+def _classes(tensor: Tensor, count: int, description: Description) -> tuple[tuple[int, ...], list[str]]:
+    """The ``count`` largest of each item as Triton writes them, "value:index:label", and their shape."""
+    port = next(fetch for fetch in description.fetches if fetch.name == tensor.name)
+    labels = next((output.labels for output in description.outputs if output.fetch == port.name), ())
+    items = tensor.shape[:1] if port.shape[:1] == (description.batch,) else ()
+    values = tensor.numbers()
+    length = len(values) // (items[0] if items else 1)
+    texts = []
+    for start in range(0, len(values), length or 1):
+        row = values[start : start + length]
+        for index in sorted(range(length), key=lambda i: _rank(row[i]))[:count]:
+            label = f":{labels[index]}" if index < len(labels) else ""
+            texts.append(f"{float('nan') if row[index] is None else row[index]:f}:{index}{label}")
+    return (*items, min(count, length)), texts
+
+
+def _rank(value: Number) -> tuple[bool, float]:
+    return value is None, -(value or 0)

@@ -1,0 +1,263 @@
+"""``GET /openapi.json``: what is served, as OpenAPI 3.1, made from the models' own descriptions."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..description import Description, Port
+from ..errors import MethodNotAllowedError, NotFoundError, Refusal
+from ..http import HttpRequest, HttpResponse
+from ..image import Limits
+from ..server import Call, Server
+from . import predict
+from .open_inference import datatype
+from .tf_serving import SIGNATURE
+
+Schema = dict[str, Any]
+
+IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/gif", "image/bmp", "application/octet-stream")
+IMAGE: Schema = {"type": "string", "format": "image-base64", "contentEncoding": "base64"}
+FLOAT32_MAX = (2 - 2**-23) * 2.0**127
+
+
+def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
+    if request.path != "/openapi.json":
+        raise NotFoundError(f"nothing is served at {request.path[:100]}")
+    if request.method != "GET":
+        raise MethodNotAllowedError(request.method, request.path, "GET")
+    models = [server.description(name) for name in server.models]
+    return HttpResponse.of_json(document(models, server.limits))
+
+
+def refuse(refusal: Refusal) -> HttpResponse:
+    return predict.refuse(refusal)
+
+
+def document(models: list[Description], limits: Limits) -> Schema:
+    """The description of a server of ``models``."""
+    paths: Schema = {"/predict": {"post": _predict(models, limits)}}
+    paths["/v2"] = _get("v2_server", "The server", _object(name=_text(), version=_text(), extensions=_list(_text())))
+    for state in ("live", "ready"):
+        paths[f"/v2/health/{state}"] = _get(f"v2_{state}", f"Whether it is {state}", _object(**{state: _boolean()}))
+    for model in models:
+        paths |= _open_inference(model) | _tf_serving(model, limits)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or "coldforge",
+            "version": models[0].version,
+            "description": "Inference by " + ", ".join(f"{model.name} {model.version}" for model in models) + ".",
+        },
+        "servers": [{"url": "."}],
+        "paths": paths,
+        "components": {
+            "schemas": {
+                "Error": _object(error=_object(code=_text(), message=_text())),
+                "ErrorText": _object(error=_text()),
+                "Class": _object(label=_text(), probability={"type": ["number", "null"]}),
+            }
+        },
+    }
+
+
+def _predict(models: list[Description], limits: Limits) -> Schema:
+    bodies: list[Schema] = []
+    for model in models:
+        bodies += _predict_bodies(model, limits)
+    content: Schema = {"application/json": {"schema": {"anyOf": bodies} if len(bodies) > 1 else bodies[0]}}
+    if any(model.image and len(model.feeds) == 1 for model in models):
+        content |= {media: {"schema": {}} for media in IMAGE_TYPES}
+        file = {"type": "string", "format": "binary"}
+        form = {"type": "object", "additionalProperties": file, "minProperties": 1, "maxProperties": limits.images}
+        content["multipart/form-data"] = {"schema": form}
+    parameters = [
+        {"name": "top_k", "in": "query", "description": "How many classes are listed.",
+         "schema": {"type": "integer", "minimum": 1, "maximum": 999_999_999}},
+        {"name": "model", "in": "query", "schema": {"enum": [model.name for model in models]}},
+    ]  # fmt: skip
+    answer = _object(
+        model=_object(name=_text(), version=_text()),
+        predictions=_list({"anyOf": [_object(**_answers(model)) for model in models]}),
+        cold_start=_boolean(),
+        timings_ms=_object(decode={"type": "number"}, infer={"type": "number"}, total={"type": "number"}),
+    )
+    return _operation("predict", "Pictures or tensors in, labels or numbers out", answer, "Error") | {
+        "parameters": parameters,
+        "requestBody": {"required": True, "content": content},
+    }
+
+
+def _predict_bodies(model: Description, limits: Limits) -> list[Schema]:
+    """Each kind of JSON that ``/predict`` takes for a model."""
+    feeds = {port.name: {"anyOf": [_nested(port), _flat(port)]} for port in model.feeds}
+    bodies = [_closed(inputs=_closed(**feeds))]
+    if model.image:
+        others = {name: schema for name, schema in feeds.items() if name != model.image.feed}
+        rest = {"inputs": _closed(**others)} if others else {}
+        most = limits.images if not others else min(limits.images, model.batch)
+        several = {"type": "array", "items": IMAGE, "minItems": 1, "maxItems": most}
+        bodies = [_closed(image=IMAGE, **rest), _closed(images=several, **rest), *bodies]
+    return bodies
+
+
+def _answers(model: Description) -> dict[str, Schema]:
+    of_kind: dict[str, Schema] = {
+        "classification": _list({"$ref": "#/components/schemas/Class"}),
+        "regression": _list({"type": ["number", "boolean", "null"]}),
+        "raw": {"type": ["array", "number", "boolean", "null"]},
+    }
+    return {output.name: of_kind[output.kind] for output in model.outputs}
+
+
+def _open_inference(model: Description) -> Schema:
+    base = f"/v2/models/{model.name}"
+    port = _object(name=_text(), datatype=_text(), shape=_list({"type": "integer"}))
+    about = _object(name=_text(), versions=_list(_text()), platform=_text(), inputs=_list(port), outputs=_list(port))
+    output = _object(name=_text(), datatype=_text(), shape=_list({"type": "integer"}), data={"type": "array"})
+    answer = _object(model_name=_text(), model_version=_text(), outputs=_list(output))
+    names = [fetch.name for fetch in model.fetches]
+    wanted = {"type": "object", "properties": {"name": {"enum": names}}, "required": ["name"]}
+    inputs = [kind for feed in model.feeds for kind in _v2_inputs(feed, model)]
+    count = len(model.feeds)
+    body = {
+        "type": "object",
+        "properties": {
+            "id": _text(),
+            "inputs": {"type": "array", "items": {"anyOf": inputs}, "minItems": count, "maxItems": count},
+            "outputs": _list(wanted),
+        },
+        "required": ["inputs"],
+    }
+    infer = _operation(f"v2_infer_{model.name}", f"Tensors through {model.name}", answer, "ErrorText")
+    infer["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    return {
+        base: _get(f"v2_{model.name}", f"What {model.name} takes and gives", about),
+        f"{base}/ready": _get(f"v2_ready_{model.name}", "Whether it is ready", _object(name=_text(), ready=_boolean())),
+        f"{base}/infer": {"post": infer},
+    }
+
+
+def _v2_inputs(feed: Port, model: Description) -> list[Schema]:
+    sizes: list[Schema] = [{"const": size} for size in feed.shape]
+    if model.batched:
+        sizes[0] = {"type": "integer", "minimum": 1}
+    count = {"minItems": len(sizes), "maxItems": len(sizes)}
+    shape = {"type": "array", **({"prefixItems": sizes} if sizes else {}), **count}
+    known = {"name": {"const": feed.name}, "datatype": {"const": datatype(feed.dtype)}}
+    found = [_object(**known, shape=shape, data={"type": ["array", "number", "boolean"]})]
+    if model.image and feed.name == model.image.feed:
+        known["datatype"] = {"const": "BYTES"}
+        one = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 2}
+        found.insert(0, _object(**known, shape=one, data={"type": "array", "minItems": 1}))
+    return found
+
+
+def _tf_serving(model: Description, limits: Limits) -> Schema:
+    base = f"/v1/models/{model.name}"
+    status = _object(version=_text(), state=_text(), status=_object(error_code=_text(), error_message=_text()))
+    about = _object(model_spec=_object(name=_text(), version=_text()), metadata={"type": "object"})
+    signature = {"signature_name": {"enum": ["", SIGNATURE]}}
+    bodies: list[Schema] = []
+    if model.batched:
+        rows = {feed.name: _items(feed, model) for feed in model.feeds}
+        bare = [schema for schemas in rows.values() for schema in schemas] if len(rows) == 1 else []
+        named = _closed(**{name: {"anyOf": schemas} for name, schemas in rows.items()})
+        # All pictures or all numbers: so one list for each kind.
+        kinds = [{"anyOf": [kind, _closed(**{model.feeds[0].name: kind})]} for kind in bare] or [named]
+        bodies += [_with(signature, instances=_many(kind, limits)) for kind in kinds]
+        columns = {n: {"anyOf": [_many(schema, limits) for schema in schemas]} for n, schemas in rows.items()}
+    else:
+        columns = {feed.name: _nested(feed) for feed in model.feeds}
+    bodies.append(_with(signature, inputs=_closed(**columns)))
+    if len(columns) == 1:
+        bodies += [_with(signature, inputs=column) for column in columns.values()]
+    answers = [_object(predictions={"type": "array"}), _object(outputs={})]
+    run = _operation(
+        f"v1_predict_{model.name}", f"Rows or columns through {model.name}", {"anyOf": answers}, "ErrorText"
+    )
+    run["requestBody"] = {"required": True, "content": {"application/json": {"schema": {"anyOf": bodies}}}}
+    return {
+        base: _get(f"v1_{model.name}", "The model's status", _object(model_version_status=_list(status))),
+        f"{base}/metadata": _get(f"v1_metadata_{model.name}", "The model's signature", about),
+        f"{base}:predict": {"post": run},
+    }
+
+
+def _items(feed: Port, model: Description) -> list[Schema]:
+    """One item of a feed, as numbers or as a picture."""
+    numbers = _nested(Port(feed.name, feed.dtype, feed.shape[1:], 0))
+    picture = model.image and feed.name == model.image.feed
+    return [_closed(b64=IMAGE), numbers] if picture else [numbers]
+
+
+def _many(item: Schema, limits: Limits) -> Schema:
+    return {"type": "array", "items": item, "minItems": 1, "maxItems": limits.images}
+
+
+def _with(optional: dict[str, Schema], **required: Schema) -> Schema:
+    schema = _object(**required)
+    schema["properties"] |= optional
+    other = "inputs" if "instances" in required else "instances"
+    return schema | {"not": {"required": [other]}}
+
+
+def _number(dtype: str) -> Schema:
+    if dtype == "bool":
+        return {"enum": [False, True, 0, 1]}
+    if dtype.startswith("float"):
+        most = {"minimum": -FLOAT32_MAX, "maximum": FLOAT32_MAX} if dtype == "float32" else {}
+        return {"type": "number", **most}
+    bits, signed = int(dtype.lstrip("uint")), not dtype.startswith("u")
+    low = -(2 ** (bits - 1)) if signed else 0
+    return {"type": "integer", "minimum": low, "maximum": low + 2**bits - 1}
+
+
+def _nested(port: Port) -> Schema:
+    schema = _number(port.dtype)
+    for size in reversed(port.shape):
+        schema = {"type": "array", "items": schema, "minItems": size, "maxItems": size}
+    return schema
+
+
+def _flat(port: Port) -> Schema:
+    return {"type": "array", "items": _number(port.dtype), "minItems": port.elements, "maxItems": port.elements}
+
+
+def _get(name: str, summary: str, answer: Schema) -> Schema:
+    return {"get": _operation(name, summary, answer, "Error" if name == "predict" else "ErrorText")}
+
+
+def _operation(name: str, summary: str, answer: Schema, error: str) -> Schema:
+    def of(schema: Schema) -> Schema:
+        return {"application/json": {"schema": schema}}
+
+    return {
+        "operationId": name,
+        "summary": summary,
+        "responses": {
+            "200": {"description": "The answer", "content": of(answer)},
+            "default": {"description": "An error", "content": of({"$ref": f"#/components/schemas/{error}"})},
+        },
+    }
+
+
+def _object(**properties: Schema) -> Schema:
+    """All of its properties are there; there may be more."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _closed(**properties: Schema) -> Schema:
+    return _object(**properties) | {"additionalProperties": False}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _text() -> Schema:
+    return {"type": "string"}
+
+
+def _boolean() -> Schema:
+    return {"type": "boolean"}

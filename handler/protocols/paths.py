@@ -1,0 +1,35 @@
+"""``models/<name>[/versions/<version>]``, which the Open Inference Protocol and TensorFlow Serving have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..description import Description
+from ..errors import UnknownModelError
+from ..server import Server
+
+
+@dataclass(frozen=True)
+class ModelPath:
+    """``rest``: the segments after the model and its version."""
+
+    name: str
+    version: str | None
+    rest: tuple[str, ...]
+
+    def description(self, server: Server) -> Description:
+        """Of the model that is meant. Raises UnknownModelError."""
+        description = server.description(self.name)
+        if self.version not in (None, description.version):
+            raise UnknownModelError(f"{description.name} has the version {description.version}, no other")
+        return description
+
+
+def model_path(segments: list[str]) -> ModelPath | None:
+    """``segments``: of the path, after the protocol's own. None for another path."""
+    match segments:
+        case ["models", name, "versions", version, *rest] if name and version:
+            return ModelPath(name, version, tuple(rest))
+        case ["models", name, *rest] if name:
+            return ModelPath(name, None, tuple(rest))
+    return None

@@ -1,0 +1,49 @@
+"""``GET /``: a page to try the models on, where ``COLDFORGE_PLAYGROUND`` is on. One file, nothing from elsewhere."""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import json
+from typing import Any
+
+from ..description import Description
+from ..errors import Refusal
+from ..http import HttpRequest, HttpResponse
+from ..server import Call, Server
+from . import predict
+
+FILE = __file__.rpartition("/")[0] + "/playground.html"
+PLACE = '<script type="application/json" id="server">[]</script>'
+
+
+def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
+    with open(FILE, encoding="utf-8") as file:  # noqa: PTH123 - pathlib would be imported for this alone
+        page = file.read()
+    models = json.dumps([_about(server.description(name)) for name in server.models]).replace("<", "\\u003c")
+    policy = (
+        f"default-src 'none'; script-src {_hash(page, 'script')}; style-src {_hash(page, 'style')}; "
+        "img-src blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": policy}
+    return HttpResponse(200, headers, page.replace(PLACE, PLACE.replace("[]", models)).encode())
+
+
+def refuse(refusal: Refusal) -> HttpResponse:
+    return predict.refuse(refusal)
+
+
+def _about(description: Description) -> dict[str, Any]:
+    image = description.image
+    return {
+        "name": description.name,
+        "version": description.version,
+        "image": image and {"width": image.width, "height": image.height, "mode": image.mode},
+        "feeds": [{"name": feed.name, "dtype": feed.dtype, "shape": feed.shape} for feed in description.feeds],
+    }
+
+
+def _hash(page: str, tag: str) -> str:
+    """The one inline element of this kind that may work, for the content security policy."""
+    inside = page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+    return f"'sha256-{binascii.b2a_base64(hashlib.sha256(inside.encode()).digest(), newline=False).decode()}'"

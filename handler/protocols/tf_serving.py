@@ -1,0 +1,166 @@
+"""TensorFlow Serving's REST API: status, metadata and predict.
+
+https://www.tensorflow.org/tfx/serving/api_rest. The feed that takes pictures also takes ``{"b64": …}``, image files.
+As there, numbers may be NaN, Infinity and -Infinity, which strict JSON is without.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..answer import Tensor, nested, tensors
+from ..description import Description, Port
+from ..errors import (
+    MethodNotAllowedError,
+    NotFoundError,
+    Refusal,
+    TooManyImagesError,
+    WrongFieldError,
+    WrongShapeError,
+    WrongTypeError,
+)
+from ..http import HttpRequest, HttpResponse
+from ..image import Limits
+from ..request import Picture, Request, picture
+from ..server import Call, Server
+from ..tensors import of_shape, require_items, tensor
+from .paths import model_path
+
+SIGNATURE = "serving_default"
+EXAMPLE = '{"instances": […]} or {"inputs": …}'
+
+
+def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
+    """Everything under ``/v1``. Raises HandlerError."""
+    before, _, verb = request.path.strip("/").partition(":")
+    path = model_path(before.split("/")[1:])
+    if path is None or path.rest not in ((), ("metadata",)) or (path.rest and verb):
+        raise NotFoundError(f"nothing is served at {request.path[:100]}")
+    if verb not in ("", "predict"):
+        raise NotFoundError(f'":{verb[:20]}" is not served here; ":predict" is')
+    method = "POST" if verb else "GET"
+    if request.method != method:
+        raise MethodNotAllowedError(request.method, request.path, method)
+    description = path.description(server)
+    if verb:
+        return HttpResponse.of_json(_predict(request, description, server, call))
+    return HttpResponse.of_json(metadata(description) if path.rest else _status(description))
+
+
+def refuse(refusal: Refusal) -> HttpResponse:
+    return HttpResponse.of_json({"error": refusal.message}, refusal.status)
+
+
+def _status(description: Description) -> dict[str, Any]:
+    fine = {"error_code": "OK", "error_message": ""}
+    return {"model_version_status": [{"version": description.version, "state": "AVAILABLE", "status": fine}]}
+
+
+def metadata(description: Description) -> dict[str, Any]:
+    """The model's signature; a first dimension of -1 takes any number of items."""
+
+    def ports(ports: tuple[Port, ...]) -> dict[str, Any]:
+        return {port.name: info(port) for port in ports}
+
+    def info(port: Port) -> dict[str, Any]:
+        sizes = [-1, *port.shape[1:]] if description.batched else list(port.shape)
+        shape = {"dim": [{"size": str(size), "name": ""} for size in sizes], "unknown_rank": False}
+        return {"dtype": _dt(port.dtype), "tensor_shape": shape, "name": port.name}
+
+    signature = {
+        "inputs": ports(description.feeds),
+        "outputs": ports(description.fetches),
+        "method_name": "tensorflow/serving/predict",
+    }
+    return {
+        "model_spec": {"name": description.name, "signature_name": "", "version": description.version},
+        "metadata": {"signature_def": {"signature_def": {SIGNATURE: signature}}},
+    }
+
+
+def _dt(dtype: str) -> str:
+    return {"float32": "DT_FLOAT", "float64": "DT_DOUBLE"}.get(dtype, f"DT_{dtype.upper()}")
+
+
+def _predict(request: HttpRequest, description: Description, server: Server, call: Call) -> dict[str, Any]:
+    event = request.json(EXAMPLE)
+    if not isinstance(event, dict):
+        raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
+    if event.get("signature_name", SIGNATURE) not in ("", SIGNATURE):
+        raise WrongFieldError(f'there is no such signature; there is "{SIGNATURE}"')
+    if ("instances" in event) == ("inputs" in event):
+        raise WrongFieldError('the body must have one of "instances" and "inputs"')
+    rows = "instances" in event
+    columns = _rows(event["instances"], description) if rows else _columns(event["inputs"], description)
+    result = server.infer(_request(columns, description, server.limits), call)
+    found = {tensor.name: _values(tensor) for tensor in tensors(description, result.batches)}
+    if len(found) == 1:
+        return {"predictions" if rows else "outputs": next(iter(found.values()))}
+    if not rows:
+        return {"outputs": found}
+    count = sum(count for _, count in result.batches)
+    return {"predictions": [{name: values[index] for name, values in found.items()} for index in range(count)]}
+
+
+def _values(tensor: Tensor) -> Any:
+    return nested(tensor.numbers(strict=False), tensor.shape)
+
+
+def _rows(instances: object, description: Description) -> dict[str, object]:
+    """The row format, turned into columns."""
+    if not isinstance(instances, list) or not instances:
+        raise WrongTypeError('"instances" must be a list of at least one')
+    if not description.batched:
+        raise WrongFieldError('not everything in this model begins with the batch; send "inputs"')
+    names = [feed.name for feed in description.feeds]
+    if len(names) == 1:
+        bare = [row[names[0]] if isinstance(row, dict) and set(row) == {*names} else row for row in instances]
+        return {names[0]: bare}
+    for index, row in enumerate(instances):
+        if not isinstance(row, dict) or set(row) != {*names}:
+            raise WrongFieldError(f'"instances"[{index}] must be an object with {", ".join(names)}')
+    return {name: [row[name] for row in instances] for name in names}
+
+
+def _columns(inputs: object, description: Description) -> dict[str, object]:
+    names = [feed.name for feed in description.feeds]
+    if isinstance(inputs, dict) and set(inputs) == {*names}:
+        return {name: inputs[name] for name in names}
+    if len(names) > 1 or isinstance(inputs, dict):
+        raise WrongFieldError(f'"inputs" must be an object with {", ".join(names)}')
+    return {names[0]: inputs}
+
+
+def _request(columns: dict[str, object], description: Description, limits: Limits) -> Request:
+    pictures: tuple[Picture, ...] = ()
+    inputs: dict[str, bytes] = {}
+    counts: dict[str, int] = {}
+    for port in description.feeds:
+        value = columns[port.name]
+        image = description.image
+        if image and port.name == image.feed and isinstance(value, list) and value and _is_binary(value[0]):
+            pictures = tuple(_pictures(port.name, value, limits))
+            counts[port.name] = len(pictures)
+            continue
+        if description.batched:
+            if not isinstance(value, list) or not value:
+                raise WrongShapeError(f'"{port.name}" must be a list of items')
+            counts[port.name] = len(value)
+            # Before the numbers are looked at: it is cheap to ask for many.
+            require_items(counts, description, limits)
+            port = of_shape(port, (len(value), *port.shape[1:]), description)
+        inputs[port.name] = tensor(value, port)
+    require_items(counts, description, limits)
+    return Request(pictures, inputs, description.name)
+
+
+def _is_binary(value: object) -> bool:
+    return isinstance(value, dict) and set(value) == {"b64"}
+
+
+def _pictures(name: str, values: list[Any], limits: Limits) -> list[Picture]:
+    if len(values) > limits.images:
+        raise TooManyImagesError(f'"{name}" has {len(values)} pictures; at most {limits.images} are taken at a time')
+    if not all(map(_is_binary, values)):
+        raise WrongTypeError(f'"{name}" must be all {{"b64": …}}, or all numbers')
+    return [picture(value["b64"], f'"{name}"[{index}]', limits) for index, value in enumerate(values)]

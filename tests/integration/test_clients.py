@@ -1,0 +1,250 @@
+"""Clients that others wrote: tritonclient, curl, and a browser's fetch from another origin."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.http as triton
+from PIL import Image
+
+from builder.local import http, rie
+from builder.pack.bundle import Bundle
+from tests.conftest import ROOT
+from tests.support import abi_library
+from tests.support.browser import chromium
+from tests.support.http import Client, served
+
+pytestmark = pytest.mark.integration
+
+FACE = ROOT / "tests" / "data" / "face.jpg"
+DOCS = ROOT / "docs" / "protocols.md"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """An empty page of another origin, and its folder."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "index.html").write_text("<!doctype html><title>elsewhere</title>")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", folder
+        server.shutdown()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def bundle_served(bundle: Bundle, **environment: str) -> Iterator[str]:
+    with (
+        rie.emulator(ROOT / "dist" / bundle.folder.name / "layer", environment=environment) as running,
+        http.serving(running.invoke) as url,
+    ):
+        yield url
+
+
+@pytest.fixture(scope="module")
+def emotion_url(emotion: Bundle, page: tuple[str, Path]) -> Iterator[str]:
+    """The emotion bundle in Lambda's emulator, open to the page's origin."""
+    with bundle_served(emotion, COLDFORGE_CORS_ORIGINS=page[0], COLDFORGE_PLAYGROUND="on") as url:
+        yield url
+
+
+@pytest.fixture
+def client(emotion_url: str) -> Iterator[triton.InferenceServerClient]:
+    with triton.InferenceServerClient(emotion_url.removeprefix("http://")) as connected:
+        yield connected
+
+
+def as_picture(data: bytes) -> triton.InferInput:
+    sent = triton.InferInput("input_1", [1], "BYTES")
+    sent.set_data_from_numpy(np.array([data], dtype=object))
+    return sent
+
+
+def test_triton_about_the_server(client: triton.InferenceServerClient) -> None:
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("emotion")
+    assert client.is_model_ready("emotion", "1")
+    assert not client.is_model_ready("emotion", "2")
+    assert not client.is_model_ready("none")
+    assert client.get_server_metadata()["extensions"] == ["binary_tensor_data", "classification"]
+    about = client.get_model_metadata("emotion", "1")
+    assert about["inputs"] == [{"name": "input_1", "datatype": "UINT8", "shape": [-1, 64, 64, 1]}]
+    assert about["outputs"] == [{"name": "predictions", "datatype": "FP32", "shape": [-1, 7]}]
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_triton_with_pictures_and_with_their_pixels(client: triton.InferenceServerClient, binary: bool) -> None:
+    """Three pictures through a model of batch 1: three runs. The same pixels give the same answers."""
+    names = ["face.jpg", "astronaut.jpg", "coffee.jpg"]
+    files = [(ROOT / "tests" / "data" / name).read_bytes() for name in names]
+    data = files if binary else [base64.b64encode(file) for file in files]
+    sent = triton.InferInput("input_1", [3, 1], "BYTES")
+    sent.set_data_from_numpy(np.array(data, dtype=object).reshape(3, 1), binary_data=binary)
+    wanted = triton.InferRequestedOutput("predictions", binary_data=binary)
+    result = client.infer("emotion", [sent], outputs=[wanted], request_id="r1")
+    probabilities = result.as_numpy("predictions")
+    assert result.get_response()["id"] == "r1"
+    assert probabilities.shape == (3, 7)
+    assert probabilities[0].argmax() == 3
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
+    assert len({tuple(row) for row in probabilities.tolist()}) == 3
+    with Image.open(FACE) as face:
+        pixels = np.asarray(face.convert("L").resize((64, 64), Image.Resampling.BILINEAR))
+    sent = triton.InferInput("input_1", [2, 64, 64, 1], "UINT8")
+    sent.set_data_from_numpy(np.stack([pixels, 255 - pixels])[..., None], binary_data=binary)
+    again = client.infer("emotion", [sent]).as_numpy("predictions")
+    # The two Pillows may decode a JPEG's pixels one level apart.
+    np.testing.assert_allclose(again[0], probabilities[0], atol=0.01)
+    assert abs(again[1] - again[0]).max() > 0.05
+
+
+def test_triton_with_classification(client: triton.InferenceServerClient) -> None:
+    wanted = triton.InferRequestedOutput("predictions", class_count=2)
+    result = client.infer("emotion", [as_picture(FACE.read_bytes())], outputs=[wanted])
+    best, second = result.as_numpy("predictions")[0]
+    assert re.fullmatch(rb"0\.99\d{4}:3:happy", best)
+    assert second.endswith(b":6:neutral")
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [(as_picture(b"hello"), "is no image"), (triton.InferInput("x", [1], "BYTES"), '"inputs" must be "input_1"')],
+)
+def test_triton_reads_our_errors(client: triton.InferenceServerClient, sent: triton.InferInput, says: str) -> None:
+    if sent.name() == "x":
+        sent.set_data_from_numpy(np.array([b"a"], dtype=object))
+    with pytest.raises(triton.InferenceServerException, match=says):
+        client.infer("emotion", [sent])
+    assert client.infer("emotion", [as_picture(FACE.read_bytes())]).as_numpy("predictions").argmax() == 3
+
+
+def test_triton_with_digits(digits: Bundle) -> None:
+    """The answers of ten rows are those of each row alone, whichever way they travel."""
+    with bundle_served(digits) as url, triton.InferenceServerClient(url.removeprefix("http://")) as client:
+        about = client.get_model_metadata("digits")
+        (feed,) = about["inputs"]
+        pixels = np.random.default_rng(0).integers(0, 256, (10, *feed["shape"][1:]), np.uint8)
+
+        def answers(rows: Any, binary: bool) -> Any:
+            sent = triton.InferInput(feed["name"], list(rows.shape), feed["datatype"])
+            sent.set_data_from_numpy(rows, binary_data=binary)
+            wanted = triton.InferRequestedOutput(about["outputs"][0]["name"], binary_data=binary)
+            return client.infer("digits", [sent], outputs=[wanted]).as_numpy(about["outputs"][0]["name"])
+
+        whole = answers(pixels, True)
+        assert whole.shape == (10, 10)
+        np.testing.assert_array_equal(whole, answers(pixels, False))
+        np.testing.assert_array_equal(whole, np.concatenate([answers(row[None], True) for row in pixels]))
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("items", [1, 2, 5])
+def test_triton_with_every_dtype(tmp_path: Path, items: int, binary: bool) -> None:
+    random = np.random.default_rng(items)
+    sent, given = [], {}
+    for dtype in abi_library.DTYPES:
+        kind = np.dtype(dtype)
+        if kind.kind == "f":
+            values = random.standard_normal((items, 2)).astype(kind)
+        elif kind.kind == "b":
+            values = random.integers(0, 2, (items, 2)).astype(bool)
+        else:
+            limits = np.iinfo(kind)
+            values = random.integers(limits.min, limits.max, (items, 2), kind, endpoint=True)
+        given[dtype] = values
+        tensor = triton.InferInput(f"in_{dtype}", [items, 2], triton.np_to_triton_dtype(kind))
+        tensor.set_data_from_numpy(values, binary_data=binary)
+        sent.append(tensor)
+    wanted = [triton.InferRequestedOutput(f"out_{dtype}", binary_data=binary) for dtype in given]
+    with (
+        served(Client.of(tmp_path, abi_library.echo_description())) as url,
+        triton.InferenceServerClient(url.removeprefix("http://")) as client,
+    ):
+        result = client.infer("echo", sent, outputs=wanted)
+        for dtype, values in given.items():
+            back = result.as_numpy(f"out_{dtype}")
+            assert back.dtype == values.dtype
+            np.testing.assert_array_equal(back, values)
+
+
+COMMANDS = re.findall(r"^\$ (.*(?:\n  .*)*)", DOCS.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_curl_as_documented(emotion_url: str, command: str) -> None:
+    """Every command of docs/protocols.md succeeds, and those that send the face find it happy."""
+    line = re.sub(r"http://127\.0\.0\.1:8080", emotion_url, command)
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line}".replace("curl ", "curl --fail-with-body --silent --show-error ", 1)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    if "face.jpg" in line and "Origin" not in line:
+        assert happy(json.loads(done.stdout)), done.stdout
+
+
+def happy(answer: dict[str, Any]) -> bool:
+    """Whether the face's answer is, in whichever protocol's shape."""
+    if "outputs" in answer:
+        data = answer["outputs"][0]["data"]
+        return bool(str(data[0]).endswith(":happy") or np.argmax(data[:7]) == 3)
+    first = answer["predictions"][0]
+    return bool(np.argmax(first) == 3 if isinstance(first, list) else first["emotion"][0]["label"] == "happy")
+
+
+def test_there_is_a_command_for_each_protocol() -> None:
+    for path in ("/predict", "/v2/models/emotion/infer", "/v1/models/emotion:predict", "/openapi.json"):
+        assert any(path in command for command in COMMANDS), path
+
+
+FETCH = """
+const [url, type, done] = arguments;
+fetch(url, {method: "POST", headers: {"content-type": type}, body: "{}"})
+  .then(async (r) => done([r.status, await r.text()]), (e) => done([0, String(e)]));
+"""
+
+
+def test_fetch_from_another_origin(emotion_url: str, page: tuple[str, Path]) -> None:
+    """JSON is asked for by a preflight first. The page is let in, but not under its other name."""
+    infer = f"{emotion_url}/v2/models/emotion/infer"
+    with chromium() as browser:
+        browser.get(page[0])
+        status, text = browser.execute_async_script(FETCH, infer, "application/json")
+        assert (status, set(json.loads(text))) == (400, {"error"})
+        browser.get(page[0].replace("127.0.0.1", "localhost"))
+        status, text = browser.execute_async_script(FETCH, infer, "application/json")
+        assert (status, "Failed to fetch" in text) == (0, True)
+
+
+def test_make_serve(emotion: Bundle) -> None:
+    command = ["make", "--silent", "serve", "MODEL=emotion", "PORT=0"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[0]
+        done = subprocess.run(["curl", "-sf", f"{url}/v2/health/ready"], capture_output=True, text=True, check=False)
+        assert json.loads(done.stdout) == {"ready": True}
+        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
+        _, log = process.communicate(timeout=20)
+    assert "Traceback" not in log
+    assert "GET /v2/health/ready 200" in log

@@ -1,0 +1,96 @@
+"""The OpenAPI description, by schemathesis: what it allows is answered, what it forbids is refused, as it says."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+from PIL import Image
+from schemathesis.checks import CHECKS, load_all_checks
+from schemathesis.generation import GenerationMode
+
+from handler.protocols.openapi import IMAGE_TYPES
+from tests.support import abi_library
+from tests.support.http import Client, served
+
+EXAMPLES = 12  # of each kind for each operation: some twenty seconds in all
+MODELS = {
+    "pictures": abi_library.picture_description(batch=2),
+    "tensors": abi_library.tensor_description(),
+    "every dtype": abi_library.echo_description(),
+}
+
+
+def picture() -> bytes:
+    buffer = io.BytesIO()
+    Image.new("L", (8, 8), 9).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _pictures() -> None:
+    """What schemathesis sends where the description says that a picture is wanted."""
+    schemathesis.openapi.format("image-base64", st.just(base64.b64encode(picture()).decode()))
+    schemathesis.openapi.format("binary", st.just(picture()))
+    for media in IMAGE_TYPES:
+        schemathesis.openapi.media_type(media, st.just(picture()))
+    load_all_checks()
+
+
+@pytest.fixture(scope="module", params=list(MODELS))
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Client]]:
+    client = Client.of(tmp_path_factory.mktemp("openapi"), MODELS[request.param])
+    with served(client) as url:
+        yield url, client
+
+
+def inexact(operation: Any) -> bool:
+    """JSON Schema cannot say that tensors agree in their numbers of items, nor that data has the shape beside it."""
+    return operation.path.endswith(("/infer", "echo:predict"))
+
+
+def check(operation: Any, mode: GenerationMode) -> None:
+    """Send what schemathesis makes up, and hold the answers against the description."""
+    excluded = CHECKS.get_by_names(["positive_data_acceptance"]) if inexact(operation) else []
+
+    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def run(case: Any) -> None:
+        case.call_and_validate(excluded_checks=excluded, timeout=10)
+
+    run()
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_every_operation_keeps_to_the_description(server: tuple[str, Client], mode: GenerationMode) -> None:
+    url, client = server
+    schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+    operations = [result.ok() for result in schema.get_all_operations()]
+    assert len(operations) == 10
+    for operation in operations:
+        bodiless = not operation.body and not operation.query
+        # Where there is nothing to be wrong, nothing wrong can be sent.
+        with pytest.raises(Unsatisfiable) if bodiless and mode is GenerationMode.NEGATIVE else nullcontext():
+            check(operation, mode)
+    assert client.failures == []
+
+
+def test_several_models_in_one_description(tmp_path: Path) -> None:
+    client = Client.of(tmp_path, *MODELS.values())
+    document = client.get("/openapi.json")
+    names = ["brightness", "product", "echo"]
+    assert document["paths"]["/predict"]["post"]["parameters"][1]["schema"] == {"enum": names}
+    assert [f"/v2/models/{name}/infer" in document["paths"] for name in names] == [True] * 3
+    ids = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
+    assert len(ids) == len(set(ids))
+    json.dumps(document, allow_nan=False)

@@ -1,0 +1,71 @@
+"""The protocols without a network: HTTP requests to a server around a small real library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from builder.local.http import serving
+from handler.errors import Refusal, refusal
+from handler.events import answer
+from handler.http import HttpRequest, HttpResponse
+from handler.image import Limits
+from handler.model import Model
+from handler.protocols import respond
+from handler.server import Call, Server
+from tests.support import abi_library
+
+
+@dataclass
+class Client:
+    """Sends requests as an event adapter does. ``failures``: what was no fault of the caller's."""
+
+    server: Server
+    failures: list[Exception] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, folder: Path, *descriptions: dict[str, Any], limits: Limits | None = None) -> Client:
+        models = {
+            d["model"]["name"]: Model(str(abi_library.build(folder / d["model"]["name"], d))) for d in descriptions
+        }
+        return cls(Server(models, limits or Limits()))
+
+    def send(
+        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None, **query: str
+    ) -> HttpResponse:
+        return respond(HttpRequest(method, path, query, headers or {}, body), self.server, self.call())
+
+    def call(self) -> Call:
+        def refuse(error: Exception) -> Refusal:
+            answer = refusal(error, "request-1")
+            if answer.status == 500:
+                self.failures.append(error)
+            return answer
+
+        return Call("request-1", False, lambda: 15_000, lambda result: None, refuse)
+
+    def get(self, path: str) -> Any:
+        response = self.send("GET", path)
+        assert response.status == 200, response
+        return json.loads(response.body)
+
+    def post(self, path: str, body: Any, **query: str) -> tuple[int, Any]:
+        """The status, and the answer as JSON."""
+        headers = {"content-type": "application/json"}
+        response = self.send("POST", path, json.dumps(body).encode(), headers, **query)
+        return response.status, json.loads(response.body)
+
+
+@contextmanager
+def served(client: Client) -> Iterator[str]:
+    """The client's server behind a real socket, by way of Function URL events; its URL."""
+
+    def invoke(event: dict[str, Any]) -> Any:
+        return answer(json.loads(json.dumps(event)), client.server, client.call())
+
+    with serving(invoke) as url:
+        yield url

@@ -108,7 +108,7 @@ def _bundle(options: argparse.Namespace, project: Project) -> int:
         print(bundle_in_docker(spec, project, progress.say).output, end="")
         return 0
     from builder import pipeline
-    from builder.report.text import agreement_table, audit_line, size_table
+    from builder.report.text import agreement_table, audit_line, lowering_line, size_table
 
     progress.say(
         f"coldforge {__version__}: {spec.name} {spec.version} for {', '.join(spec.targets)}, batch {spec.batch}"
@@ -119,6 +119,7 @@ def _bundle(options: argparse.Namespace, project: Project) -> int:
     print()
     print(agreement_table(built.verification))
     print()
+    print(lowering_line(built.lowering))
     print(audit_line(built.audit))
     print(f"\nbundle: {where} ({progress.total():.1f} s)")
     print(f"try it: make invoke MODEL={options.model} IMAGE=tests/data/face.jpg")

@@ -8,14 +8,16 @@ it makes a difference. TensorFlow is imported only by the stages that need it, w
 from __future__ import annotations
 
 import functools
+import json
 import platform
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder import __version__
 from builder.audit import AuditReport, audit
 from builder.cache import code_digest, digest, run_cached
+from builder.decisions import Lowering, decisions
 from builder.emit import Sources, emit
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
@@ -24,6 +26,7 @@ from builder.link.library import SharedLibrary, link_library
 from builder.link.toolchain import zig_version
 from builder.lower import LoweringPath, lower
 from builder.lower.optimise import Options
+from builder.lower.program import Algorithm
 from builder.pack.assemble import pack
 from builder.pack.bundle import Bundle, activate
 from builder.pack.dependencies import DEPENDENCIES_LOCK, build_dependencies
@@ -32,8 +35,9 @@ from builder.progress import Progress
 from builder.project import Project
 from builder.sources import locate
 from builder.spec import ModelSpec, to_json
+from builder.tuning import read_tuning, tuning_path
 from builder.verify import golden
-from builder.verify.compare import Verification, verify
+from builder.verify.compare import Verification, reason, verify
 from builder.xla.descriptors import tensorflow_version
 from builder.xla.tfcompile import CompiledGraph, compile_graph
 
@@ -45,6 +49,7 @@ class Built:
     bundle: Bundle
     audit: AuditReport
     verification: Verification
+    lowering: Lowering
 
 
 @dataclass(frozen=True)
@@ -54,15 +59,18 @@ class Attempt:
     name: str
     suffix: str
     path: LoweringPath
-    options: Options | None = None
+    winograd: bool = False
 
 
 ATTEMPTS = (
-    Attempt("optimised", "", "optimised"),
-    Attempt("optimised, without Winograd", "-direct", "optimised", Options(allow_winograd=False)),
+    Attempt("optimised", "", "optimised", winograd=True),
+    Attempt("optimised, without Winograd", "-direct", "optimised"),
     Attempt("faithful", "-faithful", "faithful"),
 )
 """In this order, until one agrees with TensorFlow: speed is never had for a wrong answer."""
+
+LOWERING = "lowering.json"
+"""In the folder of a lower stage, beside the sources: what was decided."""
 
 
 def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built:
@@ -94,14 +102,22 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
         functools.partial(compile_graph, graph, target),
     )
     compiled = CompiledGraph.load(folder, target)
-    for attempt in ATTEMPTS:
+    tuning = read_tuning(tuning_path(spec))
+    algorithms = tuning.algorithms() if tuning else {}
+    given_up: tuple[tuple[str, str], ...] = ()
+    tried: set[str] = set()
+    for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
         folder = stage(
             f"lower{attempt.suffix}",
             f"thunks to steps, buffers and C ({attempt.name})",
-            digest(compiled.metadata_path, to_json(spec), graph.ports_path),
-            functools.partial(_lower, compiled, graph, spec, attempt, cache),
+            digest(compiled.metadata_path, to_json(spec), graph.ports_path, json.dumps(algorithms, sort_keys=True)),
+            functools.partial(_lower, compiled, graph, spec, attempt, algorithms, cache),
         )
         sources = Sources(folder)
+        lowering = replace(Lowering.load(folder / LOWERING), given_up=given_up)
+        if (program := digest(folder / "program.c", folder / "weights.bin")) in tried:
+            continue  # the same library would disagree again
+        tried.add(program)
         folder = stage(
             f"link{attempt.suffix}",
             f"libmodel.so for {target}",
@@ -113,9 +129,12 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
             report = audit(library, target)
         with progress.stage("verify", "the library against TensorFlow's answers") as outcome:
             verification = verify(library, graph, spec)
-            outcome.note = "" if verification.passed else "DISAGREES"
+            outcome.note = "" if verification.passed else f"DISAGREES: {reason(verification)}"
         if verification.passed:
             break
+        given_up = (*given_up, (lowering.path, reason(verification)))
+    if tuning is not None and (stale := tuning.stale(lowering.geometries)):
+        progress.say(f"  {tuning_path(spec).name} {stale}; `coldforge tune` measures anew")
     with progress.stage("layer", "the function's dependencies") as outcome:
         outcome.cached, dependencies = build_dependencies(project)
     with progress.stage("pack", f"dist/{spec.name}"):
@@ -134,13 +153,14 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
                 "zig": zig_version(),
             },
             xla_flags=XLA_FLAGS,
+            lowering=lowering,
             dist=project.dist,
             dependencies=dependencies,
             dependencies_lock=project.layers / DEPENDENCIES_LOCK,
             function=project.function,
         )
         activate(bundle, project.layers)
-    return Built(bundle, report, verification)
+    return Built(bundle, report, verification, lowering)
 
 
 def inspect(spec: ModelSpec, project: Project) -> Preflight:
@@ -158,10 +178,20 @@ def _import(spec: ModelSpec, model: Path, folder: Path) -> None:
 
 
 def _lower(
-    compiled: CompiledGraph, graph: FrozenGraph, spec: ModelSpec, attempt: Attempt, cache: Path, folder: Path
+    compiled: CompiledGraph,
+    graph: FrozenGraph,
+    spec: ModelSpec,
+    attempt: Attempt,
+    algorithms: Mapping[str, Algorithm],
+    cache: Path,
+    folder: Path,
 ) -> None:
-    program = lower(compiled.metadata_path, graph, cache, attempt.path, attempt.options)
-    emit(program, spec, compiled.target, folder)
+    options = Options(attempt.winograd, algorithms)
+    lowered = lower(compiled.metadata_path, graph, cache, attempt.path, options)
+    emit(lowered.program, spec, compiled.target, folder)
+    path = attempt.name if lowered.path == attempt.path else lowered.path
+    lowering = Lowering(path, len(lowered.notes), decisions(lowered.program, lowered.notes, algorithms), lowered.reason)
+    lowering.save(folder / LOWERING)
 
 
 def _link(sources: Sources, compiled: CompiledGraph, target: str, cache: Path, folder: Path) -> None:

@@ -8,12 +8,15 @@ from pathlib import Path
 from builder.emit.blob import ASSEMBLY, write_weights
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
-from builder.emit.program import program_source
-from builder.lower.program import Program
+from builder.emit.program import program_source, uses_fused
+from builder.lower.program import Program, walk
 from builder.spec import ModelSpec
 
 ISA = {"x86_64": ["x86-64-v3"]}
 """Instruction sets that a library for each architecture holds."""
+
+FUSED_ISA = {"x86_64": ["x86-64-v3", "x86-64-v4"]}
+"""The same with fused kernels in it."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class Sources:
 def emit(program: Program, spec: ModelSpec, target: str, folder: Path) -> Sources:
     """Write the sources of ``program`` into ``folder``, byte for byte the same for the same input."""
     sources = Sources(folder)
-    description = model_json(program, spec, {target: ISA[target]})
+    isa = FUSED_ISA if uses_fused(walk(program.steps)) else ISA
+    description = model_json(program, spec, {target: isa[target]})
     sources.description.write_text(description + "\n")
     sources.header.write_text(header_source(program))
     (folder / "program.c").write_text(program_source(program, description, flat_run_source(program)))

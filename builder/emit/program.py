@@ -83,8 +83,12 @@ def c_string(text: str) -> str:
 
 def _fused_tables(steps: Iterable[Step]) -> str:
     """A program without fused layers names no table, and the linker drops the kernels."""
-    used = any(isinstance(s, LayerStep | PoolStep | RepackStep) for s in steps)
-    return "    .fused = cf_fused_tables,\n" if used else ""
+    return "    .fused = cf_fused_tables,\n" if uses_fused(steps) else ""
+
+
+def uses_fused(steps: Iterable[Step]) -> bool:
+    """Whether any step calls the fused kernels."""
+    return any(isinstance(s, LayerStep | PoolStep | RepackStep) for s in steps)
 
 
 def _declarations(steps: Iterable[Step]) -> str:

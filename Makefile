@@ -15,7 +15,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3 pytho
 # A lock is complete: --no-deps leaves pip nothing to resolve.
 PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes
 
-.PHONY: help setup bundle invoke bench sam test test-unit test-integration lint lock clean
+.PHONY: help setup bundle explain invoke bench sam test test-unit test-integration lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ bundle: $(MADE_$(MODEL)) ## compile MODEL and pack it for Lambda, in dist/
 	@route=$$($(PYTHON) -m builder.cli where --in $(BUILD_IN)); python=$(PYTHON); \
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; python=$(PY); fi; \
 	$$python -m builder.cli bundle $(MODEL) --in $$route
+
+explain: setup $(MADE_$(MODEL)) ## what MODEL runs step by step, and how long each step takes here
+	@$(PY) -m builder.cli explain $(MODEL)
 
 invoke: ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
 	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) $(IMAGE)

@@ -54,8 +54,11 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("--trust", action="store_true", help="load a .h5 file, which may run code")
     inspect.set_defaults(command=_inspect)
 
-    explain = commands.add_parser("explain", help="say, step by step, what a compiled model runs and what was fused")
+    explain = commands.add_parser("explain", help="say, step by step, what a model runs and how long it takes")
     explain.add_argument("model", help=model_help)
+    _add_measuring(explain)
+    explain.add_argument("--threads", type=int, default=1, help="threads to run on (default: 1)")
+    explain.add_argument("--json", action="store_true", help="print the result as JSON")
     explain.set_defaults(command=_explain)
 
     init = commands.add_parser("init", help="write a model.toml for a model, to be edited")
@@ -88,6 +91,10 @@ def _parser() -> argparse.ArgumentParser:
 def _add_route(parser: argparse.ArgumentParser) -> None:
     routes = "docker, host, or auto: in Docker when an engine answers"
     parser.add_argument("--in", dest="route", default="auto", metavar="WHERE", help=f"{routes} (default: auto)")
+
+
+def _add_measuring(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure, about (default: 3)")
 
 
 def _where(options: argparse.Namespace, _project: Project) -> int:
@@ -139,7 +146,12 @@ def _inspect(options: argparse.Namespace, project: Project) -> int:
 def _explain(options: argparse.Namespace, project: Project) -> int:
     from builder import explain
 
-    print(explain.render(explain.explain(_load_spec(options.model, project), project)))
+    if options.threads < 1:
+        raise UsageError(f"--threads {options.threads}: at least 1.")
+    found = explain.explain(
+        _load_spec(options.model, project), project, Progress(), threads=options.threads, seconds=options.seconds
+    )
+    print(found.to_json() if options.json else explain.render(found))
     return 0
 
 

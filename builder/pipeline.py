@@ -24,7 +24,7 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.tf import XLA_FLAGS
 from builder.link.library import SharedLibrary, link_library
 from builder.link.toolchain import zig_version
-from builder.lower import LoweringPath, lower
+from builder.lower import Lowered, LoweringPath, lower
 from builder.lower.optimise import Options
 from builder.lower.program import Algorithm
 from builder.pack.assemble import pack
@@ -73,21 +73,37 @@ LOWERING = "lowering.json"
 """In the folder of a lower stage, beside the sources: what was decided."""
 
 
-def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built:
-    """Run every stage for ``spec``, or take its output from an earlier run with the same input.
+@dataclass(frozen=True)
+class Compiled:
+    """A model as XLA left it: what everything after the compile stage starts from."""
 
-    Raises the ColdforgeError of the stage that fails; the last good bundle stays in place.
-    """
-    cache, target = project.cache, spec.targets[0]
+    model: Path
+    graph: FrozenGraph
+    kernels: CompiledGraph
 
-    def stage(name: str, what: str, key: str, build: Callable[[Path], object]) -> Path:
-        folder = project.build / spec.name / name
-        with progress.stage(name, what) as outcome:
-            outcome.cached = run_cached(folder, digest(code_digest(), key), build)
-        return folder
 
+def run_stage(
+    spec: ModelSpec,
+    project: Project,
+    progress: Progress,
+    name: str,
+    what: str,
+    key: str,
+    build: Callable[[Path], object],
+) -> Path:
+    """The folder of a stage, made by ``build`` unless it is there for this ``key`` and this coldforge."""
+    folder = project.build / spec.name / name
+    with progress.stage(name, what) as outcome:
+        outcome.cached = run_cached(folder, digest(code_digest(), key), build)
+    return folder
+
+
+def compile_model(spec: ModelSpec, project: Project, progress: Progress) -> Compiled:
+    """Run the stages up to XLA's kernels, or take their output from an earlier run. Raises as ``build_bundle`` does."""
+    target = spec.targets[0]
+    stage = functools.partial(run_stage, spec, project, progress)
     with progress.stage("source", spec.source.package or f"{spec.source.path}"):
-        model = locate(spec, cache)
+        model = locate(spec, project.cache)
     folder = stage(
         "import",
         f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers",
@@ -101,7 +117,18 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
         digest(graph.graph_path, graph.config_path, target, XLA_FLAGS, tensorflow_version()),
         functools.partial(compile_graph, graph, target),
     )
-    compiled = CompiledGraph.load(folder, target)
+    return Compiled(model, graph, CompiledGraph.load(folder, target))
+
+
+def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built:
+    """Run every stage for ``spec``, or take its output from an earlier run with the same input.
+
+    Raises the ColdforgeError of the stage that fails; the last good bundle stays in place.
+    """
+    cache, target = project.cache, spec.targets[0]
+    stage = functools.partial(run_stage, spec, project, progress)
+    made = compile_model(spec, project, progress)
+    graph, compiled = made.graph, made.kernels
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms() if tuning else {}
     given_up: tuple[tuple[str, str], ...] = ()
@@ -111,7 +138,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
             f"lower{attempt.suffix}",
             f"thunks to steps, buffers and C ({attempt.name})",
             digest(compiled.metadata_path, to_json(spec), graph.ports_path, json.dumps(algorithms, sort_keys=True)),
-            functools.partial(_lower, compiled, graph, spec, attempt, algorithms, cache),
+            functools.partial(_lower, attempt, made, spec, algorithms, cache),
         )
         sources = Sources(folder)
         lowering = replace(Lowering.load(folder / LOWERING), given_up=given_up)
@@ -145,7 +172,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
             model_json=sources.description.read_text(),
             audit=report,
             verification=verification,
-            source_sha256=digest(model),
+            source_sha256=digest(made.model),
             versions={
                 "coldforge": __version__,
                 "python": platform.python_version(),
@@ -177,18 +204,19 @@ def _import(spec: ModelSpec, model: Path, folder: Path) -> None:
     golden.make(spec, graph)
 
 
+def lower_by(
+    attempt: Attempt, made: Compiled, spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path
+) -> Lowered:
+    """The program that ``attempt`` makes, with a tuner's decisions where it may have them."""
+    options = Options(attempt.winograd and spec.winograd, algorithms)
+    return lower(made.kernels.metadata_path, made.graph, cache, attempt.path, options)
+
+
 def _lower(
-    compiled: CompiledGraph,
-    graph: FrozenGraph,
-    spec: ModelSpec,
-    attempt: Attempt,
-    algorithms: Mapping[str, Algorithm],
-    cache: Path,
-    folder: Path,
+    attempt: Attempt, made: Compiled, spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path, folder: Path
 ) -> None:
-    options = Options(attempt.winograd, algorithms)
-    lowered = lower(compiled.metadata_path, graph, cache, attempt.path, options)
-    emit(lowered.program, spec, compiled.target, folder)
+    lowered = lower_by(attempt, made, spec, algorithms, cache)
+    emit(lowered.program, spec, made.kernels.target, folder)
     path = attempt.name if lowered.path == attempt.path else lowered.path
     lowering = Lowering(path, len(lowered.notes), decisions(lowered.program, lowered.notes, algorithms), lowered.reason)
     lowering.save(folder / LOWERING)

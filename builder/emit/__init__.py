@@ -34,14 +34,17 @@ class Sources:
         return self.folder / "model.json"
 
 
-def emit(program: Program, spec: ModelSpec, target: str, folder: Path) -> Sources:
-    """Write the sources of ``program`` into ``folder``, byte for byte the same for the same input."""
+def emit(program: Program, spec: ModelSpec, target: str, folder: Path, *, profile: bool = False) -> Sources:
+    """Write the sources of ``program`` into ``folder``, byte for byte the same for the same input.
+
+    ``profile``: of a library that also measures how long each step takes (builder/runtime/profile.h).
+    """
     sources = Sources(folder)
     isa = FUSED_ISA if uses_fused(walk(program.steps)) else ISA
     description = model_json(program, spec, {target: isa[target]})
     sources.description.write_text(description + "\n")
     sources.header.write_text(header_source(program))
-    (folder / "program.c").write_text(program_source(program, description, flat_run_source(program)))
+    (folder / "program.c").write_text(program_source(program, description, flat_run_source(program), profile=profile))
     (folder / "weights.S").write_text(ASSEMBLY)
     write_weights(program, folder / "weights.bin")
     return sources

@@ -15,7 +15,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3 pytho
 # A lock is complete: --no-deps leaves pip nothing to resolve.
 PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes
 
-.PHONY: help setup bundle explain invoke bench sam test test-unit test-integration lint lock clean
+.PHONY: help setup bundle explain tune invoke bench sam test test-unit test-integration lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -67,6 +67,9 @@ bundle: $(MADE_$(MODEL)) ## compile MODEL and pack it for Lambda, in dist/
 
 explain: setup $(MADE_$(MODEL)) ## what MODEL runs step by step, and how long each step takes here
 	@$(PY) -m builder.cli explain $(MODEL)
+
+tune: setup $(MADE_$(MODEL)) ## time the algorithms of MODEL's layers here; writes tuning.json beside model.toml
+	@$(PY) -m builder.cli tune $(MODEL)
 
 invoke: ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
 	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) $(IMAGE)

@@ -56,10 +56,15 @@ def _parser() -> argparse.ArgumentParser:
 
     explain = commands.add_parser("explain", help="say, step by step, what a model runs and how long it takes")
     explain.add_argument("model", help=model_help)
-    _add_measuring(explain)
+    _add_measuring(explain, 3.0)
     explain.add_argument("--threads", type=int, default=1, help="threads to run on (default: 1)")
     explain.add_argument("--json", action="store_true", help="print the result as JSON")
     explain.set_defaults(command=_explain)
+
+    tune = commands.add_parser("tune", help="time each layer's algorithms here, and keep the fastest for later builds")
+    tune.add_argument("model", help=model_help)
+    _add_measuring(tune, 10.0)
+    tune.set_defaults(command=_tune)
 
     init = commands.add_parser("init", help="write a model.toml for a model, to be edited")
     init.add_argument("model", type=Path, help=".keras, .h5, .pb or a SavedModel folder")
@@ -93,8 +98,9 @@ def _add_route(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--in", dest="route", default="auto", metavar="WHERE", help=f"{routes} (default: auto)")
 
 
-def _add_measuring(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure, about (default: 3)")
+def _add_measuring(parser: argparse.ArgumentParser, seconds: float) -> None:
+    says = f"how long to measure, about (default: {seconds:g})"
+    parser.add_argument("--seconds", type=float, default=seconds, help=says)
 
 
 def _where(options: argparse.Namespace, _project: Project) -> int:
@@ -152,6 +158,14 @@ def _explain(options: argparse.Namespace, project: Project) -> int:
         _load_spec(options.model, project), project, Progress(), threads=options.threads, seconds=options.seconds
     )
     print(found.to_json() if options.json else explain.render(found))
+    return 0
+
+
+def _tune(options: argparse.Namespace, project: Project) -> int:
+    from builder import tune
+
+    spec = _load_spec(options.model, project)
+    print(tune.render(tune.tune(spec, project, Progress(), seconds=options.seconds)))
     return 0
 
 

@@ -124,14 +124,17 @@ def host_isas(library: Path, target: str) -> tuple[str, ...]:
     return isas[:1] if os.environ.get(LIMIT) == isas[0] else isas
 
 
-def measure(libraries: Mapping[str, Profiled], seconds: float) -> dict[str, Times]:
-    """Run all ``libraries`` in turns for about ``seconds`` together, after one run of each that does not count."""
+def measure(libraries: Mapping[str, Profiled], seconds: float, rounds: int = MIN_ROUNDS) -> dict[str, Times]:
+    """Run all ``libraries`` in turns, for ``seconds`` together and at least ``rounds`` times.
+
+    A first run of each is not counted.
+    """
     runs: dict[str, list[tuple[Array, Array, float]]] = {name: [] for name in libraries}
     for library in libraries.values():
         library.run()
     names, end = list(libraries), time.monotonic() + seconds
     for number in range(MAX_ROUNDS):
-        if number >= MIN_ROUNDS and time.monotonic() > end:
+        if number >= rounds and time.monotonic() > end:
             break
         first = number % len(names)  # who comes first has another's data in the caches
         for name in (*names[first:], *names[:first]):

@@ -179,6 +179,61 @@ def test_what_disagrees_is_built_the_safer_way_and_that_is_said(
     assert f"gave up optimised: {given_up['because']}" in said.out
 
 
+def test_tuning_decides_and_only_where_it_can(project: Project, deep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(deep, project.root)
+    spec, path, label = write_deep(project), project.root / "deep.tuning.json", "3x3 24x24x32-32"
+
+    def built() -> tuple[dict[str, Any], str, str, bytes]:
+        capsys.readouterr()
+        assert main(["bundle", spec]) == 0
+        said = capsys.readouterr()
+        bundle = project.dist / "deep"
+        lowering = json.loads((bundle / "manifest.json").read_text())["lowering"]
+        return lowering, said.out, said.err, (bundle / "layer" / "lib" / "libmodel.so").read_bytes()
+
+    def changed(**fields: Any) -> None:
+        path.write_text(json.dumps(tuning | fields))
+
+    *_, by_rule = built()
+    assert main(["tune", spec, "--seconds", "0"]) == 0
+    table = capsys.readouterr().out
+    assert label in table
+    assert "wrote deep.tuning.json" in table
+    tuning = json.loads(path.read_text())
+    (entry,) = tuning["layers"].values()
+    assert set(tuning["layers"]) == {label}
+    for isa, times in entry["microseconds"].items():
+        assert isa.startswith("x86-64-v")
+        assert set(times) == {"direct", "winograd2", "winograd4"}
+        assert all(time > 0 for time in times.values())
+
+    changed(layers={label: entry | {"algorithm": "direct"}})
+    lowering, out, err, library = built()
+    assert {s["algorithm"] for s in lowering["fused_steps"]} == {"direct"}
+    assert [s["chosen_by"] for s in lowering["fused_steps"]] == ["rule", *["tuning"] * 5]  # the first has no choice
+    assert f"6 of {lowering['steps']} steps fused, 5 as tuned" in out
+    assert "tuning.json" not in err
+    assert library != by_rule
+
+    changed(layers=tuning["layers"] | {"3x3 7x7x64-64": entry})
+    assert "deep.tuning.json tells of layers that the model does not have (3x3 7x7x64-64)" in built()[2]
+    changed(kernels="0" * 16, layers={label: entry | {"algorithm": "direct"}})
+    lowering, _, err, library = built()
+    assert err.count("deep.tuning.json was measured with other kernels") == 1
+    assert lowering["tuned"] == 0
+    assert library == by_rule
+
+    changed(layers={label: entry | {"algorithm": "winograd4"}})
+    write_deep(project, "winograd = false")
+    lowering, *_ = built()
+    assert {s["algorithm"] for s in lowering["fused_steps"]} == {"direct"}
+    assert lowering["tuned"] == 0
+    path.unlink()
+    assert main(["tune", spec, "--seconds", "0"]) == 0
+    assert "No layer of this model has a choice" in capsys.readouterr().out
+    assert not path.exists()
+
+
 def test_new_labels_do_not_compile_again(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     main(["bundle", write_spec(project)])
     capsys.readouterr()

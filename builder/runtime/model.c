@@ -1,7 +1,6 @@
 /* The C ABI. Compiled for the baseline CPU: cf_open must be able to say that a CPU is too old. */
 #include "program.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,12 +128,12 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
 
 cf_status cf_run_shared(const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,
                         size_t fetch_count) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static cf_lock lock;
     static cf_model *shared;
-    pthread_mutex_lock(&lock);
+    cf_lock_take(&lock);
     cf_status status = shared != NULL ? CF_OK : cf_open(0, &shared);
     if (status == CF_OK) status = cf_run(shared, feeds, feed_count, fetches, fetch_count);
-    pthread_mutex_unlock(&lock);
+    cf_lock_give(&lock);
     return status;
 }
 

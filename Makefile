@@ -17,7 +17,7 @@ PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-
 
 CORS ?=
 
-.PHONY: help setup bundle invoke serve bench sam test test-unit test-integration lint lock clean
+.PHONY: help setup bundle explain tune invoke serve bench sam test test-unit test-integration lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -66,6 +66,12 @@ bundle: $(MADE_$(MODEL)) ## compile MODEL and pack it for Lambda, in dist/
 	@route=$$($(PYTHON) -m builder.cli where --in $(BUILD_IN)); python=$(PYTHON); \
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; python=$(PY); fi; \
 	$$python -m builder.cli bundle $(MODEL) --in $$route
+
+explain: setup $(MADE_$(MODEL)) ## what MODEL runs step by step, and how long each step takes here
+	@$(PY) -m builder.cli explain $(MODEL)
+
+tune: setup $(MADE_$(MODEL)) ## time the algorithms of MODEL's layers here; writes tuning.json beside model.toml
+	@$(PY) -m builder.cli tune $(MODEL)
 
 invoke: ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
 	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) $(IMAGE)

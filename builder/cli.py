@@ -57,9 +57,17 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("--trust", action="store_true", help="load a .h5 file, which may run code")
     inspect.set_defaults(command=_inspect)
 
-    explain = commands.add_parser("explain", help="say, step by step, what a compiled model runs and what was fused")
+    explain = commands.add_parser("explain", help="say, step by step, what a model runs and how long it takes")
     explain.add_argument("model", help=model_help)
+    _add_measuring(explain, 3.0)
+    explain.add_argument("--threads", type=int, default=1, help="threads to run on (default: 1)")
+    explain.add_argument("--json", action="store_true", help="print the result as JSON")
     explain.set_defaults(command=_explain)
+
+    tune = commands.add_parser("tune", help="time each layer's algorithms here, and keep the fastest for later builds")
+    tune.add_argument("model", help=model_help)
+    _add_measuring(tune, 10.0)
+    tune.set_defaults(command=_tune)
 
     init = commands.add_parser("init", help="write a model.toml for a model, to be edited")
     init.add_argument("model", type=Path, help=".keras, .h5, .pb or a SavedModel folder")
@@ -99,6 +107,11 @@ def _add_route(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--in", dest="route", default="auto", metavar="WHERE", help=f"{routes} (default: auto)")
 
 
+def _add_measuring(parser: argparse.ArgumentParser, seconds: float) -> None:
+    says = f"how long to measure, about (default: {seconds:g})"
+    parser.add_argument("--seconds", type=float, default=seconds, help=says)
+
+
 def _where(options: argparse.Namespace, _project: Project) -> int:
     from builder.docker.client import choose
 
@@ -117,7 +130,7 @@ def _bundle(options: argparse.Namespace, project: Project) -> int:
         print(bundle_in_docker(spec, project, progress.say).output, end="")
         return 0
     from builder import pipeline
-    from builder.report.text import agreement_table, audit_line, size_table
+    from builder.report.text import agreement_table, audit_line, lowering_line, size_table
 
     progress.say(
         f"coldforge {__version__}: {spec.name} {spec.version} for {', '.join(spec.targets)}, batch {spec.batch}"
@@ -128,6 +141,7 @@ def _bundle(options: argparse.Namespace, project: Project) -> int:
     print()
     print(agreement_table(built.verification))
     print()
+    print(lowering_line(built.lowering))
     print(audit_line(built.audit))
     print(f"\nbundle: {where} ({progress.total():.1f} s)")
     print(f"try it: make invoke MODEL={options.model} IMAGE=tests/data/face.jpg")
@@ -147,7 +161,20 @@ def _inspect(options: argparse.Namespace, project: Project) -> int:
 def _explain(options: argparse.Namespace, project: Project) -> int:
     from builder import explain
 
-    print(explain.render(explain.explain(_load_spec(options.model, project), project)))
+    if options.threads < 1:
+        raise UsageError(f"--threads {options.threads}: at least 1.")
+    found = explain.explain(
+        _load_spec(options.model, project), project, Progress(), threads=options.threads, seconds=options.seconds
+    )
+    print(found.to_json() if options.json else explain.render(found))
+    return 0
+
+
+def _tune(options: argparse.Namespace, project: Project) -> int:
+    from builder import tune
+
+    spec = _load_spec(options.model, project)
+    print(tune.render(tune.tune(spec, project, Progress(), seconds=options.seconds)))
     return 0
 
 

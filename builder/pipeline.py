@@ -8,22 +8,25 @@ it makes a difference. TensorFlow is imported only by the stages that need it, w
 from __future__ import annotations
 
 import functools
+import json
 import platform
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder import __version__
 from builder.audit import AuditReport, audit
 from builder.cache import code_digest, digest, run_cached
+from builder.decisions import Lowering, decisions
 from builder.emit import Sources, emit
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import XLA_FLAGS
 from builder.link.library import SharedLibrary, link_library
 from builder.link.toolchain import zig_version
-from builder.lower import LoweringPath, lower
+from builder.lower import Lowered, LoweringPath, lower
 from builder.lower.optimise import Options
+from builder.lower.program import Algorithm
 from builder.pack.assemble import pack
 from builder.pack.bundle import Bundle, activate
 from builder.pack.dependencies import DEPENDENCIES_LOCK, build_dependencies
@@ -32,8 +35,9 @@ from builder.progress import Progress
 from builder.project import Project
 from builder.sources import locate
 from builder.spec import ModelSpec, to_json
+from builder.tuning import read_tuning, tuning_path
 from builder.verify import golden
-from builder.verify.compare import Verification, verify
+from builder.verify.compare import Verification, reason, verify
 from builder.xla.descriptors import tensorflow_version
 from builder.xla.tfcompile import CompiledGraph, compile_graph
 
@@ -45,6 +49,7 @@ class Built:
     bundle: Bundle
     audit: AuditReport
     verification: Verification
+    lowering: Lowering
 
 
 @dataclass(frozen=True)
@@ -54,32 +59,51 @@ class Attempt:
     name: str
     suffix: str
     path: LoweringPath
-    options: Options | None = None
+    winograd: bool = False
 
 
 ATTEMPTS = (
-    Attempt("optimised", "", "optimised"),
-    Attempt("optimised, without Winograd", "-direct", "optimised", Options(allow_winograd=False)),
+    Attempt("optimised", "", "optimised", winograd=True),
+    Attempt("optimised, without Winograd", "-direct", "optimised"),
     Attempt("faithful", "-faithful", "faithful"),
 )
 """In this order, until one agrees with TensorFlow: speed is never had for a wrong answer."""
 
+LOWERING = "lowering.json"
+"""In the folder of a lower stage, beside the sources: what was decided."""
 
-def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built:
-    """Run every stage for ``spec``, or take its output from an earlier run with the same input.
 
-    Raises the ColdforgeError of the stage that fails; the last good bundle stays in place.
-    """
-    cache, target = project.cache, spec.targets[0]
+@dataclass(frozen=True)
+class Compiled:
+    """A model as XLA left it: what everything after the compile stage starts from."""
 
-    def stage(name: str, what: str, key: str, build: Callable[[Path], object]) -> Path:
-        folder = project.build / spec.name / name
-        with progress.stage(name, what) as outcome:
-            outcome.cached = run_cached(folder, digest(code_digest(), key), build)
-        return folder
+    model: Path
+    graph: FrozenGraph
+    kernels: CompiledGraph
 
+
+def run_stage(
+    spec: ModelSpec,
+    project: Project,
+    progress: Progress,
+    name: str,
+    what: str,
+    key: str,
+    build: Callable[[Path], object],
+) -> Path:
+    """The folder of a stage, made by ``build`` unless it is there for this ``key`` and this coldforge."""
+    folder = project.build / spec.name / name
+    with progress.stage(name, what) as outcome:
+        outcome.cached = run_cached(folder, digest(code_digest(), key), build)
+    return folder
+
+
+def compile_model(spec: ModelSpec, project: Project, progress: Progress) -> Compiled:
+    """Run the stages up to XLA's kernels, or take their output from an earlier run. Raises as ``build_bundle`` does."""
+    target = spec.targets[0]
+    stage = functools.partial(run_stage, spec, project, progress)
     with progress.stage("source", spec.source.package or f"{spec.source.path}"):
-        model = locate(spec, cache)
+        model = locate(spec, project.cache)
     folder = stage(
         "import",
         f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers",
@@ -93,15 +117,34 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
         digest(graph.graph_path, graph.config_path, target, XLA_FLAGS, tensorflow_version()),
         functools.partial(compile_graph, graph, target),
     )
-    compiled = CompiledGraph.load(folder, target)
-    for attempt in ATTEMPTS:
+    return Compiled(model, graph, CompiledGraph.load(folder, target))
+
+
+def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built:
+    """Run every stage for ``spec``, or take its output from an earlier run with the same input.
+
+    Raises the ColdforgeError of the stage that fails; the last good bundle stays in place.
+    """
+    cache, target = project.cache, spec.targets[0]
+    stage = functools.partial(run_stage, spec, project, progress)
+    made = compile_model(spec, project, progress)
+    graph, compiled = made.graph, made.kernels
+    tuning = read_tuning(tuning_path(spec))
+    algorithms = tuning.algorithms() if tuning else {}
+    given_up: tuple[tuple[str, str], ...] = ()
+    tried: set[str] = set()
+    for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
         folder = stage(
             f"lower{attempt.suffix}",
             f"thunks to steps, buffers and C ({attempt.name})",
-            digest(compiled.metadata_path, to_json(spec), graph.ports_path),
-            functools.partial(_lower, compiled, graph, spec, attempt, cache),
+            digest(compiled.metadata_path, to_json(spec), graph.ports_path, json.dumps(algorithms, sort_keys=True)),
+            functools.partial(_lower, attempt, made, spec, algorithms, cache),
         )
         sources = Sources(folder)
+        lowering = replace(Lowering.load(folder / LOWERING), given_up=given_up)
+        if (program := digest(folder / "program.c", folder / "weights.bin")) in tried:
+            continue  # the same library would disagree again
+        tried.add(program)
         folder = stage(
             f"link{attempt.suffix}",
             f"libmodel.so for {target}",
@@ -113,9 +156,12 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
             report = audit(library, target)
         with progress.stage("verify", "the library against TensorFlow's answers") as outcome:
             verification = verify(library, graph, spec)
-            outcome.note = "" if verification.passed else "DISAGREES"
+            outcome.note = "" if verification.passed else f"DISAGREES: {reason(verification)}"
         if verification.passed:
             break
+        given_up = (*given_up, (lowering.path, reason(verification)))
+    if tuning is not None and (stale := tuning.stale(lowering.geometries)):
+        progress.say(f"  {tuning_path(spec).name} {stale}; `coldforge tune` measures anew")
     with progress.stage("layer", "the function's dependencies") as outcome:
         outcome.cached, dependencies = build_dependencies(project)
     with progress.stage("pack", f"dist/{spec.name}"):
@@ -126,7 +172,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
             model_json=sources.description.read_text(),
             audit=report,
             verification=verification,
-            source_sha256=digest(model),
+            source_sha256=digest(made.model),
             versions={
                 "coldforge": __version__,
                 "python": platform.python_version(),
@@ -134,13 +180,14 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
                 "zig": zig_version(),
             },
             xla_flags=XLA_FLAGS,
+            lowering=lowering,
             dist=project.dist,
             dependencies=dependencies,
             dependencies_lock=project.layers / DEPENDENCIES_LOCK,
             function=project.function,
         )
         activate(bundle, project.layers)
-    return Built(bundle, report, verification)
+    return Built(bundle, report, verification, lowering)
 
 
 def inspect(spec: ModelSpec, project: Project) -> Preflight:
@@ -157,11 +204,22 @@ def _import(spec: ModelSpec, model: Path, folder: Path) -> None:
     golden.make(spec, graph)
 
 
+def lower_by(
+    attempt: Attempt, made: Compiled, spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path
+) -> Lowered:
+    """The program that ``attempt`` makes, with a tuner's decisions where it may have them."""
+    options = Options(attempt.winograd and spec.winograd, algorithms)
+    return lower(made.kernels.metadata_path, made.graph, cache, attempt.path, options)
+
+
 def _lower(
-    compiled: CompiledGraph, graph: FrozenGraph, spec: ModelSpec, attempt: Attempt, cache: Path, folder: Path
+    attempt: Attempt, made: Compiled, spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path, folder: Path
 ) -> None:
-    program = lower(compiled.metadata_path, graph, cache, attempt.path, attempt.options)
-    emit(program, spec, compiled.target, folder)
+    lowered = lower_by(attempt, made, spec, algorithms, cache)
+    emit(lowered.program, spec, made.kernels.target, folder)
+    path = attempt.name if lowered.path == attempt.path else lowered.path
+    lowering = Lowering(path, len(lowered.notes), decisions(lowered.program, lowered.notes, algorithms), lowered.reason)
+    lowering.save(folder / LOWERING)
 
 
 def _link(sources: Sources, compiled: CompiledGraph, target: str, cache: Path, folder: Path) -> None:

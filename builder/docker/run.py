@@ -32,6 +32,7 @@ from builder.pack.swap import replacing
 from builder.project import Project
 from builder.sources import locate
 from builder.spec import ModelSpec
+from builder.tuning import tuning_path
 
 INSIDE = Path("/coldforge")
 IMAGE_USER = 1000
@@ -105,6 +106,8 @@ def _inputs(spec: ModelSpec, project: Project, model: Path, dependencies: Path) 
         yield Mount(model.parent.parent, INSIDE / model.parent.parent.relative_to(project.root))
     else:
         yield Mount(model, model)
+    if tuning_path(spec).exists():
+        yield Mount(tuning_path(spec), tuning_path(spec))
     for path in {spec.path, *_named_files(spec.path), *filter(None, [spec.source.config])}:
         yield Mount(path, path)
 

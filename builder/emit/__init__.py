@@ -8,12 +8,15 @@ from pathlib import Path
 from builder.emit.blob import ASSEMBLY, write_weights
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
-from builder.emit.program import program_source
-from builder.lower.program import Program
+from builder.emit.program import program_source, uses_fused
+from builder.lower.program import Program, walk
 from builder.spec import ModelSpec
 
 ISA = {"x86_64": ["x86-64-v3"]}
 """Instruction sets that a library for each architecture holds."""
+
+FUSED_ISA = {"x86_64": ["x86-64-v3", "x86-64-v4"]}
+"""The same with fused kernels in it."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +34,17 @@ class Sources:
         return self.folder / "model.json"
 
 
-def emit(program: Program, spec: ModelSpec, target: str, folder: Path) -> Sources:
-    """Write the sources of ``program`` into ``folder``, byte for byte the same for the same input."""
+def emit(program: Program, spec: ModelSpec, target: str, folder: Path, *, profile: bool = False) -> Sources:
+    """Write the sources of ``program`` into ``folder``, byte for byte the same for the same input.
+
+    ``profile``: of a library that also measures how long each step takes (builder/runtime/profile.h).
+    """
     sources = Sources(folder)
-    description = model_json(program, spec, {target: ISA[target]})
+    isa = FUSED_ISA if uses_fused(walk(program.steps)) else ISA
+    description = model_json(program, spec, {target: isa[target]})
     sources.description.write_text(description + "\n")
     sources.header.write_text(header_source(program))
-    (folder / "program.c").write_text(program_source(program, description, flat_run_source(program)))
+    (folder / "program.c").write_text(program_source(program, description, flat_run_source(program), profile=profile))
     (folder / "weights.S").write_text(ASSEMBLY)
     write_weights(program, folder / "weights.bin")
     return sources

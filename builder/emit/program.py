@@ -51,13 +51,18 @@ _HEAD = """\
 """
 
 
-def program_source(program: Program, description: str, flat_run: str) -> str:
+def program_source(program: Program, description: str, flat_run: str, *, profile: bool = False) -> str:
     """The text of program.c.
 
-    ``description`` is the JSON that cf_describe returns, ``flat_run`` the definition of run().
+    ``description`` is the JSON that cf_describe returns, ``flat_run`` the definition of run(). ``profile``: every
+    step, by its place in ``walk(program.steps)``, tells the clock that it begins.
     """
     steps = walk(program.steps)
-    parts = [_HEAD, _declarations(steps), _Printer().program(program.steps)]
+    head = _HEAD
+    if profile:  # clock_gettime is POSIX, not C11
+        head = f'#define _POSIX_C_SOURCE 200809L\n{_HEAD}#define CF_STEPS {len(steps)}\n#include "profile.h"\n'
+    numbers = {id(step): number for number, step in enumerate(steps)} if profile else {}
+    parts = [head, _declarations(steps), _Printer(numbers).program(program.steps)]
     parts += [_ports("feeds", program.feeds), _ports("fetches", program.fetches)]
     parts.append(
         "const cf_program cf_compiled_program = {\n"
@@ -83,8 +88,12 @@ def c_string(text: str) -> str:
 
 def _fused_tables(steps: Iterable[Step]) -> str:
     """A program without fused layers names no table, and the linker drops the kernels."""
-    used = any(isinstance(s, LayerStep | PoolStep | RepackStep) for s in steps)
-    return "    .fused = cf_fused_tables,\n" if used else ""
+    return "    .fused = cf_fused_tables,\n" if uses_fused(steps) else ""
+
+
+def uses_fused(steps: Iterable[Step]) -> bool:
+    """Whether any step calls the fused kernels."""
+    return any(isinstance(s, LayerStep | PoolStep | RepackStep) for s in steps)
 
 
 def _declarations(steps: Iterable[Step]) -> str:
@@ -116,10 +125,14 @@ def _list(values: Iterable[int | bool]) -> str:
 
 
 class _Printer:
-    """Numbers the functions as it prints them, innermost first, so that none needs a prototype."""
+    """Numbers the functions as it prints them, innermost first, so that none needs a prototype.
 
-    def __init__(self) -> None:
+    ``profiled``: step numbers by id(), of steps whose time is taken.
+    """
+
+    def __init__(self, profiled: dict[int, int]) -> None:
         self.functions: list[str] = []
+        self.profiled = profiled
 
     def program(self, steps: Steps) -> str:
         self.function(steps, "run_program")
@@ -129,11 +142,14 @@ class _Printer:
         blocks = [self.step(step) for step in steps]
         name = name or f"sequence_{len(self.functions)}"
         body = "".join(blocks) or "    (void)context;\n"
+        if self.profiled and name == "run_program":
+            body += "    cf_step(CF_STEPS);\n"
         self.functions.append(f"static cf_status {name}(cf_context *context) {{\n{body}    return CF_OK;\n}}\n")
         return name
 
     def step(self, step: Step) -> str:
-        lines = "\n".join(f"        {line}" for line in self._lines(step))
+        clock = [f"cf_step({self.profiled[id(step)]});"] if self.profiled else []
+        lines = "\n".join(f"        {line}" for line in [*clock, *self._lines(step)])
         return f"    {{ /* {step.name} */\n{lines}\n    }}\n"
 
     def _lines(self, step: Step) -> list[str]:

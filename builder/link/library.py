@@ -52,9 +52,15 @@ class SharedLibrary:
         return self.folder / "libmodel.so"
 
 
-def link_library(sources: Sources, kernels: Path, target: str, folder: Path, cache: Path) -> SharedLibrary:
+PROFILE_EXPORTS = EXPORTS.replace("run;", "run; cf_profile; cf_profile_level;")
+
+
+def link_library(
+    sources: Sources, kernels: Path, target: str, folder: Path, cache: Path, *, profile: bool = False
+) -> SharedLibrary:
     """Build ``libmodel.so`` in ``folder`` from the emitted sources and XLA's object file ``kernels``.
 
+    ``profile``: of sources that were emitted so.
     Raises LinkError with the compiler's or linker's message; undefined symbols are errors.
     """
     toolchain = Toolchain(target, cache)
@@ -76,7 +82,7 @@ def link_library(sources: Sources, kernels: Path, target: str, folder: Path, cac
     build(sources.folder / "program.c")
     build(sources.folder / "weights.S")
     exports = folder / "exports.map"
-    exports.write_text(EXPORTS)
+    exports.write_text(PROFILE_EXPORTS if profile else EXPORTS)
     library = SharedLibrary(folder, target)
     toolchain.link([*objects, kernels], exports, library.path)
     for path in objects:

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from builder.importers.graph import FrozenGraph
 from builder.lower.faithful import lower_faithfully
+from builder.lower.notes import Note, note_of
 from builder.lower.optimise import Options, optimise
 from builder.lower.program import Program
 from builder.xla.result import read_result
 
 LoweringPath = Literal["optimised", "faithful"]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A Program and the path that made it; ``notes`` has one for each of its steps.
+
+    ``reason``: why the optimised path was not to be had, where it was asked for.
+    """
+
+    program: Program
+    path: LoweringPath
+    notes: tuple[Note, ...]
+    reason: str = ""
 
 
 def lower(
@@ -20,14 +35,17 @@ def lower(
     cache: Path,
     path: LoweringPath = "optimised",
     options: Options | None = None,
-) -> Program:
+) -> Lowered:
     """The Program of a ``graph_metadata.o``; ``cache`` keeps TensorFlow's recovered schema.
 
     "optimised" fuses what it can prove and falls back to "faithful", one step per XLA thunk, where that is nothing.
     """
     result = read_result(metadata, cache)
+    reason = ""
     if path == "optimised":
-        program = optimise(result, graph.feeds, graph.fetches, options).program
-        if program is not None:
-            return program
-    return lower_faithfully(result, graph.feeds, graph.fetches)
+        outcome = optimise(result, graph.feeds, graph.fetches, options)
+        if outcome.program is not None:
+            return Lowered(outcome.program, "optimised", outcome.notes)
+        reason = outcome.reason
+    program = lower_faithfully(result, graph.feeds, graph.fetches)
+    return Lowered(program, "faithful", tuple(note_of(step) for step in program.steps), reason)

@@ -16,7 +16,7 @@ from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core, why_not
 from builder.lower.layouts import NO_HALO, Layout, Layouts, dense, lay_out, reads, with_rows, writes
 from builder.lower.notes import Note
-from builder.lower.packing import Geometry, choose, pack_layer, pad_channels, scratch_size
+from builder.lower.packing import Geometry, decide, pack_layer, pad_channels, scratch_size
 from builder.lower.pooling import Pool
 from builder.lower.program import (
     Algorithm,
@@ -111,7 +111,7 @@ class _Assembly:
         core, affine = layer.core, layer.affine
         name = core.value.instruction.name
         kernel = (core.kernel().astype(np.float64) * affine.scale).astype(np.float32)
-        algorithm = self.algorithms.get(name) or choose(geometry(core), allow_winograd=self.allow_winograd)
+        algorithm = decide(geometry(core), self.algorithms, allow_winograd=self.allow_winograd)
         wanted = reads(layer)
         source = self._reading(*wanted[0])
         residual = self._reading(*wanted[1]) if len(wanted) > 1 else None

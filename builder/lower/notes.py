@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
+
+from builder.lower.program import Buffer, ConvolutionStep, DotStep, Step
 
 
 @dataclass(frozen=True)
@@ -18,3 +21,22 @@ class Note:
     """Floating-point operations of a convolution or product, a multiply-add counted as two."""
     bytes: int
     """Read and written, weights included."""
+
+
+def note_of(step: Step) -> Note:
+    """What one of XLA's own steps tells of itself."""
+    flop = 0
+    if isinstance(step, ConvolutionStep):
+        taps = math.prod(step.kernel_size) * step.in_channels // step.groups
+        flop = 2 * step.batch * math.prod(step.out_size) * step.out_channels * taps
+    elif isinstance(step, DotStep):
+        flop = 2 * step.batch * step.m * step.n * step.k
+    return Note(step.name, "xla", (), "", flop, sum(b.size for b in _buffers(step)))
+
+
+def _buffers(step: Step) -> list[Buffer]:
+    """Every buffer that a step names itself, not those of steps inside it."""
+    found: list[Buffer] = []
+    for value in (getattr(step, field.name) for field in fields(step)):
+        found += [b for b in (value if isinstance(value, tuple) else (value,)) if isinstance(b, Buffer)]
+    return found

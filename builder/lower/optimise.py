@@ -23,7 +23,7 @@ from builder.lower.thunks import read_thunks
 
 @dataclass(frozen=True)
 class Options:
-    """``algorithms``: decisions of a tuner, by layer name; the static rule decides where it says nothing."""
+    """``algorithms``: decisions of a tuner, by ``Geometry.label``; the static rule decides where it says nothing."""
 
     allow_winograd: bool = True
     algorithms: Mapping[str, Algorithm] = field(default_factory=dict)

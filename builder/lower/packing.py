@@ -9,6 +9,7 @@ The layouts are those that builder/runtime/fused/ reads; one layout serves every
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,18 @@ class Geometry:
         unit = self.kernel_size == (3, 3) and self.stride == self.dilation == (1, 1) and self.groups == 1
         return unit and self.in_channels % 16 == 0 and self.out_channels % 16 == 0
 
+    @property
+    def label(self) -> str:
+        """All of it in a few characters, such as ``3x3 14x14x256-512``: the key of a tuning file."""
+
+        def pair(name: str, values: tuple[int, int]) -> str:
+            return "" if values == (1, 1) else f" {name}{values[0]}" + (f"x{values[1]}" * (values[0] != values[1]))
+
+        height, width = self.kernel_size
+        rest = pair("/", self.stride) + pair("dilation ", self.dilation)
+        rest += f" groups {self.groups}" * (self.groups > 1) + f" batch {self.batch}" * (self.batch > 1)
+        return f"{height}x{width} {self.out_size[0]}x{self.out_size[1]}x{self.in_channels}-{self.out_channels}{rest}"
+
 
 def choose(geometry: Geometry, *, allow_winograd: bool = True) -> Algorithm:
     """The algorithm where none was measured: a static rule, the same on every machine."""
@@ -78,6 +91,14 @@ def candidates(geometry: Geometry, *, allow_winograd: bool = True) -> tuple[Algo
         possible += ["winograd2", "winograd4"]
     best = choose(geometry, allow_winograd=allow_winograd)
     return (best, *(a for a in possible if a != best))
+
+
+def decide(geometry: Geometry, tuned: Mapping[str, Algorithm], *, allow_winograd: bool = True) -> Algorithm:
+    """The algorithm that ``tuned`` has for this geometry's label, if the layer can have it; else the static rule's."""
+    found = tuned.get(geometry.label)
+    if found in candidates(geometry, allow_winograd=allow_winograd):
+        return found
+    return choose(geometry, allow_winograd=allow_winograd)
 
 
 def pack_layer(weights: NDArray[np.float32], algorithm: Algorithm, *, groups: int = 1) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 
 from builder.audit import AuditReport
 from builder.audit import require as require_audit
+from builder.decisions import Lowering
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
 from builder.pack.layer import measure, source_date_epoch, write_zip
 from builder.pack.limits import Component, check, require
@@ -33,6 +34,7 @@ def pack(
     versions: Mapping[str, str],
     xla_flags: str,
     dist: Path,
+    lowering: Lowering | None = None,
     dependencies: Path | None = None,
     dependencies_lock: Path | None = None,
     function: Path | None = None,
@@ -42,10 +44,10 @@ def pack(
 
     ``library``, ``header``: libmodel.so and model.h; ``model_json``: what cf_describe() returns;
     ``source_sha256``: of the trained model; ``versions``: coldforge, python, tensorflow, zig;
-    ``xla_flags``: those that were in effect; ``dependencies``, ``function``: the built dependencies layer
-    and the function's code, measured when given; ``dependencies_lock``: the layer's hash-locked
-    requirements, for the bill of materials; ``epoch``: the time of every file in the zip
-    (SOURCE_DATE_EPOCH when None).
+    ``xla_flags``: those that were in effect; ``lowering``: what the steps became; ``dependencies``,
+    ``function``: the built dependencies layer and the function's code, measured when given;
+    ``dependencies_lock``: the layer's hash-locked requirements, for the bill of materials; ``epoch``: the time
+    of every file in the zip (SOURCE_DATE_EPOCH when None).
 
     Raises AuditError or VerifyError when the library did not pass, SizeLimitError when it all is larger
     than Lambda or the spec allows. Whatever is raised, the previous bundle stays as it was.
@@ -95,6 +97,7 @@ def pack(
             versions=dict(versions),
             xla_flags=xla_flags,
             files=tuple(FileEntry.of(fresh, name) for name in names),
+            lowering=lowering,
             audit=audit,
             verification=verification,
             sizes=sizes,

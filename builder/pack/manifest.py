@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.audit import AuditReport
+from builder.decisions import Lowering
 from builder.pack.limits import SizeTable
 from builder.spec import ModelSpec
 from builder.verify.compare import Verification
@@ -41,7 +42,7 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """``description`` is model.json's content; the fields from ``audit`` on are None in a layer."""
+    """``description`` is model.json's content; the fields from ``lowering`` on are None in a layer."""
 
     description: dict[str, Any]
     source: dict[str, str]
@@ -49,6 +50,7 @@ class Manifest:
     versions: dict[str, str]
     xla_flags: str
     files: tuple[FileEntry, ...]
+    lowering: Lowering | None = field(default=None)
     audit: AuditReport | None = field(default=None)
     verification: Verification | None = field(default=None)
     sizes: SizeTable | None = field(default=None)
@@ -71,6 +73,8 @@ class Manifest:
             "xla_flags": self.xla_flags,
             "files": {f.path: {"bytes": f.size, "sha256": f.sha256} for f in self.files},
         }
+        if self.lowering is not None:
+            content["lowering"] = self.lowering.to_dict()
         if self.audit is not None:
             report = self.audit.to_dict()
             report["facts"] = {k: v for k, v in report["facts"].items() if k not in _FACTS_LEFT_OUT}

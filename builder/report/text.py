@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from builder.audit import AuditReport
+from builder.decisions import Lowering
 from builder.pack.limits import DIRECT_UPLOAD_ZIPPED, SizeTable
 from builder.verify.agreement import OutputAgreement
 from builder.verify.compare import Verification
@@ -70,6 +71,17 @@ def _agreement_row(row: OutputAgreement) -> tuple[str, ...]:
     top1 = f"{row.top1_rows - row.top1_wrong} of {row.top1_rows}{ties}" if row.top1_rows else "–"
     verdict = "agrees" if row.passed else "DISAGREES"
     return row.output, row.dtype, f"{row.max_absolute:.2g}", f"{row.max_relative:.2g}", allowed, top1, verdict
+
+
+def lowering_line(lowering: Lowering) -> str:
+    """Which lowering the library has, how many steps are fused, and what was given up for it and why."""
+    fused, tuned = len(lowering.decisions), lowering.to_dict()["tuned"]
+    steps = f"{fused} of {lowering.steps} steps fused" if fused else f"{lowering.steps} steps, none fused"
+    parts = [f"  lowering: {lowering.path}; {steps}" + (f", {tuned} as tuned" if tuned else "")]
+    if lowering.reason:
+        parts.append(f"  not optimised: {lowering.reason}")
+    parts += [f"  gave up {path}: {why}" for path, why in lowering.given_up]
+    return "\n".join(parts)
 
 
 def audit_line(report: AuditReport) -> str:

@@ -1,13 +1,15 @@
 /* The C ABI. Compiled for the baseline CPU: cf_open must be able to say that a CPU is too old. */
+#define _GNU_SOURCE
 #include "program.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define ALIGNMENT 64u
+#define HUGE_PAGE ((size_t)2 << 20)
 /* XLA's seed (kRngStateInitialValue in xla/backends/cpu/runtime/rng_state_lib.h). */
 #define RNG_SEED 0x7012395ull
 
@@ -35,6 +37,17 @@ static const cf_fused *choose_fused(void) {
     return cf_compiled_program.fused[limited ? 0 : cf_cpu_level()];
 }
 
+/*
+ * Large arenas in huge pages, where the system gives them on request: the first inference then meets one fault for
+ * every 512 of the others, which is worth 6 of 74 ms on a network with 17 MB. The odd end stays in small pages.
+ */
+static uint8_t *new_arena(size_t size) {
+    if (size < 2 * HUGE_PAGE) return aligned_alloc(ALIGNMENT, (size + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
+    uint8_t *arena = aligned_alloc(HUGE_PAGE, (size + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE);
+    if (arena != NULL) (void)madvise(arena, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a wish */
+    return arena;
+}
+
 EXPORT cf_status cf_open(uint32_t threads, cf_model **model) {
     if (model == NULL) return refuse_open("cf_open: model is NULL", CF_ERR_ARGUMENT);
     *model = NULL;
@@ -42,8 +55,7 @@ EXPORT cf_status cf_open(uint32_t threads, cf_model **model) {
     if (missing != NULL) return refuse_open(missing, CF_ERR_CPU);
     cf_model *opened = calloc(1, sizeof *opened);
     if (opened == NULL) return refuse_open("cf_open: out of memory", CF_ERR_MEMORY);
-    size_t size = (cf_compiled_program.arena_size + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
-    opened->context.arena = aligned_alloc(ALIGNMENT, size);
+    opened->context.arena = new_arena(cf_compiled_program.arena_size);
     if (opened->context.arena == NULL) {
         free(opened);
         return refuse_open("cf_open: not enough memory for the model's buffers", CF_ERR_MEMORY);
@@ -129,12 +141,12 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
 
 cf_status cf_run_shared(const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,
                         size_t fetch_count) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static cf_lock lock;
     static cf_model *shared;
-    pthread_mutex_lock(&lock);
+    cf_lock_take(&lock);
     cf_status status = shared != NULL ? CF_OK : cf_open(0, &shared);
     if (status == CF_OK) status = cf_run(shared, feeds, feed_count, fetches, fetch_count);
-    pthread_mutex_unlock(&lock);
+    cf_lock_give(&lock);
     return status;
 }
 

@@ -53,7 +53,7 @@ static inline void pause_cpu(void) {
 #endif
 }
 
-static void futex(_Atomic uint32_t *word, int operation, uint32_t value) {
+static void futex(void *word, int operation, uint32_t value) {
     syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
 }
 
@@ -138,6 +138,24 @@ void cf_pool_enter(cf_pool *pool) {
     if (pool == NULL || pool->owner == self) return;
     pool->owner = self;
     pool->started = 0; /* threads do not follow into the child of a fork */
+}
+
+void cf_lock_take(cf_lock *lock) {
+    const int32_t self = getpid();
+    for (;;) {
+        int32_t holder = 0;
+        if (atomic_compare_exchange_strong(lock, &holder, self)) return;
+        if (holder == self) {
+            futex(lock, FUTEX_WAIT, (uint32_t)self);
+        } else if (atomic_compare_exchange_strong(lock, &holder, self)) {
+            return; /* held by a thread that did not follow into this process */
+        }
+    }
+}
+
+void cf_lock_give(cf_lock *lock) {
+    atomic_store(lock, 0);
+    futex(lock, FUTEX_WAKE, 1);
 }
 
 uint32_t cf_threads(const cf_context *context) { return context->pool != NULL ? context->pool->threads : 1; }

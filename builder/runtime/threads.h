@@ -28,6 +28,14 @@ void cf_pool_free(cf_pool *pool);
 /* Before a run's first cf_parallel_for: notices that the process has forked. pool may be NULL. */
 void cf_pool_enter(cf_pool *pool);
 
+/*
+ * A lock for the threads of one process: 0, or the process that holds it. After a fork the child takes what a
+ * thread of its parent held at that moment, where a mutex would never be given back.
+ */
+typedef _Atomic int32_t cf_lock;
+void cf_lock_take(cf_lock *lock);
+void cf_lock_give(cf_lock *lock);
+
 /* The CPUs this process may really use: affinity, cgroup quota, the memory of a Lambda function. At least 1. */
 uint32_t cf_usable_cpus(void);
 

@@ -114,5 +114,6 @@ class ModelSpec:
     outputs: tuple[OutputSpec, ...] = ()  # (): every fetch as it is
     tolerance: Tolerance = Tolerance()
     targets: tuple[str, ...] = ("x86_64",)
+    winograd: bool = True  # whether 3x3 convolutions may use Winograd's algorithm
     max_unzipped: int = LAMBDA_UNZIPPED  # bytes, layers + function
     max_zipped: int = DIRECT_UPLOAD_ZIPPED  # bytes of the largest zip

@@ -59,6 +59,7 @@ def _model(spec: ModelSpec) -> dict[str, Any]:
         "config": relative(source.config, folder) if source.config else None,
         "batch": spec.batch,
         "targets": spec.targets,
+        "winograd": spec.winograd,
     }
 
 

@@ -131,6 +131,13 @@ MODEL = Section(
             "The processors to build for.",
             default=ModelSpec.targets,
         ),
+        Field(
+            "winograd",
+            Flag(),
+            "Whether 3×3 convolutions may use Winograd's algorithm: faster, with rounding errors a few times larger. "
+            "A build that disagrees with TensorFlow does without it by itself.",
+            default=ModelSpec.winograd,
+        ),
     ),
 )
 

@@ -95,6 +95,16 @@ def require(verification: Verification) -> None:
     raise VerifyError("\n".join([f"{verification.library} does not pass verification:", *lines, advice]))
 
 
+def reason(verification: Verification) -> str:
+    """In a few words, why it did not pass: the output that is furthest off. Empty where it passed."""
+    for row in verification.outputs:
+        if row.beyond and row.worst:
+            return f"output {row.output} is off by {row.worst.error:.3g} where {row.worst.allowed:.3g} is allowed"
+        if row.top1_wrong:
+            return f"output {row.output} has another top class in {row.top1_wrong:,} of {row.top1_rows:,} rows"
+    return f"the library misbehaves: {verification.failures[0]}" if verification.failures else ""
+
+
 def _disagreement(row: OutputAgreement) -> Iterator[str]:
     name = row.output if row.output == row.fetch else f"{row.output} (fetch {row.fetch})"
     if row.beyond and row.worst:

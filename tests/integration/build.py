@@ -75,6 +75,6 @@ def build_library(
     compiled = graph.folder.resolve()
     if not (compiled / "graph_metadata.o").exists():
         compile_here(graph, compiled)
-    program = lower(compiled / "graph_metadata.o", graph, CACHE, path, options)
+    program = lower(compiled / "graph_metadata.o", graph, CACHE, path, options).program
     sources = emit(program, spec, TARGET, folder)
     return link_library(sources, compiled / "graph.o", TARGET, folder, CACHE / "zig")

@@ -19,13 +19,13 @@ def _ports(arrays: Sequence[Any]) -> Any:
     return (_Port * len(arrays))(*[_Port(a.ctypes.data, a.nbytes) for a in arrays])
 
 
-def run_library(library: Path, samples: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """The fetches for every sample (the feeds in order), one opened model for all."""
+def run_library(library: Path, samples: Sequence[Sequence[Any]], threads: int = 0) -> list[list[Any]]:
+    """The fetches for every sample (the feeds in order), one opened model for all; 0 threads: as many as it likes."""
     abi = ctypes.CDLL(str(library))
     abi.cf_describe.restype = abi.cf_last_error.restype = ctypes.c_char_p
     described = json.loads(abi.cf_describe())
     model = ctypes.c_void_p()
-    assert abi.cf_open(0, ctypes.byref(model)) == 0, abi.cf_last_error(None)
+    assert abi.cf_open(threads, ctypes.byref(model)) == 0, abi.cf_last_error(None)
     results = []
     for sample in samples:
         feeds = [np.ascontiguousarray(a) for a in sample]

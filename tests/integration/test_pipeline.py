@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,6 +88,17 @@ def stages(stderr: str) -> dict[str, str]:
     return {words[0]: " ".join(words).rsplit("· ", 1)[1] for words in lines}
 
 
+def attempts(stderr: str) -> list[str]:
+    """The lowerings that were verified, in their order."""
+    found: list[str] = []
+    for line in stderr.splitlines():
+        if lowering := re.search(r"thunks to steps, buffers and C \(([^)]+)\)", line):
+            found.append(lowering[1])
+        elif line.startswith("  verify"):
+            found.append("verified")
+    return [name for name, then in itertools.pairwise(found) if then == "verified"]
+
+
 def test_a_build_and_its_repeat(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     spec = write_spec(project)
     assert main(["bundle", spec]) == 0
@@ -104,6 +118,120 @@ def test_a_build_and_its_repeat(project: Project, capsys: pytest.CaptureFixture[
         ("import", "compile", "lower", "link"), "cached"
     )
     assert digest(bundle.folder) == before
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network of 3x3 convolutions in .keras format, so deep that Winograd's rounding shows."""
+    import keras
+
+    same = [keras.layers.Conv2D(32, 3, padding="same", activation="relu") for _ in range(6)]
+    network = keras.Sequential([keras.layers.Input((24, 24, 3)), *same])
+    return save_keras(network, tmp_path_factory.mktemp("deep") / "deep.keras")
+
+
+def write_deep(project: Project, model: str = "", tolerance: float = 1e-2) -> str:
+    path = project.root / "deep.toml"
+    image = "[image]\nwidth = 24\nheight = 24\nscale = '1/255'"
+    path.write_text(
+        f"[model]\nsource = 'deep.keras'\n{model}\n{image}\n[tolerance]\nabsolute = {tolerance}\nrelative = 0.0\n"
+    )
+    return str(path)
+
+
+def test_what_disagrees_is_built_the_safer_way_and_that_is_said(
+    project: Project, deep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(deep, project.root)
+
+    def built(spec: str) -> tuple[dict[str, Any], float]:
+        assert main(["bundle", spec]) == 0
+        manifest = json.loads((project.dist / "deep" / "manifest.json").read_text())
+        return manifest["lowering"], manifest["verification"]["outputs"][0]["max_absolute"]
+
+    fast, large = built(write_deep(project))
+    assert fast["path"] == "optimised"
+    assert "winograd4" in [s["algorithm"] for s in fast["fused_steps"]]
+    assert (fast["given_up"], fast["tuned"]) == ([], 0)
+    layer = next(s for s in fast["fused_steps"] if s["algorithm"] == "winograd4")
+    assert layer["geometry"] == "3x3 24x24x32-32"
+    assert layer["chosen_by"] == "rule"
+    assert (layer["packing"]["panel"], layer["packing"]["band"]) == (16, 36)
+
+    forbidden, small = built(write_deep(project, "winograd = false"))
+    assert forbidden["path"] == "optimised, without Winograd"
+    assert {s["algorithm"] for s in forbidden["fused_steps"]} == {"direct"}
+    assert forbidden["given_up"] == []
+    assert large > 1.2 * small
+
+    capsys.readouterr()
+    fallback, error = built(write_deep(project, tolerance=(large * small) ** 0.5))
+    said = capsys.readouterr()
+    assert error == small
+    assert fallback["path"] == "optimised, without Winograd"
+    assert fallback["fused_steps"] == forbidden["fused_steps"]
+    (given_up,) = fallback["given_up"]
+    assert given_up["path"] == "optimised"
+    assert "is off by" in given_up["because"]
+    assert attempts(said.err) == ["optimised", "optimised, without Winograd"]
+    assert f"· DISAGREES: {given_up['because']}" in said.err
+    assert "lowering: optimised, without Winograd; 6 of" in said.out
+    assert f"gave up optimised: {given_up['because']}" in said.out
+
+
+def test_tuning_decides_and_only_where_it_can(project: Project, deep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(deep, project.root)
+    spec, path, label = write_deep(project), project.root / "deep.tuning.json", "3x3 24x24x32-32"
+
+    def built() -> tuple[dict[str, Any], str, str, bytes]:
+        capsys.readouterr()
+        assert main(["bundle", spec]) == 0
+        said = capsys.readouterr()
+        bundle = project.dist / "deep"
+        lowering = json.loads((bundle / "manifest.json").read_text())["lowering"]
+        return lowering, said.out, said.err, (bundle / "layer" / "lib" / "libmodel.so").read_bytes()
+
+    def changed(**fields: Any) -> None:
+        path.write_text(json.dumps(tuning | fields))
+
+    *_, by_rule = built()
+    assert main(["tune", spec, "--seconds", "0"]) == 0
+    table = capsys.readouterr().out
+    assert label in table
+    assert "wrote deep.tuning.json" in table
+    tuning = json.loads(path.read_text())
+    (entry,) = tuning["layers"].values()
+    assert set(tuning["layers"]) == {label}
+    for isa, times in entry["microseconds"].items():
+        assert isa.startswith("x86-64-v")
+        assert set(times) == {"direct", "winograd2", "winograd4"}
+        assert all(time > 0 for time in times.values())
+
+    changed(layers={label: entry | {"algorithm": "direct"}})
+    lowering, out, err, library = built()
+    assert {s["algorithm"] for s in lowering["fused_steps"]} == {"direct"}
+    assert [s["chosen_by"] for s in lowering["fused_steps"]] == ["rule", *["tuning"] * 5]  # the first has no choice
+    assert f"6 of {lowering['steps']} steps fused, 5 as tuned" in out
+    assert "tuning.json" not in err
+    assert library != by_rule
+
+    changed(layers=tuning["layers"] | {"3x3 7x7x64-64": entry})
+    assert "deep.tuning.json tells of layers that the model does not have (3x3 7x7x64-64)" in built()[2]
+    changed(kernels="0" * 16, layers={label: entry | {"algorithm": "direct"}})
+    lowering, _, err, library = built()
+    assert err.count("deep.tuning.json was measured with other kernels") == 1
+    assert lowering["tuned"] == 0
+    assert library == by_rule
+
+    changed(layers={label: entry | {"algorithm": "winograd4"}})
+    write_deep(project, "winograd = false")
+    lowering, *_ = built()
+    assert {s["algorithm"] for s in lowering["fused_steps"]} == {"direct"}
+    assert lowering["tuned"] == 0
+    path.unlink()
+    assert main(["tune", spec, "--seconds", "0"]) == 0
+    assert "No layer of this model has a choice" in capsys.readouterr().out
+    assert not path.exists()
 
 
 def test_new_labels_do_not_compile_again(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,6 +277,9 @@ def test_a_failed_build_leaves_the_last_good_bundle(
     assert main(["bundle", write_spec(project, extra, rest)]) == code
     said = capsys.readouterr().err
     assert says in said
+    if code == 17:
+        assert attempts(said) == ["optimised", "faithful"]  # without Winograd it would have been the same library
+        assert said.count("DISAGREES: output kind is off by") == 2
     assert "Traceback" not in said
     assert digest(project.dist, project.layers / "model" / "content") == good
 

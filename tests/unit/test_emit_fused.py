@@ -184,9 +184,16 @@ def test_the_library_passes_the_audit_and_is_small(built: tuple[Path, Any]) -> N
     assert library.stat().st_size < 400_000
 
 
+def isa(description: Path) -> list[str]:
+    found: list[str] = json.loads(description.read_text())["target"]["isa"]
+    return found
+
+
 def test_without_fused_steps_the_kernels_are_left_out(built: tuple[Path, Any], tmp_path: Path) -> None:
     compiled, _ = program()
     sources = emit(replace(compiled, steps=()), SPEC, "x86_64", tmp_path)
+    assert isa(sources.description) == ["x86-64-v3"]
+    assert isa(built[0].parent / "model.json") == ["x86-64-v3", "x86-64-v4"]
     library = link_library(sources, built[0].parent / "none.o", "x86_64", tmp_path, CACHE)
     assert library.path.stat().st_size < built[0].stat().st_size - 100_000
 

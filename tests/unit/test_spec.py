@@ -174,7 +174,7 @@ unzipped = 1e9
             "4: [model].version: is a whole number; must be a string: a version of letters, digits and . _ + -, "
             'like "1"',
             "5: [model].nam: not a key of this section; delete it or use one of source, package, file, sha256, name, "
-            'version, format, trust, signature, config, batch, targets (did you mean "name"?)',
+            'version, format, trust, signature, config, batch, targets, winograd (did you mean "name"?)',
             "6: [model].width: not a key of this section; it belongs in [image]",
             '7: [model].targets: item 1: "arm64" is not known; must be "x86_64"',
             '7: [model].targets: item 3: "x86_64" is item 2 too; each must differ',

@@ -1,0 +1,107 @@
+"""What was decided about each fused step of a program, for the manifest and for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from builder.emit.fused import geometry
+from builder.lower.notes import Note
+from builder.lower.packing import PANEL, scratch_size, winograd_band
+from builder.lower.program import Algorithm, LayerStep, Program, Step
+
+Chooser = Literal["rule", "tuning"]
+
+LAYOUTS = {
+    "direct": "[OC/16][KH*KW*C][16]",
+    "depthwise": "[C/16][KH*KW][16]",
+    "winograd2": "[OC/16][C][9][16]",
+    "winograd4": "[OC/16][C][9][16]",
+}
+"""How the weights for each algorithm lie in the library; see builder/lower/packing.py."""
+
+_NOT_FUSED = ("xla", "copy", "repack")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One fused step: ``geometry`` and ``packing`` are those of a layer, None of anything else.
+
+    ``packing``: ``layout`` of the weights, ``panel`` (output channels side by side), and for Winograd ``band``
+    (tiles of output transformed at a time) and ``scratch`` (bytes).
+    """
+
+    step: str
+    kind: str
+    algorithm: str
+    fused: tuple[str, ...]
+    geometry: str | None = None
+    packing: dict[str, Any] | None = None
+    chosen_by: Chooser | None = None
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """How a graph was lowered: ``path`` is the name of the pipeline's attempt, ``steps`` how many it came to.
+
+    ``reason``: why the optimised path was not to be had, where it was asked for. ``given_up``: the attempts before
+    this one and why each was not good enough.
+    """
+
+    path: str
+    steps: int
+    decisions: tuple[Decision, ...]
+    reason: str = ""
+    given_up: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def geometries(self) -> frozenset[str]:
+        """Of all layers."""
+        return frozenset(d.geometry for d in self.decisions if d.geometry)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The manifest's ``lowering``."""
+        return {
+            "path": self.path,
+            "steps": self.steps,
+            "fused": len(self.decisions),
+            "tuned": sum(d.chosen_by == "tuning" for d in self.decisions),
+            "reason": self.reason or None,
+            "given_up": [{"path": path, "because": why} for path, why in self.given_up],
+            "fused_steps": [{k: v for k, v in asdict(d).items() if v is not None} for d in self.decisions],
+        }
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Lowering:
+        """What ``save`` wrote."""
+        data = json.loads(path.read_text(encoding="utf-8"))
+        decisions = tuple(Decision(**d | {"fused": tuple(d["fused"])}) for d in data.pop("decisions"))
+        given_up = tuple((path, why) for path, why in data.pop("given_up"))
+        return cls(**data, decisions=decisions, given_up=given_up)
+
+
+def decisions(
+    program: Program, notes: Iterable[Note], tuned: Mapping[str, Algorithm] | None = None
+) -> tuple[Decision, ...]:
+    """One for each fused step; ``notes`` are those of all steps, ``tuned`` what a tuner decided, by geometry."""
+    tuned = tuned or {}
+    pairs = zip(program.steps, notes, strict=True)
+    return tuple(_decision(step, note, tuned) for step, note in pairs if note.kind not in _NOT_FUSED)
+
+
+def _decision(step: Step, note: Note, tuned: Mapping[str, Algorithm]) -> Decision:
+    if not isinstance(step, LayerStep):
+        return Decision(note.name, note.kind, note.algorithm, note.matched)
+    shape = geometry(step)
+    packing: dict[str, Any] = {"layout": LAYOUTS[step.algorithm], "panel": PANEL}
+    scratch = scratch_size(shape, step.algorithm)
+    if scratch:
+        packing |= {"band": winograd_band(shape, step.algorithm), "scratch": scratch}
+    chooser: Chooser = "tuning" if tuned.get(shape.label) == step.algorithm else "rule"
+    return Decision(note.name, note.kind, step.algorithm, note.matched, shape.label, packing, chooser)

@@ -1,0 +1,62 @@
+"""``coldforge explain`` and ``coldforge tune`` from the command line, on real models."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from builder import explain
+from builder.pack.bundle import Bundle
+from builder.progress import Progress
+from builder.project import Project
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.integration
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_make_explain(digits: Bundle) -> None:
+    table = run("make", "explain", "MODEL=digits")
+    assert re.search(r"^dot\S* +layer +direct bias \+ relu +0\.2 +[\d,]+ +[\d.]+ +[\d.]+ +[\d.]+$", table, re.MULTILINE)
+    assert "x86-64-v" in table
+    assert "1 thread;" in table
+
+
+def test_the_json_of_digits(digits: Bundle) -> None:
+    data = json.loads(run(sys.executable, "-m", "builder.cli", "explain", "digits", "--json", "--seconds", "0.5"))
+    manifest = json.loads(digits.manifest.read_text())["lowering"]
+    steps = {step["step"]: step for step in data["steps"]}
+    assert (data["path"], len(steps)) == (manifest["path"], manifest["steps"])
+    for fused in manifest["fused_steps"]:
+        step = steps[fused["step"]]
+        assert (step["kind"], step["algorithm"], step["matched"]) == ("layer", fused["algorithm"], fused["fused"])
+        assert step["microseconds"] > 0
+    # 784-128-10, batch 1, a multiply-add counted as two
+    assert data["together"]["flop"] == sum(s["flop"] for s in data["steps"]) == 2 * (784 * 128 + 128 * 10)
+    assert all(step["calls"] == 1 for step in data["steps"])
+    assert all(0 <= step["microseconds"] <= step["median_microseconds"] for step in data["steps"])
+    total = data["together"]["microseconds"]
+    assert total == pytest.approx(sum(step["microseconds"] for step in data["steps"]))
+    assert 0 < total <= data["run_microseconds"]
+    large, small = sorted((s for s in data["steps"] if s["flop"]), key=lambda s: -s["flop"])
+    assert large["microseconds"] > small["microseconds"]  # of 80 times the work
+
+
+def test_table_and_json_of_one_measurement_agree(digits: Bundle) -> None:
+    from builder.cli import _load_spec
+
+    found = explain.explain(_load_spec("digits", Project.here()), Project.here(), Progress(), seconds=0.2)
+    lines = explain.render(found).splitlines()[2:]
+    for line, step in zip(lines, json.loads(found.to_json())["steps"], strict=False):
+        assert line.startswith(f"{step['step']} ")
+        assert line.endswith(f"{100 * step['share']:.1f}")
+        assert f"{step['microseconds']:.1f}" in line

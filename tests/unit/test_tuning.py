@@ -1,0 +1,109 @@
+"""tuning.json, and what a build and the tuner make of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builder.errors import SpecError
+from builder.lower.packing import Geometry, candidates, choose, decide
+from builder.spec import ModelSpec, Source
+from builder.tune import best
+from builder.tuning import Choice, Tuning, kernels_digest, read_tuning, tuning_path
+
+sides = st.tuples(st.integers(1, 40), st.integers(1, 40))
+geometries = st.builds(
+    Geometry,
+    batch=st.integers(1, 12),
+    in_channels=st.integers(1, 600),
+    out_size=sides,
+    out_channels=st.integers(1, 600),
+    kernel_size=st.tuples(st.integers(1, 12), st.integers(1, 12)),
+    stride=st.tuples(st.integers(1, 12), st.integers(1, 12)),
+    dilation=st.tuples(st.integers(1, 12), st.integers(1, 12)),
+    groups=st.integers(1, 12),
+)
+SHAPE = Geometry(1, 64, (14, 14), 64, (3, 3))
+SMALL = Geometry(1, 64, (7, 7), 64, (3, 3))
+
+
+@given(a=geometries, b=geometries, field=st.sampled_from(list(Geometry.__dataclass_fields__)))
+def test_labels_tell_geometries_apart(a: Geometry, b: Geometry, field: str) -> None:
+    near = replace(a, **{field: getattr(b, field)})
+    assert (a.label == near.label) == (a == near)
+    assert (a.label == b.label) == (a == b)
+
+
+def test_labels_are_readable() -> None:
+    assert SHAPE.label == "3x3 14x14x64-64"
+    strided = Geometry(2, 6, (14, 7), 12, (5, 3), (2, 2), (1, 2), 3)
+    assert strided.label == "5x3 14x7x6-12 /2 dilation 1x2 groups 3 batch 2"
+
+
+def test_what_is_tuned_is_taken_where_the_layer_can_have_it() -> None:
+    assert choose(SHAPE) == "winograd4"
+    assert choose(SMALL) == "direct"
+    for algorithm in candidates(SHAPE):
+        assert decide(SHAPE, {SHAPE.label: algorithm}) == algorithm
+    assert decide(SHAPE, {SMALL.label: "direct"}) == "winograd4"
+    assert decide(SHAPE, {SHAPE.label: "winograd2"}, allow_winograd=False) == "direct"
+    assert decide(SHAPE, {SHAPE.label: "depthwise"}) == "winograd4"
+    assert decide(SHAPE, {SHAPE.label: "of a later version"}) == "winograd4"  # type: ignore[dict-item]
+
+
+def test_another_algorithm_must_be_clearly_faster_on_all_instruction_sets_together() -> None:
+    v3, v4 = "x86-64-v3", "x86-64-v4"
+    assert best("winograd4", {v3: {"direct": 98.0, "winograd4": 100.0}}) == "winograd4"
+    assert best("winograd4", {v3: {"direct": 96.0, "winograd4": 100.0}}) == "direct"
+    both = {v3: {"direct": 50.0, "winograd4": 100.0}, v4: {"direct": 150.0, "winograd4": 100.0}}
+    assert best("winograd4", both) == "direct"
+    both[v4]["direct"] = 250.0
+    assert best("winograd4", both) == "winograd4"
+
+
+TUNING = Tuning(
+    kernels_digest(),
+    'a "CPU"',
+    {
+        SHAPE.label: Choice("winograd2", {"x86-64-v3": {"direct": 3.0, "winograd2": 1.5}}),
+        SMALL.label: Choice("direct", {"x86-64-v3": {"direct": 3.0, "winograd2": 3.5}}),
+    },
+)
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.json"
+    assert read_tuning(path) is None
+    for tuning in (TUNING, Tuning("00", "")):
+        path.write_text(tuning.to_json())
+        assert read_tuning(path) == tuning
+    assert len([line for line in TUNING.to_json().splitlines() if "microseconds" in line]) == 2  # one a layer
+
+
+def test_what_is_stale_is_told_in_one_line() -> None:
+    assert TUNING.stale({SHAPE.label, SMALL.label, "1x1 1x1x8-8"}) == ""
+    assert SMALL.label in TUNING.stale({SHAPE.label})
+    assert f"({min(SHAPE.label, SMALL.label)} and 1 more)" in TUNING.stale(())
+    assert TUNING.algorithms() == {SHAPE.label: "winograd2", SMALL.label: "direct"}
+    old = replace(TUNING, kernels="0" * 16)
+    assert old.algorithms() == {}
+    assert "other kernels" in old.stale({SHAPE.label, SMALL.label})
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"schema": 99}', '{"schema": 1, "kernels": "", "cpu": "", "layers": 3}']
+)
+def test_what_is_no_tuning_is_an_error_that_says_what_to_do(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tuning.json").write_text(text)
+    with pytest.raises(SpecError, match=r"tuning\.json is no tuning file.*coldforge tune"):
+        read_tuning(tmp_path / "tuning.json")
+
+
+def test_it_stands_beside_its_spec() -> None:
+    spec = ModelSpec(Path("/a/model.toml"), "m", "1", Source("keras", Path("/a/m.keras")))
+    assert tuning_path(spec) == Path("/a/tuning.json")
+    assert tuning_path(replace(spec, path=Path("/a/b.toml"))) == Path("/a/b.tuning.json")

@@ -7,6 +7,8 @@ MODEL ?= emotion
 IMAGE ?= tests/data/face.jpg
 # docker, host, or auto: in Docker when an engine answers. Both give the same library.
 BUILD_IN ?= auto
+# x86_64, arm64 (Graviton) or all; empty is what model.toml says, and x86_64 if it says nothing.
+TARGET ?=
 VENV  := .venv
 PY    := $(VENV)/bin/python
 # The first interpreter that TensorFlow's wheel and the locks support; PYTHON=... chooses another.
@@ -19,7 +21,7 @@ PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
-	@echo "  MODEL=emotion|digits|age_gender|path/to/model.toml   BUILD_IN=docker|host|auto   PYTHON=python3.12"
+	@echo "  MODEL=emotion|digits|age_gender|path/to/model.toml   BUILD_IN=docker|host|auto   TARGET=x86_64|arm64|all   PYTHON=python3.12"
 
 $(VENV)/.build: requirements/build.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "coldforge needs Python 3.11, 3.12 or 3.13; name one with PYTHON=..." >&2; exit 19; }
@@ -63,10 +65,10 @@ build/age_gender/model.keras: examples/age_gender/make_model.py | setup
 bundle: $(MADE_$(MODEL)) ## compile MODEL and pack it for Lambda, in dist/
 	@route=$$($(PYTHON) -m builder.cli where --in $(BUILD_IN)); python=$(PYTHON); \
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; python=$(PY); fi; \
-	$$python -m builder.cli bundle $(MODEL) --in $$route
+	$$python -m builder.cli bundle $(MODEL) --in $$route --target "$(TARGET)"
 
 invoke: ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
-	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) $(IMAGE)
+	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) $(IMAGE) --target "$(TARGET)"
 
 sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
 
@@ -98,7 +100,7 @@ deploy: setup sam-build ## the active bundle to AWS, with sam deploy
 	@$(SAM) deploy $(if $(filter image,$(PACKAGE)),--resolve-image-repos) $(OVERRIDES) $(SAM_FLAGS)
 
 publish: setup ## the layer of MODEL to AWS (PUBLISH_FLAGS="--bucket B --prune 3")
-	@$(PY) -m builder.cli publish $(MODEL) $(PUBLISH_FLAGS)
+	@$(PY) -m builder.cli publish $(MODEL) --target "$(TARGET)" $(PUBLISH_FLAGS)
 
 test: $(VENV)/.test sam ## every test
 	@$(PY) -m pytest

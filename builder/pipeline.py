@@ -25,7 +25,7 @@ from builder.link.toolchain import zig_version
 from builder.lower import LoweringPath, lower
 from builder.lower.optimise import Options
 from builder.pack.assemble import pack
-from builder.pack.bundle import Bundle, activate
+from builder.pack.bundle import Bundle, activate, bundle_suffix
 from builder.pack.dependencies import DEPENDENCIES_LOCK, build_dependencies
 from builder.preflight import Preflight, check, require
 from builder.progress import Progress
@@ -34,6 +34,7 @@ from builder.sources import locate
 from builder.spec import ModelSpec, to_json
 from builder.verify import golden
 from builder.verify.compare import Verification, verify
+from builder.verify.machine import machine_for
 from builder.xla.descriptors import tensorflow_version
 from builder.xla.tfcompile import CompiledGraph, compile_graph
 
@@ -65,15 +66,16 @@ ATTEMPTS = (
 """In this order, until one agrees with TensorFlow: speed is never had for a wrong answer."""
 
 
-def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built:
-    """Run every stage for ``spec``, or take its output from an earlier run with the same input.
+def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: str | None = None) -> Built:
+    """Run every stage for ``spec`` and ``target`` (the spec's first when None), or take its output from an earlier run.
 
     Raises the ColdforgeError of the stage that fails; the last good bundle stays in place.
     """
-    cache, target = project.cache, spec.targets[0]
+    cache, target = project.cache, target or spec.targets[0]
+    suffix = bundle_suffix(target)
 
-    def stage(name: str, what: str, key: str, build: Callable[[Path], object]) -> Path:
-        folder = project.build / spec.name / name
+    def stage(name: str, what: str, key: str, build: Callable[[Path], object], suffix: str = "") -> Path:
+        folder = project.build / spec.name / f"{name}{suffix}"
         with progress.stage(name, what) as outcome:
             outcome.cached = run_cached(folder, digest(code_digest(), key), build)
         return folder
@@ -92,14 +94,18 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
         f"tfcompile for {target}",
         digest(graph.graph_path, graph.config_path, target, XLA_FLAGS, tensorflow_version()),
         functools.partial(compile_graph, graph, target),
+        suffix,
     )
     compiled = CompiledGraph.load(folder, target)
+    machine = machine_for(target, cache)
+    by = f", on {machine.name}" if machine.runner else ""
     for attempt in ATTEMPTS:
         folder = stage(
             f"lower{attempt.suffix}",
             f"thunks to steps, buffers and C ({attempt.name})",
-            digest(compiled.metadata_path, to_json(spec), graph.ports_path),
+            digest(compiled.metadata_path, to_json(spec), graph.ports_path, target),
             functools.partial(_lower, compiled, graph, spec, attempt, cache),
+            suffix,
         )
         sources = Sources(folder)
         folder = stage(
@@ -107,20 +113,23 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
             f"libmodel.so for {target}",
             digest(sources.folder, compiled.kernels_path, target, zig_version()),
             functools.partial(_link, sources, compiled, target, cache),
+            suffix,
         )
         library = SharedLibrary(folder, target).path
         with progress.stage("audit", "the library against the portability policy"):
             report = audit(library, target)
-        with progress.stage("verify", "the library against TensorFlow's answers") as outcome:
-            verification = verify(library, graph, spec)
+        with progress.stage("verify", f"the library against TensorFlow's answers{by}") as outcome:
+            verification = verify(library, graph, spec, machine)
             outcome.note = "" if verification.passed else "DISAGREES"
+            outcome.note = f"NOT RUN: {machine.missing}" if machine.missing else outcome.note
         if verification.passed:
             break
     with progress.stage("layer", "the function's dependencies") as outcome:
-        outcome.cached, dependencies = build_dependencies(project)
-    with progress.stage("pack", f"dist/{spec.name}"):
+        outcome.cached, dependencies = build_dependencies(project, target)
+    with progress.stage("pack", f"dist/{spec.name}{suffix}"):
         bundle = pack(
             spec=spec,
+            target=target,
             library=library,
             header=sources.header,
             model_json=sources.description.read_text(),
@@ -139,7 +148,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
             dependencies_lock=project.layers / DEPENDENCIES_LOCK,
             function=project.function,
         )
-        activate(bundle, project.layers)
+        activate(bundle, project.layers, target)
     return Built(bundle, report, verification)
 
 

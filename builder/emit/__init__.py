@@ -12,7 +12,7 @@ from builder.emit.program import program_source
 from builder.lower.program import Program
 from builder.spec import ModelSpec
 
-ISA = {"x86_64": ["x86-64-v3"]}
+ISA = {"x86_64": ["x86-64-v3"], "arm64": ["neoverse-n1"]}
 """Instruction sets that a library for each architecture holds."""
 
 

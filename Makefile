@@ -72,13 +72,17 @@ invoke: ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
 
 sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
 
+# TARGET=arm64 and the template's Architecture=arm64 are one; the layers' makefiles read TARGET.
+ARM64 = $(if $(filter arm64,$(TARGET))$(filter Architecture=arm64,$(PARAMETERS)),arm64)
+
 SAM := SAM_CLI_TELEMETRY=0 PYTHON="$(or $(wildcard $(CURDIR)/$(PY)),$(PYTHON))" .venv-sam/bin/sam
 
 .PHONY: sam-build local-invoke local-api deploy publish
 sam-build: sam
-	@test -f layers/model/content/lib/libmodel.so || { echo "there is no bundle: run make bundle" >&2; exit 2; }
-	@$(if $(filter image,$(PACKAGE)),$(PYTHON) -m builder.pack.image)
-	@$(SAM) build $(BUILD_FLAGS_$(PACKAGE))
+	@test -f layers/model/content$(ARM64:%=-arm64)/lib/libmodel.so || \
+		{ echo "there is no bundle: run make bundle$(ARM64:%= TARGET=arm64)" >&2; exit 2; }
+	@$(if $(filter image,$(PACKAGE)),$(PYTHON) -m builder.pack.image $(ARM64))
+	@TARGET=$(or $(ARM64),x86_64) $(SAM) build $(BUILD_FLAGS_$(PACKAGE)) $(OVERRIDES)
 
 local-invoke: sam-build ## the function on IMAGE in Lambda's container image (Docker)
 	@$(PYTHON) -c 'import base64, json, sys; \
@@ -93,10 +97,11 @@ PACKAGE ?= zip
 # NAME=VALUE ..., the template's parameters
 PARAMETERS ?=
 BUILD_FLAGS_image := --template-file template-image.yaml
-OVERRIDES := $(if $(PARAMETERS),--parameter-overrides $(PARAMETERS))
+VALUES = $(strip $(ARM64:%=Architecture=arm64) $(filter-out Architecture=arm64,$(PARAMETERS)))
+OVERRIDES = $(if $(VALUES),--parameter-overrides $(VALUES))
 
 deploy: setup sam-build ## the active bundle to AWS, with sam deploy
-	@$(PY) -m builder.cli check $(PARAMETERS)
+	@$(PY) -m builder.cli check $(VALUES)
 	@$(SAM) deploy $(if $(filter image,$(PACKAGE)),--resolve-image-repos) $(OVERRIDES) $(SAM_FLAGS)
 
 publish: setup ## the layer of MODEL to AWS (PUBLISH_FLAGS="--bucket B --prune 3")
@@ -128,4 +133,4 @@ lock: ## resolve every requirements file again (needs uv)
 	@$(LOCK) layers/dependencies/requirements.in -o layers/dependencies/requirements.txt
 
 clean: ## everything built; the virtual environments stay
-	rm -rf build dist .aws-sam layers/model/content
+	rm -rf build dist .aws-sam layers/model/content*

@@ -9,9 +9,10 @@ import ctypes
 import os
 import struct
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ CF_OK, CF_ERR_ARGUMENT = 0, 3
 STATUS = {1: "CF_ERR_CPU", 2: "CF_ERR_MEMORY", 3: "CF_ERR_ARGUMENT", 4: "CF_ERR_KERNEL"}
 GUARD = 64  # bytes around every buffer that the library must leave alone
 GUARD_BYTE = 0xC3
+_RUNNER_REFUSES = 3  # runner.c's exit code when the library cannot be used
 
 
 class Refused(Exception):
@@ -144,8 +146,8 @@ class LoadedLibrary:
 class RemoteLibrary:
     """The library in a process of its own architecture, with the methods of LoadedLibrary.
 
-    ``command`` runs runner.c, which loads it; structures are those of runner.c. When that process is killed by
-    a signal, this one ends in the same way; when it exits, Refused is raised with its last words.
+    ``command`` runs runner.c, which loads it; structures are those of runner.c. When that process ends, by a
+    signal or an exit of the library's, this one ends in the same way.
     """
 
     _DESCRIBE, _OPEN, _RUN, _FLAT, _CLOSE, _HAS_FLAT = range(6)
@@ -192,13 +194,16 @@ class RemoteLibrary:
             self._died()
         return data
 
-    def _died(self) -> None:
+    def _died(self) -> NoReturn:
         assert self.process.stderr
         said = self.process.stderr.read().decode("utf-8", "replace").strip()
         code = self.process.wait()
         if code < 0:
             os.kill(os.getpid(), -code)
-        raise Refused(said or f"its process ended with exit code {code}")
+        if code == _RUNNER_REFUSES:
+            raise Refused(said)
+        print(said, file=sys.stderr)
+        sys.exit(code)
 
     def version(self) -> int:
         return self._call(self._DESCRIBE)[0]

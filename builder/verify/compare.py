@@ -26,7 +26,7 @@ from builder.verify.machine import HERE, Machine
 ABI_VERSION = 1
 TIMEOUT = 1800
 """Seconds after which a library that does not come back is given up."""
-EMULATED_SECONDS = 300
+EMULATED_SECONDS = 45
 """Seconds after which an emulated processor is given no more golden inputs."""
 
 
@@ -36,11 +36,11 @@ class Verification:
     stop a build."""
 
     library: str
-    machine: str  # what ran it; "" when nothing here could: then there are warnings, and no cases
     cases: tuple[str, ...]
     outputs: tuple[OutputAgreement, ...]
     failures: tuple[str, ...]
     warnings: tuple[str, ...]
+    machine: str = HERE.name  # what ran it; "" when nothing here could: then there are no cases, and a warning
 
     @property
     def passed(self) -> bool:
@@ -74,7 +74,7 @@ def verify(library: Path, graph: FrozenGraph, spec: ModelSpec, machine: Machine 
     outputs = tuple(_outputs(spec, fetches))
     if machine.missing:
         unverified = f"the library was built and audited, but NOT RUN: {machine.missing}"
-        return Verification(library.name, "", (), (), (), (unverified,))
+        return Verification(library.name, (), (), (), (unverified,), "")
     try:
         golden = np.load(graph.golden_path, allow_pickle=False)
     except (OSError, ValueError, zipfile.BadZipFile) as error:
@@ -92,7 +92,7 @@ def verify(library: Path, graph: FrozenGraph, spec: ModelSpec, machine: Machine 
     warnings = list(_warnings(rows, ran))
     if len(ran) < len(cases):
         warnings.append(f"only {len(ran)} of {len(cases)} golden inputs were run: {machine.name} is slow")
-    return Verification(library.name, machine.name, ran, tuple(rows), failures, tuple(warnings))
+    return Verification(library.name, ran, tuple(rows), failures, tuple(warnings), machine.name)
 
 
 def require(verification: Verification) -> None:

@@ -152,8 +152,8 @@ def open_model(library: Library) -> int:
 def examine(request: dict[str, Any]) -> dict[str, Any]:
     """Load, run every case three times, misuse, describe; returns the findings.
 
-    An emulated processor is a hundred times slower. There only the first case is run three times, and no new
-    case is begun after ``request["seconds"]``, though two always are run.
+    An emulated processor is a hundred times slower. There only the first case is run again, and after
+    ``request["seconds"]`` nothing more than what a verification must have: two cases, and one of them again.
     """
     step_file, started = Path(request["step"]), time.monotonic()
 
@@ -184,23 +184,26 @@ def examine(request: dict[str, Any]) -> dict[str, Any]:
         else:
             answers[case] = outputs
 
+    def late() -> bool:
+        return time.monotonic() - started > float(request["seconds"])
+
     for case in cases:
-        if len(answers) >= 2 and time.monotonic() - started > request["seconds"]:
+        if len(answers) >= 2 and late():
             break
         check(case, "once", POISONS[0])
-        if thorough or len(answers) == 1:
+        if thorough:
             check(case, "twice", POISONS[1])
     for case in reversed(cases if thorough else cases[:1]):
-        check(case, "in reverse order from unaligned buffers", POISONS[0], offset=1)
-    if model.library.has_flat:
+        check(case, "in reverse order from unaligned buffers", POISONS[1], offset=1)
+    if model.library.has_flat and not late():
         check(cases[0], "through the flat run()", POISONS[0], flat=True)
     for call in bad_calls(model):
         step(f"being called with {call.text}")
         wrong = refusal(model, feeds_of(cases[0]), call)
         if wrong:
             failures.append(f"a call with {call.text} {wrong}")
-    step("running a case after bad calls")
-    check(cases[0], "after bad calls", POISONS[0])
+    if not late():
+        check(cases[0], "after bad calls", POISONS[0])
     step("closing it")
     model.library.close(model.opened)
     model.library.close(0)

@@ -91,8 +91,8 @@ def _function(
         return
     yield from _zip_function(name, value("Runtime"), value("CodeUri"), properties.get("Layers") or [], layers, folder)
     architecture = (properties.get("Architectures") or ["x86_64"])[0]
-    if isinstance(architecture, dict):
-        architecture = values.get(architecture.get("Ref"))
+    if isinstance(architecture, dict) and "Ref" in architecture:
+        architecture = values.get(architecture["Ref"])
     for layer, place in _folders(properties.get("Layers") or [], layers, folder).items():
         yield from _machines(name, architecture, layer, place)
 

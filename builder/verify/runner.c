@@ -1,6 +1,6 @@
 /*
  * Runs libmodel.so where Python does not: a process of the library's own architecture that loads it and makes
- * the calls it reads from standard input. builder/verify/remote.py is the other end and says what is asked.
+ * the calls it reads from standard input. builder/verify/abi.py is the other end and says what is asked.
  *
  * Both ends are little-endian and 64-bit. A request is `request`, then for each slot its `slot` and, unless the
  * pointer is null, its block; the answer is `answer`, the text, and the blocks as they are after the call.
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SLOTS = 64, FLAT_SLOTS = 16, ALIGNMENT = 64 };
+enum { MOST_SLOTS = 64, ALIGNMENT = 64 };
 enum { OP_DESCRIBE, OP_OPEN, OP_RUN, OP_FLAT, OP_CLOSE, OP_HAS_FLAT };
 
 typedef struct {
@@ -52,15 +52,13 @@ static void reply(int32_t status, const char *text) {
     if (head.text != 0) fwrite(text, 1, head.text, stdout);
 }
 
-/* Arguments past those that run() takes are ignored by the calling conventions of every target. */
+/* As many arguments as there may be: those past what run() takes are ignored by the calling conventions of Linux. */
 static int call_flat(const cf_feed *all) {
-    typedef int (*flat)(const void *, size_t, const void *, size_t, const void *, size_t, const void *, size_t,
-                        const void *, size_t, const void *, size_t, const void *, size_t, const void *, size_t,
-                        const void *, size_t, const void *, size_t, const void *, size_t, const void *, size_t,
-                        const void *, size_t, const void *, size_t, const void *, size_t, const void *, size_t);
 #define A(i) all[i].data, all[i].size
-    return ((flat)function("run"))(A(0), A(1), A(2), A(3), A(4), A(5), A(6), A(7), A(8), A(9), A(10), A(11), A(12),
-                                   A(13), A(14), A(15));
+#define A8(i) A(i), A(i + 1), A(i + 2), A(i + 3), A(i + 4), A(i + 5), A(i + 6), A(i + 7)
+    return ((int (*)(const void *, size_t, ...))function("run"))(A8(0), A8(8), A8(16), A8(24), A8(32), A8(40), A8(48),
+                                                                 A8(56));
+#undef A8
 #undef A
 }
 
@@ -73,7 +71,7 @@ static void run(const request *asked, cf_model *model) {
     cf_feed all[MOST_SLOTS] = {{NULL, 0}};
     memset(feeds, 0, sizeof feeds);
     memset(fetches, 0, sizeof fetches);
-    if (count >= MOST_SLOTS || (asked->op == OP_FLAT && count > FLAT_SLOTS)) {
+    if (count >= MOST_SLOTS) {
         fprintf(stderr, "%u inputs and outputs are more than can be verified here\n", count);
         exit(3);
     }

@@ -32,7 +32,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("project")
     for name in ("template.yaml", "samconfig.toml"):
         shutil.copy(REPOSITORY / name, root)
-    ignore = shutil.ignore_patterns("__pycache__", "content")
+    ignore = shutil.ignore_patterns("__pycache__", "content*")
     for name in ("handler", "layers"):
         shutil.copytree(REPOSITORY / name, root / name, ignore=ignore)
     bundle = abi_library.layer(tmp_path_factory.mktemp("bundle"), abi_library.picture_description())

@@ -6,6 +6,7 @@ from builder.errors import UsageError
 from builder.importers.graph import FrozenGraph
 from builder.lower.notes import Note
 from builder.lower.optimise import Outcome, optimise
+from builder.pack.bundle import bundle_suffix
 from builder.project import Project
 from builder.report.text import RULE, table
 from builder.spec import ModelSpec
@@ -16,7 +17,8 @@ from builder.xla.tfcompile import CompiledGraph
 def explain(spec: ModelSpec, project: Project) -> Outcome:
     """Lower the compiled graph of an earlier ``coldforge bundle``. Raises UsageError where there is none."""
     folder = project.build / spec.name
-    compiled = CompiledGraph(folder / "compile", spec.targets[0], "", "", 0.0)
+    target = spec.targets[0]
+    compiled = CompiledGraph(folder / f"compile{bundle_suffix(target)}", target, "", "", 0.0)
     ports = folder / "import" / "ports.json"
     if not compiled.metadata_path.exists() or not ports.exists():
         raise UsageError(f"{spec.name} was not compiled yet; run `coldforge bundle {spec.name}` first.")

@@ -7,6 +7,8 @@ MODEL ?= emotion
 IMAGE ?= tests/data/face.jpg
 # docker, host, or auto: in Docker when an engine answers. Both give the same library.
 BUILD_IN ?= auto
+# x86_64, arm64 (Graviton) or all; empty is what model.toml says, and x86_64 if it says nothing.
+TARGET ?=
 VENV  := .venv
 PY    := $(VENV)/bin/python
 # The first interpreter that TensorFlow's wheel and the locks support; PYTHON=... chooses another.
@@ -21,7 +23,7 @@ CORS ?=
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
-	@echo "  MODEL=emotion|digits|age_gender|path/to/model.toml   BUILD_IN=docker|host|auto   PYTHON=python3.12"
+	@echo "  MODEL=emotion|digits|age_gender|path/to/model.toml   BUILD_IN=docker|host|auto   TARGET=x86_64|arm64|all   PYTHON=python3.12"
 
 $(VENV)/.build: requirements/build.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "coldforge needs Python 3.11, 3.12 or 3.13; name one with PYTHON=..." >&2; exit 19; }
@@ -65,7 +67,7 @@ build/age_gender/model.keras: examples/age_gender/make_model.py | setup
 bundle: $(MADE_$(MODEL)) ## compile MODEL and pack it for Lambda, in dist/
 	@route=$$($(PYTHON) -m builder.cli where --in $(BUILD_IN)); python=$(PYTHON); \
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; python=$(PY); fi; \
-	$$python -m builder.cli bundle $(MODEL) --in $$route
+	$$python -m builder.cli bundle $(MODEL) --in $$route --target "$(TARGET)"
 
 explain: setup $(MADE_$(MODEL)) ## what MODEL runs step by step, and how long each step takes here
 	@$(PY) -m builder.cli explain $(MODEL)
@@ -74,20 +76,24 @@ tune: setup $(MADE_$(MODEL)) ## time the algorithms of MODEL's layers here; writ
 	@$(PY) -m builder.cli tune $(MODEL)
 
 invoke: ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
-	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) $(IMAGE)
+	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) $(IMAGE) --target "$(TARGET)"
 
 serve: ## the bundle of MODEL behind http://127.0.0.1:8080 (PORT=...), without Docker
 	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli serve $(MODEL) --port $(or $(PORT),8080) --cors "$(CORS)"
 
 sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
 
+# TARGET=arm64 and the template's Architecture=arm64 are one; the layers' makefiles read TARGET.
+ARM64 = $(if $(filter arm64,$(TARGET))$(filter Architecture=arm64,$(PARAMETERS)),arm64)
+
 SAM := SAM_CLI_TELEMETRY=0 PYTHON="$(or $(wildcard $(CURDIR)/$(PY)),$(PYTHON))" .venv-sam/bin/sam
 
 .PHONY: sam-build local-invoke local-api deploy publish
 sam-build: sam
-	@test -f layers/model/content/lib/libmodel.so || { echo "there is no bundle: run make bundle" >&2; exit 2; }
-	@$(if $(filter image,$(PACKAGE)),$(PYTHON) -m builder.pack.image)
-	@$(SAM) build $(BUILD_FLAGS_$(PACKAGE))
+	@test -f layers/model/content$(ARM64:%=-arm64)/lib/libmodel.so || \
+		{ echo "there is no bundle: run make bundle$(ARM64:%= TARGET=arm64)" >&2; exit 2; }
+	@$(if $(filter image,$(PACKAGE)),$(PYTHON) -m builder.pack.image $(ARM64))
+	@TARGET=$(or $(ARM64),x86_64) $(SAM) build $(BUILD_FLAGS_$(PACKAGE)) $(OVERRIDES)
 
 local-invoke: sam-build ## the function on IMAGE in Lambda's container image (Docker)
 	@$(PYTHON) -c 'import base64, json, sys; \
@@ -102,14 +108,15 @@ PACKAGE ?= zip
 # NAME=VALUE ..., the template's parameters
 PARAMETERS ?=
 BUILD_FLAGS_image := --template-file template-image.yaml
-OVERRIDES := $(if $(PARAMETERS),--parameter-overrides $(PARAMETERS))
+VALUES = $(strip $(ARM64:%=Architecture=arm64) $(filter-out Architecture=arm64,$(PARAMETERS)))
+OVERRIDES = $(if $(VALUES),--parameter-overrides $(VALUES))
 
 deploy: setup sam-build ## the active bundle to AWS, with sam deploy
-	@$(PY) -m builder.cli check $(PARAMETERS)
+	@$(PY) -m builder.cli check $(VALUES)
 	@$(SAM) deploy $(if $(filter image,$(PACKAGE)),--resolve-image-repos) $(OVERRIDES) $(SAM_FLAGS)
 
 publish: setup ## the layer of MODEL to AWS (PUBLISH_FLAGS="--bucket B --prune 3")
-	@$(PY) -m builder.cli publish $(MODEL) $(PUBLISH_FLAGS)
+	@$(PY) -m builder.cli publish $(MODEL) --target "$(TARGET)" $(PUBLISH_FLAGS)
 
 test: $(VENV)/.test sam ## every test
 	@$(PY) -m pytest
@@ -137,4 +144,4 @@ lock: ## resolve every requirements file again (needs uv)
 	@$(LOCK) layers/dependencies/requirements.in -o layers/dependencies/requirements.txt
 
 clean: ## everything built; the virtual environments stay
-	rm -rf build dist .aws-sam layers/model/content
+	rm -rf build dist .aws-sam layers/model/content*

@@ -19,7 +19,7 @@ from builder import __version__
 from builder.errors import ColdforgeError, UsageError
 from builder.progress import Progress
 from builder.project import Project
-from builder.spec import ModelSpec, load
+from builder.spec import TARGETS, ModelSpec, load
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
 
     bundle = commands.add_parser("bundle", help="compile a model and pack it as a Lambda layer")
     bundle.add_argument("model", help=model_help)
+    _add_target(bundle)
     _add_route(bundle)
     bundle.set_defaults(command=_bundle)
 
@@ -79,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     invoke = commands.add_parser("invoke", help="run a bundle on an image in Lambda's emulator, without Docker")
     invoke.add_argument("model", help=model_help)
     invoke.add_argument("image", type=Path)
+    _add_target(invoke)
     invoke.set_defaults(command=_invoke)
 
     serve = commands.add_parser("serve", help="serve a bundle on this machine as its Function URL does, without Docker")
@@ -89,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
 
     publish = commands.add_parser("publish", help="publish a bundle's layer to AWS, unless it is there already")
     publish.add_argument("model", help=model_help)
+    _add_target(publish)
     publish.add_argument("--dependencies", action="store_true", help="publish the dependencies layer as well")
     publish.add_argument("--bucket", help="S3 bucket for a zip over 50 MB")
     publish.add_argument("--prune", type=int, metavar="N", help="keep the newest N versions and those in use")
@@ -100,6 +103,18 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--template", type=Path, default=Path(".aws-sam/build/template.yaml"))
     check.set_defaults(command=_check)
     return parser
+
+
+def _add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", metavar="TARGET", help="x86_64, arm64 or all (default: model.toml's `targets`)")
+
+
+def _targets(options: argparse.Namespace, spec: ModelSpec) -> tuple[str, ...]:
+    """Those asked for, x86_64 last: what a command prints last, and what is active, is Lambda's default."""
+    wanted = {None: spec.targets, "": spec.targets, "all": TARGETS}.get(options.target, (options.target,))
+    if unknown := [t for t in wanted if t not in TARGETS]:
+        raise UsageError(f"there is no target {unknown[0]!r}: {', '.join(TARGETS)} or all.")
+    return tuple(t for t in reversed(TARGETS) if t in wanted)
 
 
 def _add_route(parser: argparse.ArgumentParser) -> None:
@@ -123,19 +138,24 @@ def _bundle(options: argparse.Namespace, project: Project) -> int:
     from builder.docker.client import choose
 
     spec = _load_spec(options.model, project)
-    progress = Progress()
-    if choose(options.route) == "docker":
-        from builder.docker.run import bundle_in_docker
+    in_docker = choose(options.route) == "docker"
+    for target in _targets(options, spec):
+        progress = Progress()
+        if in_docker:
+            from builder.docker.run import bundle_in_docker
 
-        print(bundle_in_docker(spec, project, progress.say).output, end="")
-        return 0
+            print(bundle_in_docker(spec, project, progress.say, target).output, end="")
+        else:
+            _bundle_here(options.model, spec, project, target, progress)
+    return 0
+
+
+def _bundle_here(model: str, spec: ModelSpec, project: Project, target: str, progress: Progress) -> None:
     from builder import pipeline
     from builder.report.text import agreement_table, audit_line, lowering_line, size_table
 
-    progress.say(
-        f"coldforge {__version__}: {spec.name} {spec.version} for {', '.join(spec.targets)}, batch {spec.batch}"
-    )
-    built = pipeline.build_bundle(spec, project, progress)
+    progress.say(f"coldforge {__version__}: {spec.name} {spec.version} for {target}, batch {spec.batch}")
+    built = pipeline.build_bundle(spec, project, progress, target)
     where = _relative(built.bundle.folder)
     print(size_table(built.bundle.sizes))
     print()
@@ -144,8 +164,8 @@ def _bundle(options: argparse.Namespace, project: Project) -> int:
     print(lowering_line(built.lowering))
     print(audit_line(built.audit))
     print(f"\nbundle: {where} ({progress.total():.1f} s)")
-    print(f"try it: make invoke MODEL={options.model} IMAGE=tests/data/face.jpg")
-    return 0
+    if target == "x86_64":
+        print(f"try it: make invoke MODEL={model} IMAGE=tests/data/face.jpg")
 
 
 def _inspect(options: argparse.Namespace, project: Project) -> int:
@@ -193,6 +213,11 @@ def _init(options: argparse.Namespace, _project: Project) -> int:
 def _invoke(options: argparse.Namespace, project: Project) -> int:
     from builder.local import rie
 
+    if options.target not in (None, "", "x86_64"):
+        raise UsageError(
+            f"invoke runs the function on this machine, and {options.target} is another; "
+            f"`make bundle TARGET={options.target}` runs its library on TensorFlow's inputs under QEMU."
+        )
     layer = project.dist / _load_spec(options.model, project).name / "layer"
     result = rie.invoke(layer, None, None, rie.image_event(options.image))
     print(json.dumps(result.answer, indent=2), flush=True)
@@ -223,21 +248,27 @@ def _serve(options: argparse.Namespace, project: Project) -> int:
 
 
 def _publish(options: argparse.Namespace, project: Project) -> int:
+    from builder.pack.bundle import bundle_suffix
     from builder.pack.layer import write_zip
     from builder.publish import publish
 
     spec = _load_spec(options.model, project)
-    bundle = project.dist / spec.name
-    if not (bundle / "layer.zip").is_file():
-        raise UsageError(f"there is no bundle of {spec.name}: run `make bundle MODEL={options.model}` first.")
-    archives = {f"coldforge-{spec.name}": bundle / "layer.zip"}
-    if options.dependencies:
-        from builder.pack.dependencies import build_dependencies
+    archives: list[tuple[str, Path, str]] = []
+    for target in _targets(options, spec):
+        suffix = bundle_suffix(target)
+        archive = project.dist / f"{spec.name}{suffix}" / "layer.zip"
+        if not archive.is_file():
+            again = f"make bundle MODEL={options.model}{' TARGET=' + target if suffix else ''}"
+            raise UsageError(f"there is no bundle of {spec.name} for {target}: run `{again}` first.")
+        archives.append((f"coldforge-{spec.name}{suffix}", archive, target))
+        if options.dependencies:
+            from builder.pack.dependencies import build_dependencies
 
-        archives["coldforge-dependencies"] = project.build / "dependencies.zip"
-        write_zip(build_dependencies(project)[1], archives["coldforge-dependencies"])
-    for name, archive in archives.items():
-        done = publish(archive, name, bucket=options.bucket, keep=options.prune)
+            archive = project.build / f"dependencies{suffix}.zip"
+            write_zip(build_dependencies(project, target)[1], archive)
+            archives.append((f"coldforge-dependencies{suffix}", archive, target))
+    for name, archive, target in archives:
+        done = publish(archive, name, architecture=target, bucket=options.bucket, keep=options.prune)
         if options.json:
             print(json.dumps(asdict(done)))
             continue

@@ -95,9 +95,9 @@ def explain(
 
     Raises the ColdforgeError of a stage that fails, VerifyError where this machine can't run the library.
     """
-    made = compile_model(spec, project, progress)
+    made = compile_model(spec, project, progress, spec.targets[0])
     tuning = read_tuning(tuning_path(spec))
-    algorithms = tuning.algorithms() if tuning else {}
+    algorithms = tuning.algorithms(spec.targets[0]) if tuning else {}
     attempt = _attempt(spec, project)
     lowered = lower_by(attempt, made, spec, algorithms, project.cache)
     key = [made.kernels.metadata_path, made.kernels.kernels_path, made.graph.ports_path]

@@ -28,7 +28,7 @@ from builder.lower import Lowered, LoweringPath, lower
 from builder.lower.optimise import Options
 from builder.lower.program import Algorithm
 from builder.pack.assemble import pack
-from builder.pack.bundle import Bundle, activate
+from builder.pack.bundle import Bundle, activate, bundle_suffix
 from builder.pack.dependencies import DEPENDENCIES_LOCK, build_dependencies
 from builder.preflight import Preflight, check, require
 from builder.progress import Progress
@@ -38,6 +38,7 @@ from builder.spec import ModelSpec, to_json
 from builder.tuning import read_tuning, tuning_path
 from builder.verify import golden
 from builder.verify.compare import Verification, reason, verify
+from builder.verify.machine import machine_for
 from builder.xla.descriptors import tensorflow_version
 from builder.xla.tfcompile import CompiledGraph, compile_graph
 
@@ -90,17 +91,17 @@ def run_stage(
     what: str,
     key: str,
     build: Callable[[Path], object],
+    suffix: str = "",
 ) -> Path:
     """The folder of a stage, made by ``build`` unless it is there for this ``key`` and this coldforge."""
-    folder = project.build / spec.name / name
+    folder = project.build / spec.name / f"{name}{suffix}"
     with progress.stage(name, what) as outcome:
         outcome.cached = run_cached(folder, digest(code_digest(), key), build)
     return folder
 
 
-def compile_model(spec: ModelSpec, project: Project, progress: Progress) -> Compiled:
+def compile_model(spec: ModelSpec, project: Project, progress: Progress, target: str) -> Compiled:
     """Run the stages up to XLA's kernels, or take their output from an earlier run. Raises as ``build_bundle`` does."""
-    target = spec.targets[0]
     stage = functools.partial(run_stage, spec, project, progress)
     with progress.stage("source", spec.source.package or f"{spec.source.path}"):
         model = locate(spec, project.cache)
@@ -116,28 +117,33 @@ def compile_model(spec: ModelSpec, project: Project, progress: Progress) -> Comp
         f"tfcompile for {target}",
         digest(graph.graph_path, graph.config_path, target, XLA_FLAGS, tensorflow_version()),
         functools.partial(compile_graph, graph, target),
+        bundle_suffix(target),
     )
     return Compiled(model, graph, CompiledGraph.load(folder, target))
 
 
-def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built:
-    """Run every stage for ``spec``, or take its output from an earlier run with the same input.
+def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: str | None = None) -> Built:
+    """Run every stage for ``spec`` and ``target`` (the spec's first when None), or take its output from an earlier run.
 
     Raises the ColdforgeError of the stage that fails; the last good bundle stays in place.
     """
-    cache, target = project.cache, spec.targets[0]
-    stage = functools.partial(run_stage, spec, project, progress)
-    made = compile_model(spec, project, progress)
+    cache, target = project.cache, target or spec.targets[0]
+    suffix = bundle_suffix(target)
+    stage = functools.partial(run_stage, spec, project, progress, suffix=suffix)
+    made = compile_model(spec, project, progress, target)
     graph, compiled = made.graph, made.kernels
+    machine = machine_for(target, cache)
+    by = f", on {machine.name}" if machine.runner else ""
     tuning = read_tuning(tuning_path(spec))
-    algorithms = tuning.algorithms() if tuning else {}
+    algorithms = tuning.algorithms(target) if tuning else {}
     given_up: tuple[tuple[str, str], ...] = ()
     tried: set[str] = set()
     for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
+        key = (compiled.metadata_path, to_json(spec), graph.ports_path, json.dumps(algorithms, sort_keys=True), target)
         folder = stage(
             f"lower{attempt.suffix}",
             f"thunks to steps, buffers and C ({attempt.name})",
-            digest(compiled.metadata_path, to_json(spec), graph.ports_path, json.dumps(algorithms, sort_keys=True)),
+            digest(*key),
             functools.partial(_lower, attempt, made, spec, algorithms, cache),
         )
         sources = Sources(folder)
@@ -154,19 +160,21 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
         library = SharedLibrary(folder, target).path
         with progress.stage("audit", "the library against the portability policy"):
             report = audit(library, target)
-        with progress.stage("verify", "the library against TensorFlow's answers") as outcome:
-            verification = verify(library, graph, spec)
+        with progress.stage("verify", f"the library against TensorFlow's answers{by}") as outcome:
+            verification = verify(library, graph, spec, machine)
             outcome.note = "" if verification.passed else f"DISAGREES: {reason(verification)}"
+            outcome.note = f"NOT RUN: {machine.missing}" if machine.missing else outcome.note
         if verification.passed:
             break
         given_up = (*given_up, (lowering.path, reason(verification)))
     if tuning is not None and (stale := tuning.stale(lowering.geometries)):
         progress.say(f"  {tuning_path(spec).name} {stale}; `coldforge tune` measures anew")
     with progress.stage("layer", "the function's dependencies") as outcome:
-        outcome.cached, dependencies = build_dependencies(project)
-    with progress.stage("pack", f"dist/{spec.name}"):
+        outcome.cached, dependencies = build_dependencies(project, target)
+    with progress.stage("pack", f"dist/{spec.name}{suffix}"):
         bundle = pack(
             spec=spec,
+            target=target,
             library=library,
             header=sources.header,
             model_json=sources.description.read_text(),
@@ -186,7 +194,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress) -> Built
             dependencies_lock=project.layers / DEPENDENCIES_LOCK,
             function=project.function,
         )
-        activate(bundle, project.layers)
+        activate(bundle, project.layers, target)
     return Built(bundle, report, verification, lowering)
 
 

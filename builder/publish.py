@@ -22,7 +22,6 @@ from builder.errors import PublishError
 from builder.spec import DIRECT_UPLOAD_ZIPPED
 
 RUNTIMES = ["python3.13"]
-ARCHITECTURES = ["x86_64"]
 RETRIES = Config(retries={"mode": "standard", "total_max_attempts": 5})
 
 
@@ -36,7 +35,14 @@ class Published:
     pruned: tuple[int, ...] = ()
 
 
-def publish(archive: Path, name: str, *, bucket: str | None = None, keep: int | None = None) -> Published:
+def publish(
+    archive: Path,
+    name: str,
+    *,
+    architecture: str = "x86_64",
+    bucket: str | None = None,
+    keep: int | None = None,
+) -> Published:
     """Make ``archive`` (a layer's zip) the newest version of the layer ``name``, unless some version is it.
 
     A zip over 50 MB goes through the S3 ``bucket``, from which it is deleted again whatever happens. ``keep``:
@@ -54,7 +60,7 @@ def publish(archive: Path, name: str, *, bucket: str | None = None, keep: int | 
                     Description=f"coldforge sha256 {sha256}",
                     Content=content,
                     CompatibleRuntimes=RUNTIMES,
-                    CompatibleArchitectures=ARCHITECTURES,
+                    CompatibleArchitectures=[architecture],
                 )
             there = (made["LayerVersionArn"], int(made["Version"]))
             created = True

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from builder.audit.policy import target_of
 from builder.errors import TemplateError
 from builder.pack import limits
 from builder.pack.layer import measure
@@ -89,6 +90,33 @@ def _function(
     if value("PackageType", "Zip") == "Image":
         return
     yield from _zip_function(name, value("Runtime"), value("CodeUri"), properties.get("Layers") or [], layers, folder)
+    architecture = (properties.get("Architectures") or ["x86_64"])[0]
+    if isinstance(architecture, dict) and "Ref" in architecture:
+        architecture = values.get(architecture["Ref"])
+    for layer, place in _folders(properties.get("Layers") or [], layers, folder).items():
+        yield from _machines(name, architecture, layer, place)
+
+
+def _folders(used: list[Any], layers: Mapping[str, Any], folder: Path) -> dict[str, Path]:
+    """The folders of the layers among ``used`` that the template itself makes, by logical id."""
+    return {
+        layer["Ref"]: folder / str(layers[layer["Ref"]]["Properties"]["ContentUri"])
+        for layer in used
+        if isinstance(layer, dict) and layer.get("Ref") in layers
+    }
+
+
+def _machines(name: str, architecture: Any, layer: str, folder: Path) -> Iterator[str]:
+    """The first library of a layer that is for another processor."""
+    for path in sorted(folder.rglob("*.so")):
+        found = target_of(path)
+        if found not in (None, architecture):
+            again = f"`make bundle TARGET={architecture}`, then `make deploy TARGET={architecture}`"
+            yield (
+                f"{name}: its architecture is {architecture}, but {path.relative_to(folder)} in {layer} "
+                f"is for {found}: {again}."
+            )
+            return
 
 
 def _zip_function(
@@ -100,11 +128,7 @@ def _zip_function(
         yield f"{name}: runtime {runtime}, but the dependencies layer is built for {LAYER_RUNTIME}."
     if len(used) > limits.MAX_LAYERS:
         yield f"{name}: {len(used)} layers; Lambda takes {limits.MAX_LAYERS}."
-    folders = {name: folder / str(code)} | {
-        layer["Ref"]: folder / str(layers[layer["Ref"]]["Properties"]["ContentUri"])
-        for layer in used
-        if isinstance(layer, dict) and layer.get("Ref") in layers
-    }
+    folders = {name: folder / str(code)} | _folders(used, layers, folder)
     total = sum(measure(part, place).unzipped for part, place in folders.items() if place.is_dir())
     if total > limits.LAMBDA_UNZIPPED:
         yield (

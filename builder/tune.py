@@ -52,7 +52,7 @@ def tune(spec: ModelSpec, project: Project, progress: Progress, *, seconds: floa
     Winograd is no candidate where the spec forbids it. Raises the ColdforgeError of a stage that fails, VerifyError
     where this machine can't run the library.
     """
-    made = compile_model(spec, project, progress)
+    made = compile_model(spec, project, progress, spec.targets[0])
     shapes = dict(_open_questions(spec, _lower(made, spec, project, {})))
     rule = {label: choose(shape, allow_winograd=spec.winograd) for label, shape in shapes.items()}
     times: dict[str, dict[str, dict[str, float]]] = {label: {} for label in shapes}
@@ -62,7 +62,7 @@ def tune(spec: ModelSpec, project: Project, progress: Progress, *, seconds: floa
             rounds = _measure(made, spec, project, shapes, seconds, times)
             outcome.note = f"{rounds} rounds"
     layers = {label: Choice(best(rule[label], times[label]), times[label]) for label in shapes}
-    tuning = Tuning(kernels_digest(), _cpu(), layers)
+    tuning = Tuning(kernels_digest(), spec.targets[0], _cpu(), layers)
     path = tuning_path(spec)
     if layers:
         path.write_text(tuning.to_json(), encoding="utf-8")

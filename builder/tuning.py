@@ -37,15 +37,17 @@ class Choice:
 
 @dataclass(frozen=True)
 class Tuning:
-    """``kernels``: digest of the kernels that were measured; ``layers``: by ``Geometry.label``."""
+    """``kernels``: digest of the kernels that were measured, on a ``target``; ``layers``: by ``Geometry.label``."""
 
     kernels: str
+    target: str
     cpu: str = ""
     layers: Mapping[str, Choice] = field(default_factory=dict)
 
-    def algorithms(self) -> dict[str, Algorithm]:
-        """What ``lower`` takes: nothing, where other kernels were measured than those of today."""
-        return {label: c.algorithm for label, c in self.layers.items()} if self.current else {}
+    def algorithms(self, target: str) -> dict[str, Algorithm]:
+        """What ``lower`` takes: nothing, where another processor or other kernels than those of today were measured."""
+        fits = self.current and self.target == target
+        return {label: c.algorithm for label, c in self.layers.items()} if fits else {}
 
     @property
     def current(self) -> bool:
@@ -64,7 +66,7 @@ class Tuning:
     def to_json(self) -> str:
         """One line for each layer."""
         lines = [f"  {json.dumps(label)}: {json.dumps(asdict(c))}" for label, c in sorted(self.layers.items())]
-        head = json.dumps({"schema": SCHEMA, "kernels": self.kernels, "cpu": self.cpu}, indent=1)
+        head = json.dumps({"schema": SCHEMA, "kernels": self.kernels, "target": self.target, "cpu": self.cpu}, indent=1)
         return head.removesuffix("\n}") + ',\n "layers": {\n' + ",\n".join(lines) + "\n }\n}\n"
 
 
@@ -81,7 +83,7 @@ def read_tuning(path: Path) -> Tuning | None:
         if data["schema"] != SCHEMA:
             raise ValueError(f"schema {data['schema']}")
         layers = {label: Choice(c["algorithm"], c["microseconds"]) for label, c in data["layers"].items()}
-        return Tuning(str(data["kernels"]), str(data["cpu"]), layers)
+        return Tuning(str(data["kernels"]), str(data["target"]), str(data["cpu"]), layers)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

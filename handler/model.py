@@ -101,7 +101,7 @@ def _open(library: Any) -> Any:
         return handle[0]
     reason = _text(library.cf_last_error(ffi.NULL))
     advice = {
-        UNSUPPORTED_CPU: "run the function on the architecture the bundle was built for (x86_64 with AVX2).",
+        UNSUPPORTED_CPU: "run the function on the architecture the bundle is for (x86_64 with AVX2, or arm64).",
         NO_MEMORY: "give the function more memory.",
     }
     raise StartupError(f"the model cannot be opened ({reason}): {advice.get(status, 'build the bundle again.')}")

@@ -12,10 +12,14 @@ from builder.pack.bundle import Bundle
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def make_bundle(model: str) -> Bundle:
-    """``make bundle MODEL=...`` in this checkout."""
+def make_bundle(model: str, *variables: str) -> Bundle:
+    """``make bundle MODEL=...`` in this checkout; ``variables`` are more of make's."""
     done = subprocess.run(
-        ["make", "bundle", f"MODEL={model}", "BUILD_IN=host"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["make", "bundle", f"MODEL={model}", "BUILD_IN=host", *variables],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return Bundle.load(ROOT / "dist" / model)

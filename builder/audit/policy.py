@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from pathlib import Path
 
 from builder.audit.facts import ElfFacts, version_key
 from builder.errors import AuditError
+from builder.spec import TARGETS
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,17 @@ def load_policy(target: str) -> Policy:
         raise AuditError(f"audit policy of {target}: unknown requirements {', '.join(sorted(unknown))}.")
     lists = {key: tuple(row[key]) for key in ("needed", "exports", "require")}
     return Policy(target=target, **(row | lists))
+
+
+def target_of(path: Path) -> str | None:
+    """The target whose machine the ELF file ``path`` is for; None when it is no ELF file or for none of them."""
+    with path.open("rb") as stream:
+        head = stream.read(20)  # e_ident, e_type, e_machine: the gABI's ELF header
+    machine = _MACHINES.get(int.from_bytes(head[18:20], "little")) if head.startswith(b"\x7fELF") else None
+    return next((target for target in TARGETS if load_policy(target).machine == machine), None)
+
+
+_MACHINES = {62: "EM_X86_64", 183: "EM_AARCH64"}
 
 
 def violations(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:

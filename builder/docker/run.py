@@ -26,7 +26,7 @@ from typing import IO
 from builder.docker.client import client, docker, why_no_engine
 from builder.docker.image import BuilderImage
 from builder.errors import ColdforgeError, EnvironmentSetupError
-from builder.pack.bundle import Bundle, activate
+from builder.pack.bundle import Bundle, activate, bundle_suffix
 from builder.pack.dependencies import build_dependencies
 from builder.pack.swap import replacing
 from builder.project import Project
@@ -66,8 +66,10 @@ class Mount:
         return line.getvalue()
 
 
-def bundle_in_docker(spec: ModelSpec, project: Project, say: Callable[[str], None] = lambda _: None) -> DockerBuild:
-    """Build ``spec`` in the builder image, make the result the project's bundle and active layer.
+def bundle_in_docker(
+    spec: ModelSpec, project: Project, say: Callable[[str], None] = lambda _: None, target: str = "x86_64"
+) -> DockerBuild:
+    """Build ``spec`` for ``target`` in the builder image, make the result the project's bundle and active layer.
 
     ``say`` gets each line of progress. Raises what the same build raises on the host (the container's
     message and exit code as that error), EnvironmentSetupError when Docker is at fault; the last good bundle
@@ -77,15 +79,17 @@ def bundle_in_docker(spec: ModelSpec, project: Project, say: Callable[[str], Non
     image = BuilderImage.configured(lock).ensure(say)
     say(f"building in {image}")
     model = locate(spec, project.cache)
-    _, dependencies = build_dependencies(project)
+    _, dependencies = build_dependencies(project, target)
     scratch = project.build / "docker"
     mounts = build_mounts(spec, project, model, dependencies, scratch)
-    output = _run(image, mounts, ["bundle", str(spec.path), "--in", "host"], owner(scratch), say)
-    fresh = scratch / "dist" / spec.name
-    with replacing(project.dist / spec.name) as folder:
+    command = ["bundle", str(spec.path), "--in", "host", "--target", target]
+    output = _run(image, mounts, command, owner(scratch), say)
+    place = f"{spec.name}{bundle_suffix(target)}"
+    fresh = scratch / "dist" / place
+    with replacing(project.dist / place) as folder:
         shutil.copytree(fresh, folder, dirs_exist_ok=True)
-    bundle = Bundle.load(project.dist / spec.name)
-    activate(bundle, project.layers)
+    bundle = Bundle.load(project.dist / place)
+    activate(bundle, project.layers, target)
     return DockerBuild(bundle, image, output)
 
 
@@ -101,7 +105,7 @@ def _code(project: Project) -> Iterator[Mount]:
 
 def _inputs(spec: ModelSpec, project: Project, model: Path, dependencies: Path) -> Iterator[Mount]:
     """Everything the build reads besides code. Files beside model.toml keep their paths: it names them."""
-    yield Mount(dependencies.resolve(), INSIDE / "build" / "dependencies")
+    yield Mount(dependencies.resolve(), INSIDE / "build" / dependencies.name)
     if spec.source.package:
         yield Mount(model.parent.parent, INSIDE / model.parent.parent.relative_to(project.root))
     else:
@@ -125,7 +129,7 @@ def _outputs(scratch: Path) -> Iterator[Mount]:
         folder.mkdir(parents=True, exist_ok=True)
         yield Mount(folder, INSIDE / name, writable=True)
     # Mount points inside a mount; the engine would make them as root.
-    for name in ("dependencies", "cache/models"):
+    for name in ("dependencies", "dependencies-arm64", "cache/models"):
         (scratch / "build" / name).mkdir(parents=True, exist_ok=True)
 
 

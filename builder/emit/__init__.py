@@ -12,10 +12,10 @@ from builder.emit.program import program_source, uses_fused
 from builder.lower.program import Program, walk
 from builder.spec import ModelSpec
 
-ISA = {"x86_64": ["x86-64-v3"]}
+ISA = {"x86_64": ["x86-64-v3"], "arm64": ["neoverse-n1"]}
 """Instruction sets that a library for each architecture holds."""
 
-FUSED_ISA = {"x86_64": ["x86-64-v3", "x86-64-v4"]}
+FUSED_ISA = {**ISA, "x86_64": ["x86-64-v3", "x86-64-v4"]}
 """The same with fused kernels in it."""
 
 

@@ -35,6 +35,8 @@ FUSED_VARIANTS = {
         # Without the flag, clang keeps to 256-bit vectors.
         Variant("cf_fused_v4", "x86_64_v4", ("-mprefer-vector-width=512",)),
     ),
+    # Nothing newer than Graviton2 has multiplies float32 faster by another kernel: see docs/design.md.
+    "arm64": (Variant("cf_fused_n1", "neoverse_n1"),),
 }
 
 EXPORTS = "{ global: cf_abi_version; cf_describe; cf_open; cf_run; cf_close; cf_last_error; run; local: *; };\n"

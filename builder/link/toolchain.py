@@ -11,11 +11,11 @@ from pathlib import Path
 
 from builder.errors import EnvironmentSetupError, LinkError
 
-TRIPLES = {"x86_64": "x86_64-linux-gnu.2.34"}
+TRIPLES = {"x86_64": "x86_64-linux-gnu.2.34", "arm64": "aarch64-linux-gnu.2.34"}
 """Target architecture to triple; the suffix is the glibc floor (Amazon Linux 2023 has 2.34)."""
 
-BASELINE_CPU = {"x86_64": "x86_64"}
-KERNEL_CPU = {"x86_64": "x86_64_v3"}
+BASELINE_CPU = {"x86_64": "x86_64", "arm64": "generic"}
+KERNEL_CPU = {"x86_64": "x86_64_v3", "arm64": "neoverse_n1"}
 
 _FLAGS = (
     "-std=c11",
@@ -72,6 +72,11 @@ class Toolchain:
         ]  # fmt: skip
         paths = [str(p.resolve()) for p in objects]
         self._run([*options, *paths, "-lm", "-o", str(output.resolve())], output.parent)
+
+    def program(self, source: Path, output: Path, include: Path) -> None:
+        """Compile one C file into a program for any CPU of the architecture. Raises LinkError."""
+        options = [f"-mcpu={BASELINE_CPU[self.target]}", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-s"]
+        self._run([*options, f"-I{include.resolve()}", source.name, "-ldl", "-o", str(output.resolve())], source.parent)
 
     def _run(self, arguments: list[str], folder: Path) -> None:
         command = [sys.executable, "-m", "ziglang", "cc", "-target", TRIPLES[self.target], *arguments]

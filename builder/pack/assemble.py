@@ -11,7 +11,7 @@ from typing import Any
 from builder.audit import AuditReport
 from builder.audit import require as require_audit
 from builder.decisions import Lowering
-from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
+from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle, bundle_suffix
 from builder.pack.layer import measure, source_date_epoch, write_zip
 from builder.pack.limits import Component, check, require
 from builder.pack.manifest import FileEntry, Manifest, source_entry
@@ -25,6 +25,7 @@ from builder.verify.compare import require as require_verification
 def pack(
     *,
     spec: ModelSpec,
+    target: str = "x86_64",
     library: Path,
     header: Path,
     model_json: str,
@@ -40,7 +41,7 @@ def pack(
     function: Path | None = None,
     epoch: int | None = None,
 ) -> Bundle:
-    """Put ``dist/<model>/`` together and let it take the place of the one before.
+    """Put ``dist/<model>/`` (``dist/<model>-arm64/``) together and let it take the place of the one before.
 
     ``library``, ``header``: libmodel.so and model.h; ``model_json``: what cf_describe() returns;
     ``source_sha256``: of the trained model; ``versions``: coldforge, python, tensorflow, zig;
@@ -58,7 +59,7 @@ def pack(
     packages = read_lock(dependencies_lock) if dependencies_lock else ()
     others = list(_measured(dependencies, function))
     description: dict[str, Any] = json.loads(model_json)
-    folder = dist / spec.name
+    folder = dist / f"{spec.name}{bundle_suffix(target)}"
     with replacing(folder) as fresh:
         draft = Bundle(fresh, check(others, spec))
         draft.library.parent.mkdir(parents=True)
@@ -68,7 +69,7 @@ def pack(
         manifest = Manifest(
             description=description,
             source=source_entry(spec, source_sha256),
-            targets=spec.targets,
+            targets=(target,),
             versions=dict(versions),
             xla_flags=xla_flags,
             files=(in_layer,),
@@ -93,7 +94,7 @@ def pack(
         whole = Manifest(
             description=description,
             source=manifest.source,
-            targets=spec.targets,
+            targets=(target,),
             versions=dict(versions),
             xla_flags=xla_flags,
             files=tuple(FileEntry.of(fresh, name) for name in names),

@@ -17,9 +17,14 @@ LAYER_MANIFEST = "model/manifest.json"
 """Paths in the layer; Lambda puts the layer's root at /opt."""
 
 
+def bundle_suffix(target: str) -> str:
+    """Follows the name of every folder made for ``target``; x86_64, Lambda's default, has none."""
+    return "" if target == "x86_64" else f"-{target}"
+
+
 @dataclass(frozen=True)
 class Bundle:
-    """``dist/<model>/``: layer, its zip, manifest, bill of materials, header and description."""
+    """``dist/<model>/`` or ``dist/<model>-arm64/``: layer, zip, manifest, bill of materials, header, description."""
 
     folder: Path
     sizes: SizeTable
@@ -59,19 +64,19 @@ class Bundle:
         return cls(folder, SizeTable.from_dict(manifest["sizes"]))
 
 
-def activate(bundle: Bundle, layers: Path) -> Path:
-    """Make ``bundle`` the one that ``sam build`` takes: its layer becomes ``<layers>/model/content``.
+def activate(bundle: Bundle, layers: Path, target: str = "x86_64") -> Path:
+    """Make ``bundle`` the one that ``sam build`` takes for ``target``: its layer becomes ``<layers>/model/content``.
 
     Hard links where the file system has them, copies elsewhere; the place changes in one step.
     Returns the content folder.
     """
-    content = layers / "model" / "content"
+    content = layers / "model" / f"content{bundle_suffix(target)}"
     with replacing(content) as fresh:
         for name, path in files_of(bundle.layer):
-            target = fresh / name
-            target.parent.mkdir(parents=True, exist_ok=True)
+            copy = fresh / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
             try:
-                os.link(path, target)
+                os.link(path, copy)
             except OSError:
-                shutil.copy2(path, target)
+                shutil.copy2(path, copy)
     return content

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from builder.cache import digest, run_cached
 from builder.errors import EnvironmentSetupError
+from builder.pack.bundle import bundle_suffix
 from builder.project import Project
 
 LAYER = Path("dependencies")
@@ -15,20 +16,20 @@ DEPENDENCIES_LOCK = LAYER / "requirements.txt"
 """Hash-locked requirements, below the layers folder."""
 
 
-def build_dependencies(project: Project) -> tuple[bool, Path]:
-    """(whether it was there already, the layer's folder), made as ``sam build`` makes it.
+def build_dependencies(project: Project, target: str = "x86_64") -> tuple[bool, Path]:
+    """(whether it was there already, the layer's folder) for ``target``, made as ``sam build`` makes it.
 
     Raises EnvironmentSetupError with pip's message when the packages cannot be had.
     """
     source = project.layers / LAYER
-    folder = project.build / "dependencies"
-    cached = run_cached(folder, digest(source), lambda fresh: _make(source, fresh))
+    folder = project.build / f"dependencies{bundle_suffix(target)}"
+    cached = run_cached(folder, digest(source), lambda fresh: _make(source, target, fresh))
     return cached, folder
 
 
-def _make(source: Path, folder: Path) -> None:
+def _make(source: Path, target: str, folder: Path) -> None:
     command = ["make", "--silent", "-C", str(source), "build-DependenciesLayer"]
-    variables = [f"ARTIFACTS_DIR={folder.resolve()}", f"PYTHON={sys.executable}"]
+    variables = [f"ARTIFACTS_DIR={folder.resolve()}", f"PYTHON={sys.executable}", f"TARGET={target}"]
     done = subprocess.run([*command, *variables], capture_output=True, text=True, check=False)
     if done.returncode:
         raise EnvironmentSetupError(

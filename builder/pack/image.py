@@ -1,4 +1,4 @@
-"""The function as a container image, for models that no layer can hold: ``python -m builder.pack.image``.
+"""The function as a container image, for models that no layer can hold: ``python -m builder.pack.image [TARGET]``.
 
 Puts what the zip function and its layers hold into ``build/image``, a Docker context, at the paths they have in
 Lambda. ``template-image.yaml`` deploys it; it is ``template.yaml`` but for the function's packaging, and made from it.
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from builder.errors import ColdforgeError, UsageError
+from builder.pack.bundle import bundle_suffix
 from builder.pack.dependencies import build_dependencies
 from builder.pack.swap import replacing
 from builder.project import Project
@@ -53,12 +54,12 @@ def image_template(template: str) -> str:
     return head + text
 
 
-def image_context(project: Project) -> Path:
-    """Fill ``build/image`` with the active bundle, its dependencies and the handler; the folder."""
-    content = project.layers / "model" / "content"
+def image_context(project: Project, target: str = "x86_64") -> Path:
+    """Fill ``build/image`` with the active bundle for ``target``, its dependencies and the handler; the folder."""
+    content = project.layers / "model" / f"content{bundle_suffix(target)}"
     if not content.is_dir():
-        raise UsageError("there is no bundle to put into an image: run `make bundle` first.")
-    _, dependencies = build_dependencies(project)
+        raise UsageError(f"there is no bundle for {target} to put into an image: run `make bundle` first.")
+    _, dependencies = build_dependencies(project, target)
     with replacing(project.build / "image") as fresh:
         shutil.copytree(content, fresh / "opt", dirs_exist_ok=True)
         task = fresh / "task"
@@ -75,7 +76,7 @@ def image_context(project: Project) -> Path:
 def main() -> int:
     project = Project.here()
     try:
-        image_context(project)
+        image_context(project, *sys.argv[1:])
     except ColdforgeError as error:
         print(f"coldforge: {error}", file=sys.stderr)
         return error.exit_code

@@ -58,8 +58,13 @@ def _share(used: int, limit: int) -> str:
 def agreement_table(verification: Verification) -> str:
     """Each output's worst error against TensorFlow's answers and its tolerance, then warnings and failures."""
     rows = [_agreement_row(row) for row in verification.outputs]
+    if not verification.machine:
+        return "\n".join(f"  WARNING: {text}" for text in verification.warnings)
     headers = ("output", "type", "worst absolute", "worst relative", "allowed", "top-1", "")
-    lines = [table(headers, rows, right=(2, 3)), f"  over {len(verification.cases)} golden inputs"]
+    lines = [
+        table(headers, rows, right=(2, 3)),
+        f"  over {len(verification.cases)} golden inputs, run by {verification.machine}",
+    ]
     lines += [f"  warning: {text}" for text in verification.warnings]
     lines += [f"  FAILS: {text}" for text in verification.failures]
     return "\n".join(lines)

@@ -8,6 +8,7 @@ from builder.spec.canonical import to_json
 from builder.spec.model import (
     DIRECT_UPLOAD_ZIPPED,
     LAMBDA_UNZIPPED,
+    TARGETS,
     Activation,
     ChannelOrder,
     ColorMode,
@@ -30,6 +31,7 @@ from builder.spec.render import render
 __all__ = [
     "DIRECT_UPLOAD_ZIPPED",
     "LAMBDA_UNZIPPED",
+    "TARGETS",
     "Activation",
     "ChannelOrder",
     "ColorMode",

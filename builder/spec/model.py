@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 Format = Literal["keras", "h5", "saved_model", "graph_def"]
 ColorMode = Literal["rgb", "grey"]
@@ -13,7 +13,9 @@ Fit = Literal["stretch", "cover", "contain"]
 Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
 OutputKind = Literal["classification", "regression", "raw"]
 Activation = Literal["none", "softmax", "sigmoid"]
-Target = Literal["x86_64"]
+Target = Literal["x86_64", "arm64"]
+"""Lambda's names of its processors."""
+TARGETS: tuple[Target, ...] = get_args(Target)
 
 LAMBDA_UNZIPPED = 262_144_000
 """Bytes that Lambda allows a function and all its layers, unpacked."""

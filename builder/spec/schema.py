@@ -90,7 +90,8 @@ MODEL = Section(
         ),
         Field(
             "name",
-            Text("[a-z0-9_-]{1,64}", "a name of a-z, 0-9, _ and -, at most 64", "emotion"),
+            # The folders of another target end in its name.
+            Text("[a-z0-9_-]{1,64}(?<!-arm64)", "a name of a-z, 0-9, _ and -, at most 64, not …-arm64", "emotion"),
             "Names the model in answers, and its build and dist folders.",
             otherwise="the file's own name, or its folder's if it is called model.toml",
         ),
@@ -128,7 +129,7 @@ MODEL = Section(
         Field(
             "targets",
             Many(Choice(get_args(Target)), unique=True),
-            "The processors to build for.",
+            "The processors to build for; `TARGET=` on the command line goes before it.",
             default=ModelSpec.targets,
         ),
         Field(

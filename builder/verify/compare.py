@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -20,10 +21,13 @@ from builder.importers.graph import FrozenGraph
 from builder.spec import ModelSpec, OutputKind, Tolerance
 from builder.tensor import TensorSpec
 from builder.verify.agreement import Array, OutputAgreement, agree
+from builder.verify.machine import HERE, Machine
 
 ABI_VERSION = 1
 TIMEOUT = 1800
 """Seconds after which a library that does not come back is given up."""
+EMULATED_SECONDS = 45
+"""Seconds after which an emulated processor is given no more golden inputs."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Verification:
     outputs: tuple[OutputAgreement, ...]
     failures: tuple[str, ...]
     warnings: tuple[str, ...]
+    machine: str = HERE.name  # what ran it; "" when nothing here could: then there are no cases, and a warning
 
     @property
     def passed(self) -> bool:
@@ -46,6 +51,7 @@ class Verification:
         return {
             "library": self.library,
             "passed": self.passed,
+            "run_by": self.machine or None,
             "cases": list(self.cases),
             "outputs": [output.to_dict() for output in self.outputs],
             "failures": list(self.failures),
@@ -53,31 +59,40 @@ class Verification:
         }
 
 
-def verify(library: Path, graph: FrozenGraph, spec: ModelSpec) -> Verification:
+def verify(library: Path, graph: FrozenGraph, spec: ModelSpec, machine: Machine = HERE) -> Verification:
     """Run ``library`` on every case of ``graph.golden_path`` and compare each fetch with TensorFlow's.
 
     Every case is run three times (twice in a row, then in reverse order from unaligned buffers), the first
-    also through the flat ``run()``, and bad calls must be refused. All in a child process.
+    also through the flat ``run()``, and bad calls must be refused. All in a child process. ``machine``: what runs
+    the library; an emulated one runs less (see ``builder.verify.run.examine``), and none at all gives a
+    verification without cases whose only warning says so.
     Raises VerifyError when the library cannot be loaded or opened, fails, hangs or crashes, or the golden
     file does not fit the graph; a disagreement is no error here: see ``require``.
     """
     feeds = tuple(port.spec for port in graph.feeds)
     fetches = tuple(port.spec for port in graph.fetches)
     outputs = tuple(_outputs(spec, fetches))
+    if machine.missing:
+        unverified = f"the library was built and audited, but NOT RUN: {machine.missing}"
+        return Verification(library.name, (), (), (), (unverified,), "")
     try:
         golden = np.load(graph.golden_path, allow_pickle=False)
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise VerifyError(f"TensorFlow's answers ({graph.golden_path.name}) cannot be read: {error}") from error
     with golden, tempfile.TemporaryDirectory(prefix="coldforge-verify-") as temporary:
         cases = _cases(golden, feeds, fetches)
-        findings, answers_path = _examine(library, graph, cases, Path(temporary))
+        findings, answers_path = _examine(library, graph, cases, machine, Path(temporary))
+        ran = tuple(findings["cases"])
         with np.load(answers_path, allow_pickle=False) as answers:
             rows = []
             for name, number, kind, tolerance in outputs:
                 fetch = fetches[number]
-                rows.append(agree(name, fetch, kind, tolerance, _pairs(golden, answers, cases, number, fetch)))
+                rows.append(agree(name, fetch, kind, tolerance, _pairs(golden, answers, ran, number, fetch)))
     failures = (*_description_failures(findings["describe"], feeds, fetches), *findings["failures"])
-    return Verification(library.name, cases, tuple(rows), failures, tuple(_warnings(rows, cases)))
+    warnings = list(_warnings(rows, ran))
+    if len(ran) < len(cases):
+        warnings.append(f"only {len(ran)} of {len(cases)} golden inputs were run: {machine.name} is slow")
+    return Verification(library.name, ran, tuple(rows), failures, tuple(warnings), machine.name)
 
 
 def require(verification: Verification) -> None:
@@ -162,7 +177,9 @@ def _cases(golden: Any, feeds: tuple[TensorSpec, ...], fetches: tuple[TensorSpec
     return cases
 
 
-def _examine(library: Path, graph: FrozenGraph, cases: tuple[str, ...], folder: Path) -> tuple[dict[str, Any], Path]:
+def _examine(
+    library: Path, graph: FrozenGraph, cases: tuple[str, ...], machine: Machine, folder: Path
+) -> tuple[dict[str, Any], Path]:
     """Run builder/verify/run.py; the findings and the file of answers."""
 
     def ports(specs: Iterator[TensorSpec]) -> list[dict[str, Any]]:
@@ -179,11 +196,17 @@ def _examine(library: Path, graph: FrozenGraph, cases: tuple[str, ...], folder: 
         "step": str(step),
         "answers": str(answers),
         "findings": str(findings_path),
+        "runner": machine.runner,
+        "seconds": EMULATED_SECONDS if machine.runner else TIMEOUT,
     }
     (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-    command = [sys.executable, "-P", str(Path(__file__).with_name("run.py")), str(folder / "request.json")]
+    root = str(Path(__file__).resolve().parents[2])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
+    command = [sys.executable, "-P", "-m", "builder.verify.run", str(folder / "request.json")]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False
+        )
     except subprocess.TimeoutExpired as error:
         raise VerifyError(f"{library.name} did not come back in {TIMEOUT} s while {_read(step)}.") from error
     if done.returncode < 0:

@@ -1,9 +1,9 @@
 """Install the function's packages into a folder and take out what it never loads.
 
-    python build.py TARGET [--python-version 3.13]
+    python build.py FOLDER [--python-version 3.13] [--target arm64]
 
 Standalone: only the standard library, and any Python 3.11+ with pip. The packages are wheels of
-requirements.txt, hash-checked, for Linux on x86_64 and the named Python, which need not be the one that
+requirements.txt, hash-checked, for Linux on x86_64 or arm64 and the named Python, which need not be the one that
 runs this. Bytecode is written if the named Python can be found: in Lambda the folder is read-only, so
 modules without it are compiled again at every start. It is never checked against the sources (unchecked
 hash) and holds no times or paths of this machine: the same input gives the same bytes.
@@ -19,7 +19,8 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PLATFORM = "manylinux2014_x86_64"
+MACHINES = {"x86_64": "x86_64", "arm64": "aarch64"}
+"""Lambda's names of architectures to those of wheels."""
 IN_LAMBDA = "/opt/python"
 
 # What stays of Powertools. Another part of it (event_handler, batch, ...) is had by adding its folder.
@@ -36,13 +37,14 @@ DROPPED = ("cffi", "pycparser", "pycparser-*", "bin", "__pycache__")
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("target", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--target", default="x86_64", choices=sorted(MACHINES))
     parser.add_argument("--python-version", default="3.13")
     parser.add_argument("--python", help="the interpreter that writes the bytecode")
     options = parser.parse_args()
-    install(options.target, options.python_version)
-    trim(options.target)
-    if not compile_all(options.target, options.python_version, options.python):
+    install(options.folder, options.python_version, MACHINES[options.target])
+    trim(options.folder)
+    if not compile_all(options.folder, options.python_version, options.python):
         print(
             f"no python{options.python_version} here: the layer goes without bytecode, and cold starts take longer",
             file=sys.stderr,
@@ -50,14 +52,14 @@ def main() -> int:
     return 0
 
 
-def install(target: Path, version: str) -> None:
+def install(target: Path, version: str, machine: str) -> None:
     """Exactly the locked wheels, without their bytecode. Raises CalledProcessError."""
     digits = version.replace(".", "")
     command = [
         sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
         "--require-hashes", "--no-deps", "--no-compile", "--only-binary=:all:", "--implementation", "cp",
-        "--platform", PLATFORM, "--platform", "manylinux_2_28_x86_64", "--python-version", version,
-        "--abi", f"cp{digits}", "--abi", "abi3", "--abi", "none",
+        "--platform", f"manylinux2014_{machine}", "--platform", f"manylinux_2_28_{machine}",
+        "--python-version", version, "--abi", f"cp{digits}", "--abi", "abi3", "--abi", "none",
         "--target", str(target), "-r", str(HERE / "requirements.txt"),
     ]  # fmt: skip
     subprocess.run(command, check=True)

@@ -100,7 +100,7 @@ def emotion() -> Bundle:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A copy of the checkout: these builds leave the bundle and the active layer of the real one alone."""
     root = tmp_path_factory.mktemp("project") / "coldforge"
-    ignore = shutil.ignore_patterns("__pycache__", "content")
+    ignore = shutil.ignore_patterns("__pycache__", "content*")
     for name in ("builder", "handler", "layers", "requirements", "examples"):
         shutil.copytree(ROOT / name, root / name, ignore=ignore)
     models = Project(ROOT).cache / "models"

@@ -58,10 +58,10 @@ def write_golden(graph: FrozenGraph, samples: Sequence[Arrays]) -> None:
     np.savez(graph.golden_path, **arrays)
 
 
-def compile_here(graph: FrozenGraph, folder: Path) -> None:
+def compile_here(graph: FrozenGraph, folder: Path, target: str = TARGET) -> None:
     """Compile in this process, which has TensorFlow loaded already."""
     os.chdir(folder)  # tfcompile writes into the current folder
-    tfcompile._main([str(graph.folder.resolve()), TARGET])
+    tfcompile._main([str(graph.folder.resolve()), target])
 
 
 def build_library(
@@ -70,11 +70,12 @@ def build_library(
     folder: Path,
     path: LoweringPath = "optimised",
     options: Options | None = None,
+    target: str = TARGET,
 ) -> SharedLibrary:
     """Compile, unless the graph's folder holds the objects already, then lower, emit and link in ``folder``."""
     compiled = graph.folder.resolve()
     if not (compiled / "graph_metadata.o").exists():
-        compile_here(graph, compiled)
+        compile_here(graph, compiled, target)
     program = lower(compiled / "graph_metadata.o", graph, CACHE, path, options).program
-    sources = emit(program, spec, TARGET, folder)
-    return link_library(sources, compiled / "graph.o", TARGET, folder, CACHE / "zig")
+    sources = emit(program, spec, target, folder)
+    return link_library(sources, compiled / "graph.o", target, folder, CACHE / "zig")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from builder.audit.policy import target_of
+from builder.template_check import problems
 from tests.support import abi_library
 
 REPOSITORY = Path(__file__).parents[2]
@@ -32,7 +34,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("project")
     for name in ("template.yaml", "samconfig.toml"):
         shutil.copy(REPOSITORY / name, root)
-    ignore = shutil.ignore_patterns("__pycache__", "content")
+    ignore = shutil.ignore_patterns("__pycache__", "content*")
     for name in ("handler", "layers"):
         shutil.copytree(REPOSITORY / name, root / name, ignore=ignore)
     bundle = abi_library.layer(tmp_path_factory.mktemp("bundle"), abi_library.picture_description())
@@ -40,9 +42,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def run(sam: str, project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(sam: str, project: Path, *arguments: str, target: str = "x86_64") -> subprocess.CompletedProcess[str]:
     environment = os.environ | {
         "SAM_CLI_TELEMETRY": "0",
+        "TARGET": target,
         "AWS_DEFAULT_REGION": "us-east-1",
         "PYTHON": sys.executable,  # it has pip; which version it is does not matter
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -101,3 +104,22 @@ def test_a_missing_model_says_what_to_do(sam: str, project: Path, tmp_path: Path
     done = run(sam, empty, "build", "ModelLayer")
     assert done.returncode != 0
     assert "make bundle" in done.stdout + done.stderr
+
+
+def test_arm64_takes_its_own_layers_and_a_library_for_another_processor_is_refused(
+    sam: str, project: Path, tmp_path: Path
+) -> None:
+    content = project / "layers" / "model" / "content-arm64"
+    shutil.copytree(project / "layers" / "model" / "content", content)
+    (content / "model" / "arm64").touch()
+    overrides = ("--parameter-overrides", "Architecture=arm64")
+    done = run(sam, project, "build", "--build-dir", str(tmp_path), *overrides, target="arm64")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "ModelLayer" / "model" / "arm64").exists()
+    compiled = list((tmp_path / "DependenciesLayer").rglob("*.so"))
+    assert compiled
+    assert {target_of(path) for path in compiled} == {"arm64"}
+    # The copied library is the one thing that is wrong.
+    found = list(problems(tmp_path / "template.yaml", {"Architecture": "arm64"}))
+    assert len(found) == 1
+    assert "lib/libmodel.so in ModelLayer is for x86_64" in found[0]

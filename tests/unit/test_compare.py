@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fixtures.abi import CASES, Case, golden_case, model_spec, write_golden
-from fixtures.zig import FIXTURES, shared_library
+from fixtures.zig import CACHE, FIXTURES, shared_library
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -22,6 +22,7 @@ from builder.spec import ModelSpec, OutputSpec, Tolerance
 from builder.tensor import TensorSpec
 from builder.verify.agreement import OutputAgreement, agree
 from builder.verify.compare import Verification, require, verify
+from builder.verify.machine import HERE, Machine, build_runner
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +30,23 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shared_library(tmp_path_factory.mktemp("abi") / "libmodel.so", FIXTURES / "abi.c", "-lm")
 
 
-@pytest.fixture
-def check(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Verification]:
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """What runs a library of another architecture, built for this one: all but the emulation is the same."""
+    cache = tmp_path_factory.mktemp("runner")
+    (cache / "zig").symlink_to(CACHE)
+    return Machine("the runner", (str(build_runner("x86_64", cache)),))
+
+
+@pytest.fixture(params=["here", "runner"])
+def check(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Callable[..., Verification]:
+    machine = HERE if request.param == "here" else request.getfixturevalue("runner")
+
     def run(behaviour: str = "", cases: dict[str, Case] = CASES, spec: ModelSpec | None = None) -> Verification:
         monkeypatch.setenv("CF_TEST_BEHAVIOUR", behaviour)
-        return verify(library, write_golden(tmp_path, cases), spec or model_spec())
+        return verify(library, write_golden(tmp_path, cases), spec or model_spec(), machine)
 
     return run
 

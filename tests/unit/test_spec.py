@@ -147,7 +147,7 @@ source = "x.h5"
 version = 1
 nam = "e"
 width = 3
-targets = ["arm64", "x86_64", "x86_64"]
+targets = ["sparc", "x86_64", "x86_64"]
 
 [image]
 width = 0
@@ -176,7 +176,7 @@ unzipped = 1e9
             "5: [model].nam: not a key of this section; delete it or use one of source, package, file, sha256, name, "
             'version, format, trust, signature, config, batch, targets, winograd (did you mean "name"?)',
             "6: [model].width: not a key of this section; it belongs in [image]",
-            '7: [model].targets: item 1: "arm64" is not known; must be "x86_64"',
+            '7: [model].targets: item 1: "sparc" is not known; must be one of "x86_64", "arm64"',
             '7: [model].targets: item 3: "x86_64" is item 2 too; each must differ',
             "9: [image].height: is missing; add it: a whole number from 1 to 16384",
             "10: [image].width: 0 is out of range; must be a whole number from 1 to 16384",

@@ -19,6 +19,8 @@ LAYERS = """\
 """
 BUILT = """\
 Parameters:
+  Architecture:
+    Default: x86_64
   MemorySize:
     Default: {memory}
 Resources:
@@ -27,6 +29,7 @@ Resources:
     Properties:
       CodeUri: Function
       Runtime: {runtime}
+      Architectures: [!Ref Architecture]
       MemorySize: !Ref MemorySize
       Timeout: {timeout}
       EphemeralStorage:
@@ -78,6 +81,23 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
 
 def test_parameters_override_defaults(tmp_path: Path) -> None:
     assert list(problems(built(tmp_path), {"MemorySize": "20000"})) != []
+
+
+@pytest.mark.parametrize(("of_library", "machine"), [("x86_64", 62), ("arm64", 183)])
+def test_a_library_for_another_processor_is_refused(tmp_path: Path, of_library: str, machine: int) -> None:
+    path = built(tmp_path)
+    (tmp_path / "Model" / "lib").mkdir()
+    elf = b"\x7fELF\x02\x01\x01" + bytes(9) + (3).to_bytes(2, "little") + machine.to_bytes(2, "little")
+    (tmp_path / "Model" / "lib" / "libmodel.so").write_bytes(elf)
+    for architecture in ("x86_64", "arm64"):
+        found = list(problems(path, {"Architecture": architecture}))
+        if architecture == of_library:
+            assert found == []
+        else:
+            assert found == [
+                f"Function: its architecture is {architecture}, but lib/libmodel.so in Model is for {of_library}: "
+                f"`make bundle TARGET={architecture}`, then `make deploy TARGET={architecture}`."
+            ]
 
 
 def test_too_large_together_recommends_the_image(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_another_algorithm_must_be_clearly_faster_on_all_instruction_sets_togeth
 
 TUNING = Tuning(
     kernels_digest(),
+    "x86_64",
     'a "CPU"',
     {
         SHAPE.label: Choice("winograd2", {"x86-64-v3": {"direct": 3.0, "winograd2": 1.5}}),
@@ -78,7 +79,7 @@ TUNING = Tuning(
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "tuning.json"
     assert read_tuning(path) is None
-    for tuning in (TUNING, Tuning("00", "")):
+    for tuning in (TUNING, Tuning("00", "x86_64")):
         path.write_text(tuning.to_json())
         assert read_tuning(path) == tuning
     assert len([line for line in TUNING.to_json().splitlines() if "microseconds" in line]) == 2  # one a layer
@@ -88,9 +89,10 @@ def test_what_is_stale_is_told_in_one_line() -> None:
     assert TUNING.stale({SHAPE.label, SMALL.label, "1x1 1x1x8-8"}) == ""
     assert SMALL.label in TUNING.stale({SHAPE.label})
     assert f"({min(SHAPE.label, SMALL.label)} and 1 more)" in TUNING.stale(())
-    assert TUNING.algorithms() == {SHAPE.label: "winograd2", SMALL.label: "direct"}
+    assert TUNING.algorithms("x86_64") == {SHAPE.label: "winograd2", SMALL.label: "direct"}
+    assert TUNING.algorithms("arm64") == {}
     old = replace(TUNING, kernels="0" * 16)
-    assert old.algorithms() == {}
+    assert old.algorithms("x86_64") == {}
     assert "other kernels" in old.stale({SHAPE.label, SMALL.label})
 
 

@@ -83,6 +83,7 @@ typedef struct {
     void (*repack)(cf_context *context, const cf_repack *repack, const float *input, float *output);
 } cf_fused;
 
-extern const cf_fused cf_fused_v3, cf_fused_v4;
+/* x86_64; arm64. */
+extern const cf_fused cf_fused_v3, cf_fused_v4, cf_fused_n1;
 
 #endif

@@ -5,7 +5,11 @@
 #include "finish.h"
 
 /* NaN if either is. */
+#if CF_LANES == 4 && defined(__ARM_NEON)
+INLINE vec larger(vec a, vec b) { return at_least(a, b); }
+#else
 INLINE vec larger(vec a, vec b) { return choose((a > b) | (a != a), a, b); }
+#endif
 
 typedef struct {
     const cf_pooling *pooling;

@@ -8,6 +8,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 /* CF_COLUMNS channels by CF_ROWS pixels are a register tile. */
@@ -49,8 +51,13 @@ INLINE vec zero(void) { return (vec){0}; }
 
 INLINE vec choose(ivec mask, vec yes, vec no) { return (vec)((mask & (ivec)yes) | (~mask & (ivec)no)); }
 /* Of NaN and a bound: NaN. */
+#if CF_LANES == 4 && defined(__ARM_NEON) /* one instruction, which clang does not see in the other form */
+INLINE vec at_least(vec v, vec low) { return (vec)vmaxq_f32((float32x4_t)v, (float32x4_t)low); }
+INLINE vec at_most(vec v, vec high) { return (vec)vminq_f32((float32x4_t)v, (float32x4_t)high); }
+#else
 INLINE vec at_least(vec v, vec low) { return choose(low > v, low, v); }
 INLINE vec at_most(vec v, vec high) { return choose(high < v, high, v); }
+#endif
 INLINE vec clamp(vec v, vec low, vec high) { return at_most(at_least(v, low), high); }
 
 /* The first n < CF_LANES lanes; nothing past them is touched, and they read as zeros. */

@@ -1,0 +1,123 @@
+"""Libraries for arm64, built here and run on an emulated Neoverse N1 against TensorFlow's answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.audit import audit
+from builder.audit.policy import target_of
+from builder.errors import VerifyError
+from builder.lower import Options
+from builder.verify.compare import require, verify
+from builder.verify.machine import Machine
+from tests.conftest import ROOT, make_bundle
+from tests.integration.build import CACHE, build_library, freeze_function, spec_of, write_golden
+from tests.integration.test_zoo import WITHOUT_WINOGRAD
+from tests.integration.zoo import CASES, Case
+from tests.support import qemu
+
+pytestmark = pytest.mark.integration
+
+QUICK = {
+    "conv1d_causal_dilated", "conv2d_grouped_strided_dilated", "conv2d_depthwise", "conv2d_other_types",
+    "dense_wide", "elementwise", "int64_arithmetic", "lstm", "matmul_int64", "mlp", "pooling",
+    "sort_three_operands", "sort_ties", "top_k", "cond_inside_while", "activations", "stateful_random", "wide_resnet",
+}  # fmt: skip
+"""Every kind of step; the rest of the zoo is slow."""
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    return qemu.arm64(CACHE)
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+    return found
+
+
+def check_bundle(folder: Path, machine: Machine) -> None:
+    """The bundle in ``folder`` was audited, run and found to agree."""
+    facts = manifest(folder)
+    assert facts["target"] == {"arch": "arm64", "isa": ["neoverse-n1"]}
+    assert facts["targets"] == ["arm64"]
+    assert facts["audit"]["facts"]["machine"] == "EM_AARCH64"
+    assert facts["audit"]["facts"]["needed"] in (["libc.so.6"], ["libm.so.6", "libc.so.6"])
+    verified = facts["verification"]
+    assert verified["passed"]
+    assert verified["run_by"] == machine.name
+    assert len(verified["cases"]) >= 2
+    assert all(0 < row["max_absolute"] < 1e-5 for row in verified["outputs"])
+    assert target_of(folder / "layer" / "lib" / "libmodel.so") == "arm64"
+
+
+def test_emotion(machine: Machine) -> None:
+    make_bundle("emotion", "TARGET=arm64")
+    check_bundle(ROOT / "dist" / "emotion-arm64", machine)
+    libraries = [p for p in (ROOT / "build" / "dependencies-arm64").rglob("*.so*") if target_of(p)]
+    assert len(libraries) >= 5
+    assert {target_of(p) for p in libraries} == {"arm64"}
+
+
+def test_both_targets_at_once_lie_side_by_side(machine: Machine) -> None:
+    make_bundle("digits", "TARGET=all")
+    check_bundle(ROOT / "dist" / "digits-arm64", machine)
+    assert manifest(ROOT / "dist" / "digits")["target"]["arch"] == "x86_64"
+    content = {name: ROOT / "layers" / "model" / name / "lib" / "libmodel.so" for name in ("content", "content-arm64")}
+    assert {name: target_of(path) for name, path in content.items()} == {"content": "x86_64", "content-arm64": "arm64"}
+    # One packing of the weights serves both.
+    blobs = [(ROOT / "build" / "digits" / name / "weights.bin").read_bytes() for name in ("lower", "lower-arm64")]
+    assert blobs[0] == blobs[1]
+
+
+@pytest.mark.slow
+def test_age_gender(machine: Machine) -> None:
+    make_bundle("age_gender", "TARGET=arm64")
+    check_bundle(ROOT / "dist" / "age_gender-arm64", machine)
+
+
+@pytest.fixture
+def built(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """(library, graph, spec) of a zoo case, for arm64."""
+    monkeypatch.chdir(tmp_path)  # tfcompile writes into the current folder
+    graph = freeze_function(case.trace(), [f.name for f in case.feeds], tmp_path)
+    spec = spec_of(case.name, case.absolute, case.relative)
+    options = Options(allow_winograd=case.name not in WITHOUT_WINOGRAD)
+    library = build_library(graph, spec, tmp_path, options=options, target="arm64").path
+    write_golden(graph, [case.sample(i) for i in range(2)])
+    return library, graph, spec
+
+
+def zoo() -> list[Any]:
+    return [pytest.param(c, marks=() if c.name in QUICK else pytest.mark.slow, id=c.name) for c in CASES]
+
+
+@pytest.mark.parametrize("case", zoo())
+def test_agrees_with_tensorflow(case: Case, machine: Machine, built: Any) -> None:
+    library, graph, spec = built
+    assert audit(library, "arm64").violations == ()
+    if case.random:
+        with pytest.raises(VerifyError, match="random"):
+            require(verify(library, graph, spec, machine))
+        return
+    require(verify(library, graph, spec, machine))
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.name == "mlp"], ids=lambda c: c.name)
+def test_an_older_processor_is_told_so(case: Case, machine: Machine, built: Any) -> None:
+    """cf_open is compiled for any armv8-a: an error, no SIGILL."""
+    old = list(machine.runner)
+    old[old.index("-cpu") + 1] = "cortex-a53"
+    with pytest.raises(VerifyError, match="CF_ERR_CPU: this CPU lacks LSE atomics, which the model was compiled for"):
+        verify(*built, Machine("an older one", tuple(old)))
+    newer = [*machine.runner]
+    newer[newer.index("-cpu") + 1] = "max"
+    require(verify(*built, Machine("the newest", tuple(newer))))
+
+
+def test_every_quick_case_exists() -> None:
+    assert {c.name for c in CASES} >= QUICK

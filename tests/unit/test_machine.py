@@ -1,0 +1,85 @@
+"""What runs a library of another architecture, and what a build says when nothing does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fixtures.abi import CASES, model_spec, write_golden
+from fixtures.zig import CACHE
+
+from builder.audit.policy import target_of
+from builder.report.text import agreement_table
+from builder.verify.compare import require, verify
+from builder.verify.machine import HERE, Machine, build_runner, machine_for
+
+PROGRAM = """#!/bin/sh
+case "$*" in
+    *help*) echo "Available CPUs:\n  cortex-a57\n  max{more}" ;;
+    *) echo "qemu-aarch64 version 9.9.9 (made up)" ;;
+esac
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "zig").symlink_to(CACHE)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An x86-64 machine with an empty PATH and no arm64 C library; PATH is this folder."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("QEMU_LD_PREFIX", str(tmp_path / "root"))
+    return folder
+
+
+def emulator(folder: Path, more: str = "") -> None:
+    (folder / "qemu-aarch64").write_text(PROGRAM.replace("{more}", more))
+    (folder / "qemu-aarch64").chmod(0o755)
+
+
+def test_its_own_architecture_needs_nothing(host: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert machine_for("x86_64", cache) is HERE
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert machine_for("arm64", cache) is HERE
+    assert "none is emulated" in machine_for("x86_64", cache).missing
+
+
+def test_what_is_missing_is_named_with_what_to_do(host: Path, cache: Path) -> None:
+    assert "qemu-aarch64 is not on PATH; `apt-get install qemu-user" in machine_for("arm64", cache).missing
+    emulator(host)
+    assert "no C library for arm64 in " in machine_for("arm64", cache).missing
+
+
+@pytest.mark.parametrize(("more", "cpu"), [("\\n  neoverse-n1", "neoverse-n1"), ("", "max,sve=off")])
+def test_the_emulator_is_given_gravitons_processor(host: Path, cache: Path, more: str, cpu: str) -> None:
+    emulator(host, more)
+    (host.parent / "root" / "lib").mkdir(parents=True)
+    machine = machine_for("arm64", cache)
+    assert machine.name == f"qemu-aarch64 9.9.9 as {cpu}"
+    assert machine.runner[1:5] == ("-cpu", cpu, "-L", str(host.parent / "root"))
+    assert target_of(Path(machine.runner[-1])) == "arm64"
+
+
+def test_the_runner_is_built_once(cache: Path) -> None:
+    first = build_runner("arm64", cache)
+    before = first.stat()
+    assert build_runner("arm64", cache).stat() == before
+
+
+def test_a_library_that_nothing_runs_passes_loudly(tmp_path: Path) -> None:
+    verification = verify(
+        tmp_path / "libmodel.so", write_golden(tmp_path, CASES), model_spec(), Machine("", missing="no QEMU")
+    )
+    require(verification)
+    assert verification.to_dict() | {"warnings": []} == {
+        "library": "libmodel.so", "passed": True, "run_by": None, "cases": [], "outputs": [], "failures": [],
+        "warnings": [],
+    }  # fmt: skip
+    assert agreement_table(verification) == "  WARNING: the library was built and audited, but NOT RUN: no QEMU"

@@ -32,6 +32,9 @@ try:
     # In Lambda the processor is faster and nobody waits while the function starts.
     if model.description.image:
         load_decoders()
+    limits = Limits.for_memory(
+        int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE") or 10_240), os.environ.get("COLDFORGE_FORMATS", "")
+    )
     # A snapshot (SnapStart) holds what is in memory: one run brings in every page of the weights, so that a
     # restored instance waits for none. Nothing else is frozen that matters: no time, no connection, no secret.
     if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
@@ -43,10 +46,7 @@ except Exception:
     logger.critical("the model cannot be opened", exc_info=True)
     sys.exit(1)
 
-server = Server(
-    {model.description.name: model},
-    Limits.for_memory(int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE") or 10_240)),
-)
+server = Server({model.description.name: model}, limits)
 _cold_start = True
 
 

@@ -20,6 +20,7 @@ from .events import answer
 from .image import Limits, load_decoders
 from .model import open_model
 from .server import Call, Result, Server
+from .sources import Sources
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -35,6 +36,7 @@ try:
     limits = Limits.for_memory(
         int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE") or 10_240), os.environ.get("COLDFORGE_FORMATS", "")
     )
+    sources = Sources.configured(os.environ)
     # A snapshot (SnapStart) holds what is in memory: one run brings in every page of the weights, so that a
     # restored instance waits for none. Nothing else is frozen that matters: no time, no connection, no secret.
     if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
@@ -46,7 +48,7 @@ except Exception:
     logger.critical("the model cannot be opened", exc_info=True)
     sys.exit(1)
 
-server = Server({model.description.name: model}, limits)
+server = Server({model.description.name: model}, limits, sources)
 _cold_start = True
 
 

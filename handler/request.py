@@ -20,19 +20,30 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """An image file that is elsewhere. ``kind``: "s3" or "url"; ``address`` is unchecked, and may be a secret."""
+
+    kind: str
+    address: str
+    where: str
+
+
+@dataclass(frozen=True)
 class Request:
     """Pictures for the model's image feed, or none; raw little-endian bytes for each other feed, by name.
 
     ``model`` names one of the bundle's models; None is its first.
     """
 
-    pictures: tuple[Picture, ...]
+    pictures: tuple[Picture | Reference, ...]
     inputs: dict[str, bytes]
     model: str | None = None
 
 
-def picture(value: object, where: str, limits: Limits) -> Picture:
-    """The file in ``value``: base64 text, or a ``data:`` URL of it. Raises HandlerError."""
+def picture(value: object, where: str, limits: Limits) -> Picture | Reference:
+    """The file in ``value``: base64 text, a ``data:`` URL of it, {"s3": …} or {"url": …}. Raises HandlerError."""
+    if isinstance(value, dict):
+        return _reference(value, where)
     if not isinstance(value, str):
         raise WrongTypeError(f"{where} must be a string of base64, not {_kind(value)}")
     if value[:5].lower() == "data:":
@@ -52,10 +63,18 @@ def picture(value: object, where: str, limits: Limits) -> Picture:
     return Picture(data, where)
 
 
+def _reference(value: dict[object, object], where: str) -> Reference:
+    kind, address = next(iter(value.items())) if len(value) == 1 else (None, None)
+    if kind not in ("s3", "url") or not isinstance(address, str):
+        raise WrongTypeError(f'{where} must be base64, {{"s3": "s3://bucket/key"}} or {{"url": "https://…"}}')
+    return Reference(str(kind), address, where)
+
+
 def decoded(request: Request, description: Description, limits: Limits) -> list[bytes]:
-    """The pixels of each picture. Raises HandlerError, which names the picture."""
+    """The pixels of each picture; all of them are here by now. Raises HandlerError, which names the picture."""
     image = description.image
-    return [pixels(p.data, p.where, image, limits) for p in request.pictures] if image else []
+    pictures = [p for p in request.pictures if isinstance(p, Picture)]
+    return [pixels(p.data, p.where, image, limits) for p in pictures] if image else []
 
 
 def runs(

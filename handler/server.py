@@ -10,7 +10,8 @@ from .description import Description
 from .errors import Refusal, UnknownModelError
 from .image import Limits
 from .model import Model
-from .request import Request, decoded, runs
+from .request import Reference, Request, decoded, runs
+from .sources import NOWHERE, Sources
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Result:
 
     description: Description
     batches: tuple[tuple[list[memoryview], int], ...]
-    timings_ms: dict[str, float]  # decode, infer, total
+    timings_ms: dict[str, float]  # decode (with crop and resize), infer, total; fetch where pictures were elsewhere
 
     @property
     def items(self) -> int:
@@ -47,6 +48,7 @@ class Server:
 
     models: dict[str, Model]
     limits: Limits
+    sources: Sources = NOWHERE
 
     def model(self, name: str | None) -> Model:
         """Raises UnknownModelError."""
@@ -65,11 +67,18 @@ class Server:
         began = time.perf_counter()
         model = self.model(request.model)
         description = model.description
+        seconds: dict[str, float] = {}
+        if any(isinstance(p, Reference) for p in request.pictures):
+            from .remote import fetched
+
+            request = fetched(request, self.sources, self.limits, call.remaining_ms())
+            seconds["fetch"] = time.perf_counter() - began
+        arrived = time.perf_counter()
         pictures = decoded(request, description, self.limits)
         start = time.perf_counter()
         batches = tuple((model.run(feeds), count) for feeds, count in runs(pictures, request.inputs, description))
         end = time.perf_counter()
-        seconds = {"decode": start - began, "infer": end - start, "total": end - began}
+        seconds |= {"decode": start - arrived, "infer": end - start, "total": end - began}
         timings = {name: round(value * 1000, 3) for name, value in seconds.items()}
         result = Result(description, batches, timings)
         call.observe(result)

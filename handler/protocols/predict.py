@@ -1,6 +1,8 @@
 """Our own protocol, as JSON.
 
     {"image": "<base64, or a data: URL>"}      one picture
+    {"image": {"s3": "s3://bucket/key"}}       one that is elsewhere, where the function may read it
+    {"image": {"url": "https://…"}}
     {"images": ["<base64>", …]}                several; answered in the same order
     {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no picture
 
@@ -23,7 +25,7 @@ from ..description import Description, Port
 from ..errors import Refusal, TooManyImagesError, WrongFieldError, WrongTypeError
 from ..http import HttpRequest, HttpResponse
 from ..image import Limits
-from ..request import Picture, Request, picture
+from ..request import Picture, Reference, Request, picture
 from ..server import Call, Server
 from ..tensors import tensor
 
@@ -72,7 +74,7 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
         raise WrongFieldError(found + expected)
     if "image" in event and "images" in event:
         raise WrongFieldError('"image" and "images" exclude each other; send one of them')
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[Picture | Reference, ...] = ()
     if image and ("image" in event or "images" in event):
         pictures = tuple(picture(value, where, limits) for where, value in _pictures(event, description, limits))
     wanted = [port for port in description.feeds if not (pictures and image and port.name == image.feed)]

@@ -60,7 +60,7 @@ build/digits/model.keras: examples/digits/train.py | setup
 build/age_gender/model.keras: examples/age_gender/make_model.py | setup
 	@$(PY) $<
 
-bundle: $(MADE_$(MODEL)) ## compile MODEL and pack it for Lambda, in dist/
+bundle: $(foreach m,$(MODEL),$(MADE_$(m))) ## compile MODEL and pack it for Lambda, in dist/; MODEL="a b" packs both
 	@route=$$($(PYTHON) -m builder.cli where --in $(BUILD_IN)); python=$(PYTHON); \
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; python=$(PY); fi; \
 	$$python -m builder.cli bundle $(MODEL) --in $$route

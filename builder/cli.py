@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from builder import __version__
 from builder.errors import ColdforgeError, UsageError
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec, load
+
+if TYPE_CHECKING:
+    from builder.pack.bundle import Bundle
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,8 +44,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     model_help = "a model.toml, a folder with one, or the name of an example"
 
-    bundle = commands.add_parser("bundle", help="compile a model and pack it as a Lambda layer")
-    bundle.add_argument("model", help=model_help)
+    bundle = commands.add_parser("bundle", help="compile a model, or several, and pack them as one Lambda layer")
+    bundle.add_argument("models", nargs="+", metavar="model", help=f"{model_help}; the first is the function's default")
     _add_route(bundle)
     bundle.set_defaults(command=_bundle)
 
@@ -66,12 +71,12 @@ def _parser() -> argparse.ArgumentParser:
     init.set_defaults(command=_init)
 
     invoke = commands.add_parser("invoke", help="run a bundle on an image in Lambda's emulator, without Docker")
-    invoke.add_argument("model", help=model_help)
+    invoke.add_argument("models", nargs="+", metavar="model", help=f"{model_help}; all that are in the bundle")
     invoke.add_argument("image", type=Path)
     invoke.set_defaults(command=_invoke)
 
     publish = commands.add_parser("publish", help="publish a bundle's layer to AWS, unless it is there already")
-    publish.add_argument("model", help=model_help)
+    publish.add_argument("models", nargs="+", metavar="model", help=f"{model_help}; all that are in the bundle")
     publish.add_argument("--dependencies", action="store_true", help="publish the dependencies layer as well")
     publish.add_argument("--bucket", help="S3 bucket for a zip over 50 MB")
     publish.add_argument("--prune", type=int, metavar="N", help="keep the newest N versions and those in use")
@@ -100,13 +105,30 @@ def _where(options: argparse.Namespace, _project: Project) -> int:
 def _bundle(options: argparse.Namespace, project: Project) -> int:
     from builder.docker.client import choose
 
-    spec = _load_spec(options.model, project)
+    specs = [_load_spec(model, project) for model in options.models]
+    route, name = choose(options.route), _bundle_name(specs)
+    bundles = [_bundle_one(spec, route, project) for spec in specs]
+    if len(bundles) > 1:
+        from builder.pack.bundle import activate
+        from builder.pack.join import join
+        from builder.report.text import size_table
+
+        bundle = join(bundles, project.dist)
+        activate(bundle, project.layers)
+        print(f"\n{size_table(bundle.sizes)}\n\nbundle of {len(specs)} models: {_relative(project.dist / name)}")
+    if route == "host":  # in Docker, what runs there has said so
+        print(f"try it: make invoke MODEL={shlex.quote(' '.join(options.models))} IMAGE=tests/data/face.jpg")
+    return 0
+
+
+def _bundle_one(spec: ModelSpec, route: str, project: Project) -> Bundle:
     progress = Progress()
-    if choose(options.route) == "docker":
+    if route == "docker":
         from builder.docker.run import bundle_in_docker
 
-        print(bundle_in_docker(spec, project, progress.say).output, end="")
-        return 0
+        built_inside = bundle_in_docker(spec, project, progress.say)
+        print(built_inside.output, end="")
+        return built_inside.bundle
     from builder import pipeline
     from builder.report.text import agreement_table, audit_line, size_table
 
@@ -121,8 +143,7 @@ def _bundle(options: argparse.Namespace, project: Project) -> int:
     print()
     print(audit_line(built.audit))
     print(f"\nbundle: {where} ({progress.total():.1f} s)")
-    print(f"try it: make invoke MODEL={options.model} IMAGE=tests/data/face.jpg")
-    return 0
+    return built.bundle
 
 
 def _inspect(options: argparse.Namespace, project: Project) -> int:
@@ -157,7 +178,8 @@ def _init(options: argparse.Namespace, _project: Project) -> int:
 def _invoke(options: argparse.Namespace, project: Project) -> int:
     from builder.local import rie
 
-    layer = project.dist / _load_spec(options.model, project).name / "layer"
+    specs = [_load_spec(model, project) for model in options.models]
+    layer = project.dist / _bundle_name(specs) / "layer"
     result = rie.invoke(layer, None, None, rie.image_event(options.image))
     print(json.dumps(result.answer, indent=2), flush=True)
     if result.note:
@@ -170,11 +192,12 @@ def _publish(options: argparse.Namespace, project: Project) -> int:
     from builder.pack.layer import write_zip
     from builder.publish import publish
 
-    spec = _load_spec(options.model, project)
-    bundle = project.dist / spec.name
+    name = _bundle_name([_load_spec(model, project) for model in options.models])
+    bundle = project.dist / name
     if not (bundle / "layer.zip").is_file():
-        raise UsageError(f"there is no bundle of {spec.name}: run `make bundle MODEL={options.model}` first.")
-    archives = {f"coldforge-{spec.name}": bundle / "layer.zip"}
+        models = shlex.quote(" ".join(options.models))
+        raise UsageError(f"there is no bundle of {name}: run `make bundle MODEL={models}` first.")
+    archives = {f"coldforge-{name}": bundle / "layer.zip"}
     if options.dependencies:
         from builder.pack.dependencies import build_dependencies
 
@@ -197,6 +220,12 @@ def _check(options: argparse.Namespace, _project: Project) -> int:
         raise UsageError(f"{wrong[0]}: parameters are given as NAME=VALUE.")
     require(options.template, dict(p.split("=", 1) for p in options.parameters))
     return 0
+
+
+def _bundle_name(specs: list[ModelSpec]) -> str:
+    from builder.pack.join import joined_name
+
+    return joined_name([spec.name for spec in specs])
 
 
 def _load_spec(model: str, project: Project) -> ModelSpec:

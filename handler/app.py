@@ -18,7 +18,7 @@ from aws_lambda_powertools import Logger, Metrics
 from .errors import HandlerError, Refusal, StartupError, refusal
 from .events import answer
 from .image import Limits, load_decoders
-from .model import open_model
+from .model import open_models
 from .server import Call, Result, Server
 from .sources import Sources
 
@@ -29,18 +29,19 @@ logger = Logger(service="coldforge")
 metrics = Metrics(namespace="coldforge", service="coldforge")
 
 try:
-    model = open_model()
+    models = open_models()
     # In Lambda the processor is faster and nobody waits while the function starts.
-    if model.description.image:
+    if models.first.description.image:
         load_decoders()
     limits = Limits.for_memory(
         int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE") or 10_240), os.environ.get("COLDFORGE_FORMATS", "")
     )
     sources = Sources.configured(os.environ)
-    # A snapshot (SnapStart) holds what is in memory: one run brings in every page of the weights, so that a
+    # A snapshot (SnapStart) holds what is in memory: a run of each brings in every page of the weights, so that a
     # restored instance waits for none. Nothing else is frozen that matters: no time, no connection, no secret.
     if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
-        model.warm_up()
+        for model in models.values():
+            model.warm_up()
 except StartupError as error:
     logger.critical(str(error))
     sys.exit(1)
@@ -48,7 +49,7 @@ except Exception:
     logger.critical("the model cannot be opened", exc_info=True)
     sys.exit(1)
 
-server = Server({model.description.name: model}, limits, sources)
+server = Server(models, limits, sources)
 _cold_start = True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from .description import Description
@@ -46,7 +46,7 @@ class Result:
 class Server:
     """The models by name, the first of which is meant where a request names none."""
 
-    models: dict[str, Model]
+    models: Mapping[str, Model]
     limits: Limits
     sources: Sources = NOWHERE
 

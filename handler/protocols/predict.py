@@ -4,9 +4,10 @@
     {"image": {"s3": "s3://bucket/key"}}       one that is elsewhere, where the function may read it
     {"image": {"url": "https://…"}}
     {"images": ["<base64>", …]}                several; answered in the same order
-    {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no picture
+    {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no picture; nested or flat
+    {"inputs": {"<feed>": {"b64": "…"}}}       the same as raw little-endian bytes
 
-answers
+and with any of them ``"model": "<name>"``, one of a bundle of several; the first when left out. It answers
 
     {"model": {"name": …, "version": …},
      "predictions": [{"<output>": [{"label": …, "probability": …}, …] or numbers}, …],
@@ -32,7 +33,7 @@ from ..tensors import tensor
 
 def answer(event: object, server: Server, call: Call) -> dict[str, Any]:
     """The answer to ``event``, as above. Raises HandlerError."""
-    result = server.infer(parse(event, server.description(None), server.limits), call)
+    result = server.infer(parse(event, server.description(_model(event)), server.limits), call)
     return {
         "model": {"name": result.description.name, "version": result.description.version},
         "predictions": [
@@ -67,8 +68,8 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
         raise WrongTypeError('the request must be an object like {"image": "<base64>"}')
     image = description.image
     known = ("image", "images", "inputs") if image else ("inputs",)
-    unknown = [key for key in event if key not in known]
-    if unknown or not event:
+    unknown = [key for key in event if key not in known and key != "model"]
+    if unknown or not any(key in event for key in known):
         expected = 'send "image" or "images"' if image else 'this model takes no image; send "inputs"'
         found = f"{_shortened(unknown)} not known here; " if unknown else "the request is empty; "
         raise WrongFieldError(found + expected)
@@ -78,7 +79,14 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
     if image and ("image" in event or "images" in event):
         pictures = tuple(picture(value, where, limits) for where, value in _pictures(event, description, limits))
     wanted = [port for port in description.feeds if not (pictures and image and port.name == image.feed)]
-    return Request(pictures, _inputs(event.get("inputs", {}), wanted))
+    return Request(pictures, _inputs(event.get("inputs", {}), wanted), _model(event))
+
+
+def _model(event: object) -> str | None:
+    name = event.get("model") if isinstance(event, dict) else None
+    if name is not None and not isinstance(name, str):
+        raise WrongTypeError('"model" must be the name of one of the bundle\'s models')
+    return name
 
 
 def _pictures(event: dict[str, object], description: Description, limits: Limits) -> list[tuple[str, object]]:

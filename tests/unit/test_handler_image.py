@@ -247,7 +247,7 @@ def test_what_is_not_base64(value: str) -> None:
         read(value, target())
 
 
-@pytest.mark.parametrize("value", [None, 1, 2.5, True, [], {}])
+@pytest.mark.parametrize("value", [None, 1, 2.5, True, []])
 def test_what_is_not_text(value: object) -> None:
     with pytest.raises(errors.WrongTypeError, match="must be a string"):
         read(value, target())

@@ -106,6 +106,13 @@ test: $(VENV)/.test sam ## every test
 test-unit: $(VENV)/.test ## the fast tests
 	@$(PY) -m pytest tests/unit
 
+# For each of the targets in tests/fuzz/targets.py; TARGETS="image http" chooses.
+SECONDS ?= 300
+.PHONY: fuzz
+fuzz: $(VENV)/.test ## atheris over images, bodies and events, and Hypothesis with more examples (SECONDS=300 each)
+	@$(PY) -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
+	@HYPOTHESIS_PROFILE=long $(PY) -m pytest -q tests/unit/test_fuzz_corpus.py tests/unit/test_handler_*.py
+
 lint: $(VENV)/.test ## ruff and mypy --strict
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .

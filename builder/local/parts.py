@@ -148,7 +148,7 @@ def function(cache: Path, python: Interpreter, source: Path) -> Path:
         if done.returncode:
             raise EnvironmentSetupError(f"the function cannot be packed:\n{done.stderr.strip()[-2000:]}")
 
-    run_cached(folder, digest(python.version, *sorted(source.glob("*.py")), source / "Makefile"), build)
+    run_cached(folder, digest(python.version, *sorted(source.rglob("*.py")), source / "Makefile"), build)
     return folder
 
 

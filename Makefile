@@ -64,7 +64,7 @@ build/digits/model.keras: examples/digits/train.py | setup
 build/age_gender/model.keras: examples/age_gender/make_model.py | setup
 	@$(PY) $<
 
-bundle: $(MADE_$(MODEL)) ## compile MODEL and pack it for Lambda, in dist/
+bundle: $(foreach m,$(MODEL),$(MADE_$(m))) ## compile MODEL and pack it for Lambda, in dist/; MODEL="a b" packs both
 	@route=$$($(PYTHON) -m builder.cli where --in $(BUILD_IN)); python=$(PYTHON); \
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; python=$(PY); fi; \
 	$$python -m builder.cli bundle $(MODEL) --in $$route --target "$(TARGET)"
@@ -123,6 +123,13 @@ test: $(VENV)/.test sam ## every test
 
 test-unit: $(VENV)/.test ## the fast tests
 	@$(PY) -m pytest tests/unit
+
+# For each of the targets in tests/fuzz/targets.py; TARGETS="image http" chooses.
+SECONDS ?= 300
+.PHONY: fuzz
+fuzz: $(VENV)/.test ## atheris over images, bodies and events, and Hypothesis with more examples (SECONDS=300 each)
+	@$(PY) -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
+	@HYPOTHESIS_PROFILE=long $(PY) -m pytest -q tests/unit/test_fuzz_corpus.py tests/unit/test_handler_*.py
 
 lint: $(VENV)/.test ## ruff and mypy --strict
 	@$(VENV)/bin/ruff check .

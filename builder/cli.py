@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import signal
 import sys
 import threading
@@ -14,12 +15,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from builder import __version__
 from builder.errors import ColdforgeError, UsageError
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import TARGETS, ModelSpec, load
+
+if TYPE_CHECKING:
+    from builder.pack.bundle import Bundle
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,8 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     model_help = "a model.toml, a folder with one, or the name of an example"
 
-    bundle = commands.add_parser("bundle", help="compile a model and pack it as a Lambda layer")
-    bundle.add_argument("model", help=model_help)
+    bundle = commands.add_parser("bundle", help="compile a model, or several, and pack them as one Lambda layer")
+    bundle.add_argument("models", nargs="+", metavar="model", help=f"{model_help}; the first is the function's default")
     _add_target(bundle)
     _add_route(bundle)
     bundle.set_defaults(command=_bundle)
@@ -78,19 +83,19 @@ def _parser() -> argparse.ArgumentParser:
     init.set_defaults(command=_init)
 
     invoke = commands.add_parser("invoke", help="run a bundle on an image in Lambda's emulator, without Docker")
-    invoke.add_argument("model", help=model_help)
+    invoke.add_argument("models", nargs="+", metavar="model", help=f"{model_help}; all that are in the bundle")
     invoke.add_argument("image", type=Path)
     _add_target(invoke)
     invoke.set_defaults(command=_invoke)
 
     serve = commands.add_parser("serve", help="serve a bundle on this machine as its Function URL does, without Docker")
-    serve.add_argument("model", help=model_help)
+    serve.add_argument("models", nargs="+", metavar="model", help=f"{model_help}; all that are in the bundle")
     serve.add_argument("--port", type=int, default=8080, help="(default: 8080; 0 is any)")
     serve.add_argument("--cors", default="", metavar="ORIGINS", help="origins whose pages may call it, or *")
     serve.set_defaults(command=_serve)
 
     publish = commands.add_parser("publish", help="publish a bundle's layer to AWS, unless it is there already")
-    publish.add_argument("model", help=model_help)
+    publish.add_argument("models", nargs="+", metavar="model", help=f"{model_help}; all that are in the bundle")
     _add_target(publish)
     publish.add_argument("--dependencies", action="store_true", help="publish the dependencies layer as well")
     publish.add_argument("--bucket", help="S3 bucket for a zip over 50 MB")
@@ -137,20 +142,32 @@ def _where(options: argparse.Namespace, _project: Project) -> int:
 def _bundle(options: argparse.Namespace, project: Project) -> int:
     from builder.docker.client import choose
 
-    spec = _load_spec(options.model, project)
-    in_docker = choose(options.route) == "docker"
-    for target in _targets(options, spec):
-        progress = Progress()
-        if in_docker:
-            from builder.docker.run import bundle_in_docker
+    specs = [_load_spec(model, project) for model in options.models]
+    _bundle_name(specs)  # a model named twice is refused before anything is built
+    route = choose(options.route)
+    for target in _targets(options, specs[0]):
+        bundles = [_bundle_one(spec, route, target, project) for spec in specs]
+        if len(bundles) > 1:
+            from builder.pack.bundle import activate, bundle_suffix
+            from builder.pack.join import join
+            from builder.report.text import size_table
 
-            print(bundle_in_docker(spec, project, progress.say, target).output, end="")
-        else:
-            _bundle_here(options.model, spec, project, target, progress)
+            bundle = join(bundles, project.dist, suffix=bundle_suffix(target))
+            activate(bundle, project.layers, target)
+            print(f"\n{size_table(bundle.sizes)}\n\nbundle of {len(specs)} models: {_relative(bundle.folder)}")
+        if route == "host" and target == "x86_64":  # in Docker, what runs there has said so
+            print(f"try it: make invoke MODEL={shlex.quote(' '.join(options.models))} IMAGE=tests/data/face.jpg")
     return 0
 
 
-def _bundle_here(model: str, spec: ModelSpec, project: Project, target: str, progress: Progress) -> None:
+def _bundle_one(spec: ModelSpec, route: str, target: str, project: Project) -> Bundle:
+    progress = Progress()
+    if route == "docker":
+        from builder.docker.run import bundle_in_docker
+
+        built_inside = bundle_in_docker(spec, project, progress.say, target)
+        print(built_inside.output, end="")
+        return built_inside.bundle
     from builder import pipeline
     from builder.report.text import agreement_table, audit_line, lowering_line, size_table
 
@@ -164,8 +181,7 @@ def _bundle_here(model: str, spec: ModelSpec, project: Project, target: str, pro
     print(lowering_line(built.lowering))
     print(audit_line(built.audit))
     print(f"\nbundle: {where} ({progress.total():.1f} s)")
-    if target == "x86_64":
-        print(f"try it: make invoke MODEL={model} IMAGE=tests/data/face.jpg")
+    return built.bundle
 
 
 def _inspect(options: argparse.Namespace, project: Project) -> int:
@@ -218,7 +234,7 @@ def _invoke(options: argparse.Namespace, project: Project) -> int:
             f"invoke runs the function on this machine, and {options.target} is another; "
             f"`make bundle TARGET={options.target}` runs its library on TensorFlow's inputs under QEMU."
         )
-    layer = project.dist / _load_spec(options.model, project).name / "layer"
+    layer = _layer(options.models, project)
     result = rie.invoke(layer, None, None, rie.image_event(options.image))
     print(json.dumps(result.answer, indent=2), flush=True)
     if result.note:
@@ -230,7 +246,7 @@ def _invoke(options: argparse.Namespace, project: Project) -> int:
 def _serve(options: argparse.Namespace, project: Project) -> int:
     from builder.local import http, rie
 
-    layer = project.dist / _load_spec(options.model, project).name / "layer"
+    layer = _layer(options.models, project)
     environment = {"COLDFORGE_PLAYGROUND": "on", "COLDFORGE_CORS_ORIGINS": options.cors}
 
     def say(line: str) -> None:
@@ -252,15 +268,16 @@ def _publish(options: argparse.Namespace, project: Project) -> int:
     from builder.pack.layer import write_zip
     from builder.publish import publish
 
-    spec = _load_spec(options.model, project)
-    archives: list[tuple[str, Path, str]] = []
-    for target in _targets(options, spec):
+    specs = [_load_spec(model, project) for model in options.models]
+    name, archives = _bundle_name(specs), list[tuple[str, Path, str]]()
+    for target in _targets(options, specs[0]):
         suffix = bundle_suffix(target)
-        archive = project.dist / f"{spec.name}{suffix}" / "layer.zip"
+        archive = project.dist / f"{name}{suffix}" / "layer.zip"
         if not archive.is_file():
-            again = f"make bundle MODEL={options.model}{' TARGET=' + target if suffix else ''}"
-            raise UsageError(f"there is no bundle of {spec.name} for {target}: run `{again}` first.")
-        archives.append((f"coldforge-{spec.name}{suffix}", archive, target))
+            models = shlex.quote(" ".join(options.models))
+            again = f"make bundle MODEL={models}{' TARGET=' + target if suffix else ''}"
+            raise UsageError(f"there is no bundle of {name} for {target}: run `{again}` first.")
+        archives.append((f"coldforge-{name}{suffix}", archive, target))
         if options.dependencies:
             from builder.pack.dependencies import build_dependencies
 
@@ -284,6 +301,16 @@ def _check(options: argparse.Namespace, _project: Project) -> int:
         raise UsageError(f"{wrong[0]}: parameters are given as NAME=VALUE.")
     require(options.template, dict(p.split("=", 1) for p in options.parameters))
     return 0
+
+
+def _layer(models: Sequence[str], project: Project) -> Path:
+    return project.dist / _bundle_name([_load_spec(model, project) for model in models]) / "layer"
+
+
+def _bundle_name(specs: list[ModelSpec]) -> str:
+    from builder.pack.join import joined_name
+
+    return joined_name([spec.name for spec in specs])
 
 
 def _load_spec(model: str, project: Project) -> ModelSpec:

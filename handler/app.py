@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 from .errors import RetryLater, StartupError
 from .events import answer
 from .image import Limits, load_decoders
-from .model import open_model
+from .model import open_models
 from .server import Server
+from .sources import Sources
 from .telemetry import Telemetry, logger
 
 if TYPE_CHECKING:
@@ -28,15 +29,20 @@ if TYPE_CHECKING:
 
 try:
     _began = time.perf_counter()
-    model = open_model()
+    models = open_models()
     _load_ms = (time.perf_counter() - _began) * 1000
     # In Lambda the processor is faster and nobody waits while the function starts.
-    if model.description.image:
+    if models.first.description.image:
         load_decoders()
-    # A snapshot (SnapStart) holds what is in memory: one run brings in every page of the weights, so that a
+    limits = Limits.for_memory(
+        int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE") or 10_240), os.environ.get("COLDFORGE_FORMATS", "")
+    )
+    sources = Sources.configured(os.environ)
+    # A snapshot (SnapStart) holds what is in memory: a run of each brings in every page of the weights, so that a
     # restored instance waits for none. Nothing else is frozen that matters: no time, no connection, no secret.
     if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
-        model.warm_up()
+        for model in models.values():
+            model.warm_up()
 except StartupError as error:
     logger.critical(str(error))
     sys.exit(1)
@@ -44,10 +50,7 @@ except Exception:
     logger.critical("the model cannot be opened", exc_info=True)
     sys.exit(1)
 
-server = Server(
-    {model.description.name: model},
-    Limits.for_memory(int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE") or 10_240)),
-)
+server = Server(models, limits, sources)
 _PROVISIONED = os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "provisioned-concurrency"  # nobody waited
 _invocations = itertools.count()  # counts right in threads, too
 
@@ -55,7 +58,7 @@ _invocations = itertools.count()  # counts right in threads, too
 def lambda_handler(event: object, context: LambdaContext) -> Any:
     """One event; leaves the next one undisturbed. Raises RetryLater for one that nobody waits for."""
     first = next(_invocations) == 0
-    telemetry = Telemetry(context, model.description, cold_start=first and not _PROVISIONED)
+    telemetry = Telemetry(context, models.first.description, cold_start=first and not _PROVISIONED)
     if first:
         telemetry.started(_load_ms)
     try:

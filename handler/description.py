@@ -53,6 +53,10 @@ class ImageInput:
     mode: str  # grey | rgb
     fit: str  # stretch | cover | contain
     resize: str  # nearest | bilinear | bicubic | area | lanczos
+    antialias: bool = True
+    padding: tuple[int, ...] = (0,)  # one value, or R, G, B
+    background: tuple[int, ...] = (255,)
+    decode: str = "fast"  # fast | exact
 
     @property
     def size(self) -> int:
@@ -101,7 +105,7 @@ def parse(text: str) -> Description:
             batch=data["batch"],
             feeds=tuple(_port(p) for p in data["feeds"]),
             fetches=tuple(_port(p) for p in data["fetches"]),
-            image=image and ImageInput(**{key: image[key] for key in ImageInput.__dataclass_fields__}),
+            image=image and _image(image),
             outputs=tuple(
                 Output(o["name"], o["fetch"], o["kind"], tuple(o["labels"]), o["top_k"]) for o in data["outputs"]
             ),
@@ -121,6 +125,15 @@ def _port(data: dict[str, Any]) -> Port:
     if memoryview(b"").cast(port.format).itemsize * port.elements != port.size:
         raise ValueError(f"{port.name} has {port.size} bytes, which is not {port.dtype} {list(port.shape)}")
     return port
+
+
+def _image(data: dict[str, Any]) -> ImageInput:
+    """Unknown keys are a later version's, and mean nothing here."""
+    known: dict[str, Any] = {key: data[key] for key in ImageInput.__dataclass_fields__ if key in data}
+    for key in ("padding", "background"):
+        if key in known:
+            known[key] = tuple(known[key])
+    return ImageInput(**known)
 
 
 def _require_consistent(description: Description) -> None:

@@ -124,6 +124,20 @@ class TooManyImagesError(HandlerError):
     status = 413
 
 
+class SourceNotAllowedError(HandlerError):
+    """A picture is named that this function was not told to fetch."""
+
+    code = "source_not_allowed"
+    status = 403
+
+
+class SourceUnavailableError(HandlerError):
+    """A picture is named that cannot be fetched, or not in time."""
+
+    code = "source_unavailable"
+    status = 422
+
+
 class UnknownModelError(HandlerError):
     """The bundle has no model of this name."""
 

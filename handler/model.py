@@ -1,10 +1,13 @@
-"""The compiled model behind its C ABI."""
+"""The compiled models behind their C ABI."""
+
+# pathlib would be imported for this alone
+# ruff: noqa: PTH113, PTH118, PTH208
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ._abi import ffi
@@ -69,13 +72,49 @@ class Model:
             self._library.cf_close(handle)
 
 
-def open_model() -> Model:
-    """The model of ``$COLDFORGE_LIBRARY``, or of the model layer. Raises StartupError."""
-    return Model(os.environ.get("COLDFORGE_LIBRARY") or DEFAULT_LIBRARY)
+class Models(Mapping[str, Model]):
+    """A bundle's models by name. The first is opened at once, any other when it is first asked for."""
+
+    def __init__(self, path: str) -> None:
+        """``path``: the first one's library; the others stand beside it, as ``<name>/libmodel.so``.
+
+        Raises StartupError, as does a lookup of one that cannot be opened.
+        """
+        first = Model(path)
+        self.first = first
+        self._opened = {first.description.name: first}
+        self._paths = {first.description.name: path, **dict(_beside(path))}
+        self._lock = threading.Lock()
+
+    def __getitem__(self, name: str) -> Model:
+        path = self._paths[name]
+        with self._lock:
+            if name not in self._opened:
+                self._opened[name] = Model(path)
+            return self._opened[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+
+def open_models() -> Models:
+    """The models of ``$COLDFORGE_LIBRARY``, or of the model layer. Raises StartupError."""
+    return Models(os.environ.get("COLDFORGE_LIBRARY") or DEFAULT_LIBRARY)
+
+
+def _beside(path: str) -> Iterator[tuple[str, str]]:
+    folder, file = os.path.split(path)
+    for name in sorted(os.listdir(folder or ".")):
+        library = os.path.join(folder, name, file)
+        if os.path.isfile(library):
+            yield name, library
 
 
 def _load(path: str) -> Any:
-    if not os.path.isfile(path):  # noqa: PTH113 - pathlib would be imported for this alone
+    if not os.path.isfile(path):
         raise StartupError(
             f"there is no model at {path}: add the model layer to the function, or set COLDFORGE_LIBRARY."
         )

@@ -20,6 +20,15 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """An image file that is elsewhere. ``kind``: "s3" or "url"; ``address`` is unchecked, and may be a secret."""
+
+    kind: str
+    address: str
+    where: str
+
+
+@dataclass(frozen=True)
 class Request:
     """Pictures for the model's image feed, or none; raw little-endian bytes for each other feed, by name.
 
@@ -28,7 +37,7 @@ class Request:
     only is welcome when there is no time for all.
     """
 
-    pictures: tuple[Picture, ...]
+    pictures: tuple[Picture | Reference, ...]
     inputs: dict[str, bytes]
     model: str | None = None
     partial: bool = False
@@ -53,6 +62,14 @@ def picture(value: object, where: str, limits: Limits) -> Picture:
     if not data:
         raise NotBase64Error(f"{where} is empty")
     return Picture(data, where)
+
+
+def reference(value: dict[object, object], where: str) -> Reference:
+    """{"s3": "s3://bucket/key"} or {"url": "https://…"}. Raises WrongTypeError."""
+    kind, address = next(iter(value.items())) if len(value) == 1 else (None, None)
+    if kind not in ("s3", "url") or not isinstance(address, str):
+        raise WrongTypeError(f'{where} must be base64, {{"s3": "s3://bucket/key"}} or {{"url": "https://…"}}')
+    return Reference(str(kind), address, where)
 
 
 def items(request: Request, description: Description) -> int:
@@ -81,9 +98,10 @@ def parts(request: Request, description: Description) -> Iterator[Request]:
 
 
 def decoded(request: Request, description: Description, limits: Limits) -> list[bytes]:
-    """The pixels of each picture. Raises HandlerError, which names the picture."""
+    """The pixels of each picture; all of them are here by now. Raises HandlerError, which names the picture."""
     image = description.image
-    return [pixels(p.data, p.where, image, limits) for p in request.pictures] if image else []
+    pictures = [p for p in request.pictures if isinstance(p, Picture)]
+    return [pixels(p.data, p.where, image, limits) for p in pictures] if image else []
 
 
 def feeds(pictures: list[bytes], inputs: dict[str, bytes], description: Description) -> list[bytes]:

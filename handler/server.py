@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from .deadline import Deadline
@@ -11,7 +11,8 @@ from .description import Description
 from .errors import OutOfTimeError, Refusal, UnknownModelError
 from .image import Limits
 from .model import Model
-from .request import Request, decoded, feeds, items, parts
+from .request import Reference, Request, decoded, feeds, items, parts
+from .sources import NOWHERE, Sources
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Result:
 
     description: Description
     batches: tuple[tuple[list[memoryview], int], ...]
-    timings_ms: dict[str, float]  # decode, infer, total
+    timings_ms: dict[str, float]  # decode (with crop and resize), infer, total; fetch where pictures were elsewhere
     left: int = 0
 
     @property
@@ -57,8 +58,9 @@ class Result:
 class Server:
     """The models by name, the first of which is meant where a request names none."""
 
-    models: dict[str, Model]
+    models: Mapping[str, Model]
     limits: Limits
+    sources: Sources = NOWHERE
 
     def model(self, name: str | None) -> Model:
         """Raises UnknownModelError."""
@@ -80,9 +82,14 @@ class Server:
         began = time.perf_counter()
         model = self.model(request.model)
         description = model.description
+        seconds = {"decode": 0.0, "infer": 0.0}
+        if any(isinstance(p, Reference) for p in request.pictures):
+            from .remote import fetched
+
+            request = fetched(request, self.sources, self.limits, call.remaining_ms())
+            seconds["fetch"] = time.perf_counter() - began
         deadline = Deadline(call.remaining_ms)
         batches: list[tuple[list[memoryview], int]] = []
-        seconds = {"decode": 0.0, "infer": 0.0}
         left = items(request, description)
         for part in parts(request, description):
             if not deadline.allows_another():

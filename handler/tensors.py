@@ -1,19 +1,22 @@
-"""Tensors as JSON become raw bytes, and how many items of a batch there are of them."""
+"""Tensors as JSON, or as base64 of raw little-endian bytes, become raw bytes; how many items of a batch there are."""
 
 from __future__ import annotations
 
+import binascii
 import struct
 
 from .description import Description, Port
-from .errors import HandlerError, TooManyImagesError, WrongShapeError, WrongTypeError
+from .errors import HandlerError, NotBase64Error, TooManyImagesError, WrongShapeError, WrongTypeError
 from .image import Limits
 
 _TYPES: dict[str, set[type]] = {"bool": {bool, int}, "float32": {float, int}, "float64": {float, int}}
 
 
 def tensor(value: object, port: Port) -> bytes:
-    """Nested lists of ``port.shape``, or one flat list of all elements, as raw bytes. Raises HandlerError."""
+    """Raw bytes of nested lists of ``port.shape``, of one flat list, or of {"b64": …}. Raises HandlerError."""
     where = f'"inputs"."{port.name}"'
+    if isinstance(value, dict):
+        return _raw(value, where, port)
     if isinstance(value, list) and len(value) == port.elements and not any(isinstance(v, list) for v in value):
         flat: list[object] = value
     else:
@@ -31,6 +34,22 @@ def tensor(value: object, port: Port) -> bytes:
         return struct.pack(f"<{len(flat)}{port.format}", *flat)
     except (struct.error, OverflowError):
         raise WrongTypeError(f"{where} holds a number that {kind} cannot") from None
+
+
+def _raw(value: dict[object, object], where: str, port: Port) -> bytes:
+    """The bytes themselves, row-major: the model's own size of them."""
+    text = value.get("b64")
+    if len(value) != 1 or not isinstance(text, str):
+        raise WrongTypeError(f'{where} must be lists of numbers, or {{"b64": "<raw little-endian bytes>"}}')
+    try:
+        data = binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:
+        raise NotBase64Error(f"{where} is not base64") from None
+    if len(data) != port.size:
+        raise WrongShapeError(f"{where} has {len(data):,} bytes; {port.dtype} {list(port.shape)} is {port.size:,}")
+    if port.dtype == "bool" and data.strip(b"\0\1"):
+        raise WrongTypeError(f"{where} must hold bytes 0 and 1 only")
+    return data
 
 
 def of_shape(port: Port, shape: tuple[int, ...], description: Description) -> Port:

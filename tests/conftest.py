@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from builder.pack.bundle import Bundle
 
 ROOT = Path(__file__).resolve().parents[1]
+
+settings.register_profile("long", max_examples=5_000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def make_bundle(model: str, *variables: str) -> Bundle:

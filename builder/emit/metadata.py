@@ -32,6 +32,10 @@ def model_json(program: Program, spec: ModelSpec, isa: dict[str, list[str]]) -> 
             "mode": image.mode,
             "fit": image.fit,
             "resize": image.resize,
+            "antialias": image.antialias,
+            "padding": list(image.padding),
+            "background": list(image.background),
+            "decode": image.decode,
         },
         "outputs": [_output(o, program) for o in spec.outputs] or [_raw(p) for p in program.fetches],
     }

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from builder.audit import AuditReport
-from builder.decisions import Lowering
 from builder.pack.limits import DIRECT_UPLOAD_ZIPPED, SizeTable
-from builder.verify.agreement import OutputAgreement
-from builder.verify.compare import Verification
+
+if TYPE_CHECKING:  # they need NumPy, which a build in Docker does without
+    from builder.audit import AuditReport
+    from builder.decisions import Lowering
+    from builder.verify.agreement import OutputAgreement
+    from builder.verify.compare import Verification
 
 RULE = None
 """A row of ``table`` that is a line across."""

@@ -11,6 +11,7 @@ ColorMode = Literal["rgb", "grey"]
 ChannelOrder = Literal["rgb", "bgr"]
 Fit = Literal["stretch", "cover", "contain"]
 Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
+Decode = Literal["fast", "exact"]
 OutputKind = Literal["classification", "regression", "raw"]
 Activation = Literal["none", "softmax", "sigmoid"]
 Target = Literal["x86_64", "arm64"]
@@ -72,7 +73,11 @@ class ImageInput:
     scale: tuple[float, ...] = (1.0,)  # one value, or one per channel in the model's order
     mean: tuple[float, ...] = (0.0,)
     resize: Resize = "bilinear"
+    antialias: bool = True
     fit: Fit = "stretch"
+    padding: tuple[int, ...] = (0,)  # 0..255, one value or R, G, B; around a contained picture
+    background: tuple[int, ...] = (255,)  # behind transparent parts
+    decode: Decode = "fast"
 
     @property
     def channels(self) -> int:

@@ -126,7 +126,7 @@ def _toml(value: Any) -> str:
         return f'"{value}"'
     if isinstance(value, tuple):
         items = [_toml(item) for item in value]
-        return items[0] if isinstance(value[0], float) else f"[{', '.join(items)}]"
+        return items[0] if len(items) == 1 and not isinstance(value[0], str) else f"[{', '.join(items)}]"
     return f"{value:_}" if isinstance(value, int) else f"{value:g}"
 
 

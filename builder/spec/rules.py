@@ -143,7 +143,7 @@ def _distinct(tables: Sequence[Table], key: str, name_of: Callable[[Table], str 
 def _image(image: Table, tables: Tables, form: Format | None) -> None:
     mode = image.get("mode")
     channels = 1 if mode == "grey" else 3
-    for key in ("scale", "mean"):
+    for key in ("scale", "mean", "padding", "background"):
         values = image.values.get(key)
         if mode and values and len(values) not in (1, channels):
             wanted = "one" if channels == 1 else "one, or one for each of 3 channels"

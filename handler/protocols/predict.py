@@ -1,11 +1,15 @@
 """Our own protocol. ``POST /predict`` takes JSON
 
     {"image": "<base64, or a data: URL>"}      one picture
+    {"image": {"s3": "s3://bucket/key"}}       one that is elsewhere, where the function may read it
+    {"image": {"url": "https://…"}}
     {"images": ["<base64>", …]}                several; answered in the same order
-    {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no picture
+    {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no picture; nested or flat
+    {"inputs": {"<feed>": {"b64": "…"}}}       the same as raw little-endian bytes
 
-or the picture itself as the body, or a form with one or more files (``multipart/form-data``). In the query,
-``model`` names one of several models, and ``top_k`` says how many classes are listed. It answers
+and with any of them ``"model": "<name>"``, one of a bundle of several; the first when left out. The body may also
+be the picture itself, or a form with one or more files (``multipart/form-data``). In the query, ``model`` is another
+way to name the model, and ``top_k`` says how many classes are listed. It answers
 
     {"model": {"name": …, "version": …},
      "predictions": [{"<output>": [{"label": …, "probability": …}, …] or numbers}, …],
@@ -34,7 +38,7 @@ from ..errors import (
 )
 from ..http import HttpRequest, HttpResponse
 from ..image import Limits
-from ..request import Picture, Request, picture
+from ..request import Picture, Reference, Request, picture, reference
 from ..server import Call, Result, Server
 from ..tensors import tensor
 
@@ -46,7 +50,7 @@ def answer(event: object, server: Server, call: Call, *, partial: bool = True) -
 
     Raises HandlerError.
     """
-    request = replace(parse(event, server.description(None), server.limits), partial=partial)
+    request = replace(parse(event, server.description(_model(event)), server.limits), partial=partial)
     return told(server.infer(request, call), call)
 
 
@@ -81,9 +85,9 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
         raise NotFoundError(f"nothing is served at {request.path[:100]}")
     if request.method != "POST":
         raise MethodNotAllowedError(request.method, request.path, "POST")
-    name, top_k = request.query.get("model"), _top_k(request.query)
-    parsed = _parsed(request, server.description(name), server.limits)
-    return HttpResponse.of_json(told(server.infer(replace(parsed, model=name, partial=True), call), call, top_k))
+    top_k = _top_k(request.query)
+    parsed = replace(_parsed(request, server), partial=True)
+    return HttpResponse.of_json(told(server.infer(parsed, call), call, top_k))
 
 
 def refuse(refusal: Refusal) -> HttpResponse:
@@ -99,21 +103,25 @@ def _top_k(query: dict[str, str]) -> int | None:
     return int(text)
 
 
-def _parsed(request: HttpRequest, description: Description, limits: Limits) -> Request:
+def _parsed(request: HttpRequest, server: Server) -> Request:
     """The body, as its content type says. Raises HandlerError."""
+    name = request.query.get("model")
+    description, limits = server.description(name), server.limits
     content_type = request.headers.get("content-type", "")
     media = content_type.partition(";")[0].strip().lower()
     if media in ("", "application/json"):
-        return parse(request.json(EXAMPLE if description.image else '{"inputs": {}}'), description, limits)
+        event = request.json(EXAMPLE if description.image else '{"inputs": {}}')
+        name = _model(event) or name
+        return replace(parse(event, server.description(name), limits), model=name)
     if description.image:
         if media.startswith("image/") or media == "application/octet-stream":
-            return parse_pictures([Picture(request.body, "the body")], description, limits)
+            return replace(parse_pictures([Picture(request.body, "the body")], description, limits), model=name)
         if media == "multipart/form-data":
             from .multipart import parts
 
             files = enumerate(parts(content_type, request.body), 1)
             pictures = [Picture(part.data, f'file {n} ("{part.name[:40]}")') for n, part in files]
-            return parse_pictures(pictures, description, limits)
+            return replace(parse_pictures(pictures, description, limits), model=name)
     taken = "application/json, image/*, application/octet-stream, multipart/form-data"
     raise WrongMediaTypeError(
         f"the content type must be one of {taken}" if description.image else "this model takes application/json only"
@@ -143,18 +151,28 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
         raise WrongTypeError('the request must be an object like {"image": "<base64>"}')
     image = description.image
     known = ("image", "images", "inputs") if image else ("inputs",)
-    unknown = [key for key in event if key not in known]
-    if unknown or not event:
+    unknown = [key for key in event if key not in known and key != "model"]
+    if unknown or not any(key in event for key in known):
         expected = 'send "image" or "images"' if image else 'this model takes no image; send "inputs"'
         found = f"{_shortened(unknown)} not known here; " if unknown else "the request is empty; "
         raise WrongFieldError(found + expected)
     if "image" in event and "images" in event:
         raise WrongFieldError('"image" and "images" exclude each other; send one of them')
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[Picture | Reference, ...] = ()
     if image and ("image" in event or "images" in event):
-        pictures = tuple(picture(value, where, limits) for where, value in _pictures(event, description, limits))
+        pictures = tuple(
+            reference(value, where) if isinstance(value, dict) else picture(value, where, limits)
+            for where, value in _pictures(event, description, limits)
+        )
     wanted = [port for port in description.feeds if not (pictures and image and port.name == image.feed)]
-    return Request(pictures, _inputs(event.get("inputs", {}), wanted))
+    return Request(pictures, _inputs(event.get("inputs", {}), wanted), _model(event))
+
+
+def _model(event: object) -> str | None:
+    name = event.get("model") if isinstance(event, dict) else None
+    if name is not None and not isinstance(name, str):
+        raise WrongTypeError('"model" must be the name of one of the bundle\'s models')
+    return name
 
 
 def _pictures(event: dict[str, object], description: Description, limits: Limits) -> list[tuple[str, object]]:

@@ -26,9 +26,9 @@ IN_LAMBDA = "/opt/python"
 # What stays of Powertools. Another part of it (event_handler, batch, ...) is had by adding its folder.
 POWERTOOLS = {"exceptions", "logging", "metrics", "shared", "tracing", "utilities", "warnings"}
 UTILITIES = {"jmespath_utils"}  # Logger imports it
-# Of Pillow: what decodes JPEG, PNG, WebP, GIF and BMP, reads EXIF and resizes.
+# Of Pillow: what decodes JPEG, PNG, WebP, GIF and BMP, reads EXIF, resizes and computes.
 PIL_PLUGINS = {"Bmp", "Gif", "Jpeg", "Mpo", "Png", "Tiff", "WebP"}  # Tiff: EXIF is a TIFF inside
-PIL_EXTENSIONS = {"_imaging", "_webp"}
+PIL_EXTENSIONS = {"_imaging", "_imagingmath", "_webp"}
 # Shared libraries that only the dropped extensions need.
 PIL_LIBRARIES = ("libavif", "libfreetype", "libharfbuzz", "libbrotli", "liblcms2", "libpng")
 # cffi's out-of-line ABI mode needs only _cffi_backend, so the parser and what that needs go.

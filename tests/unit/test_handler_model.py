@@ -12,7 +12,7 @@ import pytest
 from handler import _abi_build
 from handler.description import parse
 from handler.errors import InferenceError, StartupError
-from handler.model import DEFAULT_LIBRARY, Model, open_model
+from handler.model import DEFAULT_LIBRARY, Model, open_models
 from tests.support import abi_library
 
 
@@ -88,10 +88,10 @@ def test_a_closed_model_says_so(tmp_path: Path) -> None:
 def test_no_library_names_the_layer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLDFORGE_LIBRARY", str(tmp_path / "libmodel.so"))
     with pytest.raises(StartupError, match="add the model layer"):
-        open_model()
+        open_models()
     monkeypatch.delenv("COLDFORGE_LIBRARY")
     with pytest.raises(StartupError, match=DEFAULT_LIBRARY):
-        open_model()
+        open_models()
 
 
 def test_a_file_that_is_no_library(tmp_path: Path) -> None:

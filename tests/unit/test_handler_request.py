@@ -16,7 +16,7 @@ from PIL import Image
 
 from handler import errors
 from handler.answer import predictions
-from handler.description import Description, Port, parse
+from handler.description import FORMATS, Description, Port, parse
 from handler.image import Limits
 from handler.protocols.predict import parse as parse_request
 from handler.request import decoded, feeds, items, parts
@@ -126,6 +126,31 @@ def test_every_dtype_nested_or_flat(dtype: str) -> None:
 def test_whole_numbers_with_a_point() -> None:
     assert tensor([1.0, 2, -0.0], Port("x", "int8", (3,), 3)) == b"\1\2\0"
     assert tensor([1.0, False], Port("x", "bool", (2,), 2)) == b"\1\0"
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float32", "float64"])
+def test_raw_bytes_are_the_same_as_numbers(dtype: str) -> None:
+    numbers = struct.pack(f"<4{FORMATS[dtype]}", 0, 1, 1, 0)
+    port = Port("x", dtype, (2, 2), len(numbers))
+    assert tensor({"b64": base64.b64encode(numbers).decode()}, port) == tensor([0, 1, 1, 0], port) == numbers
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "error"),
+    [
+        ({}, "uint8", errors.WrongTypeError),
+        ({"b64": 1}, "uint8", errors.WrongTypeError),
+        ({"b64": "AAAAAA==", "more": 1}, "uint8", errors.WrongTypeError),
+        ({"b64": "@"}, "uint8", errors.NotBase64Error),
+        ({"b64": "é"}, "uint8", errors.NotBase64Error),
+        ({"b64": "AAAA"}, "uint8", errors.WrongShapeError),
+        ({"b64": "AAAAAAA="}, "uint8", errors.WrongShapeError),
+        ({"b64": "AAAAAg=="}, "bool", errors.WrongTypeError),
+    ],
+)
+def test_wrong_raw_bytes(value: object, dtype: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r'"inputs"\."x"'):
+        tensor(value, Port("x", dtype, (2, 2), 4))
 
 
 def test_a_scalar_tensor() -> None:

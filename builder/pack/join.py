@@ -1,0 +1,92 @@
+"""Several models' bundles become one, whose layer a function opens by name: ``dist/<first>-<second>/``.
+
+layer/lib/libmodel.so             the first, which answers where a request names none
+layer/lib/<name>/libmodel.so      each other
+layer/model/manifest.json         {"schema": 1, "models": [<each layer's own>, …]}
+layer.zip  manifest.json          as of one model; sizes and limits are of all together
+<name>/                           each one's header, description, manifest and bill of materials
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from builder.cache import file_digest
+from builder.errors import UsageError
+from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
+from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
+from builder.pack.limits import SizeTable, require
+from builder.pack.swap import replacing
+
+SCHEMA_VERSION = 1
+MODEL_LAYER = "model layer"
+
+
+def joined_name(names: Sequence[str]) -> str:
+    """What the bundle of these models is called. Raises UsageError when one is named twice."""
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"{twice[0]} is named twice; give one of the two another name in its model.toml.")
+    return "-".join(names)
+
+
+def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int | None = None) -> Bundle:
+    """One bundle of several, the first of which is the function's default; a single one as it is.
+
+    ``suffix``: see ``bundle_suffix``, of all of them. ``epoch``: the time of every file in the zip
+    (SOURCE_DATE_EPOCH when None). Raises UsageError and SizeLimitError; whatever is raised, the previous bundle
+    of the same models stays as it was.
+    """
+    if len(bundles) == 1:
+        return bundles[0]
+    moment = source_date_epoch() if epoch is None else epoch
+    names = [bundle.folder.name.removesuffix(suffix) for bundle in bundles]
+    folder = dist / f"{joined_name(names)}{suffix}"
+    with replacing(folder) as fresh:
+        draft = Bundle(fresh, bundles[0].sizes)
+        places = [LIBRARY, *(f"lib/{name}/{Path(LIBRARY).name}" for name in names[1:])]
+        for name, bundle, place in zip(names, bundles, places, strict=True):
+            (draft.layer / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(bundle.library, draft.layer / place)
+            (draft.layer / place).chmod(0o755)
+            (fresh / name).mkdir()
+            for path in (bundle.header, bundle.description, bundle.manifest, bundle.sbom):
+                shutil.copyfile(path, fresh / name / path.name)
+        inside = [_moved(bundle, place) for bundle, place in zip(bundles, places, strict=True)]
+        _write(draft.layer / LAYER_MANIFEST, {"schema": SCHEMA_VERSION, "models": inside})
+        write_zip(draft.layer, draft.archive, epoch=moment)
+        sizes = SizeTable(
+            (
+                measure(MODEL_LAYER, draft.layer),
+                *(part for part in bundles[0].sizes.components if part.name != MODEL_LAYER),
+            ),
+            min(bundle.sizes.max_unzipped for bundle in bundles),
+            max(bundle.sizes.max_zipped for bundle in bundles),
+        )
+        require(sizes)
+        whole = {
+            "schema": SCHEMA_VERSION,
+            "models": [json.loads(bundle.manifest.read_text(encoding="utf-8")) for bundle in bundles],
+            "files": {
+                name: {"bytes": path.stat().st_size, "sha256": file_digest(path)} for name, path in files_of(fresh)
+            },
+            "sizes": sizes.to_dict(),
+        }
+        _write(draft.manifest, whole)
+    return Bundle(folder, sizes)
+
+
+def _moved(bundle: Bundle, place: str) -> dict[str, Any]:
+    """The manifest of a bundle's layer, with its library where it is now."""
+    manifest: dict[str, Any] = json.loads((bundle.layer / LAYER_MANIFEST).read_text(encoding="utf-8"))
+    files = {place if path == LIBRARY else path: entry for path, entry in manifest["files"].items()}
+    return manifest | {"files": files}
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    path.chmod(0o644)

@@ -1,0 +1,55 @@
+"""Which part of a picture a model sees, and where it ends up: the geometry of ``fit``."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .description import ImageInput
+
+
+@dataclass(frozen=True)
+class Fit:
+    """``box`` (left, top, right, bottom) of the picture, resized to ``size`` and put at ``offset`` of the target.
+
+    Pixels; sizes and offsets are (horizontal, vertical).
+    """
+
+    box: tuple[int, int, int, int]
+    size: tuple[int, int]
+    offset: tuple[int, int] = (0, 0)
+
+
+def float32(value: float) -> float:
+    """The nearest number of 32 bits."""
+    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    return rounded
+
+
+def plan(size: tuple[int, int], target: ImageInput) -> Fit:
+    """How a picture of ``size`` becomes ``target``, to the pixel as in Keras and TensorFlow.
+
+    cover: ``keras.utils.image_dataset_from_directory(crop_to_aspect_ratio=True)``, which is ``smart_resize``.
+    contain: ``tf.image.resize_with_pad``.
+    """
+    width, height = size
+    whole, wanted = (0, 0, width, height), (target.width, target.height)
+    if target.fit == "cover":
+        kept_width = max(1, min(width, height * target.width // target.height))
+        kept_height = max(1, min(height, width * target.height // target.width))
+        left, top = (width - kept_width) // 2, (height - kept_height) // 2
+        return Fit((left, top, left + kept_width, top + kept_height), wanted)
+    if target.fit == "contain":
+        # In float32, in which TensorFlow may find a picture to be one pixel narrower than it is.
+        ratio = max(float32(width / target.width), float32(height / target.height))
+        shown = float32(width / ratio), float32(height / ratio)
+        offset = float32(target.width - shown[0]) / 2, float32(target.height - shown[1]) / 2
+        return Fit(
+            whole,
+            (max(1, math.floor(shown[0])), max(1, math.floor(shown[1]))),
+            (max(0, math.floor(offset[0])), max(0, math.floor(offset[1]))),
+        )
+    return Fit(whole, wanted)

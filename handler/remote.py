@@ -1,0 +1,209 @@
+"""Fetch the pictures a request names: from S3 with the function's role, or over https.
+
+A server that a caller may choose is not to be trusted, nor is a caller: only listed hosts, only public addresses
+(or listed networks), looked up once and then connected to, no redirects, and bounds on bytes and time.
+Messages name no address: a presigned one is a secret.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.client
+import ipaddress
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from .errors import HandlerError, SourceNotAllowedError, SourceUnavailableError, TooLargeError, WrongTypeError
+from .image import Limits
+from .request import Picture, Reference, Request
+from .sources import Sources
+
+AT_ONCE = 8
+MOST_TOGETHER = 4  # times ``Limits.encoded``, for all of a request
+RESERVE_MS = 500  # kept for the inference and the answer
+LONGEST_SECONDS = 20.0
+CHUNK = 65_536
+LONGEST_URL = 4096
+
+
+@dataclass
+class _Budget:
+    """What is left of time and bytes for the whole request. Threads share it."""
+
+    ends: float
+    each: int
+    together: int
+
+    def seconds(self) -> float:
+        """What is left, more than 0. Raises SourceUnavailableError."""
+        left = self.ends - time.monotonic()
+        if left <= 0:
+            raise SourceUnavailableError("names a picture that takes too long to fetch")
+        return left
+
+    def take(self, chunks: Iterator[bytes]) -> bytes:
+        data = bytearray()
+        for chunk in chunks:
+            data += chunk
+            self.together -= len(chunk)  # two threads at once may let a chunk too many through, and no more
+            if len(data) > self.each or self.together < 0:
+                raise TooLargeError(
+                    f"names a picture of more than {self.each:,} bytes"
+                    if len(data) > self.each
+                    else "and the pictures before it have too many bytes together"
+                )
+            self.seconds()
+        self.seconds()  # a clock that ended the connection looks like the end of the data
+        return bytes(data)
+
+
+def fetched(request: Request, sources: Sources, limits: Limits, remaining_ms: int) -> Request:
+    """``request`` with a Picture for each Reference. Raises HandlerError, which says which."""
+    seconds = min(LONGEST_SECONDS, (remaining_ms - RESERVE_MS) / 1000)
+    budget = _Budget(time.monotonic() + seconds, limits.encoded, limits.encoded * MOST_TOGETHER)
+
+    def resolved(picture: Picture | Reference) -> Picture:
+        if isinstance(picture, Picture):
+            return picture
+        fetch = {"s3": _object, "url": _page}[picture.kind]
+        try:
+            return Picture(fetch(picture.address, sources, budget), picture.where)
+        except HandlerError as error:
+            raise type(error)(f"{picture.where} {error.message}") from error.__cause__
+
+    if len(request.pictures) == 1:
+        return replace(request, pictures=(resolved(request.pictures[0]),))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        try:
+            return replace(request, pictures=tuple(pool.map(resolved, request.pictures)))
+        except HandlerError:
+            budget.ends = 0  # the others need not go on
+            raise
+
+
+def _object(address: str, sources: Sources, budget: _Budget) -> bytes:
+    """An object as ``s3://bucket/key``."""
+    scheme, _, rest = address.partition("://")
+    bucket, _, key = rest.partition("/")
+    if scheme != "s3" or not bucket or not key:
+        raise WrongTypeError('must name an object like "s3://bucket/key"')
+    if not sources.allow_object(bucket, key):
+        raise SourceNotAllowedError("names an object that this function may not read")
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        body: Any = _storage(max(1, int(min(budget.seconds(), 5)))).get_object(Bucket=bucket, Key=key)["Body"]
+        return budget.take(iter(lambda: body.read(CHUNK), b""))
+    except ClientError as error:
+        raise SourceUnavailableError("names an object that is not there, or may not be read") from error
+    except (BotoCoreError, OSError) as error:
+        raise SourceUnavailableError("names an object that cannot be fetched from S3") from error
+
+
+@functools.lru_cache
+def _storage(seconds: int) -> Any:
+    """A client that waits no longer than ``seconds`` for a connection, or for the next bytes."""
+    import boto3
+    from botocore.config import Config
+
+    retries = {"total_max_attempts": 2, "mode": "standard"}
+    return boto3.client("s3", config=Config(connect_timeout=seconds, read_timeout=seconds, retries=retries))
+
+
+def _page(address: str, sources: Sources, budget: _Budget) -> bytes:
+    """What an https URL gives."""
+    host, port, path = _parts(address)
+    if not sources.allow_host(host, port):
+        raise SourceNotAllowedError("names a host that this function may not read from")
+    try:
+        connection = _Pinned(host, port, _address(host, port, sources), budget.seconds())
+        with _ended(connection, budget.seconds()):
+            connection.request("GET", path, headers={"Accept": "image/*", "User-Agent": "coldforge"})
+            response = connection.getresponse()
+            if response.status != 200:
+                raise SourceUnavailableError(f"names a picture that its host answers with status {response.status}")
+            data = budget.take(iter(lambda: response.read1(CHUNK), b""))
+            if response.length:  # bytes that were announced and did not come
+                raise SourceUnavailableError("names a picture that cannot be fetched whole")
+            return data
+    except HandlerError:
+        raise
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        budget.seconds()  # raises when that was why
+        raise SourceUnavailableError("names a picture that cannot be fetched") from error
+
+
+def _parts(address: str) -> tuple[str, int, str]:
+    """Host, port and path of an https URL. Raises WrongTypeError."""
+    try:
+        if len(address) > LONGEST_URL or not address.isascii() or not address.isprintable() or " " in address:
+            raise ValueError
+        url = urlsplit(address)
+        host, port = url.hostname, url.port or 443
+        if url.scheme != "https" or not host or "@" in url.netloc or "\\" in address:
+            raise ValueError
+    except ValueError:
+        raise WrongTypeError('must be a URL like "https://host/picture.jpg"') from None
+    return host, port, (url.path or "/") + (f"?{url.query}" if url.query else "")
+
+
+def _address(host: str, port: int, sources: Sources) -> str:
+    """The IPv4 address to connect to. One that is not public makes all of a host's unusable."""
+    found = {str(row[4][0]) for row in socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)}
+    networks = [ipaddress.IPv4Network(network) for network in sources.networks]
+    for text in found:
+        address = ipaddress.IPv4Address(text)
+        if not (is_public(address) or any(address in network for network in networks)):
+            raise SourceNotAllowedError("names a host that this function may not read from")
+    return min(found)
+
+
+def is_public(address: ipaddress.IPv4Address) -> bool:
+    """Whether anyone's computer has it: not this machine, its network, the cloud's metadata, or a group."""
+    return address.is_global and not address.is_multicast
+
+
+class _Pinned(http.client.HTTPSConnection):
+    """To the address that was looked at: a second look-up might find another."""
+
+    def __init__(self, host: str, port: int, address: str, seconds: float) -> None:
+        super().__init__(host, port, timeout=seconds, context=_trust())
+        self._address = address
+
+    def connect(self) -> None:
+        self.sock = socket.create_connection((self._address, self.port), self.timeout)
+        # In two steps, so that the clock can end a handshake.
+        self.sock = _trust().wrap_socket(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
+        self.sock.do_handshake()
+
+
+@functools.cache
+def _trust() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+@contextmanager
+def _ended(connection: _Pinned, seconds: float) -> Iterator[None]:
+    """Connected for the length of the block, and for ``seconds`` at most: bytes may come one by one for ever."""
+
+    def end() -> None:
+        with suppress(OSError, AttributeError):
+            connection.sock.shutdown(socket.SHUT_RDWR)
+
+    clock = threading.Timer(seconds, end)
+    clock.daemon = True
+    clock.start()
+    try:
+        connection.connect()
+        yield
+    finally:
+        clock.cancel()
+        connection.close()

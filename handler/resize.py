@@ -1,0 +1,168 @@
+"""A picture in another size, with the numbers of TensorFlow's ``tf.image.resize`` (half-pixel centres).
+
+Pillow's own filters are TensorFlow's with antialiasing, bilinear within one level of 255 and much faster than
+anything here. The rest has no equal in Pillow, and is a weighted sum of a few rows and columns for each of the target's
+(``taps``): gathered as bytes, the unneeded ones left out first, and added up as Pillow's float images. No NumPy.
+
+TensorFlow's answer is float32 and may overshoot; models here take uint8, so it is clipped and rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from typing import TYPE_CHECKING
+
+from .fit import float32
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from PIL import Image
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+Taps = tuple[list[int], list[list[float]]]
+"""Along one axis: the first source pixel of each target pixel, and the weights of it and those after it."""
+
+
+def resize(
+    picture: Image.Image, size: tuple[int, int], method: str, antialias: bool, box: Box | None = None
+) -> Image.Image:
+    """``picture`` ("L" or "RGB"), or the ``box`` of it, as ``size`` (width, height) in the same mode.
+
+    ``method``: nearest, bilinear, bicubic, area or lanczos (of radius 3). ``antialias`` says nothing of nearest and
+    area. A box that is not of whole pixels is only for the filters with antialiasing.
+    """
+    from PIL import Image
+
+    if picture.size == size and box in (None, (0, 0, *size)):
+        return picture
+    if box is not None and box != (0, 0, *picture.size):
+        left, top, right, bottom = math.floor(box[0]), math.floor(box[1]), math.ceil(box[2]), math.ceil(box[3])
+        # Cut first: Pillow's filters look beyond a box, TensorFlow's see no more than the part they are given.
+        picture = picture.crop((left, top, right, bottom))
+        box = box[0] - left, box[1] - top, box[2] - left, box[3] - top
+    if method in ("nearest", "area") or not antialias:
+        axes = zip(picture.size, size, strict=True)
+        columns, rows = (taps(method, source, target) for source, target in axes)
+        picture, rows = _needed(picture, rows)
+        picture, columns = _needed(picture, columns)
+        if method == "nearest":
+            return _along(_along(picture, rows), columns)
+        return _rounded(picture.mode, [_along(_along(band, rows), columns) for band in picture.split()])
+    if method == "bilinear":
+        return picture.resize(size, Image.Resampling.BILINEAR, box)
+    # These overshoot, and on bytes Pillow would clip between its two passes: as floats it doesn't.
+    filters = {"bicubic": Image.Resampling.BICUBIC, "lanczos": Image.Resampling.LANCZOS}
+    return _rounded(picture.mode, [band.convert("F").resize(size, filters[method], box) for band in picture.split()])
+
+
+def taps(method: str, source: int, target: int) -> Taps:
+    """The weights of ``tf.image.resize(antialias=False)``, or of area, from ``source`` to ``target`` pixels.
+
+    As in TensorFlow's kernels (``tensorflow/core/kernels/image``): nearest and the positions of bicubic in float32,
+    bicubic with a table of 1024 fractions, weights outside the picture left out and the others scaled up.
+    """
+    if method == "nearest":
+        scale = float32(source / target)
+        firsts = [min(int(float32((x + 0.5) * scale)), source - 1) for x in range(target)]
+        return firsts, [[1.0]] * target
+    if method == "area":
+        return _area(source, target)
+    radius = {"bilinear": 1, "bicubic": 2, "lanczos": 3}[method]
+    scale = source / target
+    starts, weights = [], []
+    for x in range(target):
+        place = (x + 0.5) * scale - 0.5
+        low = math.floor(place)
+        part = place - low
+        if method == "bicubic":
+            part = round(part * 1024) / 1024
+        first = low - radius + 1
+        row = [_kernel(method, first + i - low - part) if 0 <= first + i < source else 0.0 for i in range(2 * radius)]
+        total = sum(row)
+        starts.append(first)
+        weights.append([weight / total for weight in row])
+    return starts, weights
+
+
+def _area(source: int, target: int) -> Taps:
+    """Each source pixel counts by the part of it that the target pixel covers."""
+    scale = source / target
+    starts, weights = [], []
+    for x in range(target):
+        begin, end = x * scale, min((x + 1) * scale, source)
+        first = math.floor(begin)
+        row = [min(i + 1, end) - max(i, begin) for i in range(first, max(math.ceil(end), first + 1))]
+        total = sum(row)
+        starts.append(first)
+        weights.append([weight / total for weight in row])
+    longest = max(map(len, weights))
+    return starts, [row + [0.0] * (longest - len(row)) for row in weights]
+
+
+def _kernel(method: str, x: float) -> float:
+    x = abs(x)
+    if method == "bilinear":
+        return max(0.0, 1 - x)
+    if method == "bicubic":  # Keys, a = -0.5
+        if x <= 1:
+            return (1.5 * x - 2.5) * x * x + 1
+        return ((-0.5 * x + 2.5) * x - 4) * x + 2 if x < 2 else 0.0
+    if x == 0:
+        return 1.0
+    return 3 * math.sin(math.pi * x) * math.sin(math.pi * x / 3) / (math.pi * x) ** 2 if x < 3 else 0.0
+
+
+def _needed(picture: Image.Image, taps: Taps) -> tuple[Image.Image, Taps]:
+    """The picture with only those rows that are taken, transposed, and where the taps find them there."""
+    firsts, weights = taps
+    last, count = picture.height - 1, len(weights[0])
+    kept = sorted({min(max(first + i, 0), last) for first in firsts for i in range(count)})
+    place = {row: index for index, row in enumerate(kept)}
+    # Rows that follow each other do so still; a tap may begin above the picture.
+    moved = [place[max(first, 0)] + min(first, 0) for first in firsts]
+    return _along(picture, (kept, [[1.0]] * len(kept))), (moved, weights)
+
+
+def _along(picture: Image.Image, taps: Taps) -> Image.Image:
+    """The weighted sum of the picture's rows, transposed: done twice, it is of both axes.
+
+    Of mode "F"; in the picture's own when there is one tap, whose weight is 1.
+    """
+    from PIL import Image, ImageMath
+
+    firsts, weights = taps
+    size = picture.width, len(firsts)
+    # Outside the picture weights are 0, and any row will do.
+    places = [[min(max(first + i, 0), picture.height - 1) for first in firsts] for i in range(len(weights[0]))]
+    rows = _rows(picture, {y for place in places for y in place})
+    total: Image.Image | None = None
+    for i, place in enumerate(places):
+        taken = Image.frombytes(picture.mode, size, b"".join([rows[y] for y in place]))
+        if len(places) == 1:
+            return taken.transpose(Image.Transpose.TRANSPOSE)
+        column = Image.frombytes("F", (1, len(firsts)), array("f", [row[i] for row in weights]).tobytes())
+        operands = {"rows": taken.convert("F"), "weight": column.resize(size, Image.Resampling.NEAREST)}
+        if total is None:
+            total = ImageMath.lambda_eval(lambda of: of["rows"] * of["weight"], **operands)
+        else:
+            total = ImageMath.lambda_eval(lambda of: of["total"] + of["rows"] * of["weight"], total=total, **operands)
+    assert total is not None
+    return total.transpose(Image.Transpose.TRANSPOSE)
+
+
+def _rows(picture: Image.Image, wanted: set[int]) -> Mapping[int, bytes]:
+    """The bytes of the rows ``wanted``."""
+    if len(wanted) * 4 < picture.height:  # a few rows of a large picture: leave the rest where it is
+        return {y: picture.crop((0, y, picture.width, y + 1)).tobytes() for y in wanted}
+    data = picture.tobytes()
+    length = len(data) // picture.height
+    return {y: data[y * length : (y + 1) * length] for y in wanted}
+
+
+def _rounded(mode: str, bands: list[Image.Image]) -> Image.Image:
+    """Bands of mode "F" as bytes. Pillow's conversion clips, and cuts off."""
+    from PIL import Image
+
+    return Image.merge(mode, [band.point(lambda value: value * 1 + 0.5).convert("L") for band in bands])

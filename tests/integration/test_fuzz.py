@@ -1,0 +1,23 @@
+"""The fuzzers run, reach the code and find nothing in the time that a test may take; ``make fuzz`` goes on longer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz import __main__ as fuzzing
+from tests.fuzz.targets import TARGETS, servers
+
+SECONDS = 3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def libraries() -> None:
+    servers()  # compiled before the clock starts
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_nothing_is_found(target: str) -> None:
+    outcome = fuzzing.fuzz(target, SECONDS)
+    assert not outcome.finding, outcome.finding
+    assert outcome.executions > 100
+    assert outcome.covered > 10

@@ -1,0 +1,85 @@
+"""Requests that name objects in S3, through the whole function, against the local AWS."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+
+from handler import remote
+from tests.e2e.aws import client_environment, local_aws
+from tests.support import abi_library
+
+ROOT = Path(__file__).parents[2]
+FACE = (ROOT / "tests/data/face.jpg").read_bytes()
+CONTEXT = SimpleNamespace(
+    function_name="f",
+    memory_limit_in_mb="128",
+    invoked_function_arn="arn:aws:lambda:us-east-1:1:function:f",
+    aws_request_id="request-1",
+    get_remaining_time_in_millis=lambda: 15_000,
+)
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    subprocess.run(["make", "--silent", ".venv-aws/.done"], cwd=ROOT, check=True)
+    with local_aws(tmp_path_factory.mktemp("aws") / "log") as aws:
+        yield aws.endpoint
+
+
+@pytest.fixture
+def app(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The function as started with S3Sources="photos/in/,missing/"; photos/ holds two faces and a large file."""
+    for name, value in client_environment(endpoint).items():
+        monkeypatch.setenv(name, value)
+    remote._storage.cache_clear()
+    storage = boto3.client("s3")
+    storage.create_bucket(Bucket="photos")
+    for key in ("in/face.jpg", "in/a b+ü.jpg", "elsewhere.jpg"):
+        storage.put_object(Bucket="photos", Key=key, Body=FACE)
+    storage.put_object(Bucket="photos", Key="in/large", Body=bytes(11_000_000))
+    library = abi_library.build(tmp_path, abi_library.picture_description(batch=2))
+    monkeypatch.setenv("COLDFORGE_LIBRARY", str(library))
+    monkeypatch.setenv("COLDFORGE_S3_SOURCES", "photos/in/,missing/")
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
+    sys.modules.pop("handler.app", None)
+    yield importlib.import_module("handler.app")
+    sys.modules.pop("handler.app", None)
+    remote._storage.cache_clear()
+
+
+def asked(app: ModuleType, event: object) -> Any:
+    return app.lambda_handler(event, CONTEXT)
+
+
+def test_an_object_is_answered_like_the_picture_itself(app: ModuleType) -> None:
+    direct = asked(app, {"image": base64.b64encode(FACE).decode()})
+    named = asked(app, {"image": {"s3": "s3://photos/in/face.jpg"}})
+    assert named["predictions"] == direct["predictions"]
+    assert list(named["timings_ms"]) == ["fetch", "decode", "infer", "total"]
+    several = asked(app, {"images": [{"s3": "s3://photos/in/a b+ü.jpg"}, base64.b64encode(FACE).decode()] * 2})
+    assert several["predictions"] == direct["predictions"] * 4
+
+
+@pytest.mark.parametrize(
+    ("address", "code"),
+    [
+        ("s3://photos/elsewhere.jpg", "source_not_allowed"),
+        ("s3://photos/in/none.jpg", "source_unavailable"),
+        ("s3://missing/none.jpg", "source_unavailable"),
+        ("s3://photos/in/large", "too_large"),
+        ("s3://photos", "wrong_type"),
+    ],
+)
+def test_what_cannot_be_fetched_is_refused_and_the_next_works(app: ModuleType, address: str, code: str) -> None:
+    assert asked(app, {"image": {"s3": address}})["error"]["code"] == code
+    assert "predictions" in asked(app, {"image": {"s3": "s3://photos/in/face.jpg"}})

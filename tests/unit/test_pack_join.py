@@ -1,0 +1,180 @@
+"""Several bundles in one layer, opened by name in one function."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import io
+import json
+import shutil
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from builder.errors import SizeLimitError, UsageError
+from builder.pack.bundle import Bundle, activate
+from builder.pack.join import join, joined_name
+from builder.pack.limits import Component, SizeTable
+from handler.errors import StartupError, UnknownModelError
+from handler.model import Models
+from handler.server import Server
+from tests.support import abi_library
+
+CONTEXT = SimpleNamespace(
+    function_name="f",
+    memory_limit_in_mb="128",
+    invoked_function_arn="arn:aws:lambda:us-east-1:1:function:f",
+    aws_request_id="request-1",
+    get_remaining_time_in_millis=lambda: 15_000,
+)
+ROOM = 262_144_000
+
+
+def bundle(dist: Path, compiled: Path, description: dict[str, Any], name: str, limit: int = ROOM) -> Bundle:
+    """A bundle with everything that joining reads, around a real library."""
+    description = description | {"model": {"name": name, "version": "7"}}
+    layer = abi_library.layer(compiled / name, description)
+    folder = dist / name
+    shutil.copytree(layer, folder / "layer")
+    library = (folder / "layer/lib/libmodel.so").stat().st_size
+    manifest = {"model": description["model"], "files": {"lib/libmodel.so": {"bytes": library, "sha256": "ab"}}}
+    (folder / "layer/model/manifest.json").write_text(json.dumps(manifest))
+    for file in ("model.h", "model.json", "sbom.cdx.json"):
+        (folder / file).write_text(f"{file} of {name}")
+    sizes = SizeTable((Component("model layer", library, 1), Component("function", 10_000, 5_000, False)), limit, ROOM)
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"sizes": sizes.to_dict()}))
+    return Bundle.load(folder)
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> list[Bundle]:
+    root = tmp_path_factory.mktemp("join")
+    picture, tensors = abi_library.picture_description, abi_library.tensor_description
+    descriptions = {"faces": picture(batch=2), "product": tensors(), "digits": picture(width=2, height=2)}
+    return [bundle(root / "dist", root / "compiled", text, name) for name, text in descriptions.items()]
+
+
+@pytest.fixture(scope="module")
+def joined(three: list[Bundle]) -> Bundle:
+    return join(three, three[0].folder.parent, epoch=315_532_800)
+
+
+@pytest.fixture
+def app(joined: Bundle, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.setenv("COLDFORGE_LIBRARY", str(joined.library))
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
+    sys.modules.pop("handler.app", None)
+    yield importlib.import_module("handler.app")
+    sys.modules.pop("handler.app", None)
+
+
+def test_the_layer_holds_the_first_where_one_alone_would_be(joined: Bundle, three: list[Bundle]) -> None:
+    with zipfile.ZipFile(joined.archive) as archive:
+        assert archive.namelist() == [
+            "lib/digits/libmodel.so",
+            "lib/libmodel.so",
+            "lib/product/libmodel.so",
+            "model/manifest.json",
+        ]
+        assert archive.read("lib/libmodel.so") == three[0].library.read_bytes()
+        assert archive.read("lib/product/libmodel.so") == three[1].library.read_bytes()
+
+
+def test_manifests_list_every_model(joined: Bundle) -> None:
+    inside = json.loads((joined.layer / "model/manifest.json").read_text())
+    assert [m["model"]["name"] for m in inside["models"]] == ["faces", "product", "digits"]
+    assert [list(m["files"]) for m in inside["models"]] == [
+        ["lib/libmodel.so"],
+        ["lib/product/libmodel.so"],
+        ["lib/digits/libmodel.so"],
+    ]
+    assert (joined.folder / "product" / "model.h").read_text() == "model.h of product"
+    whole = json.loads(joined.manifest.read_text())
+    assert whole["files"]["layer.zip"]["bytes"] == joined.archive.stat().st_size
+    assert Bundle.load(joined.folder).sizes == joined.sizes
+
+
+def test_the_same_models_give_the_same_bytes(joined: Bundle, three: list[Bundle]) -> None:
+    before = joined.archive.read_bytes()
+    assert join(three, three[0].folder.parent, epoch=315_532_800).archive.read_bytes() == before
+
+
+def test_sizes_are_of_all_together(joined: Bundle, three: list[Bundle]) -> None:
+    (layer, function) = joined.sizes.components
+    assert layer.unzipped > sum(b.library.stat().st_size for b in three)
+    assert function == three[0].sizes.components[1]
+
+
+def test_too_much_together_leaves_the_last_one_as_it_was(tmp_path: Path) -> None:
+    one, two = (
+        bundle(tmp_path / "dist", tmp_path / "compiled", abi_library.tensor_description(), name, 18_000)
+        for name in ("a", "b")
+    )
+    limit = one.library.stat().st_size + 12_000
+    tight = [Bundle(b.folder, SizeTable(b.sizes.components, limit, ROOM)) for b in (one, two)]
+    with pytest.raises(SizeLimitError, match="Unzipped, all together"):
+        join(tight, tmp_path / "dist")
+    assert not (tmp_path / "dist" / "a-b").exists()
+
+
+def test_one_stays_as_it_is_and_none_comes_twice(three: list[Bundle]) -> None:
+    assert join(three[:1], three[0].folder.parent) is three[0]
+    with pytest.raises(UsageError, match="faces is named twice"):
+        joined_name(["faces", "digits", "faces"])
+
+
+def test_the_active_layer_has_all(joined: Bundle, tmp_path: Path) -> None:
+    content = activate(joined, tmp_path)
+    assert (content / "lib/digits/libmodel.so").samefile(joined.layer / "lib/digits/libmodel.so")
+
+
+def square(level: int) -> str:
+    buffer = io.BytesIO()
+    Image.new("L", (2, 2), level).save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def test_a_request_chooses_its_model(app: ModuleType) -> None:
+    first = app.lambda_handler({"image": square(9)}, CONTEXT)
+    other = app.lambda_handler({"model": "digits", "image": square(9)}, CONTEXT)
+    assert [a["model"]["name"] for a in (first, other)] == ["faces", "digits"]
+    assert [len(a["predictions"][0]["pixels"]) for a in (first, other)] == [8, 2]
+    assert app.lambda_handler({"model": "faces", "image": square(9)}, CONTEXT)["predictions"] == first["predictions"]
+    tensors = {"a": [1, 2, 3, 4, 5, 6], "n": {"b64": base64.b64encode(b"\2" + bytes(7) + b"\1" + bytes(7)).decode()}}
+    answer = app.lambda_handler({"model": "product", "inputs": tensors}, CONTEXT)
+    assert answer["predictions"][0]["product"] == [2, 4, 6]
+    assert answer["predictions"][1]["product"] == [4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("event", "code"),
+    [
+        ({"model": "none", "image": ""}, "unknown_model"),
+        ({"model": "../digits", "image": ""}, "unknown_model"),
+        ({"model": 1, "image": ""}, "wrong_type"),
+        ({"model": "product", "image": ""}, "wrong_field"),
+        ({"model": "digits"}, "wrong_field"),
+    ],
+)
+def test_a_wrong_choice_is_an_error(app: ModuleType, event: object, code: str) -> None:
+    assert app.lambda_handler(event, CONTEXT)["error"]["code"] == code
+
+
+def test_only_the_first_is_opened_at_the_start(joined: Bundle, tmp_path: Path) -> None:
+    copy = tmp_path / "lib"
+    shutil.copytree(joined.library.parent, copy)
+    (copy / "digits" / "libmodel.so").write_bytes(b"not ELF")
+    models = Models(str(copy / "libmodel.so"))
+    assert list(models) == ["faces", "digits", "product"]
+    assert models["product"].description.name == "product"
+    assert models["product"] is models["product"]
+    with pytest.raises(StartupError, match="cannot be loaded"):
+        models["digits"]
+    with pytest.raises(UnknownModelError, match="there is digits, faces, product"):
+        Server(models, limits=None).model("x")  # type: ignore[arg-type]

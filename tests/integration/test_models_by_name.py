@@ -1,0 +1,26 @@
+"""Two real models in one layer, in Lambda's emulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.local import rie
+from builder.pack.bundle import Bundle
+from builder.pack.join import join
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.integration
+
+
+def test_each_answers_by_its_name(digits: Bundle, emotion: Bundle, tmp_path: Path) -> None:
+    joined = join([digits, emotion], tmp_path)
+    event = rie.image_event(ROOT / "tests" / "data" / "face.jpg")
+    with rie.emulator(joined.layer) as running:
+        first, named, back = (running.invoke(event | more) for more in ({}, {"model": "emotion"}, {"model": "digits"}))
+        unknown = running.invoke(event | {"model": "cats"})
+    assert [answer["model"]["name"] for answer in (first, named, back)] == ["digits", "emotion", "digits"]
+    assert named["predictions"][0]["emotion"][0]["label"] == "happy"
+    assert back["predictions"] == first["predictions"]
+    assert unknown["error"]["message"] == 'there is no model "cats"; there is digits, emotion'

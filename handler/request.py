@@ -40,10 +40,8 @@ class Request:
     model: str | None = None
 
 
-def picture(value: object, where: str, limits: Limits) -> Picture | Reference:
-    """The file in ``value``: base64 text, a ``data:`` URL of it, {"s3": …} or {"url": …}. Raises HandlerError."""
-    if isinstance(value, dict):
-        return _reference(value, where)
+def picture(value: object, where: str, limits: Limits) -> Picture:
+    """The file in ``value``: base64 text, or a ``data:`` URL of it. Raises HandlerError."""
     if not isinstance(value, str):
         raise WrongTypeError(f"{where} must be a string of base64, not {_kind(value)}")
     if value[:5].lower() == "data:":
@@ -63,7 +61,10 @@ def picture(value: object, where: str, limits: Limits) -> Picture | Reference:
     return Picture(data, where)
 
 
-def _reference(value: dict[object, object], where: str) -> Reference:
+def source(value: object, where: str, limits: Limits) -> Picture | Reference:
+    """As ``picture``, and for {"s3": …} and {"url": …} where the file is. Raises HandlerError."""
+    if not isinstance(value, dict):
+        return picture(value, where, limits)
     kind, address = next(iter(value.items())) if len(value) == 1 else (None, None)
     if kind not in ("s3", "url") or not isinstance(address, str):
         raise WrongTypeError(f'{where} must be base64, {{"s3": "s3://bucket/key"}} or {{"url": "https://…"}}')

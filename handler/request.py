@@ -64,8 +64,10 @@ def picture(value: object, where: str, limits: Limits) -> Picture:
     return Picture(data, where)
 
 
-def reference(value: dict[object, object], where: str) -> Reference:
-    """{"s3": "s3://bucket/key"} or {"url": "https://…"}. Raises WrongTypeError."""
+def source(value: object, where: str, limits: Limits) -> Picture | Reference:
+    """As ``picture``, and for {"s3": …} and {"url": …} where the file is. Raises HandlerError."""
+    if not isinstance(value, dict):
+        return picture(value, where, limits)
     kind, address = next(iter(value.items())) if len(value) == 1 else (None, None)
     if kind not in ("s3", "url") or not isinstance(address, str):
         raise WrongTypeError(f'{where} must be base64, {{"s3": "s3://bucket/key"}} or {{"url": "https://…"}}')

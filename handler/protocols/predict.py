@@ -38,7 +38,7 @@ from ..errors import (
 )
 from ..http import HttpRequest, HttpResponse
 from ..image import Limits
-from ..request import Picture, Reference, Request, picture, reference
+from ..request import Picture, Reference, Request, source
 from ..server import Call, Result, Server
 from ..tensors import tensor
 
@@ -160,10 +160,7 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
         raise WrongFieldError('"image" and "images" exclude each other; send one of them')
     pictures: tuple[Picture | Reference, ...] = ()
     if image and ("image" in event or "images" in event):
-        pictures = tuple(
-            reference(value, where) if isinstance(value, dict) else picture(value, where, limits)
-            for where, value in _pictures(event, description, limits)
-        )
+        pictures = tuple(source(value, where, limits) for where, value in _pictures(event, description, limits))
     wanted = [port for port in description.feeds if not (pictures and image and port.name == image.feed)]
     return Request(pictures, _inputs(event.get("inputs", {}), wanted), _model(event))
 

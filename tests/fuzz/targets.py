@@ -19,7 +19,7 @@ from handler.image import Limits, pixels
 from handler.model import Model
 from handler.protocols import predict
 from handler.remote import fetched
-from handler.request import Reference, Request, picture
+from handler.request import Reference, Request, source
 from handler.server import Call, Server
 from handler.sources import NOWHERE
 from handler.tensors import tensor
@@ -56,7 +56,7 @@ def base64(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")
     for value in (text, parsed(data)):
         try:
-            picture(value, "it", LIMITS)
+            source(value, "it", LIMITS)
         except HandlerError:
             continue
 

@@ -75,6 +75,7 @@ static void multiply_panel(const cf_direct *d, const cf_places *places, int64_t 
     const int64_t width = half ? CF_COLUMNS / 2 : CF_COLUMNS;
     const int in_registers = channels >= width && simple_epilogue(layer, d->data);
     const cf_tile_function *tiles = half ? half_tiles : full_tiles;
+    const int64_t most = half ? CF_HALF_ROWS : CF_ROWS;
     _Alignas(64) float bias[CF_COLUMNS];
     _Alignas(64) float sums[CF_BLOCK * CF_COLUMNS];
     load_bias(bias, d->data->bias + channel, min64(channels, width));
@@ -98,14 +99,14 @@ static void multiply_panel(const cf_direct *d, const cf_places *places, int64_t 
             const int64_t depth = product.segments * product.length;
             product.first_row = first ? 0 : CF_COLUMNS;
             for (int64_t at = 0; at < count;) {
-                const int64_t rows = tile_rows(count - at);
+                const int64_t rows = tile_rows(count - at, most), alike = tiles_alike(count - at, most);
                 float *own = sums + at * CF_COLUMNS;
                 product.ahead = at == 0 ? depth * CF_PANEL : 0;
                 const int store_now = last && in_registers;
-                tiles[rows](&product, places->input + at, weights, first ? bias : own, own,
+                tiles[rows](&product, alike, places->input + at, weights, first ? bias : own, own,
                             store_now ? places->output + at : NULL,
                             d->data->residual != NULL ? places->residual + at : NULL, channel);
-                at += rows;
+                at += rows * alike;
             }
             weights += depth * CF_PANEL;
             first = 0;

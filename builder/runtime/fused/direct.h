@@ -132,7 +132,10 @@ static void direct_task(void *argument, int64_t task, uint32_t thread) {
     }
 }
 
-/* rows <= FEW_PIXELS pixels times 32 (or the last 16) channels, several sums for each to hide latency. */
+/*
+ * rows <= FEW_PIXELS pixels times 32 (or the last 16) channels, several sums for each to hide latency. The processor
+ * reads ahead by itself, and does not gain from being told.
+ */
 INLINE void stream(const int rows, const int vectors, const int chains, const cf_direct *d,
                    const float *const *inputs, const float *weights, float *sums) {
     enum { PER_PANEL = CF_PANEL / CF_LANES, WIDTH = 32 };
@@ -148,11 +151,6 @@ INLINE void stream(const int rows, const int vectors, const int chains, const cf
         UNROLL for (int r = 0; r < rows; r++) in[r] = inputs[r] + d->offsets[s];
         int64_t k = 0;
         for (; k + chains <= d->length; k += chains) {
-            UNROLL for (int v = 0; v < vectors; v += PER_PANEL) {
-                UNROLL for (int c = 0; c < chains; c++) {
-                    __builtin_prefetch(weights + (v / PER_PANEL) * panel + c * CF_PANEL + 1024);
-                }
-            }
             UNROLL for (int c = 0; c < chains; c++) {
                 UNROLL for (int v = 0; v < vectors; v++) {
                     const vec w = load(weights + (v / PER_PANEL) * panel + (v % PER_PANEL) * CF_LANES + c * CF_PANEL);
@@ -217,8 +215,11 @@ static void stream_task(void *argument, int64_t task, uint32_t thread) {
 }
 
 static void run_direct(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
-    cf_direct d = {.layer = layer, .data = data};
+    cf_direct d; /* not cleared: its offsets are more than a small layer's work */
     const cf_view *in = &layer->input;
+    d.layer = layer;
+    d.data = data;
+    d.segments = 0;
     d.pixels = layer->batch * layer->out[0] * layer->out[1];
     d.inner = layer->in_channels / layer->groups;
     d.outer = layer->out_channels / layer->groups;

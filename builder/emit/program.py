@@ -21,6 +21,7 @@ from builder.lower.program import (
     Program,
     RepackStep,
     RngStep,
+    RowStep,
     SortStep,
     Step,
     Steps,
@@ -178,6 +179,8 @@ class _Printer:
                 return pool_lines(step, _pointer)
             case RepackStep():
                 return repack_lines(step, _pointer)
+            case RowStep():
+                return _row(step)
             case CallStep():
                 return [f"TRY({self.function(step.body)}(context));"]
             case ConditionalStep():
@@ -274,6 +277,15 @@ def _copy(step: CopyStep) -> list[str]:
     return [
         f"static const cf_copy copy = {{{len(step.dims)}, {dims}, {step.item_size}}};",
         f"cf_run_copy(&copy, {_pointer(step.source)}, {_pointer(step.target)});",
+    ]
+
+
+def _row(step: RowStep) -> list[str]:
+    return [
+        f"const int32_t index = *(const int32_t *){_pointer(step.index)};",
+        f"const size_t row = index < 0 ? 0u : index < {step.count} ? (size_t)index : {step.count - 1}u;",
+        f"__builtin_memcpy({_pointer(step.target)}, "
+        f"(const uint8_t *){_pointer(step.source)} + row * {step.target.size}u, {step.target.size}u);",
     ]
 
 

@@ -1,7 +1,7 @@
 """The optimised path: layers with everything after them fused, over memory planned anew.
 
-What is not matched stays one of XLA's own steps; a graph that is not one straight line of steps stays faithful as a
-whole. Either way the reasons are kept, for ``coldforge explain``.
+What is not matched stays one of XLA's own steps; a graph that is not one straight line of steps stays faithful but
+for its products with constant weights. Either way the reasons are kept, for ``coldforge explain``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from builder.lower.assemble import assemble
 from builder.lower.faithful import lower_faithfully
 from builder.lower.hlo import read_dag
 from builder.lower.notes import Note
+from builder.lower.products import exchange_products
 from builder.lower.program import Algorithm, Program
 from builder.lower.schedule import schedule
 from builder.lower.thunks import read_thunks
@@ -31,7 +32,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``program`` None: the whole graph stays faithful, for ``reason``."""
+    """``program`` None: the whole graph stays faithful, for ``reason``; so does its memory wherever that is given."""
 
     program: Program | None
     notes: tuple[Note, ...] = ()
@@ -55,4 +56,5 @@ def optimise(
         plan = schedule(dag, read_thunks(result, dag, faithful))
         return Outcome(*assemble(dag, plan, faithful, options.allow_winograd, options.algorithms))
     except LowerError as error:
-        return Outcome(None, reason=str(error))
+        program, notes = exchange_products(result, faithful) or (None, ())
+        return Outcome(program, notes, str(error))

@@ -241,6 +241,20 @@ class RepackStep:
 
 
 @dataclass(frozen=True)
+class RowStep:
+    """Copy one of ``count`` rows of ``source`` to ``target``, which has a row's size.
+
+    ``index`` is an int32 in the arena; past either end it means the row at that end.
+    """
+
+    name: str
+    index: Buffer
+    source: Buffer
+    target: Buffer
+    count: int
+
+
+@dataclass(frozen=True)
 class CallStep:
     name: str
     body: Steps
@@ -277,6 +291,7 @@ Step = (
     | LayerStep
     | PoolStep
     | RepackStep
+    | RowStep
     | CallStep
     | ConditionalStep
     | WhileStep

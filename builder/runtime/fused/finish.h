@@ -28,45 +28,61 @@ INLINE void place_output(cf_places *places, int64_t i, const cf_layer *layer, co
     }
 }
 
-INLINE void finish_pixels(cf_activation kind, const cf_layer *layer, const cf_layer_data *data,
-                          const cf_places *places, int64_t at, int64_t count, int64_t channel,
-                          int64_t channels, const float *sums, int64_t sums_row) {
-    const vec low = splat(layer->low), high = splat(layer->high);
-    const vec second_low = splat(layer->second_low), second_high = splat(layer->second_high);
+/* sums += residual * residual_scale. */
+static void add_residual(const cf_layer_data *data, const cf_places *places, int64_t at, int64_t count,
+                         int64_t channel, int64_t channels, float *sums, int64_t sums_row) {
     for (int64_t i = 0; i < count; i++) {
-        float *output = places->output[at + i] + channel;
-        const float *residual = data->residual != NULL ? places->residual[at + i] + channel : NULL;
-        float *second = data->second != NULL ? places->second[at + i] + channel : NULL;
+        const float *residual = places->residual[at + i] + channel;
+        float *own = sums + i * sums_row;
         for (int64_t j = 0; j < channels; j += CF_LANES) {
             const int64_t n = channels - j;
-            vec v = load(sums + i * sums_row + j);
-            if (residual != NULL) {
-                vec r = load_upto(residual + j, n);
-                if (data->residual_scale != NULL) r *= load_upto(data->residual_scale + channel + j, n);
-                v += r;
-            }
-            v = activate(kind, v, low, high);
-            store_upto(output + j, v, n);
-            if (second != NULL) {
-                const vec scale = load_upto(data->second_scale + channel + j, n);
-                const vec shift = load_upto(data->second_shift + channel + j, n);
-                store_upto(second + j, clamp(v * scale + shift, second_low, second_high), n);
-            }
+            vec r = load_upto(residual + j, n);
+            if (data->residual_scale != NULL) r *= load_upto(data->residual_scale + channel + j, n);
+            store(own + j, load(own + j) + r);
+        }
+    }
+}
+
+/* From sums to the output. As little as can be in the loop: an activation is one long chain of operations, and the
+ * next vector's must come into reach. */
+INLINE void activate_pixels(cf_activation kind, float *const *outputs, int64_t count, int64_t channel,
+                            int64_t channels, const float *sums, int64_t sums_row, vec low, vec high) {
+    for (int64_t i = 0; i < count; i++) {
+        float *output = outputs[i] + channel;
+        int64_t j = 0;
+        for (; j + CF_LANES <= channels; j += CF_LANES) store(output + j, activate(kind, load(sums + j), low, high));
+        if (j < channels) store_some(output + j, activate(kind, load(sums + j), low, high), channels - j);
+        sums += sums_row;
+    }
+}
+
+/* The second output, of what was stored in the first. */
+static void store_second(const cf_layer *layer, const cf_layer_data *data, const cf_places *places, int64_t at,
+                         int64_t count, int64_t channel, int64_t channels) {
+    const vec low = splat(layer->second_low), high = splat(layer->second_high);
+    for (int64_t j = 0; j < channels; j += CF_LANES) {
+        const int64_t n = channels - j;
+        const vec scale = load_upto(data->second_scale + channel + j, n);
+        const vec shift = load_upto(data->second_shift + channel + j, n);
+        for (int64_t i = at; i < at + count; i++) {
+            const vec v = load_upto(places->output[i] + channel + j, n);
+            store_upto(places->second[i] + channel + j, clamp(v * scale + shift, low, high), n);
         }
     }
 }
 
 /*
  * Store `channels` channels from `channel` on for pixels at ... at + count: sums has sums_row floats a pixel,
- * readable to a whole vector, and the bias in it.
+ * readable and writable to a whole vector, and the bias in it. What is in sums afterwards is of no use.
  */
 static __attribute__((noinline)) void finish(const cf_layer *layer, const cf_layer_data *data,
                                              const cf_places *places, int64_t at, int64_t count,
-                                             int64_t channel, int64_t channels, const float *sums,
-                                             int64_t sums_row) {
-#define CASE(kind)                                                                                       \
-    case kind:                                                                                           \
-        finish_pixels(kind, layer, data, places, at, count, channel, channels, sums, sums_row);          \
+                                             int64_t channel, int64_t channels, float *sums, int64_t sums_row) {
+    const vec low = splat(layer->low), high = splat(layer->high);
+    if (data->residual != NULL) add_residual(data, places, at, count, channel, channels, sums, sums_row);
+#define CASE(kind)                                                                                            \
+    case kind:                                                                                                \
+        activate_pixels(kind, places->output + at, count, channel, channels, sums, sums_row, low, high);      \
         break;
     switch (layer->activation) {
         CASE(CF_CLAMP)
@@ -80,6 +96,7 @@ static __attribute__((noinline)) void finish(const cf_layer *layer, const cf_lay
         CASE(CF_ELU)
     }
 #undef CASE
+    if (data->second != NULL) store_second(layer, data, places, at, count, channel, channels);
 }
 
 /* Whether sums can go to the output from registers. */

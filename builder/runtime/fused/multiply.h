@@ -9,6 +9,9 @@
 
 #include "finish.h"
 
+/* The most rows of a tile of CF_COLUMNS channels is CF_ROWS; of one of half as many: */
+enum { CF_HALF_ROWS = CF_LANES == 8 ? 12 : CF_ROWS, MOST_ROWS = 12 };
+
 /* What the tiles of one block have in common. */
 typedef struct {
     const int64_t *offsets; /* of each segment from a pixel's start, in floats */
@@ -21,97 +24,128 @@ typedef struct {
 } cf_product;
 
 /*
- * outputs NULL: sums[pixel * output_row] = first + sum of products. Otherwise the clamped sum, with the
- * residual if any, goes to outputs[pixel] + channel.
+ * `tiles` tiles one below the other. outputs NULL: sums[pixel * output_row] = first + sum of products. Otherwise the
+ * clamped sum, with the residual if any, goes to outputs[pixel] + channel.
  */
-typedef void (*cf_tile_function)(const cf_product *product, const float *const *inputs, const float *weights,
-                                 const float *first, float *sums, float *const *outputs,
+typedef void (*cf_tile_function)(const cf_product *product, int64_t tiles, const float *const *inputs,
+                                 const float *weights, const float *first, float *sums, float *const *outputs,
                                  const float *const *residuals, int64_t channel);
 
-/* rows pixels of `vectors` vectors of channels; both constant. */
-INLINE void multiply(const int rows, const int vectors, const cf_product *product,
-                     const float *const *inputs, const float *weights, const float *first, float *sums,
-                     float *const *outputs, const float *const *residuals, int64_t channel) {
+/* The products of one input channel. */
+INLINE void multiply_step(const int rows, const int vectors, const float *const *in, int64_t k, const float *weights,
+                          int64_t panel, int64_t ahead, vec sum[][CF_COLUMNS / CF_LANES]) {
     enum { PER_PANEL = CF_PANEL / CF_LANES };
-    vec sum[CF_ROWS][CF_COLUMNS / CF_LANES];
-    const int64_t length = product->length, panel = product->panel, ahead = product->ahead;
+    vec w[CF_COLUMNS / CF_LANES];
+    UNROLL for (int v = 0; v < vectors; v++) {
+        w[v] = load(weights + (v / PER_PANEL) * panel + (v % PER_PANEL) * CF_LANES);
+    }
+    UNROLL for (int v = 0; v < vectors; v += PER_PANEL) __builtin_prefetch(weights + (v / PER_PANEL) * panel + ahead);
     UNROLL for (int r = 0; r < rows; r++) {
-        UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = zero();
-    }
-    for (int64_t s = 0; s < product->segments; s++) {
-        const float *in[CF_ROWS];
-        UNROLL for (int r = 0; r < rows; r++) in[r] = inputs[r] + product->offsets[s];
-        for (int64_t k = 0; k < length; k++) {
-            vec w[CF_COLUMNS / CF_LANES];
-            UNROLL for (int v = 0; v < vectors; v++) {
-                w[v] = load(weights + (v / PER_PANEL) * panel + (v % PER_PANEL) * CF_LANES);
-            }
-            UNROLL for (int v = 0; v < vectors; v += PER_PANEL) {
-                __builtin_prefetch(weights + (v / PER_PANEL) * panel + ahead);
-            }
-            UNROLL for (int r = 0; r < rows; r++) {
-                const vec a = splat(in[r][k]);
-                UNROLL for (int v = 0; v < vectors; v++) sum[r][v] += a * w[v];
-            }
-            weights += CF_PANEL;
-        }
-    }
-    /* Last, not first: a deep sum is then one of partial sums, whose rounding grows far less with the depth. */
-    UNROLL for (int r = 0; r < rows; r++) {
-        UNROLL for (int v = 0; v < vectors; v++) sum[r][v] += load(first + r * product->first_row + v * CF_LANES);
-    }
-    if (outputs == NULL) {
-        UNROLL for (int r = 0; r < rows; r++) {
-            UNROLL for (int v = 0; v < vectors; v++) {
-                store(sums + r * product->output_row + v * CF_LANES, sum[r][v]);
-            }
-        }
-        return;
-    }
-    const vec low = product->low, high = product->high;
-    if (residuals != NULL) {
-        UNROLL for (int r = 0; r < rows; r++) {
-            UNROLL for (int v = 0; v < vectors; v++) sum[r][v] += load(residuals[r] + channel + v * CF_LANES);
-        }
-    }
-    UNROLL for (int r = 0; r < rows; r++) {
-        UNROLL for (int v = 0; v < vectors; v++) {
-            store(outputs[r] + channel + v * CF_LANES, clamp(sum[r][v], low, high));
-        }
+        const vec a = splat(in[r][k]);
+        UNROLL for (int v = 0; v < vectors; v++) sum[r][v] += a * w[v];
     }
 }
 
-#define TILE(rows, vectors)                                                                                 \
-    static void tile_##rows##x##vectors(const cf_product *product, const float *const *inputs,              \
-                                        const float *weights, const float *first, float *sums,              \
-                                        float *const *outputs, const float *const *residuals,               \
-                                        int64_t channel) {                                                  \
-        multiply(rows, vectors, product, inputs, weights, first, sums, outputs, residuals, channel);        \
+/* rows pixels of `vectors` vectors of channels; both constant. The loop is inside: calls cost what short sums do. */
+INLINE void multiply(const int rows, const int vectors, const cf_product *product, int64_t tiles,
+                     const float *const *inputs, const float *weights, const float *first, float *sums,
+                     float *const *outputs, const float *const *residuals, int64_t channel) {
+    enum { DEEP = 1 };
+    const int64_t length = product->length, panel = product->panel, segments = product->segments;
+    const int64_t *offsets = product->offsets;
+    const int64_t first_row = product->first_row, output_row = product->output_row;
+    const vec low = product->low, high = product->high;
+    int64_t ahead = product->ahead;
+    for (int64_t t = 0; t < tiles; t++) {
+        vec sum[MOST_ROWS][CF_COLUMNS / CF_LANES];
+        UNROLL for (int r = 0; r < rows; r++) {
+            UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = zero();
+        }
+        const float *w_at = weights;
+        for (int64_t s = 0; s < segments; s++) {
+            const float *in[MOST_ROWS];
+            UNROLL for (int r = 0; r < rows; r++) in[r] = inputs[r] + offsets[s];
+            int64_t k = 0;
+            for (; k + DEEP <= length; k += DEEP) {
+                UNROLL for (int d = 0; d < DEEP; d++) {
+                    multiply_step(rows, vectors, in, k + d, w_at + d * CF_PANEL, panel, ahead, sum);
+                }
+                w_at += DEEP * CF_PANEL;
+            }
+            for (; k < length; k++) {
+                multiply_step(rows, vectors, in, k, w_at, panel, ahead, sum);
+                w_at += CF_PANEL;
+            }
+        }
+        /* Last, not first: a deep sum is then one of partial sums, whose rounding grows far less with the depth. */
+        UNROLL for (int r = 0; r < rows; r++) {
+            UNROLL for (int v = 0; v < vectors; v++) sum[r][v] += load(first + r * first_row + v * CF_LANES);
+        }
+        if (outputs == NULL) {
+            UNROLL for (int r = 0; r < rows; r++) {
+                UNROLL for (int v = 0; v < vectors; v++) store(sums + r * output_row + v * CF_LANES, sum[r][v]);
+            }
+            sums += rows * output_row;
+        } else {
+            float *out[MOST_ROWS]; /* read before anything is stored: stores may alias */
+            UNROLL for (int r = 0; r < rows; r++) out[r] = outputs[r] + channel;
+            if (residuals != NULL) {
+                UNROLL for (int r = 0; r < rows; r++) {
+                    UNROLL for (int v = 0; v < vectors; v++) {
+                        sum[r][v] += load(residuals[r] + channel + v * CF_LANES);
+                    }
+                }
+                residuals += rows;
+            }
+            UNROLL for (int r = 0; r < rows; r++) {
+                UNROLL for (int v = 0; v < vectors; v++) store(out[r] + v * CF_LANES, clamp(sum[r][v], low, high));
+            }
+            outputs += rows;
+        }
+        first += rows * first_row;
+        inputs += rows;
+        ahead = 0;
     }
-#define EACH_ROWS(X, v) X(1, v) X(2, v) X(3, v) X(4, v) X(5, v) X(6, v)
-#if CF_ROWS == 12
-#define EACH_TILE(X, v) EACH_ROWS(X, v) X(7, v) X(8, v) X(9, v) X(10, v) X(11, v) X(12, v)
-#else
-#define EACH_TILE(X, v) EACH_ROWS(X, v)
-#endif
+}
+
+#define TILE(rows, vectors)                                                                                  \
+    static void tile_##rows##x##vectors(const cf_product *product, int64_t tiles, const float *const *inputs, \
+                                        const float *weights, const float *first, float *sums,               \
+                                        float *const *outputs, const float *const *residuals,                \
+                                        int64_t channel) {                                                   \
+        multiply(rows, vectors, product, tiles, inputs, weights, first, sums, outputs, residuals, channel);  \
+    }
+#define SIX_ROWS(X, v) X(1, v) X(2, v) X(3, v) X(4, v) X(5, v) X(6, v)
+#define TWELVE_ROWS(X, v) SIX_ROWS(X, v) X(7, v) X(8, v) X(9, v) X(10, v) X(11, v) X(12, v)
 #define ENTRY(rows, vectors) tile_##rows##x##vectors,
 
-/* A tile of all CF_COLUMNS channels, or of half as many where no more are left. */
-#if CF_LANES == 4
-EACH_TILE(TILE, 4)
-EACH_TILE(TILE, 2)
-static const cf_tile_function full_tiles[] = {NULL, EACH_TILE(ENTRY, 4)};
-static const cf_tile_function half_tiles[] = {NULL, EACH_TILE(ENTRY, 2)};
+/* A tile of all CF_COLUMNS channels, or of half as many where no more are left; with twelve sums at least. */
+#if CF_LANES == 16
+TWELVE_ROWS(TILE, 2)
+TWELVE_ROWS(TILE, 1)
+static const cf_tile_function full_tiles[] = {NULL, TWELVE_ROWS(ENTRY, 2)};
+static const cf_tile_function half_tiles[] = {NULL, TWELVE_ROWS(ENTRY, 1)};
+#elif CF_LANES == 8
+SIX_ROWS(TILE, 2)
+TWELVE_ROWS(TILE, 1)
+static const cf_tile_function full_tiles[] = {NULL, SIX_ROWS(ENTRY, 2)};
+static const cf_tile_function half_tiles[] = {NULL, TWELVE_ROWS(ENTRY, 1)};
 #else
-EACH_TILE(TILE, 2)
-EACH_TILE(TILE, 1)
-static const cf_tile_function full_tiles[] = {NULL, EACH_TILE(ENTRY, 2)};
-static const cf_tile_function half_tiles[] = {NULL, EACH_TILE(ENTRY, 1)};
+SIX_ROWS(TILE, 4)
+SIX_ROWS(TILE, 2)
+static const cf_tile_function full_tiles[] = {NULL, SIX_ROWS(ENTRY, 4)};
+static const cf_tile_function half_tiles[] = {NULL, SIX_ROWS(ENTRY, 2)};
 #endif
 #undef TILE
 #undef ENTRY
 
 /* Rows of the next tile when `rest` remain: tiles of about equal height. */
-INLINE int64_t tile_rows(int64_t rest) { return ceil_div(rest, ceil_div(rest, CF_ROWS)); }
+INLINE int64_t tile_rows(int64_t rest, int64_t most) { return ceil_div(rest, ceil_div(rest, most)); }
+
+/* How many tiles of that height follow each other. */
+INLINE int64_t tiles_alike(int64_t rest, int64_t most) {
+    const int64_t tiles = ceil_div(rest, most), taller = rest % tiles;
+    return taller != 0 ? taller : tiles;
+}
 
 #endif

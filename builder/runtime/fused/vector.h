@@ -37,6 +37,8 @@ enum { CF_PANEL = 16 }; /* channels of a panel of weights */
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
+/* A pointer to compute where it is used: compilers keep a dozen of them on the stack and load each before its use. */
+#define ADDRESS(pointer) __asm__("" : "+r"(pointer))
 #define UNROLL _Pragma("GCC unroll 64")
 
 typedef float vec __attribute__((vector_size(CF_LANES * 4)));
@@ -50,10 +52,17 @@ INLINE ivec isplat(int32_t x) { return x - (ivec){0}; }
 INLINE vec zero(void) { return (vec){0}; }
 
 INLINE vec choose(ivec mask, vec yes, vec no) { return (vec)((mask & (ivec)yes) | (~mask & (ivec)no)); }
-/* Of NaN and a bound: NaN. */
-#if CF_LANES == 4 && defined(__ARM_NEON) /* one instruction, which clang does not see in the other form */
+/* Of NaN and a bound: NaN. Compilers see x86's own instruction for it in the general form, but not for constants, and
+ * NEON's not at all. */
+#if CF_LANES == 4 && defined(__ARM_NEON)
 INLINE vec at_least(vec v, vec low) { return (vec)vmaxq_f32((float32x4_t)v, (float32x4_t)low); }
 INLINE vec at_most(vec v, vec high) { return (vec)vminq_f32((float32x4_t)v, (float32x4_t)high); }
+#elif CF_LANES == 8 && defined(__AVX2__)
+INLINE vec at_least(vec v, vec low) { return (vec)_mm256_max_ps((__m256)low, (__m256)v); }
+INLINE vec at_most(vec v, vec high) { return (vec)_mm256_min_ps((__m256)high, (__m256)v); }
+#elif CF_LANES == 16 && defined(__AVX512F__)
+INLINE vec at_least(vec v, vec low) { return (vec)_mm512_max_ps((__m512)low, (__m512)v); }
+INLINE vec at_most(vec v, vec high) { return (vec)_mm512_min_ps((__m512)high, (__m512)v); }
 #else
 INLINE vec at_least(vec v, vec low) { return choose(low > v, low, v); }
 INLINE vec at_most(vec v, vec high) { return choose(high < v, high, v); }

@@ -48,6 +48,14 @@ def bidirectional_lstm() -> Function:
     return model(x, kl.Bidirectional(kl.LSTM(8, return_sequences=True))(x))
 
 
+@case(f32("x", 1, 20, 24), covers=("While",))
+def recurrent_wide() -> Function:
+    """Large enough for its products to be exchanged: of the inputs, for all steps before the loop."""
+    x = keras.Input((20, 24))
+    y = kl.Bidirectional(kl.LSTM(48, return_sequences=True))(x)
+    return model(x, kl.Dense(4)(kl.GRU(64)(y)))
+
+
 @case(f32("x", 2, 24, 64), covers=("Dot",))
 def transformer_block() -> Function:
     x = keras.Input((24, 64))

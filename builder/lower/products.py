@@ -1,0 +1,412 @@
+"""Products with constant weights inside loops and branches: XLA's kernels, each exchanged where it stands.
+
+A graph that is no straight line of steps keeps XLA's plan of memory. But a kernel that multiplies a vector or matrix
+by constant weights, and adds one thing at most, can give way to a layer that reads and writes the same memory. If it
+multiplies one row of an array that its loop never changes (the input of an LSTM), all rows are multiplied before
+the loop, in one layer, and the loop copies a row of the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.lower import shapes
+from builder.lower.buffers import align
+from builder.lower.compact import compact
+from builder.lower.notes import Note
+from builder.lower.packing import pack_layer, pad_channels
+from builder.lower.program import (
+    Buffer,
+    CallStep,
+    ConditionalStep,
+    CopyStep,
+    DotStep,
+    Epilogue,
+    KernelStep,
+    LayerStep,
+    Program,
+    RowStep,
+    Step,
+    Steps,
+    View,
+    Weight,
+    WhileStep,
+)
+
+SLACK = 256
+"""Bytes behind the arena: a vector load of a row's last channels may reach past it."""
+
+LEAST_WEIGHTS = 2048
+"""A product with fewer weights is as fast in XLA's kernel."""
+
+LEAST_ROWS = 4
+"""Of an array whose rows are multiplied before the loop."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """``output = data [rows, k] @ weights [k, n] + added``; ``added`` is a constant [n] or in the arena like output."""
+
+    name: str
+    data: Buffer
+    output: Buffer
+    weights: NDArray[np.float32]
+    rows: int
+    added: Buffer | None = None
+
+    @property
+    def flop(self) -> int:
+        return 2 * self.rows * self.weights.size
+
+
+@dataclass(frozen=True)
+class Row:
+    """The kernel ``step`` of a loop's body: one row of ``source``, which the loop leaves as it is, at ``index``."""
+
+    step: int
+    name: str
+    source: Buffer
+    index: Buffer
+    count: int
+    needed_once: bool
+    """Whether nothing but the product reads it."""
+
+
+def exchange_products(result: Any, faithful: Program) -> tuple[Program, tuple[Note, ...]] | None:
+    """``faithful``, made of ``result`` (a CompilationResultProto), with layers in it and a note for each step.
+
+    None where nothing is to be exchanged.
+    """
+    exchange = _Exchange(_Module(result), faithful)
+    steps = exchange.steps(result.thunk_sequence, faithful.steps)
+    if not exchange.weights:
+        return None
+    program = replace(
+        faithful,
+        steps=steps,
+        weights=(*faithful.weights, *exchange.weights),
+        arena_size=exchange.arena + SLACK,
+        weights_size=exchange.weights_end,
+    )
+    program = compact(program)
+    return program, tuple(_note(step) for step in program.steps)
+
+
+class _Module:
+    """Instructions and computations of an HLO module by name and id."""
+
+    def __init__(self, result: Any) -> None:
+        module = result.hlo_module.hlo_module
+        self.computations = {c.id: c for c in module.computations}
+        self.names = {i.name: i for c in module.computations for i in c.instructions}
+        self.owners = {i.name: c for c in module.computations for i in c.instructions}
+        self.ids = {i.id: i for c in module.computations for i in c.instructions}
+
+    def operands(self, instruction: Any) -> list[Any]:
+        return [self.ids[i] for i in instruction.operand_ids]
+
+    def root(self, computation: Any) -> Any:
+        return self.ids[computation.root_id]
+
+    def through_bitcasts(self, instruction: Any) -> Any:
+        while instruction.opcode == "bitcast":
+            instruction = self.ids[instruction.operand_ids[0]]
+        return instruction
+
+    def inside(self, instruction: Any) -> Any:
+        """The root of a fusion, without bitcasts; any other instruction itself."""
+        if instruction.opcode != "fusion":
+            return instruction
+        return self.through_bitcasts(self.root(self.computations[instruction.called_computation_ids[0]]))
+
+    def argument(self, fusion: Any, inner: Any) -> int | None:
+        """Which operand of ``fusion`` the instruction ``inner`` of it is, but for bitcasts."""
+        inner = self.through_bitcasts(inner)
+        if fusion.opcode != "fusion":
+            operands = [self.through_bitcasts(o).id for o in self.operands(fusion)]
+            return operands.index(inner.id) if inner.id in operands else None
+        return int(inner.parameter_number) if inner.opcode == "parameter" else None
+
+    def users(self, instruction: Any) -> Iterator[Any]:
+        """Instructions of the same computation that read ``instruction``, through bitcasts."""
+        for other in self.owners[instruction.name].instructions:
+            if instruction.id in other.operand_ids:
+                if other.opcode == "bitcast":
+                    yield from self.users(other)
+                else:
+                    yield other
+
+
+@dataclass
+class _Exchange:
+    module: _Module
+    faithful: Program
+    weights: list[Weight] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.arena = align(self.faithful.arena_size)
+        self.weights_end = align(self.faithful.weights_size)
+
+    def steps(self, thunks: Any, steps: Steps) -> Steps:
+        return self.sequence(thunks, steps, None)[0]
+
+    def sequence(self, thunks: Any, steps: Steps, loop: Any | None) -> tuple[Steps, list[Step]]:
+        """What takes the place of ``steps``, and what must run before the loop whose body (an HloComputationProto)
+        they are."""
+        changed: dict[int, list[Step]] = {}
+        before: list[Step] = []
+        for number, (thunk, step) in enumerate(zip(thunks.thunks, steps, strict=True)):
+            product = self._product(step, thunk)
+            row = self._row(product, steps, loop) if product is not None and loop is not None else None
+            if product is not None and row is not None:
+                rows = self._rows_before(product, row)
+                before.append(rows)
+                kept = self._new(product.output.size)
+                copied = RowStep(row.name, row.index, rows.output.buffer, kept, row.count)
+                changed[row.step] = [copied] if row.needed_once else [copied, *changed[row.step]]
+                changed[number] = [_copy(product.name, kept, product.output)]
+            elif product is not None and product.weights.size >= LEAST_WEIGHTS:
+                changed[number] = [self._layer(product)]
+            else:
+                changed[number] = self._nested(step, thunk)
+        return tuple(step for number in range(len(steps)) for step in changed[number]), before
+
+    def _nested(self, step: Step, thunk: Any) -> list[Step]:
+        """The step with what is inside it; before a loop, the products that leave it."""
+        match step:
+            case CallStep():
+                return [replace(step, body=self.steps(thunk.call_thunk.called_sequence, step.body))]
+            case ConditionalStep():
+                branches = zip(thunk.conditional_thunk.branch_sequences, step.branches, strict=True)
+                return [replace(step, branches=tuple(self.steps(t, s) for t, s in branches))]
+            case WhileStep():
+                condition = self.steps(thunk.while_thunk.cond_sequence, step.condition)
+                body, before = self.sequence(thunk.while_thunk.body_sequence, step.body, self._body(step.name))
+                return [*before, replace(step, condition=condition, body=body)]
+        return [step]
+
+    def _body(self, name: str) -> Any | None:
+        """The computation that a while repeats: of its two the one that makes a tuple."""
+        instruction = self.module.names.get(name)
+        if instruction is None or instruction.opcode != "while":
+            return None
+        called = [self.module.computations[i] for i in instruction.called_computation_ids]
+        return next((c for c in called if self.module.root(c).opcode == "tuple"), None)
+
+    # What a step is.
+
+    def _product(self, step: Step, thunk: Any) -> Product | None:
+        match step:
+            case DotStep():
+                return self._dot(step)
+            case KernelStep():
+                return self._kernel(step, len(thunk.kernel_thunk.arguments_buffers))
+        return None
+
+    def _dot(self, step: DotStep) -> Product | None:
+        dense = step.batch == 1 and step.lhs_strides[1:] == (step.k, 1) and step.out_strides[1:] == (step.n, 1)
+        if step.m == 1:
+            dense = step.batch == 1 and step.lhs_strides[2] == 1 and step.out_strides[2] == 1
+        weights = self._constant(step.rhs) if step.dtype == "float32" and dense else None
+        if weights is None or step.lhs.space != "arena" or _overlap(step.lhs, step.out):
+            return None
+        _, down, across = step.rhs_strides
+        if weights.size != step.k * step.n or {down, across} - {1} - {step.n if across == 1 else step.k}:
+            return None
+        matrix = weights.reshape(step.k, step.n) if across == 1 else weights.reshape(step.n, step.k).T
+        return Product(step.name, step.lhs, step.out, matrix, step.m)
+
+    def _kernel(self, step: KernelStep, arguments: int) -> Product | None:
+        instruction = self.module.names.get(step.name)
+        if instruction is None or instruction.opcode not in ("fusion", "dot"):
+            return None
+        if len(instruction.operand_ids) != arguments or len(step.buffers) != arguments + 1:
+            return None
+        root, added = self.module.inside(instruction), None
+        if root.opcode == "add" and instruction.opcode == "fusion":
+            left, right = (self.module.through_bitcasts(o) for o in self.module.operands(root))
+            root, other = (left, right) if left.opcode == "dot" else (right, left)
+            added = self.module.argument(instruction, other)
+            if added is None:
+                return None
+        if root.opcode != "dot":
+            return None
+        operands = self.module.operands(root)
+        data, weights = (self.module.argument(instruction, o) for o in operands)
+        if data is None or weights is None:
+            return None
+        matrix = self._matrix(root, operands[1], step.buffers[weights])
+        source, output = step.buffers[data], step.buffers[-1]
+        if matrix is None or source.space != "arena" or _overlap(source, output):
+            return None
+        k, n = matrix.shape
+        rows = output.size // (4 * n)
+        if (source.size, output.size) != (4 * rows * k, 4 * rows * n) or not _last_contracted(operands[0], root):
+            return None
+        other_buffer = None if added is None else step.buffers[added]
+        if other_buffer is not None:
+            shared = other_buffer != output and _overlap(other_buffer, output)
+            whole = other_buffer.size == output.size and (other_buffer.space == "arena" or rows == 1)
+            if shared or not whole:
+                return None
+        return Product(step.name, source, output, matrix, rows, other_buffer)
+
+    def _matrix(self, dot: Any, operand: Any, buffer: Buffer) -> NDArray[np.float32] | None:
+        """The constant right side of a dot as [contracted, other]."""
+        flat = self._constant(buffer)
+        if flat is None or len(operand.shape.dimensions) != 2 or shapes.dtype(dot.shape) != "float32":
+            return None
+        dims, layout = list(operand.shape.dimensions), list(operand.shape.layout.minor_to_major)
+        if flat.size != math.prod(dims):
+            return None
+        logical = flat.reshape(dims) if layout == [1, 0] else flat.reshape(dims[::-1]).T
+        contracted = list(dot.dot_dimension_numbers.rhs_contracting_dimensions)
+        if list(dot.dot_dimension_numbers.rhs_batch_dimensions) or len(contracted) != 1:
+            return None
+        return logical if contracted == [0] else logical.T
+
+    def _row(self, product: Product, steps: Steps, loop: Any) -> Row | None:
+        """The row that ``product`` multiplies, if it may do so before the loop: ``loop`` never changes the array."""
+        if product.added is not None and product.added.space == "arena":
+            return None
+        instruction = self.module.names.get(product.name)
+        if instruction is None or self.module.owners[product.name] is not loop:
+            return None
+        operands = [self.module.through_bitcasts(o) for o in self.module.operands(instruction)]
+        for operand in operands:
+            piece = self.module.inside(operand)
+            number = next((n for n, s in enumerate(steps) if s.name == operand.name), None)
+            if piece.opcode != "dynamic-slice" or number is None:
+                continue
+            step, row = steps[number], self._slice(operand, piece, loop)
+            if row is None or not isinstance(step, KernelStep) or step.buffers[-1] != product.data:
+                continue
+            array, index, count = row
+            source, place = step.buffers[array], step.buffers[index]
+            if len(step.buffers) != len(operand.operand_ids) + 1 or source.size != count * product.data.size:
+                continue
+            if count < LEAST_ROWS or source.space != "arena" or place.size != 4:
+                continue
+            once = [u.name for u in self.module.users(operand)] == [product.name]
+            return Row(number, operand.name, source, place, count, once)
+        return None
+
+    def _slice(self, outer: Any, piece: Any, loop: Any) -> tuple[int, int, int] | None:
+        """Of a dynamic-slice of one whole row: the arguments that are its array and index, and how many rows."""
+        array, first, *others = self.module.operands(piece)
+        whole = list(array.shape.dimensions)
+        if [1, *whole[1:]] != list(piece.shape.dimensions) or not shapes.is_row_major(array.shape):
+            return None
+        if shapes.dtype(first.shape) != "int32" or any(not _is_zero(o) for o in others):
+            return None
+        numbers = self.module.argument(outer, array), self.module.argument(outer, first)
+        if numbers[0] is None or numbers[1] is None:
+            return None
+        source = self.module.through_bitcasts(self.module.operands(outer)[numbers[0]])
+        if source.opcode != "get-tuple-element":
+            return None
+        (state,) = self.module.operands(source)
+        after = self.module.operands(self.module.root(loop))[source.tuple_index]
+        same = after.opcode == "get-tuple-element" and after.tuple_index == source.tuple_index
+        if not same or state.opcode != "parameter" or self.module.operands(after) != [state]:
+            return None
+        return numbers[0], numbers[1], whole[0]
+
+    # What takes its place.
+
+    def _rows_before(self, product: Product, row: Row) -> LayerStep:
+        output = self._new(row.count * product.output.size)
+        rows = row.count * product.rows
+        return self._layer(replace(product, data=row.source, output=output, rows=rows))
+
+    def _layer(self, product: Product) -> LayerStep:
+        k, n = product.weights.shape
+        bias, residual = np.zeros(n, np.float32), None
+        if product.added is not None and product.added.space == "weights":
+            constant = self._constant(product.added)
+            assert constant is not None
+            bias = constant
+        elif product.added is not None:
+            residual = _rows(product.added, product.rows, n)
+        return LayerStep(
+            product.name,
+            "direct",
+            _rows(product.data, product.rows, k),
+            self._put(pack_layer(product.weights[None, None], "direct")),
+            _rows(product.output, product.rows, n),
+            Epilogue(self._put(pad_channels(bias)), residual=residual),
+            batch=1,
+            in_size=(1, product.rows),
+            in_channels=k,
+            out_size=(1, product.rows),
+            out_channels=n,
+            kernel_size=(1, 1),
+            stride=(1, 1),
+            dilation=(1, 1),
+            padding=(0, 0),
+            groups=1,
+            halo=(0, 0, 0, 0),
+            second_halo=(0, 0, 0, 0),
+            scratch=None,
+        )
+
+    def _new(self, size: int) -> Buffer:
+        buffer = Buffer("arena", self.arena, size)
+        self.arena = align(self.arena + size)
+        return buffer
+
+    def _put(self, data: bytes) -> Buffer:
+        self.weights.append(Weight(self.weights_end, data))
+        self.weights_end = align(self.weights_end + len(data))
+        return Buffer("weights", self.weights[-1].offset, len(data))
+
+    def _constant(self, buffer: Buffer) -> NDArray[np.float32] | None:
+        if buffer.space != "weights" or buffer.size % 4:
+            return None
+        weight = next((w for w in self.faithful.weights if w.offset == buffer.offset), None)
+        if weight is None or len(weight.data) < buffer.size:
+            return None
+        return np.frombuffer(weight.data[: buffer.size], np.float32)
+
+
+def _rows(buffer: Buffer, rows: int, width: int) -> View:
+    return View(buffer, 0, rows * width, rows * width, width)
+
+
+def _copy(name: str, source: Buffer, target: Buffer) -> CopyStep:
+    return CopyStep(name, source, target, 4, (source.size // 4,), (1,), (1,))
+
+
+def _overlap(a: Buffer, b: Buffer) -> bool:
+    return a.space == b.space and a.offset < b.offset + b.size and b.offset < a.offset + a.size
+
+
+def _is_zero(instruction: Any) -> bool:
+    return instruction.opcode == "constant" and list(instruction.literal.s32s) == [0]
+
+
+def _last_contracted(data: Any, dot: Any) -> bool:
+    """Whether the left side is dense and its last dimension, alone, is summed over."""
+    numbers = dot.dot_dimension_numbers
+    last = [len(data.shape.dimensions) - 1]
+    plain = list(numbers.lhs_contracting_dimensions) == last and not list(numbers.lhs_batch_dimensions)
+    return plain and shapes.is_row_major(data.shape) and shapes.is_row_major(dot.shape)
+
+
+def _note(step: Step) -> Note:
+    if isinstance(step, LayerStep):
+        rows, k, n = step.in_size[1], step.in_channels, step.out_channels
+        moved = step.weights.size + step.input.buffer.size + step.output.buffer.size
+        return Note(step.name, "layer", (), step.algorithm, 2 * rows * k * n, moved)
+    inside = ("with layers inside",) if isinstance(step, WhileStep) and _has_layer(step.body) else ()
+    return Note(step.name, "copy" if isinstance(step, CopyStep | RowStep) else "xla", inside, "", 0, 0)
+
+
+def _has_layer(steps: Steps) -> bool:
+    return any(isinstance(s, LayerStep | RowStep) for s in steps)

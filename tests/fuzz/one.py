@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import sys
 
 import atheris
@@ -10,7 +12,13 @@ import atheris
 with atheris.instrument_imports(include=["handler", "PIL"]):
     from PIL import BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin  # noqa: F401
 
+    import handler
     from tests.fuzz.targets import TARGETS, servers
+
+    # Those too that the function imports only when they are needed: later they would not be instrumented.
+    for module in pkgutil.walk_packages(handler.__path__, "handler."):
+        if module.name not in ("handler.app", "handler._abi_build"):
+            importlib.import_module(module.name)
 
 
 def main() -> None:

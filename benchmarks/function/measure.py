@@ -153,10 +153,15 @@ def _check(function: Function, event: dict[str, Any], ours: dict[str, float] | N
                 raise FunctionFailed(" ".join(f"{answer} {running.log[-400:]}".split()))
     except EnvironmentSetupError as error:
         raise FunctionFailed(" ".join(str(error).split())[:500]) from error
+    return check_answer(answer, ours)
+
+
+def check_answer(answer: dict[str, Any], ours: dict[str, float] | None) -> dict[str, float]:
+    """The probabilities of ``answer`` by label. Raises FunctionFailed where they are not those of ``ours``."""
     (classes,) = answer["predictions"][0].values()
     found = {one["label"]: one["probability"] for one in classes}
     for label, value in (ours or {}).items():
-        if abs(found.get(label, math.inf) - value) > TOLERANCE:
+        if not abs(found.get(label, math.inf) - value) <= TOLERANCE:
             raise FunctionFailed(f"answers {label} with {found.get(label)}, ours with {value}")
     return found
 

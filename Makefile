@@ -140,6 +140,11 @@ bench: .venv-bench/.done ## every network against its peers (half an hour); writ
 	@.venv-bench/bin/python -m benchmarks.run
 	@.venv-bench/bin/python -m benchmarks.report
 
+.PHONY: bench-lambda
+bench-lambda: .venv-bench/.done ## the function against the same one on other engines, in Lambda's emulator; writes docs/benchmarks-function.md
+	@.venv-bench/bin/python -m benchmarks.function
+	@.venv-bench/bin/python -m benchmarks.function.report
+
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
 lock: ## resolve every requirements file again (needs uv)
 	@$(LOCK) pyproject.toml -o requirements/build.txt

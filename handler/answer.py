@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from .description import Description, Output, Port
 
 Number = float | int | bool | None
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(NamedTuple):
     """A fetch over all runs, without padding. ``data``: flat, row-major, of ``dtype``."""
 
     name: str

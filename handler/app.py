@@ -27,20 +27,24 @@ from .telemetry import Telemetry, logger
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
+_START = os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE")
+_AHEAD = _START in ("provisioned-concurrency", "snap-start")  # of any request: nobody waits
+
 try:
     _began = time.perf_counter()
     models = open_models()
     _load_ms = (time.perf_counter() - _began) * 1000
-    # In Lambda the processor is faster and nobody waits while the function starts.
+    # In Lambda the processor is faster while the function starts. PNG's plugin takes 5 ms more, which a caller with
+    # another picture would wait for, too.
     if models.first.description.image:
-        load_decoders()
+        load_decoders(*(["Png"] if _AHEAD else []))
     limits = Limits.for_memory(
         int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE") or 10_240), os.environ.get("COLDFORGE_FORMATS", "")
     )
     sources = Sources.configured(os.environ)
     # A snapshot (SnapStart) holds what is in memory: a run of each brings in every page of the weights, so that a
     # restored instance waits for none. Nothing else is frozen that matters: no time, no connection, no secret.
-    if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
+    if _START == "snap-start":
         for model in models.values():
             model.warm_up()
 except StartupError as error:
@@ -51,14 +55,13 @@ except Exception:
     sys.exit(1)
 
 server = Server(models, limits, sources)
-_PROVISIONED = os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "provisioned-concurrency"  # nobody waited
 _invocations = itertools.count()  # counts right in threads, too
 
 
 def lambda_handler(event: object, context: LambdaContext) -> Any:
     """One event; leaves the next one undisturbed. Raises RetryLater for one that nobody waits for."""
     first = next(_invocations) == 0
-    telemetry = Telemetry(context, models.first.description, cold_start=first and not _PROVISIONED)
+    telemetry = Telemetry(context, models.first.description, cold_start=first and _START != "provisioned-concurrency")
     if first:
         telemetry.started(_load_ms)
     try:

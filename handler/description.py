@@ -1,11 +1,10 @@
-"""What the compiled model says of itself (``cf_describe``), as frozen dataclasses."""
+"""What the compiled model says of itself (``cf_describe``), as named tuples."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import StartupError
 
@@ -25,8 +24,7 @@ FORMATS: dict[str, Any] = {
 """The format character of ``memoryview`` and ``array`` for every dtype a feed or fetch may have."""
 
 
-@dataclass(frozen=True)
-class Port:
+class Port(NamedTuple):
     """A feed or fetch: dense, row-major, ``size`` bytes."""
 
     name: str
@@ -43,8 +41,7 @@ class Port:
         return FORMATS[self.dtype]
 
 
-@dataclass(frozen=True)
-class ImageInput:
+class ImageInput(NamedTuple):
     """The feed that takes pictures: uint8 [batch, height, width, 1 for grey or 3 for rgb]."""
 
     feed: str
@@ -64,8 +61,7 @@ class ImageInput:
         return self.width * self.height * (1 if self.mode == "grey" else 3)
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """How a fetch becomes an answer."""
 
     name: str
@@ -75,8 +71,7 @@ class Output:
     top_k: int | None
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(NamedTuple):
     """All a caller needs to know of a model."""
 
     name: str
@@ -129,7 +124,7 @@ def _port(data: dict[str, Any]) -> Port:
 
 def _image(data: dict[str, Any]) -> ImageInput:
     """Unknown keys are a later version's, and mean nothing here."""
-    known: dict[str, Any] = {key: data[key] for key in ImageInput.__dataclass_fields__ if key in data}
+    known: dict[str, Any] = {key: data[key] for key in ImageInput._fields if key in data}
     for key in ("padding", "background"):
         if key in known:
             known[key] = tuple(known[key])

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from .description import ImageInput
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """``box`` (left, top, right, bottom) of the picture, resized to ``size`` and put at ``offset`` of the target.
 
     Pixels; sizes and offsets are (horizontal, vertical).

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import WrongTypeError
 
 
-@dataclass(frozen=True)
-class HttpRequest:
+class HttpRequest(NamedTuple):
     """``path`` is decoded and without a stage; header names are in lower case, repeated ones joined by ", "."""
 
     method: str
@@ -27,12 +25,11 @@ class HttpRequest:
             raise WrongTypeError(f"the body must be JSON like {like}") from None
 
 
-@dataclass(frozen=True)
-class HttpResponse:
+class HttpResponse(NamedTuple):
     """Header names are in lower case."""
 
     status: int
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str]
     body: bytes = b""
 
     @classmethod

@@ -10,8 +10,7 @@ from __future__ import annotations
 import importlib
 import io
 import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import (
     DamagedImageError,
@@ -32,17 +31,17 @@ if TYPE_CHECKING:
     from .description import ImageInput
 
 
+MAX_PIXELS = 50_000_000
 PIXELS_PER_MB = 25_000  # decoding takes up to 24 bytes a pixel (a rotated WebP with alpha): 60 % of the memory
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 """All that are known here; COLDFORGE_FORMATS may leave some out."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """What one request may ask for. Of an animation only the first frame is read, however many there are."""
 
     encoded: int = 10_000_000  # bytes of one image file; Lambda's own limit on a request is about 4.5 MB of image
-    pixels: int = 50_000_000
+    pixels: int = MAX_PIXELS
     images: int = 64
     items: int = 4096  # of tensors, in as many runs as the compiled batch makes of them
     formats: tuple[str, ...] = FORMATS
@@ -58,7 +57,7 @@ class Limits:
             raise StartupError(
                 f"COLDFORGE_FORMATS has {unknown[0]}, which is none of {', '.join(FORMATS)}: correct it."
             )
-        return cls(pixels=min(cls.pixels, megabytes * PIXELS_PER_MB), formats=named or FORMATS)
+        return cls(pixels=min(MAX_PIXELS, megabytes * PIXELS_PER_MB), formats=named or FORMATS)
 
 
 _MAGIC = ((b"\xff\xd8\xff", "Jpeg"), (b"\x89PNG\r\n\x1a\n", "Png"), (b"GIF8", "Gif"), (b"BM", "Bmp"))
@@ -82,10 +81,10 @@ _MARGIN, _MARGIN_ACROSS = 3, 6
 ends inside a pixel. At 2, pixels would be off by up to 15 of 255; at 3 and at 4 by up to 5, and by 0.25 on average."""
 
 
-def load_decoders() -> None:
-    """Import what most pictures need, ahead of the first; the other formats' plugins come when they do."""
-    importlib.import_module("PIL.JpegImagePlugin")
-    importlib.import_module("PIL.PngImagePlugin")
+def load_decoders(*more: str) -> None:
+    """Import what most pictures need, and the plugins ``more``, ahead of the first; others come when their files do."""
+    for name in ("Jpeg", *more):
+        importlib.import_module(f"PIL.{name}ImagePlugin")
 
 
 def pixels(data: bytes, where: str, target: ImageInput, limits: Limits) -> bytes:
@@ -101,8 +100,7 @@ def pixels(data: bytes, where: str, target: ImageInput, limits: Limits) -> bytes
         raise type(error)(f"{where} {error.message}") from error.__cause__
 
 
-@dataclass(frozen=True)
-class _Decoded:
+class _Decoded(NamedTuple):
     """``picture`` is upright and in the target's colour mode, and 1/``scale`` of what is in the file.
 
     Where the file's size is not divisible by that, the true picture begins at ``origin``, inside the first pixel.

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -80,10 +80,10 @@ def fetched(request: Request, sources: Sources, limits: Limits, remaining_ms: in
             raise type(error)(f"{picture.where} {error.message}") from error.__cause__
 
     if len(request.pictures) == 1:
-        return replace(request, pictures=(resolved(request.pictures[0]),))
+        return request._replace(pictures=(resolved(request.pictures[0]),))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         try:
-            return replace(request, pictures=tuple(pool.map(resolved, request.pictures)))
+            return request._replace(pictures=tuple(pool.map(resolved, request.pictures)))
         except HandlerError:
             budget.ends = 0  # the others need not go on
             raise

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from .description import Description
 from .errors import NotBase64Error, TooLargeError, WrongTypeError
 from .image import Limits, pixels
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     """An encoded image file. ``where`` names it in messages, such as ``"images"[2]``."""
 
     data: bytes
     where: str
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """An image file that is elsewhere. ``kind``: "s3" or "url"; ``address`` is unchecked, and may be a secret."""
 
     kind: str
@@ -28,8 +26,7 @@ class Reference:
     where: str
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """Pictures for the model's image feed, or none; raw little-endian bytes for each other feed, by name.
 
     ``inputs`` hold the compiled batch, or, for a model that is ``batched``, the same number of items each.
@@ -96,7 +93,7 @@ def parts(request: Request, description: Description) -> Iterator[Request]:
 
     for start in range(0, count, batch):
         inputs = {name: cut(name, start) for name in request.inputs}
-        yield replace(request, pictures=request.pictures[start : start + batch], inputs=inputs)
+        yield request._replace(pictures=request.pictures[start : start + batch], inputs=inputs)
 
 
 def decoded(request: Request, description: Description, limits: Limits) -> list[bytes]:

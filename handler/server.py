@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .deadline import Deadline
 from .description import Description
@@ -15,8 +15,7 @@ from .request import Reference, Request, decoded, feeds, items, parts
 from .sources import NOWHERE, Sources
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One invocation of the function.
 
     ``remaining_ms``: milliseconds until Lambda ends it. ``observe``: counts what was done. ``refuse``: logs and
@@ -37,8 +36,7 @@ class Call:
         return self.correlate(str(correlation_id)[:128]) if self.correlate and correlation_id else self
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """``batches``: the fetches of each run, and how many items of its batch were asked for.
 
     ``left``: how many items at the end there was no time for.
@@ -54,8 +52,7 @@ class Result:
         return sum(count for _, count in self.batches)
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(NamedTuple):
     """The models by name, the first of which is meant where a request names none."""
 
     models: Mapping[str, Model]

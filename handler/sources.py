@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .errors import StartupError
 
 
-@dataclass(frozen=True)
-class Sources:
+class Sources(NamedTuple):
     """``s3``: "bucket/prefix"; ``hosts``: "host", "host:port" or "*.domain" in lower case; ``networks``: CIDR."""
 
     s3: tuple[str, ...] = ()

@@ -42,6 +42,7 @@ class Emulator:
     function: Path  # holds handler/
     environment: dict[str, str] = field(default_factory=dict)
     memory: int = 1769  # MB; told to the function, not enforced
+    handler: str = HANDLER
     _process: subprocess.Popen[bytes] | None = None
     _port: int = 0
     _folder: tempfile.TemporaryDirectory[str] | None = None
@@ -102,6 +103,11 @@ class Emulator:
         found = re.search(r"INIT REPORT\(durationMs: ([0-9.]+)", self._read("rapid"))
         return float(found[1]) if found else float("nan")
 
+    @property
+    def peak_rss(self) -> int:
+        """Bytes the function's process has had in memory at most; 0 while there is none."""
+        return max((_peak_rss(pid) for pid in self._family()), default=0)
+
     def _start(self) -> bool:
         assert self._folder is not None
         folder = Path(self._folder.name)
@@ -112,13 +118,13 @@ class Emulator:
             "--runtime-interface-emulator-address", f"127.0.0.1:{self._port}",
             "--runtime-api-address", f"127.0.0.1:{api}",
             # -S: no site-packages, so that nothing is imported but what the layers hold.
-            str(self.python.path), "-S", "-m", "awslambdaric", HANDLER,
+            str(self.python.path), "-S", "-m", "awslambdaric", self.handler,
         ]  # fmt: skip
         with (folder / "function").open("wb") as out, (folder / "rapid").open("wb") as err:
             self._process = subprocess.Popen(
                 command,
                 cwd=self.function,
-                env=self._environment(folder),
+                env=self.variables(folder),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -131,8 +137,8 @@ class Emulator:
             time.sleep(0.02)
         return False
 
-    def _environment(self, home: Path) -> dict[str, str]:
-        """Lambda's, and nothing of this process's own."""
+    def variables(self, home: str | Path) -> dict[str, str]:
+        """The environment: Lambda's, and nothing of this process's own."""
         task, layer = self.function.resolve(), self.bundle_layer.resolve()
         packages = self.dependencies.resolve() / "python"
         return {
@@ -152,7 +158,7 @@ class Emulator:
             "AWS_LAMBDA_FUNCTION_TIMEOUT": str(REQUEST_SECONDS),
             "AWS_REGION": "us-east-1",
             "AWS_DEFAULT_REGION": "us-east-1",
-            "_HANDLER": HANDLER,
+            "_HANDLER": self.handler,
             **self.environment,
         }
 
@@ -172,6 +178,9 @@ class Emulator:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 
+    def _family(self) -> list[int]:
+        return _descendants(self._process.pid) if self._process else []
+
     def _read(self, name: str) -> str:
         if self._folder is None:
             return ""
@@ -184,6 +193,15 @@ def _free_port() -> socket.socket:
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     return bound
+
+
+def _peak_rss(pid: int) -> int:
+    """0 for a process that has ended."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def _descendants(root: int) -> list[int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-from dataclasses import replace
 from typing import Any
 
 from ..errors import MethodNotAllowedError, WrongMediaTypeError
@@ -31,7 +30,7 @@ def respond(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
     if response is None:
         response = _answer(request, _protocol(request), server, call)
     headers = {**SECURITY, **response.headers, **(cors.headers(request) if cors else {})}
-    return replace(response, headers=headers, body=b"" if request.method == "HEAD" else response.body)
+    return response._replace(headers=headers, body=b"" if request.method == "HEAD" else response.body)
 
 
 def playground_enabled() -> bool:
@@ -49,7 +48,7 @@ def _protocol(request: HttpRequest) -> Any:
 
 def _answer(request: HttpRequest, protocol: Any, server: Server, call: Call) -> HttpResponse:
     if request.method == "HEAD":
-        request = replace(request, method="GET")
+        request = request._replace(method="GET")
     try:
         if request.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
             raise WrongMediaTypeError("the body is compressed; send it as it is")

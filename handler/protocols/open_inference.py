@@ -7,7 +7,6 @@ The feed that takes pictures also takes BYTES of shape [n]: each element is an i
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ..answer import Number, Tensor, tensors
@@ -109,7 +108,7 @@ def _split(request: HttpRequest) -> tuple[dict[str, Any], memoryview]:
         if not (length.isascii() and length.isdigit() and len(length) < 12 and int(length) <= len(body)):
             raise WrongFieldError(f"{LENGTH} must be the length of the JSON in the body, which has {len(body)} bytes")
         end = int(length)
-    event = replace(request, body=body[:end]).json(EXAMPLE)
+    event = request._replace(body=body[:end]).json(EXAMPLE)
     if not isinstance(event, dict):
         raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
     if not isinstance(event.get("id", ""), str):

@@ -21,7 +21,6 @@ time for (``out_of_time``).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ..answer import predictions
@@ -50,7 +49,7 @@ def answer(event: object, server: Server, call: Call, *, partial: bool = True) -
 
     Raises HandlerError.
     """
-    request = replace(parse(event, server.description(_model(event)), server.limits), partial=partial)
+    request = parse(event, server.description(_model(event)), server.limits)._replace(partial=partial)
     return told(server.infer(request, call), call)
 
 
@@ -61,8 +60,8 @@ def told(result: Result, call: Call, top_k: int | None = None) -> dict[str, Any]
     """
     description = result.description
     if top_k:
-        outputs = (replace(o, top_k=top_k) if o.kind == "classification" else o for o in description.outputs)
-        description = replace(description, outputs=tuple(outputs))
+        outputs = (o._replace(top_k=top_k) if o.kind == "classification" else o for o in description.outputs)
+        description = description._replace(outputs=tuple(outputs))
     done: list[Any] = [item for fetches, count in result.batches for item in predictions(description, fetches, count)]
     if result.left:
         done += [error(call.refuse(OutOfTimeError("the function's time was up; send it again")))] * result.left
@@ -86,7 +85,7 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
     if request.method != "POST":
         raise MethodNotAllowedError(request.method, request.path, "POST")
     top_k = _top_k(request.query)
-    parsed = replace(_parsed(request, server), partial=True)
+    parsed = _parsed(request, server)._replace(partial=True)
     return HttpResponse.of_json(told(server.infer(parsed, call), call, top_k))
 
 
@@ -112,16 +111,16 @@ def _parsed(request: HttpRequest, server: Server) -> Request:
     if media in ("", "application/json"):
         event = request.json(EXAMPLE if description.image else '{"inputs": {}}')
         name = _model(event) or name
-        return replace(parse(event, server.description(name), limits), model=name)
+        return parse(event, server.description(name), limits)._replace(model=name)
     if description.image:
         if media.startswith("image/") or media == "application/octet-stream":
-            return replace(parse_pictures([Picture(request.body, "the body")], description, limits), model=name)
+            return parse_pictures([Picture(request.body, "the body")], description, limits)._replace(model=name)
         if media == "multipart/form-data":
             from .multipart import parts
 
             files = enumerate(parts(content_type, request.body), 1)
             pictures = [Picture(part.data, f'file {n} ("{part.name[:40]}")') for n, part in files]
-            return replace(parse_pictures(pictures, description, limits), model=name)
+            return parse_pictures(pictures, description, limits)._replace(model=name)
     taken = "application/json, image/*, application/octet-stream, multipart/form-data"
     raise WrongMediaTypeError(
         f"the content type must be one of {taken}" if description.image else "this model takes application/json only"

@@ -47,14 +47,15 @@ def app(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     sys.modules.pop("handler.app", None)
 
 
-def started(*, library: str, code: str = "", sent: str = "") -> subprocess.CompletedProcess[str]:
-    """``import handler.app`` in a process of its own, then ``code``."""
+def started(*, library: str, code: str = "", sent: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+    """``import handler.app`` in a process of its own with ``more`` in its environment, then ``code``."""
     environment = {
         "PATH": os.environ["PATH"],
         "COLDFORGE_LIBRARY": library,
         "PYTHONPATH": str(REPOSITORY),
         "AWS_LAMBDA_FUNCTION_NAME": "f",
         "POWERTOOLS_LOGGER_LOG_EVENT": "true",
+        **more,
     }
     command = [sys.executable, "-c", f"import sys; before = set(sys.modules); import handler.app\n{code}"]
     return subprocess.run(command, env=environment, cwd="/", input=sent, capture_output=True, text=True, check=False)
@@ -90,8 +91,22 @@ def test_events_protocols_and_services_that_are_not_usual_load_when_they_are_nee
 
 def test_slow_parts_of_the_standard_library_stay_out(library: Path) -> None:
     slow = ["asyncio", "http.client", "ssl", "email", "xml", "multiprocessing", "unittest", "concurrent.futures"]
+    slow += ["dataclasses", "fractions", "csv", "tempfile", "decimal"]
     done = started(library=str(library), code=f"print([m for m in {slow} if m in sys.modules])")
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("start", "loaded"),
+    [("on-demand", {"Jpeg"}), ("provisioned-concurrency", {"Jpeg", "Png"}), ("snap-start", {"Jpeg", "Png"})],
+)
+def test_the_usual_picture_alone_is_prepared_for_when_somebody_waits(
+    library: Path, start: str, loaded: set[str]
+) -> None:
+    code = "print([m for m in sys.modules if m.endswith('ImagePlugin')])"
+    done = started(library=str(library), code=code, AWS_LAMBDA_INITIALIZATION_TYPE=start)
+    assert done.returncode == 0, done.stderr
+    assert set(ast.literal_eval(done.stdout)) == {f"PIL.{name}ImagePlugin" for name in loaded}
 
 
 @pytest.mark.parametrize(("start", "runs"), [("on-demand", 0), ("snap-start", 1)])

@@ -186,7 +186,7 @@ def test_what_is_not_text_is_carried_as_base64() -> None:
 
     assert text_or_base64(HttpResponse(200, {"content-type": "application/octet-stream"}, b"\xff\0")) == ("/wA=", True)
     assert text_or_base64(HttpResponse(200, {"content-type": "text/html"}, "ä".encode())) == ("ä", False)
-    assert text_or_base64(HttpResponse(204)) == ("", False)
+    assert text_or_base64(HttpResponse(204, {})) == ("", False)
 
 
 def test_sqs_gives_back_only_what_failed(app: ModuleType) -> None:

@@ -1,0 +1,173 @@
+"""Fresh starts of every function, taking turns, in Lambda's emulator; one CPU, files in the page cache."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.function.functions import OURS, PEERS, Function
+from benchmarks.process import quantiles
+from builder.errors import EnvironmentSetupError
+from builder.local.emulator import Emulator
+from builder.local.parts import Interpreter
+
+WARM = 20  # requests
+TOLERANCE = 1e-3  # of a probability
+PARTS = ("init_ms", "own_init_ms", "init_cpu_ms", "first_ms", "answer_ms", "warm_ms", "peak_rss_mb")
+RATIOS = (*PARTS, "unzipped_bytes")
+
+
+class FunctionFailed(Exception):
+    """It did not start, or answers something else; the message says why."""
+
+
+@contextmanager
+def one_cpu() -> Iterator[None]:
+    """This process and what it starts, on the last CPU it may use: as much as 1,769 MB of Lambda have."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def measure(
+    functions: Mapping[str, Function],
+    event: dict[str, Any],
+    starts: int,
+    python: Interpreter,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Medians and spread over ``starts`` fresh starts of each, after one that is not counted but checked.
+
+    Times in ms: ``init`` is the emulator's, from Python's start to ready; ``own_init`` the same without the median
+    start of a bare Python in this run; ``init_cpu`` the processor's time for that, in a process without the emulator,
+    which other programs disturb less; ``answer`` what a client waits in all on a cold start, ``first`` that without
+    init; ``warm`` the median of later requests.
+    """
+    excluded: dict[str, str] = {}
+    labels: dict[str, dict[str, float]] = {}
+    for name in functions:
+        try:
+            labels[name] = _check(functions[name], event, labels.get(OURS))
+        except FunctionFailed as error:
+            excluded[name] = str(error)
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in functions if name not in excluded}
+    bare = []
+    for turn in range(starts):
+        say(f"start {turn + 1} of {starts}")
+        bare.append(_bare(python.path))
+        names = list(found)
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            found[name].append(_start(functions[name], event))
+    start = quantiles(bare)["median"]
+    rows = {name: _row(samples, functions[name].sizes, start) for name, samples in found.items()}
+    return {
+        "starts": starts,
+        "python_start_ms": quantiles(bare),
+        "functions": rows,
+        "excluded": excluded,
+        "ratios": compare(rows),
+    }
+
+
+def compare(rows: Mapping[str, dict[str, Any]]) -> dict[str, float | None]:
+    """The best peer's figure over ours."""
+    peers = [rows[name] for name in PEERS if name in rows]
+    if not peers or OURS not in rows:
+        return dict.fromkeys(RATIOS)
+    return {part: min(_figure(part, row) for row in peers) / _figure(part, rows[OURS]) for part in RATIOS}
+
+
+def _figure(part: str, row: Mapping[str, Any]) -> float:
+    """The median; of CPU time, which only other programs can lengthen, the least."""
+    value = row[part]
+    return float(value["least" if part == "init_cpu_ms" else "median"] if isinstance(value, Mapping) else value)
+
+
+def _row(samples: list[dict[str, float]], sizes: dict[str, int], python_start: float) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for part in PARTS:
+        source, less = ("init_ms", python_start) if part == "own_init_ms" else (part, 0.0)
+        row[part] = quantiles([sample[source] - less for sample in samples])
+        row[part] = {**row[part], "least": min(sample[source] - less for sample in samples)}
+    return row | {"unzipped_bytes": sum(sizes.values()), "sizes": sizes}
+
+
+def _start(function: Function, event: dict[str, Any]) -> dict[str, float]:
+    with function.emulator as running:
+        begin = time.perf_counter()
+        answer = running.invoke(event)
+        answered = (time.perf_counter() - begin) * 1000
+        if not isinstance(answer, dict) or "errorType" in answer:
+            raise EnvironmentSetupError(
+                f"a function that had started before does not now: {answer}\n{running.log[-500:]}"
+            )
+        warm = []
+        for _ in range(WARM):
+            begin = time.perf_counter()
+            running.invoke(event)
+            warm.append((time.perf_counter() - begin) * 1000)
+        return {
+            "init_ms": running.init_ms,
+            "init_cpu_ms": init_cpu(function.emulator)["all"],
+            "answer_ms": answered,
+            "first_ms": max(answered - running.init_ms, 0.0),
+            "warm_ms": quantiles(warm)["median"],
+            "peak_rss_mb": running.peak_rss / 2**20,
+        }
+
+
+def init_cpu(function: Emulator) -> dict[str, float]:
+    """CPU ms, Python's start excluded, of a fresh process that imports what Lambda's would; no request.
+
+    ``all``: runtime client and function; ``function``: the latter alone.
+    """
+    module = function.handler.rpartition(".")[0]
+    code = (
+        "from time import process_time as now; a = now(); import awslambdaric.bootstrap; b = now(); "
+        f"import {module}; c = now(); print(c - a, c - b)"
+    )
+    command = [function.python.path, "-S", "-c", code]
+    environment = function.variables("/nonexistent")
+    done = subprocess.run(command, cwd=function.function, env=environment, capture_output=True, text=True, check=True)
+    everything, alone = done.stdout.split()[-2:]
+    return {"all": float(everything) * 1000, "function": float(alone) * 1000}
+
+
+def _check(function: Function, event: dict[str, Any], ours: dict[str, float] | None) -> dict[str, float]:
+    """Start it once, which also reads every file and writes missing bytecode; its probabilities by label."""
+    try:
+        with function.emulator as running:
+            answer = running.invoke(event)
+            if isinstance(answer, dict) and answer.get("ok"):
+                return {}
+            if not isinstance(answer, dict) or "predictions" not in answer or math.isnan(running.init_ms):
+                raise FunctionFailed(" ".join(f"{answer} {running.log[-400:]}".split()))
+    except EnvironmentSetupError as error:
+        raise FunctionFailed(" ".join(str(error).split())[:500]) from error
+    return check_answer(answer, ours)
+
+
+def check_answer(answer: dict[str, Any], ours: dict[str, float] | None) -> dict[str, float]:
+    """The probabilities of ``answer`` by label. Raises FunctionFailed where they are not those of ``ours``."""
+    (classes,) = answer["predictions"][0].values()
+    found = {one["label"]: one["probability"] for one in classes}
+    for label, value in (ours or {}).items():
+        if not abs(found.get(label, math.inf) - value) <= TOLERANCE:
+            raise FunctionFailed(f"answers {label} with {found.get(label)}, ours with {value}")
+    return found
+
+
+def _bare(python: Path) -> float:
+    """Python's own start and end, in ms, as the function starts it."""
+    begin = time.perf_counter()
+    subprocess.run([python, "-S", "-c", "pass"], check=True, env={"PATH": "/usr/bin:/bin"})
+    return (time.perf_counter() - begin) * 1000

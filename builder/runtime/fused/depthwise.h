@@ -184,14 +184,16 @@ static void depthwise_task(void *argument, int64_t task, uint32_t thread) {
 
 static void run_depthwise(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
     cf_depthwise d = {.layer = layer, .data = data};
-    const int64_t channels = layer->out_channels, threads = cf_threads(context);
+    const int64_t channels = layer->out_channels, taps = layer->kernel[0] * layer->kernel[1];
+    const int64_t work = layer->batch * layer->out[0] * layer->out[1] * taps * channels;
+    const int64_t threads = threads_for(context, work, 20);
     /* Large filters of a chunk stay in the first-level cache; with small ones it pays to read all channels in order. */
-    d.chunk = layer->kernel[0] * layer->kernel[1] <= 9 ? channels : CF_CHUNK;
+    d.chunk = taps <= 9 ? channels : CF_CHUNK;
     d.chunks = ceil_div(channels, d.chunk);
     d.rows = layer->out[0];
     if (threads > 1) d.rows = max64(1, d.rows / ceil_div(3 * threads, layer->batch * d.chunks));
     d.row_tasks = ceil_div(layer->out[0], d.rows);
-    cf_parallel_for(context, layer->batch * d.row_tasks * d.chunks, depthwise_task, &d);
+    run_tasks(context, threads, layer->batch * d.row_tasks * d.chunks, depthwise_task, &d);
 }
 
 #endif

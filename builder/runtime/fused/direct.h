@@ -233,13 +233,14 @@ static void run_direct(cf_context *context, const cf_layer *layer, const cf_laye
             d.offsets[d.segments++] = y * layer->dilation[0] * in->row + x * layer->dilation[1] * in->pixel;
         }
     }
-    const int64_t threads = cf_threads(context);
+    const int64_t work = d.pixels * d.depth * layer->out_channels;
+    const int64_t threads = threads_for(context, work, d.pixels <= FEW_PIXELS ? 20 : 40);
     const int64_t step = CF_COLUMNS / CF_PANEL;
     if (d.pixels <= FEW_PIXELS) {
         /* Shares of an even number of panels, and enough of them for all threads. */
         d.share = threads == 1 ? d.panels : 2 * ceil_div(d.panels, 2 * 4 * threads);
         d.shares = ceil_div(d.panels, d.share);
-        cf_parallel_for(context, d.shares * layer->groups, stream_task, &d);
+        run_tasks(context, threads, d.shares * layer->groups, stream_task, &d);
         return;
     }
     const int64_t pixel_bytes = 4 * layer->in_channels * layer->stride[0] * layer->stride[1];
@@ -260,7 +261,7 @@ static void run_direct(cf_context *context, const cf_layer *layer, const cf_laye
     d.shares = ceil_div(d.panels, d.share);
     d.block = ceil_div(ceil_div(d.pixels, d.blocks), CF_ROWS) * CF_ROWS;
     d.blocks = ceil_div(d.pixels, d.block);
-    cf_parallel_for(context, d.blocks * d.shares * layer->groups, direct_task, &d);
+    run_tasks(context, threads, d.blocks * d.shares * layer->groups, direct_task, &d);
 }
 
 #endif

@@ -7,6 +7,24 @@
 /* Pixels a task works through at a time. */
 enum { CF_BLOCK = 192 };
 
+/*
+ * Threads for so many multiply-adds: another one costs a microsecond or two before it helps. `rate` is what a thread
+ * does in a nanosecond, roughly.
+ */
+INLINE int64_t threads_for(cf_context *context, int64_t work, int64_t rate) {
+    enum { WORTH_NS = 2500 };
+    return work < WORTH_NS * rate ? 1 : (int64_t)cf_threads(context);
+}
+
+/* cf_parallel_for, or all tasks here if `threads` is 1. */
+INLINE void run_tasks(cf_context *context, int64_t threads, int64_t tasks, cf_task run, void *argument) {
+    if (threads > 1) {
+        cf_parallel_for(context, tasks, run, argument);
+    } else {
+        for (int64_t task = 0; task < tasks; task++) run(argument, task, 0);
+    }
+}
+
 /* Where each of a block's pixels begins in every tensor; residual and second only if the layer has them. */
 typedef struct {
     const float *input[CF_BLOCK];

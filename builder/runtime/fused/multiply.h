@@ -50,7 +50,6 @@ INLINE void multiply_step(const int rows, const int vectors, const float *const 
 INLINE void multiply(const int rows, const int vectors, const cf_product *product, int64_t tiles,
                      const float *const *inputs, const float *weights, const float *first, float *sums,
                      float *const *outputs, const float *const *residuals, int64_t channel) {
-    enum { DEEP = 1 };
     const int64_t length = product->length, panel = product->panel, segments = product->segments;
     const int64_t *offsets = product->offsets;
     const int64_t first_row = product->first_row, output_row = product->output_row;
@@ -65,21 +64,23 @@ INLINE void multiply(const int rows, const int vectors, const cf_product *produc
         for (int64_t s = 0; s < segments; s++) {
             const float *in[MOST_ROWS];
             UNROLL for (int r = 0; r < rows; r++) in[r] = inputs[r] + offsets[s];
-            int64_t k = 0;
-            for (; k + DEEP <= length; k += DEEP) {
-                UNROLL for (int d = 0; d < DEEP; d++) {
-                    multiply_step(rows, vectors, in, k + d, w_at + d * CF_PANEL, panel, ahead, sum);
-                }
-                w_at += DEEP * CF_PANEL;
-            }
-            for (; k < length; k++) {
+            for (int64_t k = 0; k < length; k++) {
                 multiply_step(rows, vectors, in, k, w_at, panel, ahead, sum);
                 w_at += CF_PANEL;
             }
         }
         /* Last, not first: a deep sum is then one of partial sums, whose rounding grows far less with the depth. */
-        UNROLL for (int r = 0; r < rows; r++) {
-            UNROLL for (int v = 0; v < vectors; v++) sum[r][v] += load(first + r * first_row + v * CF_LANES);
+        if (first_row == 0) {
+            UNROLL for (int v = 0; v < vectors; v++) {
+                const vec bias = load(first + v * CF_LANES);
+                UNROLL for (int r = 0; r < rows; r++) sum[r][v] += bias;
+            }
+        } else {
+            UNROLL for (int r = 0; r < rows; r++) {
+                UNROLL for (int v = 0; v < vectors; v++) sum[r][v] += load(first + v * CF_LANES);
+                first += first_row;
+                ADDRESS(first);
+            }
         }
         if (outputs == NULL) {
             UNROLL for (int r = 0; r < rows; r++) {
@@ -102,7 +103,6 @@ INLINE void multiply(const int rows, const int vectors, const cf_product *produc
             }
             outputs += rows;
         }
-        first += rows * first_row;
         inputs += rows;
         ahead = 0;
     }

@@ -8,7 +8,7 @@
 #if CF_LANES == 4 && defined(__ARM_NEON)
 INLINE vec larger(vec a, vec b) { return at_least(a, b); }
 #else
-INLINE vec larger(vec a, vec b) { return choose((a > b) | (a != a), a, b); }
+INLINE vec larger(vec a, vec b) { return choose(a != a, a, at_least(b, a)); }
 #endif
 
 typedef struct {
@@ -18,24 +18,39 @@ typedef struct {
     int64_t rows, row_tasks, chunk, chunks;
 } cf_pooling_plan;
 
-/* The window's pixels [rows x columns] from `in` on, `vectors` vectors of channels. */
-INLINE void pool_window(const int vectors, const cf_pooling *p, const float *in, int64_t rows, int64_t columns,
-                        float *out, int64_t channels) {
+/* The window's pixels [rows x columns] from `in` on: `vectors` vectors of channels, or the first n of one. */
+INLINE void pool_window(const int vectors, const int maximum, const cf_pooling *p, const float *in, int64_t rows,
+                        int64_t columns, float *out, int64_t n) {
+    const int64_t row = p->input.row, pixel = p->input.pixel;
     vec total[4];
-    UNROLL for (int v = 0; v < vectors; v++) total[v] = splat(p->maximum ? -__builtin_inff() : 0.0f);
+    UNROLL for (int v = 0; v < vectors; v++) total[v] = splat(maximum ? -__builtin_inff() : 0.0f);
     for (int64_t y = 0; y < rows; y++) {
+        const float *from = in + y * row;
         for (int64_t x = 0; x < columns; x++) {
-            const float *from = in + y * p->input.row + x * p->input.pixel;
             UNROLL for (int v = 0; v < vectors; v++) {
-                const vec value = load_upto(from + v * CF_LANES, channels - v * CF_LANES);
-                total[v] = p->maximum ? larger(total[v], value) : total[v] + value;
+                const vec value = load_upto(from + v * CF_LANES, n);
+                total[v] = maximum ? larger(total[v], value) : total[v] + value;
             }
+            from += pixel;
         }
     }
-    const vec scale = splat(p->maximum ? 1.0f : p->scale);
+    const vec scale = splat(p->scale);
     UNROLL for (int v = 0; v < vectors; v++) {
-        store_upto(out + v * CF_LANES, total[v] * scale, channels - v * CF_LANES);
+        store_upto(out + v * CF_LANES, maximum ? total[v] : total[v] * scale, n);
     }
+}
+
+/* All channels of a window, from `channel` on. */
+INLINE void pool_pixel(const int maximum, const cf_pooling *p, const float *in, int64_t rows, int64_t columns,
+                       float *out, int64_t channel, int64_t end) {
+    int64_t c = channel;
+    for (; c + 4 * CF_LANES <= end; c += 4 * CF_LANES) {
+        pool_window(4, maximum, p, in + c, rows, columns, out + c, CF_LANES);
+    }
+    for (; c + 2 * CF_LANES <= end; c += 2 * CF_LANES) {
+        pool_window(2, maximum, p, in + c, rows, columns, out + c, CF_LANES);
+    }
+    for (; c < end; c += CF_LANES) pool_window(1, maximum, p, in + c, rows, columns, out + c, end - c);
 }
 
 static void pool_task(void *argument, int64_t task, uint32_t thread) {
@@ -56,12 +71,10 @@ static void pool_task(void *argument, int64_t task, uint32_t thread) {
                               left * p->input.pixel;
             float *out = plan->output + p->output.first + image * p->output.image + row * p->output.row +
                          column * p->output.pixel;
-            int64_t c = channel;
-            for (; c + 4 * CF_LANES <= end_channel; c += 4 * CF_LANES) {
-                pool_window(4, p, in + c, rows, columns, out + c, 4 * CF_LANES);
-            }
-            for (; c < end_channel; c += CF_LANES) {
-                pool_window(1, p, in + c, rows, columns, out + c, end_channel - c);
+            if (p->maximum) {
+                pool_pixel(1, p, in, rows, columns, out, channel, end_channel);
+            } else {
+                pool_pixel(0, p, in, rows, columns, out, channel, end_channel);
             }
         }
     }

@@ -277,10 +277,10 @@ def judge(
         for index, case in enumerate(golden.cases)
         for number, data in enumerate(answers[case])
     }
-    rows = [
-        agree(name, golden.fetches[at], kind, tolerance, _pairs(golden.arrays, raw, golden.cases, at, golden.fetches[at]))
-        for name, at, kind, tolerance in golden.outputs
-    ]
+    rows = []
+    for name, number, kind, tolerance in golden.outputs:
+        fetch = golden.fetches[number]
+        rows.append(agree(name, fetch, kind, tolerance, _pairs(golden.arrays, raw, golden.cases, number, fetch)))
     return Verification(
         library=library,
         cases=golden.cases,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.emit.blob import write_weights
+from builder.cache import file_digest
+from builder.emit.blob import weights_source, write_weights
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.program import program_source
 from builder.link.library import FUSED_SOURCE, KERNEL_SOURCES, RUNTIME
 from builder.link.toolchain import run_compiler
-from builder.lower.program import ALIGNMENT, Program
+from builder.lower.program import Program
 from builder.spec import ModelSpec
 from builder.wasm.ir import ir_for_wasm
 
@@ -29,19 +30,6 @@ EXPORTS = (
 
 STACK = 1 << 20
 """Bytes. It lies before everything else, so that an overflow traps rather than writes over data."""
-
-_WEIGHTS = f"""\
-/* The weights, as they stand in weights.bin. */
-    .section .rodata.cf_weights,"",@
-    .globl cf_weights
-    .hidden cf_weights
-    .type cf_weights,@object
-    .balign {ALIGNMENT}
-cf_weights:
-    .incbin "weights.bin"
-.Lend:
-    .size cf_weights, .Lend-cf_weights
-"""
 
 
 @dataclass(frozen=True)
@@ -67,8 +55,9 @@ def emit_sources(program: Program, spec: ModelSpec, folder: Path) -> None:
         (own / "program.c").write_text(program_source(program, description, flat_run_source(program)))
     (folder / "model.json").write_text(model_json(program, spec, {ARCH: [SIMD.isa]}) + "\n")
     (folder / "model.h").write_text(header_source(program))
-    (folder / "weights.S").write_text(_WEIGHTS)
-    write_weights(program, folder / "weights.bin")
+    weights = folder / "weights.bin"
+    write_weights(program, weights)
+    (folder / "weights.S").write_text(weights_source(weights, wasm=True))
 
 
 def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: Path, cache: Path) -> Path:
@@ -87,6 +76,8 @@ def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: P
         return output
 
     functions = build(RUNTIME / "wasm" / "math.c", *_C, "-emit-llvm", suffix="bc")
+    # The compiler keeps objects by their sources and options, so a name has to change with what is behind it.
+    functions = functions.rename(folder / f"math-{file_digest(functions)[:16]}.bc")
     for number, path in enumerate(ir):
         edited = folder / f"kernels{number}.ll"
         edited.write_text(ir_for_wasm(path.read_text()))

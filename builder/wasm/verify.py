@@ -109,12 +109,11 @@ class _Examination:
 
         right = (split, len(golden.fetches))
         for i, (port, slot) in enumerate(zip(ports, slots, strict=True)):
-            for size in (slot.size - 1, slot.size + 1):
-                if size >= 0:
-                    wrong = [*slots[:i], Slot(slot.address, size), *slots[i + 1 :]]
-                    yield from refused(f"{size:,} bytes for {port.name}", wrong, right)
+            bad = {f"{size:,} bytes": Slot(slot.address, size) for size in (slot.size - 1, slot.size + 1) if size >= 0}
             if slot.size:
-                yield from refused(f"a null pointer for {port.name}", [*slots[:i], Slot(0, slot.size), *slots[i + 1 :]], right)
+                bad["a null pointer"] = Slot(0, slot.size)
+            for what, wrong in bad.items():
+                yield from refused(f"{what} for {port.name}", [*slots[:i], wrong, *slots[i + 1 :]], right)
         yield from refused("a feed too few", slots, (right[0] - 1, right[1]))
         yield from refused("a fetch too few", slots, (right[0], right[1] - 1))
         for slot in slots:

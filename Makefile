@@ -65,6 +65,10 @@ bundle: $(MADE_$(MODEL)) ## compile MODEL and pack it for Lambda, in dist/
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; python=$(PY); fi; \
 	$$python -m builder.cli bundle $(MODEL) --in $$route
 
+.PHONY: wasm
+wasm: setup $(MADE_$(MODEL)) ## compile MODEL to WebAssembly, in dist/<model>/wasm/
+	@$(PY) -m builder.cli wasm $(MODEL)
+
 invoke: ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
 	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) $(IMAGE)
 

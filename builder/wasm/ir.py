@@ -17,6 +17,7 @@ _FUNCTIONS = "exp|log|log1p|tanh|erf|rsqrt"
 _CALLED = re.compile(rf"@(?:xla|llvm)\.({_FUNCTIONS})\.((?:v\d+)?f(?:32|64))(?=\()")
 _DECLARED = re.compile(r"^declare (?P<type>[^@]+?) @(?P<name>[\w.]+)\((?P<arguments>.*)\).*$", re.MULTILINE)
 _OURS = re.compile(rf"cf\.({_FUNCTIONS})\.(?:v(\d+))?(f32|f64)")
+_TO_BFLOAT = re.compile(r"xla\.fptrunc\.(?:v(\d+))?f32\.to\.(?:v\d+)?bf16")
 _TYPES = {"f32": "float", "f64": "double"}
 
 
@@ -35,6 +36,8 @@ def ir_for_wasm(text: str) -> str:
             scalar = f"cf_{ours[1]}_{ours[3]}"
             needed[scalar] = _TYPES[ours[3]]
             return _by_lanes(name, scalar, _TYPES[ours[3]], int(ours[2] or 0))
+        if rounding := _TO_BFLOAT.fullmatch(name):
+            return _to_bfloat(name, int(rounding[1] or 0))
         if name.startswith("xla.fptrunc."):
             return _function(name, kind, match["arguments"], f"  %y = fptrunc {match['arguments']} %x to {kind}")
         if name.startswith(("xla.", "llvm.x86.")):
@@ -64,3 +67,32 @@ def _by_lanes(name: str, scalar: str, element: str, lanes: int) -> str:
         lines.append(f"  {result} = insertelement {kind} {last}, {element} %b{i}, i32 {i}")
         last = result
     return _function(name, kind, kind, "\n".join(lines))
+
+
+def _to_bfloat(name: str, lanes: int) -> str:
+    """To the nearest, of two to the even one, in integers: LLVM has no such conversion for WebAssembly."""
+
+    def of(element: str) -> str:
+        return f"<{lanes} x {element}>" if lanes else element
+
+    def all_lanes(value: int) -> str:
+        return f"splat (i32 {value})" if lanes else str(value)
+
+    bits = of("i32")
+    return _function(
+        name,
+        of("bfloat"),
+        of("float"),
+        f"""\
+  %bits = bitcast {of("float")} %x to {bits}
+  %high = lshr {bits} %bits, {all_lanes(16)}
+  %odd = and {bits} %high, {all_lanes(1)}
+  %half = add {bits} %odd, {all_lanes(0x7FFF)}
+  %sum = add {bits} %bits, %half
+  %rounded = lshr {bits} %sum, {all_lanes(16)}
+  %nan = or {bits} %high, {all_lanes(0x40)}
+  %isnan = fcmp uno {of("float")} %x, %x
+  %chosen = select {of("i1")} %isnan, {bits} %nan, {bits} %rounded
+  %short = trunc {bits} %chosen to {of("i16")}
+  %y = bitcast {of("i16")} %short to {of("bfloat")}""",
+    )

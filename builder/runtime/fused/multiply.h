@@ -88,6 +88,20 @@ INLINE void multiply(const int rows, const int vectors, const cf_product *produc
                                         int64_t channel) {                                                  \
         multiply(rows, vectors, product, inputs, weights, first, sums, outputs, residuals, channel);        \
     }
+/*
+ * WebAssembly does not say how many registers there are. On x86-64 they are 16: 6 x 8 sums, their weights and
+ * one splat fit, where 6 x 16 would be spilled; so a full tile is two narrow ones, next to each other.
+ */
+#define TILE_IN_HALVES(rows, vectors)                                                                       \
+    static void tile_##rows##x##vectors(const cf_product *product, const float *const *inputs,              \
+                                        const float *weights, const float *first, float *sums,              \
+                                        float *const *outputs, const float *const *residuals,               \
+                                        int64_t channel) {                                                  \
+        const int64_t half = CF_COLUMNS / 2;                                                                \
+        tile_##rows##x2(product, inputs, weights, first, sums, outputs, residuals, channel);                \
+        tile_##rows##x2(product, inputs, weights + half, first + half, sums + half, outputs, residuals,     \
+                        channel + half);                                                                    \
+    }
 #define EACH_ROWS(X, v) X(1, v) X(2, v) X(3, v) X(4, v) X(5, v) X(6, v)
 #if CF_ROWS == 12
 #define EACH_TILE(X, v) EACH_ROWS(X, v) X(7, v) X(8, v) X(9, v) X(10, v) X(11, v) X(12, v)
@@ -98,8 +112,12 @@ INLINE void multiply(const int rows, const int vectors, const cf_product *produc
 
 /* A tile of all CF_COLUMNS channels, or of half as many where no more are left. */
 #if CF_LANES == 4
-EACH_TILE(TILE, 4)
 EACH_TILE(TILE, 2)
+#ifdef __wasm__
+EACH_TILE(TILE_IN_HALVES, 4)
+#else
+EACH_TILE(TILE, 4)
+#endif
 static const cf_tile_function full_tiles[] = {NULL, EACH_TILE(ENTRY, 4)};
 static const cf_tile_function half_tiles[] = {NULL, EACH_TILE(ENTRY, 2)};
 #else
@@ -109,6 +127,7 @@ static const cf_tile_function full_tiles[] = {NULL, EACH_TILE(ENTRY, 2)};
 static const cf_tile_function half_tiles[] = {NULL, EACH_TILE(ENTRY, 1)};
 #endif
 #undef TILE
+#undef TILE_IN_HALVES
 #undef ENTRY
 
 /* Rows of the next tile when `rest` remain: tiles of about equal height. */

@@ -119,11 +119,22 @@ bench: .venv-bench/.done ## every network against its peers (half an hour); writ
 	@.venv-bench/bin/python -m benchmarks.run
 	@.venv-bench/bin/python -m benchmarks.report
 
+.PHONY: bench-wasm
+bench-wasm: .venv-bench/.wasm ## model.wasm against native code, ONNX Runtime Web and TensorFlow.js (needs Node)
+	@.venv-bench/bin/python -m benchmarks.wasm.run
+
+# Of TensorFlow.js' Python package only the converter for graphs is used, which needs nothing but TensorFlow.
+.venv-bench/.wasm: .venv-bench/.done requirements/bench-wasm.txt benchmarks/wasm/package-lock.json
+	@.venv-bench/bin/python $(PIP) -r requirements/bench-wasm.txt
+	@npm ci --prefix benchmarks/wasm --ignore-scripts --no-audit --no-fund --silent
+	@touch $@
+
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
 lock: ## resolve every requirements file again (needs uv)
 	@$(LOCK) pyproject.toml -o requirements/build.txt
 	@$(LOCK) -c requirements/build.txt --group test --group lint -o requirements/test.txt
 	@$(LOCK) -c requirements/build.txt pyproject.toml requirements/bench.in -o requirements/bench.txt
+	@printf 'wasmtime\ntensorflowjs==4.22.0\n' | $(LOCK) --no-deps -c requirements/test.txt - -o requirements/bench-wasm.txt
 	@echo aws-sam-cli==1.170.0 | $(LOCK) - -o requirements/sam.txt
 	@printf 'ministack==1.5.33\naws-sam-translator\ndocker\n' | $(LOCK) - -o requirements/aws.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt

@@ -24,7 +24,7 @@ from benchmarks import convert
 from benchmarks.models import FOLDER, NETWORKS, ROOT, SAMPLES, Network
 from builder.cache import digest, run_cached
 from builder.importers.graph import FrozenGraph
-from builder.pack import Bundle
+from builder.pack.bundle import Bundle
 from builder.progress import Progress
 from builder.project import Project
 
@@ -91,6 +91,7 @@ def prepare(network: Network) -> dict[str, Any]:
         "parameters": json.loads((folder / "keras" / "model.json").read_text())["parameters"],
         "feed": list(graph.feeds[0].spec.shape),
         "fetches": [list(port.spec.shape) for port in graph.fetches],
+        "outputs": [port.tensor for port in graph.fetches],
         "layer_bytes": sum(p.stat().st_size for p in bundle.layer.rglob("*") if p.is_file()),
         "how": how,
         "failed": failed,

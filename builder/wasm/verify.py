@@ -27,8 +27,8 @@ def can_verify() -> bool:
 def verify_module(path: Path, graph: FrozenGraph, spec: ModelSpec) -> Verification:
     """Run the module at ``path`` in wasmtime on every case of ``graph.golden_path``, as ``builder.verify`` does.
 
-    Every case is run twice, the second time from unaligned buffers; the first case also through the flat
-    ``run()``; wrong sizes, counts and null pointers must be refused.
+    Every case is run once, and the first three again, in reverse order and from unaligned buffers; the first also
+    through the flat ``run()``; wrong sizes, counts and null pointers must be refused.
     Raises VerifyError when the module cannot be loaded, traps or fails.
     """
     with open_golden(graph, spec) as golden:
@@ -51,7 +51,7 @@ class _Examination:
         module, cases = self.module, self.golden.cases
         model = module.open()
         answers = {case: self.answer(model, case, POISONS[0]) for case in cases}
-        for case in reversed(cases):
+        for case in reversed(cases[:3]):
             self.same(case, "again, from unaligned buffers", answers, self.answer(model, case, POISONS[1], offset=1))
         self.same(cases[0], "through the flat run()", answers, self.answer(0, cases[0], POISONS[0]))
         self.failures += self.bad_calls(model)

@@ -8,8 +8,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#endif
-#if defined(__wasm_simd128__)
+#elif defined(__wasm_simd128__)
 #include <wasm_simd128.h>
 #endif
 
@@ -52,7 +51,7 @@ INLINE vec zero(void) { return (vec){0}; }
 
 INLINE vec choose(ivec mask, vec yes, vec no) { return (vec)((mask & (ivec)yes) | (~mask & (ivec)no)); }
 /* Of NaN and a bound: NaN. */
-#if defined(__wasm_simd128__) /* one instruction, which clang does not see in the other form */
+#if CF_LANES == 4 && defined(__wasm_simd128__) /* one instruction, which clang does not see in the other form */
 INLINE vec at_least(vec v, vec low) { return (vec)wasm_f32x4_pmax((v128_t)v, (v128_t)low); }
 INLINE vec at_most(vec v, vec high) { return (vec)wasm_f32x4_pmin((v128_t)v, (v128_t)high); }
 #else

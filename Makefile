@@ -65,8 +65,13 @@ bundle: $(MADE_$(MODEL)) ## compile MODEL and pack it for Lambda, in dist/
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; python=$(PY); fi; \
 	$$python -m builder.cli bundle $(MODEL) --in $$route
 
+# The engine that a module is verified in.
+$(VENV)/.wasm: requirements/wasm.txt $(VENV)/.build
+	@$(PY) $(PIP) -r requirements/wasm.txt
+	@touch $@
+
 .PHONY: wasm
-wasm: setup $(MADE_$(MODEL)) ## compile MODEL to WebAssembly, in dist/<model>/wasm/
+wasm: $(VENV)/.wasm $(MADE_$(MODEL)) ## compile MODEL to WebAssembly, in dist/<model>/wasm/
 	@$(PY) -m builder.cli wasm $(MODEL)
 
 invoke: ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
@@ -124,8 +129,8 @@ bench-wasm: .venv-bench/.wasm ## model.wasm against native code, ONNX Runtime We
 	@.venv-bench/bin/python -m benchmarks.wasm.run
 
 # Of TensorFlow.js' Python package only the converter for graphs is used, which needs nothing but TensorFlow.
-.venv-bench/.wasm: .venv-bench/.done requirements/bench-wasm.txt benchmarks/wasm/package-lock.json
-	@.venv-bench/bin/python $(PIP) -r requirements/bench-wasm.txt
+.venv-bench/.wasm: .venv-bench/.done requirements/wasm.txt requirements/tensorflowjs.txt benchmarks/wasm/package-lock.json
+	@.venv-bench/bin/python $(PIP) -r requirements/wasm.txt -r requirements/tensorflowjs.txt
 	@npm ci --prefix benchmarks/wasm --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 
@@ -134,7 +139,8 @@ lock: ## resolve every requirements file again (needs uv)
 	@$(LOCK) pyproject.toml -o requirements/build.txt
 	@$(LOCK) -c requirements/build.txt --group test --group lint -o requirements/test.txt
 	@$(LOCK) -c requirements/build.txt pyproject.toml requirements/bench.in -o requirements/bench.txt
-	@printf 'wasmtime\ntensorflowjs==4.22.0\n' | $(LOCK) --no-deps -c requirements/test.txt - -o requirements/bench-wasm.txt
+	@echo wasmtime | $(LOCK) -c requirements/test.txt - -o requirements/wasm.txt
+	@echo tensorflowjs==4.22.0 | $(LOCK) --no-deps - -o requirements/tensorflowjs.txt
 	@echo aws-sam-cli==1.170.0 | $(LOCK) - -o requirements/sam.txt
 	@printf 'ministack==1.5.33\naws-sam-translator\ndocker\n' | $(LOCK) - -o requirements/aws.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt

@@ -75,6 +75,15 @@ explain: setup $(MADE_$(MODEL)) ## what MODEL runs step by step, and how long ea
 tune: setup $(MADE_$(MODEL)) ## time the algorithms of MODEL's layers here; writes tuning.json beside model.toml
 	@$(PY) -m builder.cli tune $(MODEL)
 
+# The engine that a module is verified in.
+$(VENV)/.wasm: requirements/wasm.txt $(VENV)/.build
+	@$(PY) $(PIP) -r requirements/wasm.txt
+	@touch $@
+
+.PHONY: wasm
+wasm: $(VENV)/.wasm $(MADE_$(MODEL)) ## compile MODEL to WebAssembly, in dist/<model>/wasm/
+	@$(PY) -m builder.cli wasm $(MODEL)
+
 invoke: ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
 	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) $(IMAGE) --target "$(TARGET)"
 
@@ -145,11 +154,23 @@ bench-lambda: .venv-bench/.done ## the function against the same one on other en
 	@.venv-bench/bin/python -m benchmarks.function
 	@.venv-bench/bin/python -m benchmarks.function.report
 
+.PHONY: bench-wasm
+bench-wasm: .venv-bench/.wasm ## model.wasm against native code, ONNX Runtime Web and TensorFlow.js (needs Node)
+	@.venv-bench/bin/python -m benchmarks.wasm.run
+
+# Of TensorFlow.js' Python package only the converter for graphs is used, which needs nothing but TensorFlow.
+.venv-bench/.wasm: .venv-bench/.done requirements/wasm.txt requirements/tensorflowjs.txt benchmarks/wasm/package-lock.json
+	@.venv-bench/bin/python $(PIP) -r requirements/wasm.txt -r requirements/tensorflowjs.txt
+	@npm ci --prefix benchmarks/wasm --ignore-scripts --no-audit --no-fund --silent
+	@touch $@
+
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
 lock: ## resolve every requirements file again (needs uv)
 	@$(LOCK) pyproject.toml -o requirements/build.txt
 	@$(LOCK) -c requirements/build.txt --group test --group lint -o requirements/test.txt
 	@$(LOCK) -c requirements/build.txt pyproject.toml requirements/bench.in -o requirements/bench.txt
+	@echo wasmtime | $(LOCK) -c requirements/test.txt - -o requirements/wasm.txt
+	@echo tensorflowjs==4.22.0 | $(LOCK) --no-deps - -o requirements/tensorflowjs.txt
 	@echo aws-sam-cli==1.170.0 | $(LOCK) - -o requirements/sam.txt
 	@printf 'ministack==1.5.33\naws-sam-translator\ndocker\n' | $(LOCK) - -o requirements/aws.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt

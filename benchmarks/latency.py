@@ -91,6 +91,7 @@ def _summary(turns: list[list[float]]) -> dict[str, Any]:
     """Over the rounds' medians."""
     found = quantiles([median(turn) for turn in turns])
     return {f"{name}_ms": value for name, value in found.items()} | {
+        "least_ms": min(median(turn) for turn in turns),
         "rounds": len(turns),
         "runs": sum(len(turn) for turn in turns),
     }

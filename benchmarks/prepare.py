@@ -91,6 +91,7 @@ def prepare(network: Network) -> dict[str, Any]:
         "parameters": json.loads((folder / "keras" / "model.json").read_text())["parameters"],
         "feed": list(graph.feeds[0].spec.shape),
         "fetches": [list(port.spec.shape) for port in graph.fetches],
+        "outputs": [port.tensor for port in graph.fetches],
         "layer_bytes": sum(p.stat().st_size for p in bundle.layer.rglob("*") if p.is_file()),
         "how": how,
         "failed": failed,

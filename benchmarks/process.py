@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from benchmarks.engines import ENGINES
+from benchmarks.engines import ENGINES, WASM
 from benchmarks.models import ROOT, SAMPLES, Network
 
 PATIENCE = 180.0  # seconds for one reply
@@ -47,14 +47,16 @@ class Worker:
     """One engine with one network; ``opened`` is what it said of its start."""
 
     def __init__(self, engine: str, network: Network, setting: Setting) -> None:
-        kind = ENGINES[engine]
+        kind = (ENGINES | WASM)[engine]
         model = network.folder / kind.model
         request = {
             "engine": engine,
+            "cls": kind.cls,
             "model": str(model),
             "threads": setting.threads,
             "cpus": setting.cpus,
             "samples": [str(sample_path(network, number)) for number in range(SAMPLES)],
+            "ready": str(network.folder / "ready.json"),
         }
         environment = {**os.environ, **kind.environment}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # it would have every import compile everything again
@@ -65,7 +67,7 @@ class Worker:
         with self.log.open("w") as log:
             request["spawned"] = time.monotonic()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.worker", json.dumps(request)],
+                [*(kind.program or (sys.executable, "-m", "benchmarks.worker")), json.dumps(request)],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.PIPE,
@@ -74,6 +76,7 @@ class Worker:
                 # A group of its own: when this process dies, the kernel hangs up a stopped worker. In a shared
                 # group, the end of the shell that started us would hang up all of us.
                 process_group=0,
+                preexec_fn=lambda: os.sched_setaffinity(0, setting.cpus),
             )
         try:
             self.opened = self._reply()

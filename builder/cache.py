@@ -44,7 +44,7 @@ def file_digest(path: Path) -> str:
 def code_digest() -> str:
     """SHA-256 (hex) of coldforge's own builder and runtime sources."""
     root = Path(builder.__file__).parent
-    sources = sorted(p for p in root.rglob("*") if p.suffix in {".py", ".c", ".h", ".json"})
+    sources = sorted(p for p in root.rglob("*") if p.suffix in {".py", ".c", ".h", ".inc", ".mjs", ".json"})
     return digest(*(part for p in sources for part in (p.relative_to(root).as_posix(), p)))
 
 

@@ -53,6 +53,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_route(bundle)
     bundle.set_defaults(command=_bundle)
 
+    wasm = commands.add_parser("wasm", help="compile a model to WebAssembly")
+    wasm.add_argument("model", help=model_help)
+    wasm.set_defaults(command=_wasm)
+
     where = commands.add_parser("where", help="say where a build would run, docker or host")
     _add_route(where)
     where.set_defaults(command=_where)
@@ -182,6 +186,19 @@ def _bundle_one(spec: ModelSpec, route: str, target: str, project: Project) -> B
     print(audit_line(built.audit))
     print(f"\nbundle: {where} ({progress.total():.1f} s)")
     return built.bundle
+
+
+def _wasm(options: argparse.Namespace, project: Project) -> int:
+    from builder.wasm.build import build_wasm
+    from builder.wasm.report import modules_table
+
+    spec, progress = _load_spec(options.model, project), Progress()
+    progress.say(f"coldforge {__version__}: {spec.name} {spec.version} for WebAssembly, batch {spec.batch}")
+    modules = build_wasm(spec, project, progress)
+    print(modules_table(modules))
+    folder = _relative(modules[0].path.parent)
+    print(f"\nmodules: {folder} ({progress.total():.1f} s)\ntry it: node {folder}/predict.mjs")
+    return 0
 
 
 def _inspect(options: argparse.Namespace, project: Project) -> int:

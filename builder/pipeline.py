@@ -109,7 +109,7 @@ def compile_model(spec: ModelSpec, project: Project, progress: Progress, target:
         "import",
         f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers",
         digest(to_json(spec), model, tensorflow_version()),
-        functools.partial(_import, spec, model),
+        functools.partial(import_stage, spec, model),
     )
     graph = FrozenGraph.load(folder)
     folder = stage(
@@ -206,7 +206,8 @@ def inspect(spec: ModelSpec, project: Project) -> Preflight:
     return check(graph, max_unzipped=spec.max_unzipped, max_zipped=spec.max_zipped)
 
 
-def _import(spec: ModelSpec, model: Path, folder: Path) -> None:
+def import_stage(spec: ModelSpec, model: Path, folder: Path) -> None:
+    """The frozen graph of ``model`` and TensorFlow's answers, in ``folder``; raises what the preflight finds."""
     graph = import_model(spec, model, folder)
     require(check(graph, max_unzipped=spec.max_unzipped, max_zipped=spec.max_zipped))
     golden.make(spec, graph)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.emit.blob import ASSEMBLY, write_weights
+from builder.emit.blob import weights_source, write_weights
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.program import program_source, uses_fused
@@ -45,6 +45,7 @@ def emit(program: Program, spec: ModelSpec, target: str, folder: Path, *, profil
     sources.description.write_text(description + "\n")
     sources.header.write_text(header_source(program))
     (folder / "program.c").write_text(program_source(program, description, flat_run_source(program), profile=profile))
-    (folder / "weights.S").write_text(ASSEMBLY)
-    write_weights(program, folder / "weights.bin")
+    weights = folder / "weights.bin"
+    write_weights(program, weights)
+    (folder / "weights.S").write_text(weights_source(weights))
     return sources

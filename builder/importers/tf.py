@@ -20,9 +20,16 @@ ENVIRONMENT = {
 }
 
 
-def tensorflow() -> Any:
-    """The ``tensorflow`` module (about 3 s at the first call). Nothing may import it another way."""
-    os.environ.update(ENVIRONMENT)
+IR_FLAGS = f"{XLA_FLAGS} --xla_dump_to=ir"
+"""As XLA_FLAGS, and every compilation leaves what it knows, its LLVM IR included, in ``ir`` of the current folder."""
+
+
+def tensorflow(*, leave_ir: bool = False) -> Any:
+    """The ``tensorflow`` module (about 3 s at the first call). Nothing may import it another way.
+
+    ``leave_ir``: with IR_FLAGS; only a process's first call can say so.
+    """
+    os.environ.update(ENVIRONMENT | ({"XLA_FLAGS": IR_FLAGS} if leave_ir else {}))
     import tensorflow
 
     tensorflow.get_logger().setLevel("ERROR")  # deprecations inside TensorFlow are nobody's news here

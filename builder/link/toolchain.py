@@ -79,14 +79,16 @@ class Toolchain:
         self._run([*options, f"-I{include.resolve()}", source.name, "-ldl", "-o", str(output.resolve())], source.parent)
 
     def _run(self, arguments: list[str], folder: Path) -> None:
-        command = [sys.executable, "-m", "ziglang", "cc", "-target", TRIPLES[self.target], *arguments]
-        cache = {
-            "ZIG_GLOBAL_CACHE_DIR": str(self.cache.resolve()),
-            "ZIG_LOCAL_CACHE_DIR": str(self.cache.resolve()),
-        }
-        done = subprocess.run(command, cwd=folder, env=os.environ | cache, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise LinkError(f"the C compiler failed on {arguments[-3]}:\n{done.stderr.strip()[-4000:]}")
+        run_compiler(["-target", TRIPLES[self.target], *arguments], folder, self.cache)
+
+
+def run_compiler(arguments: list[str], folder: Path, cache: Path) -> None:
+    """Run clang in ``folder``; ``cache`` keeps zig's own. Raises LinkError with the compiler's message."""
+    caches = {"ZIG_GLOBAL_CACHE_DIR": str(cache.resolve()), "ZIG_LOCAL_CACHE_DIR": str(cache.resolve())}
+    command = [sys.executable, "-m", "ziglang", "cc", *arguments]
+    done = subprocess.run(command, cwd=folder, env=os.environ | caches, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LinkError(f"the C compiler failed on {arguments[-3]}:\n{done.stderr.strip()[-4000:]}")
 
 
 def zig_version() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -104,6 +105,7 @@ def pack(
             sizes=sizes,
         )
         _write(draft.manifest, whole.to_json())
+        _keep_wasm(folder, fresh, source_sha256)
     return Bundle(folder, sizes)
 
 
@@ -112,6 +114,16 @@ def _measured(dependencies: Path | None, function: Path | None) -> Iterator[Comp
         yield measure("dependencies layer", dependencies)
     if function is not None and function.is_dir():
         yield measure("function", function, layer=False, bytecode=False)
+
+
+def _keep_wasm(before: Path, fresh: Path, source_sha256: str) -> None:
+    """What `coldforge wasm` made of the same trained model stays in the bundle's folder."""
+    try:
+        made_of = json.loads((before / "wasm" / "manifest.json").read_text(encoding="utf-8"))["source"]["sha256"]
+    except (OSError, ValueError, KeyError):
+        return
+    if made_of == source_sha256:
+        shutil.copytree(before / "wasm", fresh / "wasm", copy_function=os.link)
 
 
 def _write(path: Path, text: str) -> None:

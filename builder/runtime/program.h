@@ -7,20 +7,20 @@
 #include "model.h"
 #include "threads.h"
 
-/* The frame XLA's CPU kernels take (xla/backends/cpu/runtime/kernel_c_api.h). */
+/* The frame XLA's CPU kernels take (xla/backends/cpu/runtime/kernel_c_api.h): sizes have 64 bits everywhere. */
 typedef struct {
     uint64_t x, y, z;
 } cf_dim3;
 
 typedef struct {
     void *data;
-    size_t size;
+    uint64_t size;
 } cf_kernel_argument;
 
 typedef struct {
     const cf_dim3 *workgroups;
     const cf_dim3 *workgroup;
-    size_t argument_count;
+    uint64_t argument_count;
     const cf_kernel_argument *arguments;
 } cf_call_frame;
 

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -269,3 +270,54 @@ def _warnings(rows: list[OutputAgreement], cases: tuple[str, ...]) -> Iterator[s
                 f"output {row.output} is the same for all {len(cases)} golden inputs (within the tolerance): "
                 "that it agrees proves nothing"
             )
+
+
+@dataclass(frozen=True)
+class Golden:
+    """TensorFlow's answers to the golden feeds of a graph, opened for someone who runs the model in another way."""
+
+    arrays: Any
+    cases: tuple[str, ...]
+    feeds: tuple[TensorSpec, ...]
+    fetches: tuple[TensorSpec, ...]
+    outputs: tuple[tuple[str, int, OutputKind, Tolerance], ...]
+
+    def feeds_of(self, case: str) -> list[Array]:
+        """The feeds in the graph's order."""
+        return [self.arrays[f"feed/{case}/{port.name}"] for port in self.feeds]
+
+
+@contextmanager
+def open_golden(graph: FrozenGraph, spec: ModelSpec) -> Iterator[Golden]:
+    """The golden file of ``graph``, checked. Raises VerifyError when it cannot be read or does not fit."""
+    feeds = tuple(port.spec for port in graph.feeds)
+    fetches = tuple(port.spec for port in graph.fetches)
+    outputs = tuple(_outputs(spec, fetches))
+    try:
+        arrays = np.load(graph.golden_path, allow_pickle=False)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise VerifyError(f"TensorFlow's answers ({graph.golden_path.name}) cannot be read: {error}") from error
+    with arrays:
+        yield Golden(arrays, _cases(arrays, feeds, fetches), feeds, fetches, outputs)
+
+
+def judge(
+    library: str, golden: Golden, answers: Mapping[str, Sequence[bytes]], description: str, failures: Sequence[str]
+) -> Verification:
+    """The verification of ``answers``: each case's fetches as bytes, in the graph's order."""
+    raw = {
+        f"{index}/{number}": np.frombuffer(data, np.uint8)
+        for index, case in enumerate(golden.cases)
+        for number, data in enumerate(answers[case])
+    }
+    rows = []
+    for name, number, kind, tolerance in golden.outputs:
+        fetch = golden.fetches[number]
+        rows.append(agree(name, fetch, kind, tolerance, _pairs(golden.arrays, raw, golden.cases, number, fetch)))
+    return Verification(
+        library=library,
+        cases=golden.cases,
+        outputs=tuple(rows),
+        failures=(*_description_failures(description, golden.feeds, golden.fetches), *failures),
+        warnings=tuple(_warnings(rows, golden.cases)),
+    )

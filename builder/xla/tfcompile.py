@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from builder.errors import CompileError
 from builder.importers.graph import FrozenGraph
-from builder.importers.tf import ENVIRONMENT, XLA_FLAGS
+from builder.importers.tf import ENVIRONMENT, IR_FLAGS, XLA_FLAGS
 
 ENTRY_POINT = "coldforge_graph"
 """Prefix of every symbol in graph.o: fixed, so that the objects are the same wherever they are built."""
@@ -30,6 +31,8 @@ ENTRY_POINT = "coldforge_graph"
 class _Machine:
     triple: str
     cpu: str
+    ir: bool = False
+    """Keep the LLVM IR: it is what another compiler makes the kernels of."""
 
 
 MACHINES = {
@@ -37,6 +40,8 @@ MACHINES = {
     "x86_64": _Machine("x86_64-unknown-linux-gnu", "x86-64-v3"),
     # Graviton2. A newer one would bring SVE, which Graviton2 has not.
     "arm64": _Machine("aarch64-unknown-linux-gnu", "neoverse-n1"),
+    # XLA has no back end for WebAssembly. For this CPU its kernels have vectors of 128 bits, as WebAssembly has.
+    "wasm32": _Machine("x86_64-unknown-linux-gnu", "x86-64", ir=True),
 }
 
 
@@ -58,6 +63,11 @@ class CompiledGraph:
     def metadata_path(self) -> Path:
         return self.folder / "graph_metadata.o"
 
+    @property
+    def ir_paths(self) -> tuple[Path, ...]:
+        """The kernels as LLVM IR for x86-64, not yet optimised; none for targets that XLA compiles for."""
+        return tuple(sorted(self.folder.glob("graph*.ll")))
+
     def save(self) -> None:
         """Write what is not in the objects beside them, for ``load``."""
         facts = {"flags": self.flags, "tensorflow": self.tensorflow, "seconds": round(self.seconds, 3)}
@@ -70,7 +80,7 @@ class CompiledGraph:
 
 
 def compile_graph(graph: FrozenGraph, target: str, folder: Path) -> CompiledGraph:
-    """Compile ``graph`` for ``target`` ("x86_64" or "arm64") into ``folder``; 3 to 20 s.
+    """Compile ``graph`` for ``target`` ("x86_64", "arm64" or "wasm32") into ``folder``; 3 to 20 s.
 
     The same graph gives the same kernels, byte for byte, and metadata that differs in the order of maps at most.
     Raises CompileError with the compiler's own reason.
@@ -92,9 +102,12 @@ def compile_graph(graph: FrozenGraph, target: str, folder: Path) -> CompiledGrap
         text=True,
         errors="replace",
     )
-    result = CompiledGraph(folder, target, XLA_FLAGS, tensorflow_version(), time.monotonic() - started)
+    flags = IR_FLAGS if MACHINES[target].ir else XLA_FLAGS
+    result = CompiledGraph(folder, target, flags, tensorflow_version(), time.monotonic() - started)
     if done.returncode != 0 or not result.kernels_path.exists() or not result.metadata_path.exists():
         raise CompileError(explain(done.returncode, done.stderr))
+    if MACHINES[target].ir and not result.ir_paths:
+        raise CompileError("XLA left no LLVM IR; coldforge needs the TensorFlow version of `make setup`.")
     for leftover in ("graph.h", "graph_constants.o"):
         (folder / leftover).unlink(missing_ok=True)
     result.save()
@@ -140,7 +153,7 @@ def _main(arguments: Sequence[str]) -> None:
     graph, target = Path(arguments[0]), MACHINES[arguments[1]]
     from builder.importers.tf import tensorflow
 
-    tensorflow()
+    tensorflow(leave_ir=target.ir)
     from tensorflow.python import _pywrap_tfcompile
 
     _pywrap_tfcompile.Compile(
@@ -158,6 +171,11 @@ def _main(arguments: Sequence[str]) -> None:
         gen_name_to_index=False,
         gen_program_shape=False,
     )
+    if target.ir:
+        # One file for each part that XLA compiles on its own; what else it left is for people who debug XLA.
+        for number, path in enumerate(sorted(Path("ir").glob("*.ir-no-opt.ll"))):
+            path.replace(f"graph{number}.ll")
+        shutil.rmtree("ir")
 
 
 if __name__ == "__main__":

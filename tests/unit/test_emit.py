@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from builder.emit import emit
 from builder.emit.program import c_string
+from builder.link.toolchain import Toolchain
 from builder.lower.program import (
     BoundPort,
     Buffer,
@@ -107,6 +109,16 @@ def test_generated_files_are_as_read(sources: Path, name: str) -> None:
 def test_weights_stand_at_their_offsets(sources: Path) -> None:
     data = (sources / "weights.bin").read_bytes()
     assert data == bytes(range(16)) + bytes(48) + b"\x01\x00\x01" + bytes(61)
+
+
+def test_new_weights_make_a_new_object(tmp_path: Path) -> None:
+    """The compiler keeps objects by the text of their sources, and the file that .incbin takes in is none."""
+    toolchain = Toolchain("x86_64", tmp_path / "cache")
+    for value in (b"old weights", b"new weights"):
+        program = replace(EVERY_STEP, weights=(Weight(0, value),))
+        emit(program, SPEC, "x86_64", tmp_path)
+        toolchain.compile(tmp_path / "weights.S", tmp_path / "weights.o")
+        assert value in (tmp_path / "weights.o").read_bytes()
 
 
 def test_walk_finds_nested_steps() -> None:

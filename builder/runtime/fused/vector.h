@@ -10,6 +10,8 @@
 #include <immintrin.h>
 #elif defined(__ARM_NEON)
 #include <arm_neon.h>
+#elif defined(__wasm_simd128__)
+#include <wasm_simd128.h>
 #endif
 
 /* CF_COLUMNS channels by CF_ROWS pixels are a register tile. */
@@ -63,6 +65,9 @@ INLINE vec at_most(vec v, vec high) { return (vec)_mm256_min_ps((__m256)high, (_
 #elif CF_LANES == 16 && defined(__AVX512F__)
 INLINE vec at_least(vec v, vec low) { return (vec)_mm512_max_ps((__m512)low, (__m512)v); }
 INLINE vec at_most(vec v, vec high) { return (vec)_mm512_min_ps((__m512)high, (__m512)v); }
+#elif CF_LANES == 4 && defined(__wasm_simd128__)
+INLINE vec at_least(vec v, vec low) { return (vec)wasm_f32x4_pmax((v128_t)v, (v128_t)low); }
+INLINE vec at_most(vec v, vec high) { return (vec)wasm_f32x4_pmin((v128_t)v, (v128_t)high); }
 #else
 INLINE vec at_least(vec v, vec low) { return choose(low > v, low, v); }
 INLINE vec at_most(vec v, vec high) { return choose(high < v, high, v); }

@@ -1,4 +1,4 @@
-/* The weights, as they stand in weights.bin: nothing to parse, copy or relocate at load. */
+/* The weights, as they stand in weights.bin: SHA-256 ba406221006a926447aa4fc1e17a32d650052bc856ab4bcc91b8cd2256af5adf. */
     .section .rodata.cf_weights,"a"
     .balign 64
     .globl cf_weights
@@ -6,5 +6,6 @@
     .type cf_weights, %object
 cf_weights:
     .incbin "weights.bin"
-    .size cf_weights, . - cf_weights
+.Lend:
+    .size cf_weights, .Lend - cf_weights
     .section .note.GNU-stack,"",%progbits

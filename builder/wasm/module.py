@@ -1,0 +1,108 @@
+"""Compile the emitted sources, the runtime and XLA's kernels for wasm32, and link them into one module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.cache import file_digest
+from builder.emit.blob import weights_source, write_weights
+from builder.emit.header import flat_run_source, header_source
+from builder.emit.metadata import model_json
+from builder.emit.program import program_source
+from builder.link.library import FUSED_SOURCE, KERNEL_SOURCES, RUNTIME
+from builder.link.toolchain import run_compiler
+from builder.lower.program import Program
+from builder.spec import ModelSpec
+from builder.wasm.ir import ir_for_wasm
+
+ARCH = "wasm32"
+
+_COMMON = ("-target", "wasm32-wasi", "-O3", "-g0", "-fno-math-errno", "-fno-stack-protector", "-fno-sanitize=undefined")
+_C = (
+    "-std=c11", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections", "-Wall", "-Wextra", "-Werror",
+)  # fmt: skip
+
+EXPORTS = (
+    "cf_abi_version", "cf_describe", "cf_open", "cf_run", "cf_close", "cf_last_error", "run", "cf_alloc", "cf_free",
+)  # fmt: skip
+"""Besides the memory and WASI's ``_initialize``, which does nothing here."""
+
+STACK = 1 << 20
+"""Bytes. It lies before everything else, so that an overflow traps rather than writes over data."""
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """One way to compile a module: the file's name, what cf_describe calls the instruction set, clang's name of it."""
+
+    file: str
+    isa: str
+    cpu: str
+
+
+SIMD = Flavour("model.wasm", "simd128", "generic+simd128")
+BASELINE = Flavour("model-baseline.wasm", "scalar", "generic")
+FLAVOURS = (SIMD, BASELINE)
+
+
+def emit_sources(program: Program, spec: ModelSpec, folder: Path) -> None:
+    """Write a program.c per flavour in a folder of its name, and one weights.bin, weights.S, model.h, for all."""
+    for flavour in FLAVOURS:
+        description = model_json(program, spec, {ARCH: [flavour.isa]})
+        own = folder / flavour.isa
+        own.mkdir(parents=True)
+        (own / "program.c").write_text(program_source(program, description, flat_run_source(program)))
+    (folder / "model.json").write_text(model_json(program, spec, {ARCH: [SIMD.isa]}) + "\n")
+    (folder / "model.h").write_text(header_source(program))
+    weights = folder / "weights.bin"
+    write_weights(program, weights)
+    (folder / "weights.S").write_text(weights_source(weights, wasm=True))
+
+
+def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: Path, cache: Path) -> Path:
+    """Build the module of ``flavour`` in ``folder`` from ``emit_sources``' folder and XLA's IR.
+
+    Raises LinkError with the compiler's or linker's message (an undefined symbol is an error), and LowerError for
+    IR that cannot be edited.
+    """
+    objects: list[Path] = []
+
+    def build(source: Path, *flags: str, name: str = "", suffix: str = "o") -> Path:
+        output = folder / f"{name or source.stem}.{suffix}"
+        options = [*_COMMON, f"-mcpu={flavour.cpu}", *flags, f"-I{RUNTIME.resolve()}"]
+        # In the source's folder, so that no path of this machine gets into the object.
+        run_compiler([*options, "-c", source.name, "-o", str(output.resolve())], source.resolve().parent, cache)
+        return output
+
+    functions = build(RUNTIME / "wasm" / "math.c", *_C, "-emit-llvm", suffix="bc")
+    # The compiler keeps objects by their sources and options, so a name has to change with what is behind it.
+    functions = functions.rename(folder / f"math-{file_digest(functions)[:16]}.bc")
+    for number, path in enumerate(ir):
+        edited = folder / f"kernels{number}.ll"
+        edited.write_text(ir_for_wasm(path.read_text()))
+        linked = ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(functions.resolve()))
+        objects.append(build(edited, "-Wno-override-module", *linked))
+        edited.unlink()
+    functions.unlink()
+    # The C library's getenv would import the host's environment.
+    objects.append(build(RUNTIME / "model.c", *_C, "-Dgetenv=cf_getenv"))
+    for name in ("wasm/platform.c", "wasm/tables.c", *KERNEL_SOURCES):
+        objects.append(build(RUNTIME / name, *_C))
+    objects.append(build(RUNTIME / FUSED_SOURCE, *_C, "-DCF_TABLE=cf_fused_wasm", name="fused"))
+    objects.append(build(sources / flavour.isa / "program.c", *_C))
+    objects.append(build(sources / "weights.S"))
+    module = folder / flavour.file
+    exports = [f"-Wl,--export={name}" for name in EXPORTS]
+    # One C library for both flavours: it is compiled once for each CPU that is named here.
+    run_compiler(
+        [
+            *_COMMON, "-mcpu=generic", "-mexec-model=reactor", "-Wl,--no-entry", "-Wl,--gc-sections", "-Wl,-s",
+            f"-Wl,-z,stack-size={STACK}", *exports, *(str(o.resolve()) for o in objects),
+            "-o", str(module.resolve()),
+        ],
+        folder, cache,
+    )  # fmt: skip
+    for path in objects:
+        path.unlink()
+    return module

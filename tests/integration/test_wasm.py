@@ -1,0 +1,195 @@
+"""WebAssembly: graphs of the zoo and the examples, run in wasmtime and in Node and compared with TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builder.cli import main
+from builder.importers.graph import FrozenGraph
+from builder.lower import LoweringPath, lower
+from builder.verify.compare import require
+from builder.wasm.module import BASELINE, FLAVOURS, SIMD, Flavour, emit_sources, link_module
+from builder.wasm.node import node, verify_in_node
+from builder.wasm.verify import verify_module
+from tests.conftest import ROOT
+from tests.integration.build import CACHE, spec_of
+from tests.integration.zoo import CASES
+
+pytestmark = pytest.mark.integration
+pytest.importorskip("wasmtime")
+
+EXAMPLES = ("digits", "emotion", "age_gender")
+
+# Every kind of thunk, every mathematical function that XLA leaves open, 16-bit types, and real networks.
+GRAPHS = (
+    "activations", "argsort", "beam_of_scores", "bits", "casts", "cholesky_and_solve", "cond_inside_while", "conv1d",
+    "half_precision_inside", "lstm", "map_and_scan", "matmul_batched_rank_4", "mobilenet_v3_small",
+    "non_max_suppression", "stateless_random_int", "unique", "wide_resnet",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("graphs")
+    command = [sys.executable, "-m", "tests.integration.compile_ir", str(folder), *GRAPHS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def link(graph: FrozenGraph, path: LoweringPath, flavour: Flavour, folder: Path) -> Path:
+    case = next(c for c in CASES if c.name == graph.folder.name)
+    program = lower(graph.folder / "graph_metadata.o", graph, CACHE, path).program
+    sources = folder / "sources"
+    sources.mkdir()
+    emit_sources(program, spec_of(case.name, case.absolute, case.relative), sources)
+    return link_module(sources, tuple(sorted(graph.folder.glob("graph*.ll"))), flavour, folder, CACHE / "zig")
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_agrees_with_tensorflow(name: str, compiled: Path, tmp_path: Path) -> None:
+    case, graph = next(c for c in CASES if c.name == name), FrozenGraph.load(compiled / name)
+    spec = spec_of(name, case.absolute, case.relative)
+    ways: tuple[tuple[LoweringPath, Flavour], ...] = (
+        ("faithful", SIMD),
+        ("optimised", BASELINE if GRAPHS.index(name) % 4 == 0 else SIMD),
+    )
+    for path, flavour in ways:
+        folder = tmp_path / path
+        folder.mkdir()
+        require(verify_module(link(graph, path, flavour, folder), graph, spec))
+
+
+def test_another_function_in_a_kernel_is_noticed(compiled: Path, tmp_path: Path) -> None:
+    """Or the agreement above would prove nothing."""
+    graph = FrozenGraph.load(compiled / "activations")
+    shutil.copytree(graph.folder, tmp_path / "activations")
+    (ir,) = (tmp_path / "activations").glob("graph*.ll")
+    text, calls = ir.read_text(), "call float @llvm.exp.f32("
+    assert calls in text
+    ir.write_text(text.replace(calls, "call float @llvm.fabs.f32("))
+    case = next(c for c in CASES if c.name == "activations")
+    module = link(FrozenGraph.load(tmp_path / "activations"), "faithful", SIMD, tmp_path)
+    assert not verify_module(module, graph, spec_of(case.name, case.absolute, case.relative)).passed
+
+
+@pytest.fixture(scope="module", params=EXAMPLES)
+def example(request: pytest.FixtureRequest) -> Path:
+    """``dist/<model>/wasm`` of an example, built as a user does."""
+    name: str = request.param
+    subprocess.run(["make", "--silent", "wasm", f"MODEL={name}"], cwd=ROOT, check=True, capture_output=True)
+    return ROOT / "dist" / name / "wasm"
+
+
+def test_an_example_is_delivered_verified(example: Path) -> None:
+    manifest = json.loads((example / "manifest.json").read_text())
+    assert {entry["path"] for entry in manifest["files"]} == {
+        "model.wasm", "model-baseline.wasm", "predict.mjs", "model.h", "model.json"
+    }  # fmt: skip
+    for flavour in FLAVOURS:
+        module = manifest["modules"][flavour.file]
+        assert module["isa"] == flavour.isa
+        assert module["lowered"].startswith("optimised")
+        for engine in ["wasmtime", *(["node"] if node() else [])]:
+            assert module["verified"][engine]["passed"]
+            assert len(module["verified"][engine]["cases"]) >= 2
+    simd, baseline = ((example / flavour.file).stat().st_size for flavour in FLAVOURS)
+    weights = (ROOT / "build" / example.parent.name / "lower-wasm32" / "weights.bin").stat().st_size
+    assert weights < simd < weights + 600_000
+    assert simd < baseline
+
+
+def test_only_one_of_the_two_needs_simd(example: Path) -> None:
+    import wasmtime
+
+    config = wasmtime.Config()
+    config.wasm_relaxed_simd = False
+    config.wasm_simd = False
+    engine = wasmtime.Engine(config)
+    wasmtime.Module.from_file(engine, str(example / BASELINE.file))
+    with pytest.raises(wasmtime.WasmtimeError, match="SIMD"):
+        wasmtime.Module.from_file(engine, str(example / SIMD.file))
+
+
+needs_node = pytest.mark.skipif(node() is None, reason="needs Node.js")
+
+
+@needs_node
+def test_predict_answers_a_picture_as_tensorflow_does(tmp_path: Path) -> None:
+    subprocess.run(["make", "--silent", "wasm", "MODEL=digits"], cwd=ROOT, check=True, capture_output=True)
+    graph = FrozenGraph.load(ROOT / "build" / "digits" / "import")
+    with np.load(graph.golden_path) as golden:
+        case = next(key.split("/")[1] for key in golden.files)
+        feed, fetch = graph.feeds[0].spec.name, graph.fetches[0].spec.name
+        pixels, answer = golden[f"feed/{case}/{feed}"], golden[f"fetch/{case}/{fetch}"].reshape(-1)
+    (tmp_path / "raw.bin").write_bytes(pixels.tobytes())
+    (tmp_path / "digit.pgm").write_bytes(b"P5\n# a digit\n28 28\n255\n" + pixels.tobytes())
+    for name in ("raw.bin", "digit.pgm"):
+        (first, *rest) = predict(tmp_path / name)["digit"]
+        assert len(rest) == 2
+        assert int(first["label"]) == answer.argmax()
+        assert first["probability"] == pytest.approx(answer.max(), abs=1e-5)
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"P6\n28 28\n255\n" + bytes(28 * 28 * 3), "28×28 rgb; the model takes 28×28 grey"),
+        (b"nonsense", "no binary PPM"),
+    ],
+)
+def test_predict_refuses_what_does_not_fit(content: bytes, complaint: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(content)
+    done = run_predict(tmp_path / "file")
+    assert done.returncode == 1
+    assert complaint in done.stderr
+    assert "at " not in done.stderr  # a sentence, no stack
+
+
+@needs_node
+def test_a_module_of_a_zoo_graph_runs_in_node(compiled: Path, tmp_path: Path) -> None:
+    """Several feeds and fetches, of other types than pictures."""
+    case = next(c for c in CASES if c.name == "casts")
+    graph = FrozenGraph.load(compiled / case.name)
+    module = link(graph, "faithful", SIMD, tmp_path)
+    require(verify_in_node(module, graph, spec_of(case.name, case.absolute, case.relative)))
+
+
+def test_a_bundle_keeps_the_modules_of_the_same_model(tmp_path: Path) -> None:
+    from builder.pack.assemble import _keep_wasm
+
+    before, fresh = tmp_path / "before", tmp_path / "fresh"
+    (before / "wasm").mkdir(parents=True)
+    (before / "wasm" / "manifest.json").write_text(json.dumps({"source": {"sha256": "same"}}))
+    _keep_wasm(before, fresh, "other")
+    assert not fresh.exists()
+    _keep_wasm(before, fresh, "same")
+    assert (fresh / "wasm" / "manifest.json").exists()
+
+
+def test_the_command_says_what_it_built(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["wasm", "digits"]) == 0
+    out = capsys.readouterr().out
+    assert "model-baseline.wasm" in out
+    assert "agrees" in out
+    assert "node dist/digits/wasm/predict.mjs" in out
+
+
+def predict(path: Path) -> dict[str, list[dict[str, float]]]:
+    done = run_predict(path)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[dict[str, float]]] = json.loads(done.stdout)
+    return found
+
+
+def run_predict(path: Path) -> subprocess.CompletedProcess[str]:
+    command = ["node", str(ROOT / "dist" / "digits" / "wasm" / "predict.mjs"), str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

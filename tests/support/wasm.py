@@ -1,0 +1,35 @@
+"""Small WebAssembly modules for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.link.toolchain import run_compiler
+from builder.wasm.engine import Module
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CACHE = REPOSITORY / "build" / "cache" / "zig"
+_TARGET = ("-target", "wasm32-wasi", "-O3", "-fno-math-errno", "-fvisibility=hidden", "-Wno-override-module")
+
+
+def build(source: Path, exports: Sequence[str], folder: Path) -> Module:
+    """One file of C or LLVM IR as a module with SIMD, loaded; ``data`` must be its buffer where there is one."""
+    compiled, module = folder / f"{source.stem}.o", folder / f"{source.stem}.wasm"
+    run_compiler([*_TARGET, "-mcpu=generic+simd128", "-c", str(source), "-o", str(compiled)], folder, CACHE)
+    options = ["-mexec-model=reactor", "-Wl,--no-entry", *(f"-Wl,--export={name}" for name in exports)]
+    # For this CPU the C library is there already; see builder/wasm/module.py.
+    run_compiler([*_TARGET, "-mcpu=generic", *options, str(compiled), "-o", str(module)], folder, CACHE)
+    return Module(module)
+
+
+def through(module: Module, values: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """What the function ``map(count)`` makes of ``values`` in the array at ``data()``, in place."""
+    at = module.call("data")
+    module.write(at, values.tobytes())
+    module.call("map", values.size)
+    return np.frombuffer(module.read(at, np.dtype(dtype).itemsize * values.size), dtype)

@@ -14,7 +14,8 @@ from builder.pack.bundle import Bundle
 ROOT = Path(__file__).resolve().parents[1]
 
 settings.register_profile("long", max_examples=5_000, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+settings.register_profile("ci", deadline=None, derandomize=True)  # new findings belong to `make fuzz`
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
 
 
 def make_bundle(model: str, target: str = "") -> Bundle:

@@ -30,13 +30,14 @@ class Outcome:
     finding: str  # empty if there is none
 
 
-def fuzz(target: str, seconds: int) -> Outcome:
-    """Fuzz ``target`` until something is found, ``seconds`` at most."""
+def fuzz(target: str, seconds: int, seed: int = 0) -> Outcome:
+    """Fuzz ``target`` until something is found, ``seconds`` at most. ``seed``: 0 is another one every time."""
     kept, found = BUILD / target / "corpus", BUILD / target / "found"
     for folder in (kept, found):
         folder.mkdir(parents=True, exist_ok=True)
     options = [
         f"-max_total_time={seconds}",
+        f"-seed={seed}",
         f"-timeout={SLOW_SECONDS}",
         f"-rss_limit_mb={MEMORY_MB}",
         f"-max_len={LONGEST_INPUT.get(target, 4096)}",

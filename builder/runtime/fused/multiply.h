@@ -9,8 +9,11 @@
 
 #include "finish.h"
 
-/* The most rows of a tile of CF_COLUMNS channels is CF_ROWS; of one of half as many: */
-enum { CF_HALF_ROWS = CF_LANES == 8 ? 12 : CF_ROWS, MOST_ROWS = 12 };
+/*
+ * The most rows of a tile of CF_COLUMNS channels is CF_ROWS; of one of half as many: with AVX2 there are registers for
+ * the sums of twelve, but not for so many pointers.
+ */
+enum { CF_HALF_ROWS = CF_LANES == 8 ? 9 : CF_ROWS, MOST_ROWS = 12 };
 
 /* What the tiles of one block have in common. */
 typedef struct {
@@ -135,10 +138,11 @@ INLINE void multiply(const int rows, const int vectors, const cf_product *produc
         multiply(rows, vectors, product, tiles, panels, inputs, weights, first, sums, outputs, residuals, channel); \
     }
 #define SIX_ROWS(X, v) X(1, v) X(2, v) X(3, v) X(4, v) X(5, v) X(6, v)
-#define TWELVE_ROWS(X, v) SIX_ROWS(X, v) X(7, v) X(8, v) X(9, v) X(10, v) X(11, v) X(12, v)
+#define NINE_ROWS(X, v) SIX_ROWS(X, v) X(7, v) X(8, v) X(9, v)
+#define TWELVE_ROWS(X, v) NINE_ROWS(X, v) X(10, v) X(11, v) X(12, v)
 #define ENTRY(rows, vectors) tile_##rows##x##vectors,
 
-/* A tile of all CF_COLUMNS channels, or of half as many where no more are left; with twelve sums at least. */
+/* A tile of all CF_COLUMNS channels, or of half as many where no more are left. */
 #if CF_LANES == 16
 TWELVE_ROWS(TILE, 2)
 TWELVE_ROWS(TILE, 1)
@@ -146,9 +150,9 @@ static const cf_tile_function full_tiles[] = {NULL, TWELVE_ROWS(ENTRY, 2)};
 static const cf_tile_function half_tiles[] = {NULL, TWELVE_ROWS(ENTRY, 1)};
 #elif CF_LANES == 8
 SIX_ROWS(TILE, 2)
-TWELVE_ROWS(TILE, 1)
+NINE_ROWS(TILE, 1)
 static const cf_tile_function full_tiles[] = {NULL, SIX_ROWS(ENTRY, 2)};
-static const cf_tile_function half_tiles[] = {NULL, TWELVE_ROWS(ENTRY, 1)};
+static const cf_tile_function half_tiles[] = {NULL, NINE_ROWS(ENTRY, 1)};
 #else
 SIX_ROWS(TILE, 4)
 SIX_ROWS(TILE, 2)

@@ -92,7 +92,8 @@ def _packages() -> list[str]:
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None) or ""
         before, here, after = path.rpartition("/site-packages/")
-        if here and not after.startswith("_distutils_hack"):  # of the virtual environment, not of the engine
+        # Those two are of the virtual environment, not of the engine.
+        if here and not after.startswith(("_distutils_hack", "__editable__")):
             found.add(f"{before}{here}{after.split('/')[0]}")
     return sorted(found)
 

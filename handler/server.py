@@ -79,12 +79,13 @@ class Server(NamedTuple):
         began = time.perf_counter()
         model = self.model(request.model)
         description = model.description
-        seconds = {"decode": 0.0, "infer": 0.0}
+        seconds: dict[str, float] = {}
         if any(isinstance(p, Reference) for p in request.pictures):
             from .remote import fetched
 
             request = fetched(request, self.sources, self.limits, call.remaining_ms())
             seconds["fetch"] = time.perf_counter() - began
+        seconds |= {"decode": 0.0, "infer": 0.0}
         deadline = Deadline(call.remaining_ms)
         batches: list[tuple[list[memoryview], int]] = []
         left = items(request, description)

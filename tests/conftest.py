@@ -14,20 +14,21 @@ from builder.pack.bundle import Bundle
 ROOT = Path(__file__).resolve().parents[1]
 
 settings.register_profile("long", max_examples=5_000, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+settings.register_profile("ci", deadline=None, derandomize=True)  # new findings belong to `make fuzz`
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
 
 
-def make_bundle(model: str, *variables: str) -> Bundle:
-    """``make bundle MODEL=...`` in this checkout; ``variables`` are more of make's."""
+def make_bundle(model: str, target: str = "") -> Bundle:
+    """``make bundle MODEL=... TARGET=...`` in this checkout; of all targets, the bundle of x86_64."""
     done = subprocess.run(
-        ["make", "bundle", f"MODEL={model}", "BUILD_IN=host", *variables],
+        ["make", "bundle", f"MODEL={model}", "BUILD_IN=host", f"TARGET={target}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return Bundle.load(ROOT / "dist" / model)
+    return Bundle.load(ROOT / "dist" / (f"{model}-arm64" if target == "arm64" else model))
 
 
 @pytest.fixture(scope="session")

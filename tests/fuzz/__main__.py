@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -30,15 +31,18 @@ class Outcome:
     finding: str  # empty if there is none
 
 
-def fuzz(target: str, seconds: int) -> Outcome:
-    """Fuzz ``target`` until something is found, ``seconds`` at most."""
+def fuzz(target: str, seconds: int, seed: int = 0) -> Outcome:
+    """Fuzz ``target`` until something is found, ``seconds`` at most. ``seed``: 0 is another one every time."""
     kept, found = BUILD / target / "corpus", BUILD / target / "found"
     for folder in (kept, found):
         folder.mkdir(parents=True, exist_ok=True)
+    # Linux counts what this process had at its fork into the peak of the one it starts.
+    here_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     options = [
         f"-max_total_time={seconds}",
+        f"-seed={seed}",
         f"-timeout={SLOW_SECONDS}",
-        f"-rss_limit_mb={MEMORY_MB}",
+        f"-rss_limit_mb={here_mb + MEMORY_MB}",
         f"-max_len={LONGEST_INPUT.get(target, 4096)}",
         f"-artifact_prefix={found}/",
         "-print_final_stats=1",

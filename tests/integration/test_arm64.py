@@ -56,15 +56,14 @@ def check_bundle(folder: Path, machine: Machine) -> None:
 
 
 def test_emotion(machine: Machine) -> None:
-    make_bundle("emotion", "TARGET=arm64")
-    check_bundle(ROOT / "dist" / "emotion-arm64", machine)
+    check_bundle(make_bundle("emotion", "arm64").folder, machine)
     libraries = [p for p in (ROOT / "build" / "dependencies-arm64").rglob("*.so*") if target_of(p)]
     assert len(libraries) >= 5
     assert {target_of(p) for p in libraries} == {"arm64"}
 
 
 def test_both_targets_at_once_lie_side_by_side(machine: Machine) -> None:
-    make_bundle("digits", "TARGET=all")
+    make_bundle("digits", "all")
     check_bundle(ROOT / "dist" / "digits-arm64", machine)
     assert manifest(ROOT / "dist" / "digits")["target"]["arch"] == "x86_64"
     content = {name: ROOT / "layers" / "model" / name / "lib" / "libmodel.so" for name in ("content", "content-arm64")}
@@ -76,8 +75,7 @@ def test_both_targets_at_once_lie_side_by_side(machine: Machine) -> None:
 
 @pytest.mark.slow
 def test_age_gender(machine: Machine) -> None:
-    make_bundle("age_gender", "TARGET=arm64")
-    check_bundle(ROOT / "dist" / "age_gender-arm64", machine)
+    check_bundle(make_bundle("age_gender", "arm64").folder, machine)
 
 
 @pytest.fixture

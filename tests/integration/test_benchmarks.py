@@ -65,7 +65,7 @@ def test_a_cold_start_is_split_and_weighed(results: dict[str, Any]) -> None:
         for row in rows.values():
             parts = [row[f"{part}_ms"] for part in ("import", "load", "first")]
             assert min(parts) >= 0
-            assert row["start_ms"] == pytest.approx(sum(parts), rel=0.01)
+            assert max(parts) <= row["start_ms"] <= row["total_ms"]  # each is a median of its own
             assert row["peak_rss_mb"] > 1
         assert rows["coldforge"]["packages"] == {}  # nothing but the library and Python itself
         assert rows["tensorflow"]["engine_bytes"] > 500e6

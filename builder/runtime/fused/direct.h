@@ -14,8 +14,11 @@
 #ifndef CF_BLOCK_BYTES
 #define CF_BLOCK_BYTES (160 << 10)
 #endif
-/* No more pixels than this in the whole layer: the weights are the work. */
-enum { FEW_PIXELS = 3 };
+enum {
+    FEW_PIXELS = 3,                /* no more in the whole layer: the weights are the work */
+    CF_NEAR_BYTES = 16 << 10,      /* weights that stay in the first-level cache beside some pixels */
+    CF_WIDEST = CF_BLOCK / CF_ROWS /* tiles side by side: one row of them has room in the sums */
+};
 
 typedef struct {
     const cf_layer *layer;
@@ -103,7 +106,7 @@ static void multiply_panel(const cf_direct *d, const cf_places *places, int64_t 
                 float *own = sums + at * CF_COLUMNS;
                 product.ahead = at == 0 ? depth * CF_PANEL : 0;
                 const int store_now = last && in_registers;
-                tiles[rows](&product, alike, places->input + at, weights, first ? bias : own, own,
+                tiles[rows](&product, alike, 1, places->input + at, weights, first ? bias : own, own,
                             store_now ? places->output + at : NULL,
                             d->data->residual != NULL ? places->residual + at : NULL, channel);
                 at += rows * alike;
@@ -113,6 +116,54 @@ static void multiply_panel(const cf_direct *d, const cf_places *places, int64_t 
         }
     }
     if (!in_registers) finish(layer, d->data, places, 0, count, channel, channels, sums, CF_COLUMNS);
+}
+
+/*
+ * A short depth: all pixels of the block times `tiles` tiles' widths of channels (0: half of one), whose weights stay in
+ * the first-level cache; all these channels of a few pixels, then of the next.
+ */
+static void multiply_wide(const cf_direct *d, const cf_places *places, int64_t count, const float *weights,
+                          int64_t channel, int64_t tiles) {
+    const cf_layer *layer = d->layer;
+    const int64_t channels = tiles > 0 ? tiles * CF_COLUMNS : CF_COLUMNS / 2, panels = max64(tiles, 1);
+    const int64_t rows = tiles > 0 ? CF_ROWS : CF_HALF_ROWS;
+    const cf_tile_function *rest = tiles > 0 ? full_tiles : half_tiles;
+    const int in_registers = simple_epilogue(layer, d->data);
+    const int brief = d->segments == 1 && (d->data->residual == NULL || !in_registers);
+    _Alignas(64) float sums[CF_BLOCK * CF_COLUMNS];
+    cf_product product = {.offsets = d->offsets,
+                          .segments = d->segments,
+                          .length = d->length,
+                          .panel = d->depth * CF_PANEL};
+    product.low = splat(in_registers ? layer->low : -__builtin_inff());
+    product.high = splat(in_registers ? layer->high : __builtin_inff());
+    const float *bias = d->data->bias + channel;
+    /* As many pixels as the sums have room for, if they are needed. */
+    const int64_t most = in_registers ? count : CF_BLOCK / panels / rows * rows;
+    float *own[CF_BLOCK];
+    for (int64_t i = 0; i < most && !in_registers; i++) own[i] = sums + i * channels - channel;
+    for (int64_t from = 0; from < count; from += most) {
+        const int64_t pixels = min64(most, count - from);
+        const float *const *inputs = places->input + from;
+        const float *const *residuals = d->data->residual != NULL && in_registers ? places->residual + from : NULL;
+        float *const *outputs = in_registers ? places->output + from : own;
+        int64_t at = 0;
+        if (brief) {
+            if (tiles > 0) {
+                short_full(&product, pixels / rows, panels, inputs, weights, bias, outputs, channel);
+            } else {
+                short_half(&product, pixels / rows, inputs, weights, bias, outputs, channel);
+            }
+            at = pixels / rows * rows;
+        }
+        while (at < pixels) {
+            const int64_t height = tile_rows(pixels - at, rows), alike = tiles_alike(pixels - at, rows);
+            rest[height](&product, alike, panels, inputs + at, weights, bias, NULL, outputs + at,
+                         residuals != NULL ? residuals + at : NULL, channel);
+            at += height * alike;
+        }
+        if (!in_registers) finish(layer, d->data, places, from, pixels, channel, channels, sums, channels);
+    }
 }
 
 static void direct_task(void *argument, int64_t task, uint32_t thread) {
@@ -125,10 +176,20 @@ static void direct_task(void *argument, int64_t task, uint32_t thread) {
     place_pixels(&places, d->layer, d->data, block * d->block, count, group * d->inner);
     const float *weights = d->data->weights + group * d->panels * d->depth * CF_PANEL;
     const int64_t end = min64(d->panels, (share + 1) * d->share);
-    for (int64_t panel = share * d->share; panel < end; panel += CF_COLUMNS / CF_PANEL) {
+    const int64_t step = CF_COLUMNS / CF_PANEL, near = CF_NEAR_BYTES / (4 * d->depth * CF_COLUMNS);
+    const int64_t most = d->depth > CF_DEPTH ? 0 : min64(max64(near, 1), CF_WIDEST);
+    for (int64_t panel = share * d->share; panel < end;) {
+        const float *from = weights + panel * d->depth * CF_PANEL;
+        const int64_t channel = group * d->outer + panel * CF_PANEL;
         const int64_t channels = min64((end - panel) * CF_PANEL, d->outer - panel * CF_PANEL);
-        multiply_panel(d, &places, count, weights + panel * d->depth * CF_PANEL,
-                       group * d->outer + panel * CF_PANEL, min64(channels, CF_COLUMNS));
+        const int64_t tiles = min64(most, channels / CF_COLUMNS);
+        if (tiles > 0 || (most > 0 && channels == CF_COLUMNS / 2)) {
+            multiply_wide(d, &places, count, from, channel, tiles);
+            panel += max64(tiles, 1) * step;
+        } else {
+            multiply_panel(d, &places, count, from, channel, min64(channels, CF_COLUMNS));
+            panel += step;
+        }
     }
 }
 

@@ -179,7 +179,7 @@ static void multiply_points(const cf_winograd *w, int64_t at, int64_t count, int
             const float *inputs[CF_ROWS];
             for (int64_t r = 0; r < rows; r++) inputs[r] = in + (t + r) * w->row;
             float *own = out + t * CF_COLUMNS;
-            tiles[rows](&product, 1, inputs, u + i * w->plane_u, from_channel == 0 ? zeros : own, own, NULL, NULL, 0);
+            tiles[rows](&product, 1, 1, inputs, u + i * w->plane_u, from_channel == 0 ? zeros : own, own, NULL, NULL, 0);
             t += rows;
         }
     }

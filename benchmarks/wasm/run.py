@@ -37,8 +37,7 @@ def main() -> None:
         "machine": machine.describe(),
         "versions": machine.versions() | _versions(),
         "settings": {kind.label: kind.settings for kind in WASM.values()},
-        "rounds": options.rounds,
-        "networks": {},
+        "networks": _measured_before(options.report.with_suffix(".json")) if options.networks else {},
     }
     for name in options.networks or SHOWN:
         network = NETWORKS[name]
@@ -48,9 +47,19 @@ def main() -> None:
         results["machine"]["load_average_after"] = list(os.getloadavg())
         results["seconds"] = round(time.monotonic() - begin)
         options.report.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
+    results["networks"] = {name: results["networks"][name] for name in NETWORKS if name in results["networks"]}
+    options.report.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
     text = render(results)
     options.report.write_text(text)
     print(text)
+
+
+def _measured_before(path: Path) -> dict[str, Any]:
+    """The networks of an earlier run: those that are named now take their places."""
+    if not path.exists():
+        return {}
+    networks: dict[str, Any] = json.loads(path.read_text())["networks"]
+    return networks
 
 
 def _measure(network: Network, rounds: int) -> dict[str, Any]:
@@ -101,11 +110,12 @@ def render(results: dict[str, Any]) -> str:
     about = results["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     settings = "; ".join(f"{label}: {how}" for label, how in results["settings"].items())
+    rounds = sorted({e["rounds"] for network in results["networks"].values() for e in network["engines"].values()})
     load = about.get("load_average_after", about["load_average"])[0]
     lines += [
         "",
         f"{about['processor']}, {about['cpus']} CPUs, {about['system']}; load average {load:.1f} at the end;",
-        f"{results['rounds']} rounds. {versions}.",
+        f"{' to '.join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))} rounds. {versions}.",
         "",
         f"{settings}.",
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from builder.cache import file_digest
 from builder.errors import PublishError
 from builder.spec import DIRECT_UPLOAD_ZIPPED
 
@@ -51,8 +52,9 @@ def publish(
     """
     with _aws_errors(f"publishing {name}"):
         functions = boto3.client("lambda", config=RETRIES)
-        sha256 = base64.b64encode(hashlib.sha256(archive.read_bytes()).digest()).decode()
+        sha256 = base64.b64encode(bytes.fromhex(file_digest(archive))).decode()
         there = _same(functions, name, sha256)
+        created = there is None
         if there is None:
             with _content(archive, sha256, bucket) as content:
                 made = functions.publish_layer_version(
@@ -63,9 +65,6 @@ def publish(
                     CompatibleArchitectures=[architecture],
                 )
             there = (made["LayerVersionArn"], int(made["Version"]))
-            created = True
-        else:
-            created = False
         arn, version = there
         pruned = tuple(_prune(functions, name, keep, version)) if keep is not None else ()
     return Published(arn, version, created, pruned)
@@ -103,15 +102,9 @@ def _content(archive: Path, sha256: str, bucket: str | None) -> Iterator[dict[st
         storage.upload_file(str(archive), bucket, key)
         yield {"S3Bucket": bucket, "S3Key": key}
     finally:
-        # Multipart uploads that failed are aborted by boto3 itself.
-        _quietly(lambda: storage.delete_object(Bucket=bucket, Key=key))
-
-
-def _quietly(action: Any) -> None:
-    try:
-        action()
-    except (ClientError, BotoCoreError):
-        return  # the error that led here says more
+        # Multipart uploads that failed are aborted by boto3 itself; the error that led here says more than this one.
+        with suppress(ClientError, BotoCoreError):
+            storage.delete_object(Bucket=bucket, Key=key)
 
 
 def _prune(functions: Any, name: str, keep: int, current: int) -> Iterator[int]:

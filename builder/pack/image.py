@@ -50,8 +50,7 @@ def image_template(template: str) -> str:
     if template.count(_ZIP_METADATA) != 1:
         raise ValueError("template.yaml's function is not built by a makefile")
     head = "# Made from template.yaml by `python -m builder.pack.image`; edit that.\n"
-    text = template.replace(_ZIP_METADATA, _IMAGE_METADATA)
-    return head + text
+    return head + template.replace(_ZIP_METADATA, _IMAGE_METADATA)
 
 
 def image_context(project: Project, target: str = "x86_64") -> Path:

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from builder.cache import file_digest
-from builder.docker import DockerBuild, bundle_in_docker
 from builder.docker.client import docker
 from builder.docker.image import BuilderImage
+from builder.docker.run import DockerBuild, bundle_in_docker
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from builder.spec import load

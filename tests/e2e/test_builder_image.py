@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from builder.cache import file_digest
-from builder.docker import bundle_in_docker
 from builder.docker.client import docker
 from builder.docker.image import DOCKERFILE, BuilderImage, ca_secret
-from builder.docker.run import INSIDE, Mount, build_mounts, owner, sandbox
+from builder.docker.run import INSIDE, Mount, build_mounts, bundle_in_docker, owner, sandbox
 from builder.errors import EnvironmentSetupError, VerifyError
 from builder.pack.dependencies import build_dependencies
 from builder.project import Project

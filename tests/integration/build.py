@@ -35,10 +35,15 @@ def spec_of(name: str, absolute: float = 1e-5, relative: float = 1e-4) -> ModelS
 
 def freeze_function(concrete: Any, feeds: Sequence[str], folder: Path) -> FrozenGraph:
     """A concrete function with static shapes as a FrozenGraph; its fetches are called y0, y1, ..."""
+    from tensorflow.python.eager import context
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     keep_cases_functional(concrete.graph)
     frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
+    # Grappler calls what it makes of a nested branch by its node alone: a second trace would clash with the first.
+    for function in frozen.graph.as_graph_def().library.function:
+        while context.context().has_function(function.signature.name):
+            context.context().remove_function(function.signature.name)
     fetches = {f"y{i}": t.name for i, t in enumerate(frozen.outputs)}
     raw = RawGraph(
         frozen.graph.as_graph_def(),

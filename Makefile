@@ -67,7 +67,7 @@ build/age_gender/model.keras: examples/age_gender/make_model.py | setup
 bundle: $(foreach m,$(MODEL),$(MADE_$(m))) ## compile MODEL and pack it for Lambda, in dist/; MODEL="a b" packs both
 	@route=$$($(PYTHON) -m builder.cli where --in $(BUILD_IN)); python=$(PYTHON); \
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; python=$(PY); fi; \
-	$$python -m builder.cli bundle $(MODEL) --in $$route --target "$(TARGET)"
+	$$python -m builder.cli bundle $(MODEL) --in $$route --target "$(TARGET)" --package $(PACKAGE)
 
 explain: setup $(MADE_$(MODEL)) ## what MODEL runs step by step, and how long each step takes here
 	@$(PY) -m builder.cli explain $(MODEL)

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,12 @@ def _parser() -> argparse.ArgumentParser:
 
     bundle = commands.add_parser("bundle", help="compile a model, or several, and pack them as one Lambda layer")
     bundle.add_argument("models", nargs="+", metavar="model", help=f"{model_help}; the first is the function's default")
+    bundle.add_argument(
+        "--package",
+        choices=("zip", "image"),
+        default="zip",
+        help="image: allow what a container image holds, which is more than layers do (default: zip)",
+    )
     _add_target(bundle)
     _add_route(bundle)
     bundle.set_defaults(command=_bundle)
@@ -146,7 +152,7 @@ def _where(options: argparse.Namespace, _project: Project) -> int:
 def _bundle(options: argparse.Namespace, project: Project) -> int:
     from builder.docker.client import choose
 
-    specs = [_load_spec(model, project) for model in options.models]
+    specs = [replace(_load_spec(model, project), packaging=options.package) for model in options.models]
     _bundle_name(specs)  # a model named twice is refused before anything is built
     route = choose(options.route)
     for target in _targets(options, specs[0]):

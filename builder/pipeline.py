@@ -30,6 +30,7 @@ from builder.lower.program import Algorithm
 from builder.pack.assemble import pack
 from builder.pack.bundle import Bundle, activate, bundle_suffix
 from builder.pack.dependencies import DEPENDENCIES_LOCK, build_dependencies
+from builder.pack.limits import allowed
 from builder.preflight import Preflight, check, require
 from builder.progress import Progress
 from builder.project import Project
@@ -203,13 +204,15 @@ def inspect(spec: ModelSpec, project: Project) -> Preflight:
     folder = project.build / spec.name / "inspect"
     folder.mkdir(parents=True, exist_ok=True)
     graph = import_model(spec, locate(spec, project.cache), folder)
-    return check(graph, max_unzipped=spec.max_unzipped, max_zipped=spec.max_zipped)
+    unzipped, zipped = allowed(spec)
+    return check(graph, max_unzipped=unzipped, max_zipped=zipped)
 
 
 def import_stage(spec: ModelSpec, model: Path, folder: Path) -> None:
     """The frozen graph of ``model`` and TensorFlow's answers, in ``folder``; raises what the preflight finds."""
     graph = import_model(spec, model, folder)
-    require(check(graph, max_unzipped=spec.max_unzipped, max_zipped=spec.max_zipped))
+    unzipped, zipped = allowed(spec)
+    require(check(graph, max_unzipped=unzipped, max_zipped=zipped))
     golden.make(spec, graph)
 
 

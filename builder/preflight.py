@@ -185,9 +185,10 @@ def render(preflight: Preflight) -> str:
         f"{_size(preflight.zipped)} of {_size(preflight.max_zipped)}."
     )
     if not preflight.fits:
+        way_out = "" if preflight.max_unzipped > LAMBDA_UNZIPPED else "; or deploy a container image, PACKAGE=image"
         lines.append(
             f"Too large by {_size(preflight.unzipped - preflight.max_unzipped)}: use a smaller model, or store its "
-            "weights in fewer bits and cast them in the graph."
+            f"weights in fewer bits and cast them in the graph{way_out}."
         )
     elif preflight.zipped > preflight.max_zipped:
         lines.append("The layer's zip will have to be uploaded through S3, which `sam deploy` does.")

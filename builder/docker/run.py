@@ -82,7 +82,7 @@ def bundle_in_docker(
     _, dependencies = build_dependencies(project, target)
     scratch = project.build / "docker"
     mounts = build_mounts(spec, project, model, dependencies, scratch)
-    command = ["bundle", str(spec.path), "--in", "host", "--target", target]
+    command = ["bundle", str(spec.path), "--in", "host", "--target", target, "--package", spec.packaging]
     output = _run(image, mounts, command, owner(scratch), say)
     place = f"{spec.name}{bundle_suffix(target)}"
     fresh = scratch / "dist" / place

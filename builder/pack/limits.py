@@ -13,7 +13,7 @@ from typing import Any
 from builder.errors import SizeLimitError
 from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, ModelSpec
 
-__all__ = ["DIRECT_UPLOAD_ZIPPED", "LAMBDA_UNZIPPED", "Component", "SizeTable", "check", "require"]
+__all__ = ["DIRECT_UPLOAD_ZIPPED", "LAMBDA_UNZIPPED", "Component", "SizeTable", "allowed", "check", "require"]
 
 MAX_LAYERS = 5
 CONTAINER_IMAGE = 10 * 1024**3
@@ -90,12 +90,20 @@ class SizeTable:
         return cls(components, data["max_unzipped"], data["max_zipped"])
 
 
-def check(components: Iterable[Component], spec: ModelSpec) -> SizeTable:
-    """Put the components into a table with the limits: Lambda's own, or the spec's where that is lower.
+def allowed(spec: ModelSpec) -> tuple[int, int]:
+    """Bytes (unzipped, of the largest zip) that ``spec`` may weigh: Lambda's limits, or its own where that is lower.
 
-    The zip limit is the spec's alone: Lambda's 50 MB holds for direct uploads only, and a spec may raise it.
+    The zip limit is the spec's alone: Lambda's 50 MB holds for direct uploads only, and a spec may raise it. A
+    container image has no zip, and a limit of its own.
     """
-    return SizeTable(tuple(components), min(spec.max_unzipped, LAMBDA_UNZIPPED), spec.max_zipped)
+    if spec.packaging != "image":
+        return min(spec.max_unzipped, LAMBDA_UNZIPPED), spec.max_zipped
+    return spec.max_unzipped if spec.max_unzipped < LAMBDA_UNZIPPED else CONTAINER_IMAGE, CONTAINER_IMAGE
+
+
+def check(components: Iterable[Component], spec: ModelSpec) -> SizeTable:
+    """Put the components into a table with what is ``allowed``."""
+    return SizeTable(tuple(components), *allowed(spec))
 
 
 def require(table: SizeTable) -> None:
@@ -112,14 +120,17 @@ def _problems(table: SizeTable) -> Iterator[str]:
     over = table.unzipped - table.max_unzipped
     if over > 0:
         largest = max(table.components, key=lambda c: c.unzipped)
-        whose = "Lambda's limit" if table.max_unzipped == LAMBDA_UNZIPPED else "the limit in model.toml"
+        lambdas = table.max_unzipped in (LAMBDA_UNZIPPED, CONTAINER_IMAGE)
+        whose = "Lambda's limit" if lambdas else "the limit in model.toml"
         yield f"Unzipped, all together: {table.unzipped:,}, which is {over:,} over {whose} of {table.max_unzipped:,}."
-        if table.unzipped <= LAMBDA_UNZIPPED:
+        if table.max_unzipped == CONTAINER_IMAGE:
+            yield f"  The largest part is {largest.name}. Use a smaller network: nothing on Lambda holds more."
+        elif table.unzipped <= LAMBDA_UNZIPPED:
             yield f"  Raise unzipped under [limits] in model.toml (Lambda allows {LAMBDA_UNZIPPED:,})."
         else:
             yield (
                 f"  The largest part is {largest.name}. Use a smaller network, or deploy a container image, "
-                f"which may hold {CONTAINER_IMAGE:,} bytes."
+                f"which may hold {CONTAINER_IMAGE:,} bytes: `make bundle deploy PACKAGE=image`."
             )
     for component in table.components:
         over = component.zipped - table.max_zipped

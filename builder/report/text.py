@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from builder.pack.limits import DIRECT_UPLOAD_ZIPPED, SizeTable
+from builder.pack.limits import CONTAINER_IMAGE, DIRECT_UPLOAD_ZIPPED, SizeTable
 
 if TYPE_CHECKING:  # they need NumPy, which a build in Docker does without
     from builder.audit import AuditReport
@@ -49,7 +49,7 @@ def size_table(sizes: SizeTable) -> str:
         ("used", _share(sizes.unzipped, sizes.max_unzipped), _share(sizes.largest_zip, sizes.max_zipped)),
     ]
     text = table(("bytes", "unzipped", "zipped"), rows, right=(1, 2))
-    if sizes.largest_zip > DIRECT_UPLOAD_ZIPPED:
+    if sizes.largest_zip > DIRECT_UPLOAD_ZIPPED and sizes.max_zipped != CONTAINER_IMAGE:
         text += "\n  The largest zip is over 50 MB: deploy it through S3, as `sam deploy` does."
     return text
 

@@ -11,8 +11,9 @@ from builder.spec.model import ModelSpec
 
 
 def to_json(spec: ModelSpec) -> str:
-    """Canonical JSON of everything in ``spec`` but where it stands; paths are relative to its folder."""
+    """Canonical JSON of everything that ``spec`` says of the library; paths are relative to its folder."""
     data = asdict(spec)
+    del data["packaging"]  # in a layer or an image, the library is the same
     folder = data.pop("path").parent
     for key in ("path", "config"):
         if path := data["source"][key]:

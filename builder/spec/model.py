@@ -14,6 +14,7 @@ Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
 Decode = Literal["fast", "exact"]
 OutputKind = Literal["classification", "regression", "raw"]
 Activation = Literal["none", "softmax", "sigmoid"]
+Packaging = Literal["zip", "image"]
 Target = Literal["x86_64", "arm64"]
 """Lambda's names of its processors."""
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -124,3 +125,4 @@ class ModelSpec:
     winograd: bool = True  # whether 3x3 convolutions may use Winograd's algorithm
     max_unzipped: int = LAMBDA_UNZIPPED  # bytes, layers + function
     max_zipped: int = DIRECT_UPLOAD_ZIPPED  # bytes of the largest zip
+    packaging: Packaging = "zip"  # of the function; the command says it, not model.toml

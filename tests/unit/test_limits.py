@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.errors import SizeLimitError
-from builder.pack.limits import LAMBDA_UNZIPPED, Component, SizeTable, check, require
+from builder.pack.limits import CONTAINER_IMAGE, LAMBDA_UNZIPPED, Component, SizeTable, check, require
 from builder.spec import ModelSpec, Source
 
 MB = 1_000_000
@@ -77,3 +77,15 @@ def test_all_problems_come_at_once_with_every_component() -> None:
     assert "Zipped, layer 5" in text
     assert "Layers: 6, and a function takes 5" in text
     assert "function " in text
+
+
+def test_an_image_may_hold_what_no_layer_can() -> None:
+    large = [replace(MODEL, unzipped=300 * MB, zipped=280 * MB), DEPENDENCIES]
+    with pytest.raises(SizeLimitError, match="PACKAGE=image"):
+        require(check(large, SPEC))
+    image = replace(SPEC, packaging="image")
+    require(check(large, image))
+    with pytest.raises(SizeLimitError, match=r"over Lambda's limit of 10,737,418,240"):
+        require(check([replace(MODEL, unzipped=CONTAINER_IMAGE + 1)], image))
+    with pytest.raises(SizeLimitError, match=r"limit in model\.toml of 50,000,000"):
+        require(check(large, replace(image, max_unzipped=50 * MB)))

@@ -8,7 +8,7 @@ import numpy as np
 from fixtures.zig import ABI, shared_library
 
 from builder.audit import audit
-from builder.pack.limits import Component, SizeTable
+from builder.pack.limits import CONTAINER_IMAGE, Component, SizeTable
 from builder.report.text import RULE, agreement_table, audit_line, size_table, table
 from builder.spec import Tolerance
 from builder.tensor import TensorSpec
@@ -43,6 +43,8 @@ def test_sizes_show_totals_and_limits() -> None:
         assert part in text
     assert "S3" not in text
     assert "S3" in size_table(SizeTable((Component("model layer", 1, 60_000_000),), 262_144_000, 70_000_000))
+    image = SizeTable((Component("model layer", 1, 60_000_000),), CONTAINER_IMAGE, CONTAINER_IMAGE)
+    assert "S3" not in size_table(image)
 
 
 def test_agreement_shows_each_output_and_every_warning() -> None:

@@ -138,6 +138,9 @@ class TestResult:
         with pytest.raises(SizeLimitError, match=r"Too large by 58\.5 MB"):
             require(large)
         assert large.to_json()["fits"] is False
+        assert "PACKAGE=image" in render(large)
+        larger = replace(large, weights=11 * 10**9, library=11 * 10**9, max_unzipped=10**10)
+        assert "PACKAGE=image" not in render(larger)
 
     def test_a_large_zip_is_only_pointed_out(self) -> None:
         result = plain(weights=100_000_000, library=100_600_000)

@@ -503,6 +503,7 @@ class TestRender:
         assert str(tmp_path) not in texts[0]
         assert json.loads(texts[0])["source"]["path"] == "../x/m.keras"
         assert to_json(replace(spec, batch=2)) != texts[0]
+        assert to_json(replace(spec, packaging="image")) == texts[-1]
 
 
 lines_of_text = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=12).filter(str.strip)

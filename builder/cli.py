@@ -108,8 +108,9 @@ def _parser() -> argparse.ArgumentParser:
     publish.add_argument("models", nargs="+", metavar="model", help=f"{model_help}; all that are in the bundle")
     _add_target(publish)
     publish.add_argument("--dependencies", action="store_true", help="publish the dependencies layer as well")
-    publish.add_argument("--bucket", help="S3 bucket for a zip over 50 MB")
+    publish.add_argument("--bucket", help="S3 bucket for a zip over 50 MB (default: the one SAM made)")
     publish.add_argument("--prune", type=int, metavar="N", help="keep the newest N versions and those in use")
+    publish.add_argument("--endpoint-url", metavar="URL", help="of another AWS, such as a local emulator")
     publish.add_argument("--json", action="store_true", help="print the result as JSON")
     publish.set_defaults(command=_publish)
 
@@ -291,6 +292,8 @@ def _publish(options: argparse.Namespace, project: Project) -> int:
     from builder.pack.layer import write_zip
     from builder.publish import publish
 
+    if options.prune is not None and options.prune < 1:
+        raise UsageError(f"--prune {options.prune}: at least the newest version is kept; give 1 or more.")
     specs = [_load_spec(model, project) for model in options.models]
     name, archives = _bundle_name(specs), list[tuple[str, Path, str]]()
     for target in _targets(options, specs[0]):
@@ -308,7 +311,14 @@ def _publish(options: argparse.Namespace, project: Project) -> int:
             write_zip(build_dependencies(project, target)[1], archive)
             archives.append((f"coldforge-dependencies{suffix}", archive, target))
     for name, archive, target in archives:
-        done = publish(archive, name, architecture=target, bucket=options.bucket, keep=options.prune)
+        done = publish(
+            archive,
+            name,
+            architecture=target,
+            bucket=options.bucket,
+            keep=options.prune,
+            endpoint=options.endpoint_url,
+        )
         if options.json:
             print(json.dumps(asdict(done)))
             continue

@@ -7,7 +7,9 @@ https://docs.aws.amazon.com/lambda/latest/api/API_LayerVersionContentOutput.html
 from __future__ import annotations
 
 import base64
-import hashlib
+import time
+import uuid
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,14 +18,20 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
 from builder.cache import file_digest
 from builder.errors import PublishError
-from builder.spec import DIRECT_UPLOAD_ZIPPED
+from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED
 
 RUNTIMES = ["python3.13"]
 RETRIES = Config(retries={"mode": "standard", "total_max_attempts": 5})
+# Publishing is not idempotent: botocore must not repeat it. Lambda unpacks before it answers.
+ONCE = Config(retries={"mode": "standard", "total_max_attempts": 1}, read_timeout=300)
+WAITS = (1, 2, 4, 8, 16)
+"""Seconds after each try."""
+SAM_STACK = "aws-sam-cli-managed-default"
+"""The stack that `sam deploy --resolve-s3` makes for its bucket, once for an account and region."""
 
 
 @dataclass(frozen=True)
@@ -43,31 +51,49 @@ def publish(
     architecture: str = "x86_64",
     bucket: str | None = None,
     keep: int | None = None,
+    endpoint: str | None = None,
 ) -> Published:
-    """Make ``archive`` (a layer's zip) the newest version of the layer ``name``, unless some version is it.
+    """Make ``archive`` (a layer's zip) a version of the layer ``name``, unless some version is it.
 
-    A zip over 50 MB goes through the S3 ``bucket``, from which it is deleted again whatever happens. ``keep``:
-    afterwards delete all but the newest so many versions, sparing those that any function uses.
-    Credentials, region and endpoint are boto3's usual ones. Raises PublishError; a failure leaves no version.
+    A zip over 50 MB goes through the S3 ``bucket`` (SAM's own when None), from which it is deleted again whatever
+    happens. ``keep``: afterwards delete all but the newest so many versions, sparing those that any function uses.
+    Credentials, region and, unless given, ``endpoint`` are boto3's usual ones. Raises PublishError; when it does,
+    the same call later goes on from what is there.
     """
+    _require_room(archive)
+    session = _Session(endpoint)
     with _aws_errors(f"publishing {name}"):
-        functions = boto3.client("lambda", config=RETRIES)
+        functions = session.client("lambda")
         sha256 = base64.b64encode(bytes.fromhex(file_digest(archive))).decode()
         there = _same(functions, name, sha256)
         created = there is None
         if there is None:
-            with _content(archive, sha256, bucket) as content:
-                made = functions.publish_layer_version(
-                    LayerName=name,
-                    Description=f"coldforge sha256 {sha256}",
-                    Content=content,
-                    CompatibleRuntimes=RUNTIMES,
-                    CompatibleArchitectures=[architecture],
-                )
-            there = (made["LayerVersionArn"], int(made["Version"]))
+            with _content(session, archive, bucket) as content:
+                there = _publish(session, name, architecture, sha256, content)
         arn, version = there
         pruned = tuple(_prune(functions, name, keep, version)) if keep is not None else ()
     return Published(arn, version, created, pruned)
+
+
+@dataclass(frozen=True)
+class _Session:
+    endpoint: str | None
+
+    def client(self, service: str, config: Config = RETRIES) -> Any:
+        return boto3.client(service, config=config, endpoint_url=self.endpoint)
+
+
+def _require_room(archive: Path) -> None:
+    try:
+        with zipfile.ZipFile(archive) as content:
+            unzipped = sum(entry.file_size for entry in content.infolist())
+    except (OSError, zipfile.BadZipFile) as error:
+        raise PublishError(f"{archive} cannot be read ({error}): run `make bundle` again.") from error
+    if unzipped > LAMBDA_UNZIPPED:
+        raise PublishError(
+            f"{archive.name} has {unzipped:,} bytes unzipped, and no layer holds more than {LAMBDA_UNZIPPED:,}: "
+            "deploy a container image instead, with `make bundle deploy PACKAGE=image`."
+        )
 
 
 def _versions(functions: Any, name: str) -> list[Any]:
@@ -85,26 +111,82 @@ def _same(functions: Any, name: str, sha256: str) -> tuple[str, int] | None:
     return None
 
 
+def _publish(session: _Session, name: str, architecture: str, sha256: str, content: dict[str, Any]) -> tuple[str, int]:
+    """One new version. When an answer is lost, look whether it is there before asking again."""
+    functions = session.client("lambda", ONCE)
+    for wait in WAITS:
+        try:
+            made = functions.publish_layer_version(
+                LayerName=name,
+                Description=f"coldforge sha256 {sha256}",
+                Content=content,
+                CompatibleRuntimes=RUNTIMES,
+                CompatibleArchitectures=[architecture],
+            )
+            return made["LayerVersionArn"], int(made["Version"])
+        except (ClientError, BotoCoreError) as error:
+            if not _may_pass(error):
+                raise
+            time.sleep(wait)  # it may be under way still
+            there = _same(session.client("lambda"), name, sha256)
+            if there is not None:
+                return there
+            if wait == WAITS[-1]:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _may_pass(error: ClientError | BotoCoreError) -> bool:
+    """Whether a later try may go well: a lost connection, a busy or failing service."""
+    if not isinstance(error, ClientError):
+        return isinstance(error, ConnectionError | HTTPClientError)
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    return status >= 500 or status == 429
+
+
 @contextmanager
-def _content(archive: Path, sha256: str, bucket: str | None) -> Iterator[dict[str, Any]]:
+def _content(session: _Session, archive: Path, bucket: str | None) -> Iterator[dict[str, Any]]:
     """The Content argument of publish_layer_version; an object in S3 lives no longer than the block."""
-    if archive.stat().st_size <= DIRECT_UPLOAD_ZIPPED:
+    size = archive.stat().st_size
+    if size <= DIRECT_UPLOAD_ZIPPED:
         yield {"ZipFile": archive.read_bytes()}
         return
+    bucket = bucket or _managed_bucket(session)
     if bucket is None:
         raise PublishError(
-            f"{archive.name} is {archive.stat().st_size:,} bytes, over the {DIRECT_UPLOAD_ZIPPED:,} that Lambda takes "
-            "directly: name an S3 bucket in the same region with --bucket."
+            f"{archive.name} is {size:,} bytes, over the {DIRECT_UPLOAD_ZIPPED:,} that Lambda takes directly, and "
+            "SAM has no bucket here yet: name an S3 bucket in the same region with --bucket."
         )
-    storage = boto3.client("s3", config=RETRIES)
-    key = f"coldforge/{hashlib.sha256(sha256.encode()).hexdigest()}.zip"
+    storage = session.client("s3")
+    # A name of its own: what runs at the same time must not delete it.
+    place = {"Bucket": bucket, "Key": f"coldforge/{uuid.uuid4()}.zip"}
     try:
-        storage.upload_file(str(archive), bucket, key)
-        yield {"S3Bucket": bucket, "S3Key": key}
-    finally:
-        # Multipart uploads that failed are aborted by boto3 itself; the error that led here says more than this one.
-        with suppress(ClientError, BotoCoreError):
-            storage.delete_object(Bucket=bucket, Key=key)
+        storage.upload_file(str(archive), place["Bucket"], place["Key"])  # aborts its parts when it fails
+        version = storage.head_object(**place).get("VersionId")
+        if version:  # in a bucket with versions (SAM's is one), deleting a name alone keeps the bytes
+            place["VersionId"] = version
+        yield {"S3Bucket": bucket, "S3Key": place["Key"]} | ({"S3ObjectVersion": version} if version else {})
+    except BaseException:
+        with suppress(ClientError, BotoCoreError):  # the error that led here says more
+            storage.delete_object(**place)
+        raise
+    try:
+        storage.delete_object(**place)
+    except (ClientError, BotoCoreError) as error:
+        raise PublishError(
+            f"the layer is published, but s3://{bucket}/{place['Key']} could not be deleted ({error}): delete it."
+        ) from error
+
+
+def _managed_bucket(session: _Session) -> str | None:
+    try:
+        stack = session.client("cloudformation").describe_stacks(StackName=SAM_STACK)["Stacks"][0]
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "ValidationError":  # CloudFormation's word for: there is none
+            return None
+        raise
+    outputs = {row["OutputKey"]: row["OutputValue"] for row in stack.get("Outputs", [])}
+    return outputs.get("SourceBucket")
 
 
 def _prune(functions: Any, name: str, keep: int, current: int) -> Iterator[int]:
@@ -117,9 +199,13 @@ def _prune(functions: Any, name: str, keep: int, current: int) -> Iterator[int]:
 
 def _layers_in_use(functions: Any) -> Iterator[str]:
     """The layers of every version of every function: an alias may point at any."""
-    for page in functions.get_paginator("list_functions").paginate(FunctionVersion="ALL"):
+    for page in functions.get_paginator("list_functions").paginate():
         for function in page["Functions"]:
-            yield from (layer["Arn"] for layer in function.get("Layers", []))
+            versions = functions.get_paginator("list_versions_by_function").paginate(
+                FunctionName=function["FunctionName"]
+            )
+            for version in (row for rows in versions for row in rows["Versions"]):
+                yield from (layer["Arn"] for layer in version.get("Layers", []))
 
 
 @contextmanager
@@ -128,5 +214,6 @@ def _aws_errors(doing: str) -> Iterator[None]:
         yield
     except (ClientError, BotoCoreError, boto3.exceptions.Boto3Error) as error:
         raise PublishError(
-            f"{doing} failed: {error}\nNothing was left half-done; run the same command again once the cause is gone."
+            f"{doing} failed: {error}\n"
+            "Run the same command again once the cause is gone: what is there is not made twice."
         ) from error

@@ -17,7 +17,7 @@ ELSEWHERE = {
     "make serve": "tests/integration/test_clients.py",
     "make local-invoke": "tests/e2e/test_local_lambda.py",
     "make deploy": "tests/e2e/test_deploy.py",
-    "make publish": "tests/e2e/test_publish.py",
+    "make publish": "tests/integration/test_publish.py",
 }
 """Commands that need an engine or an AWS, or that do not end, and the tests that run them."""
 

@@ -1,12 +1,14 @@
 """Check a built template against Lambda's limits, before a deploy finds them one at a time.
 
-Reads ``.aws-sam/build/template.yaml``, where every CodeUri and ContentUri is a folder, and fills in parameters'
-defaults. Ranges: see ``builder.pack.limits``.
+Reads ``.aws-sam/build/template.yaml``, where every CodeUri and ContentUri is a folder, and resolves parameters and
+conditions in it. Ranges: see ``builder.pack.limits``. No zip is too large here: `sam deploy` goes through S3.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,17 @@ import yaml
 from builder.audit.policy import target_of
 from builder.errors import TemplateError
 from builder.pack import limits
-from builder.pack.layer import measure
+from builder.pack.layer import files_of
 
 RUNTIMES = ("python3.12", "python3.13", "python3.14")
 """Lambda's runtimes on Amazon Linux 2023, whose glibc is the library's floor."""
 
 LAYER_RUNTIME = "python3.13"
 """What the dependencies layer's compiled modules are for."""
+
+SNAPSTART_TMP_MB = 512
+_NO_VALUE = {"Ref": "AWS::NoValue"}
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 class _Loader(yaml.SafeLoader):
@@ -38,6 +44,41 @@ def _tagged(loader: Any, suffix: str, node: yaml.Node) -> dict[str, Any]:
 
 
 _Loader.add_multi_constructor("!", _tagged)
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What a template's expressions refer to."""
+
+    parameters: Mapping[str, Any]
+    conditions: Mapping[str, Any]
+
+    def resolve(self, value: Any) -> Any:
+        """``value`` with Refs to parameters, Subs and Ifs replaced; what only AWS knows stays as it is."""
+        if isinstance(value, list):
+            found = [self.resolve(item) for item in value]
+            return [item for item in found if item != _NO_VALUE]
+        if not isinstance(value, dict):
+            return value
+        if value.keys() == {"Ref"} and value["Ref"] in self.parameters:
+            return self.parameters[value["Ref"]]
+        if value.keys() == {"Fn::If"}:
+            name, yes, no = value["Fn::If"]
+            return self.resolve(yes if self._holds({"Condition": name}) else no)
+        if value.keys() == {"Fn::Sub"} and isinstance(value["Fn::Sub"], str):
+            return _VARIABLE.sub(lambda name: str(self.parameters.get(name[1], name[0])), value["Fn::Sub"])
+        resolved = {key: self.resolve(item) for key, item in value.items()}
+        return {key: item for key, item in resolved.items() if item != _NO_VALUE}
+
+    def _holds(self, condition: Any) -> bool:
+        ((kind, value),) = condition.items()
+        if kind == "Condition":
+            return self._holds(self.conditions[value])
+        if kind == "Fn::Equals":
+            left, right = self.resolve(value)
+            return str(left) == str(right)
+        parts = [self._holds(part) for part in value]
+        return {"Fn::Not": lambda: not parts[0], "Fn::And": lambda: all(parts), "Fn::Or": lambda: any(parts)}[kind]()
 
 
 def require(path: Path, parameters: Mapping[str, str] | None = None) -> None:
@@ -57,44 +98,47 @@ def problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
     except (OSError, yaml.YAMLError) as error:
         yield f"it cannot be read ({error}): run `make sam-build`"
         return
-    values = {name: row.get("Default") for name, row in template.get("Parameters", {}).items()} | dict(parameters)
+    declared = template.get("Parameters", {})
+    for name in sorted(parameters.keys() - declared.keys()):  # `sam deploy` would leave them out without a word
+        yield f"{name} is no parameter of this template; it has {', '.join(declared)}."
+    values = {name: row.get("Default") for name, row in declared.items()} | dict(parameters)
+    scope = _Scope(values, template.get("Conditions", {}))
+    shared = template.get("Globals", {}).get("Function", {})
     resources = template.get("Resources", {})
     layers = {n: r for n, r in resources.items() if r["Type"] == "AWS::Serverless::LayerVersion"}
     for name, resource in resources.items():
         if resource["Type"] == "AWS::Serverless::Function":
-            yield from _function(name, resource.get("Properties", {}), values, layers, path.parent)
+            properties = scope.resolve(shared | resource.get("Properties", {}))
+            yield from _function(name, properties, layers, path.parent)
 
 
-def _function(
-    name: str, properties: Mapping[str, Any], values: Mapping[str, Any], layers: Mapping[str, Any], folder: Path
-) -> Iterator[str]:
-    def value(key: str, default: Any = None) -> Any:
-        found = properties.get(key, default)
-        return values.get(found["Ref"]) if isinstance(found, dict) and "Ref" in found else found
-
-    for key, low, high, unit in (
-        ("MemorySize", limits.MEMORY_MIN_MB, limits.MEMORY_MAX_MB, "MB"),
-        ("Timeout", 1, limits.TIMEOUT_MAX_S, "s"),
-    ):
-        number = value(key)
-        if number is not None and not low <= int(number) <= high:
-            yield f"{name}: {key} {number} {unit}; Lambda takes {low} to {high}."
+def _function(name: str, properties: Mapping[str, Any], layers: Mapping[str, Any], folder: Path) -> Iterator[str]:
     storage = (properties.get("EphemeralStorage") or {}).get("Size")
-    if storage is not None and not limits.TMP_MIN_MB <= int(storage) <= limits.TMP_MAX_MB:
-        yield f"{name}: /tmp of {storage} MB; Lambda takes {limits.TMP_MIN_MB} to {limits.TMP_MAX_MB}."
+    for what, number, low, high, unit in (
+        ("MemorySize", properties.get("MemorySize"), limits.MEMORY_MIN_MB, limits.MEMORY_MAX_MB, "MB"),
+        ("Timeout", properties.get("Timeout"), 1, limits.TIMEOUT_MAX_S, "s"),
+        ("/tmp (EphemeralStorage)", storage, limits.TMP_MIN_MB, limits.TMP_MAX_MB, "MB"),
+    ):
+        if number is not None and not (str(number).isdecimal() and low <= int(number) <= high):
+            yield f"{name}: {what} {number} {unit}; Lambda takes {low} to {high}."
     variables = (properties.get("Environment") or {}).get("Variables") or {}
-    texts = [values.get(v["Ref"]) if isinstance(v, dict) and "Ref" in v else v for v in variables.values()]
-    size = sum(len(str(text)) for text in [*variables, *texts])
+    size = sum(len(str(text).encode()) for text in [*variables, *variables.values()])
     if size > limits.ENVIRONMENT:
         yield f"{name}: {size:,} bytes of environment variables; Lambda takes {limits.ENVIRONMENT:,}."
-    if value("PackageType", "Zip") == "Image":
-        return
-    yield from _zip_function(name, value("Runtime"), value("CodeUri"), properties.get("Layers") or [], layers, folder)
-    architecture = (properties.get("Architectures") or ["x86_64"])[0]
-    if isinstance(architecture, dict) and "Ref" in architecture:
-        architecture = values.get(architecture["Ref"])
-    for layer, place in _folders(properties.get("Layers") or [], layers, folder).items():
-        yield from _machines(name, architecture, layer, place)
+    image = properties.get("PackageType", "Zip") == "Image"
+    if (properties.get("SnapStart") or {}).get("ApplyOn") == "PublishedVersions":
+        yield from _snap_start(name, properties, storage, image)
+    if not image:
+        yield from _zip_function(name, properties, layers, folder)
+
+
+def _snap_start(name: str, properties: Mapping[str, Any], storage: Any, image: bool) -> Iterator[str]:
+    if image:
+        yield f"{name}: SnapStart is for zip functions, and this one is a container image."
+    if properties.get("ProvisionedConcurrencyConfig"):
+        yield f"{name}: Lambda takes SnapStart or provisioned concurrency, not both."
+    if storage is not None and str(storage).isdecimal() and int(storage) > SNAPSTART_TMP_MB:
+        yield f"{name}: with SnapStart, /tmp has {SNAPSTART_TMP_MB} MB at most, not {storage}."
 
 
 def _folders(used: list[Any], layers: Mapping[str, Any], folder: Path) -> dict[str, Path]:
@@ -119,19 +163,22 @@ def _machines(name: str, architecture: Any, layer: str, folder: Path) -> Iterato
             return
 
 
-def _zip_function(
-    name: str, runtime: Any, code: Any, used: list[Any], layers: Mapping[str, Any], folder: Path
-) -> Iterator[str]:
+def _zip_function(name: str, properties: Mapping[str, Any], layers: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    runtime, used = properties.get("Runtime"), properties.get("Layers") or []
     if runtime not in RUNTIMES:
         yield f"{name}: runtime {runtime}; libmodel.so needs Amazon Linux 2023: {', '.join(RUNTIMES)}."
     elif runtime != LAYER_RUNTIME:
         yield f"{name}: runtime {runtime}, but the dependencies layer is built for {LAYER_RUNTIME}."
     if len(used) > limits.MAX_LAYERS:
         yield f"{name}: {len(used)} layers; Lambda takes {limits.MAX_LAYERS}."
-    folders = {name: folder / str(code)} | _folders(used, layers, folder)
-    total = sum(measure(part, place).unzipped for part, place in folders.items() if place.is_dir())
+    folders = _folders(used, layers, folder)
+    code = folder / str(properties.get("CodeUri"))
+    total = sum(file.stat().st_size for place in [code, *folders.values()] for _, file in files_of(place))
     if total > limits.LAMBDA_UNZIPPED:
         yield (
             f"{name}: {total:,} bytes unzipped with its layers, over {limits.LAMBDA_UNZIPPED:,}: "
             "use a smaller network, or PACKAGE=image."
         )
+    architecture = (properties.get("Architectures") or ["x86_64"])[0]
+    for layer, place in folders.items():
+        yield from _machines(name, architecture, layer, place)

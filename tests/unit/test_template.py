@@ -23,10 +23,24 @@ Parameters:
     Default: x86_64
   MemorySize:
     Default: {memory}
+  Snap:
+    Default: "{snap}"
+  Provisioned:
+    Default: {provisioned}
+Conditions:
+  Snapped: !Equals [!Ref Snap, "on"]
+  Reserved: !Not [!Equals [!Ref Provisioned, "0"]]
 Resources:
   Function:
     Type: AWS::Serverless::Function
     Properties:
+      PackageType: {package}
+      SnapStart:
+        ApplyOn: !If [Snapped, PublishedVersions, None]
+      ProvisionedConcurrencyConfig: !If
+        - Reserved
+        - ProvisionedConcurrentExecutions: !Ref Provisioned
+        - !Ref AWS::NoValue
       CodeUri: Function
       Runtime: {runtime}
       Architectures: [!Ref Architecture]
@@ -40,7 +54,10 @@ Resources:
       Layers: [{layers}]
       Role: !GetAtt Role.Arn
 """
-GOOD = {"memory": 1769, "runtime": "python3.13", "timeout": 15, "storage": 512, "text": "x", "layers": "!Ref Model"}
+GOOD = {
+    "memory": 1769, "runtime": "python3.13", "timeout": 15, "storage": 512, "text": "x", "layers": "!Ref Model",
+    "snap": "off", "provisioned": 0, "package": "Zip",
+}  # fmt: skip
 
 
 def built(folder: Path, **changes: object) -> Path:
@@ -61,8 +78,15 @@ def test_a_good_template_passes(tmp_path: Path) -> None:
         ({"memory": 10_241}, "MemorySize 10241"),
         ({"timeout": 901}, "Timeout 901 s"),
         ({"timeout": 0}, "Timeout 0 s"),
-        ({"storage": 100}, "/tmp of 100 MB"),
+        ({"storage": 100}, "/tmp (EphemeralStorage) 100 MB"),
+        ({"memory": "plenty"}, "MemorySize plenty"),
+        ({"timeout": "!If [Snapped, 1000, 2000]"}, "Timeout 2000 s"),
         ({"text": "y" * 5000}, "5,004 bytes of environment"),
+        ({"text": "é" * 2500}, "5,004 bytes of environment"),
+        ({"text": '!Sub "${MemorySize}' + "y" * 5000 + '"'}, "5,008 bytes of environment"),
+        ({"snap": "on", "provisioned": 2}, "SnapStart or provisioned concurrency, not both"),
+        ({"snap": "on", "storage": 1024}, "with SnapStart, /tmp has 512 MB at most"),
+        ({"snap": "on", "package": "Image"}, "SnapStart is for zip functions"),
         ({"runtime": "python3.9"}, "runtime python3.9; libmodel.so needs Amazon Linux 2023"),
         ({"runtime": "python3.12"}, "the dependencies layer is built for python3.13"),
         ({"layers": ", ".join(["!Ref Model"] * 6)}, "6 layers; Lambda takes 5"),
@@ -81,6 +105,12 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
 
 def test_parameters_override_defaults(tmp_path: Path) -> None:
     assert list(problems(built(tmp_path), {"MemorySize": "20000"})) != []
+    assert list(problems(built(tmp_path, memory=64), {"MemorySize": "2000", "Snap": "on"})) == []
+
+
+def test_a_parameter_that_is_none_is_named(tmp_path: Path) -> None:
+    (problem,) = problems(built(tmp_path), {"SnapStrat": "on"})
+    assert problem == "SnapStrat is no parameter of this template; it has Architecture, MemorySize, Snap, Provisioned."
 
 
 @pytest.mark.parametrize(("of_library", "machine"), [("x86_64", 62), ("arm64", 183)])

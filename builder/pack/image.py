@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
-from builder.errors import ColdforgeError, UsageError
+from builder.errors import ColdforgeError, EnvironmentSetupError, UsageError
 from builder.pack.bundle import bundle_suffix
 from builder.pack.dependencies import build_dependencies
 from builder.pack.swap import replacing
@@ -61,15 +62,21 @@ def image_context(project: Project, target: str = "x86_64") -> Path:
     _, dependencies = build_dependencies(project, target)
     with replacing(project.build / "image") as fresh:
         shutil.copytree(content, fresh / "opt", dirs_exist_ok=True)
-        task = fresh / "task"
-        shutil.copytree(dependencies / "python", task)
-        shutil.copytree(
-            project.function,
-            task / "handler",
-            ignore=shutil.ignore_patterns("_abi_build.py", "Makefile", "__pycache__"),
-        )
+        shutil.copytree(dependencies / "python", fresh / "task")
+        _add_function(project.function, fresh / "task")
         shutil.copy(DOCKERFILE, fresh / "Dockerfile")
+        for path in fresh.rglob("*"):  # by Lambda's user, who is not the owner
+            path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
     return project.build / "image"
+
+
+def _add_function(source: Path, folder: Path) -> None:
+    """As ``sam build`` does for a zip, with bytecode: Lambda could not write any. Raises EnvironmentSetupError."""
+    command = ["make", "--silent", "-C", str(source), "build-Function", f"ARTIFACTS_DIR={folder.resolve()}"]
+    if sys.version_info[:2] == (3, 13):
+        command.append(f"PYTHON313={sys.executable}")
+    if subprocess.run(command, check=False).returncode:  # what make says, it says itself
+        raise EnvironmentSetupError(f"`{' '.join(command[:5])}` failed: the function could not be put together.")
 
 
 def main() -> int:

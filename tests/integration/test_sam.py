@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from builder.audit.policy import target_of
+from builder.pack.image import image_context
+from builder.project import Project
 from builder.template_check import problems
 from tests.support import abi_library
 
@@ -86,6 +88,20 @@ def test_the_dependencies_are_for_lambda_whatever_python_built_them(built: Path)
     assert all("cpython-313-x86_64-linux-gnu" in name for name in compiled)
     bytecode = {p.suffixes[0] for p in python.rglob("*.pyc")}
     assert bytecode <= {".cpython-313"}
+
+
+def test_an_image_holds_the_same_function_for_any_user(built: Path, project: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        context = image_context(Project(project))
+    finally:
+        os.umask(before)
+    for of_image, of_zip in (("task/handler", "Function/handler"), ("opt", "ModelLayer")):
+        files = {p.relative_to(context / of_image) for p in (context / of_image).rglob("*") if p.is_file()}
+        assert files == {p.relative_to(built / of_zip) for p in (built / of_zip).rglob("*") if p.is_file()}
+    for path in context.rglob("*"):
+        wanted = 0o555 if path.is_dir() else 0o444
+        assert path.stat().st_mode & wanted == wanted, path
 
 
 def test_building_again_gives_the_same_bytes(built: Path, sam: str, project: Path) -> None:

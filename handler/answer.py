@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
 from .description import Description, Output, Port
+from .errors import AnswerTooLargeError
+
+ANSWER_LIMIT = 6_291_456
+"""Bytes of JSON that Lambda takes from a function (6 MB). What is longer is lost, and the caller is not told why."""
+LOAD_BALANCER_LIMIT = 1_048_576
+"""The same, of a load balancer's target (1 MB)."""
+_AROUND = 4_096  # bytes at most that stand around the answer: a status, headers, timings
+_LEAF = 64  # bytes of a number, or of half a class with its label, which are rarely as many
 
 Number = float | int | bool | None
 
@@ -51,6 +60,28 @@ def predictions(description: Description, fetches: list[memoryview], count: int)
             numbers, shape = _item(port, data, index, description.batch)
             answer[output.name] = _answer(output, numbers, shape)
     return answers
+
+
+def require_room(*answers: dict[str, Any]) -> None:
+    """Raises AnswerTooLargeError for answers that together are too large an answer of the function."""
+    # To write them out only for their length takes as long as to answer some models' requests.
+    if sum(map(_leaves, answers)) * _LEAF > ANSWER_LIMIT - _AROUND:
+        require_size(len(json.dumps(answers)), ANSWER_LIMIT)
+
+
+def require_size(size: int, limit: int) -> None:
+    """The same for ``size`` bytes."""
+    if size > limit - _AROUND:
+        raise AnswerTooLargeError(f"the answer has {size:,} bytes, and {limit:,} are passed on; ask for less at a time")
+
+
+def _leaves(value: object) -> int:
+    """Numbers and texts in ``value``, in whose lists one thing is like another."""
+    if isinstance(value, dict):
+        return sum(map(_leaves, value.values()))
+    if isinstance(value, list):
+        return len(value) * _leaves(value[0]) if value else 0
+    return 1
 
 
 def _item(port: Port, data: memoryview, index: int, batch: int) -> tuple[list[Number], tuple[int, ...]]:

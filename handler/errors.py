@@ -123,6 +123,15 @@ class TooManyImagesError(HandlerError):
     status = 413
 
 
+class AnswerTooLargeError(HandlerError):
+    """The answer has more bytes than Lambda passes on (6 MB; 1 MB behind a load balancer): ask for fewer items at a
+    time, or for binary tensors.
+    """
+
+    code = "answer_too_large"
+    status = 413
+
+
 class SourceNotAllowedError(HandlerError):
     """A picture is named that this function was not told to fetch."""
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from .answer import ANSWER_LIMIT
 from .errors import WrongTypeError
+
+_TEXT = ("application/json", "text/", "image/svg")
 
 
 class HttpRequest(NamedTuple):
-    """``path`` is decoded and without a stage; header names are in lower case, repeated ones joined by ", "."""
+    """``path`` is decoded and without a stage; header names are in lower case, repeated ones joined by ", ".
+
+    ``answer_limit``: bytes of an event's answer, with the response as JSON in it.
+    """
 
     method: str
     path: str
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
+    answer_limit: int = ANSWER_LIMIT
 
     def json(self, like: str) -> Any:
         """The body. ``like``: what is wanted, for the message. Raises WrongTypeError."""
@@ -31,6 +38,18 @@ class HttpResponse(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes = b""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether an event's answer carries the body as it is, and not as base64."""
+        return not self.body or self.headers.get("content-type", "").startswith(_TEXT)
+
+    @property
+    def carried(self) -> int:
+        """Bytes of the body in an event's answer, in whose JSON it is a string."""
+        if self.is_text:
+            return len(self.body) + sum(map(self.body.count, (b'"', b"\\", b"\n")))
+        return (len(self.body) + 2) // 3 * 4
 
     @classmethod
     def of_json(cls, answer: object, status: int = 200) -> HttpResponse:

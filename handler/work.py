@@ -7,8 +7,9 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from . import storage
+from .answer import require_room
 from .deadline import Deadline
-from .errors import MalformedEventError, OutOfTimeError, RetryLater, shape_of
+from .errors import AnswerTooLargeError, MalformedEventError, OutOfTimeError, RetryLater, shape_of
 from .protocols import predict
 from .request import Picture, Request
 from .server import Call, Server
@@ -103,6 +104,10 @@ def background(found: list[Task], message_id: str, server: Server, call: Call) -
         again += retry
     if again:
         raise RetryLater(f"{again} of {len(answers)} items failed and may succeed later; see request {call.request_id}")
+    try:
+        require_room(*answers)
+    except AnswerTooLargeError as error:  # to Lambda a failure, after which it delivers the event again
+        return predict.error(call.refuse(error))
     return {"results": answers}
 
 

@@ -33,6 +33,8 @@ _TAIL = """
 429 is not among them: AWS itself answers it, before the function, when the concurrency that the account or the
 function is allowed is used up; so are 502 (the function could not start: its log has one line with the level
 `CRITICAL`) and 504 (API Gateway waited 30 seconds). More than 6 MB never reach the function: AWS answers 413.
+An answer that Lambda would drop for its size is `answer_too_large` instead; Step Functions takes 256 KB from a state
+and says so itself (`States.DataLimitExceeded`).
 
 ## Where the error goes
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..answer import require_room
 from ..protocols import predict
 from ..server import Call, Server
 
 
 def handle(event: object, server: Server, call: Call) -> dict[str, Any]:
     try:
-        return predict.answer(event, server, call)
+        answer = predict.answer(event, server, call)
+        require_room(answer)
+        return answer
     except Exception as error:
         return predict.error(call.refuse(error))

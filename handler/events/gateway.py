@@ -11,8 +11,6 @@ from ..http import HttpRequest, HttpResponse
 from ..protocols import respond
 from ..server import Call, Server
 
-_TEXT = ("application/json", "text/", "image/svg")
-
 
 def served(
     event: dict[str, Any], sender: str, parse: Callable[[dict[str, Any]], HttpRequest], server: Server, call: Call
@@ -80,6 +78,6 @@ def unquoted(text: str) -> str:
 
 def text_or_base64(response: HttpResponse) -> tuple[str, bool]:
     """The body as events carry it, and whether it is base64."""
-    if not response.body or response.headers.get("content-type", "").startswith(_TEXT):
+    if response.is_text:
         return response.body.decode(), False
     return binascii.b2a_base64(response.body, newline=False).decode(), True

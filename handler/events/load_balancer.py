@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
+from ..answer import LOAD_BALANCER_LIMIT
 from ..http import HttpRequest, HttpResponse
 from ..server import Call, Server
 from .gateway import body, joined, last, served, single, text_or_base64, unquoted
@@ -51,4 +52,5 @@ def _request(event: dict[str, Any]) -> HttpRequest:
         query={unquoted(name): unquoted(value.replace("+", " ")) for name, value in query.items()},
         headers=joined(event["multiValueHeaders"]) if "multiValueHeaders" in event else single(event.get("headers")),
         body=body(event),
+        answer_limit=LOAD_BALANCER_LIMIT,
     )

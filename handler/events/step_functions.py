@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..answer import require_room
 from ..deadline import Deadline
-from ..errors import OutOfTimeError, WrongTypeError
+from ..errors import AnswerTooLargeError, OutOfTimeError, WrongTypeError
 from ..protocols import predict
 from ..server import Call, Server
 from ..storage import S3Object
@@ -31,6 +32,10 @@ def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
     common = event.get("BatchInput")
     common = common if isinstance(common, dict) else {}
     results = [_one(_completed(item, common), deadline, server, call) for item in event["Items"]]
+    try:
+        require_room(*results)
+    except AnswerTooLargeError as error:
+        results = [predict.error(call.refuse(error))] * len(results)
     return {"results": results, "failed": sum("error" in result for result in results)}
 
 
@@ -45,7 +50,9 @@ def _one(item: object, deadline: Deadline, server: Server, call: Call) -> dict[s
     try:
         if not deadline.allows_another():
             raise OutOfTimeError("the function's time was up before this item")
-        return answered(_task(item), server, call)
+        answer = answered(_task(item), server, call)
+        require_room(answer)
+        return answer
     except Exception as error:
         return predict.error(call.refuse(error))
 

@@ -10,6 +10,7 @@ import importlib
 import os
 from typing import Any
 
+from ..answer import require_size
 from ..errors import MethodNotAllowedError, WrongMediaTypeError
 from ..http import HttpRequest, HttpResponse
 from ..server import Call, Server
@@ -53,6 +54,7 @@ def _answer(request: HttpRequest, protocol: Any, server: Server, call: Call) -> 
         if request.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
             raise WrongMediaTypeError("the body is compressed; send it as it is")
         response: HttpResponse = protocol.handle(request, server, call)
+        require_size(response.carried, request.answer_limit)
         return response
     except Exception as error:
         refused: HttpResponse = protocol.refuse(call.refuse(error))

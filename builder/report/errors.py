@@ -23,7 +23,7 @@ A request that cannot be answered is answered with its error, and the next one w
 ```
 
 `code` is for programs and stays; `message` is for people and may change. Over HTTP the status is the one below.
-*Again* says whether the very same request may succeed later.
+*Again* says whether the very same request may succeed later; a response with 503 has `Retry-After: 1`.
 
 | code | status | again | |
 |---|---|---|---|

@@ -23,6 +23,9 @@ SECURITY = {
 }
 """Headers of every response that does not say otherwise."""
 
+RETRY_AFTER = "1"
+"""Seconds until a request that there was no time for, or whose picture S3 did not give, should be sent again."""
+
 
 def respond(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
     """Always a response, an error's too."""
@@ -57,7 +60,10 @@ def _answer(request: HttpRequest, protocol: Any, server: Server, call: Call) -> 
         require_size(response.carried, request.answer_limit)
         return response
     except Exception as error:
-        refused: HttpResponse = protocol.refuse(call.refuse(error))
+        refusal = call.refuse(error)
+        refused: HttpResponse = protocol.refuse(refusal)
         if isinstance(error, MethodNotAllowedError):
             refused.headers["allow"] = error.allow
+        if refusal.status == 503:
+            refused.headers["retry-after"] = RETRY_AFTER
         return refused

@@ -180,6 +180,14 @@ def test_the_load_balancer_gets_the_headers_it_sent_and_its_health_checks(app: M
     assert (health["statusCode"], body(health)) == (200, {"status": "healthy"})
 
 
+@pytest.mark.parametrize("name", HTTP)
+def test_who_should_try_again_is_told_when(app: ModuleType, name: str) -> None:
+    for remaining_ms, status, after in ((100, 503, "1"), (15_000, 200, None)):
+        answer = call(app, fixture(name), remaining_ms)
+        told = answer.get("headers") or {key: value for key, [value] in answer["multiValueHeaders"].items()}
+        assert (answer["statusCode"], told.get("retry-after")) == (status, after)
+
+
 def test_what_is_not_text_is_carried_as_base64() -> None:
     from handler.events.gateway import text_or_base64
     from handler.http import HttpResponse

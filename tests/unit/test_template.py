@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from builder.errors import TemplateError
 from builder.pack.image import TEMPLATE, image_template
-from builder.template_check import problems, require
+from builder.template_check import _Loader, problems, require
 from tests.conftest import ROOT
 
 LAYERS = """\
@@ -141,6 +143,45 @@ def test_too_large_together_recommends_the_image(tmp_path: Path) -> None:
 def test_a_template_that_was_not_built(tmp_path: Path) -> None:
     with pytest.raises(TemplateError, match="make sam-build"):
         require(tmp_path / "none.yaml")
+
+
+def evaluated(value: Any, parameters: dict[str, str], conditions: dict[str, Any]) -> Any:
+    """``value`` as CloudFormation computes it, as far as a policy needs it."""
+
+    def of(value: Any) -> Any:
+        return evaluated(value, parameters, conditions)
+
+    if not isinstance(value, dict):
+        return [of(item) for item in value] if isinstance(value, list) else value
+    ((kind, inner),) = value.items()
+    if kind == "Ref":
+        return parameters[inner]
+    if kind == "Fn::Equals":
+        return of(inner[0]) == of(inner[1])
+    if kind == "Fn::If":
+        return of(inner[1] if of(conditions[inner[0]]) else inner[2])
+    if kind == "Fn::Split":
+        return of(inner[1]).split(inner[0])
+    if kind == "Fn::Join":
+        assert isinstance(inner[0], str)
+        return inner[0].join(of(inner[1]))
+    assert kind == "Fn::Sub"
+    text, names = inner
+    for name, part in (parameters | {name: of(part) for name, part in names.items()}).items():
+        text = text.replace(f"${{{name}}}", part)
+    return text
+
+
+@pytest.mark.parametrize("partition", ["aws", "aws-cn", "aws-us-gov"])
+@pytest.mark.parametrize("sources", ["a/b", "a/b,c/,d/e/"])
+def test_the_function_may_read_what_requests_may_name(partition: str, sources: str) -> None:
+    template = yaml.load((ROOT / "template.yaml").read_text(), Loader=_Loader)
+    policies = [row["Fn::If"][1] for row in template["Resources"]["Role"]["Properties"]["Policies"] if "Fn::If" in row]
+    (policy,) = [row for row in policies if row["PolicyName"] == "read-sources"]
+    (statement,) = policy["PolicyDocument"]["Statement"]
+    parameters = {"AWS::Partition": partition, "S3Sources": sources}
+    found = evaluated(statement["Resource"], parameters, template["Conditions"])
+    assert found == [f"arn:{partition}:s3:::{source}*" for source in sources.split(",")]
 
 
 def test_the_image_template_is_up_to_date() -> None:

@@ -18,13 +18,21 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
-from .errors import HandlerError, SourceNotAllowedError, SourceUnavailableError, TooLargeError, WrongTypeError
+from .errors import (
+    HandlerError,
+    ObjectNotFoundError,
+    SourceNotAllowedError,
+    SourceUnavailableError,
+    StorageUnavailableError,
+    TooLargeError,
+    WrongTypeError,
+)
 from .image import Limits
 from .request import Picture, Reference, Request
 from .sources import Sources
+from .storage import S3Object, opened
 
 AT_ONCE = 8
 MOST_TOGETHER = 4  # times ``Limits.encoded``, for all of a request
@@ -97,25 +105,13 @@ def _object(address: str, sources: Sources, budget: _Budget) -> bytes:
         raise WrongTypeError('must name an object like "s3://bucket/key"')
     if not sources.allow_object(bucket, key):
         raise SourceNotAllowedError("names an object that this function may not read")
-    from botocore.exceptions import BotoCoreError, ClientError
-
     try:
-        body: Any = _storage(max(1, int(min(budget.seconds(), 5)))).get_object(Bucket=bucket, Key=key)["Body"]
-        return budget.take(iter(lambda: body.read(CHUNK), b""))
-    except ClientError as error:
+        with opened(S3Object(bucket, key), budget.seconds()) as (_, body):
+            return budget.take(iter(lambda: body.read(CHUNK), b""))
+    except ObjectNotFoundError as error:
         raise SourceUnavailableError("names an object that is not there, or may not be read") from error
-    except (BotoCoreError, OSError) as error:
-        raise SourceUnavailableError("names an object that cannot be fetched from S3") from error
-
-
-@functools.lru_cache
-def _storage(seconds: int) -> Any:
-    """A client that waits no longer than ``seconds`` for a connection, or for the next bytes."""
-    import boto3
-    from botocore.config import Config
-
-    retries = {"total_max_attempts": 2, "mode": "standard"}
-    return boto3.client("s3", config=Config(connect_timeout=seconds, read_timeout=seconds, retries=retries))
+    except StorageUnavailableError as error:
+        raise StorageUnavailableError("names an object that S3 did not give; try again") from error
 
 
 def _page(address: str, sources: Sources, budget: _Budget) -> bytes:

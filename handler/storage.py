@@ -1,4 +1,4 @@
-"""Objects in S3: pictures that events name, and results where nobody waits for them.
+"""Objects in S3: pictures that events and requests name, and results where nobody waits for them.
 
 boto3 is imported with the first object; what never names one never pays for it (about 600 ms).
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +17,8 @@ from .errors import ObjectNotFoundError, StorageUnavailableError, TooLargeError
 RESULTS = "COLDFORGE_RESULTS"
 """The variable that names where results go: ``s3://bucket`` or ``s3://bucket/prefix/``."""
 
-_client: Any = None
+ATTEMPTS = 3
+_clients: dict[int, Any] = {}
 _lock = threading.Lock()  # clients may be shared by threads, but not made by several at once
 
 
@@ -31,18 +34,28 @@ class S3Object:
         return f"s3://{self.bucket}/{self.key[:200]}"
 
 
-def read(source: S3Object, limit: int) -> bytes:
-    """The object's bytes. Raises TooLargeError over ``limit`` bytes, ObjectNotFoundError, StorageUnavailableError."""
+def read(source: S3Object, limit: int, seconds: float) -> bytes:
+    """The object's bytes. Raises TooLargeError over ``limit`` bytes, and as ``opened`` does."""
+    with opened(source, seconds) as (length, body):
+        if length > limit:
+            raise TooLargeError(f"{source} has {length:,} bytes; at most {limit:,} are taken")
+        data: bytes = body.read()
+        return data
+
+
+@contextmanager
+def opened(source: S3Object, seconds: float) -> Iterator[tuple[int, Any]]:
+    """The object's length, and what its bytes are read from. ``seconds``: see ``s3``.
+
+    Raises ObjectNotFoundError, StorageUnavailableError, the latter also while it is read.
+    """
     from botocore.exceptions import BotoCoreError, ClientError
 
     version = {"VersionId": source.version} if source.version else {}
     try:
-        answer = s3().get_object(Bucket=source.bucket, Key=source.key, **version)
+        answer = s3(seconds).get_object(Bucket=source.bucket, Key=source.key, **version)
         with answer["Body"] as body:
-            if answer["ContentLength"] > limit:
-                raise TooLargeError(f"{source} has {answer['ContentLength']:,} bytes; at most {limit:,} are taken")
-            data: bytes = body.read()
-            return data
+            yield answer["ContentLength"], body
     except ClientError as error:
         if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) >= 500:
             raise StorageUnavailableError(f"S3 did not give {source}; try again") from error
@@ -64,10 +77,10 @@ def is_result(source: S3Object) -> bool:
     return place is not None and source.bucket == place[0] and source.key.startswith(place[1])
 
 
-def write_result(name: str, text: str) -> S3Object | None:
+def write_result(name: str, text: str, seconds: float) -> S3Object | None:
     """Put ``text``, which is JSON, among the results as ``name``.json; None where none are kept.
 
-    Raises StorageUnavailableError.
+    ``seconds``: see ``s3``. Raises StorageUnavailableError.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -76,7 +89,7 @@ def write_result(name: str, text: str) -> S3Object | None:
         return None
     target = S3Object(place[0], f"{place[1]}{name}.json")
     try:
-        s3().put_object(
+        s3(seconds).put_object(
             Bucket=target.bucket, Key=target.key, Body=text.encode(), ContentType="application/json; charset=utf-8"
         )
     except (ClientError, BotoCoreError, OSError) as error:
@@ -84,14 +97,14 @@ def write_result(name: str, text: str) -> S3Object | None:
     return target
 
 
-def s3() -> Any:
-    """The client, made with the first call."""
-    global _client
+def s3(seconds: float) -> Any:
+    """A client whose attempts, if S3 is silent, end in about ``seconds``; one of four, made with the first call."""
+    each = 1 << min(max(int(seconds / ATTEMPTS).bit_length() - 1, 0), 3)
     with _lock:
-        if _client is None:
+        if each not in _clients:
             import boto3
             from botocore.config import Config
 
-            retries = {"mode": "standard", "total_max_attempts": 3}
-            _client = boto3.client("s3", config=Config(connect_timeout=3, read_timeout=20, retries=retries))
-    return _client
+            retries = {"mode": "standard", "total_max_attempts": ATTEMPTS}
+            _clients[each] = boto3.client("s3", config=Config(connect_timeout=each, read_timeout=each, retries=retries))
+    return _clients[each]

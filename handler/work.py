@@ -54,7 +54,7 @@ def answered(task: Task, server: Server, call: Call, *, partial: bool = False) -
     """The answer in our protocol. Raises HandlerError."""
     if not isinstance(task, S3Object):
         return predict.answer(task, server, call, partial=partial)
-    data = storage.read(task, server.limits.encoded)
+    data = storage.read(task, server.limits.encoded, call.remaining_ms() / 1000)
     description = server.description(None)
     if description.image is None or len(description.feeds) > 1:  # more than a picture is asked for: a request in JSON
         return predict.answer(loaded(data.decode(errors="replace")), server, call, partial=partial)
@@ -67,7 +67,7 @@ def deliver(name: str, task: Task, answer: dict[str, Any], call: Call) -> None:
     place = {"object": str(task)} if isinstance(task, S3Object) else {}
     shown: dict[str, object] = {"result": answer} if len(text) <= LOGGED else {"result_characters": len(text)}
     call.report("result", place | shown)
-    storage.write_result(name, text)
+    storage.write_result(name, text, call.remaining_ms() / 1000)
 
 
 def named(task: Task, message_id: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 import pytest
 
-from handler import remote
+from handler import storage
 from tests.e2e.aws import client_environment, local_aws
 from tests.support import abi_library
 
@@ -41,12 +41,12 @@ def app(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     """The function as started with S3Sources="photos/in/,missing/"; photos/ holds two faces and a large file."""
     for name, value in client_environment(endpoint).items():
         monkeypatch.setenv(name, value)
-    remote._storage.cache_clear()
-    storage = boto3.client("s3")
-    storage.create_bucket(Bucket="photos")
+    monkeypatch.setattr(storage, "_clients", {})
+    objects = boto3.client("s3")
+    objects.create_bucket(Bucket="photos")
     for key in ("in/face.jpg", "in/a b+ü.jpg", "elsewhere.jpg"):
-        storage.put_object(Bucket="photos", Key=key, Body=FACE)
-    storage.put_object(Bucket="photos", Key="in/large", Body=bytes(11_000_000))
+        objects.put_object(Bucket="photos", Key=key, Body=FACE)
+    objects.put_object(Bucket="photos", Key="in/large", Body=bytes(11_000_000))
     library = abi_library.build(tmp_path, abi_library.picture_description(batch=2))
     monkeypatch.setenv("COLDFORGE_LIBRARY", str(library))
     monkeypatch.setenv("COLDFORGE_S3_SOURCES", "photos/in/,missing/")
@@ -54,7 +54,6 @@ def app(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     sys.modules.pop("handler.app", None)
     yield importlib.import_module("handler.app")
     sys.modules.pop("handler.app", None)
-    remote._storage.cache_clear()
 
 
 def asked(app: ModuleType, event: object) -> Any:

@@ -51,7 +51,7 @@ def server() -> Iterator[s3.Bucket]:
     with s3.serving() as bucket, pytest.MonkeyPatch.context() as patch:
         for name, value in bucket.environment.items():
             patch.setenv(name, value)
-        patch.setattr(storage, "_client", None)
+        patch.setattr(storage, "_clients", {})
         yield bucket
 
 

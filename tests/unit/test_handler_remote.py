@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handler import errors, remote
+from handler import errors, remote, storage
 from handler.description import Description, parse
 from handler.image import Limits
 from handler.protocols.predict import parse as parse_request
 from handler.remote import fetched, is_public
 from handler.request import Picture, Reference, Request
 from handler.sources import Sources
-from tests.support import abi_library
+from tests.support import abi_library, s3
 
 TLS = Path(__file__).parents[1] / "data" / "tls"
 FILE = b"not a picture, but nobody looks here"
@@ -282,6 +282,54 @@ def test_without_being_told_nothing_is_fetched() -> None:
 def test_what_is_no_object(address: str) -> None:
     with pytest.raises(errors.WrongTypeError, match="s3://bucket/key"):
         fetched(Request((Reference("s3", address, "it"),), {}), Sources(s3=("",)), LIMITS, LATER_MS)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3.Bucket]:
+    with s3.serving() as served:
+        for name, value in served.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(storage, "_clients", {})
+        yield served
+
+
+def objects(*keys: str, limits: Limits = LIMITS) -> list[bytes]:
+    references = tuple(Reference("s3", f"s3://photos/{key}", f"image {key}") for key in keys)
+    pictures = fetched(Request(references, {}), Sources(s3=("photos/",)), limits, LATER_MS).pictures
+    return [picture.data for picture in pictures if isinstance(picture, Picture)]
+
+
+def test_objects_are_fetched_at_once_and_keep_their_order(bucket: s3.Bucket) -> None:
+    bucket.objects = {f"photos/{index}": b"picture %d" % index for index in range(20)}
+    assert objects(*map(str, range(20))) == list(bucket.objects.values())
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_an_object_that_may_not_be_read(bucket: s3.Bucket, status: int) -> None:
+    bucket.failing["photos/a"] = [status]
+    with pytest.raises(errors.SourceUnavailableError, match="image a names an object that is not there, or may not"):
+        objects("a")
+
+
+def test_s3_in_trouble_is_not_the_requests_fault(bucket: s3.Bucket) -> None:
+    bucket.objects["photos/a"] = FILE
+    bucket.failing["photos/a"] = [503] * storage.ATTEMPTS
+    with pytest.raises(errors.StorageUnavailableError, match="image a names an object that S3 did not give"):
+        objects("a")
+    assert objects("a") == [FILE]
+
+
+def test_too_large_an_object_is_not_read_to_the_end(bucket: s3.Bucket) -> None:
+    bucket.objects["photos/a"] = bytes(LIMITS.encoded + 1)
+    with pytest.raises(errors.TooLargeError, match="image a names a picture of more than 100,000 bytes"):
+        objects("a")
+
+
+@pytest.mark.parametrize("seconds", [0, 2.9, 3, 5.9, 6, 15, 20, 900])
+def test_a_silent_s3_does_not_use_up_the_call(bucket: s3.Bucket, seconds: float) -> None:
+    config = storage.s3(seconds).meta.config
+    assert config.retries["total_max_attempts"] * config.read_timeout <= max(seconds, storage.ATTEMPTS)
+    assert config.connect_timeout == config.read_timeout
 
 
 def test_objects_below_a_prefix() -> None:

@@ -234,7 +234,9 @@ def _bold(ratio: float) -> str:
 def main() -> None:
     source = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER / "results.json"
     target = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "docs"
-    write(json.loads(source.read_text(encoding="utf-8")), target)
+    results = json.loads(source.read_text(encoding="utf-8"))
+    write(results, target)
+    write_json(results, target / "benchmarks.json")
 
 
 if __name__ == "__main__":

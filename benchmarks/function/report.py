@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.function.functions import EMPTY, KINDS, OURS, PLACE
 from benchmarks.models import ROOT
-from benchmarks.report import NONE, table
+from benchmarks.report import NONE, table, write_json
 
 Results = dict[str, Any]
 PAGE, PLOT = "benchmarks-function.md", "benchmarks-function.svg"
@@ -176,7 +176,9 @@ def draw(results: Results, path: Path) -> bool:
 def main() -> None:
     source = Path(sys.argv[1]) if len(sys.argv) > 1 else PLACE / "results.json"
     target = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "docs"
-    write(json.loads(source.read_text(encoding="utf-8")), target)
+    results = json.loads(source.read_text(encoding="utf-8"))
+    write(results, target)
+    write_json(results, target / "benchmarks-function.json")
 
 
 if __name__ == "__main__":

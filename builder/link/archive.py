@@ -6,7 +6,6 @@ from pathlib import Path
 
 from builder.audit.facts import read_facts
 from builder.emit import Sources
-from builder.errors import LinkError
 from builder.link.library import EXPORTS, PUBLIC, compile_objects
 from builder.link.symbols import global_symbols, keep_global
 from builder.link.toolchain import Toolchain
@@ -14,8 +13,6 @@ from builder.link.toolchain import Toolchain
 ARCHIVE = "libmodel.a"
 TRIAL = "trial.so"
 """What the archive gives when it is linked alone: for `verify`, not for delivery."""
-
-MADE_BY_LINKERS = {"_GLOBAL_OFFSET_TABLE_"}
 
 WEAK = ("run",)
 """A program may well have a function of that name: then it is its own that counts."""
@@ -34,17 +31,22 @@ def link_archive(sources: Sources, kernels: Path, target: str, folder: Path, cac
     exports.write_text(EXPORTS)
 
     def combine() -> set[str]:
+        """What is then still wanted of a compiler's own library."""
         toolchain.combine([*objects, kernels], whole)
         whole.write_bytes(keep_global(whole.read_bytes(), PUBLIC, WEAK))
         toolchain.link([whole], exports, trial)
-        return set(global_symbols(whole.read_bytes()).undefined) - {s.name for s in read_facts(trial).undefined}
+        # The trial's linker brought that along, all in one piece: also a memcpy, which the C library has as well.
+        imports = {symbol.name for symbol in read_facts(trial).undefined}
+        wanted = set(global_symbols(whole.read_bytes()).undefined) - imports
+        return {name for name in wanted if name.startswith("__")}
 
-    # The linker of the trial brings its compiler's library along; another's may lack some of it.
-    if combine() - MADE_BY_LINKERS:
-        objects.append(folder / "builtins.o")
-        toolchain.builtins(objects[-1])
-        if missing := combine() - MADE_BY_LINKERS:
-            raise LinkError(f"{ARCHIVE} would need {', '.join(sorted(missing))}: link libmodel.so instead.")
+    if missing := combine():
+        builtins = folder / "builtins.o"
+        toolchain.builtins(builtins)
+        # Nothing else of it: the C library's memcpy and expf are the better ones.
+        builtins.write_bytes(keep_global(builtins.read_bytes(), missing))
+        objects.append(builtins)
+        combine()
     archive = folder / ARCHIVE
     toolchain.archive([whole], archive)
     for path in (*objects, whole, exports):

@@ -24,12 +24,16 @@ import pytest
 
 from builder.audit.facts import read_facts
 from builder.bindings.describe import Description, camel, describe
+from builder.emit import emit
 from builder.importers.graph import FrozenGraph
+from builder.link.archive import link_archive
 from builder.link.library import PUBLIC
 from builder.link.symbols import global_symbols
+from builder.link.toolchain import Toolchain
 from builder.wasm.node import node
 from tests.conftest import ROOT, make_bundle
 from tests.support import tools
+from tests.unit.test_emit import EVERY_STEP, SPEC
 
 pytestmark = pytest.mark.integration
 
@@ -174,6 +178,28 @@ def test_the_static_library_shows_nothing_but_the_abi(model: Model, tmp_path: Pa
     assert set(symbols.undefined) <= {symbol.name for symbol in library.undefined} | {"_GLOBAL_OFFSET_TABLE_"}
     weights = (ROOT / "build" / model.name / "lower" / "weights.bin").stat().st_size
     assert weights < archive.stat().st_size < weights + 1_000_000
+
+
+def test_the_static_library_brings_what_a_linker_may_lack(tmp_path: Path) -> None:
+    """A kernel that divides 128 bits calls the compiler's library; the C library's functions stay its own."""
+    kernels = tmp_path / "kernels.c"
+    kernels.write_text(
+        "typedef unsigned __int128 wide;\nvolatile wide a, b;\n"
+        "void *graph_add(const void *frame) { a /= b; return (void *)(unsigned long)(frame == 0); }\n"
+        "void graph_less(char *r, void *a, void *b, void *c, void *d, void *e) { *r = a == b && c == d && !e; }\n"
+    )
+    cache = ROOT / "build" / "cache" / "zig"
+    Toolchain("x86_64", cache).compile(kernels, tmp_path / "kernels.o", flags=("-Wno-unused-parameter",))
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "link").mkdir()
+    sources = emit(EVERY_STEP, SPEC, "x86_64", tmp_path / "sources")
+    archive = link_archive(sources, tmp_path / "kernels.o", "x86_64", tmp_path / "link", cache)
+    (tmp_path / "out").mkdir()
+    run([sys.executable, "-m", "ziglang", "ar", "x", archive], tmp_path / "out")
+    symbols = global_symbols((tmp_path / "out" / "model.o").read_bytes())
+    assert set(symbols.defined) == set(PUBLIC)
+    assert not [name for name in symbols.undefined if name.startswith("__u")]
+    assert "memcpy" in symbols.undefined
 
 
 # Rust

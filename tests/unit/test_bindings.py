@@ -21,7 +21,9 @@ from builder.bindings import LANGUAGES, Parts, generate
 from builder.bindings.c import literal
 from builder.bindings.describe import RESERVED, camel, describe, identifiers, package_name
 from builder.bindings.package import MANIFEST, quoted, wrapped
+from builder.cli import main
 from builder.errors import UsageError
+from builder.project import Project
 from tests.support.abi_library import echo_description, picture_description, tensor_description
 
 GOLDEN = Path(__file__).parent / "golden" / "bindings"
@@ -119,6 +121,20 @@ def test_what_cannot_be_made_is_said(tmp_path: Path) -> None:
         describe(json.dumps(tensor_description() | {"feeds": []}))
     with pytest.raises(UsageError, match=r"model\.json cannot be used"):
         describe("{}")
+
+
+def test_the_command_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "examples").symlink_to(Path(__file__).parents[2] / "examples")
+    monkeypatch.setattr(Project, "here", classmethod(lambda cls: cls(tmp_path)))
+    assert main(["bindings", "digits", "--lang", "c"]) == 2
+    assert "run `make bundle MODEL=digits` first" in capsys.readouterr().err
+    assert main(["bindings", "digits", "--lang", "c", "--target", "arm64"]) == 2
+    assert "run `make bundle MODEL=digits TARGET=arm64` first" in capsys.readouterr().err
+    assert main(["bindings", "digits", "--lang", "python", "--static"]) == 2
+    assert "--static is for c, rust, go" in capsys.readouterr().err
+    assert not (tmp_path / "dist").exists()
 
 
 def test_a_classification_has_a_label_for_every_number() -> None:

@@ -111,3 +111,20 @@ def test_what_cannot_be_edited_is_refused(tmp_path: Path) -> None:
     toolchain.compile(tmp_path / "a.c", tmp_path / "a.o")
     with pytest.raises(LinkError, match="does not define cf_open"):
         keep_global((tmp_path / "a.o").read_bytes(), ("a", "cf_open"))
+
+
+@pytest.mark.parametrize("target", ["x86_64", "arm64"])
+def test_the_compilers_own_library_can_be_taken_in(target: str, tmp_path: Path) -> None:
+    """A division of 128 bits is a call that not every linker's library answers."""
+    toolchain = Toolchain(target, CACHE)
+    (tmp_path / "a.c").write_text("unsigned __int128 cf_run(unsigned __int128 a, long b) { return a / b; }\n")
+    objects = [tmp_path / "a.o"]
+    toolchain.compile(tmp_path / "a.c", objects[0])
+    assert "__udivti3" in global_symbols(objects[0].read_bytes()).undefined
+    objects.append(tmp_path / "builtins.o")
+    toolchain.builtins(objects[1])
+    objects[1].write_bytes(keep_global(objects[1].read_bytes(), ("__udivti3",)))
+    toolchain.combine(objects, tmp_path / "whole.o")
+    symbols = global_symbols(keep_global((tmp_path / "whole.o").read_bytes(), ("cf_run",)))
+    assert symbols.defined == ("cf_run",)
+    assert not {name for name in symbols.undefined if name.endswith("ti3")}

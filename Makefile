@@ -87,7 +87,7 @@ wasm: $(VENV)/.wasm $(MADE_$(MODEL)) ## compile MODEL to WebAssembly, in dist/<m
 # c, rust, go, node or python. STATIC=1 adds libmodel.a.
 LANGUAGE ?= c
 .PHONY: bindings
-bindings: $(if $(filter node,$(LANGUAGE)),wasm) bundle ## a package that calls MODEL from LANGUAGE=c|rust|go|node|python, in dist/bindings/
+bindings: $(if $(STATIC),setup) $(if $(filter node,$(LANGUAGE)),wasm) bundle ## a package that calls MODEL from LANGUAGE=c|rust|go|node|python, in dist/bindings/
 	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli bindings $(MODEL) --lang $(LANGUAGE) --target "$(TARGET)" \
 		$(if $(STATIC),--static) $(if $(OUT),--out "$(OUT)")
 

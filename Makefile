@@ -84,6 +84,13 @@ $(VENV)/.wasm: requirements/wasm.txt $(VENV)/.build
 wasm: $(VENV)/.wasm $(MADE_$(MODEL)) ## compile MODEL to WebAssembly, in dist/<model>/wasm/
 	@$(PY) -m builder.cli wasm $(MODEL)
 
+# c, rust, go, node or python. STATIC=1 adds libmodel.a.
+LANGUAGE ?= c
+.PHONY: bindings
+bindings: $(if $(STATIC),setup) $(if $(filter node,$(LANGUAGE)),wasm) bundle ## a package that calls MODEL from LANGUAGE=c|rust|go|node|python, in dist/bindings/
+	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli bindings $(MODEL) --lang $(LANGUAGE) --target "$(TARGET)" \
+		$(if $(STATIC),--static) $(if $(OUT),--out "$(OUT)")
+
 invoke: ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
 	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) $(IMAGE) --target "$(TARGET)"
 

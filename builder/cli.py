@@ -63,6 +63,14 @@ def _parser() -> argparse.ArgumentParser:
     wasm.add_argument("model", help=model_help)
     wasm.set_defaults(command=_wasm)
 
+    bindings = commands.add_parser("bindings", help="write a package that calls a model from another language")
+    bindings.add_argument("model", help=model_help)
+    bindings.add_argument("--lang", required=True, metavar="LANGUAGE", help="c, rust, go, node or python")
+    bindings.add_argument("--out", type=Path, metavar="DIR", help="(default: dist/bindings/<model>/<language>)")
+    bindings.add_argument("--static", action="store_true", help="add libmodel.a, to be linked into a program")
+    _add_target(bindings)
+    bindings.set_defaults(command=_bindings)
+
     where = commands.add_parser("where", help="say where a build would run, docker or host")
     _add_route(where)
     where.set_defaults(command=_where)
@@ -205,6 +213,36 @@ def _wasm(options: argparse.Namespace, project: Project) -> int:
     print(modules_table(modules))
     folder = _relative(modules[0].path.parent)
     print(f"\nmodules: {folder} ({progress.total():.1f} s)\ntry it: node {folder}/predict.mjs")
+    return 0
+
+
+def _bindings(options: argparse.Namespace, project: Project) -> int:
+    from builder.bindings import STATIC, Parts, generate
+    from builder.pack.bundle import Bundle, bundle_suffix
+
+    spec = _load_spec(options.model, project)
+    *_, target = _targets(options, spec)
+    archive = None
+    if options.static:
+        from builder import pipeline
+
+        if options.lang not in STATIC:
+            raise UsageError(f"--static is for {', '.join(STATIC)}: {options.lang} loads the model at run time.")
+        progress = Progress()
+        built = pipeline.build_bundle(spec, project, progress, target)
+        archive = pipeline.build_archive(built, spec, project, progress, target)
+    name = f"{spec.name}{bundle_suffix(target)}"
+    try:
+        bundle = Bundle.load(project.dist / name)
+    except (OSError, ValueError, KeyError) as error:
+        again = f"make bundle MODEL={shlex.quote(options.model)}{' TARGET=' + target if bundle_suffix(target) else ''}"
+        raise UsageError(f"there is no bundle of {spec.name} for {target}: run `{again}` first.") from error
+    wasm = project.dist / spec.name / "wasm"
+    modules = wasm if (wasm / "manifest.json").is_file() else None
+    folder = options.out or project.dist / "bindings" / name / options.lang
+    parts = Parts(bundle.description, bundle.header, bundle.library, archive, modules)
+    generate(options.lang, parts, folder)
+    print(f"{options.lang} package: {_relative(folder)} (README.md says how to run its example)")
     return 0
 
 

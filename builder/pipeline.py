@@ -22,6 +22,7 @@ from builder.emit import Sources, emit
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import XLA_FLAGS
+from builder.link.archive import ARCHIVE, TRIAL, link_archive
 from builder.link.library import SharedLibrary, link_library
 from builder.link.toolchain import zig_version
 from builder.lower import Lowered, LoweringPath, lower
@@ -39,6 +40,7 @@ from builder.spec import ModelSpec, to_json
 from builder.tuning import read_tuning, tuning_path
 from builder.verify import golden
 from builder.verify.compare import Verification, reason, verify
+from builder.verify.compare import require as require_agreement
 from builder.verify.machine import machine_for
 from builder.xla.descriptors import tensorflow_version
 from builder.xla.tfcompile import CompiledGraph, compile_graph
@@ -46,12 +48,14 @@ from builder.xla.tfcompile import CompiledGraph, compile_graph
 
 @dataclass(frozen=True)
 class Built:
-    """A finished bundle and what was found out about it on the way."""
+    """A finished bundle, what was found out about it on the way, and what its library was linked from."""
 
     bundle: Bundle
     audit: AuditReport
     verification: Verification
     lowering: Lowering
+    sources: Sources
+    compiled: Compiled
 
 
 @dataclass(frozen=True)
@@ -196,7 +200,25 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
             function=project.function,
         )
         activate(bundle, project.layers, target)
-    return Built(bundle, report, verification, lowering)
+    return Built(bundle, report, verification, lowering, sources, made)
+
+
+def build_archive(built: Built, spec: ModelSpec, project: Project, progress: Progress, target: str) -> Path:
+    """``libmodel.a`` of what was ``built``, verified as the library was. Raises LinkError or VerifyError."""
+    cache, compiled = project.cache, built.compiled.kernels
+    folder = run_stage(
+        spec,
+        project,
+        progress,
+        "archive",
+        f"{ARCHIVE} for {target}",
+        digest(built.sources.folder, compiled.kernels_path, target, zig_version()),
+        lambda folder: link_archive(built.sources, compiled.kernels_path, target, folder, cache / "zig"),
+        bundle_suffix(target),
+    )
+    with progress.stage("verify", f"{ARCHIVE} against TensorFlow's answers"):
+        require_agreement(verify(folder / TRIAL, built.compiled.graph, spec, machine_for(target, cache)))
+    return folder / ARCHIVE
 
 
 def inspect(spec: ModelSpec, project: Project) -> Preflight:

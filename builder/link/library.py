@@ -39,7 +39,10 @@ FUSED_VARIANTS = {
     "arm64": (Variant("cf_fused_n1", "neoverse_n1"),),
 }
 
-EXPORTS = "{ global: cf_abi_version; cf_describe; cf_open; cf_run; cf_close; cf_last_error; run; local: *; };\n"
+PUBLIC = ("cf_abi_version", "cf_describe", "cf_open", "cf_run", "cf_close", "cf_last_error", "run")
+"""The ABI's functions: all that a library lets others see."""
+
+EXPORTS = f"{{ global: {' '.join(f'{name};' for name in PUBLIC)} local: *; }};\n"
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,19 @@ def link_library(
     Raises LinkError with the compiler's or linker's message; undefined symbols are errors.
     """
     toolchain = Toolchain(target, cache)
+    objects = compile_objects(sources, toolchain, folder)
+    exports = folder / "exports.map"
+    exports.write_text(PROFILE_EXPORTS if profile else EXPORTS)
+    library = SharedLibrary(folder, target)
+    toolchain.link([*objects, kernels], exports, library.path)
+    for path in objects:
+        path.unlink()
+    return library
+
+
+def compile_objects(sources: Sources, toolchain: Toolchain, folder: Path) -> list[Path]:
+    """Objects in ``folder`` of the emitted sources and the runtime. Raises LinkError with the compiler's message."""
+    target = toolchain.target
     objects: list[Path] = []
 
     def build(source: Path, baseline: bool = False) -> None:
@@ -83,10 +99,4 @@ def link_library(
         build(RUNTIME / name)
     build(sources.folder / "program.c")
     build(sources.folder / "weights.S")
-    exports = folder / "exports.map"
-    exports.write_text(PROFILE_EXPORTS if profile else EXPORTS)
-    library = SharedLibrary(folder, target)
-    toolchain.link([*objects, kernels], exports, library.path)
-    for path in objects:
-        path.unlink()
-    return library
+    return objects

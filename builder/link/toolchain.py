@@ -73,6 +73,24 @@ class Toolchain:
         paths = [str(p.resolve()) for p in objects]
         self._run([*options, *paths, "-lm", "-o", str(output.resolve())], output.parent)
 
+    def combine(self, objects: list[Path], output: Path) -> None:
+        """Put ``objects`` together as one object that is still to be linked. Raises LinkError."""
+        paths = [str(p.resolve()) for p in objects]
+        run_zig(["ld.lld", "-r", "--strip-debug", *paths, "-o", str(output.resolve())], output.parent, self.cache)
+
+    def builtins(self, output: Path) -> None:
+        """An object with the compiler's own library, such as conversions of 16-bit floats. Raises LinkError."""
+        source = output.with_suffix(".c")
+        source.touch()
+        options = ["-target", TRIPLES[self.target], f"-mcpu={BASELINE_CPU[self.target]}", "-fPIC", "-OReleaseFast"]
+        options += ["-fstrip", "-ffunction-sections", "-fcompiler-rt", f"-femit-bin={output.resolve()}"]
+        run_zig(["build-obj", *options, source.name], output.parent, self.cache)
+        source.unlink()
+
+    def archive(self, objects: list[Path], output: Path) -> None:
+        """Make a static library, the same bytes for the same objects. Raises LinkError."""
+        run_zig(["ar", "rcsD", str(output.resolve()), *(str(p.resolve()) for p in objects)], output.parent, self.cache)
+
     def program(self, source: Path, output: Path, include: Path) -> None:
         """Compile one C file into a program for any CPU of the architecture. Raises LinkError."""
         options = [f"-mcpu={BASELINE_CPU[self.target]}", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-s"]
@@ -84,8 +102,13 @@ class Toolchain:
 
 def run_compiler(arguments: list[str], folder: Path, cache: Path) -> None:
     """Run clang in ``folder``; ``cache`` keeps zig's own. Raises LinkError with the compiler's message."""
+    run_zig(["cc", *arguments], folder, cache)
+
+
+def run_zig(arguments: list[str], folder: Path, cache: Path) -> None:
+    """Run one of zig's tools (cc, ar, ld.lld) in ``folder``. Raises LinkError with its message."""
     caches = {"ZIG_GLOBAL_CACHE_DIR": str(cache.resolve()), "ZIG_LOCAL_CACHE_DIR": str(cache.resolve())}
-    command = [sys.executable, "-m", "ziglang", "cc", *arguments]
+    command = [sys.executable, "-m", "ziglang", *arguments]
     done = subprocess.run(command, cwd=folder, env=os.environ | caches, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LinkError(f"the C compiler failed on {arguments[-3]}:\n{done.stderr.strip()[-4000:]}")

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifndef __wasm__ /* which has no pages to ask for */
 #include <sys/mman.h>
+#endif
 
 #define EXPORT __attribute__((visibility("default")))
 #define ALIGNMENT 64u
@@ -42,10 +44,14 @@ static const cf_fused *choose_fused(void) {
  * every 512 of the others, which is worth 6 of 74 ms on a network with 17 MB. The odd end stays in small pages.
  */
 static uint8_t *new_arena(size_t size) {
-    if (size < 2 * HUGE_PAGE) return aligned_alloc(ALIGNMENT, (size + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
-    uint8_t *arena = aligned_alloc(HUGE_PAGE, (size + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE);
-    if (arena != NULL) (void)madvise(arena, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a wish */
-    return arena;
+#ifdef MADV_HUGEPAGE
+    if (size >= 2 * HUGE_PAGE) {
+        uint8_t *arena = aligned_alloc(HUGE_PAGE, (size + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE);
+        if (arena != NULL) (void)madvise(arena, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a wish */
+        return arena;
+    }
+#endif
+    return aligned_alloc(ALIGNMENT, (size + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
 }
 
 EXPORT cf_status cf_open(uint32_t threads, cf_model **model) {

@@ -130,7 +130,7 @@ function ranked(output, values) {
 /** The pixels of a binary PPM or PGM, which must have the size and colours the model takes. */
 function pixels(file, image) {
   const text = new TextDecoder("latin1").decode(file.subarray(0, 4096));
-  const header = /^P([56])(?:\s+|#.*\n)+?(\d+)(?:\s+|#.*\n)+?(\d+)(?:\s+|#.*\n)+?(\d+)\s/.exec(text);
+  const header = /^P([56])(?:\s|#.*\n)+?(\d+)(?:\s|#.*\n)+?(\d+)(?:\s|#.*\n)+?(\d+)\s/.exec(text);
   const [, kind, width, height, most] = header?.map(Number) ?? [];
   if (most !== 255) throw new ModelError("the picture is no binary PPM or PGM of 8 bits");
   const mode = kind === 6 ? "rgb" : "grey";

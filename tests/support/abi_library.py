@@ -98,7 +98,8 @@ def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_statu
     }
     defines = "".join(f"#define {name} {value}\n" for name, value in macros.items())
     source.write_text(defines + source.read_text())
-    (folder / "description.inc").write_text(json.dumps(json.dumps(description)) + "\n")
+    text = json.dumps(description, separators=(",", ":"))  # as model.json is
+    (folder / "description.inc").write_text(json.dumps(text) + "\n")
     shutil.copy(REPOSITORY / "builder" / "runtime" / "model.h", folder)
     exports = folder / "exports.map"
     exports.write_text("{ global: " + " ".join(f"{name};" for name in EXPORTS) + " local: *; };\n")

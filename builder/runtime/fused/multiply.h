@@ -159,13 +159,20 @@ static const cf_tile_function half_tiles[] = {NULL, NINE_ROWS(ENTRY, 1)};
  * one splat fit, where 6 x 16 would be spilled; so a full tile is two narrow ones, next to each other.
  */
 #define TILE_IN_HALVES(rows, vectors)                                                                                \
-    static void tile_##rows##x##vectors(const cf_product *product, int64_t tiles, const float *const *inputs,        \
-                                        const float *weights, const float *first, float *sums, float *const *outputs, \
-                                        const float *const *residuals, int64_t channel) {                            \
-        const int64_t half = CF_COLUMNS / 2;                                                                         \
-        tile_##rows##x2(product, tiles, inputs, weights, first, sums, outputs, residuals, channel);                  \
-        tile_##rows##x2(product, tiles, inputs, weights + half, first + half, sums + half, outputs, residuals,       \
-                        channel + half);                                                                             \
+    static void tile_##rows##x##vectors(const cf_product *product, int64_t tiles, int64_t panels,                    \
+                                        const float *const *inputs, const float *weights, const float *first,        \
+                                        float *sums, float *const *outputs, const float *const *residuals,           \
+                                        int64_t channel) {                                                           \
+        const int64_t half = CF_COLUMNS / 2, next_panel = CF_COLUMNS / CF_PANEL * product->panel;                    \
+        for (int64_t p = 0; p < panels; p++) {                                                                       \
+            tile_##rows##x2(product, tiles, 1, inputs, weights, first, sums, outputs, residuals, channel);           \
+            tile_##rows##x2(product, tiles, 1, inputs, weights + half, first + half, sums + half, outputs, residuals,\
+                            channel + half);                                                                         \
+            weights += next_panel;                                                                                   \
+            first += CF_COLUMNS;                                                                                     \
+            sums += CF_COLUMNS;                                                                                      \
+            channel += CF_COLUMNS;                                                                                   \
+        }                                                                                                            \
     }
 SIX_ROWS(TILE, 2)
 SIX_ROWS(TILE_IN_HALVES, 4)

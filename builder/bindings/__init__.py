@@ -1,0 +1,60 @@
+"""A small package per model and language, generated from a bundle: what `coldforge bindings` writes.
+
+Each language is a module here with ``files(description, parts)``, and its templates are in ``templates/<language>``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builder.bindings import c, go, node, python, rust
+from builder.bindings.describe import Description, describe
+from builder.bindings.package import Files, Parts, comment, fill, usage, write
+from builder.errors import UsageError
+
+LANGUAGES = {"c": c.files, "rust": rust.files, "go": go.files, "node": node.files, "python": python.files}
+
+STATIC = ("c", "rust", "go")
+"""Languages whose programs can take the library into themselves."""
+
+
+def generate(language: str, parts: Parts, folder: Path) -> Description:
+    """Write the package for ``language`` to ``folder`` and return what it was made from.
+
+    Raises UsageError for an unknown language, for one that lacks a part, and for a folder that holds other things.
+    """
+    if language not in LANGUAGES:
+        raise UsageError(f"there are no bindings for {language!r}: {', '.join(LANGUAGES)}.")
+    description = describe(parts.description.read_text(encoding="utf-8"))
+    files = {**LANGUAGES[language](description, parts), "README.md": readme(language, description)}
+    write(files, folder, language, description)
+    return description
+
+
+def readme(language: str, description: Description) -> str:
+    picture = description.picture
+    files = " and ".join(f"the raw bytes of {f.spec.name} ({f.shape})" for f in description.feeds)
+    if picture:
+        taken = f"a picture of {picture.width}×{picture.height}, binary PPM or PGM ({picture.mode})"
+        others = [f for f in description.feeds if not description.takes_picture(f)]
+        files = " and ".join([taken, *(f"the raw bytes of {f.spec.name} ({f.shape})" for f in others)])
+    feeds = description.feeds
+    example = {
+        "python": ", ".join(f"{f.identifier}=..." for f in feeds),
+        "node": ", ".join(f'"{f.spec.name}": ...' for f in feeds),
+    }
+    return fill(
+        f"{language}/README.md",
+        title=comment(description.title),
+        name=description.name,
+        model=description.package,
+        package=go.package_name(description),
+        module=go.module_path(description),
+        arch=description.arch,
+        arguments=usage(description),
+        reads=comment(files),
+        doc_feeds=example.get(language, ""),
+    )
+
+
+__all__ = ["LANGUAGES", "STATIC", "Files", "Parts", "describe", "generate"]

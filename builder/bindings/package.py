@@ -1,0 +1,154 @@
+"""A package for one language: its files, and how they get to a folder without harm to what a person put there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from builder import __version__
+from builder.bindings.describe import Description, Head, Tensor
+from builder.cache import file_digest
+from builder.errors import UsageError
+
+TEMPLATES = Path(__file__).with_name("templates")
+MANIFEST = "bindings.json"
+"""In the package's folder: what coldforge wrote there."""
+
+
+SHOWN = 8
+"""Numbers of an output that is no classification, in what an example prints."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a package takes along. ``archive``: libmodel.a, for static linking; ``wasm``: `coldforge wasm`'s folder."""
+
+    description: Path
+    header: Path
+    library: Path
+    archive: Path | None = None
+    wasm: Path | None = None
+
+
+Files = Mapping[str, str | Path]
+"""By path in the package: its text, or the file to copy."""
+
+
+def fill(template: str, **values: object) -> str:
+    """The text of ``templates/<template>.in`` with each ``$name`` replaced; raises KeyError for one not given."""
+    return Template((TEMPLATES / f"{template}.in").read_text(encoding="utf-8")).substitute(values)
+
+
+def quoted(text: str) -> str:
+    """``text`` as a string literal of Rust, Go, Python and JavaScript: in quotes, and only what all four know escaped.
+
+    Control characters are not among the labels that a model.toml may have.
+    """
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def comment(text: str) -> str:
+    """``text`` so that it ends no comment."""
+    return " ".join(text.replace("*/", "* /").replace("/*", "/ *").split())
+
+
+def wrapped(items: list[str], indent: int, width: int = 116, after: str = ",") -> str:
+    """``items``, ``after`` behind each, on lines of at most ``width`` columns where the items allow it."""
+    lines, line = [], ""
+    for item in items:
+        if line and indent + len(line) + len(item) + 2 > width:
+            lines.append(line)
+            line = ""
+        line += f"{' ' if line else ''}{item}{after}"
+    return "\n".join(" " * indent + line for line in [*lines, line] if line)
+
+
+def usage(description: Description) -> str:
+    """``photo.ppm``, or what stands for the files of all feeds."""
+    names = ("photo.ppm" if description.takes_picture(f) else f.identifier.upper() for f in description.feeds)
+    return " ".join(names)
+
+
+def about(description: Description, tensor: Tensor) -> str:
+    """``float32 [1, 10]``, and the model's own name where it is another one."""
+    text = tensor.shape
+    if tensor.spec.name != tensor.identifier:
+        text += f', "{tensor.spec.name}" in the model'
+    if description.picture and description.takes_picture(tensor):
+        text += f": {description.picture.sentence}"
+    return comment(text)
+
+
+def plain(description: Description) -> list[tuple[str, Tensor]]:
+    """What an example prints as numbers: the outputs that are no classification, by name."""
+    return [(head.name, head.fetch) for head in description.heads if head.kind != "classification"]
+
+
+def or_picture(description: Description) -> str:
+    """What an example's file may hold besides raw bytes, to follow the words "raw bytes"."""
+    picture = description.picture
+    return f", or a picture of {picture.width}x{picture.height} as binary PPM or PGM" if picture else ""
+
+
+def pixels(description: Description, template: str) -> str:
+    """The code that reads a picture's file, filled in; empty for a model that takes none."""
+    picture = description.picture
+    if picture is None:
+        return ""
+    kind = 5 if picture.mode == "grey" else 6
+    return fill(template, width=picture.width, height=picture.height, mode=picture.mode, kind=kind)
+
+
+def rows(head: Head) -> str:
+    return f"{head.items} row{'s' if head.items > 1 else ''} of {head.length} classes"
+
+
+def write(files: Files, folder: Path, language: str, description: Description) -> None:
+    """Write ``files`` to ``folder``, over those of an earlier time; what else is there stays.
+
+    Raises UsageError if the folder holds files but none of a package of this model and language.
+    """
+    before = _before(folder, language, description)
+    for name in before - set(files):
+        (folder / name).unlink(missing_ok=True)
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f".{path.name}.new")  # never half a file, and a library that is in use stays whole
+        if isinstance(content, Path):
+            shutil.copyfile(content, fresh)
+        else:
+            fresh.write_text(content.rstrip("\n") + "\n", encoding="utf-8")
+        fresh.chmod(0o755 if name.endswith(".so") else 0o644)
+        os.replace(fresh, path)  # noqa: PTH105
+    made = {
+        "coldforge": __version__,
+        "language": language,
+        "model": {"name": description.name, "version": description.version},
+        "files": {name: file_digest(folder / name) for name in sorted(files)},
+    }
+    (folder / MANIFEST).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+
+
+def _before(folder: Path, language: str, description: Description) -> set[str]:
+    """The files that an earlier run wrote."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return set()
+    try:
+        made = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        same = made["language"] == language and made["model"]["name"] == description.name
+        files = set(made["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{folder} holds something else than bindings: give an --out that is empty or does not exist."
+        ) from error
+    if not same:
+        raise UsageError(
+            f"{folder} holds the {made['language']} bindings of {made['model']['name']}: give another --out."
+        )
+    return files

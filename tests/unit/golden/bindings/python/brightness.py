@@ -1,0 +1,233 @@
+"""brightness 7, compiled by coldforge: its native library behind ctypes. Needs nothing but Python 3.10 or newer.
+
+    from brightness import Feeds, Model
+
+    with Model() as model:
+        fetches = model.run(Feeds(image=...))
+
+    python brightness.py photo.ppm
+
+A feed is any object with the buffer protocol that holds exactly the tensor's bytes: bytes, array.array, a NumPy array.
+A fetch is a memoryview of its shape, which numpy.asarray takes without a copy. Tensors are dense and row-major.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
+NAME = "brightness"
+VERSION = "7"
+BATCH = 1
+LIBRARY = Path(__file__).with_name("libmodel.so")
+
+_ABI_VERSION = 1
+
+
+class ModelError(Exception):
+    """The library cannot be used, or refuses a call; the message says why."""
+
+
+class Port(NamedTuple):
+    """A feed or fetch. ``dtype``: NumPy's name; ``format``: of memoryview and array; ``size``: bytes."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    format: Any
+    size: int
+
+
+FEEDS = (Port("image", "uint8", (1, 8, 8, 3), "B", 192),)
+FETCHES = (
+    Port("light", "float32", (1, 2), "f", 8),
+    Port("level", "float32", (1, 1), "f", 4),
+    Port("pixels", "uint8", (1, 8, 8, 3), "B", 192),
+)
+
+TONE_LABELS = (
+    "light", "dark",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Feeds:
+    """What the model takes."""
+
+    image: Buffer
+    """uint8 [1, 8, 8, 3]: 8×8 pixels of red, green, blue, 0..255, row by row; any scaling is in the model"""
+
+
+@dataclass(frozen=True)
+class Class:
+    """A label of a classification; ``index`` is its place in the model's order."""
+
+    index: int
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Fetches:
+    """What the model gives."""
+
+    light: memoryview
+    """float32 [1, 2]"""
+    level: memoryview
+    """float32 [1, 1]"""
+    pixels: memoryview
+    """uint8 [1, 8, 8, 3]"""
+
+    def rank_tone(self) -> list[Class]:
+        """The likeliest classes of output `tone`, which is 1 row of 2 classes; the best first."""
+        values = self.light.cast("B").cast("f")
+        return _ranked(values[0:2].tolist(), TONE_LABELS, 2)
+
+
+class _Feed(ctypes.Structure):
+    """cf_feed."""
+
+    _fields_ = (("data", ctypes.c_char_p), ("size", ctypes.c_size_t))
+
+
+class _Fetch(ctypes.Structure):
+    """cf_fetch."""
+
+    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+class Model:
+    """The model, opened. Any thread may call ``run``; the calls run one after the other."""
+
+    def __init__(self, library: str | Path = LIBRARY, threads: int = 0) -> None:
+        """Open the model in ``library`` for up to ``threads`` threads (0: the library chooses). Raises ModelError."""
+        self._lock = threading.Lock()
+        self._model: ctypes.c_void_p | None = None
+        self._library = _load(str(library))
+        self.description: dict[str, Any] = json.loads(_text(self._library.cf_describe()))
+        if self.description["model"]["name"] != NAME:
+            raise ModelError(f"{library} holds {self.description['model']['name']}, not {NAME}")
+        model = ctypes.c_void_p()
+        if self._library.cf_open(threads, ctypes.byref(model)):
+            raise ModelError(_text(self._library.cf_last_error(None)))
+        self._model = model
+
+    def run(self, feeds: Feeds) -> Fetches:
+        """One inference. Raises ModelError for a feed of the wrong size and for whatever the library reports."""
+        copies = [memoryview(feed).tobytes() for feed in (feeds.image,)]
+        results = [bytearray(port.size) for port in FETCHES]
+        pointers = [ctypes.addressof((ctypes.c_char * len(r)).from_buffer(r)) if r else None for r in results]
+        inputs = (_Feed * len(FEEDS))(*(_Feed(copy, len(copy)) for copy in copies))
+        outputs = (_Fetch * len(FETCHES))(*(_Fetch(p, len(r)) for p, r in zip(pointers, results, strict=True)))
+        with self._lock:
+            if self._model is None:
+                raise ModelError("the model is closed")
+            if self._library.cf_run(self._model, inputs, len(inputs), outputs, len(outputs)):
+                raise ModelError(_text(self._library.cf_last_error(self._model)))
+        return Fetches(*(_shaped(result, port) for result, port in zip(results, FETCHES, strict=True)))
+
+    def close(self) -> None:
+        """Give the model's memory back."""
+        with self._lock:
+            model, self._model = self._model, None
+        if model is not None:
+            self._library.cf_close(model)
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _load(path: str) -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(path)
+        if library.cf_abi_version() != _ABI_VERSION:
+            raise ModelError(f"{path} has ABI {library.cf_abi_version()}, not {_ABI_VERSION}")
+        library.cf_describe.restype = library.cf_last_error.restype = ctypes.c_char_p
+        library.cf_describe.argtypes = ()
+        library.cf_last_error.argtypes = library.cf_close.argtypes = (ctypes.c_void_p,)
+        library.cf_close.restype = None
+        library.cf_open.argtypes = (ctypes.c_uint32, ctypes.c_void_p)
+        library.cf_run.argtypes = (
+            ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t
+        )  # fmt: skip
+    except (OSError, AttributeError) as error:
+        raise ModelError(f"{path} cannot be used: {error}") from error
+    return library
+
+
+def _text(given: bytes) -> str:
+    return given.decode()
+
+
+def _shaped(result: bytearray, port: Port) -> memoryview:
+    if not result:  # memoryview knows no shape with a zero in it
+        return memoryview(result)
+    return memoryview(result).cast(port.format, shape=port.shape)  # type: ignore[call-overload,no-any-return,unused-ignore]
+
+
+def _ranked(values: Sequence[float], labels: tuple[str, ...], top: int) -> list[Class]:
+    """Equal ones stay in the model's order; NaN, which is not equal to itself, comes last."""
+    order = sorted(range(len(values)), key=lambda i: (values[i] != values[i], -values[i]))
+    return [Class(i, labels[i], values[i]) for i in order[:top]]
+
+
+def pixels(data: bytes, path: str) -> bytes:
+    """The pixels of a binary PPM (P6) or PGM (P5), which must have the model's size and colours. Raises ModelError."""
+    header = re.match(rb"P([56])" + 3 * rb"(?:\s|#[^\n]*\n)+(\d{1,6})" + rb"\s", data)
+    if header is None or header[4] != b"255":
+        raise ModelError(f"{path} is no binary PPM or PGM of 8 bits")
+    width, height, mode = int(header[2]), int(header[3]), "grey" if header[1] == b"5" else "rgb"
+    if (width, height, mode) != (8, 8, "rgb"):
+        raise ModelError(f"{path}: the picture is {width}x{height} {mode}; the model takes 8x8 rgb")
+    return data[header.end() :]
+
+
+def read_feed(path: str, port: Port) -> bytes:
+    """The content of a file: the feed's raw bytes, or a picture of 8x8 as binary PPM or PGM. Raises ModelError."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror}") from error
+    if port.name == "image" and len(data) != port.size:
+        data = pixels(data, path)
+    if len(data) != port.size:
+        raise ModelError(f"{path}: {len(data)} bytes; feed {port.name} takes {port.size}")
+    return data
+
+
+def main(paths: list[str]) -> int:
+    """Run the model on files and print its answer."""
+    if len(paths) != len(FEEDS):
+        print("usage: python brightness.py photo.ppm", file=sys.stderr)
+        return 2
+    try:
+        with Model() as model:
+            fetches = model.run(Feeds(*map(read_feed, paths, FEEDS)))
+    except ModelError as error:
+        print(f"predict: {error}", file=sys.stderr)
+        return 1
+    print("tone:", ", ".join(f"{c.label} {c.probability:.6f}" for c in fetches.rank_tone()))
+    print("level:", *(f"{v:.6f}" for v in fetches.level.cast("B").cast("f")[:8]))
+    print("pixels:", *(str(int(v)) for v in fetches.pixels.cast("B").cast("B")[:8]), "...")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -57,6 +57,16 @@ def _parser() -> argparse.ArgumentParser:
     wasm.add_argument("model", help=model_help)
     wasm.set_defaults(command=_wasm)
 
+    export = commands.add_parser("export", help="write a model's weights, graph and configuration for others to read")
+    export.add_argument("model", help=model_help)
+    export.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: dist/<model>/export)")
+    export.set_defaults(command=_export)
+
+    selftest = commands.add_parser("selftest", help="build and run a test and a benchmark program for a bundle")
+    selftest.add_argument("model", help=model_help)
+    _add_target(selftest)
+    selftest.set_defaults(command=_selftest)
+
     where = commands.add_parser("where", help="say where a build would run, docker or host")
     _add_route(where)
     where.set_defaults(command=_where)
@@ -198,6 +208,27 @@ def _wasm(options: argparse.Namespace, project: Project) -> int:
     print(modules_table(modules))
     folder = _relative(modules[0].path.parent)
     print(f"\nmodules: {folder} ({progress.total():.1f} s)\ntry it: node {folder}/predict.mjs")
+    return 0
+
+
+def _export(options: argparse.Namespace, project: Project) -> int:
+    from builder.export import export_model
+
+    done = export_model(_load_spec(options.model, project), project, Progress(), options.out)
+    for file in done.files:
+        print(f"{file.size:>14,}  {file.path}")
+    print(f"\nexport: {_relative(done.folder)} ({len(done.weights)} tensors, {done.parameters:,} parameters)")
+    return 0
+
+
+def _selftest(options: argparse.Namespace, project: Project) -> int:
+    from builder.selftest.programs import selftest
+
+    spec = _load_spec(options.model, project)
+    for target in _targets(options, spec):
+        done = selftest(spec, project, Progress(), target)
+        print(done.said or f"NOT RUN: {done.machine.missing}")
+        print(f"programs: {_relative(done.test)}, {_relative(done.benchmark)}")
     return 0
 
 

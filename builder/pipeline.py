@@ -100,18 +100,29 @@ def run_stage(
     return folder
 
 
-def compile_model(spec: ModelSpec, project: Project, progress: Progress, target: str) -> Compiled:
-    """Run the stages up to XLA's kernels, or take their output from an earlier run. Raises as ``build_bundle`` does."""
-    stage = functools.partial(run_stage, spec, project, progress)
+def import_graph(spec: ModelSpec, project: Project, progress: Progress) -> tuple[Path, FrozenGraph]:
+    """The trained model, and its frozen graph with TensorFlow's answers, or those of an earlier run.
+
+    Raises as ``build_bundle`` does.
+    """
     with progress.stage("source", spec.source.package or f"{spec.source.path}"):
         model = locate(spec, project.cache)
-    folder = stage(
+    folder = run_stage(
+        spec,
+        project,
+        progress,
         "import",
         f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers",
         digest(to_json(spec), model, tensorflow_version()),
         functools.partial(import_stage, spec, model),
     )
-    graph = FrozenGraph.load(folder)
+    return model, FrozenGraph.load(folder)
+
+
+def compile_model(spec: ModelSpec, project: Project, progress: Progress, target: str) -> Compiled:
+    """Run the stages up to XLA's kernels, or take their output from an earlier run. Raises as ``build_bundle`` does."""
+    stage = functools.partial(run_stage, spec, project, progress)
+    model, graph = import_graph(spec, project, progress)
     folder = stage(
         "compile",
         f"tfcompile for {target}",

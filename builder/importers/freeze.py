@@ -73,7 +73,9 @@ def write_frozen(
         complete = graph.as_graph_def()
     pruned = keep_reachable(complete, [p.tensor for p in ports], [p.tensor for p in feeds])
     pruned = canonical(keep_called_functions(_cut(pruned, ports, feeds)))
-    frozen = FrozenGraph(folder, tuple(feeds), ports)
+    there = {n.name for n in pruned.node if n.op == "Const"}
+    variables = {MODEL_SCOPE + node: name for node, name in raw.variables.items() if MODEL_SCOPE + node in there}
+    frozen = FrozenGraph(folder, tuple(feeds), ports, dict(sorted(variables.items())))
     folder.mkdir(parents=True, exist_ok=True)
     frozen.graph_path.write_bytes(pruned.SerializeToString(deterministic=True))
     frozen.config_path.write_text(_config(frozen))

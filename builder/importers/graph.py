@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from builder.tensor import TensorSpec
@@ -28,6 +29,8 @@ class FrozenGraph:
     folder: Path
     feeds: tuple[Port, ...]
     fetches: tuple[Port, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Constants that were variables of the model: node of graph.pb to the variable's name."""
 
     @property
     def graph_path(self) -> Path:
@@ -47,7 +50,11 @@ class FrozenGraph:
 
     def save(self) -> None:
         """Write the ports beside the files, for ``load``."""
-        ports = {"feeds": [asdict(p) for p in self.feeds], "fetches": [asdict(p) for p in self.fetches]}
+        ports = {
+            "feeds": [asdict(p) for p in self.feeds],
+            "fetches": [asdict(p) for p in self.fetches],
+            "variables": dict(self.variables),
+        }
         self.ports_path.write_text(json.dumps(ports, indent=1))
 
     @classmethod
@@ -57,7 +64,7 @@ class FrozenGraph:
         def read(rows: list[dict[str, object]]) -> tuple[Port, ...]:
             return tuple(_port(row) for row in rows)
 
-        return cls(folder, read(ports["feeds"]), read(ports["fetches"]))
+        return cls(folder, read(ports["feeds"]), read(ports["fetches"]), ports["variables"])
 
 
 def _port(row: dict[str, object]) -> Port:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from builder.errors import ImportModelError
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, distinct
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.rewrite import keep_cases_functional
+from builder.importers.rewrite import keep_cases_functional, node_of
 from builder.importers.tf import tensorflow
 from builder.spec import Source
 
@@ -115,4 +115,27 @@ def _freeze(model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGr
         frozen.graph.as_graph_def(),
         {p.name: t.name for p, t in zip(ports.feeds, frozen.inputs, strict=True)},
         {p.name: t.name for p, t in zip(ports.fetches, frozen.outputs, strict=True)},
+        _captured(model, concrete),
     )
+
+
+def _captured(model: Any, concrete: Any) -> dict[str, str]:
+    """The constants that the model's variables become, each with the variable's name."""
+    names = {id(v.value.handle): name for name, v in named_variables(model)}
+    return {node_of(inner.name): names[id(outer)] for outer, inner in concrete.graph.captures if id(outer) in names}
+
+
+def named_variables(model: Any, scope: str = "") -> Iterator[tuple[str, Any]]:
+    """Every variable under the names of the layers that lead to it: ``encoder/dense/kernel``.
+
+    A variable's own path will not do: it has the names of models around it or has not, as the model was built or
+    loaded.
+    """
+    for layer in model.layers:
+        name = f"{scope}{layer.name}/"
+        if hasattr(layer, "layers"):
+            yield from named_variables(layer, name)
+            continue
+        for variable in layer.variables:
+            _, _, own = f"/{variable.path}".partition(f"/{layer.name}/")
+            yield name + (own or variable.path), variable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from builder.importers.ports import ModelPorts
@@ -14,11 +14,15 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class RawGraph:
-    """A GraphDef without variables. ``feeds`` and ``fetches`` lead from port name to tensor ("node:index")."""
+    """A GraphDef without variables. ``feeds`` and ``fetches`` lead from port name to tensor ("node:index").
+
+    ``variables``: constants that were variables, node to the variable's name in the model.
+    """
 
     graph_def: Any
     feeds: Mapping[str, str]
     fetches: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

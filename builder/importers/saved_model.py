@@ -19,6 +19,7 @@ from builder.importers.tf import dtype_name, tensorflow
 from builder.spec import Source
 
 _INIT_ONLY = "__saved_model_init_op"
+VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 
 
 def open_saved_model(source: Source, path: Path) -> LoadedModel:
@@ -46,7 +47,8 @@ def open_saved_model(source: Source, path: Path) -> LoadedModel:
     tags = list(meta.meta_info_def.tags)
 
     def freeze(shapes: Mapping[str, Shape]) -> RawGraph:
-        return RawGraph(_freeze(path, tags, list(feeds.values()), list(fetches.values())), feeds, fetches)
+        graph_def, variables = _freeze(path, tags, list(feeds.values()), list(fetches.values()))
+        return RawGraph(graph_def, feeds, fetches, variables)
 
     return LoadedModel(ports, freeze)
 
@@ -101,8 +103,11 @@ def _port(key: str, info: Any, path: Path) -> PortInfo:
     return PortInfo(key, dtype_name(info.dtype), dims)
 
 
-def _freeze(path: Path, tags: list[str], feeds: list[str], fetches: list[str]) -> Any:
-    """Restore the checkpoint in a session and turn every variable that the fetches read into a constant."""
+def _freeze(path: Path, tags: list[str], feeds: list[str], fetches: list[str]) -> tuple[Any, dict[str, str]]:
+    """Restore the checkpoint in a session and turn every variable that the fetches read into a constant.
+
+    Returns the graph, and the variables' names by node.
+    """
     tf = tensorflow()
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_from_session_graph
 
@@ -112,6 +117,12 @@ def _freeze(path: Path, tags: list[str], feeds: list[str], fetches: list[str]) -
             # Calls first: the conversion loses track of variables that nested functions pass on.
             flat = inline_calls(keep_reachable(graph.as_graph_def(), fetches, feeds), [*fetches, *feeds])
             nodes = sorted({node_of(tensor) for tensor in fetches})
-            return convert_variables_to_constants_from_session_graph(session, flat, nodes)
+            variables = {n.name: _variable_name(n) for n in flat.node if n.op in VARIABLES}
+            return convert_variables_to_constants_from_session_graph(session, flat, nodes), variables
     except Exception as error:
         raise ImportModelError(f"{path.name} cannot be restored: {' '.join(str(error).split())[:400]}") from error
+
+
+def _variable_name(node: Any) -> str:
+    """The name under which variables are shared, which is the model's; the node's where there is none."""
+    return node.attr["shared_name"].s.decode() or str(node.name)

@@ -194,6 +194,9 @@ def _bundle_one(spec: ModelSpec, route: str, target: str, project: Project) -> B
     print()
     print(lowering_line(built.lowering))
     print(audit_line(built.audit))
+    if built.states:
+        names = ", ".join(built.states)
+        print(f"state: {names}; each opened model has its own, and the function resets it before every request")
     print(f"\nbundle: {where} ({progress.total():.1f} s)")
     return built.bundle
 

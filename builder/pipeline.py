@@ -51,6 +51,7 @@ class Built:
     audit: AuditReport
     verification: Verification
     lowering: Lowering
+    states: tuple[str, ...] = ()  # variables that an opened model keeps from call to call
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
             function=project.function,
         )
         activate(bundle, project.layers, target)
-    return Built(bundle, report, verification, lowering)
+    return Built(bundle, report, verification, lowering, tuple(state.spec.name for state in graph.states))
 
 
 def inspect(spec: ModelSpec, project: Project) -> Preflight:

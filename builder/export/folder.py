@@ -12,6 +12,7 @@ from builder import __version__
 from builder.cache import digest
 from builder.errors import UsageError
 from builder.export import safetensors
+from builder.export.safetensors import Array
 from builder.export.weights import Weight, weights_of
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
@@ -60,10 +61,12 @@ def export_model(spec: ModelSpec, project: Project, progress: Progress, out: Pat
         definition = tensorflow().compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
         weights = weights_of(definition, graph.variables)
         about = {"format": "tf", "model": spec.name, "version": spec.version}
-        safetensors.write(fresh / WEIGHTS, {w.name: w.value for w in weights}, about)
+        tensors = {w.name: w.value for w in weights} | {n: v for n, _, v in _state(graph)}
+        safetensors.write(fresh / WEIGHTS, tensors, about)
         shutil.copyfile(graph.graph_path, fresh / GRAPH)
         shutil.copyfile(graph.config_path, fresh / CONFIG)
-        (fresh / SPEC).write_text(render(exported_spec(spec, graph, fresh)), encoding="utf-8")
+        if not graph.states:  # a GraphDef has no place for the variables' first values
+            (fresh / SPEC).write_text(render(exported_spec(spec, graph, fresh)), encoding="utf-8")
         files = tuple(FileEntry.of(fresh, path.name) for path in sorted(fresh.iterdir()))
         manifest = _manifest(spec, graph, weights, files) | {"source": source_entry(spec, digest(model))}
         (fresh / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
@@ -110,7 +113,16 @@ def _manifest(
         "weights": [
             {"name": w.name, "node": w.node, "dtype": w.value.dtype.name, "shape": list(w.value.shape)} for w in weights
         ],
+        "states": [
+            {"name": n, "node": node, "dtype": v.dtype.name, "shape": list(v.shape)} for n, node, v in _state(graph)
+        ],
     }
+
+
+def _state(graph: FrozenGraph) -> list[tuple[str, str, Array]]:
+    """Name, node of the handle and first value of each variable that the graph writes."""
+    first = graph.first_state()
+    return [(state.spec.name, state.tensor, first[state.tensor]) for state in graph.states]
 
 
 def _may_write(folder: Path) -> None:

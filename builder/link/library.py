@@ -39,7 +39,10 @@ FUSED_VARIANTS = {
     "arm64": (Variant("cf_fused_n1", "neoverse_n1"),),
 }
 
-EXPORTS = "{ global: cf_abi_version; cf_describe; cf_open; cf_run; cf_close; cf_last_error; run; local: *; };\n"
+EXPORTS = (
+    "{ global: cf_abi_version; cf_describe; cf_open; cf_run; cf_reset; cf_get_state; cf_set_state; cf_close; "
+    "cf_last_error; run; local: *; };\n"
+)
 
 
 @dataclass(frozen=True)

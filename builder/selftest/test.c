@@ -114,7 +114,7 @@ int main(int argc, char **argv) {
     findings found[OUTPUTS] = {{0}};
     int failed = 0;
     printf("%s: %d cases\n", MODEL, CASES);
-    for (size_t number = 0; number < CASES; number++) {
+    for (size_t number = 0; number < CASES; number++) { /* of a model with state, one sequence of calls */
         run_case(model, number);
         for (size_t i = 0; i < OUTPUTS; i++) compare(&outputs[i], number, &found[i]);
     }

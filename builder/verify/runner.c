@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { MOST_SLOTS = 64, ALIGNMENT = 64 };
-enum { OP_DESCRIBE, OP_OPEN, OP_RUN, OP_FLAT, OP_CLOSE, OP_HAS_FLAT };
+enum { OP_DESCRIBE, OP_OPEN, OP_RUN, OP_FLAT, OP_CLOSE, OP_HAS_FLAT, OP_RESET };
 
 typedef struct {
     uint32_t op, feeds, fetches, feed_count, fetch_count, has_model;
@@ -106,6 +106,7 @@ int main(int argc, char **argv) {
             break;
         }
         case OP_HAS_FLAT: reply(dlsym(library, "run") != NULL, ""); break;
+        case OP_RESET: reply((int32_t)CALL(cf_reset)(model), CALL(cf_last_error)(model)); break;
         case OP_CLOSE:
             CALL(cf_close)(asked.has_model ? model : NULL);
             reply(0, "");

@@ -13,6 +13,7 @@ from typing import Any
 
 from builder import __version__
 from builder.cache import code_digest, digest, run_cached
+from builder.errors import LowerError
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import IR_FLAGS
 from builder.link.toolchain import zig_version
@@ -66,6 +67,11 @@ def build_wasm(spec: ModelSpec, project: Project, progress: Progress) -> tuple[W
         return folder
 
     model, graph = import_graph(spec, project, progress)
+    if graph.states:
+        raise LowerError(
+            f"{spec.name} keeps state from call to call ({graph.states[0].spec.name} ...); "
+            "only libmodel.so does so, not yet a WebAssembly module."
+        )
     folder = stage(
         f"compile-{ARCH}",
         "tfcompile, for its LLVM IR",

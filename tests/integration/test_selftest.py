@@ -12,11 +12,10 @@ import pytest
 
 from builder.cli import main
 from builder.errors import VerifyError
-from builder.importers.graph import FrozenGraph
+from builder.importers.graph import FrozenGraph, save_arrays
 from builder.pack.bundle import Bundle
 from builder.selftest.programs import build_programs, run_program
 from builder.spec import load
-from builder.verify.golden import _save
 from builder.verify.machine import HERE
 from tests.conftest import ROOT, make_bundle
 from tests.integration.build import CACHE
@@ -73,13 +72,13 @@ def changed_golden(change: str, folder: Path) -> FrozenGraph:
         order = logits[0].argsort()
         logits[0, order[-1]], logits[0, order[-2]] = logits[0, order[-2]], logits[0, order[-1]]
     arrays["fetch/random-1/logits"] = logits
-    _save(folder / "golden.npz", arrays)
+    save_arrays(folder / "golden.npz", arrays)
     return FrozenGraph.load(folder)
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [("value", "1 of 10 elements disagree"), ("nan", "1 of 10 elements disagree"), ("class", "class")],
+    [("value", "1 of 10 elements disagree"), ("nan", "1 of 10 elements disagree"), ("class", "another class")],
 )
 def test_a_wrong_answer_fails_the_test(digits: Bundle, change: str, says: str, tmp_path: Path) -> None:
     graph = changed_golden(change, tmp_path / "graph")

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
+from builder.errors import LowerError
+from builder.export import export_model
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
 from builder.link.library import SharedLibrary
-from builder.lower import LoweringPath
+from builder.lower import LoweringPath, lower
 from builder.preflight import check
 from builder.preflight import require as require_preflight
+from builder.progress import Progress
+from builder.project import Project
+from builder.selftest.programs import selftest
 from builder.spec import FeedSpec, ModelSpec
 from builder.verify.compare import open_golden, require, verify
 from builder.verify.golden import make
+from builder.wasm.build import build_wasm
+from builder.xla.tfcompile import compile_graph
 from handler.errors import refusal
 from handler.image import Limits
 from handler.model import Model
@@ -262,3 +271,32 @@ def test_what_nobody_can_tell_is_no_state(tmp_path: Path) -> None:
     graph = imported(spec, tmp_path / "import")
     assert graph.states == ()
     require(verify(built(graph, spec, tmp_path, "optimised", "x86_64").path, graph, spec))
+
+
+def test_its_own_test_its_export_and_webassembly(tmp_path: Path) -> None:
+    """The test program runs the cases as one sequence, the export has the first values, a module is refused."""
+    spec, project = saved("counter", tmp_path), Project(tmp_path)
+    graph = imported(spec, tmp_path / "import")
+    library = built(graph, spec, tmp_path / "import", "optimised", "x86_64").path
+    place = project.dist / spec.name / "layer" / "lib" / "libmodel.so"
+    place.parent.mkdir(parents=True)
+    shutil.copyfile(library, place)
+    assert "PASSED" in selftest(spec, project, Progress(), "x86_64").said
+    folder = export_model(spec, project, Progress(), tmp_path / "out").folder
+    weights = safetensors.numpy.load_file(folder / "weights.safetensors")
+    np.testing.assert_array_equal(weights["sum"], [1, 2, 3])
+    assert weights["calls"] == 0
+    assert not (folder / "model.toml").exists()
+    with pytest.raises(LowerError, match="keeps state from call to call"):
+        build_wasm(spec, project, Progress())
+
+
+def test_convolutions_beside_state_are_fused(tmp_path: Path) -> None:
+    spec = saved("convolution", tmp_path)
+    graph = imported(spec, tmp_path / "import")
+    compile_graph(graph, "x86_64", tmp_path / "compiled")
+    lowered = lower(tmp_path / "compiled" / "graph_metadata.o", graph, CACHE)
+    assert lowered.path == "optimised"
+    assert "layer" in {note.kind for note in lowered.notes}
+    assert [s.spec.name for s in lowered.program.states] == ["picture"]
+    assert [p.spec.name for p in lowered.program.feeds] == ["x"]

@@ -85,7 +85,7 @@ wasm: $(VENV)/.wasm $(MADE_$(MODEL)) ## compile MODEL to WebAssembly, in dist/<m
 	@$(PY) -m builder.cli wasm $(MODEL)
 
 .PHONY: export selftest
-export: setup $(MADE_$(MODEL)) ## MODEL's weights (safetensors), frozen graph and configuration, in dist/<model>/export/
+export: setup $(MADE_$(MODEL)) ## MODEL's weights (safetensors), frozen graph and configuration, in dist/<model>-export/
 	@$(PY) -m builder.cli export $(MODEL)
 
 selftest: setup $(MADE_$(MODEL)) ## a test and a benchmark program for the bundle of MODEL, in dist/<model>/

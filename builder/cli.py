@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
     export = commands.add_parser("export", help="write a model's weights, graph and configuration for others to read")
     export.add_argument("model", help=model_help)
-    export.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: dist/<model>/export)")
+    export.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: dist/<model>-export)")
     export.set_defaults(command=_export)
 
     selftest = commands.add_parser("selftest", help="build and run a test and a benchmark program for a bundle")

@@ -25,8 +25,9 @@ from builder.spec import FetchSpec, ModelSpec, Source, render
 from builder.tensor import c_identifier
 from builder.xla.descriptors import tensorflow_version
 
-FOLDER = "export"
-"""In ``dist/<model>/``."""
+SUFFIX = "-export"
+"""Follows the model's name in ``dist/``. Beside the bundle, not in it: a new bundle takes the whole folder's place,
+which may be that of an export's own model.toml."""
 
 WEIGHTS, GRAPH, CONFIG, SPEC, MANIFEST = (
     "weights.safetensors", "graph.pb", "config.pbtxt", "model.toml", "manifest.json",
@@ -50,11 +51,11 @@ class Export:
 
 
 def export_model(spec: ModelSpec, project: Project, progress: Progress, out: Path | None = None) -> Export:
-    """Write the folder ``out``, ``dist/<model>/export`` when None; one that an earlier export wrote is replaced.
+    """Write the folder ``out``, ``dist/<model>-export`` when None; one that an earlier export wrote is replaced.
 
     Raises UsageError for a folder that holds something else, and as the import stage does.
     """
-    folder = (out or project.dist / spec.name / FOLDER).resolve()
+    folder = (out or project.dist / f"{spec.name}{SUFFIX}").resolve()
     _may_write(folder)
     model, graph = import_graph(spec, project, progress)
     with progress.stage("export", "weights, graph and configuration"), replacing(folder) as fresh:

@@ -105,8 +105,7 @@ def pack(
             sizes=sizes,
         )
         _write(draft.manifest, whole.to_json())
-        for name in ("wasm", "export"):
-            _keep(name, folder, fresh, source_sha256)
+        _keep_wasm(folder, fresh, source_sha256)
     return Bundle(folder, sizes)
 
 
@@ -117,14 +116,14 @@ def _measured(dependencies: Path | None, function: Path | None) -> Iterator[Comp
         yield measure("function", function, layer=False, bytecode=False)
 
 
-def _keep(name: str, before: Path, fresh: Path, source_sha256: str) -> None:
-    """What `coldforge wasm` or `export` made of the same trained model stays in the bundle's folder."""
+def _keep_wasm(before: Path, fresh: Path, source_sha256: str) -> None:
+    """What `coldforge wasm` made of the same trained model stays in the bundle's folder."""
     try:
-        made_of = json.loads((before / name / "manifest.json").read_text(encoding="utf-8"))["source"]["sha256"]
+        made_of = json.loads((before / "wasm" / "manifest.json").read_text(encoding="utf-8"))["source"]["sha256"]
     except (OSError, ValueError, KeyError):
         return
     if made_of == source_sha256:
-        shutil.copytree(before / name, fresh / name, copy_function=os.link)
+        shutil.copytree(before / "wasm", fresh / "wasm", copy_function=os.link)
 
 
 def _write(path: Path, text: str) -> None:

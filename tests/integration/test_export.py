@@ -80,7 +80,7 @@ def answers(graph_def: Any, graph: FrozenGraph, spec: ModelSpec) -> list[tuple[A
 
 def import_folder(export: Path) -> FrozenGraph:
     """The graph of the project that ``export`` lies in."""
-    return FrozenGraph.load(next(export.parents[2].glob("build/*/import")))
+    return FrozenGraph.load(next(export.parents[1].glob("build/*/import")))
 
 
 def test_weights_have_the_names_of_the_layers(small: tuple[ModelSpec, Path]) -> None:
@@ -110,7 +110,7 @@ def test_keras_takes_the_weights(small: tuple[ModelSpec, Path]) -> None:
 def run_the_documents_code(model: Any, folder: Path) -> None:
     """docs/export.md's own way to load weights."""
     code = (ROOT / "docs" / "export.md").read_text().split("```python\n")[1].split("```")[0]
-    exec(code.replace("dist/digits/export", str(folder)), {"model": model})
+    exec(code.replace("dist/digits-export", str(folder)), {"model": model})
 
 
 def nested_network() -> Any:
@@ -216,9 +216,9 @@ def test_a_folder_of_the_users_is_not_written_over(small: tuple[ModelSpec, Path]
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis.txt").write_text("mine")
     with pytest.raises(UsageError, match="is there and is no export"):
-        export_model(spec, Project(folder.parents[2]), Progress(), tmp_path / "precious")
+        export_model(spec, Project(folder.parents[1]), Progress(), tmp_path / "precious")
     for _ in range(2):  # its own it may
-        export_model(spec, Project(folder.parents[2]), Progress(), tmp_path / "out")
+        export_model(spec, Project(folder.parents[1]), Progress(), tmp_path / "out")
     assert (tmp_path / "precious" / "thesis.txt").read_text() == "mine"
 
 

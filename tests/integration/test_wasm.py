@@ -164,14 +164,14 @@ def test_a_module_of_a_zoo_graph_runs_in_node(compiled: Path, tmp_path: Path) ->
 
 
 def test_a_bundle_keeps_the_modules_of_the_same_model(tmp_path: Path) -> None:
-    from builder.pack.assemble import _keep
+    from builder.pack.assemble import _keep_wasm
 
     before, fresh = tmp_path / "before", tmp_path / "fresh"
     (before / "wasm").mkdir(parents=True)
     (before / "wasm" / "manifest.json").write_text(json.dumps({"source": {"sha256": "same"}}))
-    _keep("wasm", before, fresh, "other")
+    _keep_wasm(before, fresh, "other")
     assert not fresh.exists()
-    _keep("wasm", before, fresh, "same")
+    _keep_wasm(before, fresh, "same")
     assert (fresh / "wasm" / "manifest.json").exists()
 
 

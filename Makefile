@@ -91,6 +91,13 @@ bindings: $(if $(STATIC),setup) $(if $(filter node,$(LANGUAGE)),wasm) bundle ## 
 	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli bindings $(MODEL) --lang $(LANGUAGE) --target "$(TARGET)" \
 		$(if $(STATIC),--static) $(if $(OUT),--out "$(OUT)")
 
+.PHONY: export selftest
+export: setup $(MADE_$(MODEL)) ## MODEL's weights (safetensors), frozen graph and configuration, in dist/<model>-export/
+	@$(PY) -m builder.cli export $(MODEL)
+
+selftest: setup $(MADE_$(MODEL)) ## a test and a benchmark program for the bundle of MODEL, in dist/<model>/
+	@$(PY) -m builder.cli selftest $(MODEL) --target "$(TARGET)"
+
 invoke: ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
 	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) $(IMAGE) --target "$(TARGET)"
 

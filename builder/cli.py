@@ -71,6 +71,16 @@ def _parser() -> argparse.ArgumentParser:
     _add_target(bindings)
     bindings.set_defaults(command=_bindings)
 
+    export = commands.add_parser("export", help="write a model's weights, graph and configuration for others to read")
+    export.add_argument("model", help=model_help)
+    export.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: dist/<model>-export)")
+    export.set_defaults(command=_export)
+
+    selftest = commands.add_parser("selftest", help="build and run a test and a benchmark program for a bundle")
+    selftest.add_argument("model", help=model_help)
+    _add_target(selftest)
+    selftest.set_defaults(command=_selftest)
+
     where = commands.add_parser("where", help="say where a build would run, docker or host")
     _add_route(where)
     where.set_defaults(command=_where)
@@ -199,6 +209,9 @@ def _bundle_one(spec: ModelSpec, route: str, target: str, project: Project) -> B
     print()
     print(lowering_line(built.lowering))
     print(audit_line(built.audit))
+    if built.states:
+        names = ", ".join(built.states)
+        print(f"state: {names}; each opened model has its own, and the function resets it before every request")
     print(f"\nbundle: {where} ({progress.total():.1f} s)")
     return built.bundle
 
@@ -243,6 +256,27 @@ def _bindings(options: argparse.Namespace, project: Project) -> int:
     parts = Parts(bundle.description, bundle.header, bundle.library, archive, modules)
     generate(options.lang, parts, folder)
     print(f"{options.lang} package: {_relative(folder)} (README.md says how to run its example)")
+    return 0
+
+
+def _export(options: argparse.Namespace, project: Project) -> int:
+    from builder.export import export_model
+
+    done = export_model(_load_spec(options.model, project), project, Progress(), options.out)
+    for file in done.files:
+        print(f"{file.size:>14,}  {file.path}")
+    print(f"\nexport: {_relative(done.folder)} ({len(done.weights)} tensors, {done.parameters:,} parameters)")
+    return 0
+
+
+def _selftest(options: argparse.Namespace, project: Project) -> int:
+    from builder.selftest.programs import selftest
+
+    spec = _load_spec(options.model, project)
+    for target in _targets(options, spec):
+        done = selftest(spec, project, Progress(), target)
+        print(done.said or f"NOT RUN: {done.machine.missing}")
+        print(f"programs: {_relative(done.test)}, {_relative(done.benchmark)}")
     return 0
 
 

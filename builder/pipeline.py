@@ -56,6 +56,7 @@ class Built:
     lowering: Lowering
     sources: Sources
     compiled: Compiled
+    states: tuple[str, ...] = ()  # variables that an opened model keeps from call to call
 
 
 @dataclass(frozen=True)
@@ -105,18 +106,29 @@ def run_stage(
     return folder
 
 
-def compile_model(spec: ModelSpec, project: Project, progress: Progress, target: str) -> Compiled:
-    """Run the stages up to XLA's kernels, or take their output from an earlier run. Raises as ``build_bundle`` does."""
-    stage = functools.partial(run_stage, spec, project, progress)
+def import_graph(spec: ModelSpec, project: Project, progress: Progress) -> tuple[Path, FrozenGraph]:
+    """The trained model, and its frozen graph with TensorFlow's answers, or those of an earlier run.
+
+    Raises as ``build_bundle`` does.
+    """
     with progress.stage("source", spec.source.package or f"{spec.source.path}"):
         model = locate(spec, project.cache)
-    folder = stage(
+    folder = run_stage(
+        spec,
+        project,
+        progress,
         "import",
         f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers",
         digest(to_json(spec), model, tensorflow_version()),
         functools.partial(import_stage, spec, model),
     )
-    graph = FrozenGraph.load(folder)
+    return model, FrozenGraph.load(folder)
+
+
+def compile_model(spec: ModelSpec, project: Project, progress: Progress, target: str) -> Compiled:
+    """Run the stages up to XLA's kernels, or take their output from an earlier run. Raises as ``build_bundle`` does."""
+    stage = functools.partial(run_stage, spec, project, progress)
+    model, graph = import_graph(spec, project, progress)
     folder = stage(
         "compile",
         f"tfcompile for {target}",
@@ -200,7 +212,9 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
             function=project.function,
         )
         activate(bundle, project.layers, target)
-    return Built(bundle, report, verification, lowering, sources, made)
+    return Built(
+        bundle, report, verification, lowering, sources, made, tuple(state.spec.name for state in graph.states)
+    )
 
 
 def build_archive(built: Built, spec: ModelSpec, project: Project, progress: Progress, target: str) -> Path:

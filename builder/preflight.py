@@ -28,7 +28,7 @@ COMPRESSION = 0.93
 """What zip leaves of trained float32 weights: their mantissas are noise."""
 
 _DEVICE = "XLA_CPU_JIT"
-_PORTS = {"Placeholder"}  # feeds; the importer refuses any other
+_PORTS = {"Placeholder", "VarHandleOp"}  # feeds and state; the importer leaves no other
 _V1_CONTROL_FLOW = {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"}  # XLA rebuilds While and If
 
 _FFT = "XLA's ahead-of-time compiler has no FFT"

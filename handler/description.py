@@ -82,6 +82,7 @@ class Description(NamedTuple):
     image: ImageInput | None
     outputs: tuple[Output, ...]
     builder: str = ""  # the version of coldforge that compiled it
+    stateful: bool = False  # whether it keeps variables from one run to the next
 
     @property
     def batched(self) -> bool:
@@ -105,6 +106,7 @@ def parse(text: str) -> Description:
                 Output(o["name"], o["fetch"], o["kind"], tuple(o["labels"]), o["top_k"]) for o in data["outputs"]
             ),
             builder=str(data.get("coldforge", "")),
+            stateful=bool(data.get("states")),
         )
         _require_consistent(description)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -60,6 +60,12 @@ class Model:
             raise InferenceError(f"the model failed with status {int(status)}: {reason}")
         return [memoryview(r).cast(port.format) for r, port in zip(results, description.fetches, strict=True)]
 
+    def reset(self) -> None:
+        """Give a model with state its first state again; nothing for others."""
+        with self._lock:
+            if self.description.stateful and self._handle is not None:
+                self._library.cf_reset(self._handle)
+
     def warm_up(self) -> None:
         """Run once on zeros, which touches all that a request will. Raises InferenceError."""
         self.run([bytes(port.size) for port in self.description.feeds])

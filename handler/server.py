@@ -89,6 +89,7 @@ class Server(NamedTuple):
         deadline = Deadline(call.remaining_ms)
         batches: list[tuple[list[memoryview], int]] = []
         left = items(request, description)
+        model.reset()  # state lives for the items of one request: no caller sees another's
         for part in parts(request, description):
             if not deadline.allows_another():
                 break

@@ -34,6 +34,9 @@ def header_source(program: Program) -> str:
         for kind, ports in (("FEED", program.feeds), ("FETCH", program.fetches))
         for p in ports
     ]
+    if program.states:
+        names = ", ".join(state.spec.name for state in program.states)
+        rows.append(f"#define CF_STATE_SIZE {program.state_size}u /* {names} */")
     note = (
         "/* This model's tensors. */\n"
         + "\n".join(rows)

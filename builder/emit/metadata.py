@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from builder import __version__
-from builder.lower.program import BoundPort, Program
+from builder.lower.program import BoundPort, BoundState, Program
 from builder.spec import ModelSpec, OutputSpec
 
 ABI_VERSION = 1
@@ -37,6 +37,7 @@ def model_json(program: Program, spec: ModelSpec, isa: dict[str, list[str]]) -> 
             "background": list(image.background),
             "decode": image.decode,
         },
+        **({"states": [_state(s) for s in program.states]} if program.states else {}),
         "outputs": [_output(o, program) for o in spec.outputs] or [_raw(p) for p in program.fetches],
     }
     return json.dumps(description, separators=(",", ":"))
@@ -45,6 +46,13 @@ def model_json(program: Program, spec: ModelSpec, isa: dict[str, list[str]]) -> 
 def _port(port: BoundPort) -> dict[str, Any]:
     spec = port.spec
     return {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape), "bytes": spec.size}
+
+
+def _state(state: BoundState) -> dict[str, Any]:
+    spec = state.spec
+    return {
+        "name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape), "offset": state.offset, "bytes": spec.size,
+    }  # fmt: skip
 
 
 def _output(output: OutputSpec, program: Program) -> dict[str, Any]:

@@ -64,13 +64,14 @@ def program_source(program: Program, description: str, flat_run: str, *, profile
         head = f'#define _POSIX_C_SOURCE 200809L\n{_HEAD}#define CF_STEPS {len(steps)}\n#include "profile.h"\n'
     numbers = {id(step): number for number, step in enumerate(steps)} if profile else {}
     parts = [head, _declarations(steps), _Printer(numbers).program(program.steps)]
-    parts += [_ports("feeds", program.feeds), _ports("fetches", program.fetches)]
+    parts += [_ports("feeds", program.feeds), _ports("fetches", program.fetches), *_states(program)]
     parts.append(
         "const cf_program cf_compiled_program = {\n"
         f"    .description = {c_string(description)},\n"
         f"    .arena_size = {program.arena_size}u,\n"
         f"    .feeds = feeds,\n    .feed_count = {len(program.feeds)},\n"
         f"    .fetches = fetches,\n    .fetch_count = {len(program.fetches)},\n"
+        f"{_state_fields(program)}"
         f"{_fused_tables(steps)}"
         "    .run = run_program,\n};\n"
     )
@@ -115,6 +116,22 @@ def _ports(name: str, ports: tuple[BoundPort, ...]) -> str:
         for p in ports
     ]
     return "\n".join([f"static const cf_port {name}[] = {{", *rows, "};\n"])
+
+
+def _states(program: Program) -> list[str]:
+    rows = [
+        f"    {{{s.offset}u, {s.spec.size}u, {s.read.offset}u, {s.write.offset}u, {int(s.write.space == 'weights')}, "
+        f"{s.first.offset}u}}, /* {s.spec.name} */"
+        for s in program.states
+    ]
+    return ["\n".join(["static const cf_state states[] = {", *rows, "};\n"])] if rows else []
+
+
+def _state_fields(program: Program) -> str:
+    if not program.states:
+        return ""
+    count, size = len(program.states), program.state_size
+    return f"    .states = states,\n    .state_count = {count},\n    .state_size = {size}u,\n"
 
 
 def _pointer(buffer: Buffer) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from builder.errors import ImportModelError
-from builder.importers.graph import FrozenGraph, Port
+from builder.importers.graph import FrozenGraph, Port, save_arrays
 from builder.importers.loaded import RawGraph, Shape
 from builder.importers.preprocess import activate, image_to_input
 from builder.importers.rewrite import (
@@ -20,6 +20,7 @@ from builder.importers.rewrite import (
     node_of,
     without_side_effects,
 )
+from builder.importers.state import assign, spec_of, without_debugging
 from builder.importers.tf import reference_session, tensorflow
 from builder.spec import Activation, ModelSpec
 from builder.tensor import ITEM_SIZES, TensorSpec, c_identifier
@@ -43,8 +44,11 @@ def write_frozen(
     tf = tensorflow()
     tensors = [raw.fetches[name] for name in fetches.values()]
     source = inline_calls(keep_reachable(raw.graph_def, tensors, raw.feeds.values()), [*tensors, *raw.feeds.values()])
+    # Writes hang on control edges. A graph without state has nothing for them to order.
+    pure = without_debugging if raw.states else without_side_effects
     # Canonical before as well: the notes include shapes that are no longer true.
-    source = canonical(without_side_effects(keep_reachable(source, tensors, raw.feeds.values())))
+    source = pure(keep_reachable(source, tensors, raw.feeds.values()))
+    source = canonical(keep_reachable(source, tensors, raw.feeds.values()))
     _refuse_loose_placeholders(source, tensors, raw.feeds)
     image_feed = (spec.image.feed or next(iter(raw.feeds))) if spec.image else None
     with tf.Graph().as_default() as graph:
@@ -68,15 +72,24 @@ def write_frozen(
             with tf.name_scope("activation"):
                 answer = activate(scores, _activation(spec, visible, len(fetches)), visible)
             results[visible] = tf.identity(answer, name=f"fetch/{c_identifier(visible)}")
-        sizes = _static_shapes(graph, feeds, results)
+        first = {MODEL_SCOPE + node: variable.value for node, variable in raw.states.items()}
+        complete = graph.as_graph_def()  # before anything is added to run it
+        sizes = _static_shapes(graph, feeds, results, first)
         ports = tuple(Port(_fetch_spec(n, t, sizes[n]), t.name) for n, t in results.items())
-        complete = graph.as_graph_def()
     pruned = keep_reachable(complete, [p.tensor for p in ports], [p.tensor for p in feeds])
     pruned = canonical(keep_called_functions(_cut(pruned, ports, feeds)))
-    frozen = FrozenGraph(folder, tuple(feeds), ports)
+    for node in pruned.node:
+        if node.op == "VarHandleOp":  # tfcompile goes by this name, not by the node's
+            node.attr["shared_name"].s = node.name.encode()
+    there = {n.name for n in pruned.node if n.op == "Const"}
+    variables = {MODEL_SCOPE + node: name for node, name in raw.variables.items() if MODEL_SCOPE + node in there}
+    states = tuple(Port(spec_of(v), MODEL_SCOPE + node) for node, v in sorted(raw.states.items()))
+    frozen = FrozenGraph(folder, tuple(feeds), ports, dict(sorted(variables.items())), states)
     folder.mkdir(parents=True, exist_ok=True)
     frozen.graph_path.write_bytes(pruned.SerializeToString(deterministic=True))
     frozen.config_path.write_text(_config(frozen))
+    if states:
+        save_arrays(frozen.state_path, {str(i): first[state.tensor] for i, state in enumerate(states)})
     frozen.save()
     return frozen
 
@@ -150,7 +163,9 @@ def _activation(spec: ModelSpec, fetch: str, count: int) -> Activation:
     return wanted.pop() if wanted else "none"
 
 
-def _static_shapes(graph: Any, feeds: list[Port], results: Mapping[str, Any]) -> dict[str, Shape | None]:
+def _static_shapes(
+    graph: Any, feeds: list[Port], results: Mapping[str, Any], state: Mapping[str, Any]
+) -> dict[str, Shape | None]:
     """Shapes by fetch; None where the data decides.
 
     Shape inference gives up in loops and lists that were traced with an open batch, whose sizes are fixed all the
@@ -165,6 +180,7 @@ def _static_shapes(graph: Any, feeds: list[Port], results: Mapping[str, Any]) ->
         return shapes
     seen: list[list[Shape]] = []
     with reference_session(graph) as session:
+        assign(graph, session, state)
         for fill in (lambda n: np.zeros(n), lambda n: np.ones(n), lambda n: np.arange(n) % 5):
             values = {p.tensor: fill(p.spec.elements).astype(p.spec.dtype).reshape(p.spec.shape) for p in feeds}
             try:
@@ -203,4 +219,10 @@ def _config(graph: FrozenGraph) -> str:
             entry.shape.SetInParent()
             for size in port.spec.shape:
                 entry.shape.dim.add(size=size)
+    for state in graph.states:
+        variable = config.variable.add(node_name=state.tensor, name=c_identifier(state.spec.name))
+        variable.type = tf.dtypes.as_dtype(state.spec.dtype).as_datatype_enum
+        variable.shape.SetInParent()
+        for size in state.spec.shape:
+            variable.shape.dim.add(size=size)
     return str(text_format.MessageToString(config))

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
-from dataclasses import asdict, dataclass
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from builder.tensor import TensorSpec
 
@@ -19,7 +26,7 @@ class Port:
 
 @dataclass(frozen=True)
 class FrozenGraph:
-    """A GraphDef without variables and with static shapes, on disk in ``folder``.
+    """A GraphDef with static shapes and no variables but those it writes, on disk in ``folder``.
 
     Files: ``graph.pb`` (binary GraphDef), ``config.pbtxt`` (tf2xla.Config), ``golden.npz``
     (``feed/<case>/<name>`` and ``fetch/<case>/<name>`` arrays: TensorFlow's own answers).
@@ -28,6 +35,10 @@ class FrozenGraph:
     folder: Path
     feeds: tuple[Port, ...]
     fetches: tuple[Port, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Constants that were variables of the model: node of graph.pb to the variable's name."""
+    states: tuple[Port, ...] = ()
+    """Variables that the graph writes: ``tensor`` is the node of the handle. Their first values: ``state.npz``."""
 
     @property
     def graph_path(self) -> Path:
@@ -42,12 +53,28 @@ class FrozenGraph:
         return self.folder / "golden.npz"
 
     @property
+    def state_path(self) -> Path:
+        return self.folder / "state.npz"
+
+    def first_state(self) -> dict[str, NDArray[Any]]:
+        """The value of each variable when the model is opened, by the node of its handle."""
+        if not self.states:
+            return {}
+        with np.load(self.state_path, allow_pickle=False) as values:
+            return {state.tensor: values[str(i)] for i, state in enumerate(self.states)}
+
+    @property
     def ports_path(self) -> Path:
         return self.folder / "ports.json"
 
     def save(self) -> None:
         """Write the ports beside the files, for ``load``."""
-        ports = {"feeds": [asdict(p) for p in self.feeds], "fetches": [asdict(p) for p in self.fetches]}
+        ports = {
+            "feeds": [asdict(p) for p in self.feeds],
+            "fetches": [asdict(p) for p in self.fetches],
+            "variables": dict(self.variables),
+            "states": [asdict(p) for p in self.states],
+        }
         self.ports_path.write_text(json.dumps(ports, indent=1))
 
     @classmethod
@@ -57,10 +84,19 @@ class FrozenGraph:
         def read(rows: list[dict[str, object]]) -> tuple[Port, ...]:
             return tuple(_port(row) for row in rows)
 
-        return cls(folder, read(ports["feeds"]), read(ports["fetches"]))
+        return cls(folder, read(ports["feeds"]), read(ports["fetches"]), ports["variables"], read(ports["states"]))
 
 
 def _port(row: dict[str, object]) -> Port:
     spec = row["spec"]
     assert isinstance(spec, dict)
     return Port(TensorSpec(spec["name"], spec["dtype"], tuple(spec["shape"])), str(row["tensor"]))
+
+
+def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """As ``numpy.savez``, without the time of day in it."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, value in arrays.items():
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, np.asarray(value, order="C"), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), buffer.getvalue())

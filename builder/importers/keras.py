@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from builder.errors import ImportModelError
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, distinct
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.rewrite import keep_cases_functional
+from builder.importers.rewrite import keep_cases_functional, node_of
+from builder.importers.saved_model import freeze as freeze_saved_model
+from builder.importers.saved_model import meta_graph
+from builder.importers.state import state_of
 from builder.importers.tf import tensorflow
 from builder.spec import Source
 
@@ -103,7 +107,10 @@ def _freeze(model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGr
         return list(keras.tree.flatten(model(packed, training=False)))
 
     try:
-        concrete = tf.function(infer, autograph=False).get_concrete_function(*specs)
+        function = tf.function(infer, autograph=False)
+        concrete = function.get_concrete_function(*specs)
+        if state_of(concrete.graph.as_graph_def(), [t.name for t in concrete.outputs]):
+            return _freeze_with_state(function, concrete, ports)
         keep_cases_functional(concrete.graph)
         frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
     except Exception as error:
@@ -115,4 +122,47 @@ def _freeze(model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGr
         frozen.graph.as_graph_def(),
         {p.name: t.name for p, t in zip(ports.feeds, frozen.inputs, strict=True)},
         {p.name: t.name for p, t in zip(ports.fetches, frozen.outputs, strict=True)},
+        _captured(model, concrete),
     )
+
+
+def _freeze_with_state(function: Any, concrete: Any, ports: ModelPorts) -> RawGraph:
+    """By way of a SavedModel, whose importer knows what to do with variables that are written."""
+    tf = tensorflow()
+
+    def signature(*flat: Any) -> dict[str, Any]:
+        return {f"fetch_{i}": tensor for i, tensor in enumerate(function(*flat))}
+
+    specs = [tf.TensorSpec(t.shape, t.dtype, f"feed_{i}") for i, t in enumerate(concrete.inputs[: len(ports.feeds)])]
+    with tempfile.TemporaryDirectory() as folder:
+        exported = tf.function(signature, autograph=False).get_concrete_function(*specs)
+        holder = tf.Module()
+        holder.captured = list(exported.variables)  # what is saved has to hang on something
+        tf.saved_model.save(holder, folder, signatures=exported)
+        meta = meta_graph(Path(folder))
+        definition = meta.signature_def["serving_default"]
+        feeds = {p.name: definition.inputs[f"feed_{i}"].name for i, p in enumerate(ports.feeds)}
+        fetches = {p.name: definition.outputs[f"fetch_{i}"].name for i, p in enumerate(ports.fetches)}
+        return freeze_saved_model(Path(folder), list(meta.meta_info_def.tags), feeds, fetches)
+
+
+def _captured(model: Any, concrete: Any) -> dict[str, str]:
+    """The constants that the model's variables become, each with the variable's name."""
+    names = {id(v.value.handle): name for name, v in named_variables(model)}
+    return {node_of(inner.name): names[id(outer)] for outer, inner in concrete.graph.captures if id(outer) in names}
+
+
+def named_variables(model: Any, scope: str = "") -> Iterator[tuple[str, Any]]:
+    """Every variable under the names of the layers that lead to it: ``encoder/dense/kernel``.
+
+    A variable's own path will not do: it has the names of models around it or has not, as the model was built or
+    loaded.
+    """
+    for layer in model.layers:
+        name = f"{scope}{layer.name}/"
+        if hasattr(layer, "layers"):
+            yield from named_variables(layer, name)
+            continue
+        for variable in layer.variables:
+            _, _, own = f"/{variable.path}".partition(f"/{layer.name}/")
+            yield name + (own or variable.path), variable

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from builder.importers.ports import ModelPorts
+from builder.importers.state import Variable
 from builder.tensor import c_identifier
 
 Shape = tuple[int, ...]
@@ -14,11 +15,17 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class RawGraph:
-    """A GraphDef without variables. ``feeds`` and ``fetches`` lead from port name to tensor ("node:index")."""
+    """A GraphDef without variables. ``feeds`` and ``fetches`` lead from port name to tensor ("node:index").
+
+    ``variables``: constants that were variables, node to the variable's name in the model. ``states``: variables
+    that the graph writes and that are still there, by the node of their handle.
+    """
 
     graph_def: Any
     feeds: Mapping[str, str]
     fetches: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    states: Mapping[str, Variable] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

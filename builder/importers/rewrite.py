@@ -158,6 +158,9 @@ def _rename_arguments(function: Any) -> None:
         tensors = [moved(i) for i in node.input]
         del node.input[:]
         node.input.extend(tensors)
+    controls = {name: nodes[node] for name, node in function.control_ret.items()}
+    function.control_ret.clear()
+    function.control_ret.update(controls)
     results = {outputs[name]: moved(tensor) for name, tensor in function.ret.items()}
     function.ret.clear()
     function.ret.update(results)

@@ -11,14 +11,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from builder.errors import ImportModelError
-from builder.importers.loaded import LoadedModel, RawGraph, Shape, distinct
+from builder.importers.loaded import LoadedModel, RawGraph, distinct
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.rewrite import inline_calls, keep_reachable, node_of
+from builder.importers.rewrite import inline_calls, keep_reachable, node_of, without_side_effects
+from builder.importers.state import Variable, state_of
 from builder.importers.tf import dtype_name, tensorflow
 from builder.spec import Source
 
 _INIT_ONLY = "__saved_model_init_op"
+_VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 
 
 def open_saved_model(source: Source, path: Path) -> LoadedModel:
@@ -26,7 +30,7 @@ def open_saved_model(source: Source, path: Path) -> LoadedModel:
 
     Raises ImportModelError if the folder is not a SavedModel or has no such signature.
     """
-    meta = _meta_graph(path)
+    meta = meta_graph(path)
     signatures = {
         name: definition
         for name, definition in sorted(meta.signature_def.items())
@@ -45,13 +49,10 @@ def open_saved_model(source: Source, path: Path) -> LoadedModel:
     fetches = {key: info.name for key, info in outputs.items()}
     tags = list(meta.meta_info_def.tags)
 
-    def freeze(shapes: Mapping[str, Shape]) -> RawGraph:
-        return RawGraph(_freeze(path, tags, list(feeds.values()), list(fetches.values())), feeds, fetches)
-
-    return LoadedModel(ports, freeze)
+    return LoadedModel(ports, lambda _: freeze(path, tags, feeds, fetches))
 
 
-def _meta_graph(path: Path) -> Any:
+def meta_graph(path: Path) -> Any:
     """The MetaGraph tagged ``serve``, or the only one."""
     tensorflow()
     from google.protobuf.message import DecodeError
@@ -101,17 +102,36 @@ def _port(key: str, info: Any, path: Path) -> PortInfo:
     return PortInfo(key, dtype_name(info.dtype), dims)
 
 
-def _freeze(path: Path, tags: list[str], feeds: list[str], fetches: list[str]) -> Any:
-    """Restore the checkpoint in a session and turn every variable that the fetches read into a constant."""
+def freeze(path: Path, tags: list[str], feeds: Mapping[str, str], fetches: Mapping[str, str]) -> RawGraph:
+    """Restore the checkpoint in a session and turn every variable that the fetches read into a constant.
+
+    Variables that the graph writes, and that the fetches depend on, stay. Raises ImportModelError.
+    """
     tf = tensorflow()
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_from_session_graph
 
+    tensors = [*fetches.values()]
     try:
         with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
             tf.compat.v1.saved_model.load(session, tags, str(path))
             # Calls first: the conversion loses track of variables that nested functions pass on.
-            flat = inline_calls(keep_reachable(graph.as_graph_def(), fetches, feeds), [*fetches, *feeds])
-            nodes = sorted({node_of(tensor) for tensor in fetches})
-            return convert_variables_to_constants_from_session_graph(session, flat, nodes)
+            flat = keep_reachable(graph.as_graph_def(), tensors, feeds.values())
+            flat = inline_calls(flat, [*tensors, *feeds.values()])
+            kept = state_of(flat, tensors)
+            if not kept:
+                flat = keep_reachable(without_side_effects(flat), tensors, feeds.values())
+            names = {n.name: _variable_name(n) for n in flat.node if n.op in _VARIABLES}
+            values = session.run({node: f"{node}/Read/ReadVariableOp:0" for node in kept}) if kept else {}
+            nodes = sorted({node_of(tensor) for tensor in tensors})
+            frozen = convert_variables_to_constants_from_session_graph(
+                session, flat, nodes, variable_names_denylist=kept
+            )
     except Exception as error:
         raise ImportModelError(f"{path.name} cannot be restored: {' '.join(str(error).split())[:400]}") from error
+    states = {node: Variable(names[node], np.asarray(value)) for node, value in values.items()}
+    return RawGraph(frozen, feeds, fetches, {n: v for n, v in names.items() if n not in kept}, states)
+
+
+def _variable_name(node: Any) -> str:
+    """The name under which variables are shared, which is the model's; the node's where there is none."""
+    return node.attr["shared_name"].s.decode() or str(node.name)

@@ -39,7 +39,10 @@ FUSED_VARIANTS = {
     "arm64": (Variant("cf_fused_n1", "neoverse_n1"),),
 }
 
-PUBLIC = ("cf_abi_version", "cf_describe", "cf_open", "cf_run", "cf_close", "cf_last_error", "run")
+PUBLIC = (
+    *("cf_abi_version", "cf_describe", "cf_open", "cf_run", "cf_reset", "cf_get_state", "cf_set_state"),
+    *("cf_close", "cf_last_error", "run"),
+)
 """The ABI's functions: all that a library lets others see."""
 
 EXPORTS = f"{{ global: {' '.join(f'{name};' for name in PUBLIC)} local: *; }};\n"

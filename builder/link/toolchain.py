@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,10 +92,16 @@ class Toolchain:
         """Make a static library, the same bytes for the same objects. Raises LinkError."""
         run_zig(["ar", "rcsD", str(output.resolve()), *(str(p.resolve()) for p in objects)], output.parent, self.cache)
 
-    def program(self, source: Path, output: Path, include: Path) -> None:
-        """Compile one C file into a program for any CPU of the architecture. Raises LinkError."""
-        options = [f"-mcpu={BASELINE_CPU[self.target]}", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-s"]
-        self._run([*options, f"-I{include.resolve()}", source.name, "-ldl", "-o", str(output.resolve())], source.parent)
+    def program(self, sources: Sequence[Path], output: Path, include: Sequence[Path]) -> None:
+        """Compile C and assembly files into a program for any CPU of the architecture, in the first one's folder.
+
+        Raises LinkError.
+        """
+        options = [f"-mcpu={BASELINE_CPU[self.target]}", "-O2", "-Wall", "-Wextra", "-Werror", "-s"]
+        includes = [f"-I{folder.resolve()}" for folder in include]
+        paths = [str(source.resolve()) for source in sources]
+        tail = ["-Wl,--build-id=none", "-lm", "-ldl", "-o", str(output.resolve())]
+        self._run([*options, *includes, *paths, *tail], sources[0].parent)
 
     def _run(self, arguments: list[str], folder: Path) -> None:
         run_compiler(["-target", TRIPLES[self.target], *arguments], folder, self.cache)

@@ -11,6 +11,7 @@ from builder.lower.faithful import lower_faithfully
 from builder.lower.notes import Note, note_of
 from builder.lower.optimise import Options, optimise
 from builder.lower.program import Program
+from builder.lower.state import bind_state, with_state
 from builder.xla.result import read_result
 
 LoweringPath = Literal["optimised", "faithful"]
@@ -41,11 +42,13 @@ def lower(
     "optimised" fuses what it can prove and falls back to "faithful", one step per XLA thunk, where that is nothing.
     """
     result = read_result(metadata, cache)
+    feeds, fetches = with_state(graph)
+    first = graph.first_state()
     reason = ""
     if path == "optimised":
-        outcome = optimise(result, graph.feeds, graph.fetches, options)
+        outcome = optimise(result, feeds, fetches, options)
         if outcome.program is not None:
-            return Lowered(outcome.program, "optimised", outcome.notes)
+            return Lowered(bind_state(outcome.program, graph.states, first), "optimised", outcome.notes)
         reason = outcome.reason
-    program = lower_faithfully(result, graph.feeds, graph.fetches)
+    program = bind_state(lower_faithfully(result, feeds, fetches), graph.states, first)
     return Lowered(program, "faithful", tuple(note_of(step) for step in program.steps), reason)

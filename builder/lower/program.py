@@ -316,6 +316,18 @@ class BoundPort:
 
 
 @dataclass(frozen=True)
+class BoundState:
+    """A variable that lasts from call to call, at ``offset`` in the state: copied to ``read`` before the steps run
+    and from ``write`` after them. ``first``: its value when the model is opened."""
+
+    spec: TensorSpec
+    offset: int
+    read: Buffer
+    write: Buffer
+    first: Buffer
+
+
+@dataclass(frozen=True)
 class Program:
     steps: Steps
     feeds: tuple[BoundPort, ...]
@@ -323,6 +335,12 @@ class Program:
     weights: tuple[Weight, ...]
     arena_size: int
     weights_size: int
+    states: tuple[BoundState, ...] = ()
+
+    @property
+    def state_size(self) -> int:
+        """Bytes of the state, without gaps: variable after variable."""
+        return sum(state.spec.size for state in self.states)
 
 
 def walk(steps: Steps) -> list[Step]:

@@ -72,7 +72,12 @@ EXPORT cf_status cf_open(uint32_t threads, cf_model **model) {
         return refuse_open("cf_open: out of memory", CF_ERR_MEMORY);
     }
     opened->context.fused = choose_fused();
-    opened->context.rng_low = RNG_SEED;
+    const size_t state_size = cf_compiled_program.state_size;
+    if (state_size != 0 && (opened->context.state = malloc(state_size)) == NULL) {
+        cf_close(opened);
+        return refuse_open("cf_open: not enough memory for the model's state", CF_ERR_MEMORY);
+    }
+    (void)cf_reset(opened);
     *model = opened;
     return CF_OK;
 }
@@ -81,7 +86,57 @@ EXPORT void cf_close(cf_model *model) {
     if (model == NULL) return;
     cf_pool_free(model->context.pool);
     free(model->context.arena);
+    free(model->context.state);
     free(model);
+}
+
+EXPORT cf_status cf_reset(cf_model *model) {
+    if (model == NULL) return CF_ERR_ARGUMENT;
+    model->context.rng_low = RNG_SEED;
+    model->context.rng_high = 0;
+    for (size_t i = 0; i < cf_compiled_program.state_count; i++) {
+        const cf_state *state = &cf_compiled_program.states[i];
+        memcpy(model->context.state + state->offset, cf_weights + state->first, state->size);
+    }
+    model->error[0] = '\0';
+    return CF_OK;
+}
+
+static cf_status check_state(cf_model *model, const void *data, size_t size) {
+    const size_t expected = cf_compiled_program.state_size;
+    if (model == NULL) return CF_ERR_ARGUMENT;
+    model->error[0] = '\0';
+    if (size == expected && (data != NULL || size == 0)) return CF_OK;
+    snprintf(model->error, sizeof model->error, "the state has %zu bytes, not %zu", expected, data != NULL ? size : 0);
+    return CF_ERR_ARGUMENT;
+}
+
+EXPORT cf_status cf_get_state(cf_model *model, void *data, size_t size) {
+    const cf_status status = check_state(model, data, size);
+    if (status == CF_OK && size != 0) memcpy(data, model->context.state, size);
+    return status;
+}
+
+EXPORT cf_status cf_set_state(cf_model *model, const void *data, size_t size) {
+    const cf_status status = check_state(model, data, size);
+    if (status == CF_OK && size != 0) memcpy(model->context.state, data, size);
+    return status;
+}
+
+/* The steps change the variables in the arena; the state is what they were, until a run has come to its end. */
+static void load_state(const cf_context *context) {
+    for (size_t i = 0; i < cf_compiled_program.state_count; i++) {
+        const cf_state *state = &cf_compiled_program.states[i];
+        memcpy(context->arena + state->read, context->state + state->offset, state->size);
+    }
+}
+
+static void store_state(cf_context *context) {
+    for (size_t i = 0; i < cf_compiled_program.state_count; i++) {
+        const cf_state *state = &cf_compiled_program.states[i];
+        const uint8_t *base = state->constant ? cf_weights : context->arena;
+        memcpy(context->state + state->offset, base + state->write, state->size);
+    }
 }
 
 EXPORT const char *cf_last_error(const cf_model *model) {
@@ -130,6 +185,7 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
     for (size_t i = 0; i < feed_count; i++) {
         if (feeds[i].size != 0) memcpy(arena + program->feeds[i].offset, feeds[i].data, feeds[i].size);
     }
+    load_state(&model->context);
     cf_pool_enter(model->context.pool);
     status = program->run(&model->context);
     if (status != CF_OK) {
@@ -141,6 +197,7 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
         const uint8_t *base = port->constant ? cf_weights : arena;
         if (port->size != 0) memcpy(fetches[i].data, base + port->offset, port->size);
     }
+    store_state(&model->context);
     model->error[0] = '\0';
     return CF_OK;
 }

@@ -33,7 +33,16 @@ struct cf_context {
     uint64_t rng_low, rng_high;
     cf_pool *pool;         /* NULL for one thread */
     const cf_fused *fused; /* kernels for this CPU; NULL if the program uses none */
+    uint8_t *state;        /* variables that last from run to run; NULL if the program has none */
 };
+
+/* A variable that the program reads and writes. All offsets and sizes are bytes. */
+typedef struct {
+    size_t offset, size; /* in the state */
+    size_t read, write;  /* in the arena: where it is before the steps, and after them */
+    int constant;        /* after the steps it lies in the weights: the program always writes the same */
+    size_t first;        /* in the weights: its value when the model is opened */
+} cf_state;
 
 typedef struct {
     const char *name;
@@ -49,6 +58,9 @@ typedef struct {
     size_t feed_count;
     const cf_port *fetches;
     size_t fetch_count;
+    const cf_state *states;
+    size_t state_count;
+    size_t state_size; /* bytes */
     const cf_fused *const *fused; /* cf_fused_tables, if the program has fused layers */
     cf_status (*run)(cf_context *context);
 } cf_program;

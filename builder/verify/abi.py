@@ -139,6 +139,28 @@ class LoadedLibrary:
             arguments += [ctypes.c_void_p(_address(slot)), ctypes.c_size_t(slot.size)]
         return int(self.so.run(*arguments))
 
+    def reset(self, model: int) -> None:
+        """Raises Refused where the library has no cf_reset, or it fails."""
+        self._of_state("cf_reset", model)
+
+    def get_state(self, model: int, size: int) -> bytes:
+        """Raises Refused where the library cannot do it."""
+        data = ctypes.create_string_buffer(size)
+        self._of_state("cf_get_state", model, data, ctypes.c_size_t(size))
+        return data.raw
+
+    def set_state(self, model: int, data: bytes) -> None:
+        """Raises Refused where the library cannot do it."""
+        self._of_state("cf_set_state", model, data, ctypes.c_size_t(len(data)))
+
+    def _of_state(self, name: str, model: int, *arguments: Any) -> None:
+        function = getattr(self.so, name, None)
+        if function is None:
+            raise Refused(f"it does not export {name}")
+        status = int(function(ctypes.c_void_p(model), *arguments))
+        if status != CF_OK:
+            raise Refused(f"{name} failed with {status_name(status)}: {self._error(model)}")
+
     def close(self, model: int) -> None:
         self.so.cf_close(model or None)
 
@@ -150,7 +172,7 @@ class RemoteLibrary:
     signal or an exit of the library's, this one ends in the same way.
     """
 
-    _DESCRIBE, _OPEN, _RUN, _FLAT, _CLOSE, _HAS_FLAT = range(6)
+    _DESCRIBE, _OPEN, _RUN, _FLAT, _CLOSE, _HAS_FLAT, _RESET = range(7)
 
     def __init__(self, command: Sequence[str], path: str) -> None:
         self.process = subprocess.Popen(
@@ -222,6 +244,12 @@ class RemoteLibrary:
 
     def flat(self, feeds: Sequence[Slot], fetches: Sequence[Slot]) -> int:
         return self._call(self._FLAT, feeds, fetches)[0]
+
+    def reset(self, model: int) -> None:
+        """Raises Refused where it fails."""
+        status, why = self._call(self._RESET, model=model)
+        if status != CF_OK:
+            raise Refused(f"cf_reset failed with {status_name(status)}: {why}")
 
     def close(self, model: int) -> None:
         self._call(self._CLOSE, model=model)

@@ -64,7 +64,8 @@ def verify(library: Path, graph: FrozenGraph, spec: ModelSpec, machine: Machine 
     """Run ``library`` on every case of ``graph.golden_path`` and compare each fetch with TensorFlow's.
 
     Every case is run three times (twice in a row, then in reverse order from unaligned buffers), the first
-    also through the flat ``run()``, and bad calls must be refused. All in a child process. ``machine``: what runs
+    also through the flat ``run()``, and bad calls must be refused. Of a graph with state the cases are one sequence
+    of calls, which ``builder.verify.run`` repeats. All in a child process. ``machine``: what runs
     the library; an emulated one runs less (see ``builder.verify.run.examine``), and none at all gives a
     verification without cases whose only warning says so.
     Raises VerifyError when the library cannot be loaded or opened, fails, hangs or crashes, or the golden
@@ -194,6 +195,7 @@ def _examine(
         "cases": cases,
         "feeds": ports(p.spec for p in graph.feeds),
         "fetches": ports(p.spec for p in graph.fetches),
+        "state": sum(p.spec.size for p in graph.states),
         "step": str(step),
         "answers": str(answers),
         "findings": str(findings_path),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.errors import VerifyError
-from builder.importers.graph import FrozenGraph
+from builder.importers.graph import FrozenGraph, save_arrays
+from builder.importers.state import assign, read
 from builder.importers.tf import reference_session, tensorflow
 from builder.preflight import walk
 from builder.spec import ImageInput, ModelSpec
@@ -30,7 +29,8 @@ PHOTOGRAPHS = Path(__file__).parent / "photographs"
 def make(spec: ModelSpec, graph: FrozenGraph) -> None:
     """Write ``golden.npz``: ``feed/<case>/<name>`` and ``fetch/<case>/<name>``, the same bytes every time.
 
-    Cases: zeros, extremes, some of seeded random values, and photographs where the spec has an image input.
+    Cases: zeros, extremes, some of seeded random values, and photographs where the spec has an image input. Of a
+    graph with state they are one sequence of calls, in the order of the file, from the first state on.
     TensorFlow runs the graph op by op, not through XLA. Raises VerifyError for a graph whose answers are random or
     that TensorFlow cannot run.
     """
@@ -46,6 +46,8 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
     arrays: dict[str, Array] = {}
     with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
         tf.import_graph_def(definition, name="")
+        state = graph.first_state()
+        assign(loaded, session, state)
         for case, feeds in cases(spec, [p.spec for p in graph.feeds]):
             try:
                 answers = session.run(
@@ -53,12 +55,14 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
                 )
             except tf.errors.OpError as error:
                 if case in _PROBES:  # out of the range of an index, say: TensorFlow has no answer to agree with
+                    assign(loaded, session, state)
                     continue
                 raise VerifyError(f"TensorFlow cannot run the graph on {case}: {error.message[:300]}") from error
+            state = read(loaded, session, {p.tensor: p.spec.dtype for p in graph.states})
             arrays |= {f"feed/{case}/{name}": value for name, value in feeds.items()}
             for port, answer in zip(graph.fetches, answers, strict=True):
                 arrays[f"fetch/{case}/{port.spec.name}"] = np.asarray(answer, port.spec.dtype)
-    _save(graph.golden_path, arrays)
+    save_arrays(graph.golden_path, arrays)
 
 
 _PROBES = {"extremes", "wide"}
@@ -133,12 +137,3 @@ def random_nodes(definition: Any) -> list[str]:
 
 
 _DRAWING = ("Random", "Multinomial", "TruncatedNormal", "StatefulUniform", "StatefulStandardNormal")
-
-
-def _save(path: Path, arrays: Mapping[str, Array]) -> None:
-    """As ``numpy.savez``, without the time of day in it."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for name, value in arrays.items():
-            buffer = io.BytesIO()
-            np.lib.format.write_array(buffer, np.asarray(value, order="C"), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), buffer.getvalue())

@@ -13,6 +13,7 @@ from builder.cache import digest, run_cached
 from builder.link.toolchain import Toolchain, zig_version
 
 RUNNER = Path(__file__).with_name("runner.c")
+LOADER = RUNNER.with_name("library.h")
 INCLUDE = Path(__file__).parent.parent / "runtime"
 
 ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
@@ -51,6 +52,11 @@ class Machine:
     runner: tuple[str, ...] = ()
     missing: str = ""
 
+    @property
+    def emulator(self) -> tuple[str, ...]:
+        """The command that runs a program of its architecture, which follows it; empty for this machine's own."""
+        return self.runner[:-1]
+
 
 HERE = Machine("this machine")
 
@@ -80,8 +86,9 @@ def machine_for(target: str, cache: Path) -> Machine:
 def build_runner(target: str, cache: Path) -> Path:
     """runner.c as a program for ``target``, in ``cache``. Raises LinkError."""
     folder = cache / f"runner-{target}"
-    key = digest(RUNNER, INCLUDE / "model.h", target, zig_version())
-    run_cached(folder, key, lambda fresh: Toolchain(target, cache / "zig").program(RUNNER, fresh / "runner", INCLUDE))
+    key = digest(RUNNER, LOADER, INCLUDE / "model.h", target, zig_version())
+    toolchain = Toolchain(target, cache / "zig")
+    run_cached(folder, key, lambda fresh: toolchain.program([RUNNER], fresh / "runner", [INCLUDE]))
     return folder / "runner"
 
 

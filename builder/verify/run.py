@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -175,9 +175,12 @@ def examine(request: dict[str, Any]) -> dict[str, Any]:
     failures: list[str] = []
     answers: dict[str, list[Bytes]] = {}
 
-    def check(case: str, how: str, poison: int, offset: int = 0, flat: bool = False) -> None:
+    def check(
+        case: str, how: str, poison: int, offset: int = 0, flat: bool = False, opened: int = model.opened
+    ) -> None:
         step(f"running case {case} {how}")
-        outputs, problems = answer(model, flat, case, feeds_of(case), poison, offset)
+        used = replace(model, opened=opened)
+        outputs, problems = answer(used, flat, case, feeds_of(case), poison, offset)
         failures.extend(problems)
         if case in answers:
             failures.extend(differences(model, case, how, answers[case], outputs))
@@ -187,23 +190,35 @@ def examine(request: dict[str, Any]) -> dict[str, Any]:
     def late() -> bool:
         return time.monotonic() - started > float(request["seconds"])
 
+    state = int(request["state"])
     for case in cases:
         if len(answers) >= 2 and late():
             break
         check(case, "once", POISONS[0])
-        if thorough:
+        if thorough and not state:
             check(case, "twice", POISONS[1])
+    if state:
+        again = list(answers)
+        library.reset(model.opened)
+        for case in again:
+            check(case, "after cf_reset from unaligned buffers", POISONS[1], offset=1)
+        if isinstance(library, LoadedLibrary):
+            failures += _keeps_state(library, model.opened, state, again, check)
     for case in reversed(cases if thorough else cases[:1]):
-        check(case, "in reverse order from unaligned buffers", POISONS[1], offset=1)
+        if not state:
+            check(case, "in reverse order from unaligned buffers", POISONS[1], offset=1)
     if model.library.has_flat and not late():
         check(cases[0], "through the flat run()", POISONS[0], flat=True)
+    if state:
+        library.reset(model.opened)
+        check(cases[0], "before bad calls", POISONS[0])
     for call in bad_calls(model):
         step(f"being called with {call.text}")
         wrong = refusal(model, feeds_of(cases[0]), call)
         if wrong:
             failures.append(f"a call with {call.text} {wrong}")
-    if not late():
-        check(cases[0], "after bad calls", POISONS[0])
+    if state or not late():  # a refused call leaves the state alone
+        check(list(answers)[1] if state and len(answers) > 1 else cases[0], "after bad calls", POISONS[0])
     step("closing it")
     model.library.close(model.opened)
     model.library.close(0)
@@ -214,6 +229,25 @@ def examine(request: dict[str, Any]) -> dict[str, Any]:
         "failures": list(dict.fromkeys(failures)),
         "cases": list(answers),
     }
+
+
+def _keeps_state(
+    library: LoadedLibrary, opened: int, size: int, cases: list[str], check: Callable[..., None]
+) -> Iterator[str]:
+    """Two opened models have states of their own; what cf_get_state gives, cf_set_state brings back."""
+    library.reset(opened)
+    other = open_model(library)
+    for case in cases:
+        before = library.get_state(other, size)
+        check(case, "beside another opened model", POISONS[0])
+        if library.get_state(other, size) != before:
+            yield f"case {case}: the state of another opened model changes"
+        check(case, "in another opened model", POISONS[0], opened=other)
+        if library.get_state(other, size) != library.get_state(opened, size):
+            yield f"case {case}: the same calls leave another state"
+        library.set_state(other, before)
+        check(case, "after cf_set_state", POISONS[1], opened=other)
+    library.close(other)
 
 
 def main() -> None:

@@ -6,15 +6,12 @@
  * pointer is null, its block; the answer is `answer`, the text, and the blocks as they are after the call.
  */
 #define _GNU_SOURCE
-#include "model.h"
+#include "library.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_SLOTS = 64, ALIGNMENT = 64 };
-enum { OP_DESCRIBE, OP_OPEN, OP_RUN, OP_FLAT, OP_CLOSE, OP_HAS_FLAT };
+enum { OP_DESCRIBE, OP_OPEN, OP_RUN, OP_FLAT, OP_CLOSE, OP_HAS_FLAT, OP_RESET };
 
 typedef struct {
     uint32_t op, feeds, fetches, feed_count, fetch_count, has_model;
@@ -29,17 +26,6 @@ typedef struct {
     int32_t status;
     uint32_t text;
 } answer;
-
-static void *library;
-
-static void *function(const char *name) {
-    void *found = dlsym(library, name);
-    if (found == NULL) {
-        fprintf(stderr, "it does not export %s\n", name);
-        exit(3);
-    }
-    return found;
-}
 
 /* Ends the process at the end of input: whoever asked has gone. */
 static void receive(void *data, size_t size) {
@@ -73,7 +59,7 @@ static void run(const request *asked, cf_model *model) {
     memset(fetches, 0, sizeof fetches);
     if (count >= MOST_SLOTS) {
         fprintf(stderr, "%u inputs and outputs are more than can be verified here\n", count);
-        exit(3);
+        exit(EXIT_REFUSED);
     }
     for (uint32_t i = 0; i < count; i++) {
         receive(&slots[i], sizeof slots[i]);
@@ -95,9 +81,8 @@ static void run(const request *asked, cf_model *model) {
     if (asked->op == OP_FLAT) {
         status = call_flat(all);
     } else {
-        cf_status (*cf_run_here)(cf_model *, const cf_feed *, size_t, const cf_fetch *, size_t) = function("cf_run");
-        status = (int32_t)cf_run_here(model, feeds, asked->feed_count, fetches, asked->fetch_count);
-        text = ((const char *(*)(const cf_model *))function("cf_last_error"))(model);
+        status = (int32_t)CALL(cf_run)(model, feeds, asked->feed_count, fetches, asked->fetch_count);
+        text = CALL(cf_last_error)(model);
     }
     reply(status, text);
     for (uint32_t i = 0; i < count; i++) {
@@ -107,29 +92,23 @@ static void run(const request *asked, cf_model *model) {
 }
 
 int main(int argc, char **argv) {
-    library = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (library == NULL) {
-        fprintf(stderr, "it cannot be loaded: %s\n", dlerror());
-        return 3;
-    }
+    load_library(argc > 1 ? argv[1] : NULL);
     cf_model *model = NULL;
     for (;;) {
         request asked;
         fflush(stdout);
         receive(&asked, sizeof asked);
         switch (asked.op) {
-        case OP_DESCRIBE:
-            reply((int32_t)((uint32_t(*)(void))function("cf_abi_version"))(),
-                  ((const char *(*)(void))function("cf_describe"))());
-            break;
+        case OP_DESCRIBE: reply((int32_t)CALL(cf_abi_version)(), CALL(cf_describe)()); break;
         case OP_OPEN: {
-            const cf_status status = ((cf_status(*)(uint32_t, cf_model **))function("cf_open"))(0, &model);
-            reply((int32_t)status, ((const char *(*)(const cf_model *))function("cf_last_error"))(NULL));
+            const cf_status status = CALL(cf_open)(0, &model);
+            reply((int32_t)status, CALL(cf_last_error)(NULL));
             break;
         }
         case OP_HAS_FLAT: reply(dlsym(library, "run") != NULL, ""); break;
+        case OP_RESET: reply((int32_t)CALL(cf_reset)(model), CALL(cf_last_error)(model)); break;
         case OP_CLOSE:
-            ((void (*)(cf_model *))function("cf_close"))(asked.has_model ? model : NULL);
+            CALL(cf_close)(asked.has_model ? model : NULL);
             reply(0, "");
             break;
         default: run(&asked, model);

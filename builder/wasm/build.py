@@ -13,15 +13,15 @@ from typing import Any
 
 from builder import __version__
 from builder.cache import code_digest, digest, run_cached
+from builder.errors import LowerError
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import IR_FLAGS
 from builder.link.toolchain import zig_version
 from builder.pack.manifest import FileEntry, source_entry
 from builder.pack.swap import replacing
-from builder.pipeline import ATTEMPTS, Attempt, Compiled, import_stage, lower_by
+from builder.pipeline import ATTEMPTS, Attempt, Compiled, import_graph, lower_by
 from builder.progress import Progress
 from builder.project import Project
-from builder.sources import locate
 from builder.spec import ModelSpec, to_json
 from builder.verify.compare import Verification, require
 from builder.wasm.module import ARCH, FLAVOURS, Flavour, emit_sources, link_module
@@ -66,15 +66,12 @@ def build_wasm(spec: ModelSpec, project: Project, progress: Progress) -> tuple[W
             outcome.cached = run_cached(folder, digest(code_digest(), key), build)
         return folder
 
-    with progress.stage("source", spec.source.package or f"{spec.source.path}"):
-        model = locate(spec, cache)
-    folder = stage(
-        "import",
-        f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers",
-        digest(to_json(spec), model, tensorflow_version()),
-        functools.partial(import_stage, spec, model),
-    )
-    graph = FrozenGraph.load(folder)
+    model, graph = import_graph(spec, project, progress)
+    if graph.states:
+        raise LowerError(
+            f"{spec.name} keeps state from call to call ({graph.states[0].spec.name} ...); "
+            "only libmodel.so does so, not yet a WebAssembly module."
+        )
     folder = stage(
         f"compile-{ARCH}",
         "tfcompile, for its LLVM IR",

@@ -51,6 +51,19 @@ cf_status cf_open(uint32_t threads, cf_model **model);
 cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
                  const cf_fetch *fetches, size_t fetch_count);
 
+/*
+ * Some models have state: variables that cf_run reads and writes, which last from one run to the next (cf_describe
+ * lists them under "states"; most models have none, and then there is nothing to copy). Each opened model has its own.
+ * A run that fails leaves it as it was.
+ */
+
+/* Back to the state that the model was opened with, its random generator's included. */
+cf_status cf_reset(cf_model *model);
+
+/* Copy the state out of the model, or into it: the variables as cf_describe lists them, `size` bytes together. */
+cf_status cf_get_state(cf_model *model, void *data, size_t size);
+cf_status cf_set_state(cf_model *model, const void *data, size_t size);
+
 /* Give back what cf_open took. NULL is fine. */
 void cf_close(cf_model *model);
 

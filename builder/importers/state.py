@@ -1,0 +1,180 @@
+"""Variables that a graph writes as it runs: its state, which an opened model keeps from one call to the next.
+
+A graph writes a variable through the handle of a VarHandleOp, perhaps deep in the functions of loops and branches.
+What is only read becomes a constant. What is written without any effect on the fetches (a counter of calls) is none
+either: then nobody can tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.errors import ImportModelError
+from builder.importers.rewrite import node_of
+from builder.importers.tf import tensorflow
+from builder.tensor import ITEM_SIZES, TensorSpec
+
+_WRITES = re.compile(r"Assign(Add|Sub)?VariableOp$|Resource(Scatter|Apply|Sparse|StridedSliceAssign)")
+_PASSED_ON = {"Identity": 0, "IdentityN": 0, "While": 0, "StatelessWhile": 0}
+"""Ops whose output of a resource is the input of the same place."""
+
+_BRANCHES = {"If", "StatelessIf", "Case", "StatelessCase"}
+"""Ops whose first input chooses; the rest are their functions' arguments."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable that the graph writes: the name the model gives it, and its value when the model is opened."""
+
+    name: str
+    value: NDArray[Any]
+
+
+def written(graph_def: Any) -> dict[str, set[str]]:
+    """Nodes at the top of ``graph_def`` that write, each with the nodes of the handles it writes through."""
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    known: dict[str, set[int]] = {}
+
+    def arguments(name: str) -> set[int]:
+        """Numbers of the arguments that the function ``name`` writes through."""
+        if name not in known:
+            known[name] = set()  # of a function that calls itself
+            function = functions[name]
+            roots = set().union(*_writers(function.node_def, functions, arguments).values())
+            known[name] = {i for i, a in enumerate(function.signature.input_arg) if a.name in roots}
+        return known[name]
+
+    return _writers(graph_def.node, functions, arguments)
+
+
+def _writers(
+    nodes: Iterable[Any], functions: Mapping[str, Any], arguments: Callable[[str], set[int]]
+) -> dict[str, set[str]]:
+    named = {n.name: n for n in nodes}
+    found: dict[str, set[str]] = {}
+    for node in named.values():
+        roots = {_root(node.input[0], named)} if _WRITES.match(node.op) else set()
+        for called in _called(node):
+            if called in functions:
+                first = 1 if node.op in _BRANCHES else 0
+                roots |= {_root(node.input[first + i], named) for i in arguments(called)}
+        if roots:
+            found[node.name] = roots
+    return found
+
+
+def _root(tensor: str, nodes: Mapping[str, Any]) -> str:
+    """The node, or the function's argument, that a handle comes from."""
+    name = node_of(tensor)
+    while name in nodes and nodes[name].op in _PASSED_ON:
+        number = tensor.rpartition(":")[2]
+        tensor = nodes[name].input[int(number) if ":" in tensor and number.isdigit() else 0]
+        name = node_of(tensor)
+    return name
+
+
+def _called(node: Any) -> Iterator[str]:
+    yield node.op
+    for key in sorted(node.attr):
+        value = node.attr[key]
+        if value.HasField("func"):
+            yield value.func.name
+        elif value.HasField("list"):
+            yield from (f.name for f in value.list.func)
+
+
+def state_of(graph_def: Any, fetches: Iterable[str]) -> set[str]:
+    """Nodes of the handles through which the graph writes; none where no fetch ever depends on what was written."""
+    writers = written(graph_def)
+    nodes = {n.name: n for n in graph_def.node}
+    seen: set[str] = set()
+    todo = [node_of(f) for f in fetches]
+    while todo:
+        while todo:
+            name = todo.pop()
+            if name in seen or name not in nodes:
+                continue
+            seen.add(name)
+            todo += [node_of(i) for i in nodes[name].input if not i.startswith("^")]
+        # What is written into a variable that matters, matters.
+        todo = [name for name, roots in writers.items() if name not in seen and roots & seen]
+    handles = set().union(*writers.values())
+    return handles if handles & seen else set()
+
+
+def without_debugging(graph_def: Any) -> Any:
+    """Without assertions and prints; what waited for one waits for what it waited for."""
+    result = type(graph_def)()
+    result.CopyFrom(graph_def)
+    _drop(result.node)
+    for function in result.library.function:
+        gone = _drop(function.node_def)
+        for key in [k for k, node in function.control_ret.items() if node in gone]:
+            function.control_ret.pop(key)
+            function.signature.control_output.remove(key)
+    return result
+
+
+_DEBUGGING = {"Assert", "PrintV2"}
+
+
+def _drop(nodes: Any) -> set[str]:
+    gone = {n.name: n for n in nodes if n.op in _DEBUGGING}
+
+    def past(tensor: str) -> list[str]:
+        node = gone.get(node_of(tensor))
+        return [tensor] if node is None else [p for i in node.input if i.startswith("^") for p in past(i)]
+
+    kept = [n for n in nodes if n.name not in gone]
+    for node in kept:
+        inputs = list(dict.fromkeys(p for i in node.input for p in ([i] if not i.startswith("^") else past(i))))
+        data = [i for i in node.input if not i.startswith("^")]
+        controls = [i for i in inputs if i.startswith("^")]
+        del node.input[:]
+        node.input.extend([*data, *controls])
+    del nodes[:]
+    nodes.extend(kept)
+    return set(gone)
+
+
+def spec_of(variable: Variable) -> TensorSpec:
+    """Raises ImportModelError for a dtype that the C ABI has not."""
+    dtype = variable.value.dtype.name
+    if dtype not in ITEM_SIZES:
+        raise ImportModelError(
+            f"The model keeps the variable {variable.name!r} from call to call, as {dtype}; "
+            f"it has to be one of {', '.join(ITEM_SIZES)}."
+        )
+    return TensorSpec(variable.name, dtype, variable.value.shape)
+
+
+def assign(graph: Any, session: Any, values: Mapping[str, NDArray[Any]]) -> None:
+    """Give the variables behind handles (by node, in ``graph``) their values in ``session``."""
+    if not values:
+        return
+    tf = tensorflow()
+    with graph.as_default():
+        assigned = [
+            tf.raw_ops.AssignVariableOp(resource=graph.get_tensor_by_name(f"{node}:0"), value=tf.constant(value))
+            for node, value in values.items()
+        ]
+    session.run(assigned)
+
+
+def read(graph: Any, session: Any, nodes: Mapping[str, str]) -> dict[str, NDArray[Any]]:
+    """The values of variables, by node; ``nodes``: node of each handle to its dtype."""
+    if not nodes:
+        return {}
+    tf = tensorflow()
+    with graph.as_default():
+        tensors = {
+            node: tf.raw_ops.ReadVariableOp(resource=graph.get_tensor_by_name(f"{node}:0"), dtype=dtype)
+            for node, dtype in nodes.items()
+        }
+    return {node: np.asarray(value) for node, value in session.run(tensors).items()}

@@ -1,0 +1,1 @@
+"""A test and a benchmark program for one model, as tfcompile's ``tf_library`` makes them."""

@@ -1,0 +1,104 @@
+"""The test and benchmark programs of a model, built and run for real, here and on an emulated arm64."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builder.cli import main
+from builder.errors import VerifyError
+from builder.importers.graph import FrozenGraph, save_arrays
+from builder.pack.bundle import Bundle
+from builder.selftest.programs import build_programs, run_program
+from builder.spec import load
+from builder.verify.machine import HERE
+from tests.conftest import ROOT, make_bundle
+from tests.integration.build import CACHE
+from tests.support import qemu
+
+pytestmark = pytest.mark.integration
+
+SPEC = ROOT / "examples" / "digits" / "model.toml"
+
+
+def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_the_command(digits: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["selftest", "digits"]) == 0
+    said = capsys.readouterr().out
+    assert "PASSED" in said
+    assert "digit: worst error" in said
+    assert "median" in said
+    test = run(digits.folder / "digits_test")  # finds the bundle's library by itself
+    assert test.returncode == 0, test.stdout + test.stderr
+    found = run(digits.folder / "digits_benchmark", "--runs", "200", "--warm-up", "3", "--threads", "1", "--json")
+    times = json.loads(found.stdout)
+    assert (times["model"], times["threads"], times["runs"], times["warm_up"]) == ("digits", 1, 200, 3)
+    order = [times[f"{name}_ms"] for name in ("min", "median", "p90", "p99", "max")]
+    assert order == sorted(order)
+    assert 0 < times["min_ms"] <= times["mean_ms"] <= times["max_ms"]
+
+
+def test_bad_options_are_refused(digits: Bundle) -> None:
+    for program in ("digits_test", "digits_benchmark"):
+        assert run(digits.folder / program, "--nonsense").returncode == 2
+        assert run(digits.folder / program, "--threads", "many").returncode == 2
+        assert run(digits.folder / program, "--threads").returncode == 2
+        missing = run(digits.folder / program, "/nowhere/libmodel.so")
+        assert missing.returncode == 3
+        assert "cannot be loaded" in missing.stderr
+
+
+def changed_golden(change: str, folder: Path) -> FrozenGraph:
+    """The graph of digits with other golden answers."""
+    graph = FrozenGraph.load(ROOT / "build" / "digits" / "import")
+    folder.mkdir()
+    shutil.copyfile(graph.ports_path, folder / "ports.json")
+    with np.load(graph.golden_path) as golden:
+        arrays = {name: golden[name] for name in golden.files}
+    logits = arrays["fetch/random-1/logits"].copy()
+    if change == "value":
+        logits[0, 3] += 1e-3
+    elif change == "nan":
+        logits[0, 3] = np.nan
+    elif change == "class":  # within a wide tolerance of every element, but another one is the highest
+        order = logits[0].argsort()
+        logits[0, order[-1]], logits[0, order[-2]] = logits[0, order[-2]], logits[0, order[-1]]
+    arrays["fetch/random-1/logits"] = logits
+    save_arrays(folder / "golden.npz", arrays)
+    return FrozenGraph.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [("value", "1 of 10 elements disagree"), ("nan", "1 of 10 elements disagree"), ("class", "another class")],
+)
+def test_a_wrong_answer_fails_the_test(digits: Bundle, change: str, says: str, tmp_path: Path) -> None:
+    graph = changed_golden(change, tmp_path / "graph")
+    build_programs(load(SPEC), graph, "x86_64", CACHE, tmp_path)
+    with pytest.raises(VerifyError, match=says):
+        run_program(tmp_path / "test", HERE, str(digits.library))
+    build_programs(load(SPEC), changed_golden("nothing", tmp_path / "same"), "x86_64", CACHE, tmp_path)
+    assert "PASSED" in run_program(tmp_path / "test", HERE, str(digits.library))
+
+
+def test_for_arm64(capsys: pytest.CaptureFixture[str]) -> None:
+    machine = qemu.arm64(CACHE)
+    folder = make_bundle("digits", "arm64").folder
+    assert main(["selftest", "digits", "--target", "arm64"]) == 0
+    assert "PASSED" in capsys.readouterr().out
+    assert run_program(folder / "digits_test", machine, "--threads", "1").endswith("PASSED\n")
+    assert "median" in run_program(folder / "digits_benchmark", machine, "--runs", "20")
+
+
+def test_without_a_bundle_the_command_says_which(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "model.toml").write_text(SPEC.read_text().replace('"digits"', '"nobody"', 1))
+    assert main(["selftest", str(tmp_path)]) == 2
+    assert "make bundle MODEL=nobody" in capsys.readouterr().err

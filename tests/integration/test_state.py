@@ -1,0 +1,302 @@
+"""Models that keep state from one call to the next, against TensorFlow's own sequence of calls."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from builder.errors import LowerError
+from builder.export import export_model
+from builder.importers import import_model
+from builder.importers.graph import FrozenGraph
+from builder.importers.tf import tensorflow
+from builder.link.library import SharedLibrary
+from builder.lower import LoweringPath, lower
+from builder.preflight import check
+from builder.preflight import require as require_preflight
+from builder.progress import Progress
+from builder.project import Project
+from builder.selftest.programs import selftest
+from builder.spec import FeedSpec, ModelSpec
+from builder.verify.compare import open_golden, require, verify
+from builder.verify.golden import make
+from builder.wasm.build import build_wasm
+from builder.xla.tfcompile import compile_graph
+from handler.errors import refusal
+from handler.image import Limits
+from handler.model import Model
+from handler.request import Request
+from handler.server import Call, Server
+from tests.integration.build import CACHE, build_library
+from tests.integration.support import save_keras, spec_for
+from tests.support import qemu
+
+pytestmark = pytest.mark.integration
+
+SIZE = 3
+
+
+def modules() -> dict[str, Callable[[], Any]]:
+    """Modules whose ``__call__`` takes x [2, SIZE] and keeps something of it."""
+    tf = tensorflow()
+    signature = [tf.TensorSpec([2, SIZE], tf.float32, "x")]
+
+    class Counter(tf.Module):  # type: ignore[misc, name-defined]
+        """Two writes a call, one of them read back, and an integer beside."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.sum = tf.Variable(tf.constant([1.0, 2.0, 3.0]), name="sum")
+            self.calls = tf.Variable(tf.constant(0, tf.int64), name="calls")
+
+        @tf.function(input_signature=signature)
+        def __call__(self, x: Any) -> Any:
+            before = self.sum.read_value()
+            self.sum.assign_add(tf.reduce_sum(x, 0))
+            self.calls.assign_add(1)
+            after = self.sum.read_value()
+            self.sum.assign(self.sum * 0.5)
+            return {"before": before, "after": after, "calls": self.calls.read_value()}
+
+    class Mean(tf.Module):  # type: ignore[misc, name-defined]
+        """A running mean, written in one branch only and in a loop."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean = tf.Variable(tf.zeros([SIZE]), name="mean")
+            self.seen = tf.Variable(0.0, name="seen")
+
+        @tf.function(input_signature=signature)
+        def __call__(self, x: Any) -> Any:
+            for i in tf.range(2):
+                row = x[i]
+                if tf.reduce_sum(row) > 0:
+                    self.seen.assign_add(1.0)
+                    self.mean.assign_add((row - self.mean) / self.seen)
+            tf.debugging.assert_all_finite(self.mean, "mean")
+            return {"mean": self.mean.read_value(), "seen": self.seen.read_value()}
+
+    class Ring(tf.Module):  # type: ignore[misc, name-defined]
+        """A ring buffer: one row is written where an index that is state itself says."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows = tf.Variable(tf.ones([4, SIZE]), name="rows")
+            self.at = tf.Variable(0, name="at")
+
+        @tf.function(input_signature=signature)
+        def __call__(self, x: Any) -> Any:
+            self.rows.scatter_nd_update([[self.at]], x[:1])
+            self.at.assign((self.at + 1) % 4)
+            return {"rows": self.rows.read_value(), "total": tf.reduce_sum(self.rows)}
+
+    class Swap(tf.Module):  # type: ignore[misc, name-defined]
+        """Two variables that change places: neither may be overwritten before it is read."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = tf.Variable(tf.fill([2, SIZE], 1.0), name="a")
+            self.b = tf.Variable(tf.fill([2, SIZE], 2.0), name="b")
+
+        @tf.function(input_signature=signature)
+        def __call__(self, x: Any) -> Any:
+            a, b = self.a.read_value(), self.b.read_value()
+            self.a.assign(b)
+            self.b.assign(a + x)
+            return {"y": a - b}
+
+    class Convolution(tf.Module):  # type: ignore[misc, name-defined]
+        """Layers that are fused, over a picture that is state: the optimised path with state."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            random = np.random.default_rng(3)
+            self.kernel = tf.Variable(random.normal(0, 0.2, (3, 3, 8, 8)).astype(np.float32), name="kernel")
+            self.dense = tf.Variable(random.normal(0, 0.2, (SIZE, 8)).astype(np.float32), name="dense")
+            self.picture = tf.Variable(random.normal(size=(1, 12, 12, 8)).astype(np.float32), name="picture")
+
+        @tf.function(input_signature=signature)
+        def __call__(self, x: Any) -> Any:
+            row = tf.reshape(tf.reduce_sum(x @ self.dense, 0), [1, 1, 1, 8])
+            new = tf.nn.relu(tf.nn.conv2d(self.picture + row, self.kernel, 1, "SAME"))
+            self.picture.assign(0.5 * self.picture + 0.5 * new)
+            return {"features": tf.reduce_mean(new, [1, 2])}
+
+    return {c.__name__.lower(): c for c in (Counter, Mean, Ring, Swap, Convolution)}
+
+
+NAMES = ("counter", "mean", "ring", "swap", "convolution")
+
+
+def imported(spec: ModelSpec, folder: Path) -> FrozenGraph:
+    assert spec.source.path is not None
+    graph = import_model(spec, spec.source.path, folder)
+    require_preflight(check(graph))
+    make(spec, graph)
+    return graph
+
+
+def saved(name: str, folder: Path) -> ModelSpec:
+    module = modules()[name]()
+    tensorflow().saved_model.save(module, str(folder / name), signatures=module.__call__)
+    return spec_for(folder / name)
+
+
+def built(graph: FrozenGraph, spec: ModelSpec, folder: Path, path: LoweringPath, target: str) -> SharedLibrary:
+    before = Path.cwd()
+    try:
+        return build_library(graph, spec, folder, path, target=target)
+    finally:
+        os.chdir(before)
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelSpec, FrozenGraph]:
+    folder = tmp_path_factory.mktemp(request.param)
+    spec = saved(request.param, folder)
+    return spec, imported(spec, folder / "import")
+
+
+def test_the_golden_answers_are_the_models_own_sequence(model: tuple[ModelSpec, FrozenGraph]) -> None:
+    """TensorFlow's loader, called on the golden feeds one after the other, gives the golden answers."""
+    spec, graph = model
+    signature = tensorflow().saved_model.load(str(spec.source.path)).signatures["serving_default"]
+    with open_golden(graph, spec) as golden:
+        assert len(golden.cases) >= 4
+        seen = []
+        for case in golden.cases:
+            answer = signature(x=tensorflow().constant(golden.feeds_of(case)[0]))
+            for port in graph.fetches:
+                expected = golden.arrays[f"fetch/{case}/{port.spec.name}"]
+                np.testing.assert_allclose(answer[port.spec.name].numpy(), expected, rtol=1e-5, atol=1e-6)
+            seen.append(golden.arrays[f"fetch/{case}/{graph.fetches[0].spec.name}"].tobytes())
+    assert len(set(seen)) > 2
+
+
+@pytest.mark.parametrize("path", ["faithful", "optimised"])
+def test_agrees_with_tensorflow(model: tuple[ModelSpec, FrozenGraph], path: LoweringPath, tmp_path: Path) -> None:
+    spec, graph = model
+    require(verify(built(graph, spec, tmp_path, path, "x86_64").path, graph, spec))
+
+
+@pytest.mark.parametrize("name", ["counter", "mean"])
+def test_agrees_on_arm64(name: str, tmp_path: Path) -> None:
+    machine = qemu.arm64(CACHE)
+    spec = saved(name, tmp_path)
+    graph = imported(spec, tmp_path / "import")
+    require(verify(built(graph, spec, tmp_path, "optimised", "arm64").path, graph, spec, machine))
+
+
+def test_a_library_that_forgets_is_found_out(tmp_path: Path) -> None:
+    """Verification sees a state that is not kept: without this the tests above would prove nothing."""
+    spec = saved("counter", tmp_path)
+    graph = imported(spec, tmp_path / "import")
+    built(graph, spec, tmp_path, "faithful", "x86_64")
+    from builder.link.library import link_library
+
+    source = tmp_path / "program.c"
+    source.write_text(source.read_text().replace(".state_count = 2", ".state_count = 1"))
+    from builder.emit import Sources
+
+    library = link_library(Sources(tmp_path), tmp_path / "import" / "graph.o", "x86_64", tmp_path, CACHE / "zig")
+    verification = verify(library.path, graph, spec)
+    assert not verification.passed
+
+
+def test_a_keras_rnn_that_keeps_its_state(tmp_path: Path) -> None:
+    import keras
+
+    tensorflow()
+    x = keras.Input(batch_shape=(1, 4, 5), name="x")
+    hidden = keras.layers.LSTM(6, stateful=True, return_sequences=True, name="first")(x)
+    hidden = keras.layers.GRU(6, stateful=True, name="second")(hidden)
+    network = keras.Model(x, keras.layers.Dense(2, name="y")(hidden))
+    path = save_keras(network, tmp_path / "rnn.keras")
+    spec = spec_for(path, feeds=(FeedSpec("x", (1, 4, 5)),))
+    graph = imported(spec, tmp_path / "import")
+    assert [s.spec.name for s in graph.states] == ["first/rnn_state", "first/rnn_state_1", "second/rnn_state"]
+    assert not any(value.any() for value in graph.first_state().values())  # Keras saves none
+    assert "first/lstm_cell/kernel" in graph.variables.values()
+    loaded = keras.saving.load_model(path)
+    with open_golden(graph, spec) as golden:
+        for case in golden.cases:
+            ours = golden.arrays[f"fetch/{case}/y"]
+            np.testing.assert_allclose(loaded(golden.feeds_of(case)[0]).numpy(), ours, rtol=1e-5, atol=1e-6)
+    library = built(graph, spec, tmp_path, "optimised", "x86_64").path
+    require(verify(library, graph, spec))
+    check_function(library, [np.full((1, 4, 5), i / 4, np.float32).tobytes() for i in range(3)])
+
+
+def check_function(library: Path, steps: list[bytes]) -> None:
+    """The items of one request are a sequence, and every request begins anew."""
+    model = Model(str(library))
+    assert model.description.stateful
+    model.warm_up()
+    model.reset()
+    expected = [bytes(model.run([step])[0]) for step in steps]
+    assert expected != [bytes(model.run([step])[0]) for step in steps]
+    server = Server({model.description.name: model}, Limits())
+    call = Call("request", False, lambda: 15_000, lambda result: None, lambda error: refusal(error, "request"))
+    for _ in range(2):
+        batches = server.infer(Request((), {"x": b"".join(steps)}), call).batches
+        assert [bytes(fetches[0]) for fetches, _ in batches] == expected
+    model.close()
+
+
+def test_what_nobody_can_tell_is_no_state(tmp_path: Path) -> None:
+    """A counter of calls that no fetch depends on: the model is as it was without it."""
+    tf = tensorflow()
+
+    class Counted(tf.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = tf.Variable(0, name="calls")
+            self.scale = tf.Variable(3.0, name="scale")
+
+        @tf.function(input_signature=[tf.TensorSpec([2], tf.float32, "x")])
+        def __call__(self, x: Any) -> Any:
+            self.calls.assign_add(1)
+            return {"y": x * self.scale}
+
+    module = Counted()
+    tf.saved_model.save(module, str(tmp_path / "counted"), signatures=module.__call__)
+    spec = spec_for(tmp_path / "counted")
+    graph = imported(spec, tmp_path / "import")
+    assert graph.states == ()
+    require(verify(built(graph, spec, tmp_path, "optimised", "x86_64").path, graph, spec))
+
+
+def test_its_own_test_its_export_and_webassembly(tmp_path: Path) -> None:
+    """The test program runs the cases as one sequence, the export has the first values, a module is refused."""
+    spec, project = saved("counter", tmp_path), Project(tmp_path)
+    graph = imported(spec, tmp_path / "import")
+    library = built(graph, spec, tmp_path / "import", "optimised", "x86_64").path
+    place = project.dist / spec.name / "layer" / "lib" / "libmodel.so"
+    place.parent.mkdir(parents=True)
+    shutil.copyfile(library, place)
+    assert "PASSED" in selftest(spec, project, Progress(), "x86_64").said
+    folder = export_model(spec, project, Progress(), tmp_path / "out").folder
+    weights = safetensors.numpy.load_file(folder / "weights.safetensors")
+    np.testing.assert_array_equal(weights["sum"], [1, 2, 3])
+    assert weights["calls"] == 0
+    assert not (folder / "model.toml").exists()
+    with pytest.raises(LowerError, match="keeps state from call to call"):
+        build_wasm(spec, project, Progress())
+
+
+def test_convolutions_beside_state_are_fused(tmp_path: Path) -> None:
+    spec = saved("convolution", tmp_path)
+    graph = imported(spec, tmp_path / "import")
+    compile_graph(graph, "x86_64", tmp_path / "compiled")
+    lowered = lower(tmp_path / "compiled" / "graph_metadata.o", graph, CACHE)
+    assert lowered.path == "optimised"
+    assert "layer" in {note.kind for note in lowered.notes}
+    assert [s.spec.name for s in lowered.program.states] == ["picture"]
+    assert [p.spec.name for p in lowered.program.feeds] == ["x"]

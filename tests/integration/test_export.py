@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ def test_the_graph_loads_in_plain_tensorflow_with_weights_from_the_file(small: t
 
 
 def test_coldforge_builds_what_it_exported(small: tuple[ModelSpec, Path], tmp_path: Path) -> None:
-    """The exported model.toml gives a library that answers as TensorFlow does on the graph before it."""
+    """The exported model.toml gives the library that the model itself gives, to the byte."""
     spec, folder = small
     again = load(folder / "model.toml")
     assert again.outputs[0].labels == ("a", "b", "c", "d")
@@ -168,6 +169,9 @@ def test_coldforge_builds_what_it_exported(small: tuple[ModelSpec, Path], tmp_pa
     graph.golden_path.write_bytes(before.golden_path.read_bytes())
     library = build_library(graph, again, tmp_path / "import").path
     require(verify(library, graph, again))
+    shutil.copytree(before.folder, tmp_path / "before")
+    original = build_library(FrozenGraph.load(tmp_path / "before"), spec, tmp_path / "before").path
+    assert library.read_bytes() == original.read_bytes()
     # And exporting the export loses nothing.
     make(again, graph)
     twice = exported(again, tmp_path)

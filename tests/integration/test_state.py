@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from builder.export import export_model
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
-from builder.link.library import SharedLibrary
+from builder.link.library import KERNEL_SOURCES, RUNTIME, THREAD_SOURCES, SharedLibrary
 from builder.lower import LoweringPath, lower
 from builder.preflight import check
 from builder.preflight import require as require_preflight
@@ -300,3 +301,23 @@ def test_convolutions_beside_state_are_fused(tmp_path: Path) -> None:
     assert "layer" in {note.kind for note in lowered.notes}
     assert [s.spec.name for s in lowered.program.states] == ["picture"]
     assert [p.spec.name for p in lowered.program.feeds] == ["x"]
+
+
+def test_a_c_program_under_sanitizers(tmp_path: Path) -> None:
+    """The state functions called well and badly, in a library that is checked for every wrong access and leak."""
+    if shutil.which("gcc") is None:
+        pytest.skip("NOT RUN: the sanitizers need gcc, which this machine does not have")
+    spec = saved("counter", tmp_path)
+    graph = imported(spec, tmp_path / "import")
+    folder = tmp_path / "import"
+    built(graph, spec, folder, "faithful", "x86_64")
+    names = ("model.c", "cpu_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
+    sources = [Path(__file__).with_name("state_caller.c"), *(RUNTIME / name for name in names)]
+    sources += [folder / name for name in ("program.c", "weights.S", "graph.o")]
+    flags = ["-std=c11", "-g", "-O1", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    stub = tmp_path / "tables.c"
+    stub.write_text('#include "program.h"\nconst cf_fused *const cf_fused_tables[2];\n')
+    command = ["gcc", *flags, f"-I{folder}", f"-I{RUNTIME}", *map(str, [*sources, stub]), "-lm", "-lpthread"]
+    subprocess.run([*command, "-o", str(tmp_path / "caller")], cwd=folder, check=True)
+    done = subprocess.run([tmp_path / "caller"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -30,6 +30,7 @@ from builder.lower.program import Algorithm
 from builder.pack.assemble import pack
 from builder.pack.bundle import Bundle, activate, bundle_suffix
 from builder.pack.dependencies import DEPENDENCIES_LOCK, build_dependencies
+from builder.pack.limits import max_unzipped
 from builder.preflight import Preflight, check, require
 from builder.progress import Progress
 from builder.project import Project
@@ -139,7 +140,14 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     given_up: tuple[tuple[str, str], ...] = ()
     tried: set[str] = set()
     for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
-        key = (compiled.metadata_path, to_json(spec), graph.ports_path, json.dumps(algorithms, sort_keys=True), target)
+        key = (
+            compiled.metadata_path,
+            compiled.kernels_path,
+            to_json(spec),
+            graph.ports_path,
+            json.dumps(algorithms, sort_keys=True),
+            target,
+        )
         folder = stage(
             f"lower{attempt.suffix}",
             f"thunks to steps, buffers and C ({attempt.name})",
@@ -148,7 +156,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
         )
         sources = Sources(folder)
         lowering = replace(Lowering.load(folder / LOWERING), given_up=given_up)
-        if (program := digest(folder / "program.c", folder / "weights.bin")) in tried:
+        if (program := digest(folder / "program.c", sources.weights)) in tried:
             continue  # the same library would disagree again
         tried.add(program)
         folder = stage(
@@ -176,6 +184,8 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
             spec=spec,
             target=target,
             library=library,
+            weights=sources.outside,
+            layout=sources.layout,
             header=sources.header,
             model_json=sources.description.read_text(),
             audit=report,
@@ -203,21 +213,25 @@ def inspect(spec: ModelSpec, project: Project) -> Preflight:
     folder = project.build / spec.name / "inspect"
     folder.mkdir(parents=True, exist_ok=True)
     graph = import_model(spec, locate(spec, project.cache), folder)
-    return check(graph, max_unzipped=spec.max_unzipped, max_zipped=spec.max_zipped)
+    return _preflight(spec, graph)
 
 
 def import_stage(spec: ModelSpec, model: Path, folder: Path) -> None:
     """The frozen graph of ``model`` and TensorFlow's answers, in ``folder``; raises what the preflight finds."""
     graph = import_model(spec, model, folder)
-    require(check(graph, max_unzipped=spec.max_unzipped, max_zipped=spec.max_zipped))
+    require(_preflight(spec, graph))
     golden.make(spec, graph)
+
+
+def _preflight(spec: ModelSpec, graph: FrozenGraph) -> Preflight:
+    return check(graph, max_unzipped=max_unzipped(spec), max_zipped=spec.max_zipped, place=spec.weights_place)
 
 
 def lower_by(
     attempt: Attempt, made: Compiled, spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path
 ) -> Lowered:
     """The program that ``attempt`` makes, with a tuner's decisions where it may have them."""
-    options = Options(attempt.winograd and spec.winograd, algorithms)
+    options = Options(attempt.winograd and spec.winograd, algorithms, share=spec.weights_place == "library")
     return lower(made.kernels.metadata_path, made.graph, cache, attempt.path, options)
 
 
@@ -225,7 +239,7 @@ def _lower(
     attempt: Attempt, made: Compiled, spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path, folder: Path
 ) -> None:
     lowered = lower_by(attempt, made, spec, algorithms, cache)
-    emit(lowered.program, spec, made.kernels.target, folder)
+    emit(lowered.program, spec, made.kernels.target, folder, kernels=made.kernels.kernels_path)
     path = attempt.name if lowered.path == attempt.path else lowered.path
     lowering = Lowering(path, len(lowered.notes), decisions(lowered.program, lowered.notes, algorithms), lowered.reason)
     lowering.save(folder / LOWERING)

@@ -82,6 +82,7 @@ class Description(NamedTuple):
     image: ImageInput | None
     outputs: tuple[Output, ...]
     builder: str = ""  # the version of coldforge that compiled it
+    weights: str = ""  # what weights outside the library must be of; empty: they are in it
 
     @property
     def batched(self) -> bool:
@@ -105,6 +106,7 @@ def parse(text: str) -> Description:
                 Output(o["name"], o["fetch"], o["kind"], tuple(o["labels"]), o["top_k"]) for o in data["outputs"]
             ),
             builder=str(data.get("coldforge", "")),
+            weights=data["weights"]["layout"] if data.get("weights") else "",
         )
         _require_consistent(description)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -16,7 +16,7 @@ from .errors import InferenceError, StartupError
 
 ABI_VERSION = 1
 DEFAULT_LIBRARY = "/opt/lib/libmodel.so"  # where Lambda unpacks the model layer
-OK, UNSUPPORTED_CPU, NO_MEMORY = 0, 1, 2
+OK, UNSUPPORTED_CPU, NO_MEMORY, WRONG_WEIGHTS = 0, 1, 2, 5
 
 Bytes = bytes | bytearray | memoryview
 
@@ -29,7 +29,7 @@ class Model:
         self._library = _load(path)
         self.description: Description = parse(_text(self._library.cf_describe()))
         self._lock = threading.Lock()
-        self._handle = _open(self._library)
+        self._handle, self._weights = _open(self._library, self.description)
         # Written before every run, so that a request allocates nothing but its answer.
         self._feeds = ffi.new("cf_feed[]", len(self.description.feeds))
         self._fetches = ffi.new("cf_fetch[]", len(self.description.fetches))
@@ -70,6 +70,7 @@ class Model:
             handle, self._handle = self._handle, None
         if handle is not None:
             self._library.cf_close(handle)
+            self._weights = None
 
 
 class Models(Mapping[str, Model]):
@@ -133,13 +134,22 @@ def _load(path: str) -> Any:
     return library
 
 
-def _open(library: Any) -> Any:
+def _open(library: Any, description: Description) -> tuple[Any, Any]:
+    """The opened model, and memory that must stay while it is open."""
     handle = ffi.new("cf_model **")
-    status = library.cf_open(0, handle)
+    memory, where = None, ""
+    if description.weights:
+        from .weights import open_outside
+
+        status, memory, where = open_outside(library, handle, description.name, description.weights)
+    else:
+        status = library.cf_open(0, handle)
     if status == OK:
-        return handle[0]
+        return handle[0], memory
     reason = _text(library.cf_last_error(ffi.NULL))
     advice = {
+        WRONG_WEIGHTS: f"the weights are looked for {where}; COLDFORGE_WEIGHTS names another place for the file that "
+        "was built with the library, or that `coldforge weights` made for it.",
         UNSUPPORTED_CPU: "run the function on the architecture the bundle is for (x86_64 with AVX2, or arm64).",
         NO_MEMORY: "give the function more memory.",
     }

@@ -7,13 +7,17 @@ from typing import Any
 
 from builder import __version__
 from builder.lower.program import BoundPort, Program
+from builder.outside import Layout
 from builder.spec import ModelSpec, OutputSpec
 
 ABI_VERSION = 1
 
 
-def model_json(program: Program, spec: ModelSpec, isa: dict[str, list[str]]) -> str:
-    """The description as compact ASCII JSON. ``isa``: architecture to the instruction sets inside."""
+def model_json(program: Program, spec: ModelSpec, isa: dict[str, list[str]], outside: Layout | None = None) -> str:
+    """The description as compact ASCII JSON. ``isa``: architecture to the instruction sets inside.
+
+    ``outside``: of the weights, where they are no part of the library.
+    """
     (arch, levels), *_ = isa.items()
     image = spec.image
     description: dict[str, Any] = {
@@ -39,6 +43,8 @@ def model_json(program: Program, spec: ModelSpec, isa: dict[str, list[str]]) -> 
         },
         "outputs": [_output(o, program) for o in spec.outputs] or [_raw(p) for p in program.fetches],
     }
+    if outside:
+        description["weights"] = {"bytes": outside.size, "layout": outside.digest}
     return json.dumps(description, separators=(",", ":"))
 
 

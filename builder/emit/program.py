@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import assert_never
 
+from builder.cache import digest, file_digest
 from builder.emit.fused import layer_lines, pool_lines, repack_lines
+from builder.emit.outside import size_of
 from builder.lower.program import (
     BoundPort,
     Buffer,
@@ -29,6 +32,7 @@ from builder.lower.program import (
     WhileStep,
     walk,
 )
+from builder.outside import Layout
 
 CF_DTYPES = {
     "float16": "CF_F16", "float32": "CF_F32", "float64": "CF_F64",
@@ -42,7 +46,7 @@ _HEAD = """\
 #include "program.h"
 
 #define ARENA(offset) (context->arena + (offset))
-#define WEIGHTS(offset) ((void *)(uintptr_t)(cf_weights + (offset)))
+#define WEIGHTS(offset) ((void *)(uintptr_t)(@WEIGHTS@ + (offset)))
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define TRY(call)                                \\
     do {                                         \\
@@ -52,22 +56,28 @@ _HEAD = """\
 """
 
 
-def program_source(program: Program, description: str, flat_run: str, *, profile: bool = False) -> str:
+def program_source(
+    program: Program, description: str, flat_run: str, *, profile: bool = False, outside: Layout | None = None
+) -> str:
     """The text of program.c.
 
     ``description`` is the JSON that cf_describe returns, ``flat_run`` the definition of run(). ``profile``: every
-    step, by its place in ``walk(program.steps)``, tells the clock that it begins.
+    step, by its place in ``walk(program.steps)``, tells the clock that it begins. ``outside``: the weights are not
+    in the library, and are checked to be of this layout.
     """
     steps = walk(program.steps)
-    head = _HEAD
+    head = _HEAD.replace("@WEIGHTS@", "context->weights" if outside else "cf_weights")
     if profile:  # clock_gettime is POSIX, not C11
-        head = f'#define _POSIX_C_SOURCE 200809L\n{_HEAD}#define CF_STEPS {len(steps)}\n#include "profile.h"\n'
+        head = f'#define _POSIX_C_SOURCE 200809L\n{head}#define CF_STEPS {len(steps)}\n#include "profile.h"\n'
     numbers = {id(step): number for number, step in enumerate(steps)} if profile else {}
     parts = [head, _declarations(steps), _Printer(numbers).program(program.steps)]
     parts += [_ports("feeds", program.feeds), _ports("fetches", program.fetches)]
+    if outside:
+        parts.append(_outside(outside))
     parts.append(
         "const cf_program cf_compiled_program = {\n"
         f"    .description = {c_string(description)},\n"
+        f"    {'.outside = &outside' if outside else '.weights = cf_weights'},\n"
         f"    .arena_size = {program.arena_size}u,\n"
         f"    .feeds = feeds,\n    .feed_count = {len(program.feeds)},\n"
         f"    .fetches = fetches,\n    .fetch_count = {len(program.fetches)},\n"
@@ -85,6 +95,23 @@ def c_string(text: str) -> str:
     pieces = [text[i : i + 2000] for i in range(0, len(text), 2000)] or [""]
     # "??" would begin a trigraph; json.dumps escapes quotes, backslashes and control characters as C does.
     return "\n        ".join(json.dumps(piece).replace("??", '?" "?') for piece in pieces)
+
+
+def _outside(layout: Layout) -> str:
+    digest = ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(layout.digest))
+    fields = f"{{{digest}}}, {layout.size}u, cf_open_beside, cf_unmap"
+    return f"static const cf_outside outside = {{{fields}}};\n"
+
+
+def layout_of(program: Program, kernels: Path) -> Layout:
+    """The layout of the weights of ``program``, which calls XLA's ``kernels`` (graph.o).
+
+    Weights fit the library of another model that compiles to the same steps and kernels: then nothing but the
+    weights differs. Constants of one element are in the kernels.
+    """
+    size = size_of(program)
+    text = program_source(program, "", "", outside=Layout(size, "", ""))
+    return Layout(size, digest(text), file_digest(kernels))
 
 
 def _fused_tables(steps: Iterable[Step]) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.cache import place_file
 from builder.emit import Sources
 from builder.link.toolchain import Toolchain
+from builder.outside import FILE
 
 RUNTIME = Path(__file__).parent.parent / "runtime"
 
@@ -53,8 +55,10 @@ class SharedLibrary:
     def path(self) -> Path:
         return self.folder / "libmodel.so"
 
-
-PROFILE_EXPORTS = EXPORTS.replace("run;", "run; cf_profile; cf_profile_level;")
+    @property
+    def weights(self) -> Path:
+        """Where the weights are, if they are no part of the library."""
+        return self.folder / FILE
 
 
 def link_library(
@@ -82,11 +86,18 @@ def link_library(
     for name in KERNEL_SOURCES:
         build(RUNTIME / name)
     build(sources.folder / "program.c")
-    build(sources.folder / "weights.S")
+    names = EXPORTS
+    if sources.outside:
+        build(RUNTIME / "weights.c", baseline=True)
+        names = names.replace("cf_open;", "cf_open; cf_open_file; cf_open_memory;")
+    else:
+        build(sources.folder / "weights.S")
     exports = folder / "exports.map"
-    exports.write_text(PROFILE_EXPORTS if profile else EXPORTS)
+    exports.write_text(names.replace("run;", "run; cf_profile; cf_profile_level;") if profile else names)
     library = SharedLibrary(folder, target)
     toolchain.link([*objects, kernels], exports, library.path)
+    if sources.outside:  # as large as the model is: a second name for it, where there can be one
+        place_file(sources.outside, library.weights)
     for path in objects:
         path.unlink()
     return library

@@ -47,5 +47,6 @@ def lower(
         if outcome.program is not None:
             return Lowered(outcome.program, "optimised", outcome.notes)
         reason = outcome.reason
-    program = lower_faithfully(result, graph.feeds, graph.fetches)
+    share = options is None or options.share
+    program = lower_faithfully(result, graph.feeds, graph.fetches, share)
     return Lowered(program, "faithful", tuple(note_of(step) for step in program.steps), reason)

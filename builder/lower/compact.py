@@ -12,11 +12,15 @@ from builder.lower.program import Buffer, Program
 from builder.lower.replan import WeightStore
 
 
-def compact(program: Program) -> Program:
-    """The same program over only those weights that it uses. Raises LowerError where a step reads no constant."""
+def compact(program: Program, share: bool = True) -> Program:
+    """The same program over only those weights that it uses; equal ones share one place if ``share``.
+
+    Raises LowerError where a step reads no constant.
+    """
     old = sorted(program.weights, key=lambda w: w.offset)
     starts = [w.offset for w in old]
-    store = WeightStore()
+    store = WeightStore(share)
+    moved: dict[int, Buffer] = {}
 
     def move(buffer: Buffer) -> Buffer:
         if buffer.space != "weights":
@@ -24,7 +28,9 @@ def compact(program: Program) -> Program:
         at = bisect.bisect_right(starts, buffer.offset) - 1
         if at < 0 or buffer.offset + buffer.size > old[at].offset + len(old[at].data):
             raise LowerError("a step reads weights that are not there")
-        return replace(buffer, offset=store.put(old[at].data).offset + buffer.offset - old[at].offset)
+        if at not in moved:
+            moved[at] = store.put(old[at].data)
+        return replace(buffer, offset=moved[at].offset + buffer.offset - old[at].offset)
 
     steps = _mapped(program.steps, move)
     fetches = _mapped(program.fetches, move)

@@ -15,6 +15,8 @@
 
 struct cf_model {
     cf_context context;
+    void *mapping; /* of a weights file, or NULL */
+    size_t mapped;
     char error[256];
 };
 
@@ -24,7 +26,7 @@ EXPORT uint32_t cf_abi_version(void) { return CF_ABI_VERSION; }
 
 EXPORT const char *cf_describe(void) { return cf_compiled_program.description; }
 
-static cf_status refuse_open(const char *why, cf_status status) {
+cf_status cf_refuse_open(const char *why, cf_status status) {
     __atomic_store_n(&open_error, why, __ATOMIC_RELEASE);
     return status;
 }
@@ -48,26 +50,41 @@ static uint8_t *new_arena(size_t size) {
     return arena;
 }
 
-EXPORT cf_status cf_open(uint32_t threads, cf_model **model) {
-    if (model == NULL) return refuse_open("cf_open: model is NULL", CF_ERR_ARGUMENT);
+static cf_status open_model(uint32_t threads, const uint8_t *weights, cf_model **model) {
+    if (model == NULL) return cf_refuse_open("cf_open: model is NULL", CF_ERR_ARGUMENT);
     *model = NULL;
     const char *missing = cf_missing_cpu_feature();
-    if (missing != NULL) return refuse_open(missing, CF_ERR_CPU);
+    if (missing != NULL) return cf_refuse_open(missing, CF_ERR_CPU);
     cf_model *opened = calloc(1, sizeof *opened);
-    if (opened == NULL) return refuse_open("cf_open: out of memory", CF_ERR_MEMORY);
+    if (opened == NULL) return cf_refuse_open("cf_open: out of memory", CF_ERR_MEMORY);
     opened->context.arena = new_arena(cf_compiled_program.arena_size);
     if (opened->context.arena == NULL) {
         free(opened);
-        return refuse_open("cf_open: not enough memory for the model's buffers", CF_ERR_MEMORY);
+        return cf_refuse_open("cf_open: not enough memory for the model's buffers", CF_ERR_MEMORY);
     }
     if (threads == 0) threads = cf_usable_cpus();
     if (threads > 1 && (opened->context.pool = cf_pool_new(threads)) == NULL) {
         cf_close(opened);
-        return refuse_open("cf_open: out of memory", CF_ERR_MEMORY);
+        return cf_refuse_open("cf_open: out of memory", CF_ERR_MEMORY);
     }
+    opened->context.weights = weights;
     opened->context.fused = choose_fused();
     opened->context.rng_low = RNG_SEED;
     *model = opened;
+    return CF_OK;
+}
+
+EXPORT cf_status cf_open(uint32_t threads, cf_model **model) {
+    const cf_program *program = &cf_compiled_program;
+    return program->outside != NULL ? program->outside->open(threads, model)
+                                    : open_model(threads, program->weights, model);
+}
+
+cf_status cf_open_with(uint32_t threads, const uint8_t *weights, void *mapping, size_t mapped, cf_model **model) {
+    const cf_status status = open_model(threads, weights, model);
+    if (status != CF_OK) return status;
+    (*model)->mapping = mapping;
+    (*model)->mapped = mapped;
     return CF_OK;
 }
 
@@ -75,6 +92,7 @@ EXPORT void cf_close(cf_model *model) {
     if (model == NULL) return;
     cf_pool_free(model->context.pool);
     free(model->context.arena);
+    if (model->mapping != NULL) cf_compiled_program.outside->unmap(model->mapping, model->mapped);
     free(model);
 }
 
@@ -132,7 +150,7 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
     }
     for (size_t i = 0; i < fetch_count; i++) {
         const cf_port *port = &program->fetches[i];
-        const uint8_t *base = port->constant ? cf_weights : arena;
+        const uint8_t *base = port->constant ? model->context.weights : arena;
         if (port->size != 0) memcpy(fetches[i].data, base + port->offset, port->size);
     }
     model->error[0] = '\0';

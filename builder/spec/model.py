@@ -14,6 +14,7 @@ Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
 Decode = Literal["fast", "exact"]
 OutputKind = Literal["classification", "regression", "raw"]
 Activation = Literal["none", "softmax", "sigmoid"]
+WeightsPlace = Literal["library", "layer", "image", "elsewhere"]
 Target = Literal["x86_64", "arm64"]
 """Lambda's names of its processors."""
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -121,6 +122,7 @@ class ModelSpec:
     outputs: tuple[OutputSpec, ...] = ()  # (): every fetch as it is
     tolerance: Tolerance = Tolerance()
     targets: tuple[str, ...] = ("x86_64",)
+    weights_place: WeightsPlace = "library"
     winograd: bool = True  # whether 3x3 convolutions may use Winograd's algorithm
     max_unzipped: int = LAMBDA_UNZIPPED  # bytes, layers + function
     max_zipped: int = DIRECT_UPLOAD_ZIPPED  # bytes of the largest zip

@@ -125,6 +125,7 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
         outputs=tuple(_output(output, name) for output in tables.outputs),
         tolerance=Tolerance(tables.tolerance.get("absolute"), tables.tolerance.get("relative")),
         targets=model.get("targets"),
+        weights_place=tables.weights.get("place"),
         winograd=model.get("winograd"),
         max_unzipped=tables.limits.get("unzipped"),
         max_zipped=tables.limits.get("zipped"),

@@ -22,6 +22,7 @@ from builder.spec.model import (
     Resize,
     Target,
     Tolerance,
+    WeightsPlace,
 )
 
 
@@ -290,6 +291,21 @@ TOLERANCE = Section(
     ),
 )
 
+WEIGHTS = Section(
+    "weights",
+    "Where the model's weights are.",
+    (
+        Field(
+            "place",
+            Choice(get_args(WeightsPlace)),
+            "In `libmodel.so`, or in a file of its own, which `coldforge weights` makes anew from a model that was "
+            "trained again, without compiling it: beside the library in the layer, beside it in a container image "
+            "(for what no layer holds), or elsewhere, in S3 or on EFS. See docs/large-models.md.",
+            default=ModelSpec.weights_place,
+        ),
+    ),
+)
+
 LIMITS = Section(
     "limits",
     "What the bundle may weigh, in bytes.",
@@ -309,4 +325,4 @@ LIMITS = Section(
     ),
 )
 
-SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, OUTPUTS, TOLERANCE, LIMITS)
+SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, OUTPUTS, TOLERANCE, WEIGHTS, LIMITS)

@@ -181,7 +181,7 @@ def _bundle_one(spec: ModelSpec, route: str, target: str, project: Project) -> B
     from builder import pipeline
     from builder.report.text import agreement_table, audit_line, lowering_line, size_table
 
-    progress.say(f"coldforge {__version__}: {spec.name} {spec.version} for {target}, batch {spec.batch}")
+    progress.say(f"coldforge {__version__}: {spec.name} {spec.version} for {target}, batch {_batches(spec)}")
     built = pipeline.build_bundle(spec, project, progress, target)
     where = _relative(built.bundle.folder)
     print(size_table(built.bundle.sizes))
@@ -192,6 +192,10 @@ def _bundle_one(spec: ModelSpec, route: str, target: str, project: Project) -> B
     print(audit_line(built.audit))
     print(f"\nbundle: {where} ({progress.total():.1f} s)")
     return built.bundle
+
+
+def _batches(spec: ModelSpec) -> str:
+    return ", ".join(map(str, spec.buckets))
 
 
 def _wasm(options: argparse.Namespace, project: Project) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,12 +19,14 @@ from builder.audit import AuditReport, audit
 from builder.cache import code_digest, digest, run_cached
 from builder.decisions import Lowering, decisions
 from builder.emit import Sources, emit
+from builder.errors import ImportModelError
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import XLA_FLAGS
 from builder.link.library import SharedLibrary, link_library
 from builder.link.toolchain import zig_version
 from builder.lower import Lowered, LoweringPath, lower
+from builder.lower.compact import together
 from builder.lower.optimise import Options
 from builder.lower.program import Algorithm
 from builder.pack.assemble import pack
@@ -38,8 +40,8 @@ from builder.sources import locate
 from builder.spec import ModelSpec, to_json
 from builder.tuning import read_tuning, tuning_path
 from builder.verify import golden
-from builder.verify.compare import Verification, reason, verify
-from builder.verify.machine import machine_for
+from builder.verify.compare import Verification, merged, reason, verify
+from builder.verify.machine import Machine, machine_for
 from builder.xla.descriptors import tensorflow_version
 from builder.xla.tfcompile import CompiledGraph, compile_graph
 
@@ -102,25 +104,59 @@ def run_stage(
 
 
 def compile_model(spec: ModelSpec, project: Project, progress: Progress, target: str) -> Compiled:
-    """Run the stages up to XLA's kernels, or take their output from an earlier run. Raises as ``build_bundle`` does."""
-    stage = functools.partial(run_stage, spec, project, progress)
+    """Run the stages up to XLA's kernels, or take their output from an earlier run. Raises as ``build_bundle`` does.
+
+    Of the first batch alone.
+    """
+    return compile_batches(spec.of_batch(spec.batch), project, progress, target)[0]
+
+
+def compile_batches(spec: ModelSpec, project: Project, progress: Progress, target: str) -> tuple[Compiled, ...]:
+    """As ``compile_model``, for each batch of ``spec``. Raises ImportModelError too where one does not scale."""
     with progress.stage("source", spec.source.package or f"{spec.source.path}"):
         model = locate(spec, project.cache)
+    made = tuple(_compile_batch(spec, batch, model, project, progress, target) for batch in spec.buckets)
+    require_scaling(spec.buckets, [m.graph for m in made])
+    return made
+
+
+def _compile_batch(
+    spec: ModelSpec, batch: int, model: Path, project: Project, progress: Progress, target: str
+) -> Compiled:
+    own, more, part, says = spec.of_batch(batch), "", "", ""
+    if batch != spec.batch:
+        more, part, says = f"-{batch}", f"_{batch}", f", batch {batch}"
+    stage = functools.partial(run_stage, own, project, progress)
     folder = stage(
         "import",
-        f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers",
-        digest(to_json(spec), model, tensorflow_version()),
-        functools.partial(import_stage, spec, model),
+        f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers{says}",
+        digest(to_json(own), model, tensorflow_version()),
+        functools.partial(import_stage, own, model),
+        more,
     )
     graph = FrozenGraph.load(folder)
     folder = stage(
         "compile",
-        f"tfcompile for {target}",
-        digest(graph.graph_path, graph.config_path, target, XLA_FLAGS, tensorflow_version()),
-        functools.partial(compile_graph, graph, target),
-        bundle_suffix(target),
+        f"tfcompile for {target}{says}",
+        digest(graph.graph_path, graph.config_path, target, part, XLA_FLAGS, tensorflow_version()),
+        functools.partial(compile_graph, graph, target, part=part),
+        f"{bundle_suffix(target)}{more}",
     )
     return Compiled(model, graph, CompiledGraph.load(folder, target))
+
+
+def require_scaling(batches: tuple[int, ...], graphs: Sequence[FrozenGraph]) -> None:
+    """Raise ImportModelError unless all that goes in and out of ``graphs`` is in proportion to their ``batches``."""
+    for port in (*graphs[0].feeds, *graphs[0].fetches):
+        shape = port.spec.shape
+        for batch, graph in zip(batches[1:], graphs[1:], strict=True):
+            other = next(p.spec.shape for p in (*graph.feeds, *graph.fetches) if p.spec.name == port.spec.name)
+            if shape[:1] != batches[:1] or other != (batch, *shape[1:]):
+                raise ImportModelError(
+                    f"{port.spec.name!r} is {list(shape)} where the batch is {batches[0]}, and {list(other)} where it "
+                    f"is {batch}: with several batches, every input and output must begin with the batch. "
+                    "Give [model] one batch."
+                )
 
 
 def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: str | None = None) -> Built:
@@ -131,8 +167,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     cache, target = project.cache, target or spec.targets[0]
     suffix = bundle_suffix(target)
     stage = functools.partial(run_stage, spec, project, progress, suffix=suffix)
-    made = compile_model(spec, project, progress, target)
-    graph, compiled = made.graph, made.kernels
+    made = compile_batches(spec, project, progress, target)
     machine = machine_for(target, cache)
     by = f", on {machine.name}" if machine.runner else ""
     tuning = read_tuning(tuning_path(spec))
@@ -140,36 +175,29 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     given_up: tuple[tuple[str, str], ...] = ()
     tried: set[str] = set()
     for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
-        key = (
-            compiled.metadata_path,
-            compiled.kernels_path,
-            to_json(spec),
-            graph.ports_path,
-            json.dumps(algorithms, sort_keys=True),
-            target,
-        )
+        key = (*(p for m in made for p in (m.kernels.metadata_path, m.kernels.kernels_path, m.graph.ports_path)),)
         folder = stage(
             f"lower{attempt.suffix}",
             f"thunks to steps, buffers and C ({attempt.name})",
-            digest(*key),
+            digest(*key, to_json(spec), json.dumps(algorithms, sort_keys=True), target),
             functools.partial(_lower, attempt, made, spec, algorithms, cache),
         )
         sources = Sources(folder)
         lowering = replace(Lowering.load(folder / LOWERING), given_up=given_up)
-        if (program := digest(folder / "program.c", sources.weights)) in tried:
+        if (program := digest(*sources.programs, sources.weights)) in tried:
             continue  # the same library would disagree again
         tried.add(program)
         folder = stage(
             f"link{attempt.suffix}",
             f"libmodel.so for {target}",
-            digest(sources.folder, compiled.kernels_path, target, zig_version()),
-            functools.partial(_link, sources, compiled, target, cache),
+            digest(sources.folder, *(m.kernels.kernels_path for m in made), target, zig_version()),
+            functools.partial(_link, sources, made, target, cache),
         )
         library = SharedLibrary(folder, target).path
         with progress.stage("audit", "the library against the portability policy"):
             report = audit(library, target)
         with progress.stage("verify", f"the library against TensorFlow's answers{by}") as outcome:
-            verification = verify(library, graph, spec, machine)
+            verification = verify_batches(library, made, spec, machine)
             outcome.note = "" if verification.passed else f"DISAGREES: {reason(verification)}"
             outcome.note = f"NOT RUN: {machine.missing}" if machine.missing else outcome.note
         if verification.passed:
@@ -190,7 +218,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
             model_json=sources.description.read_text(),
             audit=report,
             verification=verification,
-            source_sha256=digest(made.model),
+            source_sha256=digest(made[0].model),
             versions={
                 "coldforge": __version__,
                 "python": platform.python_version(),
@@ -235,15 +263,46 @@ def lower_by(
     return lower(made.kernels.metadata_path, made.graph, cache, attempt.path, options)
 
 
+def lower_batches(
+    attempt: Attempt, made: Sequence[Compiled], spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path
+) -> tuple[Lowered, ...]:
+    """``lower_by`` for each batch; several programs are over one block of weights."""
+    lowered = tuple(lower_by(attempt, m, spec, algorithms, cache) for m in made)
+    if len(lowered) == 1:
+        return lowered
+    programs = together([one.program for one in lowered], share=spec.weights_place == "library")
+    return tuple(replace(one, program=program) for one, program in zip(lowered, programs, strict=True))
+
+
+def verify_batches(library: Path, made: Sequence[Compiled], spec: ModelSpec, machine: Machine) -> Verification:
+    """``verify`` for each batch: one verification of all, in which further ones are named."""
+    found = [verify(library, m.graph, spec, machine, described=m is made[0]) for m in made]
+    return merged(dict(zip(spec.buckets, found, strict=True)))
+
+
 def _lower(
-    attempt: Attempt, made: Compiled, spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path, folder: Path
+    attempt: Attempt,
+    made: Sequence[Compiled],
+    spec: ModelSpec,
+    algorithms: Mapping[str, Algorithm],
+    cache: Path,
+    folder: Path,
 ) -> None:
-    lowered = lower_by(attempt, made, spec, algorithms, cache)
-    emit(lowered.program, spec, made.kernels.target, folder, kernels=made.kernels.kernels_path)
-    path = attempt.name if lowered.path == attempt.path else lowered.path
-    lowering = Lowering(path, len(lowered.notes), decisions(lowered.program, lowered.notes, algorithms), lowered.reason)
+    lowered = lower_batches(attempt, made, spec, algorithms, cache)
+    first, *rest = (one.program for one in lowered)
+    others = dict(zip(spec.buckets[1:], rest, strict=True))
+    kernels = [m.kernels.kernels_path for m in made]
+    emit(first, spec, made[0].kernels.target, folder, kernels=kernels, others=others)
+    unlike = next((one for one in lowered if one.path != attempt.path), None)
+    lowering = Lowering(
+        unlike.path if unlike else attempt.name,
+        sum(len(one.notes) for one in lowered),
+        tuple(d for one in lowered for d in decisions(one.program, one.notes, algorithms)),
+        unlike.reason if unlike else "",
+    )
     lowering.save(folder / LOWERING)
 
 
-def _link(sources: Sources, compiled: CompiledGraph, target: str, cache: Path, folder: Path) -> None:
-    link_library(sources, compiled.kernels_path, target, folder, cache / "zig")
+def _link(sources: Sources, made: Sequence[Compiled], target: str, cache: Path, folder: Path) -> None:
+    first, *rest = (m.kernels.kernels_path for m in made)
+    link_library(sources, first, target, folder, cache / "zig", more_kernels=tuple(rest))

@@ -21,12 +21,12 @@ from builder.errors import UsageError, WeightsError
 from builder.outside import FILE, Layout
 from builder.pack.bundle import LIBRARY, bundle_suffix
 from builder.pack.swap import replacing_file
-from builder.pipeline import ATTEMPTS, compile_model, lower_by
+from builder.pipeline import ATTEMPTS, compile_batches, lower_batches, verify_batches
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec
 from builder.tuning import read_tuning, tuning_path
-from builder.verify.compare import Verification, require, verify
+from builder.verify.compare import Verification, require
 from builder.verify.machine import machine_for
 
 
@@ -48,13 +48,14 @@ def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, 
     suffix = bundle_suffix(target)
     bundle = project.dist / f"{spec.name}{suffix}"
     wanted = _wanted(bundle, spec, target)
-    made = compile_model(spec, project, progress, target)
+    made = compile_batches(spec, project, progress, target)
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(target) if tuning else {}
     found: list[Layout] = []
     for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
-        program = lower_by(attempt, made, spec, algorithms, project.cache).program
-        layout = layout_of(program, made.kernels.kernels_path)
+        program, *others = (one.program for one in lower_batches(attempt, made, spec, algorithms, project.cache))
+        kernels = [m.kernels.kernels_path for m in made]
+        layout = layout_of(program, kernels, dict(zip(spec.buckets[1:], others, strict=True)))
         if layout == wanted:
             break
         found.append(layout)
@@ -70,7 +71,7 @@ def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, 
         library = fresh.with_name("libmodel.so")
         shutil.copyfile(bundle / "layer" / LIBRARY, library)  # takes the weights beside it
         with progress.stage("verify", "the library with these weights against TensorFlow's answers") as outcome:
-            verification = verify(library, made.graph, spec, machine_for(target, project.cache))
+            verification = verify_batches(library, made, spec, machine_for(target, project.cache))
             outcome.note = "" if verification.passed else "DISAGREES"
         require(verification)
         path = output or project.dist / f"{spec.name}{suffix}.weights"

@@ -82,6 +82,7 @@ class Description(NamedTuple):
     image: ImageInput | None
     outputs: tuple[Output, ...]
     builder: str = ""  # the version of coldforge that compiled it
+    batches: tuple[int, ...] = ()  # all that it runs, the smallest first; ports are of ``batch``, that one
     weights: str = ""  # what weights outside the library must be of; empty: they are in it
 
     @property
@@ -106,6 +107,7 @@ def parse(text: str) -> Description:
                 Output(o["name"], o["fetch"], o["kind"], tuple(o["labels"]), o["top_k"]) for o in data["outputs"]
             ),
             builder=str(data.get("coldforge", "")),
+            batches=tuple(data.get("batches") or [data["batch"]]),
             weights=data["weights"]["layout"] if data.get("weights") else "",
         )
         _require_consistent(description)
@@ -138,6 +140,8 @@ def _require_consistent(description: Description) -> None:
     for output in description.outputs:
         if output.fetch not in fetches:
             raise ValueError(f"output {output.name} is of {output.fetch}, which the model does not have")
+    if description.batches[0] != description.batch or (len(description.batches) > 1 and not description.batched):
+        raise ValueError(f"batches {description.batches} of a model whose batch is {description.batch}")
     image = description.image
     if image is None:
         return

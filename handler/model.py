@@ -35,7 +35,8 @@ class Model:
         self._fetches = ffi.new("cf_fetch[]", len(self.description.fetches))
 
     def run(self, feeds: Sequence[Bytes]) -> list[memoryview]:
-        """One inference. ``feeds``: raw bytes in the description's order, of exactly its sizes.
+        """One inference. ``feeds``: raw bytes in the description's order, of exactly its sizes, or of another of its
+        batches in proportion.
 
         Returns each fetch as a flat memoryview of its own dtype, row-major; it stays valid after
         later runs. Raises InferenceError with the library's reason.
@@ -43,7 +44,10 @@ class Model:
         description = self.description
         if len(feeds) != len(description.feeds):
             raise InferenceError(f"the model takes {len(description.feeds)} feeds, not {len(feeds)}")
-        results = [bytearray(port.size) for port in description.fetches]
+        times, whole = 1, 1
+        if len(description.batches) > 1:
+            times, whole = len(feeds[0]), description.feeds[0].size
+        results = [bytearray(port.size * times // whole) for port in description.fetches]
         # from_buffer keeps the memory in place for as long as its result is referenced: hold them all.
         inputs = [ffi.from_buffer(feed) for feed in feeds]
         outputs = [ffi.from_buffer(result) for result in results]
@@ -61,8 +65,10 @@ class Model:
         return [memoryview(r).cast(port.format) for r, port in zip(results, description.fetches, strict=True)]
 
     def warm_up(self) -> None:
-        """Run once on zeros, which touches all that a request will. Raises InferenceError."""
-        self.run([bytes(port.size) for port in self.description.feeds])
+        """Run every batch once on zeros, which touches all that a request will. Raises InferenceError."""
+        batch = self.description.batch
+        for other in self.description.batches:
+            self.run([bytes(port.size * other // batch) for port in self.description.feeds])
 
     def close(self) -> None:
         """Give the model's memory back; later runs raise InferenceError."""

@@ -13,10 +13,16 @@ from builder.spec import ModelSpec, OutputSpec
 ABI_VERSION = 1
 
 
-def model_json(program: Program, spec: ModelSpec, isa: dict[str, list[str]], outside: Layout | None = None) -> str:
+def model_json(
+    program: Program,
+    spec: ModelSpec,
+    isa: dict[str, list[str]],
+    outside: Layout | None = None,
+    others: tuple[int, ...] = (),
+) -> str:
     """The description as compact ASCII JSON. ``isa``: architecture to the instruction sets inside.
 
-    ``outside``: of the weights, where they are no part of the library.
+    ``outside``: of the weights, where they are no part of the library. ``others``: batches that it runs as well.
     """
     (arch, levels), *_ = isa.items()
     image = spec.image
@@ -26,6 +32,7 @@ def model_json(program: Program, spec: ModelSpec, isa: dict[str, list[str]], out
         "model": {"name": spec.name, "version": spec.version},
         "target": {"arch": arch, "isa": levels},
         "batch": spec.batch,
+        **({"batches": [spec.batch, *others]} if others else {}),
         "feeds": [_port(p) for p in program.feeds],
         "fetches": [_port(p) for p in program.fetches],
         "image": image

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import assert_never
 
-from builder.cache import digest, file_digest
+from builder.cache import digest
 from builder.emit.fused import layer_lines, pool_lines, repack_lines
 from builder.emit.outside import size_of
 from builder.lower.program import (
@@ -56,35 +56,79 @@ _HEAD = """\
 """
 
 
+FIRST = "cf_compiled_program"
+"""The C name of the program that a library is known by."""
+
+
 def program_source(
-    program: Program, description: str, flat_run: str, *, profile: bool = False, outside: Layout | None = None
+    program: Program,
+    description: str,
+    flat_run: str,
+    *,
+    profile: bool = False,
+    outside: Layout | None = None,
+    others: Mapping[int, Program] | None = None,
 ) -> str:
     """The text of program.c.
 
     ``description`` is the JSON that cf_describe returns, ``flat_run`` the definition of run(). ``profile``: every
     step, by its place in ``walk(program.steps)``, tells the clock that it begins. ``outside``: the weights are not
-    in the library, and are checked to be of this layout.
+    in the library, and are checked to be of this layout. ``others``: by their batch, see ``other_source``.
     """
+    others = others or {}
     steps = walk(program.steps)
-    head = _HEAD.replace("@WEIGHTS@", "context->weights" if outside else "cf_weights")
+    head = _head(outside is not None)
     if profile:  # clock_gettime is POSIX, not C11
         head = f'#define _POSIX_C_SOURCE 200809L\n{head}#define CF_STEPS {len(steps)}\n#include "profile.h"\n'
     numbers = {id(step): number for number, step in enumerate(steps)} if profile else {}
-    parts = [head, _declarations(steps), _Printer(numbers).program(program.steps)]
-    parts += [_ports("feeds", program.feeds), _ports("fetches", program.fetches)]
+    parts = [head, *_body(program, numbers)]
     if outside:
         parts.append(_outside(outside))
-    parts.append(
-        "const cf_program cf_compiled_program = {\n"
-        f"    .description = {c_string(description)},\n"
-        f"    {'.outside = &outside' if outside else '.weights = cf_weights'},\n"
-        f"    .arena_size = {program.arena_size}u,\n"
+    fields = {
+        "description": c_string(description),
+        **({"outside": "&outside"} if outside else {"weights": "cf_weights"}),
+        "arena_size": f"{max(p.arena_size for p in (program, *others.values()))}u",
+    }
+    if others:
+        names = [_name(batch) for batch in others]
+        parts.append(
+            "".join(f"extern const cf_program {name};\n" for name in names)
+            + f"static const cf_program *const others[] = {{{', '.join(f'&{name}' for name in names)}}};\n"
+        )
+        fields |= {"others": "others", "other_count": "COUNT(others)"}
+    used = (*steps, *(step for other in others.values() for step in walk(other.steps)))
+    parts.append(_program(FIRST, program, fields, used))
+    return "\n".join([*parts, flat_run])
+
+
+def other_source(program: Program, batch: int, *, outside: bool = False) -> str:
+    """The text of program_<batch>.c: the same model for another batch, over the weights of the first program."""
+    return "\n".join([_head(outside), *_body(program, {}), _program(_name(batch), program, {}, ())])
+
+
+def _name(batch: int) -> str:
+    return f"{FIRST}_{batch}"
+
+
+def _head(outside: bool) -> str:
+    return _HEAD.replace("@WEIGHTS@", "context->weights" if outside else "cf_weights")
+
+
+def _body(program: Program, numbers: dict[int, int]) -> list[str]:
+    steps = _Printer(numbers).program(program.steps)
+    ports = [_ports("feeds", program.feeds), _ports("fetches", program.fetches)]
+    return [_declarations(walk(program.steps)), steps, *ports]
+
+
+def _program(name: str, program: Program, fields: dict[str, str], used: Iterable[Step]) -> str:
+    lines = "".join(f"    .{field} = {value},\n" for field, value in fields.items())
+    return (
+        f"const cf_program {name} = {{\n{lines}"
         f"    .feeds = feeds,\n    .feed_count = {len(program.feeds)},\n"
         f"    .fetches = fetches,\n    .fetch_count = {len(program.fetches)},\n"
-        f"{_fused_tables(steps)}"
+        f"{_fused_tables(used)}"
         "    .run = run_program,\n};\n"
     )
-    return "\n".join([*parts, flat_run])
 
 
 def c_string(text: str) -> str:
@@ -103,15 +147,16 @@ def _outside(layout: Layout) -> str:
     return f"static const cf_outside outside = {{{fields}}};\n"
 
 
-def layout_of(program: Program, kernels: Path) -> Layout:
-    """The layout of the weights of ``program``, which calls XLA's ``kernels`` (graph.o).
+def layout_of(program: Program, kernels: Sequence[Path], others: Mapping[int, Program] | None = None) -> Layout:
+    """The layout of the weights of ``program`` and ``others``, which call XLA's ``kernels`` (graph.o of each).
 
     Weights fit the library of another model that compiles to the same steps and kernels: then nothing but the
     weights differs. Constants of one element are in the kernels.
     """
-    size = size_of(program)
-    text = program_source(program, "", "", outside=Layout(size, "", ""))
-    return Layout(size, digest(text), file_digest(kernels))
+    others, size = others or {}, size_of(program)
+    texts = [program_source(program, "", "", outside=Layout(size, "", ""), others=others)]
+    texts += [other_source(other, batch, outside=True) for batch, other in others.items()]
+    return Layout(size, digest(*texts), digest(*kernels))
 
 
 def _fused_tables(steps: Iterable[Step]) -> str:

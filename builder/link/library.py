@@ -62,11 +62,18 @@ class SharedLibrary:
 
 
 def link_library(
-    sources: Sources, kernels: Path, target: str, folder: Path, cache: Path, *, profile: bool = False
+    sources: Sources,
+    kernels: Path,
+    target: str,
+    folder: Path,
+    cache: Path,
+    *,
+    more_kernels: tuple[Path, ...] = (),
+    profile: bool = False,
 ) -> SharedLibrary:
     """Build ``libmodel.so`` in ``folder`` from the emitted sources and XLA's object file ``kernels``.
 
-    ``profile``: of sources that were emitted so.
+    ``more_kernels``: those of further batches. ``profile``: of sources that were emitted so.
     Raises LinkError with the compiler's or linker's message; undefined symbols are errors.
     """
     toolchain = Toolchain(target, cache)
@@ -85,7 +92,8 @@ def link_library(
         toolchain.compile(RUNTIME / FUSED_SOURCE, objects[-1], cpu=variant.cpu, flags=flags)
     for name in KERNEL_SOURCES:
         build(RUNTIME / name)
-    build(sources.folder / "program.c")
+    for program in sources.programs:
+        build(program)
     names = EXPORTS
     if sources.outside:
         build(RUNTIME / "weights.c", baseline=True)
@@ -95,7 +103,7 @@ def link_library(
     exports = folder / "exports.map"
     exports.write_text(names.replace("run;", "run; cf_profile; cf_profile_level;") if profile else names)
     library = SharedLibrary(folder, target)
-    toolchain.link([*objects, kernels], exports, library.path)
+    toolchain.link([*objects, kernels, *more_kernels], exports, library.path)
     if sources.outside:  # as large as the model is: a second name for it, where there can be one
         place_file(sources.outside, library.weights)
     for path in objects:

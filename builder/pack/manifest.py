@@ -67,6 +67,7 @@ class Manifest:
             "targets": list(self.targets),
             "target": about["target"],
             "batch": about["batch"],
+            **({"batches": about["batches"]} if "batches" in about else {}),
             "feeds": about["feeds"],
             "fetches": about["fetches"],
             "image": about["image"],

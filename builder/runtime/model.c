@@ -103,8 +103,8 @@ EXPORT const char *cf_last_error(const cf_model *model) {
 static cf_status check_port(cf_model *model, const char *kind, const cf_port *port, const void *data,
                             size_t size) {
     if (size != port->size) {
-        snprintf(model->error, sizeof model->error, "%s %s takes %zu bytes, not %zu", kind, port->name,
-                 port->size, size);
+        snprintf(model->error, sizeof model->error, "%s %s takes %zu bytes%s, not %zu", kind, port->name, port->size,
+                 cf_compiled_program.other_count != 0 ? ", or those of another batch" : "", size);
         return CF_ERR_ARGUMENT;
     }
     if (data == NULL && size != 0) {
@@ -122,10 +122,35 @@ static cf_status check_count(cf_model *model, const char *kind, size_t expected,
     return CF_ERR_ARGUMENT;
 }
 
+static int fits(const cf_program *program, const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,
+                size_t fetch_count) {
+    if (feed_count != program->feed_count || fetch_count != program->fetch_count) return 0;
+    for (size_t i = 0; i < feed_count; i++) {
+        if (feeds[i].size != program->feeds[i].size) return 0;
+    }
+    for (size_t i = 0; i < fetch_count; i++) {
+        if (fetches[i].size != program->fetches[i].size) return 0;
+    }
+    return 1;
+}
+
+/* The program of the batch that the sizes are of; the first one, which says what is wrong, if they are of none. */
+static const cf_program *choose_program(const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,
+                                        size_t fetch_count) {
+    const cf_program *first = &cf_compiled_program;
+    if (first->other_count == 0 || (feeds == NULL && feed_count != 0) || (fetches == NULL && fetch_count != 0)) {
+        return first;
+    }
+    for (size_t i = 0; i < first->other_count; i++) {
+        if (fits(first->others[i], feeds, feed_count, fetches, fetch_count)) return first->others[i];
+    }
+    return first;
+}
+
 EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
                         const cf_fetch *fetches, size_t fetch_count) {
-    const cf_program *program = &cf_compiled_program;
     if (model == NULL) return CF_ERR_ARGUMENT;
+    const cf_program *program = choose_program(feeds, feed_count, fetches, fetch_count);
     cf_status status = check_count(model, "feeds", program->feed_count, feed_count, feeds);
     if (status == CF_OK) {
         status = check_count(model, "fetches", program->fetch_count, fetch_count, fetches);

@@ -51,11 +51,13 @@ typedef struct {
     void (*unmap)(void *mapping, size_t size);
 } cf_outside;
 
-typedef struct {
+typedef struct cf_program {
     const char *description;
     const uint8_t *weights;    /* NULL: outside the library */
     const cf_outside *outside; /* NULL: in the library */
-    size_t arena_size;
+    size_t arena_size;         /* of the largest program */
+    const struct cf_program *const *others; /* the same model for other batches, of the first program alone */
+    size_t other_count;
     const cf_port *feeds;
     size_t feed_count;
     const cf_port *fetches;

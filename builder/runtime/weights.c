@@ -80,8 +80,6 @@ EXPORT cf_status cf_open_file(uint32_t threads, const char *path, cf_model **mod
         (void)munmap(mapping, size);
         return cf_refuse_open(why, CF_ERR_WEIGHTS);
     }
-    /* A wish: whatever is slow to read (a network's file system, an image that comes in pieces) may begin now. */
-    (void)madvise(mapping, size, MADV_WILLNEED);
     const cf_status status = cf_open_with(threads, weights_of(mapping), mapping, size, model);
     if (status != CF_OK) cf_unmap(mapping, size);
     return status;

@@ -58,7 +58,7 @@ def _model(spec: ModelSpec) -> dict[str, Any]:
         "trust": source.trust,
         "signature": source.signature,
         "config": relative(source.config, folder) if source.config else None,
-        "batch": spec.batch,
+        "batch": spec.buckets,
         "targets": spec.targets,
         "winograd": spec.winograd,
     }
@@ -89,6 +89,8 @@ class _Writer:
         for field, value in rows:
             if note := self.notes.get(f"{place}.{field.key}"):
                 self.text(note)
+            if field.key == "batch" and len(value) == 1:
+                value = value[0]
             self.lines += f"{field.key} = {_value(value, fraction=field.key == 'scale')}".split("\n")
 
 

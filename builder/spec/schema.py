@@ -127,7 +127,13 @@ MODEL = Section(
             Text(meaning="a path, from the folder of model.toml", example="graph.config.pbtxt"),
             "A tf2xla.Config text file that names a frozen graph's feeds and fetches.",
         ),
-        Field("batch", Whole(1, 4096), "How many items one run takes; fixed in the library.", default=ModelSpec.batch),
+        Field(
+            "batch",
+            Many(Whole(1, 4096), unique=True, lone=True, several="one for each way to run it"),
+            "How many items one run takes; fixed in the library. Of several, such as `[1, 4, 16]`, the library holds "
+            "each, over one copy of the weights, and a request is run in those that suit it.",
+            default=(ModelSpec.batch,),
+        ),
         Field(
             "targets",
             Many(Choice(get_args(Target)), unique=True),

@@ -20,7 +20,7 @@ from builder.cache import file_digest, place_file
 from builder.errors import UsageError
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
 from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
-from builder.pack.limits import SizeTable, require
+from builder.pack.limits import LAMBDA_UNZIPPED, SizeTable, require
 from builder.pack.swap import replacing
 
 SCHEMA_VERSION = 1
@@ -62,7 +62,8 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
                 shutil.copyfile(path, fresh / name / path.name)
         inside = [_moved(bundle, place) for bundle, place in zip(bundles, places, strict=True)]
         _write(draft.layer / LAYER_MANIFEST, {"schema": SCHEMA_VERSION, "models": inside})
-        image = any(not bundle.archive.exists() for bundle in bundles)  # one that no zip holds, and so all together
+        # One that is for a container image makes all of it one.
+        image = any(bundle.sizes.max_unzipped > LAMBDA_UNZIPPED for bundle in bundles)
         if not image:
             write_zip(draft.layer, draft.archive, epoch=moment)
         sizes = SizeTable(

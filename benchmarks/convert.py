@@ -15,7 +15,7 @@ OPSET = 20  # the first with Gelu
 def to_onnx(graph: FrozenGraph, keras_model: Path, name: str, target: Path) -> str:
     """Write ``target``; returns how it was made."""
     if name == "lstm":
-        _lstm_onnx(keras_model, target)
+        _lstm_onnx(keras_model, target, graph.feeds[0].spec.shape[0])
         return "ONNX's own LSTM operator with the layer's weights (tf2onnx leaves a Loop, several times slower)"
     import onnx
     import tf2onnx
@@ -115,7 +115,7 @@ def _drop_unused(graph: Any) -> None:
             graph.node.remove(node)
 
 
-def _lstm_onnx(keras_model: Path, target: Path) -> None:
+def _lstm_onnx(keras_model: Path, target: Path, batch: int) -> None:
     import keras
     import onnx
     from onnx import TensorProto, helper, numpy_helper
@@ -148,8 +148,8 @@ def _lstm_onnx(keras_model: Path, target: Path) -> None:
     graph = helper.make_graph(
         nodes,
         "lstm",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, steps, features])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, dense.units])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, steps, features])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, dense.units])],
         [numpy_helper.from_array(np.asarray(value), key) for key, value in constants.items()],
     )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "bench"
-SAMPLES = 3  # inputs that every engine has to answer like TensorFlow before it is timed
+SAMPLES = 3  # inputs, each a batch, that every engine has to answer like TensorFlow before it is timed
+BATCH_CLAIM = 1.1
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,20 @@ class Network:
     low: float = -1
     high: float = 1
     trained: bool = False  # or given its weights by an example's own script
+    batch: int = 1
+
+    @property
+    def key(self) -> str:
+        """Names it with its batch; ``named`` reads it back."""
+        return self.name if self.batch == 1 else f"{self.name}-batch{self.batch}"
 
     @property
     def folder(self) -> Path:
-        return FOLDER / self.name
+        return FOLDER / self.key
+
+    def batched(self, batch: int) -> Network:
+        """The same network for so many inputs at once, where ``BATCH_CLAIM`` is the ratio aimed at."""
+        return self if batch == 1 else replace(self, batch=batch, claim=(BATCH_CLAIM, BATCH_CLAIM))
 
     @property
     def seed(self) -> int:
@@ -151,3 +162,9 @@ NETWORKS: dict[str, Network] = {
         Network("transformer", "encoder block, 128 tokens × 256, 4 heads", _transformer, (1, 1)),
     )
 }
+
+
+def named(key: str) -> Network:
+    """The network of a ``Network.key``."""
+    name, _, batch = key.partition("-batch")
+    return NETWORKS[name].batched(int(batch or 1))

@@ -21,7 +21,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 from benchmarks import convert
-from benchmarks.models import FOLDER, NETWORKS, ROOT, SAMPLES, Network
+from benchmarks.models import FOLDER, ROOT, SAMPLES, Network, named
 from builder.cache import digest, run_cached
 from builder.importers.graph import FrozenGraph
 from builder.pack.bundle import Bundle
@@ -59,7 +59,7 @@ def prepare(network: Network) -> dict[str, Any]:
     sources = digest(HERE / "models.py", HERE / "weights.py", importlib.metadata.version("keras"))
     run_cached(folder / "keras", sources, lambda fresh: _save(network, fresh))
     bundle = _build(network)
-    graph = FrozenGraph.load(BenchProject(ROOT).build / network.name / "import")
+    graph = FrozenGraph.load(BenchProject(ROOT).build / network.key / "import")
     how = {"coldforge": "coldforge's own pipeline on the .keras file"}
     failed: dict[str, str] = {}
     _place(folder / "coldforge", {"libmodel.so": bundle.library})
@@ -104,10 +104,10 @@ def _save(network: Network, folder: Path) -> None:
     """The Keras model, the inputs, and TensorFlow's own answers to them as float32 bytes."""
     model = network.make()
     model.save(folder / "model.keras")
-    inputs = network.inputs(SAMPLES, model.inputs[0].shape[1:], seed=0)
-    for number, sample in enumerate(inputs):
+    inputs = network.inputs(SAMPLES * network.batch, model.inputs[0].shape[1:], seed=0)
+    for number, sample in enumerate(np.split(inputs, SAMPLES)):
         (folder / f"{number}.in").write_bytes(sample.tobytes())
-        answers = model(sample[None], training=False)
+        answers = model(sample, training=False)
         answers = list(answers) if isinstance(answers, list | tuple) else [answers]
         np.savez(folder / f"{number}.npz", *[np.asarray(answer) for answer in answers])
     (folder / "model.json").write_text(json.dumps({"parameters": model.count_params()}))
@@ -120,7 +120,8 @@ def _build(network: Network) -> Bundle:
     project = BenchProject(ROOT)
     shutil.copytree(ROOT / "layers" / "dependencies", project.layers / "dependencies", dirs_exist_ok=True)
     spec = network.folder / "model.toml"
-    text = f'[model]\nsource = "keras/model.keras"\nname = "{network.name}"\n\n[limits]\nzipped = 262_144_000\n'
+    model = f'source = "keras/model.keras"\nname = "{network.key}"\nbatch = {network.batch}'
+    text = f"[model]\n{model}\n\n[limits]\nzipped = 262_144_000\n"
     spec.write_text(text)
     return build_bundle(load(spec), project, Progress()).bundle
 
@@ -135,4 +136,4 @@ def _place(folder: Path, files: dict[str, Path]) -> None:
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:]:
-        prepare(NETWORKS[chosen])
+        prepare(named(chosen))

@@ -128,16 +128,16 @@ def page(results: Results, plot: bool) -> str:
     parts = [
         "# Benchmarks",
         "<!-- Generated from build/bench/results.json by `python -m benchmarks.report`; `make bench` measures. -->",
-        "Every network in float32 with batch 1, the same weights and inputs for every engine. A ratio is the best "
-        "peer's median divided by ours, so above 1 we are ahead; below 1 we are behind, and it stands here all the "
-        "same. *Aim* is the ratio this project set itself.",
+        f"Every network in float32 with batch {results.get('batch', 1)}, the same weights and inputs for every "
+        "engine. A ratio is the best peer's median divided by ours, so above 1 we are ahead; below 1 we are behind, "
+        "and it stands here all the same. *Aim* is the ratio this project set itself.",
         summary(results),
     ]
     if plot:
         parts.append("![Time of one answer and of a cold start, against the best peer](benchmarks.svg)")
     parts.append("## Time of one answer")
     parts.append(
-        "Median ms over all rounds; behind the ratio, its tenth and ninetieth percentile over the rounds."
+        "Median ms of a run over all rounds; behind the ratio, its tenth and ninetieth percentile over the rounds."
         + _crowded(machine)
     )
     for key in _settings(results):

@@ -30,6 +30,7 @@ class Plan:
     threads: tuple[int, ...]
     rounds: int
     repeats: int
+    batch: int
     output: Path
 
 
@@ -43,11 +44,12 @@ def main(arguments: list[str] | None = None) -> None:
         "versions": machine.versions(),
         "settings": {kind.label: kind.settings for kind in ENGINES.values()},
         "rounds": plan.rounds,
+        "batch": plan.batch,
         "tolerance": latency.TOLERANCE,
         "networks": {},
     }
     for name in plan.networks:
-        network = NETWORKS[name]
+        network = NETWORKS[name].batched(plan.batch)
         _say(f"{name}: preparing")
         if not _prepared(network):
             continue
@@ -70,6 +72,7 @@ def _plan(arguments: list[str] | None) -> Plan:
     parser.add_argument("--rounds", type=int, help="turns of every engine, per network and number of threads")
     parser.add_argument("--repeats", type=int, help="fresh processes of every engine; 0 leaves cold starts out")
     parser.add_argument("--threads", type=int, nargs="+", help="numbers of threads; 1 2 when left out")
+    parser.add_argument("--batch", type=int, default=1, help="inputs of one run (default: 1); above 1 no cold starts")
     parser.add_argument("--output", type=Path, help="folder for the results; build/bench when left out")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.networks if name not in NETWORKS]
@@ -79,22 +82,25 @@ def _plan(arguments: list[str] | None) -> Plan:
     threads = options.threads or [count for count in (1, 2) if count <= available]
     if max(threads) > available:
         parser.error(f"{max(threads)} threads want as many CPUs, and there are {available}")
-    quick = options.quick
+    if options.batch < 1:
+        parser.error(f"a batch of {options.batch}: at least 1")
+    quick, folder = options.quick, FOLDER if options.batch == 1 else FOLDER / f"batch{options.batch}"
     return Plan(
         tuple(options.networks or (QUICK_NETWORKS if quick else NETWORKS)),
         tuple(threads),
         options.rounds if options.rounds is not None else 4 if quick else 40,
-        options.repeats if options.repeats is not None else 1 if quick else 9,
-        options.output or (FOLDER / "quick" if quick else FOLDER),
+        options.repeats if options.repeats is not None else 0 if options.batch > 1 else 1 if quick else 9,
+        options.batch,
+        options.output or (folder / "quick" if quick else folder),
     )
 
 
 def _prepared(network: Network) -> bool:
     """Make what is measured, in a process of its own; its log is shown when that fails."""
-    log = FOLDER / network.name / "prepare.log"
+    log = network.folder / "prepare.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as out:
-        command = [sys.executable, "-m", "benchmarks.prepare", network.name]
+        command = [sys.executable, "-m", "benchmarks.prepare", network.key]
         done = subprocess.run(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
         _say(f"{network.name}: left out, it could not be prepared:\n{log.read_text(errors='replace')[-2000:]}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +39,14 @@ def file_digest(path: Path) -> str:
     """SHA-256 (hex) of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def place_file(source: Path, target: Path) -> None:
+    """Have ``target`` hold what ``source`` does: a hard link where the file system has them, else a copy."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 @functools.cache

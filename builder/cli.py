@@ -103,6 +103,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_measuring(tune, 10.0)
     tune.set_defaults(command=_tune)
 
+    weights = commands.add_parser("weights", help="make a new weights file of a model that was trained again")
+    weights.add_argument("model", help=model_help)
+    _add_target(weights)
+    weights.add_argument("--output", type=Path, help="where to write (default: dist/<model>.weights)")
+    weights.set_defaults(command=_weights)
+
     init = commands.add_parser("init", help="write a model.toml for a model, to be edited")
     init.add_argument("model", type=Path, help=".keras, .h5, .pb or a SavedModel folder")
     init.add_argument("--output", type=Path, help="where to write (default: model.toml beside the model)")
@@ -200,7 +206,7 @@ def _bundle_one(spec: ModelSpec, route: str, target: str, project: Project) -> B
     from builder import pipeline
     from builder.report.text import agreement_table, audit_line, lowering_line, size_table
 
-    progress.say(f"coldforge {__version__}: {spec.name} {spec.version} for {target}, batch {spec.batch}")
+    progress.say(f"coldforge {__version__}: {spec.name} {spec.version} for {target}, batch {_batches(spec)}")
     built = pipeline.build_bundle(spec, project, progress, target)
     where = _relative(built.bundle.folder)
     print(size_table(built.bundle.sizes))
@@ -214,6 +220,10 @@ def _bundle_one(spec: ModelSpec, route: str, target: str, project: Project) -> B
         print(f"state: {names}; each opened model has its own, and the function resets it before every request")
     print(f"\nbundle: {where} ({progress.total():.1f} s)")
     return built.bundle
+
+
+def _batches(spec: ModelSpec) -> str:
+    return ", ".join(map(str, spec.buckets))
 
 
 def _wasm(options: argparse.Namespace, project: Project) -> int:
@@ -310,6 +320,20 @@ def _tune(options: argparse.Namespace, project: Project) -> int:
     return 0
 
 
+def _weights(options: argparse.Namespace, project: Project) -> int:
+    from builder.report.text import agreement_table
+    from builder.reweigh import reweigh
+
+    spec = _load_spec(options.model, project)
+    targets = _targets(options, spec)
+    if options.output and len(targets) > 1:
+        raise UsageError("--output names one file: say which with --target.")
+    for target in targets:
+        made = reweigh(spec, project, Progress(), target, options.output)
+        print(f"{agreement_table(made.verification)}\n\nweights: {_relative(made.path)}, SHA-256 {made.sha256}")
+    return 0
+
+
 def _init(options: argparse.Namespace, _project: Project) -> int:
     from builder.importers import describe
     from builder.init import draft_text
@@ -374,7 +398,10 @@ def _publish(options: argparse.Namespace, project: Project) -> int:
         if not archive.is_file():
             models = shlex.quote(" ".join(options.models))
             again = f"make bundle MODEL={models}{' TARGET=' + target if suffix else ''}"
-            raise UsageError(f"there is no bundle of {name} for {target}: run `{again}` first.")
+            raise UsageError(
+                f"there is no bundle of {name} for {target}: run `{again}` first. (One for a container image, "
+                '[weights] place = "image", has no layer to publish.)'
+            )
         archives.append((f"coldforge-{name}{suffix}", archive, target))
         if options.dependencies:
             from builder.pack.dependencies import build_dependencies

@@ -89,3 +89,9 @@ class TemplateError(ColdforgeError):
     """The built template asks for what Lambda does not allow; the message lists all of it."""
 
     exit_code = 21
+
+
+class WeightsError(ColdforgeError):
+    """A model that was trained again does not fit the library that was compiled before."""
+
+    exit_code = 22

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from builder.audit import AuditReport, audit
 from builder.cache import code_digest, digest, run_cached
 from builder.decisions import Lowering, decisions
 from builder.emit import Sources, emit
+from builder.errors import ImportModelError
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import XLA_FLAGS
@@ -26,6 +27,7 @@ from builder.link.archive import ARCHIVE, TRIAL, link_archive
 from builder.link.library import SharedLibrary, link_library
 from builder.link.toolchain import zig_version
 from builder.lower import Lowered, LoweringPath, lower
+from builder.lower.compact import together
 from builder.lower.optimise import Options
 from builder.lower.program import Algorithm
 from builder.pack.assemble import pack
@@ -39,9 +41,9 @@ from builder.sources import locate
 from builder.spec import ModelSpec, to_json
 from builder.tuning import read_tuning, tuning_path
 from builder.verify import golden
-from builder.verify.compare import Verification, reason, verify
+from builder.verify.compare import Verification, merged, reason, verify
 from builder.verify.compare import require as require_agreement
-from builder.verify.machine import machine_for
+from builder.verify.machine import Machine, machine_for
 from builder.xla.descriptors import tensorflow_version
 from builder.xla.tfcompile import CompiledGraph, compile_graph
 
@@ -55,7 +57,7 @@ class Built:
     verification: Verification
     lowering: Lowering
     sources: Sources
-    compiled: Compiled
+    compiled: tuple[Compiled, ...]  # for each batch
     states: tuple[str, ...] = ()  # variables that an opened model keeps from call to call
 
 
@@ -109,34 +111,86 @@ def run_stage(
 def import_graph(spec: ModelSpec, project: Project, progress: Progress) -> tuple[Path, FrozenGraph]:
     """The trained model, and its frozen graph with TensorFlow's answers, or those of an earlier run.
 
-    Raises as ``build_bundle`` does.
+    Of the first batch alone. Raises as ``build_bundle`` does.
     """
+    model = _located(spec, project, progress)
+    return model, _import_batch(spec, spec.batch, model, project, progress)
+
+
+def compile_model(spec: ModelSpec, project: Project, progress: Progress, target: str) -> Compiled:
+    """Run the stages up to XLA's kernels, or take their output from an earlier run. Raises as ``build_bundle`` does.
+
+    Of the first batch alone.
+    """
+    return compile_batches(spec.of_batch(spec.batch), project, progress, target)[0]
+
+
+def compile_batches(spec: ModelSpec, project: Project, progress: Progress, target: str) -> tuple[Compiled, ...]:
+    """As ``compile_model``, for each batch of ``spec``. Raises ImportModelError too where one does not scale."""
+    model = _located(spec, project, progress)
+    made = tuple(_compile_batch(spec, batch, model, project, progress, target) for batch in spec.buckets)
+    require_scaling(spec.buckets, [m.graph for m in made])
+    return made
+
+
+def _located(spec: ModelSpec, project: Project, progress: Progress) -> Path:
     with progress.stage("source", spec.source.package or f"{spec.source.path}"):
-        model = locate(spec, project.cache)
+        return locate(spec, project.cache)
+
+
+def _import_batch(spec: ModelSpec, batch: int, model: Path, project: Project, progress: Progress) -> FrozenGraph:
+    own, (more, says) = spec.of_batch(batch), _named(spec, batch)
+    folder = run_stage(
+        own,
+        project,
+        progress,
+        "import",
+        f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers{says}",
+        digest(to_json(own), model, tensorflow_version()),
+        functools.partial(import_stage, own, model),
+        more,
+    )
+    return FrozenGraph.load(folder)
+
+
+def _compile_batch(
+    spec: ModelSpec, batch: int, model: Path, project: Project, progress: Progress, target: str
+) -> Compiled:
+    graph, (more, says) = _import_batch(spec, batch, model, project, progress), _named(spec, batch)
+    part = more.replace("-", "_")  # in symbols
     folder = run_stage(
         spec,
         project,
         progress,
-        "import",
-        f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers",
-        digest(to_json(spec), model, tensorflow_version()),
-        functools.partial(import_stage, spec, model),
-    )
-    return model, FrozenGraph.load(folder)
-
-
-def compile_model(spec: ModelSpec, project: Project, progress: Progress, target: str) -> Compiled:
-    """Run the stages up to XLA's kernels, or take their output from an earlier run. Raises as ``build_bundle`` does."""
-    stage = functools.partial(run_stage, spec, project, progress)
-    model, graph = import_graph(spec, project, progress)
-    folder = stage(
         "compile",
-        f"tfcompile for {target}",
-        digest(graph.graph_path, graph.config_path, target, XLA_FLAGS, tensorflow_version()),
-        functools.partial(compile_graph, graph, target),
-        bundle_suffix(target),
+        f"tfcompile for {target}{says}",
+        digest(graph.graph_path, graph.config_path, target, part, XLA_FLAGS, tensorflow_version()),
+        functools.partial(compile_graph, graph, target, part=part),
+        f"{bundle_suffix(target)}{more}",
     )
     return Compiled(model, graph, CompiledGraph.load(folder, target))
+
+
+def _named(spec: ModelSpec, batch: int) -> tuple[str, str]:
+    """What tells a further batch's folders, and its lines in the build's output, from those of the first."""
+    return ("", "") if batch == spec.batch else (f"-{batch}", f", batch {batch}")
+
+
+def require_scaling(batches: tuple[int, ...], graphs: Sequence[FrozenGraph]) -> None:
+    """Raise ImportModelError unless all that goes in and out of ``graphs`` is in proportion to their ``batches``."""
+    if len(batches) > 1 and graphs[0].states:
+        kept = ", ".join(repr(state.spec.name) for state in graphs[0].states)
+        raise ImportModelError(f"The model keeps {kept} from call to call, of one batch. Give [model] one batch.")
+    for port in (*graphs[0].feeds, *graphs[0].fetches):
+        shape = port.spec.shape
+        for batch, graph in zip(batches[1:], graphs[1:], strict=True):
+            other = next(p.spec.shape for p in (*graph.feeds, *graph.fetches) if p.spec.name == port.spec.name)
+            if shape[:1] != batches[:1] or other != (batch, *shape[1:]):
+                raise ImportModelError(
+                    f"{port.spec.name!r} is {list(shape)} where the batch is {batches[0]}, and {list(other)} where it "
+                    f"is {batch}: with several batches, every input and output must begin with the batch. "
+                    "Give [model] one batch."
+                )
 
 
 def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: str | None = None) -> Built:
@@ -147,8 +201,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     cache, target = project.cache, target or spec.targets[0]
     suffix = bundle_suffix(target)
     stage = functools.partial(run_stage, spec, project, progress, suffix=suffix)
-    made = compile_model(spec, project, progress, target)
-    graph, compiled = made.graph, made.kernels
+    made = compile_batches(spec, project, progress, target)
     machine = machine_for(target, cache)
     by = f", on {machine.name}" if machine.runner else ""
     tuning = read_tuning(tuning_path(spec))
@@ -156,29 +209,29 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     given_up: tuple[tuple[str, str], ...] = ()
     tried: set[str] = set()
     for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
-        key = (compiled.metadata_path, to_json(spec), graph.ports_path, json.dumps(algorithms, sort_keys=True), target)
+        key = (*(p for m in made for p in (m.kernels.metadata_path, m.kernels.kernels_path, m.graph.ports_path)),)
         folder = stage(
             f"lower{attempt.suffix}",
             f"thunks to steps, buffers and C ({attempt.name})",
-            digest(*key),
+            digest(*key, to_json(spec), json.dumps(algorithms, sort_keys=True), target),
             functools.partial(_lower, attempt, made, spec, algorithms, cache),
         )
         sources = Sources(folder)
         lowering = replace(Lowering.load(folder / LOWERING), given_up=given_up)
-        if (program := digest(folder / "program.c", folder / "weights.bin")) in tried:
+        if (program := digest(*sources.programs, sources.weights)) in tried:
             continue  # the same library would disagree again
         tried.add(program)
         folder = stage(
             f"link{attempt.suffix}",
             f"libmodel.so for {target}",
-            digest(sources.folder, compiled.kernels_path, target, zig_version()),
-            functools.partial(_link, sources, compiled, target, cache),
+            digest(sources.folder, *(m.kernels.kernels_path for m in made), target, zig_version()),
+            functools.partial(_link, sources, made, target, cache),
         )
         library = SharedLibrary(folder, target).path
         with progress.stage("audit", "the library against the portability policy"):
             report = audit(library, target)
         with progress.stage("verify", f"the library against TensorFlow's answers{by}") as outcome:
-            verification = verify(library, graph, spec, machine)
+            verification = verify_batches(library, made, spec, machine)
             outcome.note = "" if verification.passed else f"DISAGREES: {reason(verification)}"
             outcome.note = f"NOT RUN: {machine.missing}" if machine.missing else outcome.note
         if verification.passed:
@@ -193,11 +246,13 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
             spec=spec,
             target=target,
             library=library,
+            weights=sources.outside,
+            layout=sources.layout,
             header=sources.header,
             model_json=sources.description.read_text(),
             audit=report,
             verification=verification,
-            source_sha256=digest(made.model),
+            source_sha256=digest(made[0].model),
             versions={
                 "coldforge": __version__,
                 "python": platform.python_version(),
@@ -212,26 +267,25 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
             function=project.function,
         )
         activate(bundle, project.layers, target)
-    return Built(
-        bundle, report, verification, lowering, sources, made, tuple(state.spec.name for state in graph.states)
-    )
+    states = tuple(state.spec.name for state in made[0].graph.states)
+    return Built(bundle, report, verification, lowering, sources, made, states)
 
 
 def build_archive(built: Built, spec: ModelSpec, project: Project, progress: Progress, target: str) -> Path:
     """``libmodel.a`` of what was ``built``, verified as the library was. Raises LinkError or VerifyError."""
-    cache, compiled = project.cache, built.compiled.kernels
+    cache, kernels = project.cache, [m.kernels.kernels_path for m in built.compiled]
     folder = run_stage(
         spec,
         project,
         progress,
         "archive",
         f"{ARCHIVE} for {target}",
-        digest(built.sources.folder, compiled.kernels_path, target, zig_version()),
-        lambda folder: link_archive(built.sources, compiled.kernels_path, target, folder, cache / "zig"),
+        digest(built.sources.folder, *kernels, target, zig_version()),
+        lambda folder: link_archive(built.sources, kernels, target, folder, cache / "zig"),
         bundle_suffix(target),
     )
     with progress.stage("verify", f"{ARCHIVE} against TensorFlow's answers"):
-        require_agreement(verify(folder / TRIAL, built.compiled.graph, spec, machine_for(target, cache)))
+        require_agreement(verify_batches(folder / TRIAL, built.compiled, spec, machine_for(target, cache)))
     return folder / ARCHIVE
 
 
@@ -240,35 +294,69 @@ def inspect(spec: ModelSpec, project: Project) -> Preflight:
     folder = project.build / spec.name / "inspect"
     folder.mkdir(parents=True, exist_ok=True)
     graph = import_model(spec, locate(spec, project.cache), folder)
-    unzipped, zipped = allowed(spec)
-    return check(graph, max_unzipped=unzipped, max_zipped=zipped)
+    return _preflight(spec, graph)
 
 
 def import_stage(spec: ModelSpec, model: Path, folder: Path) -> None:
     """The frozen graph of ``model`` and TensorFlow's answers, in ``folder``; raises what the preflight finds."""
     graph = import_model(spec, model, folder)
-    unzipped, zipped = allowed(spec)
-    require(check(graph, max_unzipped=unzipped, max_zipped=zipped))
+    require(_preflight(spec, graph))
     golden.make(spec, graph)
+
+
+def _preflight(spec: ModelSpec, graph: FrozenGraph) -> Preflight:
+    unzipped, zipped = allowed(spec)
+    return check(graph, max_unzipped=unzipped, max_zipped=zipped, place=spec.weights_place)
 
 
 def lower_by(
     attempt: Attempt, made: Compiled, spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path
 ) -> Lowered:
     """The program that ``attempt`` makes, with a tuner's decisions where it may have them."""
-    options = Options(attempt.winograd and spec.winograd, algorithms)
+    options = Options(attempt.winograd and spec.winograd, algorithms, share=spec.weights_place == "library")
     return lower(made.kernels.metadata_path, made.graph, cache, attempt.path, options)
 
 
+def lower_batches(
+    attempt: Attempt, made: Sequence[Compiled], spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path
+) -> tuple[Lowered, ...]:
+    """``lower_by`` for each batch; several programs are over one block of weights."""
+    lowered = tuple(lower_by(attempt, m, spec, algorithms, cache) for m in made)
+    if len(lowered) == 1:
+        return lowered
+    programs = together([one.program for one in lowered], share=spec.weights_place == "library")
+    return tuple(replace(one, program=program) for one, program in zip(lowered, programs, strict=True))
+
+
+def verify_batches(library: Path, made: Sequence[Compiled], spec: ModelSpec, machine: Machine) -> Verification:
+    """``verify`` for each batch: one verification of all, in which further ones are named."""
+    found = [verify(library, m.graph, spec, machine, described=m is made[0]) for m in made]
+    return merged(dict(zip(spec.buckets, found, strict=True)))
+
+
 def _lower(
-    attempt: Attempt, made: Compiled, spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path, folder: Path
+    attempt: Attempt,
+    made: Sequence[Compiled],
+    spec: ModelSpec,
+    algorithms: Mapping[str, Algorithm],
+    cache: Path,
+    folder: Path,
 ) -> None:
-    lowered = lower_by(attempt, made, spec, algorithms, cache)
-    emit(lowered.program, spec, made.kernels.target, folder)
-    path = attempt.name if lowered.path == attempt.path else lowered.path
-    lowering = Lowering(path, len(lowered.notes), decisions(lowered.program, lowered.notes, algorithms), lowered.reason)
+    lowered = lower_batches(attempt, made, spec, algorithms, cache)
+    first, *rest = (one.program for one in lowered)
+    others = dict(zip(spec.buckets[1:], rest, strict=True))
+    kernels = [m.kernels.kernels_path for m in made]
+    emit(first, spec, made[0].kernels.target, folder, kernels=kernels, others=others)
+    unlike = next((one for one in lowered if one.path != attempt.path), None)
+    lowering = Lowering(
+        unlike.path if unlike else attempt.name,
+        sum(len(one.notes) for one in lowered),
+        tuple(d for one in lowered for d in decisions(one.program, one.notes, algorithms)),
+        unlike.reason if unlike else "",
+    )
     lowering.save(folder / LOWERING)
 
 
-def _link(sources: Sources, compiled: CompiledGraph, target: str, cache: Path, folder: Path) -> None:
-    link_library(sources, compiled.kernels_path, target, folder, cache / "zig")
+def _link(sources: Sources, made: Sequence[Compiled], target: str, cache: Path, folder: Path) -> None:
+    first, *rest = (m.kernels.kernels_path for m in made)
+    link_library(sources, first, target, folder, cache / "zig", more_kernels=tuple(rest))

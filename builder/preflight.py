@@ -16,7 +16,8 @@ from builder.errors import PreflightError, SizeLimitError
 from builder.importers.freeze import MODEL_SCOPE
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import dtype_name, tensorflow
-from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED
+from builder.pack.limits import ways_out
+from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, WeightsPlace
 
 LIBRARY_OVERHEAD = 600_000
 """Bytes of libmodel.so beside the weights: kernels, runtime and tables, at most."""
@@ -103,6 +104,7 @@ class Preflight:
     dependencies: int
     max_unzipped: int
     max_zipped: int
+    place: WeightsPlace = "library"
 
     @property
     def unzipped(self) -> int:
@@ -111,7 +113,8 @@ class Preflight:
     @property
     def zipped(self) -> int:
         """The model layer's zip, estimated."""
-        return int(self.weights * COMPRESSION) + LIBRARY_OVERHEAD // 3
+        packed = self.weights if self.place in ("library", "layer") else 0
+        return int(packed * COMPRESSION) + LIBRARY_OVERHEAD // 3
 
     @property
     def fits(self) -> bool:
@@ -139,8 +142,12 @@ def check(
     dependencies: int = DEPENDENCIES_SIZE,
     max_unzipped: int = LAMBDA_UNZIPPED,
     max_zipped: int = DIRECT_UPLOAD_ZIPPED,
+    place: WeightsPlace = "library",
 ) -> Preflight:
-    """Look at every node of ``graph``, also inside loops, branches and called functions. Raises nothing."""
+    """Look at every node of ``graph``, also inside loops, branches and called functions. Raises nothing.
+
+    ``place``: of the weights, which do not count where they are elsewhere.
+    """
     definition = tensorflow().compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
     found: dict[tuple[str, str], list[str]] = {}
     nodes = weights = 0
@@ -153,8 +160,8 @@ def check(
     unsupported = tuple(
         Unsupported(op, reason, HINTS.get(op), tuple(paths)) for (op, reason), paths in sorted(found.items())
     )
-    library = weights + LIBRARY_OVERHEAD
-    return Preflight(nodes, unsupported, weights, library, dependencies, max_unzipped, max_zipped)
+    library = LIBRARY_OVERHEAD + (weights if place != "elsewhere" else 0)
+    return Preflight(nodes, unsupported, weights, library, dependencies, max_unzipped, max_zipped, place)
 
 
 def require(preflight: Preflight) -> None:
@@ -185,11 +192,13 @@ def render(preflight: Preflight) -> str:
         f"{_size(preflight.zipped)} of {_size(preflight.max_zipped)}."
     )
     if not preflight.fits:
-        way_out = "" if preflight.max_unzipped > LAMBDA_UNZIPPED else "; or deploy a container image, PACKAGE=image"
         lines.append(
             f"Too large by {_size(preflight.unzipped - preflight.max_unzipped)}: use a smaller model, or store its "
-            f"weights in fewer bits and cast them in the graph{way_out}."
+            f"weights in fewer bits and cast them in the graph."
         )
+        if LAMBDA_UNZIPPED < preflight.unzipped and preflight.max_unzipped <= LAMBDA_UNZIPPED:
+            lines.append("Or take the weights out of the layer; the cheapest first:")
+            lines += [f"  - {way}" for way in ways_out(preflight.weights)]
     elif preflight.zipped > preflight.max_zipped:
         lines.append("The layer's zip will have to be uploaded through S3, which `sam deploy` does.")
     return "\n".join(lines)

@@ -83,6 +83,8 @@ class Description(NamedTuple):
     outputs: tuple[Output, ...]
     builder: str = ""  # the version of coldforge that compiled it
     stateful: bool = False  # whether it keeps variables from one run to the next
+    batches: tuple[int, ...] = ()  # all that it runs, the smallest first; ports are of ``batch``, that one
+    weights: str = ""  # what weights outside the library must be of; empty: they are in it
 
     @property
     def batched(self) -> bool:
@@ -107,6 +109,8 @@ def parse(text: str) -> Description:
             ),
             builder=str(data.get("coldforge", "")),
             stateful=bool(data.get("states")),
+            batches=tuple(data.get("batches") or [data["batch"]]),
+            weights=data["weights"]["layout"] if data.get("weights") else "",
         )
         _require_consistent(description)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -138,6 +142,8 @@ def _require_consistent(description: Description) -> None:
     for output in description.outputs:
         if output.fetch not in fetches:
             raise ValueError(f"output {output.name} is of {output.fetch}, which the model does not have")
+    if description.batches[0] != description.batch or (len(description.batches) > 1 and not description.batched):
+        raise ValueError(f"batches {description.batches} of a model whose batch is {description.batch}")
     image = description.image
     if image is None:
         return

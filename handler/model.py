@@ -16,7 +16,7 @@ from .errors import InferenceError, StartupError
 
 ABI_VERSION = 1
 DEFAULT_LIBRARY = "/opt/lib/libmodel.so"  # where Lambda unpacks the model layer
-OK, UNSUPPORTED_CPU, NO_MEMORY = 0, 1, 2
+OK, UNSUPPORTED_CPU, NO_MEMORY, WRONG_WEIGHTS = 0, 1, 2, 5
 
 Bytes = bytes | bytearray | memoryview
 
@@ -29,13 +29,14 @@ class Model:
         self._library = _load(path)
         self.description: Description = parse(_text(self._library.cf_describe()))
         self._lock = threading.Lock()
-        self._handle = _open(self._library)
+        self._handle, self._weights = _open(self._library, self.description)
         # Written before every run, so that a request allocates nothing but its answer.
         self._feeds = ffi.new("cf_feed[]", len(self.description.feeds))
         self._fetches = ffi.new("cf_fetch[]", len(self.description.fetches))
 
     def run(self, feeds: Sequence[Bytes]) -> list[memoryview]:
-        """One inference. ``feeds``: raw bytes in the description's order, of exactly its sizes.
+        """One inference. ``feeds``: raw bytes in the description's order, of exactly its sizes, or of another of its
+        batches in proportion.
 
         Returns each fetch as a flat memoryview of its own dtype, row-major; it stays valid after
         later runs. Raises InferenceError with the library's reason.
@@ -43,7 +44,10 @@ class Model:
         description = self.description
         if len(feeds) != len(description.feeds):
             raise InferenceError(f"the model takes {len(description.feeds)} feeds, not {len(feeds)}")
-        results = [bytearray(port.size) for port in description.fetches]
+        times, whole = 1, 1
+        if len(description.batches) > 1:
+            times, whole = len(feeds[0]), description.feeds[0].size
+        results = [bytearray(port.size * times // whole) for port in description.fetches]
         # from_buffer keeps the memory in place for as long as its result is referenced: hold them all.
         inputs = [ffi.from_buffer(feed) for feed in feeds]
         outputs = [ffi.from_buffer(result) for result in results]
@@ -67,8 +71,10 @@ class Model:
                 self._library.cf_reset(self._handle)
 
     def warm_up(self) -> None:
-        """Run once on zeros, which touches all that a request will. Raises InferenceError."""
-        self.run([bytes(port.size) for port in self.description.feeds])
+        """Run every batch once on zeros, which touches all that a request will. Raises InferenceError."""
+        batch = self.description.batch
+        for other in self.description.batches:
+            self.run([bytes(port.size * other // batch) for port in self.description.feeds])
 
     def close(self) -> None:
         """Give the model's memory back; later runs raise InferenceError."""
@@ -76,6 +82,7 @@ class Model:
             handle, self._handle = self._handle, None
         if handle is not None:
             self._library.cf_close(handle)
+            self._weights = None
 
 
 class Models(Mapping[str, Model]):
@@ -139,13 +146,22 @@ def _load(path: str) -> Any:
     return library
 
 
-def _open(library: Any) -> Any:
+def _open(library: Any, description: Description) -> tuple[Any, Any]:
+    """The opened model, and memory that must stay while it is open."""
     handle = ffi.new("cf_model **")
-    status = library.cf_open(0, handle)
+    memory, where = None, ""
+    if description.weights:
+        from .weights import open_outside
+
+        status, memory, where = open_outside(library, handle, description.name, description.weights)
+    else:
+        status = library.cf_open(0, handle)
     if status == OK:
-        return handle[0]
+        return handle[0], memory
     reason = _text(library.cf_last_error(ffi.NULL))
     advice = {
+        WRONG_WEIGHTS: f"the weights are looked for {where}; COLDFORGE_WEIGHTS names another place for the file that "
+        "was built with the library, or that `coldforge weights` made for it.",
         UNSUPPORTED_CPU: "run the function on the architecture the bundle is for (x86_64 with AVX2, or arm64).",
         NO_MEMORY: "give the function more memory.",
     }

@@ -87,13 +87,30 @@ def parts(request: Request, description: Description) -> Iterator[Request]:
         return
     sizes = {port.name: port.size for port in description.feeds}
 
-    def cut(name: str, start: int) -> bytes:
+    def cut(name: str, start: int, end: int) -> bytes:
         data, each = request.inputs[name], sizes[name] // batch
-        return data if len(data) == sizes[name] else data[start * each : (start + batch) * each]
+        return data if len(data) == sizes[name] else data[start * each : end * each]
 
-    for start in range(0, count, batch):
-        inputs = {name: cut(name, start) for name in request.inputs}
-        yield request._replace(pictures=request.pictures[start : start + batch], inputs=inputs)
+    start = 0
+    for length in runs(count, description.batches):
+        end = start + length
+        inputs = {name: cut(name, start, end) for name in request.inputs}
+        yield request._replace(pictures=request.pictures[start:end], inputs=inputs)
+        start = end
+
+
+def runs(count: int, batches: tuple[int, ...]) -> Iterator[int]:
+    """How many of ``count`` items each run takes.
+
+    As many as the largest of ``batches`` that they fill; or all that are left, where those are three quarters of the
+    next larger one, or less than the smallest.
+    """
+    while count > 0:
+        full = max((b for b in batches if b <= count), default=0)
+        next_larger = min((b for b in batches if b > count), default=0)
+        taken = count if not full or (next_larger and 4 * count >= 3 * next_larger) else full
+        yield taken
+        count -= taken
 
 
 def decoded(request: Request, description: Description, limits: Limits) -> list[bytes]:
@@ -106,12 +123,16 @@ def decoded(request: Request, description: Description, limits: Limits) -> list[
 def feeds(pictures: list[bytes], inputs: dict[str, bytes], description: Description) -> list[bytes]:
     """What one run takes: the pixels of at most a batch of pictures, and the other feeds. The rest is zeros."""
     image = description.image
-    return [
-        (b"".join(pictures) if pictures and image and port.name == image.feed else inputs[port.name]).ljust(
-            port.size, b"\0"
-        )
+    found = [
+        b"".join(pictures) if pictures and image and port.name == image.feed else inputs[port.name]
         for port in description.feeds
     ]
+    batch = description.batch
+    wanted = batch
+    if len(description.batches) > 1:
+        most = max(-(-len(data) * batch // port.size) for data, port in zip(found, description.feeds, strict=True))
+        wanted = min((b for b in description.batches if b >= most), default=batch)
+    return [data.ljust(port.size * wanted // batch, b"\0") for data, port in zip(found, description.feeds, strict=True)]
 
 
 def _kind(value: object) -> str:

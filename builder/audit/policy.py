@@ -27,6 +27,7 @@ class Policy:
     glibc_floor_why: str
     needed: tuple[str, ...]
     exports: tuple[str, ...]
+    exports_of_outside_weights: tuple[str, ...]  # all or none, besides
     require: tuple[str, ...]
 
 
@@ -50,7 +51,7 @@ def load_policy(target: str) -> Policy:
     unknown = set(row["require"]) - set(_REQUIREMENTS)
     if unknown:
         raise AuditError(f"audit policy of {target}: unknown requirements {', '.join(sorted(unknown))}.")
-    lists = {key: tuple(row[key]) for key in ("needed", "exports", "require")}
+    lists = {key: tuple(row[key]) for key in ("needed", "exports", "exports_of_outside_weights", "require")}
     return Policy(target=target, **(row | lists))
 
 
@@ -123,8 +124,10 @@ def _needed(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
 
 
 def _exports(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
-    extra = sorted(set(facts.exports) - set(policy.exports))
-    missing = sorted(set(policy.exports) - set(facts.exports))
+    optional = set(policy.exports_of_outside_weights)
+    wanted = set(policy.exports) | (optional if optional & set(facts.exports) else set())
+    extra = sorted(set(facts.exports) - wanted)
+    missing = sorted(wanted - set(facts.exports))
     if extra:
         yield Violation(
             "exports",

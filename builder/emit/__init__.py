@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.emit.blob import weights_source, write_weights
+from builder.emit.blob import weights_source
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
-from builder.emit.program import program_source, uses_fused
+from builder.emit.outside import write_outside, write_weights
+from builder.emit.program import layout_of, other_source, program_source, uses_fused
 from builder.lower.program import Program, walk
+from builder.outside import FILE, Layout
 from builder.spec import ModelSpec
 
 ISA = {"x86_64": ["x86-64-v3"], "arm64": ["neoverse-n1"]}
@@ -21,7 +25,10 @@ FUSED_ISA = {**ISA, "x86_64": ["x86-64-v3", "x86-64-v4"]}
 
 @dataclass(frozen=True)
 class Sources:
-    """Generated files in ``folder``: program.c, weights.bin, weights.S, model.h, model.json."""
+    """Generated files in ``folder``: program.c, model.h, model.json; weights.bin and weights.S, or model.weights.
+
+    And a program_<batch>.c for every further batch.
+    """
 
     folder: Path
 
@@ -30,22 +37,64 @@ class Sources:
         return self.folder / "model.h"
 
     @property
+    def programs(self) -> tuple[Path, ...]:
+        """The C of each batch."""
+        return tuple(sorted(self.folder.glob("program*.c")))
+
+    @property
+    def outside(self) -> Path | None:
+        """The weights, where they are no part of the library."""
+        path = self.folder / FILE
+        return path if path.exists() else None
+
+    @property
+    def layout(self) -> Layout | None:
+        """What ``outside`` fits."""
+        path = self.folder / "layout.json"
+        return Layout.of(json.loads(path.read_text())) if path.exists() else None
+
+    @property
+    def weights(self) -> Path:
+        return self.outside or self.folder / "weights.bin"
+
+    @property
     def description(self) -> Path:
         return self.folder / "model.json"
 
 
-def emit(program: Program, spec: ModelSpec, target: str, folder: Path, *, profile: bool = False) -> Sources:
+def emit(
+    program: Program,
+    spec: ModelSpec,
+    target: str,
+    folder: Path,
+    *,
+    kernels: Sequence[Path] = (),
+    others: Mapping[int, Program] | None = None,
+    profile: bool = False,
+) -> Sources:
     """Write the sources of ``program`` into ``folder``, byte for byte the same for the same input.
 
-    ``profile``: of a library that also measures how long each step takes (builder/runtime/profile.h).
+    ``kernels``: XLA's object files, without which the weights are always part of the library. ``others``: the same
+    model for other batches, over the same weights. ``profile``: of a library that also measures how long each step
+    takes (builder/runtime/profile.h).
     """
-    sources = Sources(folder)
-    isa = FUSED_ISA if uses_fused(walk(program.steps)) else ISA
-    description = model_json(program, spec, {target: isa[target]})
+    sources, others = Sources(folder), others or {}
+    fused = any(uses_fused(walk(p.steps)) for p in (program, *others.values()))
+    outside = layout_of(program, kernels, others) if kernels and spec.weights_place != "library" else None
+    description = model_json(program, spec, {target: (FUSED_ISA if fused else ISA)[target]}, outside, tuple(others))
     sources.description.write_text(description + "\n")
-    sources.header.write_text(header_source(program))
-    (folder / "program.c").write_text(program_source(program, description, flat_run_source(program), profile=profile))
-    weights = folder / "weights.bin"
-    write_weights(program, weights)
-    (folder / "weights.S").write_text(weights_source(weights))
+    sources.header.write_text(header_source(program, tuple(others)))
+    source = program_source(
+        program, description, flat_run_source(program), profile=profile, outside=outside, others=others
+    )
+    (folder / "program.c").write_text(source)
+    for batch, other in others.items():
+        (folder / f"program_{batch}.c").write_text(other_source(other, batch, outside=outside is not None))
+    if outside:
+        (folder / "layout.json").write_text(json.dumps(outside.to_dict(), indent=1) + "\n")
+        write_outside(program, outside, folder / FILE)
+        return sources
+    with sources.weights.open("wb") as file:
+        write_weights(program, file)
+    (folder / "weights.S").write_text(weights_source(sources.weights))
     return sources

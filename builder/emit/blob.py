@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from builder.cache import file_digest
-from builder.lower.program import ALIGNMENT, Program
+from builder.lower.program import ALIGNMENT
 
 _ELF = ('"a"', "%object", '\n    .section .note.GNU-stack,"",%progbits')
 _WASM = ('"",@', "@object", "")
@@ -29,12 +29,3 @@ cf_weights:
 .Lend:
     .size cf_weights, .Lend - cf_weights{end}
 """
-
-
-def write_weights(program: Program, path: Path) -> None:
-    """Write the weights to ``path``, padded with zeros to the alignment; never empty."""
-    with path.open("wb") as file:
-        for weight in program.weights:
-            file.seek(weight.offset)
-            file.write(weight.data)
-        file.truncate(max(ALIGNMENT, program.weights_size))

@@ -25,8 +25,8 @@ C_TYPES = {
 }
 
 
-def header_source(program: Program) -> str:
-    """model.h for this model: the ABI, byte sizes as macros, and the prototype of run()."""
+def header_source(program: Program, others: tuple[int, ...] = ()) -> str:
+    """model.h for this model: the ABI, byte sizes as macros, and the prototype of run(). ``others``: batches."""
     text = (RUNTIME / "model.h").read_text()
     before, after = text.split(_MARK)
     rows = [
@@ -37,8 +37,9 @@ def header_source(program: Program) -> str:
     if program.states:
         names = ", ".join(state.spec.name for state in program.states)
         rows.append(f"#define CF_STATE_SIZE {program.state_size}u /* {names} */")
+    also = f" It runs {' or '.join(map(str, others))} items at once as well: sizes say how many." if others else ""
     note = (
-        "/* This model's tensors. */\n"
+        f"/* This model's tensors.{also} */\n"
         + "\n".join(rows)
         + "\n\n/* One inference in one call, on a model opened at the first call and shared by all callers, who\n"
         " * wait for each other. Sizes are bytes. Returns a cf_status. */\n"

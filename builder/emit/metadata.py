@@ -7,13 +7,23 @@ from typing import Any
 
 from builder import __version__
 from builder.lower.program import BoundPort, BoundState, Program
+from builder.outside import Layout
 from builder.spec import ModelSpec, OutputSpec
 
 ABI_VERSION = 1
 
 
-def model_json(program: Program, spec: ModelSpec, isa: dict[str, list[str]]) -> str:
-    """The description as compact ASCII JSON. ``isa``: architecture to the instruction sets inside."""
+def model_json(
+    program: Program,
+    spec: ModelSpec,
+    isa: dict[str, list[str]],
+    outside: Layout | None = None,
+    others: tuple[int, ...] = (),
+) -> str:
+    """The description as compact ASCII JSON. ``isa``: architecture to the instruction sets inside.
+
+    ``outside``: of the weights, where they are no part of the library. ``others``: batches that it runs as well.
+    """
     (arch, levels), *_ = isa.items()
     image = spec.image
     description: dict[str, Any] = {
@@ -22,6 +32,7 @@ def model_json(program: Program, spec: ModelSpec, isa: dict[str, list[str]]) -> 
         "model": {"name": spec.name, "version": spec.version},
         "target": {"arch": arch, "isa": levels},
         "batch": spec.batch,
+        **({"batches": [spec.batch, *others]} if others else {}),
         "feeds": [_port(p) for p in program.feeds],
         "fetches": [_port(p) for p in program.fetches],
         "image": image
@@ -40,6 +51,8 @@ def model_json(program: Program, spec: ModelSpec, isa: dict[str, list[str]]) -> 
         **({"states": [_state(s) for s in program.states]} if program.states else {}),
         "outputs": [_output(o, program) for o in spec.outputs] or [_raw(p) for p in program.fetches],
     }
+    if outside:
+        description["weights"] = {"bytes": outside.size, "layout": outside.digest}
     return json.dumps(description, separators=(",", ":"))
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import assert_never
 
+from builder.cache import digest
 from builder.emit.fused import layer_lines, pool_lines, repack_lines
+from builder.emit.outside import size_of
 from builder.lower.program import (
     BoundPort,
     Buffer,
@@ -29,6 +32,7 @@ from builder.lower.program import (
     WhileStep,
     walk,
 )
+from builder.outside import Layout
 
 CF_DTYPES = {
     "float16": "CF_F16", "float32": "CF_F32", "float64": "CF_F64",
@@ -42,7 +46,7 @@ _HEAD = """\
 #include "program.h"
 
 #define ARENA(offset) (context->arena + (offset))
-#define WEIGHTS(offset) ((void *)(uintptr_t)(cf_weights + (offset)))
+#define WEIGHTS(offset) ((void *)(uintptr_t)(@WEIGHTS@ + (offset)))
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define TRY(call)                                \\
     do {                                         \\
@@ -52,30 +56,80 @@ _HEAD = """\
 """
 
 
-def program_source(program: Program, description: str, flat_run: str, *, profile: bool = False) -> str:
+FIRST = "cf_compiled_program"
+"""The C name of the program that a library is known by."""
+
+
+def program_source(
+    program: Program,
+    description: str,
+    flat_run: str,
+    *,
+    profile: bool = False,
+    outside: Layout | None = None,
+    others: Mapping[int, Program] | None = None,
+) -> str:
     """The text of program.c.
 
     ``description`` is the JSON that cf_describe returns, ``flat_run`` the definition of run(). ``profile``: every
-    step, by its place in ``walk(program.steps)``, tells the clock that it begins.
+    step, by its place in ``walk(program.steps)``, tells the clock that it begins. ``outside``: the weights are not
+    in the library, and are checked to be of this layout. ``others``: by their batch, see ``other_source``.
     """
+    others = others or {}
     steps = walk(program.steps)
-    head = _HEAD
+    head = _head(outside is not None)
     if profile:  # clock_gettime is POSIX, not C11
-        head = f'#define _POSIX_C_SOURCE 200809L\n{_HEAD}#define CF_STEPS {len(steps)}\n#include "profile.h"\n'
+        head = f'#define _POSIX_C_SOURCE 200809L\n{head}#define CF_STEPS {len(steps)}\n#include "profile.h"\n'
     numbers = {id(step): number for number, step in enumerate(steps)} if profile else {}
-    parts = [head, _declarations(steps), _Printer(numbers).program(program.steps)]
-    parts += [_ports("feeds", program.feeds), _ports("fetches", program.fetches), *_states(program)]
-    parts.append(
-        "const cf_program cf_compiled_program = {\n"
-        f"    .description = {c_string(description)},\n"
-        f"    .arena_size = {program.arena_size}u,\n"
+    parts = [head, *_body(program, numbers), *_states(program)]
+    if outside:
+        parts.append(_outside(outside))
+    fields = {
+        "description": c_string(description),
+        **({"outside": "&outside"} if outside else {"weights": "cf_weights"}),
+        "arena_size": f"{max(p.arena_size for p in (program, *others.values()))}u",
+        **_state_fields(program),
+    }
+    if others:
+        names = [_name(batch) for batch in others]
+        parts.append(
+            "".join(f"extern const cf_program {name};\n" for name in names)
+            + f"static const cf_program *const others[] = {{{', '.join(f'&{name}' for name in names)}}};\n"
+        )
+        fields |= {"others": "others", "other_count": "COUNT(others)"}
+    used = (*steps, *(step for other in others.values() for step in walk(other.steps)))
+    parts.append(_program(FIRST, program, fields, used))
+    return "\n".join([*parts, flat_run])
+
+
+def other_source(program: Program, batch: int, *, outside: bool = False) -> str:
+    """The text of program_<batch>.c: the same model for another batch, over the weights of the first program."""
+    return "\n".join([_head(outside), *_body(program, {}), _program(_name(batch), program, {}, ())])
+
+
+def _name(batch: int) -> str:
+    return f"{FIRST}_{batch}"
+
+
+def _head(outside: bool) -> str:
+    return _HEAD.replace("@WEIGHTS@", "context->weights" if outside else "cf_weights")
+
+
+def _body(program: Program, numbers: dict[int, int]) -> list[str]:
+    steps = _Printer(numbers).program(program.steps)
+    ports = [_ports("feeds", program.feeds), _ports("fetches", program.fetches)]
+    return [_declarations(walk(program.steps)), steps, *ports]
+
+
+def _program(name: str, program: Program, fields: dict[str, str], used: Iterable[Step]) -> str:
+    lines = "".join(f"    .{field} = {value},\n" for field, value in fields.items())
+    return (
+        f"const cf_program {name} = {{\n{lines}"
         f"    .feeds = feeds,\n    .feed_count = {len(program.feeds)},\n"
         f"    .fetches = fetches,\n    .fetch_count = {len(program.fetches)},\n"
-        f"{_state_fields(program)}"
-        f"{_fused_tables(steps)}"
+        f"{_fused_tables(used)}"
         "    .run = run_program,\n};\n"
     )
-    return "\n".join([*parts, flat_run])
 
 
 def c_string(text: str) -> str:
@@ -86,6 +140,24 @@ def c_string(text: str) -> str:
     pieces = [text[i : i + 2000] for i in range(0, len(text), 2000)] or [""]
     # "??" would begin a trigraph; json.dumps escapes quotes, backslashes and control characters as C does.
     return "\n        ".join(json.dumps(piece).replace("??", '?" "?') for piece in pieces)
+
+
+def _outside(layout: Layout) -> str:
+    digest = ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(layout.digest))
+    fields = f"{{{digest}}}, {layout.size}u, cf_open_beside, cf_unmap"
+    return f"static const cf_outside outside = {{{fields}}};\n"
+
+
+def layout_of(program: Program, kernels: Sequence[Path], others: Mapping[int, Program] | None = None) -> Layout:
+    """The layout of the weights of ``program`` and ``others``, which call XLA's ``kernels`` (graph.o of each).
+
+    Weights fit the library of another model that compiles to the same steps and kernels: then nothing but the
+    weights differs. Constants of one element are in the kernels.
+    """
+    others, size = others or {}, size_of(program)
+    texts = [program_source(program, "", "", outside=Layout(size, "", ""), others=others)]
+    texts += [other_source(other, batch, outside=True) for batch, other in others.items()]
+    return Layout(size, digest(*texts), digest(*kernels))
 
 
 def _fused_tables(steps: Iterable[Step]) -> str:
@@ -127,11 +199,10 @@ def _states(program: Program) -> list[str]:
     return ["\n".join(["static const cf_state states[] = {", *rows, "};\n"])] if rows else []
 
 
-def _state_fields(program: Program) -> str:
+def _state_fields(program: Program) -> dict[str, str]:
     if not program.states:
-        return ""
-    count, size = len(program.states), program.state_size
-    return f"    .states = states,\n    .state_count = {count},\n    .state_size = {size}u,\n"
+        return {}
+    return {"states": "states", "state_count": f"{len(program.states)}", "state_size": f"{program.state_size}u"}
 
 
 def _pointer(buffer: Buffer) -> str:

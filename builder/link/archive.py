@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from builder.audit.facts import read_facts
 from builder.emit import Sources
-from builder.link.library import EXPORTS, PUBLIC, compile_objects
+from builder.link.library import compile_objects, exports_map, public_names
 from builder.link.symbols import global_symbols, keep_global
 from builder.link.toolchain import Toolchain
 
@@ -18,7 +19,7 @@ WEAK = ("run",)
 """A program may well have a function of that name: then it is its own that counts."""
 
 
-def link_archive(sources: Sources, kernels: Path, target: str, folder: Path, cache: Path) -> Path:
+def link_archive(sources: Sources, kernels: Sequence[Path], target: str, folder: Path, cache: Path) -> Path:
     """Build ``libmodel.a`` in ``folder``, of the same objects as ``libmodel.so``, and ``trial.so`` from it.
 
     The archive's one member defines the ABI's functions and hides everything else, so that it clashes with no
@@ -28,12 +29,13 @@ def link_archive(sources: Sources, kernels: Path, target: str, folder: Path, cac
     toolchain = Toolchain(target, cache)
     objects = compile_objects(sources, toolchain, folder)
     whole, trial, exports = folder / "model.o", folder / TRIAL, folder / "exports.map"
-    exports.write_text(EXPORTS)
+    public = public_names(sources)
+    exports.write_text(exports_map(public))
 
     def combine() -> set[str]:
         """What is then still wanted of a compiler's own library."""
-        toolchain.combine([*objects, kernels], whole)
-        whole.write_bytes(keep_global(whole.read_bytes(), PUBLIC, WEAK))
+        toolchain.combine([*objects, *kernels], whole)
+        whole.write_bytes(keep_global(whole.read_bytes(), public, WEAK))
         toolchain.link([whole], exports, trial)
         # The trial's linker brought that along, all in one piece: also a memcpy, which the C library has as well.
         imports = {symbol.name for symbol in read_facts(trial).undefined}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.cache import place_file
 from builder.emit import Sources
 from builder.link.toolchain import Toolchain
+from builder.outside import FILE
 
 RUNTIME = Path(__file__).parent.parent / "runtime"
 
@@ -45,7 +48,21 @@ PUBLIC = (
 )
 """The ABI's functions: all that a library lets others see."""
 
-EXPORTS = f"{{ global: {' '.join(f'{name};' for name in PUBLIC)} local: *; }};\n"
+PUBLIC_OUTSIDE = ("cf_open_file", "cf_open_memory")
+"""The further ones of a library whose weights are a file of their own."""
+
+PUBLIC_PROFILE = ("cf_profile", "cf_profile_level")
+"""And of one that takes its own times."""
+
+
+def public_names(sources: Sources) -> tuple[str, ...]:
+    """The functions that a library of these sources lets others see."""
+    return (*PUBLIC, *(PUBLIC_OUTSIDE if sources.outside else ()))
+
+
+def exports_map(names: Iterable[str]) -> str:
+    """A linker's version script that hides all others."""
+    return f"{{ global: {' '.join(f'{name};' for name in names)} local: *; }};\n"
 
 
 @dataclass(frozen=True)
@@ -59,24 +76,35 @@ class SharedLibrary:
     def path(self) -> Path:
         return self.folder / "libmodel.so"
 
-
-PROFILE_EXPORTS = EXPORTS.replace("run;", "run; cf_profile; cf_profile_level;")
+    @property
+    def weights(self) -> Path:
+        """Where the weights are, if they are no part of the library."""
+        return self.folder / FILE
 
 
 def link_library(
-    sources: Sources, kernels: Path, target: str, folder: Path, cache: Path, *, profile: bool = False
+    sources: Sources,
+    kernels: Path,
+    target: str,
+    folder: Path,
+    cache: Path,
+    *,
+    more_kernels: tuple[Path, ...] = (),
+    profile: bool = False,
 ) -> SharedLibrary:
     """Build ``libmodel.so`` in ``folder`` from the emitted sources and XLA's object file ``kernels``.
 
-    ``profile``: of sources that were emitted so.
+    ``more_kernels``: those of further batches. ``profile``: of sources that were emitted so.
     Raises LinkError with the compiler's or linker's message; undefined symbols are errors.
     """
     toolchain = Toolchain(target, cache)
     objects = compile_objects(sources, toolchain, folder)
     exports = folder / "exports.map"
-    exports.write_text(PROFILE_EXPORTS if profile else EXPORTS)
+    exports.write_text(exports_map((*public_names(sources), *(PUBLIC_PROFILE if profile else ()))))
     library = SharedLibrary(folder, target)
-    toolchain.link([*objects, kernels], exports, library.path)
+    toolchain.link([*objects, kernels, *more_kernels], exports, library.path)
+    if sources.outside:  # as large as the model is: a second name for it, where there can be one
+        place_file(sources.outside, library.weights)
     for path in objects:
         path.unlink()
     return library
@@ -100,6 +128,10 @@ def compile_objects(sources: Sources, toolchain: Toolchain, folder: Path) -> lis
         toolchain.compile(RUNTIME / FUSED_SOURCE, objects[-1], cpu=variant.cpu, flags=flags)
     for name in KERNEL_SOURCES:
         build(RUNTIME / name)
-    build(sources.folder / "program.c")
-    build(sources.folder / "weights.S")
+    for program in sources.programs:
+        build(program)
+    if sources.outside:
+        build(RUNTIME / "weights.c", baseline=True)
+    else:
+        build(sources.folder / "weights.S")
     return objects

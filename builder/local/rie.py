@@ -82,6 +82,9 @@ def emulator(
     interpreter = parts.find_python(python)
     if dependencies is None or not interpreter.matches_lambda:
         dependencies = parts.dependencies(cache, interpreter, REPOSITORY / "layers" / "dependencies")
+    own = environment or {}
+    if any(bundle_layer.parent.glob("*.weights")):  # those that are elsewhere in the cloud
+        own = {"COLDFORGE_WEIGHTS": f"{bundle_layer.parent.resolve()}/", **own}
     return Emulator(
         binary=parts.emulator(cache),
         python=interpreter,
@@ -89,7 +92,7 @@ def emulator(
         bundle_layer=bundle_layer,
         dependencies=dependencies,
         function=function or parts.function(cache, interpreter, REPOSITORY / "handler"),
-        environment=environment or {},
+        environment=own,
     )
 
 

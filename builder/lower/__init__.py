@@ -50,5 +50,6 @@ def lower(
         if outcome.program is not None:
             return Lowered(bind_state(outcome.program, graph.states, first), "optimised", outcome.notes)
         reason = outcome.reason
-    program = bind_state(lower_faithfully(result, feeds, fetches), graph.states, first)
+    share = options is None or options.share
+    program = bind_state(lower_faithfully(result, feeds, fetches, share), graph.states, first)
     return Lowered(program, "faithful", tuple(note_of(step) for step in program.steps), reason)

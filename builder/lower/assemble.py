@@ -55,10 +55,15 @@ def geometry(core: Core) -> Geometry:
 
 
 def assemble(
-    dag: Dag, plan: Schedule, faithful: Program, allow_winograd: bool, algorithms: Mapping[str, Algorithm]
+    dag: Dag,
+    plan: Schedule,
+    faithful: Program,
+    allow_winograd: bool,
+    algorithms: Mapping[str, Algorithm],
+    share: bool = True,
 ) -> tuple[Program, tuple[Note, ...]]:
     """The Program of ``plan`` with the feeds and fetches of ``faithful``. Raises LowerError where it has none."""
-    assembly = _Assembly(dag, plan, faithful, allow_winograd, algorithms)
+    assembly = _Assembly(dag, plan, faithful, allow_winograd, algorithms, WeightStore(share))
     for number, task in enumerate(plan.tasks):
         match task:
             case Layer():
@@ -85,7 +90,13 @@ class _Assembly:
     """Collects steps as functions to be called once every storage has its offset."""
 
     def __init__(
-        self, dag: Dag, plan: Schedule, faithful: Program, allow_winograd: bool, algorithms: Mapping[str, Algorithm]
+        self,
+        dag: Dag,
+        plan: Schedule,
+        faithful: Program,
+        allow_winograd: bool,
+        algorithms: Mapping[str, Algorithm],
+        store: WeightStore,
     ) -> None:
         self.dag, self.plan, self.faithful = dag, plan, faithful
         self.allow_winograd, self.algorithms = allow_winograd, algorithms
@@ -94,7 +105,8 @@ class _Assembly:
         self.fetched = {output.base for output in dag.outputs}
         self.last_use = {v.base: n for n, task in enumerate(plan.tasks) for v in inputs(task)}
         self.constants = {weight.offset: weight.data for weight in faithful.weights}
-        self.store = WeightStore()
+        self.store = store
+        self.placed: dict[Buffer, Buffer] = {}
         self.storages: list[Storage] = []
         self.values: dict[Value, Storage] = {}
         self.copies: dict[Value, _Place] = {}
@@ -260,7 +272,9 @@ class _Assembly:
         data = self.constants.get(buffer.offset)
         if data is None or len(data) < buffer.size:
             raise LowerError("a step reads a part of a constant")
-        return self.store.put(data[: buffer.size])
+        if buffer not in self.placed:
+            self.placed[buffer] = self.store.put(data[: buffer.size])
+        return self.placed[buffer]
 
     def _fetch(self, value: Value, size: int) -> Buffer:
         if value in self.values:

@@ -39,15 +39,16 @@ def align(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
-def plan_buffers(result: Any) -> BufferPlan:
-    """Place every allocation of a CompilationResultProto; equal constants share one place."""
+def plan_buffers(result: Any, share: bool = True) -> BufferPlan:
+    """Place every allocation of a CompilationResultProto; equal constants share one place if ``share``."""
     instructions = {
         i.id: i for computation in result.hlo_module.hlo_module.computations for i in computation.instructions
     }
     logical = {b.id: b for b in result.buffer_assignment.logical_buffers}
     places: dict[int, tuple[Space, int, int]] = {}
     parameters: dict[int, Buffer] = {}
-    weights: dict[bytes, int] = {}
+    weights: list[Weight] = []
+    shared: dict[bytes, int] = {}
     arena = end_of_weights = 0
     for allocation in result.buffer_assignment.buffer_allocations:
         if allocation.is_thread_local:  # a kernel's own stack
@@ -55,10 +56,12 @@ def plan_buffers(result: Any) -> BufferPlan:
         if allocation.is_constant:
             source = instructions[logical[allocation.assigned[0].logical_buffer_id].defined_at.instruction_id]
             data = literal_bytes(source.literal, allocation.size, source.name)
-            if data not in weights:
-                weights[data] = end_of_weights
+            offset = shared.get(data) if share else None
+            if offset is None:
+                offset = shared[data] = end_of_weights
+                weights.append(Weight(offset, data))
                 end_of_weights = align(end_of_weights + len(data))
-            places[allocation.index] = ("weights", weights[data], allocation.size)
+            places[allocation.index] = ("weights", offset, allocation.size)
             continue
         places[allocation.index] = ("arena", arena, allocation.size)
         if allocation.is_entry_computation_parameter:
@@ -66,5 +69,4 @@ def plan_buffers(result: Any) -> BufferPlan:
                 raise LowerError("a feed that is a tuple cannot be bound; give the model plain tensors.")
             parameters[allocation.parameter_number] = Buffer("arena", arena, allocation.size)
         arena = align(arena + allocation.size)
-    ordered = tuple(Weight(offset, data) for data, offset in weights.items())
-    return BufferPlan(places, parameters, ordered, arena, end_of_weights)
+    return BufferPlan(places, parameters, tuple(weights), arena, end_of_weights)

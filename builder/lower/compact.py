@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -12,11 +13,44 @@ from builder.lower.program import Buffer, Program
 from builder.lower.replan import WeightStore
 
 
-def compact(program: Program) -> Program:
-    """The same program over only those weights that it uses. Raises LowerError where a step reads no constant."""
+def compact(program: Program, share: bool = True) -> Program:
+    """The same program over only those weights that it uses; equal ones share one place if ``share``.
+
+    Raises LowerError where a step reads no constant.
+    """
+    store = WeightStore(share)
+    return replace(_over(program, store.put), weights=store.weights, weights_size=store.size)
+
+
+def together(programs: Sequence[Program], share: bool = True) -> tuple[Program, ...]:
+    """The programs over one block of weights, in which each that several have is once; all name all of it.
+
+    Without ``share``, equal weights of one program stay apart, and each finds its own among another's by its turn.
+    Raises LowerError where a step reads no constant.
+    """
+    places: dict[bytes, list[Buffer]] = {}
+    store = WeightStore(share=False)
+    moved = []
+    for program in programs:
+        turns: Counter[bytes] = Counter()
+
+        def place(data: bytes, turns: Counter[bytes] = turns) -> Buffer:
+            found = places.setdefault(data, [])
+            turn = 0 if share else turns[data]
+            turns[data] += 1
+            if turn == len(found):
+                found.append(store.put(data))
+            return found[turn]
+
+        moved.append(_over(program, place))
+    return tuple(replace(program, weights=store.weights, weights_size=store.size) for program in moved)
+
+
+def _over(program: Program, place: Callable[[bytes], Buffer]) -> Program:
+    """``program`` with each of the weights that it uses where ``place`` puts them; it is asked once for each."""
     old = sorted(program.weights, key=lambda w: w.offset)
     starts = [w.offset for w in old]
-    store = WeightStore()
+    moved: dict[int, Buffer] = {}
 
     def move(buffer: Buffer) -> Buffer:
         if buffer.space != "weights":
@@ -24,11 +58,11 @@ def compact(program: Program) -> Program:
         at = bisect.bisect_right(starts, buffer.offset) - 1
         if at < 0 or buffer.offset + buffer.size > old[at].offset + len(old[at].data):
             raise LowerError("a step reads weights that are not there")
-        return replace(buffer, offset=store.put(old[at].data).offset + buffer.offset - old[at].offset)
+        if at not in moved:
+            moved[at] = place(old[at].data)
+        return replace(buffer, offset=moved[at].offset + buffer.offset - old[at].offset)
 
-    steps = _mapped(program.steps, move)
-    fetches = _mapped(program.fetches, move)
-    return replace(program, steps=steps, fetches=fetches, weights=store.weights, weights_size=store.size)
+    return replace(program, steps=_mapped(program.steps, move), fetches=_mapped(program.fetches, move))
 
 
 def _mapped(value: Any, move: Callable[[Buffer], Buffer]) -> Any:

@@ -40,12 +40,13 @@ DOT_DTYPES = {
 }  # fmt: skip
 
 
-def lower_faithfully(result: Any, feeds: tuple[Port, ...], fetches: tuple[Port, ...]) -> Program:
+def lower_faithfully(result: Any, feeds: tuple[Port, ...], fetches: tuple[Port, ...], share: bool = True) -> Program:
     """Turn a CompilationResultProto into a Program with the given feeds and fetches, in order.
 
+    Equal constants share one place if ``share``.
     Raises LowerError naming every thunk the runtime cannot run.
     """
-    plan = plan_buffers(result)
+    plan = plan_buffers(result, share)
     lowering = _Lowering(plan)
     steps = lowering.sequence(result.thunk_sequence)
     if lowering.refused:

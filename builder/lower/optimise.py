@@ -24,10 +24,14 @@ from builder.lower.thunks import read_thunks
 
 @dataclass(frozen=True)
 class Options:
-    """``algorithms``: decisions of a tuner, by ``Geometry.label``; the static rule decides where it says nothing."""
+    """``algorithms``: decisions of a tuner, by ``Geometry.label``; the static rule decides where it says nothing.
+
+    ``share``: equal weights are kept once. Without, where each lies does not depend on what they are.
+    """
 
     allow_winograd: bool = True
     algorithms: Mapping[str, Algorithm] = field(default_factory=dict)
+    share: bool = True
 
 
 @dataclass(frozen=True)
@@ -50,11 +54,11 @@ def optimise(
 ) -> Outcome:
     """Match what can be matched in a CompilationResultProto. Raises LowerError as ``lower_faithfully`` does."""
     options = options or Options()
-    faithful = lower_faithfully(result, feeds, fetches)
+    faithful = lower_faithfully(result, feeds, fetches, options.share)
     try:
         dag = read_dag(result)
         plan = schedule(dag, read_thunks(result, dag, faithful))
-        return Outcome(*assemble(dag, plan, faithful, options.allow_winograd, options.algorithms))
+        return Outcome(*assemble(dag, plan, faithful, options.allow_winograd, options.algorithms, options.share))
     except LowerError as error:
-        program, notes = exchange_products(result, faithful) or (None, ())
+        program, notes = exchange_products(result, faithful, options.share) or (None, ())
         return Outcome(program, notes, str(error))

@@ -78,10 +78,10 @@ class Row:
     """Whether nothing but the product reads it."""
 
 
-def exchange_products(result: Any, faithful: Program) -> tuple[Program, tuple[Note, ...]] | None:
+def exchange_products(result: Any, faithful: Program, share: bool = True) -> tuple[Program, tuple[Note, ...]] | None:
     """``faithful``, made of ``result`` (a CompilationResultProto), with layers in it and a note for each step.
 
-    None where nothing is to be exchanged.
+    Equal weights share one place if ``share``. None where nothing is to be exchanged.
     """
     exchange = _Exchange(_Module(result), faithful)
     steps = exchange.steps(result.thunk_sequence, faithful.steps)
@@ -94,7 +94,7 @@ def exchange_products(result: Any, faithful: Program) -> tuple[Program, tuple[No
         arena_size=exchange.arena + SLACK,
         weights_size=exchange.weights_end,
     )
-    program = compact(program)
+    program = compact(program, share)
     return program, tuple(_note(step) for step in program.steps)
 
 

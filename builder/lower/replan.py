@@ -45,17 +45,20 @@ def place(storages: list[Storage]) -> int:
 
 @dataclass
 class WeightStore:
-    """Constants in the order they are used; equal bytes share one place."""
+    """Constants in the order they are used; equal bytes share one place if ``share``."""
 
+    share: bool = True
     places: dict[bytes, int] = field(default_factory=dict)
+    found: list[Weight] = field(default_factory=list)
     size: int = 0
 
     def put(self, data: bytes) -> Buffer:
-        if data not in self.places:
+        if not (self.share and data in self.places):
             self.places[data] = self.size
+            self.found.append(Weight(self.size, data))
             self.size = align(self.size + len(data))
         return Buffer("weights", self.places[data], len(data))
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        return tuple(Weight(offset, data) for data, offset in self.places.items())
+        return tuple(self.found)

@@ -11,9 +11,11 @@ from typing import Any
 
 from builder.audit import AuditReport
 from builder.audit import require as require_audit
+from builder.cache import place_file
 from builder.decisions import Lowering
+from builder.outside import Layout
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle, bundle_suffix
-from builder.pack.layer import measure, source_date_epoch, write_zip
+from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
 from builder.pack.limits import Component, check, require
 from builder.pack.manifest import FileEntry, Manifest, source_entry
 from builder.pack.sbom import read_lock, sbom_json
@@ -28,6 +30,8 @@ def pack(
     spec: ModelSpec,
     target: str = "x86_64",
     library: Path,
+    weights: Path | None = None,
+    layout: Layout | None = None,
     header: Path,
     model_json: str,
     audit: AuditReport,
@@ -44,7 +48,8 @@ def pack(
 ) -> Bundle:
     """Put ``dist/<model>/`` (``dist/<model>-arm64/``) together and let it take the place of the one before.
 
-    ``library``, ``header``: libmodel.so and model.h; ``model_json``: what cf_describe() returns;
+    ``library``, ``header``: libmodel.so and model.h; ``weights``: model.weights, where they are no part of the
+    library, and ``layout`` what it wants them to be; ``model_json``: what cf_describe() returns;
     ``source_sha256``: of the trained model; ``versions``: coldforge, python, tensorflow, zig;
     ``xla_flags``: those that were in effect; ``lowering``: what the steps became; ``dependencies``,
     ``function``: the built dependencies layer and the function's code, measured when given;
@@ -66,19 +71,27 @@ def pack(
         draft.library.parent.mkdir(parents=True)
         shutil.copyfile(library, draft.library)
         draft.library.chmod(0o755)
-        in_layer = FileEntry.of(draft.layer, LIBRARY)
+        apart = f"{spec.name}.weights" if weights and spec.weights_place == "elsewhere" else ""
+        if weights:
+            place_file(weights, fresh / apart if apart else draft.weights)
+        in_layer = tuple(FileEntry.of(draft.layer, name) for name, _ in files_of(draft.layer))
         manifest = Manifest(
             description=description,
             source=source_entry(spec, source_sha256),
             targets=(target,),
             versions=dict(versions),
             xla_flags=xla_flags,
-            files=(in_layer,),
+            files=in_layer,
+            weights=layout,
         )
         _write(draft.layer / LAYER_MANIFEST, manifest.to_json())
-        write_zip(draft.layer, draft.archive, epoch=moment)
-        unzipped = sum(p.stat().st_size for p in (draft.library, draft.layer / LAYER_MANIFEST))
-        model_layer = Component("model layer", unzipped, draft.archive.stat().st_size)
+        inside = [name for name, _ in files_of(draft.layer)]
+        unzipped = sum((draft.layer / name).stat().st_size for name in inside)
+        zipped = 0  # an image has no zip
+        if spec.weights_place != "image":
+            write_zip(draft.layer, draft.archive, epoch=moment)
+            zipped = draft.archive.stat().st_size
+        model_layer = Component("model layer", unzipped, zipped)
         sizes = check([model_layer, *others], spec)
         require(sizes)
         _write(draft.header, header.read_text(encoding="utf-8"))
@@ -86,12 +99,13 @@ def pack(
         bill = sbom_json(
             description=description,
             source=manifest.source,
-            library_sha256=in_layer.sha256,
+            library_sha256=next(f.sha256 for f in in_layer if f.path == LIBRARY),
             versions=versions,
             packages=packages,
         )
         _write(draft.sbom, bill)
-        names = (f"layer/{LIBRARY}", f"layer/{LAYER_MANIFEST}", "layer.zip", "model.h", "model.json", "sbom.cdx.json")
+        names = [f"layer/{name}" for name in inside]
+        names += [*(["layer.zip"] if zipped else []), "model.h", "model.json", "sbom.cdx.json", *filter(None, [apart])]
         whole = Manifest(
             description=description,
             source=manifest.source,
@@ -99,6 +113,7 @@ def pack(
             versions=dict(versions),
             xla_flags=xla_flags,
             files=tuple(FileEntry.of(fresh, name) for name in names),
+            weights=layout,
             lowering=lowering,
             audit=audit,
             verification=verification,

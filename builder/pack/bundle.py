@@ -8,6 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.outside import FILE
 from builder.pack.layer import files_of
 from builder.pack.limits import SizeTable
 from builder.pack.swap import replacing
@@ -36,6 +37,11 @@ class Bundle:
     @property
     def library(self) -> Path:
         return self.layer / LIBRARY
+
+    @property
+    def weights(self) -> Path:
+        """Where the weights are, if they are no part of the library."""
+        return self.library.with_name(FILE)
 
     @property
     def archive(self) -> Path:

@@ -1,9 +1,10 @@
 """Several models' bundles become one, whose layer a function opens by name: ``dist/<first>-<second>/``.
 
 layer/lib/libmodel.so             the first, which answers where a request names none
-layer/lib/<name>/libmodel.so      each other
+layer/lib/<name>/libmodel.so      each other; model.weights beside either
 layer/model/manifest.json         {"schema": 1, "models": [<each layer's own>, …]}
 layer.zip  manifest.json          as of one model; sizes and limits are of all together
+<name>.weights                    of each whose weights are elsewhere
 <name>/                           each one's header, description, manifest and bill of materials
 """
 
@@ -15,11 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from builder.cache import file_digest
+from builder.cache import file_digest, place_file
 from builder.errors import UsageError
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
 from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
-from builder.pack.limits import SizeTable, require
+from builder.pack.limits import LAMBDA_UNZIPPED, SizeTable, require
 from builder.pack.swap import replacing
 
 SCHEMA_VERSION = 1
@@ -52,18 +53,25 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
             (draft.layer / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(bundle.library, draft.layer / place)
             (draft.layer / place).chmod(0o755)
+            if bundle.weights.exists():
+                place_file(bundle.weights, (draft.layer / place).with_name(bundle.weights.name))
+            for apart in bundle.folder.glob("*.weights"):
+                place_file(apart, fresh / apart.name)
             (fresh / name).mkdir()
             for path in (bundle.header, bundle.description, bundle.manifest, bundle.sbom):
                 shutil.copyfile(path, fresh / name / path.name)
         inside = [_moved(bundle, place) for bundle, place in zip(bundles, places, strict=True)]
         _write(draft.layer / LAYER_MANIFEST, {"schema": SCHEMA_VERSION, "models": inside})
-        write_zip(draft.layer, draft.archive, epoch=moment)
+        # One that is for a container image makes all of it one.
+        image = any(bundle.sizes.max_unzipped > LAMBDA_UNZIPPED for bundle in bundles)
+        if not image:
+            write_zip(draft.layer, draft.archive, epoch=moment)
         sizes = SizeTable(
             (
                 measure(MODEL_LAYER, draft.layer),
                 *(part for part in bundles[0].sizes.components if part.name != MODEL_LAYER),
             ),
-            min(bundle.sizes.max_unzipped for bundle in bundles),
+            (max if image else min)(bundle.sizes.max_unzipped for bundle in bundles),
             max(bundle.sizes.max_zipped for bundle in bundles),
         )
         require(sizes)
@@ -82,7 +90,8 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
 def _moved(bundle: Bundle, place: str) -> dict[str, Any]:
     """The manifest of a bundle's layer, with its library where it is now."""
     manifest: dict[str, Any] = json.loads((bundle.layer / LAYER_MANIFEST).read_text(encoding="utf-8"))
-    files = {place if path == LIBRARY else path: entry for path, entry in manifest["files"].items()}
+    folder = place.removesuffix(Path(LIBRARY).name)
+    files = {folder + Path(path).name: entry for path, entry in manifest["files"].items()}
     return manifest | {"files": files}
 
 

@@ -30,6 +30,9 @@ MEMORY_MIN_MB, MEMORY_MAX_MB = 128, 10_240
 MEMORY_PER_VCPU_MB = 1_769
 MAX_VCPUS = 6
 TIMEOUT_MAX_S = 900
+WORKING_MEMORY = 256 << 20
+"""Bytes of memory to have besides the weights: Python, the decoders, a model's buffers."""
+
 ENVIRONMENT = 4 * 1024
 """Bytes of all environment variables together."""
 
@@ -94,16 +97,32 @@ def allowed(spec: ModelSpec) -> tuple[int, int]:
     """Bytes (unzipped, of the largest zip) that ``spec`` may weigh: Lambda's limits, or its own where that is lower.
 
     The zip limit is the spec's alone: Lambda's 50 MB holds for direct uploads only, and a spec may raise it. A
-    container image has no zip, and a limit of its own.
+    container image, for the whole function or for the weights alone, has no zip, and a limit of its own.
     """
-    if spec.packaging != "image":
+    if "image" not in (spec.packaging, spec.weights_place):
         return min(spec.max_unzipped, LAMBDA_UNZIPPED), spec.max_zipped
-    return spec.max_unzipped if spec.max_unzipped < LAMBDA_UNZIPPED else CONTAINER_IMAGE, CONTAINER_IMAGE
+    return spec.max_unzipped if spec.max_unzipped != LAMBDA_UNZIPPED else CONTAINER_IMAGE, CONTAINER_IMAGE
 
 
 def check(components: Iterable[Component], spec: ModelSpec) -> SizeTable:
     """Put the components into a table with what is ``allowed``."""
     return SizeTable(tuple(components), *allowed(spec))
+
+
+def ways_out(weights: int) -> Iterator[str]:
+    """Where ``weights`` bytes that no layer holds may be, the cheapest first, each as a line for a person."""
+    needed = -(-(weights + WORKING_MEMORY) // 2**20)
+    if weights + WORKING_MEMORY <= CONTAINER_IMAGE:
+        yield (
+            "PACKAGE=image when you bundle and deploy: a container image holds "
+            f"{CONTAINER_IMAGE:,} bytes, and costs its storage alone"
+        )
+    if needed <= MEMORY_MAX_MB:
+        yield (
+            'place = "elsewhere", and Weights=s3://bucket/key when you deploy: fetched into memory at each start, with '
+            f"a MemorySize of at least {needed}"
+        )
+    yield 'place = "elsewhere", and Weights=/mnt/... on an EFS file system: of any size; needs a VPC'
 
 
 def require(table: SizeTable) -> None:
@@ -120,18 +139,18 @@ def _problems(table: SizeTable) -> Iterator[str]:
     over = table.unzipped - table.max_unzipped
     if over > 0:
         largest = max(table.components, key=lambda c: c.unzipped)
-        lambdas = table.max_unzipped in (LAMBDA_UNZIPPED, CONTAINER_IMAGE)
-        whose = "Lambda's limit" if lambdas else "the limit in model.toml"
+        whose = {LAMBDA_UNZIPPED: "Lambda's limit", CONTAINER_IMAGE: "a container image's limit"}.get(
+            table.max_unzipped, "the limit in model.toml"
+        )
         yield f"Unzipped, all together: {table.unzipped:,}, which is {over:,} over {whose} of {table.max_unzipped:,}."
         if table.max_unzipped == CONTAINER_IMAGE:
             yield f"  The largest part is {largest.name}. Use a smaller network: nothing on Lambda holds more."
         elif table.unzipped <= LAMBDA_UNZIPPED:
             yield f"  Raise unzipped under [limits] in model.toml (Lambda allows {LAMBDA_UNZIPPED:,})."
         else:
-            yield (
-                f"  The largest part is {largest.name}. Use a smaller network, or deploy a container image, "
-                f"which may hold {CONTAINER_IMAGE:,} bytes: `make bundle deploy PACKAGE=image`."
-            )
+            yield f"  The largest part is {largest.name}. Use a smaller network, or take its weights out of the layer:"
+            for way in ways_out(largest.unzipped):
+                yield f"  - {way}."
     for component in table.components:
         over = component.zipped - table.max_zipped
         if over > 0:

@@ -14,6 +14,7 @@ from typing import Any
 
 from builder.audit import AuditReport
 from builder.decisions import Lowering
+from builder.outside import Layout
 from builder.pack.limits import SizeTable
 from builder.spec import ModelSpec
 from builder.verify.compare import Verification
@@ -50,6 +51,7 @@ class Manifest:
     versions: dict[str, str]
     xla_flags: str
     files: tuple[FileEntry, ...]
+    weights: Layout | None = None  # of those that are no part of the library
     lowering: Lowering | None = field(default=None)
     audit: AuditReport | None = field(default=None)
     verification: Verification | None = field(default=None)
@@ -65,6 +67,7 @@ class Manifest:
             "targets": list(self.targets),
             "target": about["target"],
             "batch": about["batch"],
+            **({"batches": about["batches"]} if "batches" in about else {}),
             "feeds": about["feeds"],
             "fetches": about["fetches"],
             "image": about["image"],
@@ -73,6 +76,8 @@ class Manifest:
             "xla_flags": self.xla_flags,
             "files": {f.path: {"bytes": f.size, "sha256": f.sha256} for f in self.files},
         }
+        if self.weights is not None:
+            content["weights"] = self.weights.to_dict()
         if self.lowering is not None:
             content["lowering"] = self.lowering.to_dict()
         if self.audit is not None:

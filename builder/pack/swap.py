@@ -33,6 +33,18 @@ def replacing(target: Path) -> Iterator[Path]:
         _remove(fresh)
 
 
+@contextmanager
+def replacing_file(target: Path) -> Iterator[Path]:
+    """A path beside ``target``; the file written there takes its place when the block ends well."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_name(f"{target.name}.tmp-{os.getpid()}")
+    try:
+        yield fresh
+        fresh.replace(target)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
 def swap(fresh: Path, target: Path) -> None:
     """Move ``fresh`` to ``target``; what was there is deleted. Both must be in one file system."""
     if not target.exists() and not target.is_symlink():

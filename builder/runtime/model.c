@@ -17,6 +17,8 @@
 
 struct cf_model {
     cf_context context;
+    void *mapping; /* of a weights file, or NULL */
+    size_t mapped;
     char error[256];
 };
 
@@ -26,7 +28,7 @@ EXPORT uint32_t cf_abi_version(void) { return CF_ABI_VERSION; }
 
 EXPORT const char *cf_describe(void) { return cf_compiled_program.description; }
 
-static cf_status refuse_open(const char *why, cf_status status) {
+cf_status cf_refuse_open(const char *why, cf_status status) {
     __atomic_store_n(&open_error, why, __ATOMIC_RELEASE);
     return status;
 }
@@ -54,31 +56,46 @@ static uint8_t *new_arena(size_t size) {
     return aligned_alloc(ALIGNMENT, (size + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
 }
 
-EXPORT cf_status cf_open(uint32_t threads, cf_model **model) {
-    if (model == NULL) return refuse_open("cf_open: model is NULL", CF_ERR_ARGUMENT);
+static cf_status open_model(uint32_t threads, const uint8_t *weights, cf_model **model) {
+    if (model == NULL) return cf_refuse_open("cf_open: model is NULL", CF_ERR_ARGUMENT);
     *model = NULL;
     const char *missing = cf_missing_cpu_feature();
-    if (missing != NULL) return refuse_open(missing, CF_ERR_CPU);
+    if (missing != NULL) return cf_refuse_open(missing, CF_ERR_CPU);
     cf_model *opened = calloc(1, sizeof *opened);
-    if (opened == NULL) return refuse_open("cf_open: out of memory", CF_ERR_MEMORY);
+    if (opened == NULL) return cf_refuse_open("cf_open: out of memory", CF_ERR_MEMORY);
     opened->context.arena = new_arena(cf_compiled_program.arena_size);
     if (opened->context.arena == NULL) {
         free(opened);
-        return refuse_open("cf_open: not enough memory for the model's buffers", CF_ERR_MEMORY);
+        return cf_refuse_open("cf_open: not enough memory for the model's buffers", CF_ERR_MEMORY);
     }
     if (threads == 0) threads = cf_usable_cpus();
     if (threads > 1 && (opened->context.pool = cf_pool_new(threads)) == NULL) {
         cf_close(opened);
-        return refuse_open("cf_open: out of memory", CF_ERR_MEMORY);
+        return cf_refuse_open("cf_open: out of memory", CF_ERR_MEMORY);
     }
+    opened->context.weights = weights;
     opened->context.fused = choose_fused();
     const size_t state_size = cf_compiled_program.state_size;
     if (state_size != 0 && (opened->context.state = malloc(state_size)) == NULL) {
         cf_close(opened);
-        return refuse_open("cf_open: not enough memory for the model's state", CF_ERR_MEMORY);
+        return cf_refuse_open("cf_open: not enough memory for the model's state", CF_ERR_MEMORY);
     }
     (void)cf_reset(opened);
     *model = opened;
+    return CF_OK;
+}
+
+EXPORT cf_status cf_open(uint32_t threads, cf_model **model) {
+    const cf_program *program = &cf_compiled_program;
+    return program->outside != NULL ? program->outside->open(threads, model)
+                                    : open_model(threads, program->weights, model);
+}
+
+cf_status cf_open_with(uint32_t threads, const uint8_t *weights, void *mapping, size_t mapped, cf_model **model) {
+    const cf_status status = open_model(threads, weights, model);
+    if (status != CF_OK) return status;
+    (*model)->mapping = mapping;
+    (*model)->mapped = mapped;
     return CF_OK;
 }
 
@@ -87,6 +104,7 @@ EXPORT void cf_close(cf_model *model) {
     cf_pool_free(model->context.pool);
     free(model->context.arena);
     free(model->context.state);
+    if (model->mapping != NULL) cf_compiled_program.outside->unmap(model->mapping, model->mapped);
     free(model);
 }
 
@@ -96,7 +114,7 @@ EXPORT cf_status cf_reset(cf_model *model) {
     model->context.rng_high = 0;
     for (size_t i = 0; i < cf_compiled_program.state_count; i++) {
         const cf_state *state = &cf_compiled_program.states[i];
-        memcpy(model->context.state + state->offset, cf_weights + state->first, state->size);
+        memcpy(model->context.state + state->offset, model->context.weights + state->first, state->size);
     }
     model->error[0] = '\0';
     return CF_OK;
@@ -134,7 +152,7 @@ static void load_state(const cf_context *context) {
 static void store_state(cf_context *context) {
     for (size_t i = 0; i < cf_compiled_program.state_count; i++) {
         const cf_state *state = &cf_compiled_program.states[i];
-        const uint8_t *base = state->constant ? cf_weights : context->arena;
+        const uint8_t *base = state->constant ? context->weights : context->arena;
         memcpy(context->state + state->offset, base + state->write, state->size);
     }
 }
@@ -146,8 +164,8 @@ EXPORT const char *cf_last_error(const cf_model *model) {
 static cf_status check_port(cf_model *model, const char *kind, const cf_port *port, const void *data,
                             size_t size) {
     if (size != port->size) {
-        snprintf(model->error, sizeof model->error, "%s %s takes %zu bytes, not %zu", kind, port->name,
-                 port->size, size);
+        snprintf(model->error, sizeof model->error, "%s %s takes %zu bytes%s, not %zu", kind, port->name, port->size,
+                 cf_compiled_program.other_count != 0 ? ", or those of another batch" : "", size);
         return CF_ERR_ARGUMENT;
     }
     if (data == NULL && size != 0) {
@@ -165,10 +183,35 @@ static cf_status check_count(cf_model *model, const char *kind, size_t expected,
     return CF_ERR_ARGUMENT;
 }
 
+static int fits(const cf_program *program, const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,
+                size_t fetch_count) {
+    if (feed_count != program->feed_count || fetch_count != program->fetch_count) return 0;
+    for (size_t i = 0; i < feed_count; i++) {
+        if (feeds[i].size != program->feeds[i].size) return 0;
+    }
+    for (size_t i = 0; i < fetch_count; i++) {
+        if (fetches[i].size != program->fetches[i].size) return 0;
+    }
+    return 1;
+}
+
+/* The program of the batch that the sizes are of; the first one, which says what is wrong, if they are of none. */
+static const cf_program *choose_program(const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,
+                                        size_t fetch_count) {
+    const cf_program *first = &cf_compiled_program;
+    if (first->other_count == 0 || (feeds == NULL && feed_count != 0) || (fetches == NULL && fetch_count != 0)) {
+        return first;
+    }
+    for (size_t i = 0; i < first->other_count; i++) {
+        if (fits(first->others[i], feeds, feed_count, fetches, fetch_count)) return first->others[i];
+    }
+    return first;
+}
+
 EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
                         const cf_fetch *fetches, size_t fetch_count) {
-    const cf_program *program = &cf_compiled_program;
     if (model == NULL) return CF_ERR_ARGUMENT;
+    const cf_program *program = choose_program(feeds, feed_count, fetches, fetch_count);
     cf_status status = check_count(model, "feeds", program->feed_count, feed_count, feeds);
     if (status == CF_OK) {
         status = check_count(model, "fetches", program->fetch_count, fetch_count, fetches);
@@ -194,7 +237,7 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
     }
     for (size_t i = 0; i < fetch_count; i++) {
         const cf_port *port = &program->fetches[i];
-        const uint8_t *base = port->constant ? cf_weights : arena;
+        const uint8_t *base = port->constant ? model->context.weights : arena;
         if (port->size != 0) memcpy(fetches[i].data, base + port->offset, port->size);
     }
     store_state(&model->context);

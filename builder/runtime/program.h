@@ -27,9 +27,10 @@ typedef struct {
 /* Returns NULL, or an opaque error. */
 typedef void *(*cf_kernel)(const cf_call_frame *frame);
 
-/* What one opened model owns: its arena, its random generator and its threads. */
+/* What one opened model has: its arena, its random generator and its threads. */
 struct cf_context {
     uint8_t *arena;
+    const uint8_t *weights;
     uint64_t rng_low, rng_high;
     cf_pool *pool;         /* NULL for one thread */
     const cf_fused *fused; /* kernels for this CPU; NULL if the program uses none */
@@ -51,9 +52,21 @@ typedef struct {
     int constant;  /* a fetch that lies in the weights */
 } cf_port;
 
+/* What weights that are not in the library must be. `open` is cf_open: with the file beside the library. */
 typedef struct {
+    uint8_t layout[32]; /* SHA-256 of the program that reads them; see builder/emit/outside.py */
+    uint64_t size;      /* bytes */
+    cf_status (*open)(uint32_t threads, cf_model **model);
+    void (*unmap)(void *mapping, size_t size);
+} cf_outside;
+
+typedef struct cf_program {
     const char *description;
-    size_t arena_size;
+    const uint8_t *weights;    /* NULL: outside the library */
+    const cf_outside *outside; /* NULL: in the library */
+    size_t arena_size;         /* of the largest program */
+    const struct cf_program *const *others; /* the same model for other batches, of the first program alone */
+    size_t other_count;
     const cf_port *feeds;
     size_t feed_count;
     const cf_port *fetches;
@@ -67,6 +80,17 @@ typedef struct {
 
 extern const cf_program cf_compiled_program;
 extern const uint8_t cf_weights[];
+
+/* Keep `why`, which stays valid, for cf_last_error(NULL), and return `status`. */
+cf_status cf_refuse_open(const char *why, cf_status status);
+
+/* cf_open with these weights. Where `mapping` is not NULL, cf_close unmaps its `mapped` bytes. */
+cf_status cf_open_with(uint32_t threads, const uint8_t *weights, void *mapping, size_t mapped, cf_model **model);
+
+/* cf_open with the file "model.weights" in the library's own folder. */
+cf_status cf_open_beside(uint32_t threads, cf_model **model);
+
+void cf_unmap(void *mapping, size_t size);
 
 /* Call a kernel once for every work group, on all threads if there are several groups. */
 cf_status cf_call_kernel(cf_context *context, cf_kernel kernel, const cf_kernel_argument *arguments,

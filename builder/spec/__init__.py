@@ -25,6 +25,7 @@ from builder.spec.model import (
     Source,
     Target,
     Tolerance,
+    WeightsPlace,
 )
 from builder.spec.parser import load
 from builder.spec.render import render
@@ -49,6 +50,7 @@ __all__ = [
     "Source",
     "Target",
     "Tolerance",
+    "WeightsPlace",
     "load",
     "render",
     "to_json",

@@ -189,11 +189,12 @@ class Many:
     empty: bool = False
     unique: bool = False
     lone: bool = False
+    several: str = "one per channel"
 
     @property
     def says(self) -> str:
         each = self.of.says
-        return f"{each}; or a list of them, one per channel" if self.lone else f"a list, each {each}"
+        return f"{each}; or a list of them, {self.several}" if self.lone else f"a list, each {each}"
 
     def problems(self, value: object) -> Iterator[Problem]:
         if self.lone and not isinstance(value, list):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -15,6 +15,7 @@ Decode = Literal["fast", "exact"]
 OutputKind = Literal["classification", "regression", "raw"]
 Activation = Literal["none", "softmax", "sigmoid"]
 Packaging = Literal["zip", "image"]
+WeightsPlace = Literal["library", "layer", "image", "elsewhere"]
 Target = Literal["x86_64", "arm64"]
 """Lambda's names of its processors."""
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -115,14 +116,28 @@ class ModelSpec:
     name: str  # [a-z0-9_-]+
     version: str
     source: Source
-    batch: int = 1
-    feeds: tuple[FeedSpec, ...] = ()
+    batch: int = 1  # the smallest, where there are several
+    batches: tuple[int, ...] = ()  # all of them, ascending, where there are several
+    feeds: tuple[FeedSpec, ...] = ()  # shapes are of ``batch``
     fetches: tuple[FetchSpec, ...] = ()
     image: ImageInput | None = None
     outputs: tuple[OutputSpec, ...] = ()  # (): every fetch as it is
     tolerance: Tolerance = Tolerance()
     targets: tuple[str, ...] = ("x86_64",)
+    weights_place: WeightsPlace = "library"
     winograd: bool = True  # whether 3x3 convolutions may use Winograd's algorithm
     max_unzipped: int = LAMBDA_UNZIPPED  # bytes, layers + function
     max_zipped: int = DIRECT_UPLOAD_ZIPPED  # bytes of the largest zip
     packaging: Packaging = "zip"  # of the function; the command says it, not model.toml
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """Every batch that the library runs, the smallest first."""
+        return self.batches or (self.batch,)
+
+    def of_batch(self, batch: int) -> ModelSpec:
+        """The same model for one of its batches alone."""
+        feeds = tuple(
+            replace(f, shape=(batch, *f.shape[1:])) if f.shape and f.shape[0] == self.batch else f for f in self.feeds
+        )
+        return replace(self, batch=batch, batches=(), feeds=feeds)

@@ -10,7 +10,7 @@ from typing import Any
 from builder.spec.canonical import relative
 from builder.spec.model import ModelSpec
 from builder.spec.rules import guess_format, is_saved_model
-from builder.spec.schema import FEEDS, FETCHES, IMAGE, LIMITS, MODEL, OUTPUTS, TOLERANCE, Field, Section
+from builder.spec.schema import FEEDS, FETCHES, IMAGE, LIMITS, MODEL, OUTPUTS, TOLERANCE, WEIGHTS, Field, Section
 
 _WIDTH = 100
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
@@ -36,6 +36,7 @@ def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
     for i, output in enumerate(spec.outputs):
         writer.table(OUTPUTS, f"outputs.{i}", asdict(output))
     writer.table(TOLERANCE, "tolerance", asdict(spec.tolerance), optional=True)
+    writer.table(WEIGHTS, "weights", {"place": spec.weights_place}, optional=True)
     writer.table(LIMITS, "limits", {"unzipped": spec.max_unzipped, "zipped": spec.max_zipped}, optional=True)
     return "\n".join(writer.lines) + "\n"
 
@@ -57,7 +58,7 @@ def _model(spec: ModelSpec) -> dict[str, Any]:
         "trust": source.trust,
         "signature": source.signature,
         "config": relative(source.config, folder) if source.config else None,
-        "batch": spec.batch,
+        "batch": spec.buckets,
         "targets": spec.targets,
         "winograd": spec.winograd,
     }
@@ -88,6 +89,8 @@ class _Writer:
         for field, value in rows:
             if note := self.notes.get(f"{place}.{field.key}"):
                 self.text(note)
+            if field.key == "batch" and len(value) == 1:
+                value = value[0]
             self.lines += f"{field.key} = {_value(value, fraction=field.key == 'scale')}".split("\n")
 
 

@@ -163,7 +163,8 @@ def _image(image: Table, tables: Tables, form: Format | None) -> None:
 
 
 def _image_shape(image: Table, tables: Tables, feed: str | None, channels: int) -> None:
-    batch, height, width = tables.model.get("batch"), image.get("height"), image.get("width")
+    batches, height, width = tables.model.get("batch"), image.get("height"), image.get("width")
+    batch = min(batches) if batches else None
     if feed is None or None in (batch, height, width, image.get("mode")):
         return
     full = (batch, height, width, channels)

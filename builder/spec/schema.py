@@ -22,6 +22,7 @@ from builder.spec.model import (
     Resize,
     Target,
     Tolerance,
+    WeightsPlace,
 )
 
 
@@ -126,7 +127,13 @@ MODEL = Section(
             Text(meaning="a path, from the folder of model.toml", example="graph.config.pbtxt"),
             "A tf2xla.Config text file that names a frozen graph's feeds and fetches.",
         ),
-        Field("batch", Whole(1, 4096), "How many items one run takes; fixed in the library.", default=ModelSpec.batch),
+        Field(
+            "batch",
+            Many(Whole(1, 4096), unique=True, lone=True, several="one for each way to run it"),
+            "How many items one run takes; fixed in the library. Of several, such as `[1, 4, 16]`, the library holds "
+            "each, over one copy of the weights, and a request is run in those that suit it.",
+            default=(ModelSpec.batch,),
+        ),
         Field(
             "targets",
             Many(Choice(get_args(Target)), unique=True),
@@ -290,6 +297,21 @@ TOLERANCE = Section(
     ),
 )
 
+WEIGHTS = Section(
+    "weights",
+    "Where the model's weights are.",
+    (
+        Field(
+            "place",
+            Choice(get_args(WeightsPlace)),
+            "In `libmodel.so`, or in a file of its own, which `coldforge weights` makes anew from a model that was "
+            "trained again, without compiling it: beside the library in the layer, beside it in a container image "
+            "(for what no layer holds), or elsewhere, in S3 or on EFS. See docs/large-models.md.",
+            default=ModelSpec.weights_place,
+        ),
+    ),
+)
+
 LIMITS = Section(
     "limits",
     "What the bundle may weigh, in bytes.",
@@ -309,4 +331,4 @@ LIMITS = Section(
     ),
 )
 
-SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, OUTPUTS, TOLERANCE, LIMITS)
+SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, OUTPUTS, TOLERANCE, WEIGHTS, LIMITS)

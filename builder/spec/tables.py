@@ -58,6 +58,7 @@ class Tables:
     image: Table | None
     outputs: tuple[Table, ...]
     tolerance: Table
+    weights: Table
     limits: Table
 
 
@@ -85,6 +86,7 @@ def read(text: str, mistakes: Mistakes) -> Tables | None:
         image,
         found["outputs"],
         single("tolerance"),
+        single("weights"),
         single("limits"),
     )
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 
 CF_OK, CF_ERR_ARGUMENT = 0, 3
-STATUS = {1: "CF_ERR_CPU", 2: "CF_ERR_MEMORY", 3: "CF_ERR_ARGUMENT", 4: "CF_ERR_KERNEL"}
+STATUS = {1: "CF_ERR_CPU", 2: "CF_ERR_MEMORY", 3: "CF_ERR_ARGUMENT", 4: "CF_ERR_KERNEL", 5: "CF_ERR_WEIGHTS"}
 GUARD = 64  # bytes around every buffer that the library must leave alone
 GUARD_BYTE = 0xC3
 _RUNNER_REFUSES = 3  # runner.c's exit code when the library cannot be used

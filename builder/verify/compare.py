@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +60,17 @@ class Verification:
         }
 
 
-def verify(library: Path, graph: FrozenGraph, spec: ModelSpec, machine: Machine = HERE) -> Verification:
+def verify(
+    library: Path, graph: FrozenGraph, spec: ModelSpec, machine: Machine = HERE, *, described: bool = True
+) -> Verification:
     """Run ``library`` on every case of ``graph.golden_path`` and compare each fetch with TensorFlow's.
 
     Every case is run three times (twice in a row, then in reverse order from unaligned buffers), the first
     also through the flat ``run()``, and bad calls must be refused. Of a graph with state the cases are one sequence
     of calls, which ``builder.verify.run`` repeats. All in a child process. ``machine``: what runs
     the library; an emulated one runs less (see ``builder.verify.run.examine``), and none at all gives a
-    verification without cases whose only warning says so.
+    verification without cases whose only warning says so. ``described``: cf_describe is of this graph, not of
+    another batch of it.
     Raises VerifyError when the library cannot be loaded or opened, fails, hangs or crashes, or the golden
     file does not fit the graph; a disagreement is no error here: see ``require``.
     """
@@ -90,11 +93,27 @@ def verify(library: Path, graph: FrozenGraph, spec: ModelSpec, machine: Machine 
             for name, number, kind, tolerance in outputs:
                 fetch = fetches[number]
                 rows.append(agree(name, fetch, kind, tolerance, _pairs(golden, answers, ran, number, fetch)))
-    failures = (*_description_failures(findings["describe"], feeds, fetches), *findings["failures"])
+    failures = [*findings["failures"]]
+    if described:
+        failures = [*_description_failures(findings["describe"], feeds, fetches), *failures]
     warnings = list(_warnings(rows, ran))
     if len(ran) < len(cases):
         warnings.append(f"only {len(ran)} of {len(cases)} golden inputs were run: {machine.name} is slow")
-    return Verification(library.name, ran, tuple(rows), failures, tuple(warnings), machine.name)
+    return Verification(library.name, ran, tuple(rows), tuple(failures), tuple(warnings), machine.name)
+
+
+def merged(verifications: Mapping[int, Verification]) -> Verification:
+    """One of several, by batch: the first as it is, what the others found marked with their batch."""
+    (_, first), *others = verifications.items()
+    outputs, cases, failures, warnings = [[*x] for x in (first.outputs, first.cases, first.failures, first.warnings)]
+    for batch, other in others:
+        outputs += [replace(row, output=f"{row.output} in a batch of {batch}") for row in other.outputs]
+        cases += [f"{case} in a batch of {batch}" for case in other.cases]
+        failures += [f"{text} (in a batch of {batch})" for text in other.failures]
+        warnings += [f"{text} (in a batch of {batch})" for text in other.warnings if text not in warnings]
+    return replace(
+        first, outputs=tuple(outputs), cases=tuple(cases), failures=tuple(failures), warnings=tuple(warnings)
+    )
 
 
 def require(verification: Verification) -> None:

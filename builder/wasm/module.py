@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.cache import file_digest
-from builder.emit.blob import weights_source, write_weights
+from builder.emit.blob import weights_source
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
+from builder.emit.outside import write_weights
 from builder.emit.program import program_source
 from builder.link.library import FUSED_SOURCE, KERNEL_SOURCES, RUNTIME
 from builder.link.toolchain import run_compiler
@@ -56,7 +57,8 @@ def emit_sources(program: Program, spec: ModelSpec, folder: Path) -> None:
     (folder / "model.json").write_text(model_json(program, spec, {ARCH: [SIMD.isa]}) + "\n")
     (folder / "model.h").write_text(header_source(program))
     weights = folder / "weights.bin"
-    write_weights(program, weights)
+    with weights.open("wb") as file:
+        write_weights(program, file)
     (folder / "weights.S").write_text(weights_source(weights, wasm=True))
 
 

@@ -79,9 +79,10 @@ class CompiledGraph:
         return cls(folder, target, **json.loads((folder / "compile.json").read_text()))
 
 
-def compile_graph(graph: FrozenGraph, target: str, folder: Path) -> CompiledGraph:
+def compile_graph(graph: FrozenGraph, target: str, folder: Path, part: str = "") -> CompiledGraph:
     """Compile ``graph`` for ``target`` ("x86_64", "arm64" or "wasm32") into ``folder``; 3 to 20 s.
 
+    ``part``: goes into every symbol's name; graphs whose kernels are in one library must differ in it.
     The same graph gives the same kernels, byte for byte, and metadata that differs in the order of maps at most.
     Raises CompileError with the compiler's own reason.
     """
@@ -94,7 +95,7 @@ def compile_graph(graph: FrozenGraph, target: str, folder: Path) -> CompiledGrap
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
-        [sys.executable, "-m", "builder.xla.tfcompile", str(graph.folder.resolve()), target],
+        [sys.executable, "-m", "builder.xla.tfcompile", str(graph.folder.resolve()), target, part],
         cwd=folder,
         env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
@@ -151,6 +152,7 @@ def _from_error(lines: list[str]) -> list[str]:
 def _main(arguments: Sequence[str]) -> None:
     """In the child: compile the graph in the folder ``arguments[0]`` into the current one."""
     graph, target = Path(arguments[0]), MACHINES[arguments[1]]
+    part = arguments[2] if len(arguments) > 2 else ""
     from builder.importers.tf import tensorflow
 
     tensorflow(leave_ir=target.ir)
@@ -159,11 +161,11 @@ def _main(arguments: Sequence[str]) -> None:
     _pywrap_tfcompile.Compile(
         graph=str(graph / "graph.pb"),
         config=str(graph / "config.pbtxt"),
-        cpp_class="coldforge::Graph",
+        cpp_class=f"coldforge::Graph{part}",
         target_triple=target.triple,
         target_cpu=target.cpu,
         target_features="",
-        entry_point=ENTRY_POINT,
+        entry_point=f"{ENTRY_POINT}{part}",
         out_function_object="graph.o",
         out_metadata_object="graph_metadata.o",
         out_header="graph.h",

@@ -193,7 +193,7 @@ def test_the_static_library_brings_what_a_linker_may_lack(tmp_path: Path) -> Non
     (tmp_path / "sources").mkdir()
     (tmp_path / "link").mkdir()
     sources = emit(EVERY_STEP, SPEC, "x86_64", tmp_path / "sources")
-    archive = link_archive(sources, tmp_path / "kernels.o", "x86_64", tmp_path / "link", cache)
+    archive = link_archive(sources, [tmp_path / "kernels.o"], "x86_64", tmp_path / "link", cache)
     (tmp_path / "out").mkdir()
     run([sys.executable, "-m", "ziglang", "ar", "x", archive], tmp_path / "out")
     symbols = global_symbols((tmp_path / "out" / "model.o").read_bytes())

@@ -61,6 +61,18 @@ def pixels_seen(answer: dict[str, Any]) -> bytes:
     return bytes(v for row in prediction["pixels"] for pixel in row for v in pixel)
 
 
+def test_weights_that_are_elsewhere_are_found_beside_the_layer(layer: Path) -> None:
+    assert "COLDFORGE_WEIGHTS" not in emulator(layer).environment
+    apart = layer.parent / "brightness.weights"
+    apart.touch()
+    try:
+        assert emulator(layer).environment["COLDFORGE_WEIGHTS"] == f"{layer.parent}/"
+        given = emulator(layer, environment={"COLDFORGE_WEIGHTS": "/mnt/x"})
+        assert given.environment["COLDFORGE_WEIGHTS"] == "/mnt/x"
+    finally:
+        apart.unlink()
+
+
 def test_good_and_bad_requests_in_turn(running: Emulator) -> None:
     data = FACE.read_bytes()
     good = running.invoke(event(data))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,12 +15,16 @@ _ERROR = '<?xml version="1.0"?><Error><Code>{code}</Code><Message>of the test</M
 
 @dataclass
 class Bucket:
-    """``objects`` by "bucket/key"; ``failing``: HTTP statuses of the next requests for such a name."""
+    """``objects`` by "bucket/key"; ``failing``: HTTP statuses of the next requests for such a name.
+
+    ``cut``: so many of the next answers of a range break off in the middle.
+    """
 
     endpoint: str = ""
     objects: dict[str, bytes] = field(default_factory=dict)
     failing: dict[str, list[int]] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
+    cut: int = 0
 
     @property
     def environment(self) -> dict[str, str]:
@@ -52,7 +57,26 @@ def serving() -> Iterator[Bucket]:
             name = unquote(urlsplit(self.path).path[1:])
             if not self._failed(name):
                 data = bucket.objects.get(name)
+                if data is not None and self.headers["range"]:
+                    self._answer_range(data)
+                    return
                 self._answer(404 if data is None else 200, data or _ERROR.format(code="NoSuchKey").encode())
+
+        def _answer_range(self, data: bytes) -> None:
+            tag = f'"{hashlib.md5(data).hexdigest()}"'
+            if self.headers["if-match"] not in (None, tag):
+                self._answer(412, _ERROR.format(code="PreconditionFailed").encode())
+                return
+            first, last = map(int, self.headers["range"].removeprefix("bytes=").split("-"))
+            part = data[first : last + 1]
+            self.send_response(206)
+            self.send_header("etag", tag)
+            self.send_header("content-length", str(len(part)))
+            self.end_headers()
+            bucket.cut, broken = max(0, bucket.cut - 1), bucket.cut > 0
+            with suppress(ConnectionError):
+                self.wfile.write(part[: len(part) // 2] if broken else part)
+            self.close_connection = broken
 
         def do_PUT(self) -> None:
             name = unquote(urlsplit(self.path).path[1:])

@@ -85,7 +85,7 @@ def test_an_image_may_hold_what_no_layer_can() -> None:
         require(check(large, SPEC))
     image = replace(SPEC, packaging="image")
     require(check(large, image))
-    with pytest.raises(SizeLimitError, match=r"over Lambda's limit of 10,737,418,240"):
+    with pytest.raises(SizeLimitError, match=r"over a container image's limit of 10,737,418,240"):
         require(check([replace(MODEL, unzipped=CONTAINER_IMAGE + 1)], image))
     with pytest.raises(SizeLimitError, match=r"limit in model\.toml of 50,000,000"):
         require(check(large, replace(image, max_unzipped=50 * MB)))

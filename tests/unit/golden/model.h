@@ -34,7 +34,8 @@ typedef enum {
     CF_ERR_CPU = 1,      /* this processor lacks an instruction set the model was compiled for */
     CF_ERR_MEMORY = 2,   /* the working memory could not be had */
     CF_ERR_ARGUMENT = 3, /* a null pointer, a wrong count or a wrong size; cf_last_error says which */
-    CF_ERR_KERNEL = 4    /* a compiled kernel reported an error */
+    CF_ERR_KERNEL = 4,   /* a compiled kernel reported an error */
+    CF_ERR_WEIGHTS = 5   /* the weights are not there, or not this model's */
 } cf_status;
 
 /* CF_ABI_VERSION of the library; compare it before anything else. */
@@ -46,8 +47,19 @@ const char *cf_describe(void);
 /* Open the model for up to `threads` threads (0: choose). On success *model must be closed. */
 cf_status cf_open(uint32_t threads, cf_model **model);
 
+/* Libraries whose weights are a file of their own ("weights" in cf_describe says so) have two more. There, cf_open
+ * takes model.weights in the library's folder.
+ *
+ * cf_open_file maps the file at `path`, read-only, until cf_close: whoever replaces it must rename a new one into
+ * its place, not write into it. cf_open_memory takes the file's whole content from memory that is aligned to 64
+ * bytes and stays as it is until cf_close. Both check that the weights are of this model and complete, not what is
+ * in them. */
+cf_status cf_open_file(uint32_t threads, const char *path, cf_model **model);
+cf_status cf_open_memory(uint32_t threads, const void *data, size_t size, cf_model **model);
+
 /* One inference. Feeds and fetches come in the order cf_describe lists them. The fetches are written
- * only if the result is CF_OK. */
+ * only if the result is CF_OK. Where cf_describe lists several "batches", the sizes choose one of them: those of
+ * the feeds and fetches it lists are for the first, the others' are in proportion. */
 cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
                  const cf_fetch *fetches, size_t fetch_count);
 

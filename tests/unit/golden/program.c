@@ -209,6 +209,7 @@ static const cf_port fetches[] = {
 
 const cf_program cf_compiled_program = {
     .description = "{\"abi\":1,\"coldforge\":\"0.1.0\",\"model\":{\"name\":\"every-step\",\"version\":\"1\"},\"target\":{\"arch\":\"x86_64\",\"isa\":[\"x86-64-v3\"]},\"batch\":1,\"feeds\":[{\"name\":\"x:0\",\"dtype\":\"float32\",\"shape\":[1,4],\"bytes\":16}],\"fetches\":[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[1,4],\"bytes\":16},{\"name\":\"c\",\"dtype\":\"bool\",\"shape\":[3],\"bytes\":3}],\"image\":null,\"outputs\":[{\"name\":\"answer\",\"fetch\":\"y\",\"kind\":\"classification\",\"labels\":[\"say \\\"?" "?/\\\"\",\"na\\u00efve\",\"c\",\"d\"],\"top_k\":null}]}",
+    .weights = cf_weights,
     .arena_size = 512u,
     .feeds = feeds,
     .feed_count = 1,

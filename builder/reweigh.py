@@ -1,0 +1,107 @@
+"""New weights for a library that is there: `coldforge weights`, for a model that was trained again.
+
+The model goes through the same stages up to the program, as only they know where each weight is wanted. If nothing
+but the weights has changed, they become a file for the library that was built before, are checked with it against
+TensorFlow's answers of the new model, and nothing is compiled or linked.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.cache import file_digest
+from builder.emit.outside import write_outside
+from builder.emit.program import layout_of
+from builder.errors import UsageError, WeightsError
+from builder.outside import FILE, Layout
+from builder.pack.bundle import LIBRARY, bundle_suffix
+from builder.pack.swap import replacing_file
+from builder.pipeline import ATTEMPTS, compile_batches, lower_batches, verify_batches
+from builder.progress import Progress
+from builder.project import Project
+from builder.spec import ModelSpec
+from builder.tuning import read_tuning, tuning_path
+from builder.verify.compare import Verification, require
+from builder.verify.machine import machine_for
+
+
+@dataclass(frozen=True)
+class NewWeights:
+    """The file, its SHA-256, and how the library's answers with it compare with TensorFlow's."""
+
+    path: Path
+    sha256: str
+    verification: Verification
+
+
+def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, output: Path | None) -> NewWeights:
+    """Write the weights of the model as it is now for the bundle that was built of it as it was.
+
+    To ``output``, or ``dist/<model>.weights``. Raises WeightsError where more than the weights has changed,
+    VerifyError where the answers are not TensorFlow's, UsageError without such a bundle.
+    """
+    suffix = bundle_suffix(target)
+    bundle = project.dist / f"{spec.name}{suffix}"
+    wanted = _wanted(bundle, spec, target)
+    made = compile_batches(spec, project, progress, target)
+    tuning = read_tuning(tuning_path(spec))
+    algorithms = tuning.algorithms(target) if tuning else {}
+    found: list[Layout] = []
+    for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
+        program, *others = (one.program for one in lower_batches(attempt, made, spec, algorithms, project.cache))
+        kernels = [m.kernels.kernels_path for m in made]
+        layout = layout_of(program, kernels, dict(zip(spec.buckets[1:], others, strict=True)))
+        if layout == wanted:
+            break
+        found.append(layout)
+    else:
+        raise WeightsError(
+            f"the model does not fit the library in {bundle.name} any more:\n"
+            + "\n".join(f"  {why}" for why in _differences(found[0], wanted))
+            + f"\nBuild it again: `make bundle MODEL={spec.path}`."
+        )
+    with tempfile.TemporaryDirectory(prefix="coldforge-weights-") as temporary:
+        fresh = Path(temporary) / FILE
+        write_outside(program, layout, fresh)
+        library = fresh.with_name("libmodel.so")
+        shutil.copyfile(bundle / "layer" / LIBRARY, library)  # takes the weights beside it
+        with progress.stage("verify", "the library with these weights against TensorFlow's answers") as outcome:
+            verification = verify_batches(library, made, spec, machine_for(target, project.cache))
+            outcome.note = "" if verification.passed else "DISAGREES"
+        require(verification)
+        path = output or project.dist / f"{spec.name}{suffix}.weights"
+        with replacing_file(path) as partial:
+            shutil.copyfile(fresh, partial)
+    return NewWeights(path, file_digest(path), verification)
+
+
+def _wanted(bundle: Path, spec: ModelSpec, target: str) -> Layout:
+    """What the library in the folder ``bundle`` wants its weights to be. Raises UsageError."""
+    again = f"`make bundle MODEL={spec.path}{'' if target == 'x86_64' else f' TARGET={target}'}`"
+    try:
+        manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"there is no bundle of {spec.name} for {target}: run {again} first.") from error
+    if "weights" not in manifest:
+        raise UsageError(
+            f"the weights of {bundle.name} are in its library: they can be changed without compiling where model.toml "
+            f'says so. Add [weights] place = "layer", and run {again}.'
+        )
+    return Layout.of(manifest["weights"])
+
+
+def _differences(ours: Layout, wanted: Layout) -> Iterator[str]:
+    if ours.size != wanted.size:
+        yield f"its weights take {ours.size:,} bytes, the library's {wanted.size:,}"
+    if ours.program != wanted.program:
+        yield (
+            "it compiles to other steps: its layers, sizes, names of inputs and outputs or tuning have changed, or "
+            "weights were or are so plain (all zeros, all ones) that the compiler leaves them out"
+        )
+    if ours.kernels != wanted.kernels:
+        yield "XLA's kernels are others: weights of a single element are compiled into them"

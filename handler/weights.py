@@ -1,0 +1,129 @@
+"""Weights that are not in the library, from where ``COLDFORGE_WEIGHTS`` says: a mapped file, or memory filled from S3.
+
+Imported only for a model that has such, when the function starts; boto3 only for weights in S3. What the file holds:
+builder/emit/outside.py. A mapped file is read as it is needed, so only its header is checked; what comes from S3 is
+checked whole, piece by piece, by threads that hash one piece while others are on their way.
+"""
+
+# pathlib would be imported for this alone
+# ruff: noqa: PTH112, PTH118
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import struct
+from contextlib import suppress
+from typing import Any
+
+from ._abi import ffi
+from .errors import StartupError
+
+VARIABLE = "COLDFORGE_WEIGHTS"
+
+HEADER = struct.Struct("<8sIIQ32sQ32s")
+MAGIC = b"CFWEIGHT"
+FIRST = 65_536
+"""Bytes of the first request: the header and the hashes of 16 GB."""
+AT_ONCE = 12
+ATTEMPTS = 3
+
+
+def open_outside(library: Any, handle: Any, name: str, layout: str) -> tuple[int, Any, str]:
+    """Open the model ``name`` with its weights: (status, memory to keep while it is open, where the weights were).
+
+    ``handle``: a cf_model **. ``layout``: what the library wants its weights to be. Raises StartupError.
+    """
+    place = os.environ.get(VARIABLE, "")
+    if place.endswith("/") or os.path.isdir(place):
+        place = os.path.join(place, f"{name}.weights")
+    if place.startswith("s3://"):
+        memory = download(place, layout)
+        return library.cf_open_memory(0, ffi.from_buffer(memory), len(memory), handle), memory, place
+    if place:
+        return library.cf_open_file(0, place.encode(), handle), None, place
+    return library.cf_open(0, handle), None, "beside the library"
+
+
+def download(address: str, layout: str) -> mmap.mmap:
+    """The whole file at ``s3://bucket/key`` in memory of its own, which no disk backs. Raises StartupError."""
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    bucket, _, key = address.removeprefix("s3://").partition("/")
+    config = Config(
+        connect_timeout=3,
+        read_timeout=10,
+        max_pool_connections=AT_ONCE,
+        retries={"mode": "standard", "total_max_attempts": 3},
+    )
+    try:
+        client = boto3.client("s3", config=config)
+        answer = client.get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{FIRST - 1}")
+        with answer["Body"] as body:
+            first: bytes = body.read()
+        start, size, piece, hashes = _header(first, address, layout)
+        memory = mmap.mmap(-1, start + size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with suppress(OSError, AttributeError):  # a wish, which spares most of the faults that filling it takes
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        memory[:start] = first[:start]
+        # Another object may take this one's place meanwhile: pieces of two would not fit together.
+        which = {"Bucket": bucket, "Key": key, "IfMatch": answer["ETag"]}
+        offsets = range(start, start + size, piece)
+        pieces = [(at, min(piece, start + size - at), wanted) for at, wanted in zip(offsets, hashes, strict=True)]
+        _fill(client, which, memory, pieces)
+        return memory
+    except (ClientError, BotoCoreError, OSError) as error:
+        raise StartupError(f"the weights cannot be fetched from {address} ({error}): see {VARIABLE}.") from error
+
+
+def _header(first: bytes, address: str, layout: str) -> tuple[int, int, int, list[bytes]]:
+    """Where the weights start, their bytes, a piece's, and the SHA-256 of each piece. Raises StartupError."""
+    if len(first) < HEADER.size or first[: len(MAGIC)] != MAGIC:
+        raise StartupError(f"{address} is no weights file of coldforge's: name a model.weights with {VARIABLE}.")
+    _, _, start, size, digest, piece, whole = HEADER.unpack_from(first)
+    if digest.hex() != layout:
+        raise StartupError(
+            f"the weights at {address} are another model's, or of another build of this one: put there what was "
+            "built with the library, or what `coldforge weights` made for it."
+        )
+    listed = first[HEADER.size : HEADER.size + 32 * -(-size // piece)] if piece else b""
+    if len(first) < start or hashlib.sha256(listed).digest() != whole:
+        raise StartupError(f"the weights at {address} are damaged: put the file there again.")
+    return start, size, piece, [listed[at : at + 32] for at in range(0, len(listed), 32)]
+
+
+def _fill(client: Any, which: dict[str, str], memory: mmap.mmap, pieces: list[tuple[int, int, bytes]]) -> None:
+    """Get each piece (offset, bytes, SHA-256) into its place, many at once. Raises StartupError, or as the client."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        waiting = [pool.submit(_fetch, client, which, memory, *piece) for piece in pieces]
+        try:
+            for future in waiting:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def _fetch(client: Any, which: dict[str, str], memory: mmap.mmap, offset: int, size: int, wanted: bytes) -> None:
+    from botocore.exceptions import BotoCoreError
+
+    piece = memoryview(memory)[offset : offset + size]
+    problem: Exception | None = None
+    for _ in range(ATTEMPTS):
+        try:
+            with client.get_object(**which, Range=f"bytes={offset}-{offset + size - 1}")["Body"] as body:
+                filled = 0
+                while filled < size and (count := body.readinto(piece[filled:])):
+                    filled += count
+            if filled == size and hashlib.sha256(piece).digest() == wanted:
+                return
+        except (BotoCoreError, OSError) as error:  # a connection that broke off; what S3 refuses is a ClientError
+            problem = error
+    raise problem or StartupError(
+        f"the weights at s3://{which['Bucket']}/{which['Key']} are damaged: put the file there again."
+    )

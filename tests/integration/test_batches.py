@@ -1,0 +1,117 @@
+"""One library for several batches, from model.toml to the function's answers; TensorFlow is always the judge."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builder.cli import main
+from builder.pack.bundle import Bundle
+from builder.project import Project
+from tests.integration.support import save_keras
+from tests.integration.test_weights import answers, project
+from tests.support.function import served
+
+__all__ = ["project"]
+
+pytestmark = pytest.mark.integration
+
+SPEC = '[model]\nsource = "small.keras"\nname = "small"\nbatch = {batch}\n'
+
+
+def convolutions() -> Any:
+    """Large enough for Winograd, and with a dense layer."""
+    import keras
+    from keras import layers as kl
+
+    x = keras.Input((24, 24, 16), name="x")
+    y = kl.BatchNormalization()(kl.Conv2D(32, 3, padding="same", activation="relu")(x))
+    y = kl.Conv2D(32, 3, padding="same")(y) + y
+    y = kl.MaxPooling2D()(kl.DepthwiseConv2D(3, activation="relu")(y))
+    return keras.Model(x, kl.Dense(5, activation="softmax", name="scores")(kl.Flatten()(y)))
+
+
+def recurrent() -> Any:
+    """A loop, which stays on XLA's plan."""
+    import keras
+    from keras import layers as kl
+
+    x = keras.Input((12, 32), name="x")
+    return keras.Model(x, kl.Dense(5, activation="softmax", name="scores")(kl.LSTM(64)(x)))
+
+
+def attention() -> Any:
+    import keras
+    from keras import layers as kl
+
+    x = keras.Input((16, 32), name="x")
+    y = kl.LayerNormalization()(x + kl.MultiHeadAttention(4, 8)(x, x))
+    return keras.Model(x, kl.Dense(5, name="scores")(y[:, 0]))
+
+
+def bundled(project: Project, batch: object, more: str = "") -> Bundle:
+    (project.root / "model.toml").write_text(SPEC.format(batch=batch) + more)
+    assert main(["bundle", "model.toml", "--in", "host"]) == 0
+    return Bundle.load(project.dist / "small")
+
+
+@pytest.mark.parametrize("network", [convolutions, recurrent, attention])
+def test_a_library_of_several_batches(project: Project, network: Any) -> None:
+    model = network()
+    save_keras(model, project.root / "small.keras")
+    bundle = bundled(project, [1, 16, 4])
+    manifest = json.loads(bundle.manifest.read_text())
+    assert manifest["batches"] == [1, 4, 16]
+    assert (
+        len({case.rpartition("batch of ")[2] for case in manifest["verification"]["cases"] if "batch of" in case}) == 2
+    )
+    # Panels of 16 channels and 64-byte places take some room; two more copies would take three times as much.
+    weights = (project.build / "small" / "lower" / "weights.bin").stat().st_size
+    assert weights < 1.7 * 4 * model.count_params()
+
+    shape = model.inputs[0].shape[1:]
+    x = np.random.default_rng(0).standard_normal((23, *shape)).astype(np.float32)
+    expected = model(x).numpy()
+    for batch in (1, 4, 16):
+        found = answers(bundle.library, x[:batch]).reshape(batch, -1)
+        np.testing.assert_allclose(found, expected[:batch], rtol=1e-4, atol=1e-5)
+    # A body in TensorFlow Serving's protocol may hold any number of items.
+    event = {
+        "version": "2.0",
+        "requestContext": {"http": {"method": "POST", "path": "/v1/models/small:predict"}, "requestId": "r"},
+        "rawPath": "/v1/models/small:predict",
+        "headers": {"content-type": "application/json"},
+        "body": json.dumps({"instances": x.tolist()}),
+        "isBase64Encoded": False,
+    }
+    (answer,) = served(bundle.library, event).answers
+    assert answer["statusCode"] == 200, answer
+    np.testing.assert_allclose(json.loads(answer["body"])["predictions"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_several_batches_take_new_weights(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = convolutions()
+    save_keras(model, project.root / "small.keras", 0)
+    bundle = bundled(project, [1, 4], '[weights]\nplace = "layer"\n')
+    save_keras(model, project.root / "small.keras", 1)
+    assert main(["weights", "model.toml"]) == 0
+    monkeypatch.setenv("COLDFORGE_WEIGHTS", str(project.dist / "small.weights"))
+    x = np.random.default_rng(0).standard_normal((4, 24, 24, 16)).astype(np.float32)
+    for batch in (1, 4):
+        found = answers(bundle.library, x[:batch]).reshape(batch, -1)
+        np.testing.assert_allclose(found, model(x[:batch]).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_what_does_not_scale_is_refused(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    import keras
+
+    x = keras.Input((4,), name="x")
+    keras.Model(x, {"y": x * 2, "total": keras.ops.sum(x)}).save(project.root / "small.keras")
+    (project.root / "model.toml").write_text(SPEC.format(batch=[1, 2]))
+    assert main(["bundle", "model.toml", "--in", "host"]) == 11
+    assert "'total'" in capsys.readouterr().err

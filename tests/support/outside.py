@@ -1,0 +1,52 @@
+"""A real library whose weights are a file: it answers x + w, and with w itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from builder.emit import Sources, emit
+from builder.link.library import SharedLibrary, link_library
+from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
+from builder.spec import ModelSpec, Source
+from builder.tensor import TensorSpec
+
+CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"
+ITEMS = 5000
+SPEC = ModelSpec(Path("model.toml"), "outside", "1", Source("graph_def", Path("g.pb")), weights_place="layer")
+
+
+def program(seed: int = 0, items: int = ITEMS) -> Program:
+    """Copies its weights (``values`` of the seed) to the fetch ``copied``, and has them as the fetch ``bound``."""
+    size = 4 * items
+    shape = TensorSpec("copied", "float32", (1, items))
+    return Program(
+        steps=(CopyStep("copy", Buffer("weights", 0, size), Buffer("arena", 64, size), 4, (items,), (1,), (1,)),),
+        feeds=(BoundPort(TensorSpec("x", "float32", (1, 1)), Buffer("arena", 0, 4)),),
+        fetches=(
+            BoundPort(shape, Buffer("arena", 64, size)),
+            BoundPort(replace(shape, name="bound"), Buffer("weights", 0, size)),
+        ),
+        weights=(Weight(0, values(seed, items).tobytes()),),
+        arena_size=64 + size,
+        weights_size=size,
+    )
+
+
+def values(seed: int, items: int = ITEMS) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(items).astype(np.float32)
+
+
+def build(folder: Path, seed: int = 0, items: int = ITEMS, spec: ModelSpec = SPEC) -> tuple[SharedLibrary, Sources]:
+    """The library in ``folder``, model.weights beside it, and what it was made of."""
+    made = folder / "sources"
+    made.mkdir(parents=True)
+    (made / "none.c").write_text("typedef int none;\n")
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.34", "-c", "none.c"]
+    subprocess.run(command, cwd=made, check=True)
+    sources = emit(program(seed, items), spec, "x86_64", made, kernels=[made / "none.o"])
+    return link_library(sources, made / "none.o", "x86_64", folder, CACHE), sources

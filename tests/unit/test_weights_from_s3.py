@@ -1,0 +1,148 @@
+"""Weights that come from S3 into memory while the function starts; boto3 is real, S3 is a server of the test's."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builder.emit.outside import CHUNK, HEADER, write_outside
+from builder.outside import Layout
+from handler import weights
+from handler.errors import StartupError
+from handler.model import Model
+from tests.conftest import ROOT
+from tests.support import s3
+from tests.support.outside import build, program, values
+
+PIECES = 3
+ITEMS = (PIECES * CHUNK - 64) // 4
+NAME = "models/outside.weights"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Without weights beside it."""
+    made = build(tmp_path_factory.mktemp("outside"), items=ITEMS)[0]
+    made.weights.rename(made.folder / "elsewhere")
+    return made.path
+
+
+@pytest.fixture
+def storage(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[s3.Bucket]:
+    """An S3 with the weights of ``library`` in it, where the function looks for them."""
+    with s3.serving() as bucket:
+        bucket.objects[NAME] = (library.parent / "elsewhere").read_bytes()
+        for name, value in bucket.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("COLDFORGE_WEIGHTS", "s3://models/")
+        yield bucket
+
+
+def copied(library: Path) -> np.ndarray:
+    opened = Model(str(library))
+    found = np.frombuffer(opened.run([bytes(4)])[0], np.float32)
+    opened.close()
+    return found
+
+
+def test_every_piece_is_fetched_into_its_place(library: Path, storage: s3.Bucket) -> None:
+    np.testing.assert_array_equal(copied(library), values(0, ITEMS))
+    assert storage.requests == [f"GET {NAME}"] * (1 + PIECES)
+
+
+def test_a_whole_address_names_the_object(library: Path, storage: s3.Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.objects["other/v 2"] = storage.objects.pop(NAME)
+    monkeypatch.setenv("COLDFORGE_WEIGHTS", "s3://other/v 2")
+    np.testing.assert_array_equal(copied(library), values(0, ITEMS))
+
+
+def test_what_s3_asks_to_try_again_is_tried_again(library: Path, storage: s3.Bucket) -> None:
+    storage.failing[NAME] = [503]
+    np.testing.assert_array_equal(copied(library), values(0, ITEMS))
+
+
+def test_pieces_that_break_off_are_fetched_again(
+    library: Path, storage: s3.Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = weights._header
+
+    def and_then_cut(*arguments: object) -> object:
+        storage.cut = 2
+        return header(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(weights, "_header", and_then_cut)
+    np.testing.assert_array_equal(copied(library), values(0, ITEMS))
+    assert len(storage.requests) == 1 + PIECES + 2
+
+
+@pytest.mark.parametrize("place", ["list", "first", "last"])
+def test_damage_is_found(library: Path, storage: s3.Bucket, place: str) -> None:
+    data = bytearray(storage.objects[NAME])
+    at = {"list": HEADER.size + 40, "first": HEADER.unpack_from(data)[2], "last": len(data) - 65}[place]
+    data[at] ^= 1
+    storage.objects[NAME] = bytes(data)
+    with pytest.raises(StartupError, match="damaged"):
+        Model(str(library))
+
+
+def test_other_weights_are_refused_before_they_are_fetched(library: Path, storage: s3.Bucket, tmp_path: Path) -> None:
+    write_outside(program(1, ITEMS), Layout(4 * ITEMS, "another", "model"), tmp_path / "other")
+    storage.objects[NAME] = (tmp_path / "other").read_bytes()
+    with pytest.raises(StartupError, match="another model's"):
+        Model(str(library))
+    assert len(storage.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [(None, "cannot be fetched"), (b"", "no weights file"), (b"hello" * 100, "no weights file")]
+)
+def test_what_is_not_there_or_no_weights_is_said(
+    library: Path, storage: s3.Bucket, content: bytes | None, says: str
+) -> None:
+    del storage.objects[NAME]
+    if content is not None:
+        storage.objects[NAME] = content
+    with pytest.raises(StartupError, match=says) as caught:
+        Model(str(library))
+    assert "s3://models/outside.weights" in str(caught.value)
+
+
+def test_a_new_object_in_the_middle_is_no_mixture(
+    library: Path, storage: s3.Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = weights._header
+
+    def and_then_replaced(*arguments: object) -> object:
+        storage.objects[NAME] += b"\0"
+        return header(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(weights, "_header", and_then_replaced)
+    with pytest.raises(StartupError, match="PreconditionFailed"):
+        Model(str(library))
+
+
+def test_the_list_of_hashes_is_what_the_pieces_have(storage: s3.Bucket) -> None:
+    data = storage.objects[NAME]
+    start = HEADER.unpack_from(data)[2]
+    _, size, piece, hashes = weights._header(data[: weights.FIRST], "", HEADER.unpack_from(data)[4].hex())
+    assert (size, piece, len(hashes)) == (len(data) - start, CHUNK, PIECES)
+    assert hashes[1] == hashlib.sha256(data[start + piece : start + 2 * piece]).digest()
+
+
+def test_what_a_mapped_file_needs_loads_no_client(library: Path) -> None:
+    code = (
+        "import sys; from handler.model import Model; Model(sys.argv[1]); "
+        "print([m for m in ('boto3', 'botocore', 'concurrent.futures', 'ssl') if m in sys.modules])"
+    )
+    environment = {**os.environ, "COLDFORGE_WEIGHTS": str(library.parent / "elsewhere"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(library)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "[]", done.stderr

@@ -196,7 +196,7 @@ def render(preflight: Preflight) -> str:
             f"Too large by {_size(preflight.unzipped - preflight.max_unzipped)}: use a smaller model, or store its "
             f"weights in fewer bits and cast them in the graph."
         )
-        if LAMBDA_UNZIPPED < preflight.unzipped and preflight.max_unzipped <= LAMBDA_UNZIPPED:
+        if preflight.unzipped > LAMBDA_UNZIPPED and preflight.max_unzipped <= LAMBDA_UNZIPPED:
             lines.append("Or take the weights out of the layer; the cheapest first:")
             lines += [f"  - {way}" for way in ways_out(preflight.weights)]
     elif preflight.zipped > preflight.max_zipped:

@@ -21,10 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-/* About 0.1 ms: longer than the gap between two layers, shorter than anything a bill would show. */
-enum { SPIN = 3000, STACK = 1 << 20, MOST_PIECES = UINT16_MAX };
+/* Longer than the gap between two layers, a softmax in between included; shorter than anything a bill would show. */
+enum { SPIN_NS = 100000, STACK = 1 << 20, MOST_PIECES = UINT16_MAX };
 
 /* A thread's share of a job, on a cache line of its own: one transfer brings a worker all it must know. */
 typedef struct {
@@ -61,6 +62,17 @@ static inline void pause_cpu(void) {
 #elif defined(__aarch64__)
     __asm__ volatile("isb");
 #endif
+}
+
+/* Wait a moment; 0 once SPIN_NS have passed since the first of these calls. `turns` and `end` start at 0. */
+static int spin(uint32_t *turns, int64_t *end) {
+    pause_cpu();
+    if (++*turns % 64 != 0) return 1; /* a pause takes 10 to 50 ns, the clock about as much */
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    if (*end == 0) *end = now + SPIN_NS;
+    return now < *end;
 }
 
 static void futex(void *word, int operation, uint32_t value) {
@@ -111,9 +123,11 @@ static void *worker_main(void *argument) {
             atomic_fetch_add(&pool->finished, count);
             if (atomic_load(&pool->waiting)) futex(&pool->finished, FUTEX_WAKE, 1);
         }
-        int spins = 0;
-        while (atomic_load_explicit(own, memory_order_acquire) >> 32 == seen && ++spins < SPIN) pause_cpu();
-        if (spins >= SPIN) {
+        uint32_t turns = 0;
+        int64_t end = 0;
+        int same;
+        while ((same = atomic_load_explicit(own, memory_order_acquire) >> 32 == seen) && spin(&turns, &end)) {}
+        if (same) {
             atomic_fetch_add(&pool->sleepers, 1);
             if (atomic_load(own) >> 32 == seen) futex(&pool->wake, FUTEX_WAIT, wake);
             atomic_fetch_sub(&pool->sleepers, 1);
@@ -197,12 +211,10 @@ uint32_t cf_threads(const cf_context *context) { return context->pool != NULL ? 
 
 /* A worker may have lost its CPU in the middle of a piece; once the caller sleeps, it can have the caller's. */
 static void wait_for_workers(cf_pool *pool) {
-    uint32_t finished;
-    for (int spins = 0; (finished = atomic_load_explicit(&pool->finished, memory_order_acquire)) != pool->expected;) {
-        if (++spins < SPIN) {
-            pause_cpu();
-            continue;
-        }
+    uint32_t finished, turns = 0;
+    int64_t end = 0;
+    while ((finished = atomic_load_explicit(&pool->finished, memory_order_acquire)) != pool->expected) {
+        if (spin(&turns, &end)) continue;
         atomic_store(&pool->waiting, 1);
         if (atomic_load(&pool->finished) == finished) futex(&pool->finished, FUTEX_WAIT, finished);
         atomic_store(&pool->waiting, 0);

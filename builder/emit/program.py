@@ -268,7 +268,7 @@ def _dot(step: DotStep) -> list[str]:
     strides = _list((*step.lhs_strides, *step.rhs_strides, *step.out_strides))[1:-1]
     return [
         f"static const cf_dot dot = {{{CF_DTYPES[step.dtype]}, {sizes}, {strides}}};",
-        f"cf_run_dot(&dot, {_pointer(step.lhs)}, {_pointer(step.rhs)}, {_pointer(step.out)});",
+        f"cf_call_dot(context, &dot, {_pointer(step.lhs)}, {_pointer(step.rhs)}, {_pointer(step.out)});",
     ]
 
 

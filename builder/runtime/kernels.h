@@ -47,6 +47,9 @@ typedef struct {
 /* Fast for F32 and F64 when each operand has a stride of 1 in one of its dimensions m, k or n. */
 void cf_run_dot(const cf_dot *d, const void *lhs, const void *rhs, void *out);
 
+/* The same for one matrix of the batch; the pointers are those of the whole tensors. */
+void cf_run_dot_at(const cf_dot *d, int64_t batch, const void *lhs, const void *rhs, void *out);
+
 /* dst[i...] = src[i...] on up to 8 dimensions. A source stride may be 0 (a broadcast). */
 typedef struct {
     int32_t rank; /* 0..8 */

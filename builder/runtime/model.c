@@ -185,6 +185,28 @@ cf_status cf_call_kernel(cf_context *context, cf_kernel kernel, const cf_kernel_
     return call.failed ? CF_ERR_KERNEL : CF_OK;
 }
 
+typedef struct {
+    const cf_dot *dot;
+    const void *lhs, *rhs;
+    void *out;
+} dot_call;
+
+static void dot_task(void *argument, int64_t task, uint32_t thread) {
+    (void)thread;
+    const dot_call *call = argument;
+    cf_run_dot_at(call->dot, task, call->lhs, call->rhs, call->out);
+}
+
+void cf_call_dot(cf_context *context, const cf_dot *dot, const void *lhs, const void *rhs, void *out) {
+    enum { WORTH = 100000 }; /* multiply-adds, two microseconds or so */
+    dot_call call = {dot, lhs, rhs, out};
+    if ((double)dot->batch * (double)dot->m * (double)dot->n * (double)dot->k < WORTH) {
+        cf_run_dot(dot, lhs, rhs, out);
+    } else {
+        cf_parallel_for(context, dot->batch, dot_task, &call);
+    }
+}
+
 void cf_advance_rng(cf_context *context, void *state, uint64_t delta) {
     const uint64_t words[2] = {context->rng_low, context->rng_high};
     memcpy(state, words, sizeof words);

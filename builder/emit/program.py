@@ -9,6 +9,7 @@ from typing import assert_never
 from builder.emit.fused import layer_lines, pool_lines, repack_lines
 from builder.lower.program import (
     BoundPort,
+    BroadcastStep,
     Buffer,
     CallStep,
     ConditionalStep,
@@ -181,6 +182,8 @@ class _Printer:
                 return repack_lines(step, _pointer)
             case RowStep():
                 return _row(step)
+            case BroadcastStep():
+                return _broadcast(step)
             case CallStep():
                 return [f"TRY({self.function(step.body)}(context));"]
             case ConditionalStep():
@@ -286,6 +289,16 @@ def _row(step: RowStep) -> list[str]:
         f"const size_t row = index < 0 ? 0u : index < {step.count} ? (size_t)index : {step.count - 1}u;",
         f"__builtin_memcpy({_pointer(step.target)}, "
         f"(const uint8_t *){_pointer(step.source)} + row * {step.target.size}u, {step.target.size}u);",
+    ]
+
+
+def _broadcast(step: BroadcastStep) -> list[str]:
+    other = step.other_strides or (0,) * len(step.dims)
+    fields = ", ".join(_list(d) for d in (step.dims, step.source_strides, other, step.target_strides))
+    pointer = "NULL" if step.other is None else _pointer(step.other)
+    return [
+        f"static const cf_broadcast broadcast = {{CF_BROADCAST_{step.op.upper()}, {fields}}};",
+        f"cf_call_broadcast(context, &broadcast, {_pointer(step.source)}, {pointer}, {_pointer(step.target)});",
     ]
 
 

@@ -10,7 +10,7 @@ from builder.link.toolchain import Toolchain
 
 RUNTIME = Path(__file__).parent.parent / "runtime"
 
-KERNEL_SOURCES = ("convolution.c", "dot.c", "copy.c", "sort.c", "topk.c")
+KERNEL_SOURCES = ("convolution.c", "dot.c", "copy.c", "broadcast.c", "sort.c", "topk.c")
 """Runtime files compiled for the model's CPU."""
 
 THREAD_SOURCES = ("threads.c", "cpus.c")

@@ -60,6 +60,21 @@ typedef struct {
 void cf_run_copy(const cf_copy *c, const void *src, void *dst);
 
 /*
+ * target[i...] = source[i...], plus or times other[i...], of F32. The target's last stride is 1; a stride of 0 repeats.
+ * The source may be the target where their strides are the same.
+ */
+typedef enum { CF_BROADCAST_COPY, CF_BROADCAST_ADD, CF_BROADCAST_MULTIPLY } cf_broadcast_op;
+
+typedef struct {
+    cf_broadcast_op op;
+    int64_t dims[4], source[4], other[4], target[4]; /* sizes, then strides in elements */
+} cf_broadcast;
+
+/* Rows [from, to) of the dims[0] * dims[1] * dims[2]. other may be NULL for CF_BROADCAST_COPY. */
+void cf_run_broadcast(const cf_broadcast *b, int64_t from, int64_t to, const float *source, const float *other,
+                      float *target);
+
+/*
  * XLA's comparator: *result = 1 if the left element comes first. operands[2 * i] is the left element of
  * input i, operands[2 * i + 1] the right one; the last three arguments and run_options are NULL.
  */

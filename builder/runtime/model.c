@@ -207,6 +207,30 @@ void cf_call_dot(cf_context *context, const cf_dot *dot, const void *lhs, const 
     }
 }
 
+typedef struct {
+    const cf_broadcast *broadcast;
+    const float *source, *other;
+    float *target;
+    int64_t rows, tasks;
+} broadcast_call;
+
+static void broadcast_task(void *argument, int64_t task, uint32_t thread) {
+    (void)thread;
+    const broadcast_call *c = argument;
+    cf_run_broadcast(c->broadcast, task * c->rows / c->tasks, (task + 1) * c->rows / c->tasks, c->source, c->other,
+                     c->target);
+}
+
+void cf_call_broadcast(cf_context *context, const cf_broadcast *b, const void *source, const void *other,
+                       void *target) {
+    enum { WORTH = 8192 }; /* floats, a microsecond or so */
+    broadcast_call call = {b, source, other, target, b->dims[0] * b->dims[1] * b->dims[2], 1};
+    const int64_t threads = cf_threads(context);
+    if (call.rows * b->dims[3] >= WORTH) call.tasks = call.rows < 2 * threads ? call.rows : 2 * threads;
+    if (threads == 1) call.tasks = 1;
+    cf_parallel_for(context, call.tasks, broadcast_task, &call);
+}
+
 void cf_advance_rng(cf_context *context, void *state, uint64_t delta) {
     const uint64_t words[2] = {context->rng_low, context->rng_high};
     memcpy(state, words, sizeof words);

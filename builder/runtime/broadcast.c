@@ -9,7 +9,10 @@
 enum { LANES = 8, BLOCK = 16 /* rows and columns that are turned round in the first-level cache */ };
 typedef float vector __attribute__((vector_size(4 * LANES)));
 
-/* rows x columns numbers that lie side by side; of the other array too, or one for all. op is constant. */
+/* op is constant; a and b are numbers or vectors. */
+#define APPLY(op, a, b) ((op) == CF_BROADCAST_ADD ? (a) + (b) : (op) == CF_BROADCAST_MULTIPLY ? (a) * (b) : (a))
+
+/* rows x columns numbers that lie side by side; of the other array too, or one for all. */
 INLINE void straight(const cf_broadcast_op op, const int one_for_all, const cf_broadcast *d, int64_t rows,
                      const float *source, const float *other, float *target) {
     for (int64_t r = 0; r < rows; r++) {
@@ -18,13 +21,13 @@ INLINE void straight(const cf_broadcast_op op, const int one_for_all, const cf_b
             vector a, b = {0};
             memcpy(&a, source + c, sizeof a);
             if (op != CF_BROADCAST_COPY && !one_for_all) memcpy(&b, other + c, sizeof b);
-            if (op != CF_BROADCAST_COPY && one_for_all) b = b + *other;
-            a = op == CF_BROADCAST_ADD ? a + b : op == CF_BROADCAST_MULTIPLY ? a * b : a;
+            if (op != CF_BROADCAST_COPY && one_for_all) b = *other - b; /* minus zero stays minus zero */
+            a = APPLY(op, a, b);
             memcpy(target + c, &a, sizeof a);
         }
         for (; c < d->dims[3]; c++) {
             const float b = op == CF_BROADCAST_COPY ? 0.0f : other[one_for_all ? 0 : c];
-            target[c] = op == CF_BROADCAST_ADD ? source[c] + b : op == CF_BROADCAST_MULTIPLY ? source[c] * b : source[c];
+            target[c] = APPLY(op, source[c], b);
         }
         source += d->source[2];
         if (op != CF_BROADCAST_COPY) other += d->other[2];
@@ -43,7 +46,7 @@ INLINE void turned(const cf_broadcast_op op, const cf_broadcast *d, int64_t rows
                 for (int64_t c = first; c < last; c++) {
                     const float a = source[r * d->source[2] + c * d->source[3]];
                     const float b = op == CF_BROADCAST_COPY ? 0.0f : other[r * d->other[2] + c * d->other[3]];
-                    target[r * d->target[2] + c] = op == CF_BROADCAST_ADD ? a + b : op == CF_BROADCAST_MULTIPLY ? a * b : a;
+                    target[r * d->target[2] + c] = APPLY(op, a, b);
                 }
             }
         }

@@ -241,7 +241,8 @@ void cf_parallel_for(cf_context *context, int64_t tasks, cf_task run, void *argu
         own->argument = argument;
         atomic_store_explicit(&own->left, number << 32 | (uint64_t)end << 16 | (uint64_t)begin, memory_order_release);
     }
-    atomic_thread_fence(memory_order_seq_cst); /* the shares before the sleepers, as a worker looks the other way round */
+    /* The shares before the sleepers; a worker looks the other way round. */
+    atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&pool->sleepers) != 0) {
         atomic_fetch_add(&pool->wake, 1);
         futex(&pool->wake, FUTEX_WAKE, INT_MAX);

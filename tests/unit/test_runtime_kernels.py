@@ -334,6 +334,13 @@ def test_broadcast(runtime: Runtime, data: st.DataObject, op: str, shape: tuple[
     np.testing.assert_array_equal(out, expected)
 
 
+def test_one_number_for_all_keeps_its_sign(runtime: Runtime) -> None:
+    source, other = np.ones((1, 1, 2, 9), "f4"), np.broadcast_to(np.array(-0.0, "f4"), (1, 1, 2, 9))
+    target = np.zeros_like(source)
+    runtime.broadcast(2, source, other, target, 1)
+    assert np.signbit(target).all()
+
+
 # Sort
 
 

@@ -129,7 +129,7 @@ static void multiply_wide(const cf_direct *d, const cf_places *places, int64_t c
     const int64_t rows = tiles > 0 ? CF_ROWS : CF_HALF_ROWS;
     const cf_tile_function *rest = tiles > 0 ? full_tiles : half_tiles;
     const int in_registers = simple_epilogue(layer, d->data);
-    const int brief = d->data->residual == NULL || !in_registers;
+    const int brief = d->segments <= CF_SHORT_SEGMENTS && (d->data->residual == NULL || !in_registers);
     _Alignas(64) float sums[CF_BLOCK * CF_COLUMNS];
     cf_product product = {.offsets = d->offsets,
                           .segments = d->segments,

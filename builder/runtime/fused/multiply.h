@@ -181,6 +181,13 @@ static const cf_tile_function half_tiles[] = {NULL, SIX_ROWS(ENTRY, 2)};
 #undef TILE
 #undef ENTRY
 
+/* Segments that the next function takes. In WebAssembly its full tiles may not stay in registers. */
+#ifdef __wasm__
+enum { CF_SHORT_SEGMENTS = 1 };
+#else
+enum { CF_SHORT_SEGMENTS = CF_MAX_TAPS };
+#endif
+
 /*
  * The same for tiles of all rows and no residual, and nothing but that in the loop: what else a tile may need costs a
  * short sum a tenth of its time. `one`, constant: there is but one segment.

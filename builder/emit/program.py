@@ -12,6 +12,7 @@ from builder.emit.fused import layer_lines, pool_lines, repack_lines
 from builder.emit.outside import size_of
 from builder.lower.program import (
     BoundPort,
+    BroadcastStep,
     Buffer,
     CallStep,
     ConditionalStep,
@@ -269,6 +270,8 @@ class _Printer:
                 return repack_lines(step, _pointer)
             case RowStep():
                 return _row(step)
+            case BroadcastStep():
+                return _broadcast(step)
             case CallStep():
                 return [f"TRY({self.function(step.body)}(context));"]
             case ConditionalStep():
@@ -356,7 +359,7 @@ def _dot(step: DotStep) -> list[str]:
     strides = _list((*step.lhs_strides, *step.rhs_strides, *step.out_strides))[1:-1]
     return [
         f"static const cf_dot dot = {{{CF_DTYPES[step.dtype]}, {sizes}, {strides}}};",
-        f"cf_run_dot(&dot, {_pointer(step.lhs)}, {_pointer(step.rhs)}, {_pointer(step.out)});",
+        f"cf_call_dot(context, &dot, {_pointer(step.lhs)}, {_pointer(step.rhs)}, {_pointer(step.out)});",
     ]
 
 
@@ -374,6 +377,16 @@ def _row(step: RowStep) -> list[str]:
         f"const size_t row = index < 0 ? 0u : index < {step.count} ? (size_t)index : {step.count - 1}u;",
         f"__builtin_memcpy({_pointer(step.target)}, "
         f"(const uint8_t *){_pointer(step.source)} + row * {step.target.size}u, {step.target.size}u);",
+    ]
+
+
+def _broadcast(step: BroadcastStep) -> list[str]:
+    other = step.other_strides or (0,) * len(step.dims)
+    fields = ", ".join(_list(d) for d in (step.dims, step.source_strides, other, step.target_strides))
+    pointer = "NULL" if step.other is None else _pointer(step.other)
+    return [
+        f"static const cf_broadcast broadcast = {{CF_BROADCAST_{step.op.upper()}, {fields}}};",
+        f"cf_call_broadcast(context, &broadcast, {_pointer(step.source)}, {pointer}, {_pointer(step.target)});",
     ]
 
 

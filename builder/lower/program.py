@@ -240,6 +240,28 @@ class RepackStep:
     halo: tuple[int, int, int, int]
 
 
+BroadcastOp = Literal["copy", "add", "multiply"]
+
+
+@dataclass(frozen=True)
+class BroadcastStep:
+    """``target = source``, ``source + other`` or ``source * other`` of float32, over four dimensions.
+
+    Strides are in elements, the target's last is 1; 0 repeats. ``source`` may be ``target`` where their strides are the
+    same.
+    """
+
+    name: str
+    op: BroadcastOp
+    source: Buffer
+    other: Buffer | None
+    target: Buffer
+    dims: tuple[int, ...]
+    source_strides: tuple[int, ...]
+    other_strides: tuple[int, ...] | None
+    target_strides: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class RowStep:
     """Copy one of ``count`` rows of ``source`` to ``target``, which has a row's size.
@@ -292,6 +314,7 @@ Step = (
     | PoolStep
     | RepackStep
     | RowStep
+    | BroadcastStep
     | CallStep
     | ConditionalStep
     | WhileStep

@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from builder.errors import LowerError
+from builder.lower.broadcasts import find_broadcast
 from builder.lower.hlo import Dag, Value, intermediate, require_entry
 from builder.lower.program import (
+    BroadcastStep,
     Buffer,
     ConvolutionStep,
     CopyStep,
@@ -18,7 +20,7 @@ from builder.lower.program import (
     TopKStep,
 )
 
-StraightStep = KernelStep | ConvolutionStep | DotStep | CopyStep | SortStep | TopKStep
+StraightStep = KernelStep | ConvolutionStep | DotStep | CopyStep | SortStep | TopKStep | BroadcastStep
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +51,8 @@ class Thunk:
                 return replace(step, lhs=reads[0], rhs=reads[1], out=writes[0])
             case CopyStep():
                 return replace(step, source=reads[0], target=writes[0])
+            case BroadcastStep():
+                return replace(step, source=reads[0], other=reads[1] if len(reads) > 1 else None, target=writes[0])
             case SortStep():
                 assert scratch is not None
                 return replace(step, buffers=tuple(writes), scratch=scratch)
@@ -85,6 +89,12 @@ def read_thunks(result: Any, dag: Dag, faithful: Program) -> list[Thunk]:
             outputs = tuple(_output(dag, step.name, i, len(writes)) for i in range(len(writes)))
         else:  # one of several thunks that make a value together, such as the copy before a sort
             outputs = tuple(intermediate(step.name) for _ in writes)
+        if isinstance(step, KernelStep) and len(writes) == 1:
+            broadcast = find_broadcast(step, reads, sources, writes[0], outputs[0])
+            if broadcast is not None:
+                known = dict(zip(reads, sources, strict=True))
+                step, (reads, _) = broadcast, _ports(broadcast, proto)
+                sources = tuple(known[buffer] for buffer in reads)
         for buffer, output in zip(writes, outputs, strict=True):
             memory.store(buffer, output)
         thunks.append(Thunk(number, step, reads, writes, sources, outputs))
@@ -102,6 +112,8 @@ def _ports(step: StraightStep, proto: Any) -> tuple[tuple[Buffer, ...], tuple[Bu
             return (step.lhs, step.rhs), (step.out,)
         case CopyStep():
             return (step.source,), (step.target,)
+        case BroadcastStep():
+            return (step.source, *(() if step.other is None else (step.other,))), (step.target,)
         case SortStep():
             return step.buffers, step.buffers
         case TopKStep():

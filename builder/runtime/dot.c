@@ -50,12 +50,14 @@ static int fast(const cf_dot *d, const void *lhs, const void *rhs, void *out) {
     return d->dtype == CF_F64 && fast_f64(d, lhs, rhs, out);
 }
 
-void cf_run_dot(const cf_dot *d, const void *lhs, const void *rhs, void *out) {
+void cf_run_dot_at(const cf_dot *d, int64_t b, const void *lhs, const void *rhs, void *out) {
     const int64_t size = (int64_t)size_of(d->dtype);
-    for (int64_t b = 0; b < d->batch; b++) {
-        const void *left = (const char *)lhs + b * d->lhs_batch * size;
-        const void *right = (const char *)rhs + b * d->rhs_batch * size;
-        void *result = (char *)out + b * d->out_batch * size;
-        if (!fast(d, left, right, result)) CF_DISPATCH(d->dtype, any, d, left, right, result)
-    }
+    const void *left = (const char *)lhs + b * d->lhs_batch * size;
+    const void *right = (const char *)rhs + b * d->rhs_batch * size;
+    void *result = (char *)out + b * d->out_batch * size;
+    if (!fast(d, left, right, result)) CF_DISPATCH(d->dtype, any, d, left, right, result)
+}
+
+void cf_run_dot(const cf_dot *d, const void *lhs, const void *rhs, void *out) {
+    for (int64_t b = 0; b < d->batch; b++) cf_run_dot_at(d, b, lhs, rhs, out);
 }

@@ -47,6 +47,9 @@ typedef struct {
 /* Fast for F32 and F64 when each operand has a stride of 1 in one of its dimensions m, k or n. */
 void cf_run_dot(const cf_dot *d, const void *lhs, const void *rhs, void *out);
 
+/* The same for one matrix of the batch; the pointers are those of the whole tensors. */
+void cf_run_dot_at(const cf_dot *d, int64_t batch, const void *lhs, const void *rhs, void *out);
+
 /* dst[i...] = src[i...] on up to 8 dimensions. A source stride may be 0 (a broadcast). */
 typedef struct {
     int32_t rank; /* 0..8 */
@@ -55,6 +58,21 @@ typedef struct {
 } cf_copy;
 
 void cf_run_copy(const cf_copy *c, const void *src, void *dst);
+
+/*
+ * target[i...] = source[i...], plus or times other[i...], of F32. The target's last stride is 1; a stride of 0 repeats.
+ * The source may be the target where their strides are the same.
+ */
+typedef enum { CF_BROADCAST_COPY, CF_BROADCAST_ADD, CF_BROADCAST_MULTIPLY } cf_broadcast_op;
+
+typedef struct {
+    cf_broadcast_op op;
+    int64_t dims[4], source[4], other[4], target[4]; /* sizes, then strides in elements */
+} cf_broadcast;
+
+/* Rows [from, to) of the dims[0] * dims[1] * dims[2]. other may be NULL for CF_BROADCAST_COPY. */
+void cf_run_broadcast(const cf_broadcast *b, int64_t from, int64_t to, const float *source, const float *other,
+                      float *target);
 
 /*
  * XLA's comparator: *result = 1 if the left element comes first. operands[2 * i] is the left element of

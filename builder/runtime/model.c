@@ -291,6 +291,52 @@ cf_status cf_call_kernel(cf_context *context, cf_kernel kernel, const cf_kernel_
     return call.failed ? CF_ERR_KERNEL : CF_OK;
 }
 
+typedef struct {
+    const cf_dot *dot;
+    const void *lhs, *rhs;
+    void *out;
+} dot_call;
+
+static void dot_task(void *argument, int64_t task, uint32_t thread) {
+    (void)thread;
+    const dot_call *call = argument;
+    cf_run_dot_at(call->dot, task, call->lhs, call->rhs, call->out);
+}
+
+void cf_call_dot(cf_context *context, const cf_dot *dot, const void *lhs, const void *rhs, void *out) {
+    enum { WORTH = 100000 }; /* multiply-adds, two microseconds or so */
+    dot_call call = {dot, lhs, rhs, out};
+    if ((double)dot->batch * (double)dot->m * (double)dot->n * (double)dot->k < WORTH) {
+        cf_run_dot(dot, lhs, rhs, out);
+    } else {
+        cf_parallel_for(context, dot->batch, dot_task, &call);
+    }
+}
+
+typedef struct {
+    const cf_broadcast *broadcast;
+    const float *source, *other;
+    float *target;
+    int64_t rows, tasks;
+} broadcast_call;
+
+static void broadcast_task(void *argument, int64_t task, uint32_t thread) {
+    (void)thread;
+    const broadcast_call *c = argument;
+    cf_run_broadcast(c->broadcast, task * c->rows / c->tasks, (task + 1) * c->rows / c->tasks, c->source, c->other,
+                     c->target);
+}
+
+void cf_call_broadcast(cf_context *context, const cf_broadcast *b, const void *source, const void *other,
+                       void *target) {
+    enum { WORTH = 8192 }; /* floats, a microsecond or so */
+    broadcast_call call = {b, source, other, target, b->dims[0] * b->dims[1] * b->dims[2], 1};
+    const int64_t threads = cf_threads(context);
+    if (call.rows * b->dims[3] >= WORTH) call.tasks = call.rows < 2 * threads ? call.rows : 2 * threads;
+    if (threads == 1) call.tasks = 1;
+    cf_parallel_for(context, call.tasks, broadcast_task, &call);
+}
+
 void cf_advance_rng(cf_context *context, void *state, uint64_t delta) {
     const uint64_t words[2] = {context->rng_low, context->rng_high};
     memcpy(state, words, sizeof words);

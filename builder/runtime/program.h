@@ -96,6 +96,13 @@ void cf_unmap(void *mapping, size_t size);
 cf_status cf_call_kernel(cf_context *context, cf_kernel kernel, const cf_kernel_argument *arguments,
                          size_t count, uint64_t x, uint64_t y, uint64_t z);
 
+/* cf_run_dot, the matrices of a batch on all threads. */
+void cf_call_dot(cf_context *context, const cf_dot *dot, const void *lhs, const void *rhs, void *out);
+
+/* cf_run_broadcast for all rows, on all threads. */
+void cf_call_broadcast(cf_context *context, const cf_broadcast *broadcast, const void *source, const void *other,
+                       void *target);
+
 /* Store the 128-bit state (low word first), then add delta (XLA's RngGetAndUpdateState). */
 void cf_advance_rng(cf_context *context, void *state, uint64_t delta);
 

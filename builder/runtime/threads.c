@@ -1,9 +1,11 @@
 /*
- * The pool. A job is one 64-bit word: its number above, the tasks nobody has claimed below. Claiming is one
- * compare-and-swap on that word, so a worker that comes late finds nothing to claim, and the caller waits
- * for claimed tasks only, never for a worker that the kernel has not yet scheduled: a process that was
- * frozen, throttled or has fewer CPUs than threads is slower, not stuck. A worker reads the job's other
- * fields after it has claimed a task, and the job cannot end before that task is done.
+ * The pool. A job's tasks are shared out before it starts, neighbours to one thread: what the job before left of them
+ * in this thread's cache is found again. Who has done his own takes from the others', from the far end. A share is one
+ * 64-bit word: the job's number above, then the end and the beginning of what nobody has claimed. Claiming is one
+ * compare-and-swap on that word, so a worker that comes late finds nothing to claim, and the caller waits for claimed
+ * tasks only, never for a worker that the kernel has not yet scheduled: a process that was frozen, throttled or has
+ * fewer CPUs than threads is slower, not stuck. A share's other fields are read after a task of it was claimed, and the
+ * job cannot end before that task is done.
  */
 #define _GNU_SOURCE
 #include "threads.h"
@@ -19,22 +21,31 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-/* About 0.1 ms: longer than the gap between two layers, shorter than anything a bill would show. */
-enum { SPIN = 3000, STACK = 1 << 20 };
+/* Longer than the gap between two layers, a softmax in between included; shorter than anything a bill would show. */
+enum { SPIN_NS = 100000, STACK = 1 << 20, MOST_PIECES = UINT16_MAX };
 
-struct cf_pool {
-    _Alignas(64) _Atomic uint64_t job;  /* number << 32 | unclaimed tasks */
-    _Alignas(64) _Atomic uint64_t done; /* tasks finished of this job */
-    _Alignas(64) _Atomic uint32_t wake; /* the futex: changes with every job */
-    _Atomic uint32_t sleepers;
-    _Atomic uint32_t stop;
-    int64_t tasks;
+/* A thread's share of a job, on a cache line of its own: one transfer brings a worker all it must know. */
+typedef struct {
+    _Alignas(64) _Atomic uint64_t left; /* number << 32 | end << 16 | begin, in pieces */
+    int64_t tasks, piece;               /* of the whole job; tasks of a piece */
     cf_task run;
     void *argument;
-    uint32_t threads; /* wanted, the caller's included */
-    uint32_t workers; /* running, if started, in process `owner` */
+} share;
+
+struct cf_pool {
+    share shares[CF_MAX_THREADS];           /* the caller's first */
+    _Alignas(64) _Atomic uint32_t finished; /* pieces that workers have done since they started, modulo 2^32 */
+    _Atomic uint32_t waiting;               /* the caller sleeps until `finished` changes */
+    _Alignas(64) _Atomic uint32_t wake;     /* the futex of workers that sleep */
+    _Atomic uint32_t sleepers;
+    _Atomic uint32_t stop;
+    uint32_t expected; /* `finished` once all is done */
+    uint32_t number;   /* of the last job */
+    uint32_t threads;  /* wanted, the caller's included */
+    uint32_t workers;  /* running, if started, in process `owner` */
     int started;
     pid_t owner;
     pthread_t handles[CF_MAX_THREADS];
@@ -53,45 +64,83 @@ static inline void pause_cpu(void) {
 #endif
 }
 
+/* Wait a moment; 0 once SPIN_NS have passed since the first of these calls. `turns` and `end` start at 0. */
+static int spin(uint32_t *turns, int64_t *end) {
+    pause_cpu();
+    if (++*turns % 64 != 0) return 1; /* a pause takes 10 to 50 ns, the clock about as much */
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    if (*end == 0) *end = now + SPIN_NS;
+    return now < *end;
+}
+
 static void futex(void *word, int operation, uint32_t value) {
     syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
 }
 
-/* Claim and run tasks until none is left. */
-static void work(cf_pool *pool, uint32_t thread) {
-    uint64_t job = atomic_load_explicit(&pool->job, memory_order_acquire);
-    while ((uint32_t)job != 0) {
-        if (!atomic_compare_exchange_weak_explicit(&pool->job, &job, job - 1, memory_order_acq_rel,
-                                                   memory_order_acquire)) {
-            continue;
+/* Claim a piece of a share, the first or the last: its number, or -1 if none is left. */
+static int64_t claim(share *from, int last) {
+    uint64_t left = atomic_load_explicit(&from->left, memory_order_acquire);
+    for (;;) {
+        const uint32_t begin = left & 0xffff, end = left >> 16 & 0xffff;
+        if (begin == end) return -1;
+        if (atomic_compare_exchange_weak_explicit(&from->left, &left, last ? left - 0x10000 : left + 1,
+                                                  memory_order_acq_rel, memory_order_acquire)) {
+            return last ? end - 1 : begin;
         }
-        pool->run(pool->argument, pool->tasks - (int64_t)(uint32_t)job, thread);
-        atomic_fetch_add_explicit(&pool->done, 1, memory_order_release);
-        job = atomic_load_explicit(&pool->job, memory_order_acquire);
     }
+}
+
+static void run_piece(const share *of, int64_t piece, uint32_t thread) {
+    int64_t task = piece * of->piece, end = task + of->piece;
+    if (end > of->tasks) end = of->tasks;
+    for (; task < end; task++) of->run(of->argument, task, thread);
+}
+
+/* Claim and run pieces until none is left, one's own first. Returns how many that were. */
+static uint32_t work(cf_pool *pool, uint32_t thread) {
+    const uint32_t threads = pool->threads;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < threads; i++) {
+        share *from = &pool->shares[(thread + i) % threads];
+        for (int64_t piece; (piece = claim(from, i != 0)) >= 0; count++) run_piece(from, piece, thread);
+    }
+    return count;
 }
 
 static void *worker_main(void *argument) {
     cf_pool *pool = ((worker_start *)argument)->pool;
     const uint32_t thread = ((worker_start *)argument)->thread;
     free(argument);
+    _Atomic uint64_t *own = &pool->shares[thread].left;
     for (;;) {
-        const uint32_t seen = atomic_load(&pool->wake);
+        const uint32_t wake = atomic_load(&pool->wake);
+        const uint32_t seen = (uint32_t)(atomic_load(own) >> 32);
         if (atomic_load(&pool->stop)) return NULL; /* stop is set before wake changes: seen or woken */
-        work(pool, thread);
-        int spins = 0;
-        while (atomic_load_explicit(&pool->wake, memory_order_acquire) == seen && ++spins < SPIN) pause_cpu();
-        if (spins >= SPIN) {
+        const uint32_t count = work(pool, thread);
+        if (count != 0) {
+            atomic_fetch_add(&pool->finished, count);
+            if (atomic_load(&pool->waiting)) futex(&pool->finished, FUTEX_WAKE, 1);
+        }
+        uint32_t turns = 0;
+        int64_t end = 0;
+        int same;
+        while ((same = atomic_load_explicit(own, memory_order_acquire) >> 32 == seen) && spin(&turns, &end)) {}
+        if (same) {
             atomic_fetch_add(&pool->sleepers, 1);
-            if (atomic_load(&pool->wake) == seen) futex(&pool->wake, FUTEX_WAIT, seen);
+            if (atomic_load(own) >> 32 == seen) futex(&pool->wake, FUTEX_WAIT, wake);
             atomic_fetch_sub(&pool->sleepers, 1);
         }
     }
 }
 
 static void start_workers(cf_pool *pool) {
-    atomic_store(&pool->job, 0);
+    for (uint32_t i = 0; i < CF_MAX_THREADS; i++) atomic_store(&pool->shares[i].left, 0);
+    atomic_store(&pool->finished, 0);
+    atomic_store(&pool->waiting, 0);
     atomic_store(&pool->sleepers, 0);
+    pool->expected = pool->number = 0;
     pool->started = 1;
     pool->workers = 0;
     pthread_attr_t attributes;
@@ -160,27 +209,44 @@ void cf_lock_give(cf_lock *lock) {
 
 uint32_t cf_threads(const cf_context *context) { return context->pool != NULL ? context->pool->threads : 1; }
 
+/* A worker may have lost its CPU in the middle of a piece; once the caller sleeps, it can have the caller's. */
+static void wait_for_workers(cf_pool *pool) {
+    uint32_t finished, turns = 0;
+    int64_t end = 0;
+    while ((finished = atomic_load_explicit(&pool->finished, memory_order_acquire)) != pool->expected) {
+        if (spin(&turns, &end)) continue;
+        atomic_store(&pool->waiting, 1);
+        if (atomic_load(&pool->finished) == finished) futex(&pool->finished, FUTEX_WAIT, finished);
+        atomic_store(&pool->waiting, 0);
+    }
+}
+
 void cf_parallel_for(cf_context *context, int64_t tasks, cf_task run, void *argument) {
     cf_pool *pool = context->pool;
-    if (pool == NULL || tasks <= 1 || tasks > (int64_t)UINT32_MAX) {
+    if (pool == NULL || tasks <= 1) {
         for (int64_t task = 0; task < tasks; task++) run(argument, task, 0);
         return;
     }
     if (!pool->started) start_workers(pool);
-    pool->tasks = tasks;
-    pool->run = run;
-    pool->argument = argument;
-    atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
-    const uint64_t number = (atomic_load_explicit(&pool->job, memory_order_relaxed) >> 32) + 1;
-    atomic_store_explicit(&pool->job, number << 32 | (uint64_t)tasks, memory_order_release);
-    atomic_fetch_add(&pool->wake, 1);
-    if (atomic_load(&pool->sleepers) != 0) futex(&pool->wake, FUTEX_WAKE, INT_MAX);
-    work(pool, 0);
-    for (int spins = 0; atomic_load_explicit(&pool->done, memory_order_acquire) != (uint64_t)tasks; spins++) {
-        if (spins < SPIN) {
-            pause_cpu();
-        } else {
-            sched_yield(); /* a worker lost its CPU in the middle of a task */
-        }
+    const int64_t piece = (tasks + MOST_PIECES - 1) / MOST_PIECES, pieces = (tasks + piece - 1) / piece;
+    const int64_t threads = (int64_t)pool->workers + 1;
+    const uint64_t number = ++pool->number;
+    for (int64_t i = threads - 1; i >= 0; i--) {
+        share *own = &pool->shares[i];
+        const int64_t begin = i * pieces / threads, end = (i + 1) * pieces / threads;
+        if (begin == end) continue;
+        own->tasks = tasks;
+        own->piece = piece;
+        own->run = run;
+        own->argument = argument;
+        atomic_store_explicit(&own->left, number << 32 | (uint64_t)end << 16 | (uint64_t)begin, memory_order_release);
     }
+    /* The shares before the sleepers; a worker looks the other way round. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load(&pool->sleepers) != 0) {
+        atomic_fetch_add(&pool->wake, 1);
+        futex(&pool->wake, FUTEX_WAKE, INT_MAX);
+    }
+    pool->expected += (uint32_t)pieces - work(pool, 0);
+    wait_for_workers(pool);
 }

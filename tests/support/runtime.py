@@ -13,7 +13,7 @@ import numpy as np
 from builder.link.library import KERNEL_SOURCES, RUNTIME
 from builder.link.toolchain import Toolchain
 
-FUNCTIONS = ("convolution", "copy", "dot", "sort", "topk")
+FUNCTIONS = ("broadcast", "convolution", "copy", "dot", "sort", "topk")
 TABLE = (
     '#include "kernels.h"\n__attribute__((visibility("default"))) void *const cf_table[] = {'
     + ", ".join(f"(void *)cf_run_{name}" for name in FUNCTIONS)
@@ -107,6 +107,10 @@ class _Copy(ctypes.Structure):
     )
 
 
+class _Broadcast(ctypes.Structure):
+    _fields_ = (("op", ctypes.c_int), *((name, ctypes.c_int64 * 4) for name in ("dims", "source", "other", "target")))
+
+
 class _Sort(ctypes.Structure):
     _fields_ = (
         ("inputs", ctypes.c_int32),
@@ -142,7 +146,8 @@ class Runtime:
         self._functions = dict(zip(FUNCTIONS, table, strict=True))
 
     def _call(self, name: str, descriptor: ctypes.Structure, *arguments: object) -> None:
-        prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(arguments)))
+        kinds = [ctypes.c_int64 if isinstance(a, ctypes.c_int64) else ctypes.c_void_p for a in arguments]
+        prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *kinds)
         prototype(self._functions[name])(ctypes.addressof(descriptor), *arguments)
 
     def convolution(
@@ -177,6 +182,14 @@ class Runtime:
     def copy(self, source: np.ndarray, target: np.ndarray) -> None:
         descriptor = _Copy(source.ndim, source.shape, _strides(source), _strides(target), source.itemsize)
         self._call("copy", descriptor, _address(source), _address(target))
+
+    def broadcast(self, op: int, source: np.ndarray, other: np.ndarray | None, target: np.ndarray, cut: int) -> None:
+        """Four dimensions; ``op`` as in cf_broadcast_op. Rows before ``cut`` and from there on in two calls."""
+        strides = (0, 0, 0, 0) if other is None else _strides(other)
+        descriptor = _Broadcast(op, target.shape, _strides(source), strides, _strides(target))
+        pointers = (_address(source), ctypes.c_void_p(None) if other is None else _address(other), _address(target))
+        for rows in ((0, cut), (cut, int(np.prod(target.shape[:3])))):
+            self._call("broadcast", descriptor, *map(ctypes.c_int64, rows), *pointers)
 
     def sort(self, arrays: Sequence[np.ndarray], axis: int, less: Less) -> None:
         """Sort dense arrays of one shape together, in place."""

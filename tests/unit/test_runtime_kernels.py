@@ -308,6 +308,39 @@ def test_copy(runtime: Runtime, data: st.DataObject, item: int, shape: list[int]
     assert np.count_nonzero(buffer.view("u1")) == source.size * item, "a gap was written to"
 
 
+# Broadcast
+
+
+@examples(150)
+@given(
+    data=st.data(),
+    op=st.sampled_from(("copy", "add", "multiply")),
+    shape=st.tuples(*[st.sampled_from((1, 2, 3))] * 2, *[st.sampled_from((1, 2, 7, 8, 16, 17, 33))] * 2),
+    seed=seeds,
+)
+def test_broadcast(runtime: Runtime, data: st.DataObject, op: str, shape: tuple[int, int, int, int], seed: int) -> None:
+    source = data.draw(layouts(4, (0, 1, 2, 3))).place(whole_numbers(seed, shape, "f4"))
+    repeated = tuple(1 if data.draw(st.booleans()) else size for size in shape)
+    other = np.broadcast_to(whole_numbers(seed + 1, repeated, "f4"), shape)
+    expected = {"copy": source, "add": source + other, "multiply": source * other}[op]
+    order = (*data.draw(st.permutations(range(3))), 3)
+    in_place = source.strides[3] == 4 and data.draw(st.booleans())
+    _, target = Layout(order, (1, 1, 1, 1)).allocate(shape, np.dtype("f4"))
+    out = source if in_place else target
+    cut = data.draw(st.integers(0, int(np.prod(shape[:3]))))
+    number = ("copy", "add", "multiply").index(op)
+    expected = np.array(expected)
+    runtime.broadcast(number, source, None if op == "copy" else other, out, cut)
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_one_number_for_all_keeps_its_sign(runtime: Runtime) -> None:
+    source, other = np.ones((1, 1, 2, 9), "f4"), np.broadcast_to(np.array(-0.0, "f4"), (1, 1, 2, 9))
+    target = np.zeros_like(source)
+    runtime.broadcast(2, source, other, target, 1)
+    assert np.signbit(target).all()
+
+
 # Sort
 
 

@@ -17,8 +17,8 @@ enum {
 typedef struct {
     const cf_layer *layer;
     const cf_layer_data *data;
-    int64_t rows, row_tasks; /* output rows of a task; tasks for a picture */
-    int64_t chunk, chunks;   /* channels of a task */
+    int64_t row_tasks;     /* for the same channels of a picture */
+    int64_t chunk, chunks; /* channels of a task; tasks for the same rows */
 } cf_depthwise;
 
 /* Where the values of adjacent pixels come from and go to; pixels are `..._pixel` floats apart. */
@@ -177,9 +177,10 @@ static void depthwise_task(void *argument, int64_t task, uint32_t thread) {
     const int64_t chunk = task % d->chunks, block = task / d->chunks % d->row_tasks;
     const int64_t image = task / d->chunks / d->row_tasks;
     const int64_t channel = chunk * d->chunk, channels = min64(d->chunk, d->layer->out_channels - channel);
-    const int64_t end = min64(d->layer->out[0], (block + 1) * d->rows);
+    const int64_t end = part_start(d->layer->out[0], block + 1, d->row_tasks);
     const cf_strip_function run = find_strip(d->layer);
-    for (int64_t row = block * d->rows; row < end; row++) depthwise_row(d, run, image, row, channel, channels);
+    int64_t row = part_start(d->layer->out[0], block, d->row_tasks);
+    for (; row < end; row++) depthwise_row(d, run, image, row, channel, channels);
 }
 
 static void run_depthwise(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
@@ -190,9 +191,15 @@ static void run_depthwise(cf_context *context, const cf_layer *layer, const cf_l
     /* Large filters of a chunk stay in the first-level cache; with small ones it pays to read all channels in order. */
     d.chunk = taps <= 9 ? channels : CF_CHUNK;
     d.chunks = ceil_div(channels, d.chunk);
-    d.rows = layer->out[0];
-    if (threads > 1) d.rows = max64(1, d.rows / ceil_div(3 * threads, layer->batch * d.chunks));
-    d.row_tasks = ceil_div(layer->out[0], d.rows);
+    d.row_tasks = 1;
+    if (threads > 1) {
+        /* About four tasks a thread, as many for each: where the rows are too few for that, by channels. */
+        d.row_tasks = min64(layer->out[0], 4 * threads);
+        if (d.row_tasks * d.chunks * layer->batch % threads != 0 && layer->out[0] < 4 * threads * threads) {
+            d.chunk = min64(d.chunk, ceil_div(ceil_div(channels, threads), CF_CHUNK) * CF_CHUNK);
+            d.chunks = ceil_div(channels, d.chunk);
+        }
+    }
     run_tasks(context, threads, layer->batch * d.row_tasks * d.chunks, depthwise_task, &d);
 }
 

@@ -23,9 +23,9 @@ enum {
 typedef struct {
     const cf_layer *layer;
     const cf_layer_data *data;
-    int64_t pixels, block, blocks; /* of the batch; of a task; how many tasks that makes */
-    int64_t inner, outer;          /* channels of a group, in and out */
-    int64_t panels, share, shares; /* of a group; of a task; tasks */
+    int64_t pixels, rows, blocks; /* of the batch; of a tile; tasks for the same channels */
+    int64_t inner, outer;         /* channels of a group, in and out */
+    int64_t panels, shares;       /* of a group; tasks for the same pixels */
     int64_t depth;                 /* KH * KW * inner */
     int64_t segments, length;      /* depth as runs of adjacent floats */
     int64_t offsets[CF_MAX_TAPS];
@@ -129,7 +129,7 @@ static void multiply_wide(const cf_direct *d, const cf_places *places, int64_t c
     const int64_t rows = tiles > 0 ? CF_ROWS : CF_HALF_ROWS;
     const cf_tile_function *rest = tiles > 0 ? full_tiles : half_tiles;
     const int in_registers = simple_epilogue(layer, d->data);
-    const int brief = d->segments == 1 && (d->data->residual == NULL || !in_registers);
+    const int brief = d->segments <= CF_SHORT_SEGMENTS && (d->data->residual == NULL || !in_registers);
     _Alignas(64) float sums[CF_BLOCK * CF_COLUMNS];
     cf_product product = {.offsets = d->offsets,
                           .segments = d->segments,
@@ -169,16 +169,19 @@ static void multiply_wide(const cf_direct *d, const cf_places *places, int64_t c
 static void direct_task(void *argument, int64_t task, uint32_t thread) {
     (void)thread;
     const cf_direct *d = argument;
-    const int64_t block = task % d->blocks, share = task / d->blocks % d->shares;
-    const int64_t group = task / d->blocks / d->shares;
-    const int64_t count = min64(d->block, d->pixels - block * d->block);
+    const int64_t share = task % d->shares, block = task / d->shares % d->blocks;
+    const int64_t group = task / d->shares / d->blocks;
+    const int64_t tiles_high = ceil_div(d->pixels, d->rows);
+    const int64_t first = part_start(tiles_high, block, d->blocks) * d->rows;
+    const int64_t count = min64(part_start(tiles_high, block + 1, d->blocks) * d->rows, d->pixels) - first;
     cf_places places;
-    place_pixels(&places, d->layer, d->data, block * d->block, count, group * d->inner);
+    place_pixels(&places, d->layer, d->data, first, count, group * d->inner);
     const float *weights = d->data->weights + group * d->panels * d->depth * CF_PANEL;
-    const int64_t end = min64(d->panels, (share + 1) * d->share);
     const int64_t step = CF_COLUMNS / CF_PANEL, near = CF_NEAR_BYTES / (4 * d->depth * CF_COLUMNS);
     const int64_t most = d->depth > CF_DEPTH ? 0 : min64(max64(near, 1), CF_WIDEST);
-    for (int64_t panel = share * d->share; panel < end;) {
+    const int64_t tiles_wide = ceil_div(d->panels, step);
+    const int64_t end = min64(part_start(tiles_wide, share + 1, d->shares) * step, d->panels);
+    for (int64_t panel = part_start(tiles_wide, share, d->shares) * step; panel < end;) {
         const float *from = weights + panel * d->depth * CF_PANEL;
         const int64_t channel = group * d->outer + panel * CF_PANEL;
         const int64_t channels = min64((end - panel) * CF_PANEL, d->outer - panel * CF_PANEL);
@@ -247,8 +250,9 @@ static void stream_task(void *argument, int64_t task, uint32_t thread) {
     cf_places places;
     place_pixels(&places, d->layer, d->data, 0, d->pixels, group * d->inner);
     const float *weights = d->data->weights + group * d->panels * d->depth * CF_PANEL;
-    const int64_t end = min64(d->panels, (share + 1) * d->share);
-    for (int64_t panel = share * d->share; panel < end; panel += 2) {
+    const int64_t pairs = ceil_div(d->panels, 2);
+    const int64_t end = min64(d->panels, 2 * part_start(pairs, share + 1, d->shares));
+    for (int64_t panel = 2 * part_start(pairs, share, d->shares); panel < end; panel += 2) {
         const int64_t channels = min64(WIDTH, d->outer - panel * CF_PANEL);
         const int64_t channel = group * d->outer + panel * CF_PANEL;
         const float *from = weights + panel * d->depth * CF_PANEL;
@@ -296,32 +300,26 @@ static void run_direct(cf_context *context, const cf_layer *layer, const cf_laye
     }
     const int64_t work = d.pixels * d.depth * layer->out_channels;
     const int64_t threads = threads_for(context, work, d.pixels <= FEW_PIXELS ? 20 : 40);
-    const int64_t step = CF_COLUMNS / CF_PANEL;
     if (d.pixels <= FEW_PIXELS) {
-        /* Shares of an even number of panels, and enough of them for all threads. */
-        d.share = threads == 1 ? d.panels : 2 * ceil_div(d.panels, 2 * 4 * threads);
-        d.shares = ceil_div(d.panels, d.share);
+        d.shares = threads == 1 ? 1 : min64(2 * threads, ceil_div(d.panels, 2));
         run_tasks(context, threads, d.shares * layer->groups, stream_task, &d);
         return;
     }
+    d.rows = d.outer <= CF_COLUMNS / 2 ? CF_HALF_ROWS : CF_ROWS;
     const int64_t pixel_bytes = 4 * layer->in_channels * layer->stride[0] * layer->stride[1];
-    int64_t block = CF_BLOCK_BYTES / pixel_bytes / CF_ROWS * CF_ROWS;
-    block = min64(max64(block, 4 * CF_ROWS), CF_BLOCK / CF_ROWS * CF_ROWS);
-    d.blocks = ceil_div(d.pixels, block);
-    d.share = d.panels;
+    const int64_t tiles = ceil_div(d.pixels, d.rows);
+    const int64_t most = max64(4, min64(CF_BLOCK_BYTES / pixel_bytes, CF_BLOCK) / d.rows);
+    d.blocks = ceil_div(tiles, most);
+    d.shares = 1;
     if (threads > 1) {
-        /* At least three tasks a thread: first by more, smaller blocks, then by channels. */
+        /* At least three tasks a thread, as many for each: first by more, smaller blocks, then by channels. */
         const int64_t wanted = 3 * threads;
         if (d.blocks * layer->groups < wanted) {
-            d.blocks = min64(ceil_div(wanted, layer->groups), max64(d.blocks, d.pixels / (4 * CF_ROWS)));
-            d.blocks = max64(d.blocks, 1);
+            d.blocks = max64(d.blocks, min64(ceil_div(wanted, layer->groups), tiles / 4));
         }
-        const int64_t shares = ceil_div(wanted, d.blocks * layer->groups);
-        d.share = ceil_div(ceil_div(d.panels, shares), step) * step;
+        if (d.blocks >= threads) d.blocks = min64(ceil_div(d.blocks, threads) * threads, tiles);
+        d.shares = min64(ceil_div(wanted, d.blocks * layer->groups), ceil_div(d.panels, CF_COLUMNS / CF_PANEL));
     }
-    d.shares = ceil_div(d.panels, d.share);
-    d.block = ceil_div(ceil_div(d.pixels, d.blocks), CF_ROWS) * CF_ROWS;
-    d.blocks = ceil_div(d.pixels, d.block);
     run_tasks(context, threads, d.blocks * d.shares * layer->groups, direct_task, &d);
 }
 

@@ -12,7 +12,7 @@ enum { CF_BLOCK = 192 };
  * does in a nanosecond, roughly.
  */
 INLINE int64_t threads_for(cf_context *context, int64_t work, int64_t rate) {
-    enum { WORTH_NS = 2500 };
+    enum { WORTH_NS = 1500 };
     return work < WORTH_NS * rate ? 1 : (int64_t)cf_threads(context);
 }
 
@@ -24,6 +24,9 @@ INLINE void run_tasks(cf_context *context, int64_t threads, int64_t tasks, cf_ta
         for (int64_t task = 0; task < tasks; task++) run(argument, task, 0);
     }
 }
+
+/* Where part `part` of `parts` of about equal size begins, of `count` things; part `parts` begins at their end. */
+INLINE int64_t part_start(int64_t count, int64_t part, int64_t parts) { return part * count / parts; }
 
 /* Where each of a block's pixels begins in every tensor; residual and second only if the layer has them. */
 typedef struct {

@@ -188,25 +188,43 @@ static const cf_tile_function half_tiles[] = {NULL, SIX_ROWS(ENTRY, 2)};
 #undef TILE
 #undef ENTRY
 
+/* Segments that the next function takes. In WebAssembly its full tiles may not stay in registers. */
+#ifdef __wasm__
+enum { CF_SHORT_SEGMENTS = 1 };
+#else
+enum { CF_SHORT_SEGMENTS = CF_MAX_TAPS };
+#endif
+
 /*
- * The same for tiles of all rows, one segment and no residual, and nothing but that in the loop: what else a tile may
- * need costs a short sum a tenth of its time.
+ * The same for tiles of all rows and no residual, and nothing but that in the loop: what else a tile may need costs a
+ * short sum a tenth of its time. `one`, constant: there is but one segment.
  */
-INLINE void multiply_short(const int rows, const int vectors, const cf_product *product, int64_t tiles, int64_t panels,
+INLINE void multiply_short(const int rows, const int vectors, const int one, const cf_product *product, int64_t tiles,
+                           int64_t panels,
                            const float *const *inputs, const float *weights, const float *bias,
                            float *const *outputs, int64_t channel) {
-    const int64_t length = product->length, panel = product->panel, offset = product->offsets[0];
+    const int64_t length = product->length, panel = product->panel, segments = one ? 1 : product->segments;
+    const int64_t *offsets = product->offsets;
     const int64_t width = vectors * CF_LANES, next_panel = width / CF_PANEL * panel;
     const vec low = product->low, high = product->high;
     for (int64_t t = 0; t < tiles; t++) {
         const float *in[MOST_ROWS], *w = weights;
-        UNROLL for (int r = 0; r < rows; r++) in[r] = inputs[r] + offset;
+        UNROLL for (int r = 0; r < rows; r++) in[r] = inputs[r] + offsets[0];
         for (int64_t c = 0; c < panels * width; c += width) {
             vec sum[MOST_ROWS][CF_COLUMNS / CF_LANES];
             UNROLL for (int r = 0; r < rows; r++) {
                 UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = zero();
             }
-            for (int64_t k = 0; k < length; k++) multiply_step(rows, vectors, in, k, w + k * CF_PANEL, panel, sum);
+            const float *w_at = w;
+            for (int64_t s = 0; s < segments; s++) {
+                if (!one) {
+                    UNROLL for (int r = 0; r < rows; r++) in[r] = inputs[r] + offsets[s];
+                }
+                for (int64_t k = 0; k < length; k++) {
+                    multiply_step(rows, vectors, in, k, w_at + k * CF_PANEL, panel, sum);
+                }
+                w_at += length * CF_PANEL;
+            }
             UNROLL for (int v = 0; v < vectors; v++) {
                 const vec b = load(bias + c + v * CF_LANES);
                 UNROLL for (int r = 0; r < rows; r++) sum[r][v] += b;
@@ -225,12 +243,22 @@ INLINE void multiply_short(const int rows, const int vectors, const cf_product *
 
 static void short_full(const cf_product *product, int64_t tiles, int64_t panels, const float *const *inputs,
                        const float *weights, const float *bias, float *const *outputs, int64_t channel) {
-    multiply_short(CF_ROWS, CF_COLUMNS / CF_LANES, product, tiles, panels, inputs, weights, bias, outputs, channel);
+    enum { VECTORS = CF_COLUMNS / CF_LANES };
+    if (product->segments == 1) {
+        multiply_short(CF_ROWS, VECTORS, 1, product, tiles, panels, inputs, weights, bias, outputs, channel);
+    } else {
+        multiply_short(CF_ROWS, VECTORS, 0, product, tiles, panels, inputs, weights, bias, outputs, channel);
+    }
 }
 
 static void short_half(const cf_product *product, int64_t tiles, const float *const *inputs, const float *weights,
                        const float *bias, float *const *outputs, int64_t channel) {
-    multiply_short(CF_HALF_ROWS, CF_COLUMNS / CF_LANES / 2, product, tiles, 1, inputs, weights, bias, outputs, channel);
+    enum { VECTORS = CF_COLUMNS / CF_LANES / 2 };
+    if (product->segments == 1) {
+        multiply_short(CF_HALF_ROWS, VECTORS, 1, product, tiles, 1, inputs, weights, bias, outputs, channel);
+    } else {
+        multiply_short(CF_HALF_ROWS, VECTORS, 0, product, tiles, 1, inputs, weights, bias, outputs, channel);
+    }
 }
 
 /* Rows of the next tile when `rest` remain: tiles of about equal height. */

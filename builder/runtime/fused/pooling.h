@@ -15,7 +15,7 @@ typedef struct {
     const cf_pooling *pooling;
     const float *input;
     float *output;
-    int64_t rows, row_tasks, chunk, chunks;
+    int64_t row_tasks, chunk, chunks;
 } cf_pooling_plan;
 
 /* The window's pixels [rows x columns] from `in` on: `vectors` vectors of channels, or the first n of one. */
@@ -60,8 +60,8 @@ static void pool_task(void *argument, int64_t task, uint32_t thread) {
     const int64_t chunk = task % plan->chunks, block = task / plan->chunks % plan->row_tasks;
     const int64_t image = task / plan->chunks / plan->row_tasks;
     const int64_t channel = chunk * plan->chunk, end_channel = min64(p->channels, channel + plan->chunk);
-    const int64_t end_row = min64(p->out[0], (block + 1) * plan->rows);
-    for (int64_t row = block * plan->rows; row < end_row; row++) {
+    const int64_t end_row = part_start(p->out[0], block + 1, plan->row_tasks);
+    for (int64_t row = part_start(p->out[0], block, plan->row_tasks); row < end_row; row++) {
         const int64_t y = row * p->stride[0] - p->padding[0], top = max64(y, 0);
         const int64_t rows = min64(y + p->window[0], p->in[0]) - top;
         for (int64_t column = 0; column < p->out[1]; column++) {
@@ -85,16 +85,15 @@ static void run_pool(cf_context *context, const cf_pooling *p, const float *inpu
     zero_halo(output, &p->output, &p->halo, p->batch, p->out[0], p->out[1], p->channels);
     const int64_t threads = cf_threads(context);
     const int64_t work = p->batch * p->out[0] * p->out[1] * p->window[0] * p->window[1] * p->channels;
-    plan.rows = p->out[0];
+    plan.row_tasks = 1;
     plan.chunk = p->channels;
     if (threads > 1 && work > 16384) {
-        const int64_t wanted = ceil_div(3 * threads, p->batch);
-        plan.rows = max64(1, p->out[0] / wanted);
+        const int64_t wanted = ceil_div(4 * threads, p->batch);
+        plan.row_tasks = min64(p->out[0], wanted);
         /* A mean over the picture has one row: then by channels. */
-        const int64_t chunks = ceil_div(wanted, ceil_div(p->out[0], plan.rows));
+        const int64_t chunks = ceil_div(wanted, plan.row_tasks);
         plan.chunk = max64(64, ceil_div(ceil_div(p->channels, chunks), 64) * 64);
     }
-    plan.row_tasks = ceil_div(p->out[0], plan.rows);
     plan.chunks = ceil_div(p->channels, plan.chunk);
     cf_parallel_for(context, p->batch * plan.row_tasks * plan.chunks, pool_task, &plan);
 }
@@ -103,7 +102,7 @@ typedef struct {
     const cf_repack *repack;
     const float *input;
     float *output;
-    int64_t rows, row_tasks;
+    int64_t row_tasks;
 } cf_repack_plan;
 
 static void repack_task(void *argument, int64_t task, uint32_t thread) {
@@ -111,9 +110,9 @@ static void repack_task(void *argument, int64_t task, uint32_t thread) {
     const cf_repack_plan *plan = argument;
     const cf_repack *r = plan->repack;
     const int64_t image = task / plan->row_tasks, block = task % plan->row_tasks;
-    const int64_t end = min64(r->size[0], (block + 1) * plan->rows);
+    const int64_t end = part_start(r->size[0], block + 1, plan->row_tasks);
     const size_t pixel_bytes = (size_t)r->channels * sizeof(float);
-    for (int64_t row = block * plan->rows; row < end; row++) {
+    for (int64_t row = part_start(r->size[0], block, plan->row_tasks); row < end; row++) {
         const float *in = plan->input + r->input.first + image * r->input.image + row * r->input.row;
         float *out = plan->output + r->output.first + image * r->output.image + row * r->output.row;
         if (r->input.pixel == r->channels && r->output.pixel == r->channels) {
@@ -131,8 +130,7 @@ static void run_repack(cf_context *context, const cf_repack *r, const float *inp
     zero_halo(output, &r->output, &r->halo, r->batch, r->size[0], r->size[1], r->channels);
     /* Half a megabyte is worth a second thread. */
     const int64_t floats = r->size[0] * r->size[1] * r->channels;
-    plan.rows = max64(1, r->size[0] / max64(1, min64(3 * cf_threads(context), floats >> 16)));
-    plan.row_tasks = ceil_div(r->size[0], plan.rows);
+    plan.row_tasks = max64(1, min64(min64(4 * cf_threads(context), floats >> 16), r->size[0]));
     cf_parallel_for(context, r->batch * plan.row_tasks, repack_task, &plan);
 }
 

@@ -145,7 +145,7 @@ static cf_status run_program(cf_context *context) {
     }
     { /* dot.3 */
         static const cf_dot dot = {CF_S64, 2, 2, 2, 2, 4, 2, 1, 4, 2, 1, 4, 2, 1};
-        cf_run_dot(&dot, ARENA(0u), ARENA(64u), ARENA(128u));
+        cf_call_dot(context, &dot, ARENA(0u), ARENA(64u), ARENA(128u));
     }
     { /* copy.4 */
         static const cf_copy copy = {2, {2, 3}, {3, 1}, {1, 2}, 4};

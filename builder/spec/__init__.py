@@ -18,6 +18,7 @@ from builder.spec.model import (
     Fit,
     Format,
     ImageInput,
+    LayerSpec,
     ModelSpec,
     OutputKind,
     OutputSpec,
@@ -25,6 +26,8 @@ from builder.spec.model import (
     Source,
     Target,
     Tolerance,
+    Weights,
+    WeightType,
 )
 from builder.spec.parser import load
 from builder.spec.render import render
@@ -42,6 +45,7 @@ __all__ = [
     "Fit",
     "Format",
     "ImageInput",
+    "LayerSpec",
     "ModelSpec",
     "OutputKind",
     "OutputSpec",
@@ -49,6 +53,8 @@ __all__ = [
     "Source",
     "Target",
     "Tolerance",
+    "WeightType",
+    "Weights",
     "load",
     "render",
     "to_json",

@@ -14,6 +14,7 @@ Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
 Decode = Literal["fast", "exact"]
 OutputKind = Literal["classification", "regression", "raw"]
 Activation = Literal["none", "softmax", "sigmoid"]
+WeightType = Literal["float32", "float16", "bfloat16", "int8"]
 Target = Literal["x86_64", "arm64"]
 """Lambda's names of its processors."""
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -107,6 +108,23 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
+class Weights:
+    """What the library's weights are stored as; sums are of float32 in any case."""
+
+    type: WeightType | Literal["auto"] = "float32"
+    accuracy: float = 0.995  # of "auto": the share of the calibration set with TensorFlow's own top class
+    images: Path | None = None  # of "auto": the calibration set, absolute; None: the golden inputs
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """An exception for the layers whose names fit the pattern ``name``."""
+
+    name: str
+    weights: WeightType
+
+
+@dataclass(frozen=True)
 class ModelSpec:
     """Everything a build of one model needs to know from its author."""
 
@@ -120,6 +138,8 @@ class ModelSpec:
     image: ImageInput | None = None
     outputs: tuple[OutputSpec, ...] = ()  # (): every fetch as it is
     tolerance: Tolerance = Tolerance()
+    weights: Weights = Weights()
+    layers: tuple[LayerSpec, ...] = ()  # of several that fit a layer, the last one decides
     targets: tuple[str, ...] = ("x86_64",)
     winograd: bool = True  # whether 3x3 convolutions may use Winograd's algorithm
     max_unzipped: int = LAMBDA_UNZIPPED  # bytes, layers + function

@@ -156,16 +156,23 @@ static const cf_tile_function half_tiles[] = {NULL, NINE_ROWS(ENTRY, 1)};
 #elif defined(__wasm__)
 /*
  * WebAssembly does not say how many registers there are. On x86-64 they are 16: 6 x 8 sums, their weights and
- * one splat fit, where 6 x 16 would be spilled; so a full tile is two narrow ones, next to each other.
+ * one splat fit, where 6 x 16 would be spilled; so a full tile is two narrow ones, next to each other, for each panel.
  */
 #define TILE_IN_HALVES(rows, vectors)                                                                                \
-    static void tile_##rows##x##vectors(const cf_product *product, int64_t tiles, const float *const *inputs,        \
-                                        const float *weights, const float *first, float *sums, float *const *outputs, \
-                                        const float *const *residuals, int64_t channel) {                            \
+    static void tile_##rows##x##vectors(const cf_product *product, int64_t tiles, int64_t panels,                    \
+                                        const float *const *inputs, const float *weights, const float *first,        \
+                                        float *sums, float *const *outputs, const float *const *residuals,           \
+                                        int64_t channel) {                                                           \
         const int64_t half = CF_COLUMNS / 2;                                                                         \
-        tile_##rows##x2(product, tiles, inputs, weights, first, sums, outputs, residuals, channel);                  \
-        tile_##rows##x2(product, tiles, inputs, weights + half, first + half, sums + half, outputs, residuals,       \
-                        channel + half);                                                                             \
+        for (int64_t p = 0; p < panels; p++) {                                                                       \
+            tile_##rows##x2(product, tiles, 1, inputs, weights, first, sums, outputs, residuals, channel);           \
+            tile_##rows##x2(product, tiles, 1, inputs, weights + half, first + half, sums + half, outputs, residuals,\
+                            channel + half);                                                                         \
+            weights += product->panel;                                                                               \
+            first += CF_COLUMNS;                                                                                     \
+            sums += CF_COLUMNS;                                                                                      \
+            channel += CF_COLUMNS;                                                                                   \
+        }                                                                                                            \
     }
 SIX_ROWS(TILE, 2)
 SIX_ROWS(TILE_IN_HALVES, 4)

@@ -17,7 +17,7 @@ from pathlib import Path
 from builder import __version__
 from builder.audit import AuditReport, audit
 from builder.cache import code_digest, digest, run_cached
-from builder.decisions import Lowering, decisions
+from builder.decisions import Lowering, decisions, layer_weights
 from builder.emit import Sources, emit
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
@@ -25,6 +25,7 @@ from builder.importers.tf import XLA_FLAGS
 from builder.link.library import SharedLibrary, link_library
 from builder.link.toolchain import zig_version
 from builder.lower import Lowered, LoweringPath, lower
+from builder.lower.compress import ITEM_SIZES, Rules
 from builder.lower.optimise import Options
 from builder.lower.program import Algorithm
 from builder.pack.assemble import pack
@@ -36,8 +37,8 @@ from builder.project import Project
 from builder.sources import locate
 from builder.spec import ModelSpec, to_json
 from builder.tuning import read_tuning, tuning_path
-from builder.verify import golden
-from builder.verify.compare import Verification, reason, verify
+from builder.verify import golden, restored
+from builder.verify.compare import Rounding, Verification, reason, verify
 from builder.verify.machine import machine_for
 from builder.xla.descriptors import tensorflow_version
 from builder.xla.tfcompile import CompiledGraph, compile_graph
@@ -131,6 +132,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     suffix = bundle_suffix(target)
     stage = functools.partial(run_stage, spec, project, progress, suffix=suffix)
     made = compile_model(spec, project, progress, target)
+    spec = settle_weights(spec, project, progress)
     graph, compiled = made.graph, made.kernels
     machine = machine_for(target, cache)
     by = f", on {machine.name}" if machine.runner else ""
@@ -160,12 +162,13 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
         library = SharedLibrary(folder, target).path
         with progress.stage("audit", "the library against the portability policy"):
             report = audit(library, target)
+        rounding = rounding_of(lowering, sources.folder, graph, stage)
         with progress.stage("verify", f"the library against TensorFlow's answers{by}") as outcome:
-            verification = verify(library, graph, spec, machine)
+            verification = verify(library, graph, spec, machine, rounding)
             outcome.note = "" if verification.passed else f"DISAGREES: {reason(verification)}"
             outcome.note = f"NOT RUN: {machine.missing}" if machine.missing else outcome.note
-        if verification.passed:
-            break
+        if verification.passed or verification.too_coarse:
+            break  # another algorithm has no finer weights
         given_up = (*given_up, (lowering.path, reason(verification)))
     if tuning is not None and (stale := tuning.stale(lowering.geometries)):
         progress.say(f"  {tuning_path(spec).name} {stale}; `coldforge tune` measures anew")
@@ -209,15 +212,20 @@ def inspect(spec: ModelSpec, project: Project) -> Preflight:
 def import_stage(spec: ModelSpec, model: Path, folder: Path) -> None:
     """The frozen graph of ``model`` and TensorFlow's answers, in ``folder``; raises what the preflight finds."""
     graph = import_model(spec, model, folder)
-    require(check(graph, max_unzipped=spec.max_unzipped, max_zipped=spec.max_zipped))
+    smallest = "int8" if spec.weights.type == "auto" else spec.weights.type
+    share = ITEM_SIZES[smallest] / ITEM_SIZES["float32"]
+    require(check(graph, max_unzipped=spec.max_unzipped, max_zipped=spec.max_zipped, share=share))
     golden.make(spec, graph)
 
 
 def lower_by(
     attempt: Attempt, made: Compiled, spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path
 ) -> Lowered:
-    """The program that ``attempt`` makes, with a tuner's decisions where it may have them."""
-    options = Options(attempt.winograd and spec.winograd, algorithms)
+    """The program that ``attempt`` makes of a settled ``spec``, with a tuner's decisions where it may have them."""
+    if spec.weights.type == "auto":
+        raise ValueError("settle_weights first")
+    rules = Rules(spec.weights.type, tuple((layer.name, layer.weights) for layer in spec.layers))
+    options = Options(attempt.winograd and spec.winograd, algorithms, rules)
     return lower(made.kernels.metadata_path, made.graph, cache, attempt.path, options)
 
 
@@ -227,8 +235,45 @@ def _lower(
     lowered = lower_by(attempt, made, spec, algorithms, cache)
     emit(lowered.program, spec, made.kernels.target, folder)
     path = attempt.name if lowered.path == attempt.path else lowered.path
-    lowering = Lowering(path, len(lowered.notes), decisions(lowered.program, lowered.notes, algorithms), lowered.reason)
+    lowering = Lowering(
+        path,
+        len(lowered.notes),
+        decisions(lowered.program, lowered.notes, algorithms),
+        lowered.reason,
+        weights=layer_weights(lowered.program),
+        weights_size=lowered.program.weights_size,
+    )
     lowering.save(folder / LOWERING)
+    save_restored(lowered, folder)
+
+
+def save_restored(lowered: Lowered, folder: Path) -> None:
+    """Beside the sources of ``lowered``, what ``rounding_of`` needs."""
+    if lowered.restored:
+        golden.save_arrays(folder / restored.RESTORED, lowered.restored)
+
+
+def rounding_of(lowering: Lowering, folder: Path, graph: FrozenGraph, stage: Callable[..., Path]) -> Rounding | None:
+    """How the weights of the program in ``folder`` were rounded, with TensorFlow's answers for such weights."""
+    if not lowering.compressed:
+        return None
+    path = folder / restored.RESTORED
+    made = stage(
+        "restore",
+        "TensorFlow's answers with the library's rounded weights",
+        digest(path, graph.graph_path, graph.golden_path, graph.ports_path, tensorflow_version()),
+        functools.partial(restored.make, graph, path),
+    )
+    return restored.load(made, {layer.type for layer in lowering.weights})
+
+
+def settle_weights(spec: ModelSpec, project: Project, progress: Progress) -> ModelSpec:
+    """``spec`` with a type in the place of ``auto``: the smallest that holds its accuracy on the calibration set."""
+    if spec.weights.type != "auto":
+        return spec
+    from builder.accuracy.choose import choose  # builds libraries itself, with this module
+
+    return replace(spec, weights=replace(spec.weights, type=choose(spec, project, progress)))
 
 
 def _link(sources: Sources, compiled: CompiledGraph, target: str, cache: Path, folder: Path) -> None:

@@ -139,8 +139,12 @@ def check(
     dependencies: int = DEPENDENCIES_SIZE,
     max_unzipped: int = LAMBDA_UNZIPPED,
     max_zipped: int = DIRECT_UPLOAD_ZIPPED,
+    share: float = 1.0,
 ) -> Preflight:
-    """Look at every node of ``graph``, also inside loops, branches and called functions. Raises nothing."""
+    """Look at every node of ``graph``, also inside loops, branches and called functions. Raises nothing.
+
+    ``share``: of the weights' bytes, what is left of them in the library.
+    """
     definition = tensorflow().compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
     found: dict[tuple[str, str], list[str]] = {}
     nodes = weights = 0
@@ -153,6 +157,7 @@ def check(
     unsupported = tuple(
         Unsupported(op, reason, HINTS.get(op), tuple(paths)) for (op, reason), paths in sorted(found.items())
     )
+    weights = int(weights * share)
     library = weights + LIBRARY_OVERHEAD
     return Preflight(nodes, unsupported, weights, library, dependencies, max_unzipped, max_zipped)
 
@@ -187,7 +192,7 @@ def render(preflight: Preflight) -> str:
     if not preflight.fits:
         lines.append(
             f"Too large by {_size(preflight.unzipped - preflight.max_unzipped)}: use a smaller model, or store its "
-            "weights in fewer bits and cast them in the graph."
+            "weights in fewer bits: `[weights] type` in model.toml."
         )
     elif preflight.zipped > preflight.max_zipped:
         lines.append("The layer's zip will have to be uploaded through S3, which `sam deploy` does.")

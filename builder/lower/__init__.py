@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from builder.importers.graph import FrozenGraph
+from builder.lower.compress import Array
 from builder.lower.faithful import lower_faithfully
 from builder.lower.notes import Note, note_of
 from builder.lower.optimise import Options, optimise
@@ -27,6 +29,8 @@ class Lowered:
     path: LoweringPath
     notes: tuple[Note, ...]
     reason: str = ""
+    restored: Mapping[str, Array] = field(default_factory=dict)
+    """Of the optimised path; see ``optimise.Outcome``."""
 
 
 def lower(
@@ -45,7 +49,7 @@ def lower(
     if path == "optimised":
         outcome = optimise(result, graph.feeds, graph.fetches, options)
         if outcome.program is not None:
-            return Lowered(outcome.program, "optimised", outcome.notes)
+            return Lowered(outcome.program, "optimised", outcome.notes, restored=outcome.restored)
         reason = outcome.reason
     program = lower_faithfully(result, graph.feeds, graph.fetches)
     return Lowered(program, "faithful", tuple(note_of(step) for step in program.steps), reason)

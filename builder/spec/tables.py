@@ -58,6 +58,8 @@ class Tables:
     image: Table | None
     outputs: tuple[Table, ...]
     tolerance: Table
+    weights: Table
+    layers: tuple[Table, ...]
     limits: Table
 
 
@@ -85,6 +87,8 @@ def read(text: str, mistakes: Mistakes) -> Tables | None:
         image,
         found["outputs"],
         single("tolerance"),
+        single("weights"),
+        found["layers"],
         single("limits"),
     )
 

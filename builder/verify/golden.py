@@ -58,7 +58,7 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
             arrays |= {f"feed/{case}/{name}": value for name, value in feeds.items()}
             for port, answer in zip(graph.fetches, answers, strict=True):
                 arrays[f"fetch/{case}/{port.spec.name}"] = np.asarray(answer, port.spec.dtype)
-    _save(graph.golden_path, arrays)
+    save_arrays(graph.golden_path, arrays)
 
 
 _PROBES = {"extremes", "wide"}
@@ -135,7 +135,7 @@ def random_nodes(definition: Any) -> list[str]:
 _DRAWING = ("Random", "Multinomial", "TruncatedNormal", "StatefulUniform", "StatefulStandardNormal")
 
 
-def _save(path: Path, arrays: Mapping[str, Array]) -> None:
+def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """As ``numpy.savez``, without the time of day in it."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, value in arrays.items():

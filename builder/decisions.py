@@ -47,9 +47,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """The weights of one layer: ``count`` of them, in ``bytes`` with their scales.
+    """The weights of one layer: ``count`` of them, in ``bytes`` with their scales; ``as_float32``: bytes as such.
 
-    ``layer``: the op's name in the model. ``kept``: why they are not of the type that was asked for.
+    Both sizes are with the zeros that fill the last panels. ``layer``: the op's name in the model. ``kept``: why they
+    are not of the type that was asked for.
     """
 
     step: str
@@ -57,6 +58,7 @@ class LayerWeights:
     type: WeightType
     count: int
     bytes: int
+    as_float32: int
     kept: str = ""
 
 
@@ -69,7 +71,8 @@ def _weights(step: LayerStep) -> LayerWeights:
     taps = step.kernel_size[0] * step.kernel_size[1]
     size = step.weights.size + (step.weight_scale.size if step.weight_scale else 0)
     count = taps * step.in_channels // step.groups * step.out_channels
-    return LayerWeights(step.name, step.layer, step.weight_type, count, size, step.kept)
+    as_float32 = step.weights.size // ITEM_SIZES[step.weight_type] * ITEM_SIZES["float32"]
+    return LayerWeights(step.name, step.layer, step.weight_type, count, size, as_float32, step.kept)
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class WeightSizes:
         saved = 0
         for layer in layers:
             types[layer.type] = types.get(layer.type, 0) + layer.bytes
-            saved += max(0, layer.count * ITEM_SIZES["float32"] - layer.bytes) if layer.type != "float32" else 0
+            saved += layer.as_float32 - layer.bytes
         return cls(total, total + saved, types)
 
     @property

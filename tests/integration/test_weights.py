@@ -209,17 +209,22 @@ def test_too_coarse_weights_are_said_to_be_that(
     assert "[[layers]]" in message
 
 
-@pytest.mark.parametrize(("accuracy", "chosen"), [(0.99, "int8"), (1.0, "float16")])
+@pytest.mark.parametrize("accuracy", [0.99, 1.0])
 def test_auto_takes_the_smallest_that_is_accurate_enough(
-    accuracy: float, chosen: str, project: Project, digits: Bundle, capsys: pytest.CaptureFixture[str]
+    accuracy: float, project: Project, digits: Bundle, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On the held-out digits, of which int8 reads one or two otherwise than float32 does."""
     images = ROOT / "build" / "digits" / "held_out.npz"
     more = f'[weights]\ntype = "auto"\naccuracy = {accuracy}\nimages = "{images}"'
     assert main(["bundle", write_spec(project, "digits", more), "--in", "host"]) == 0
     said = capsys.readouterr()
-    assert re.search(r"int8: \d+\.\d+ % of 1,000 pictures of held_out\.npz as TensorFlow's", said.err)
-    assert chosen in {layer["type"] for layer in manifest_of(project, "digits")["lowering"]["weights"]["layers"]}
+    tried = re.findall(r"(\w+): (\d+\.\d+) % of 1,000 pictures of held_out\.npz as TensorFlow's", said.err)
+    assert [kind for kind, _ in tried] == ["int8", "float16", "bfloat16"][: len(tried)]
+    shares = [float(share) for _, share in tried]
+    assert all(share < 100 * accuracy for share in shares[:-1])
+    assert shares[-1] >= 100 * accuracy
+    types = {layer["type"] for layer in manifest_of(project, "digits")["lowering"]["weights"]["layers"]}
+    assert types - {"float32"} == {tried[-1][0]}
 
 
 def test_the_accuracy_of_every_type(project: Project, digits: Bundle, capsys: pytest.CaptureFixture[str]) -> None:

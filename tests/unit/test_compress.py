@@ -168,9 +168,9 @@ def test_weights_that_others_read_too_stay_as_they_are() -> None:
 
 def test_what_was_saved_adds_up() -> None:
     layers = (
-        LayerWeights("dot", "a/MatMul", "int8", 1000, 1064),
-        LayerWeights("conv", "b/Conv2D", "float16", 500, 1000),
-        LayerWeights("dot.1", "c/MatMul", "float32", 100, 400, "fewer than 1,024 weights"),
+        LayerWeights("dot", "a/MatMul", "int8", 1000, 1064, 4000),
+        LayerWeights("conv", "b/Conv2D", "float16", 500, 1000, 2000),
+        LayerWeights("dot.1", "c/MatMul", "float32", 100, 400, 400, "fewer than 1,024 weights"),
     )
     sizes = WeightSizes.of(1064 + 1000 + 400 + 36, layers)
     assert sizes.as_float32 == 4000 + 2000 + 400 + 36
@@ -186,7 +186,10 @@ def test_what_was_saved_adds_up() -> None:
 
 
 def test_a_lowering_is_read_back(tmp_path: Path) -> None:
-    layers = (LayerWeights("dot", "a/MatMul", "int8", 1000, 1064), LayerWeights("d", "e", "float32", 1, 4, "why"))
+    layers = (
+        LayerWeights("dot", "a/MatMul", "int8", 1000, 1064, 4000),
+        LayerWeights("d", "e", "float32", 1, 4, 4, "why"),
+    )
     lowering = Lowering("optimised", 2, (), weights=layers, weights_size=1100)
     lowering.save(tmp_path / "lowering.json")
     assert Lowering.load(tmp_path / "lowering.json") == lowering

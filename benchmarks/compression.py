@@ -232,7 +232,7 @@ frozen graph, compared with TensorFlow {tensorflow} in float32. *top-1*: inputs 
 with it among the first five, where there are more classes. Errors are those of the outputs (probabilities), absolute.
 *ms*: processor time of one run on one thread, the fastest of many rounds in which all models took turns, on {cpu},
 which others used too: differences of a few percent mean nothing. *size*: of `libmodel.so`, which runs by itself, and of
-the `.tflite` file, which needs LiteRT's 10 MB as well.
+the `.tflite` file, which needs LiteRT's own 18 MB as well.
 
 Ours calculate in float32 whatever the weights are. LiteRT's float16 is unpacked to float32 when it is loaded, so it is
 small on disk only; its *dynamic range* rounds activations to 8 bits as it runs, *calibrated* does so with ranges from

@@ -19,7 +19,7 @@ PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-
 
 CORS ?=
 
-.PHONY: help setup bundle explain tune invoke serve bench sam test test-unit test-integration lint lock clean
+.PHONY: help setup bundle explain tune accuracy invoke serve bench sam test test-unit test-integration lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -74,6 +74,9 @@ explain: setup $(MADE_$(MODEL)) ## what MODEL runs step by step, and how long ea
 
 tune: setup $(MADE_$(MODEL)) ## time the algorithms of MODEL's layers here; writes tuning.json beside model.toml
 	@$(PY) -m builder.cli tune $(MODEL)
+
+accuracy: setup $(MADE_$(MODEL)) ## what each type of weights costs MODEL; IMAGES="FOLDER ..." are looked at too
+	@$(PY) -m builder.cli accuracy $(MODEL) $(IMAGES:%=--images %)
 
 # The engine that a module is verified in.
 $(VENV)/.wasm: requirements/wasm.txt $(VENV)/.build
@@ -162,6 +165,10 @@ lint: $(VENV)/.test ## ruff and mypy --strict
 bench: .venv-bench/.done ## every network against its peers (half an hour); writes docs/benchmarks.md
 	@.venv-bench/bin/python -m benchmarks.run
 	@.venv-bench/bin/python -m benchmarks.report
+
+.PHONY: bench-weights
+bench-weights: .venv-bench/.done $(MADE_digits) $(MADE_age_gender) ## every type of weights beside TensorFlow Lite's; writes docs/accuracy.md
+	@.venv-bench/bin/python -m benchmarks.compression
 
 .PHONY: bench-lambda
 bench-lambda: .venv-bench/.done ## the function against the same one on other engines, in Lambda's emulator; writes docs/benchmarks-function.md

@@ -109,6 +109,15 @@ def _parser() -> argparse.ArgumentParser:
     weights.add_argument("--output", type=Path, help="where to write (default: dist/<model>.weights)")
     weights.set_defaults(command=_weights)
 
+    accuracy = commands.add_parser("accuracy", help="say what each type of weights costs, against TensorFlow's float32")
+    accuracy.add_argument("model", help=model_help)
+    accuracy.add_argument(
+        "--images", type=Path, action="append", default=[], metavar="FOLDER",
+        help="pictures, or folders of them by label, or an .npz file with images and labels; may be repeated",
+    )  # fmt: skip
+    accuracy.add_argument("--json", action="store_true", help="print the result as JSON")
+    accuracy.set_defaults(command=_accuracy)
+
     init = commands.add_parser("init", help="write a model.toml for a model, to be edited")
     init.add_argument("model", type=Path, help=".keras, .h5, .pb or a SavedModel folder")
     init.add_argument("--output", type=Path, help="where to write (default: model.toml beside the model)")
@@ -331,6 +340,14 @@ def _weights(options: argparse.Namespace, project: Project) -> int:
     for target in targets:
         made = reweigh(spec, project, Progress(), target, options.output)
         print(f"{agreement_table(made.verification)}\n\nweights: {_relative(made.path)}, SHA-256 {made.sha256}")
+    return 0
+
+
+def _accuracy(options: argparse.Namespace, project: Project) -> int:
+    from builder.accuracy import report
+
+    found = report.accuracy(_load_spec(options.model, project), project, Progress(), images=options.images)
+    print(found.to_json() if options.json else report.render(found))
     return 0
 
 

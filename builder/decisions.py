@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from builder.emit.fused import geometry
+from builder.lower.compress import ITEM_SIZES
 from builder.lower.notes import Note
 from builder.lower.packing import PANEL, scratch_size, winograd_band
-from builder.lower.program import Algorithm, LayerStep, Program, Step
+from builder.lower.program import Algorithm, LayerStep, Program, Step, walk
+from builder.spec.model import WeightType
 
 Chooser = Literal["rule", "tuning"]
 
@@ -44,11 +46,65 @@ class Decision:
 
 
 @dataclass(frozen=True)
+class LayerWeights:
+    """The weights of one layer: ``count`` of them, in ``bytes`` with their scales; ``as_float32``: bytes as such.
+
+    Both sizes are with the zeros that fill the last panels. ``layer``: the op's name in the model. ``kept``: why they
+    are not of the type that was asked for.
+    """
+
+    step: str
+    layer: str
+    type: WeightType
+    count: int
+    bytes: int
+    as_float32: int
+    kept: str = ""
+
+
+def layer_weights(program: Program) -> tuple[LayerWeights, ...]:
+    """Of every layer, also inside loops and branches, in the order they run."""
+    return tuple(_weights(step) for step in walk(program.steps) if isinstance(step, LayerStep))
+
+
+def _weights(step: LayerStep) -> LayerWeights:
+    taps = step.kernel_size[0] * step.kernel_size[1]
+    size = step.weights.size + (step.weight_scale.size if step.weight_scale else 0)
+    count = taps * step.in_channels // step.groups * step.out_channels
+    as_float32 = step.weights.size // ITEM_SIZES[step.weight_type] * ITEM_SIZES["float32"]
+    return LayerWeights(step.name, step.layer, step.weight_type, count, size, as_float32, step.kept)
+
+
+@dataclass(frozen=True)
+class WeightSizes:
+    """Bytes of all constants in the library, and what they would be as float32; ``types``: of the layers, by type."""
+
+    bytes: int
+    as_float32: int
+    types: Mapping[str, int]
+
+    @classmethod
+    def of(cls, total: int, layers: Iterable[LayerWeights]) -> WeightSizes:
+        types: dict[str, int] = {}
+        saved = 0
+        for layer in layers:
+            types[layer.type] = types.get(layer.type, 0) + layer.bytes
+            saved += layer.as_float32 - layer.bytes
+        return cls(total, total + saved, types)
+
+    @property
+    def compressed_share(self) -> float:
+        """Of the bytes that all constants have as float32, those of the layers that are compressed."""
+        kept = self.bytes - sum(size for kind, size in self.types.items() if kind != "float32")
+        return 1 - kept / self.as_float32 if self.as_float32 else 0.0
+
+
+@dataclass(frozen=True)
 class Lowering:
     """How a graph was lowered: ``path`` is the name of the pipeline's attempt, ``steps`` how many it came to.
 
     ``reason``: why the optimised path was not to be had, where it was asked for. ``given_up``: the attempts before
-    this one and why each was not good enough.
+    this one and why each was not good enough. ``weights``: of the layers; ``weights_size``: bytes of all constants.
     """
 
     path: str
@@ -56,6 +112,16 @@ class Lowering:
     decisions: tuple[Decision, ...]
     reason: str = ""
     given_up: tuple[tuple[str, str], ...] = ()
+    weights: tuple[LayerWeights, ...] = ()
+    weights_size: int = 0
+
+    @property
+    def sizes(self) -> WeightSizes:
+        return WeightSizes.of(self.weights_size, self.weights)
+
+    @property
+    def compressed(self) -> bool:
+        return any(layer.type != "float32" for layer in self.weights)
 
     @property
     def geometries(self) -> frozenset[str]:
@@ -71,6 +137,11 @@ class Lowering:
             "tuned": sum(d.chosen_by == "tuning" for d in self.decisions),
             "reason": self.reason or None,
             "given_up": [{"path": path, "because": why} for path, why in self.given_up],
+            "weights": asdict(self.sizes)
+            | {
+                "compressed_share": round(self.sizes.compressed_share, 4),
+                "layers": [{k: v for k, v in asdict(w).items() if v != ""} for w in self.weights],
+            },
             "fused_steps": [{k: v for k, v in asdict(d).items() if v is not None} for d in self.decisions],
         }
 
@@ -83,7 +154,8 @@ class Lowering:
         data = json.loads(path.read_text(encoding="utf-8"))
         decisions = tuple(Decision(**d | {"fused": tuple(d["fused"])}) for d in data.pop("decisions"))
         given_up = tuple((path, why) for path, why in data.pop("given_up"))
-        return cls(**data, decisions=decisions, given_up=given_up)
+        weights = tuple(LayerWeights(**w) for w in data.pop("weights"))
+        return cls(**data, decisions=decisions, given_up=given_up, weights=weights)
 
 
 def decisions(

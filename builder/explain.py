@@ -9,10 +9,11 @@ from typing import Any
 
 from builder import profile
 from builder.cache import digest
+from builder.decisions import LayerWeights, WeightSizes, layer_weights
 from builder.lower.notes import Note, note_of
 from builder.lower.program import CallStep, ConditionalStep, Step, WhileStep, walk
 from builder.pack.bundle import Bundle
-from builder.pipeline import ATTEMPTS, Attempt, compile_model, lower_by
+from builder.pipeline import ATTEMPTS, Attempt, compile_model, lower_by, settle_weights
 from builder.progress import Progress
 from builder.project import Project
 from builder.report.text import RULE, table
@@ -62,6 +63,8 @@ class Explanation:
     rows: tuple[Row, ...]
     weights: int
     arena: int
+    layers: tuple[LayerWeights, ...] = ()
+    """Of the steps of kind layer, also those inside loops, in the order they run."""
 
     @property
     def microseconds(self) -> float:
@@ -96,6 +99,7 @@ def explain(
     Raises the ColdforgeError of a stage that fails, VerifyError where this machine can't run the library.
     """
     made = compile_model(spec, project, progress, spec.targets[0])
+    spec = settle_weights(spec, project, progress)
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(spec.targets[0]) if tuning else {}
     attempt = _attempt(spec, project)
@@ -130,6 +134,7 @@ def explain(
         rows=rows,
         weights=lowered.program.weights_size,
         arena=lowered.program.arena_size,
+        layers=layer_weights(lowered.program),
     )
 
 
@@ -146,13 +151,27 @@ def render(explanation: Explanation) -> str:
         table(headers, rows, right=(3, 4, 5, 6, 7), indent=0),
         "",
         f"{e.path}: {counts}; fused steps do {100 * e.layer_share:.1f} % of the convolutions' and products' work",
-        f"{e.weights:,} bytes of weights, {e.arena:,} of working memory",
+        f"{_weights(e)}, {e.arena:,} of working memory",
         f"{e.isa}, {e.threads} {'thread' if e.threads == 1 else 'threads'}; the fastest of {e.rounds} runs of each "
         f"step; a whole run {e.run_microseconds:.1f} µs (median)",
     ]
     if e.reason:
         lines.append(f"one step per XLA thunk: {e.reason}")
+    if e.layers:
+        lines += ["", _layers(e.layers)]
     return "\n".join(lines)
+
+
+def _layers(layers: tuple[LayerWeights, ...]) -> str:
+    headers = ("step", "layer in the model", "weights", "count", "bytes", "kept because")
+    rows = [[w.step, w.layer, w.type, f"{w.count:,}", f"{w.bytes:,}", w.kept] for w in layers]
+    return table(headers, rows, right=(3, 4), indent=0)
+
+
+def _weights(e: Explanation) -> str:
+    sizes = WeightSizes.of(e.weights, e.layers)
+    rest = f" ({sizes.as_float32:,} as float32, {100 * sizes.compressed_share:.1f} % of them compressed)"
+    return f"{e.weights:,} bytes of weights" + (rest if sizes.as_float32 != e.weights else "")
 
 
 def _attempt(spec: ModelSpec, project: Project) -> Attempt:

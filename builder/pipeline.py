@@ -17,17 +17,18 @@ from pathlib import Path
 from builder import __version__
 from builder.audit import AuditReport, audit
 from builder.cache import code_digest, digest, run_cached
-from builder.decisions import Lowering, decisions
+from builder.decisions import Lowering, decisions, layer_weights
 from builder.emit import Sources, emit
 from builder.errors import ImportModelError
 from builder.importers import import_model
-from builder.importers.graph import FrozenGraph
+from builder.importers.graph import FrozenGraph, save_arrays
 from builder.importers.tf import XLA_FLAGS
 from builder.link.archive import ARCHIVE, TRIAL, link_archive
 from builder.link.library import SharedLibrary, link_library
 from builder.link.toolchain import zig_version
 from builder.lower import Lowered, LoweringPath, lower
 from builder.lower.compact import together
+from builder.lower.compress import ITEM_SIZES, Rules
 from builder.lower.optimise import Options
 from builder.lower.program import Algorithm
 from builder.pack.assemble import pack
@@ -40,8 +41,8 @@ from builder.project import Project
 from builder.sources import locate
 from builder.spec import ModelSpec, to_json
 from builder.tuning import read_tuning, tuning_path
-from builder.verify import golden
-from builder.verify.compare import Verification, merged, reason, verify
+from builder.verify import golden, restored
+from builder.verify.compare import Rounding, Verification, merged, reason, verify
 from builder.verify.compare import require as require_agreement
 from builder.verify.machine import Machine, machine_for
 from builder.xla.descriptors import tensorflow_version
@@ -58,6 +59,7 @@ class Built:
     lowering: Lowering
     sources: Sources
     compiled: tuple[Compiled, ...]  # for each batch
+    roundings: tuple[Rounding | None, ...]
     states: tuple[str, ...] = ()  # variables that an opened model keeps from call to call
 
 
@@ -202,6 +204,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     suffix = bundle_suffix(target)
     stage = functools.partial(run_stage, spec, project, progress, suffix=suffix)
     made = compile_batches(spec, project, progress, target)
+    spec = settle_weights(spec, project, progress)
     machine = machine_for(target, cache)
     by = f", on {machine.name}" if machine.runner else ""
     tuning = read_tuning(tuning_path(spec))
@@ -230,12 +233,13 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
         library = SharedLibrary(folder, target).path
         with progress.stage("audit", "the library against the portability policy"):
             report = audit(library, target)
+        roundings = roundings_of(spec, made, sources.folder, stage)
         with progress.stage("verify", f"the library against TensorFlow's answers{by}") as outcome:
-            verification = verify_batches(library, made, spec, machine)
+            verification = verify_batches(library, made, spec, machine, roundings)
             outcome.note = "" if verification.passed else f"DISAGREES: {reason(verification)}"
             outcome.note = f"NOT RUN: {machine.missing}" if machine.missing else outcome.note
-        if verification.passed:
-            break
+        if verification.passed or verification.too_coarse:
+            break  # another algorithm has no finer weights
         given_up = (*given_up, (lowering.path, reason(verification)))
     if tuning is not None and (stale := tuning.stale(lowering.geometries)):
         progress.say(f"  {tuning_path(spec).name} {stale}; `coldforge tune` measures anew")
@@ -268,7 +272,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
         )
         activate(bundle, project.layers, target)
     states = tuple(state.spec.name for state in made[0].graph.states)
-    return Built(bundle, report, verification, lowering, sources, made, states)
+    return Built(bundle, report, verification, lowering, sources, made, roundings, states)
 
 
 def build_archive(built: Built, spec: ModelSpec, project: Project, progress: Progress, target: str) -> Path:
@@ -285,7 +289,8 @@ def build_archive(built: Built, spec: ModelSpec, project: Project, progress: Pro
         bundle_suffix(target),
     )
     with progress.stage("verify", f"{ARCHIVE} against TensorFlow's answers"):
-        require_agreement(verify_batches(folder / TRIAL, built.compiled, spec, machine_for(target, cache)))
+        machine = machine_for(target, cache)
+        require_agreement(verify_batches(folder / TRIAL, built.compiled, spec, machine, built.roundings))
     return folder / ARCHIVE
 
 
@@ -306,14 +311,18 @@ def import_stage(spec: ModelSpec, model: Path, folder: Path) -> None:
 
 def _preflight(spec: ModelSpec, graph: FrozenGraph) -> Preflight:
     unzipped, zipped = allowed(spec)
-    return check(graph, max_unzipped=unzipped, max_zipped=zipped, place=spec.weights_place)
+    share = min(ITEM_SIZES[kind] for kind in spec.weight_types) / ITEM_SIZES["float32"]
+    return check(graph, max_unzipped=unzipped, max_zipped=zipped, place=spec.weights.place, share=share)
 
 
 def lower_by(
     attempt: Attempt, made: Compiled, spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path
 ) -> Lowered:
-    """The program that ``attempt`` makes, with a tuner's decisions where it may have them."""
-    options = Options(attempt.winograd and spec.winograd, algorithms, share=spec.weights_place == "library")
+    """The program that ``attempt`` makes of a settled ``spec``, with a tuner's decisions where it may have them."""
+    if spec.weights.type == "auto":
+        raise ValueError("settle_weights first")
+    rules = Rules(spec.weights.type, tuple((layer.name, layer.weights) for layer in spec.layers))
+    options = Options(attempt.winograd and spec.winograd, algorithms, spec.weights.place == "library", rules)
     return lower(made.kernels.metadata_path, made.graph, cache, attempt.path, options)
 
 
@@ -324,13 +333,18 @@ def lower_batches(
     lowered = tuple(lower_by(attempt, m, spec, algorithms, cache) for m in made)
     if len(lowered) == 1:
         return lowered
-    programs = together([one.program for one in lowered], share=spec.weights_place == "library")
+    programs = together([one.program for one in lowered], share=spec.weights.place == "library")
     return tuple(replace(one, program=program) for one, program in zip(lowered, programs, strict=True))
 
 
-def verify_batches(library: Path, made: Sequence[Compiled], spec: ModelSpec, machine: Machine) -> Verification:
+def verify_batches(
+    library: Path, made: Sequence[Compiled], spec: ModelSpec, machine: Machine, roundings: Sequence[Rounding | None]
+) -> Verification:
     """``verify`` for each batch: one verification of all, in which further ones are named."""
-    found = [verify(library, m.graph, spec, machine, described=m is made[0]) for m in made]
+    found = [
+        verify(library, m.graph, spec, machine, rounding, described=m is made[0])
+        for m, rounding in zip(made, roundings, strict=True)
+    ]
     return merged(dict(zip(spec.buckets, found, strict=True)))
 
 
@@ -353,8 +367,51 @@ def _lower(
         sum(len(one.notes) for one in lowered),
         tuple(d for one in lowered for d in decisions(one.program, one.notes, algorithms)),
         unlike.reason if unlike else "",
+        weights=layer_weights(first),
+        weights_size=first.weights_size,
     )
     lowering.save(folder / LOWERING)
+    save_restored(spec, lowered, folder)
+
+
+def save_restored(spec: ModelSpec, lowered: Sequence[Lowered], folder: Path) -> None:
+    """Beside the sources of ``lowered``, one for each batch, what ``roundings_of`` needs."""
+    for batch, one in zip(spec.buckets, lowered, strict=True):
+        if one.restored:
+            save_arrays(restored.path_in(folder, _named(spec, batch)[0]), one.restored)
+
+
+def roundings_of(
+    spec: ModelSpec, made: Sequence[Compiled], folder: Path, stage: Callable[..., Path]
+) -> tuple[Rounding | None, ...]:
+    """How the weights of the programs in ``folder`` were rounded, and TensorFlow's answers with such weights.
+
+    For each batch, as each has a graph and golden inputs of its own; None where nothing is rounded.
+    """
+
+    def rounding(batch: int, graph: FrozenGraph) -> Rounding | None:
+        more, says = _named(spec, batch)
+        path = restored.path_in(folder, more)
+        if not path.exists():
+            return None
+        answers = stage(
+            f"restore{more}",
+            f"TensorFlow's answers with the library's rounded weights{says}",
+            digest(path, graph.graph_path, graph.golden_path, graph.ports_path, tensorflow_version()),
+            functools.partial(restored.make, graph, path),
+        )
+        return restored.load(answers, spec.weight_types)
+
+    return tuple(rounding(batch, m.graph) for batch, m in zip(spec.buckets, made, strict=True))
+
+
+def settle_weights(spec: ModelSpec, project: Project, progress: Progress) -> ModelSpec:
+    """``spec`` with a type in the place of ``auto``: the smallest that holds its accuracy on the calibration set."""
+    if spec.weights.type != "auto":
+        return spec
+    from builder.accuracy.choose import choose  # builds libraries itself, with this module
+
+    return replace(spec, weights=replace(spec.weights, type=choose(spec, project, progress)))
 
 
 def _link(sources: Sources, made: Sequence[Compiled], target: str, cache: Path, folder: Path) -> None:

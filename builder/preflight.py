@@ -143,10 +143,12 @@ def check(
     max_unzipped: int = LAMBDA_UNZIPPED,
     max_zipped: int = DIRECT_UPLOAD_ZIPPED,
     place: WeightsPlace = "library",
+    share: float = 1.0,
 ) -> Preflight:
     """Look at every node of ``graph``, also inside loops, branches and called functions. Raises nothing.
 
-    ``place``: of the weights, which do not count where they are elsewhere.
+    ``place``: of the weights, which do not count where they are elsewhere. ``share``: of their bytes, what is left of
+    them in the library.
     """
     definition = tensorflow().compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
     found: dict[tuple[str, str], list[str]] = {}
@@ -160,6 +162,7 @@ def check(
     unsupported = tuple(
         Unsupported(op, reason, HINTS.get(op), tuple(paths)) for (op, reason), paths in sorted(found.items())
     )
+    weights = int(weights * share)
     library = LIBRARY_OVERHEAD + (weights if place != "elsewhere" else 0)
     return Preflight(nodes, unsupported, weights, library, dependencies, max_unzipped, max_zipped, place)
 
@@ -194,7 +197,7 @@ def render(preflight: Preflight) -> str:
     if not preflight.fits:
         lines.append(
             f"Too large by {_size(preflight.unzipped - preflight.max_unzipped)}: use a smaller model, or store its "
-            f"weights in fewer bits and cast them in the graph."
+            "weights in fewer bits: `[weights] type` in model.toml."
         )
         if preflight.unzipped > LAMBDA_UNZIPPED and preflight.max_unzipped <= LAMBDA_UNZIPPED:
             lines.append("Or take the weights out of the layer; the cheapest first:")

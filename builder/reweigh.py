@@ -7,6 +7,7 @@ TensorFlow's answers of the new model, and nothing is compiled or linked.
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import tempfile
@@ -21,7 +22,16 @@ from builder.errors import UsageError, WeightsError
 from builder.outside import FILE, Layout
 from builder.pack.bundle import LIBRARY, bundle_suffix
 from builder.pack.swap import replacing_file
-from builder.pipeline import ATTEMPTS, compile_batches, lower_batches, verify_batches
+from builder.pipeline import (
+    ATTEMPTS,
+    compile_batches,
+    lower_batches,
+    roundings_of,
+    run_stage,
+    save_restored,
+    settle_weights,
+    verify_batches,
+)
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec
@@ -49,11 +59,13 @@ def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, 
     bundle = project.dist / f"{spec.name}{suffix}"
     wanted = _wanted(bundle, spec, target)
     made = compile_batches(spec, project, progress, target)
+    spec = settle_weights(spec, project, progress)
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(target) if tuning else {}
     found: list[Layout] = []
     for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
-        program, *others = (one.program for one in lower_batches(attempt, made, spec, algorithms, project.cache))
+        lowered = lower_batches(attempt, made, spec, algorithms, project.cache)
+        program, *others = (one.program for one in lowered)
         kernels = [m.kernels.kernels_path for m in made]
         layout = layout_of(program, kernels, dict(zip(spec.buckets[1:], others, strict=True)))
         if layout == wanted:
@@ -70,8 +82,11 @@ def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, 
         write_outside(program, layout, fresh)
         library = fresh.with_name("libmodel.so")
         shutil.copyfile(bundle / "layer" / LIBRARY, library)  # takes the weights beside it
+        save_restored(spec, lowered, fresh.parent)
+        stage = functools.partial(run_stage, spec, project, progress, suffix=suffix)
+        roundings = roundings_of(spec, made, fresh.parent, stage)
         with progress.stage("verify", "the library with these weights against TensorFlow's answers") as outcome:
-            verification = verify_batches(library, made, spec, machine_for(target, project.cache))
+            verification = verify_batches(library, made, spec, machine_for(target, project.cache), roundings)
             outcome.note = "" if verification.passed else "DISAGREES"
         require(verification)
         path = output or project.dist / f"{spec.name}{suffix}.weights"
@@ -100,8 +115,8 @@ def _differences(ours: Layout, wanted: Layout) -> Iterator[str]:
         yield f"its weights take {ours.size:,} bytes, the library's {wanted.size:,}"
     if ours.program != wanted.program:
         yield (
-            "it compiles to other steps: its layers, sizes, names of inputs and outputs or tuning have changed, or "
-            "weights were or are so plain (all zeros, all ones) that the compiler leaves them out"
+            "it compiles to other steps: its layers, sizes, names of inputs and outputs, tuning or types of weights "
+            "have changed, or weights were or are so plain (all zeros, all ones) that the compiler leaves them out"
         )
     if ours.kernels != wanted.kernels:
         yield "XLA's kernels are others: weights of a single element are compiled into them"

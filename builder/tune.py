@@ -19,7 +19,7 @@ from builder.emit.fused import geometry
 from builder.lower import Lowered
 from builder.lower.packing import Geometry, candidates, choose
 from builder.lower.program import Algorithm, LayerStep, walk
-from builder.pipeline import ATTEMPTS, Compiled, compile_model, lower_by
+from builder.pipeline import ATTEMPTS, Compiled, compile_model, lower_by, settle_weights
 from builder.progress import Progress
 from builder.project import Project
 from builder.report.text import table
@@ -53,6 +53,7 @@ def tune(spec: ModelSpec, project: Project, progress: Progress, *, seconds: floa
     where this machine can't run the library.
     """
     made = compile_model(spec, project, progress, spec.targets[0])
+    spec = settle_weights(spec, project, progress)
     shapes = dict(_open_questions(spec, _lower(made, spec, project, {})))
     rule = {label: choose(shape, allow_winograd=spec.winograd) for label, shape in shapes.items()}
     times: dict[str, dict[str, dict[str, float]]] = {label: {} for label in shapes}

@@ -80,7 +80,7 @@ def emit(
     """
     sources, others = Sources(folder), others or {}
     fused = any(uses_fused(walk(p.steps)) for p in (program, *others.values()))
-    outside = layout_of(program, kernels, others) if kernels and spec.weights_place != "library" else None
+    outside = layout_of(program, kernels, others) if kernels and spec.weights.place != "library" else None
     description = model_json(program, spec, {target: (FUSED_ISA if fused else ISA)[target]}, outside, tuple(others))
     sources.description.write_text(description + "\n")
     sources.header.write_text(header_source(program, tuple(others)))

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable
 from builder.lower.packing import Geometry, scratch_size, winograd_band
 from builder.lower.program import Buffer, LayerStep, PoolStep, RepackStep, View
 
+WEIGHT_TYPES = ("float32", "float16", "bfloat16", "int8")
+"""In the order of cf_weight_type."""
+
 ALGORITHMS = ("direct", "depthwise", "winograd2", "winograd4")
 """In the order of cf_algorithm."""
 
@@ -67,6 +70,8 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
     if e.second is not None:
         fields |= {"second": _view(e.second), "second_halo": _list(step.second_halo)}
         fields |= {"second_low": _float(e.second_low), "second_high": _float(e.second_high)}
+    if step.weight_type != "float32":
+        fields["weight_type"] = f"CF_{step.weight_type.upper()}"
     if needed:
         fields["band"] = winograd_band(shape, step.algorithm)
     buffers: dict[str, Buffer | None] = {
@@ -80,6 +85,7 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         "second_scale": e.second_scale,
         "second_shift": e.second_shift,
         "scratch": step.scratch if needed else None,
+        "weight_scale": step.weight_scale,
     }
     return [
         "static const cf_layer layer = {",

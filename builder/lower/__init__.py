@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from builder.importers.graph import FrozenGraph
+from builder.lower.compress import Array
 from builder.lower.faithful import lower_faithfully
 from builder.lower.notes import Note, note_of
 from builder.lower.optimise import Options, optimise
@@ -28,6 +30,8 @@ class Lowered:
     path: LoweringPath
     notes: tuple[Note, ...]
     reason: str = ""
+    restored: Mapping[str, Array] = field(default_factory=dict)
+    """Of the optimised path; see ``optimise.Outcome``."""
 
 
 def lower(
@@ -48,7 +52,8 @@ def lower(
     if path == "optimised":
         outcome = optimise(result, feeds, fetches, options)
         if outcome.program is not None:
-            return Lowered(bind_state(outcome.program, graph.states, first), "optimised", outcome.notes)
+            bound = bind_state(outcome.program, graph.states, first)
+            return Lowered(bound, "optimised", outcome.notes, restored=outcome.restored)
         reason = outcome.reason
     share = options is None or options.share
     program = bind_state(lower_faithfully(result, feeds, fetches, share), graph.states, first)

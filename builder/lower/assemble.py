@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from builder.errors import LowerError
 from builder.lower.activations import Activation
+from builder.lower.compress import Compressor, Stored
 from builder.lower.fuse import Layer
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core, why_not
 from builder.lower.layouts import NO_HALO, Layout, Layouts, dense, lay_out, reads, with_rows, writes
 from builder.lower.notes import Note
-from builder.lower.packing import Geometry, decide, pack_layer, pad_channels, scratch_size
+from builder.lower.packing import Geometry, decide, pack_layer, pack_scale, pad_channels, scratch_size
 from builder.lower.pooling import Pool
 from builder.lower.program import (
     Algorithm,
@@ -61,9 +62,14 @@ def assemble(
     allow_winograd: bool,
     algorithms: Mapping[str, Algorithm],
     share: bool = True,
+    compressor: Compressor | None = None,
 ) -> tuple[Program, tuple[Note, ...]]:
-    """The Program of ``plan`` with the feeds and fetches of ``faithful``. Raises LowerError where it has none."""
-    assembly = _Assembly(dag, plan, faithful, allow_winograd, algorithms, WeightStore(share))
+    """The Program of ``plan`` with the feeds and fetches of ``faithful``; equal weights share one place if ``share``.
+
+    Raises LowerError where it has none.
+    """
+    store = WeightStore(share)
+    assembly = _Assembly(dag, plan, faithful, allow_winograd, algorithms, store, compressor or Compressor())
     for number, task in enumerate(plan.tasks):
         match task:
             case Layer():
@@ -97,9 +103,10 @@ class _Assembly:
         allow_winograd: bool,
         algorithms: Mapping[str, Algorithm],
         store: WeightStore,
+        compressor: Compressor,
     ) -> None:
         self.dag, self.plan, self.faithful = dag, plan, faithful
-        self.allow_winograd, self.algorithms = allow_winograd, algorithms
+        self.allow_winograd, self.algorithms, self.compressor = allow_winograd, algorithms, compressor
         self.layouts: Layouts = lay_out(dag, plan.tasks)
         self.makers = makers_of(plan.tasks)
         self.fetched = {output.base for output in dag.outputs}
@@ -134,7 +141,10 @@ class _Assembly:
             core = with_rows(layer).core
         size = scratch_size(geometry(core), algorithm)
         scratch = self._new(size) if size else None
-        weights = self.store.put(pack_layer(kernel, algorithm, groups=core.groups))
+        stored = self._stored(layer, kernel, algorithm)
+        packed = pack_layer(stored.numbers, algorithm, groups=core.groups, kind=stored.type)
+        weights = self.store.put(packed)
+        scale = None if stored.scale is None else self.store.put(pack_scale(stored.scale, groups=core.groups))
         bias = self._channels(affine.shift)
         factor = affine.residual_scale
         residual_scale = None if factor is None or (factor == 1).all() else self._channels(factor)
@@ -175,6 +185,10 @@ class _Assembly:
                 halo=output.layout.halo,
                 second_halo=second.layout.halo if second else NO_HALO,
                 scratch=scratch.buffer if scratch else None,
+                weight_type=stored.type,
+                weight_scale=scale,
+                layer=core.name,
+                kept=stored.kept,
             )
 
         moved = weights.size + sum(p.storage.size for p in touched)
@@ -264,6 +278,29 @@ class _Assembly:
             storage.use(len(self.steps))
         self.steps.append(build)
         self.notes.append(note)
+
+    def _stored(self, layer: Layer, kernel: NDArray[np.float32], algorithm: Algorithm) -> Stored:
+        core = layer.core
+        if algorithm == "depthwise":
+            asked = self.compressor.rules.type_of(core.name) != "float32"
+            return Stored("float32", kernel, kernel, kept="a depthwise filter" if asked else "")
+        constant = core.weights.base
+        layers = {task.core.value for task in self.plan.tasks if isinstance(task, Layer)}
+        return self.compressor.layer(
+            core.name,
+            kernel,
+            core.weights.literal,
+            core.arranged,
+            layer.affine.scale,
+            alone=constant not in self.fetched and set(self._readers(constant)) <= layers,
+        )
+
+    def _readers(self, value: Value) -> Iterator[Value]:
+        for user in self.dag.users[value]:
+            if user.op == "bitcast":
+                yield from self._readers(user)
+            else:
+                yield user
 
     def _channels(self, vector: NDArray[np.float64]) -> Buffer:
         return self.store.put(pad_channels(vector.astype(np.float32)))

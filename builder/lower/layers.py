@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,11 @@ class Core:
     """The zero ``pad`` that became part of ``padding``."""
 
     @property
+    def name(self) -> str:
+        """The op's in the model, as XLA was told it; XLA's own where it was not."""
+        return op_name(self.value.instruction)
+
+    @property
     def reach(self) -> tuple[int, int, int, int]:
         """(top, left, bottom, right) pixels of padding that the kernel reads around its input."""
 
@@ -55,15 +61,18 @@ class Core:
 
     def kernel(self) -> NDArray[np.float32]:
         """The weights as [height, width, in channels / groups, out channels]."""
-        literal = self.weights.literal
+        return np.asarray(self.arranged(self.weights.literal), np.float32)
+
+    def arranged(self, literal: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The view of an array in the order of the constant that is in the order of ``kernel()``."""
         if self.swapped:
             numbers = self.value.instruction.convolution_dimension_numbers
             space = list(numbers.input_spatial_dimensions)
             kernel = literal.transpose([*space, numbers.input_feature_dimension, numbers.input_batch_dimension])
-            return np.asarray(np.flip(kernel, (0, 1)), np.float32)
+            return np.flip(kernel, (0, 1))
         if self.value.op == "dot":
             transposed = list(self.value.instruction.dot_dimension_numbers.rhs_contracting_dimensions) == [1]
-            return np.asarray(literal.T if transposed else literal, np.float32)[None, None]
+            return (literal.T if transposed else literal)[None, None]
         numbers = self.value.instruction.convolution_dimension_numbers
         space = list(numbers.kernel_spatial_dimensions)
         order = [*space, numbers.kernel_input_feature_dimension, numbers.kernel_output_feature_dimension]
@@ -71,7 +80,12 @@ class Core:
         for axis, window in enumerate(self.value.instruction.window.dimensions):
             if window.window_reversal:
                 kernel = np.flip(kernel, axis)
-        return np.asarray(kernel if len(space) == 2 else kernel[None], np.float32)
+        return kernel if len(space) == 2 else kernel[None]
+
+
+def op_name(instruction: Any) -> str:
+    """What the model calls the op that an HLO instruction was made of; the instruction's name where that is unknown."""
+    return instruction.metadata.op_name or str(instruction.name)
 
 
 def picture_of(dims: tuple[int, ...]) -> tuple[int, int, int, int]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
-from builder.errors import LowerError
+from builder.errors import LowerError, SpecError
 from builder.importers.graph import Port
 from builder.lower.assemble import assemble
+from builder.lower.compress import Array, Compressor, Rules
 from builder.lower.faithful import lower_faithfully
 from builder.lower.hlo import read_dag
 from builder.lower.notes import Note
@@ -26,12 +28,14 @@ from builder.lower.thunks import read_thunks
 class Options:
     """``algorithms``: decisions of a tuner, by ``Geometry.label``; the static rule decides where it says nothing.
 
-    ``share``: equal weights are kept once. Without, where each lies does not depend on what they are.
+    ``share``: equal weights are kept once. Without, where each lies does not depend on what they are. ``weights``: the
+    type of each layer's.
     """
 
     allow_winograd: bool = True
     algorithms: Mapping[str, Algorithm] = field(default_factory=dict)
     share: bool = True
+    weights: Rules = field(default_factory=Rules)
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ class Outcome:
     program: Program | None
     notes: tuple[Note, ...] = ()
     reason: str = ""
+    restored: Mapping[str, Array] = field(default_factory=dict)
+    """Constants of the graph as the library has them, where that is rounded; see ``Compressor``."""
 
     @property
     def layer_share(self) -> float:
@@ -55,10 +61,24 @@ def optimise(
     """Match what can be matched in a CompilationResultProto. Raises LowerError as ``lower_faithfully`` does."""
     options = options or Options()
     faithful = lower_faithfully(result, feeds, fetches, options.share)
+    compressor, reason = Compressor(options.weights), ""
+    made: tuple[Program, tuple[Note, ...]] | None
     try:
         dag = read_dag(result)
         plan = schedule(dag, read_thunks(result, dag, faithful))
-        return Outcome(*assemble(dag, plan, faithful, options.allow_winograd, options.algorithms, options.share))
+        made = assemble(dag, plan, faithful, options.allow_winograd, options.algorithms, options.share, compressor)
     except LowerError as error:
-        program, notes = exchange_products(result, faithful, options.share) or (None, ())
-        return Outcome(program, notes, str(error))
+        compressor, reason = Compressor(options.weights), str(error)
+        made = exchange_products(result, faithful, options.share, compressor)
+    if made is None:
+        return Outcome(None, (), reason)
+    _require_known(options.weights, compressor)
+    return Outcome(*made, reason, compressor.restored)
+
+
+def _require_known(rules: Rules, compressor: Compressor) -> None:
+    """Raises SpecError for an exception that is none: its pattern fits no layer."""
+    for pattern, _ in rules.layers:
+        if not any(fnmatchcase(name, pattern) for name in compressor.names):
+            names = ", ".join(dict.fromkeys(compressor.names)) or "none whose weights could be compressed"
+            raise SpecError(f'[[layers]].name: "{pattern}" fits no layer of the model; its layers are: {names}.')

@@ -5,6 +5,8 @@ The layouts are those that builder/runtime/fused/ reads; one layout serves every
 - direct: per group, panels of 16 output channels ``[ceil(OC / 16)][KH * KW * C][16]``, zeros past the last channel;
 - depthwise: ``[ceil(C / 16)][KH * KW][16]``, zeros past the last channel;
 - winograd2 and winograd4: not transformed, ``[OC / 16][C][9][16]``; the kernel transforms a panel when it needs it.
+
+All but depthwise may be of another type than float32; see compress.py.
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from builder.lower.compress import encode
+from builder.spec.model import WeightType
 
 if TYPE_CHECKING:
     from builder.lower.program import Algorithm
@@ -101,8 +106,10 @@ def decide(geometry: Geometry, tuned: Mapping[str, Algorithm], *, allow_winograd
     return choose(geometry, allow_winograd=allow_winograd)
 
 
-def pack_layer(weights: NDArray[np.float32], algorithm: Algorithm, *, groups: int = 1) -> bytes:
-    """The bytes of ``weights`` [KH, KW, C / groups, OC] as the kernel for ``algorithm`` reads them.
+def pack_layer(
+    weights: NDArray[np.float32], algorithm: Algorithm, *, groups: int = 1, kind: WeightType = "float32"
+) -> bytes:
+    """The bytes of ``weights`` [KH, KW, C / groups, OC] as the kernel for ``algorithm`` reads them, each as ``kind``.
 
     Block g of the output channels sees block g of the input channels. Raises ValueError where the algorithm
     cannot have such weights.
@@ -113,6 +120,8 @@ def pack_layer(weights: NDArray[np.float32], algorithm: Algorithm, *, groups: in
         raise ValueError(f"a {height}x{width} kernel has more than {MAX_TAPS} taps")
     weights = np.asarray(weights, np.float32)
     if algorithm == "depthwise":
+        if kind != "float32":
+            raise ValueError(f"the depthwise kernel takes no {kind}")
         if inner != 1 or groups != outer:
             raise ValueError("a depthwise layer has one input channel and one output channel per group")
         filters = _padded(weights.reshape(taps, outer)).reshape(taps, -1, PANEL)
@@ -121,12 +130,17 @@ def pack_layer(weights: NDArray[np.float32], algorithm: Algorithm, *, groups: in
         if (height, width) != (3, 3) or groups != 1 or inner % 16 or outer % 16:
             raise ValueError("Winograd takes 3x3 weights, one group, and channels in multiples of 16")
         panels = weights.reshape(9, inner, outer // PANEL, PANEL)
-        return np.ascontiguousarray(panels.transpose(2, 1, 0, 3)).tobytes()
+        return encode(panels.transpose(2, 1, 0, 3), kind)
     if outer % groups:
         raise ValueError(f"{outer} output channels do not divide into {groups} groups")
     blocks = weights.reshape(taps * inner, groups, outer // groups)
     panels = _padded(blocks).reshape(taps * inner, groups, -1, PANEL)
-    return np.ascontiguousarray(panels.transpose(1, 2, 0, 3)).tobytes()
+    return encode(panels.transpose(1, 2, 0, 3), kind)
+
+
+def pack_scale(scale: NDArray[np.float32], *, groups: int = 1) -> bytes:
+    """Scales [OC] as the panels of ``pack_layer`` lie: ``[groups * panels][16]``, zeros past the last channel."""
+    return _padded(np.asarray(scale, np.float32).reshape(groups, -1)).tobytes()
 
 
 def pad_channels(vector: NDArray[np.float32]) -> bytes:

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from builder.lower import shapes
 from builder.lower.buffers import align
 from builder.lower.compact import compact
+from builder.lower.compress import Compressor
+from builder.lower.layers import op_name
 from builder.lower.notes import Note
-from builder.lower.packing import pack_layer, pad_channels
+from builder.lower.packing import pack_layer, pack_scale, pad_channels
 from builder.lower.program import (
     Buffer,
     CallStep,
@@ -78,12 +80,14 @@ class Row:
     """Whether nothing but the product reads it."""
 
 
-def exchange_products(result: Any, faithful: Program, share: bool = True) -> tuple[Program, tuple[Note, ...]] | None:
+def exchange_products(
+    result: Any, faithful: Program, share: bool = True, compressor: Compressor | None = None
+) -> tuple[Program, tuple[Note, ...]] | None:
     """``faithful``, made of ``result`` (a CompilationResultProto), with layers in it and a note for each step.
 
     Equal weights share one place if ``share``. None where nothing is to be exchanged.
     """
-    exchange = _Exchange(_Module(result), faithful)
+    exchange = _Exchange(_Module(result), faithful, compressor or Compressor())
     steps = exchange.steps(result.thunk_sequence, faithful.steps)
     if not exchange.weights:
         return None
@@ -147,6 +151,7 @@ class _Module:
 class _Exchange:
     module: _Module
     faithful: Program
+    compressor: Compressor
     weights: list[Weight] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -334,11 +339,13 @@ class _Exchange:
             bias = constant
         elif product.added is not None:
             residual = _rows(product.added, product.rows, n)
+        matrix, name = product.weights, op_name(self.module.names[product.name])
+        stored = self.compressor.layer(name, matrix[None, None], matrix, lambda constant: constant[None, None])
         return LayerStep(
             product.name,
             "direct",
             _rows(product.data, product.rows, k),
-            self._put(pack_layer(product.weights[None, None], "direct")),
+            self._put(pack_layer(stored.numbers, "direct", kind=stored.type)),
             _rows(product.output, product.rows, n),
             Epilogue(self._put(pad_channels(bias)), residual=residual),
             batch=1,
@@ -354,6 +361,10 @@ class _Exchange:
             halo=(0, 0, 0, 0),
             second_halo=(0, 0, 0, 0),
             scratch=None,
+            weight_type=stored.type,
+            weight_scale=None if stored.scale is None else self._put(pack_scale(stored.scale)),
+            layer=name,
+            kept=stored.kept,
         )
 
     def _new(self, size: int) -> Buffer:

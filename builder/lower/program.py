@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from builder.spec.model import WeightType
 from builder.tensor import TensorSpec
 
 ALIGNMENT = 64
@@ -206,6 +207,10 @@ class LayerStep:
     halo: tuple[int, int, int, int]
     second_halo: tuple[int, int, int, int]
     scratch: Buffer | None  # size from packing.scratch_size(...)
+    weight_type: WeightType = "float32"
+    weight_scale: Buffer | None = None  # of int8, from packing.pack_scale
+    layer: str = ""  # the op's name in the model
+    kept: str = ""  # why its weights are not of the type that was asked for
 
 
 @dataclass(frozen=True)

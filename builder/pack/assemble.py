@@ -71,7 +71,7 @@ def pack(
         draft.library.parent.mkdir(parents=True)
         shutil.copyfile(library, draft.library)
         draft.library.chmod(0o755)
-        apart = f"{spec.name}.weights" if weights and spec.weights_place == "elsewhere" else ""
+        apart = f"{spec.name}.weights" if weights and spec.weights.place == "elsewhere" else ""
         if weights:
             place_file(weights, fresh / apart if apart else draft.weights)
         in_layer = tuple(FileEntry.of(draft.layer, name) for name, _ in files_of(draft.layer))
@@ -88,7 +88,7 @@ def pack(
         inside = [name for name, _ in files_of(draft.layer)]
         unzipped = sum((draft.layer / name).stat().st_size for name in inside)
         zipped = 0  # an image has no zip
-        if spec.weights_place != "image":
+        if spec.weights.place != "image":
             write_zip(draft.layer, draft.archive, epoch=moment)
             zipped = draft.archive.stat().st_size
         model_layer = Component("model layer", unzipped, zipped)

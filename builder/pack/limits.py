@@ -99,7 +99,7 @@ def allowed(spec: ModelSpec) -> tuple[int, int]:
     The zip limit is the spec's alone: Lambda's 50 MB holds for direct uploads only, and a spec may raise it. A
     container image, for the whole function or for the weights alone, has no zip, and a limit of its own.
     """
-    if "image" not in (spec.packaging, spec.weights_place):
+    if "image" not in (spec.packaging, spec.weights.place):
         return min(spec.max_unzipped, LAMBDA_UNZIPPED), spec.max_zipped
     return spec.max_unzipped if spec.max_unzipped != LAMBDA_UNZIPPED else CONTAINER_IMAGE, CONTAINER_IMAGE
 

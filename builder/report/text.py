@@ -61,6 +61,7 @@ def _share(used: int, limit: int) -> str:
 def agreement_table(verification: Verification) -> str:
     """Each output's worst error against TensorFlow's answers and its tolerance, then warnings and failures."""
     rows = [_agreement_row(row) for row in verification.outputs]
+    rows += [(f"{row.output}, same weights", *_agreement_row(row)[1:]) for row in verification.same_weights]
     if not verification.machine:
         return "\n".join(f"  WARNING: {text}" for text in verification.warnings)
     headers = ("output", "type", "worst absolute", "worst relative", "allowed", "top-1", "")
@@ -86,10 +87,22 @@ def lowering_line(lowering: Lowering) -> str:
     fused, tuned = len(lowering.decisions), lowering.to_dict()["tuned"]
     steps = f"{fused} of {lowering.steps} steps fused" if fused else f"{lowering.steps} steps, none fused"
     parts = [f"  lowering: {lowering.path}; {steps}" + (f", {tuned} as tuned" if tuned else "")]
+    parts += [f"  {weights_line(lowering)}"] if lowering.compressed else []
     if lowering.reason:
         parts.append(f"  not optimised: {lowering.reason}")
     parts += [f"  gave up {path}: {why}" for path, why in lowering.given_up]
     return "\n".join(parts)
+
+
+def weights_line(lowering: Lowering) -> str:
+    """What the weights take, of which types they are, and how many layers keep theirs."""
+    sizes = lowering.sizes
+    kinds = dict.fromkeys(layer.type for layer in lowering.weights if layer.type != "float32")
+    names = " and ".join(kinds) or "none"
+    line = f"weights: {sizes.bytes:,} bytes, {sizes.as_float32:,} as float32; {100 * sizes.compressed_share:.1f} % "
+    line += f"of them {names}"
+    kept = sum(bool(layer.kept) for layer in lowering.weights)
+    return line + (f"; {kept} {'layer keeps' if kept == 1 else 'layers keep'} float32" if kept else "")
 
 
 def audit_line(report: AuditReport) -> str:

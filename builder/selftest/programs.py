@@ -47,6 +47,11 @@ def selftest(spec: ModelSpec, project: Project, progress: Progress, target: str)
     if not (bundle / "layer" / LIBRARY).is_file():
         again = f"make bundle MODEL={spec.name}{' TARGET=' + target if suffix else ''}"
         raise UsageError(f"there is no bundle of {spec.name} for {target}: run `{again}` first.")
+    if spec.weight_types != {"float32"}:
+        raise UsageError(
+            f"{spec.name} has rounded weights ([weights] type, or [[layers]]), and the programs would compare it with "
+            "TensorFlow's answers to the weights as they were. `coldforge accuracy` says what rounding costs."
+        )
     _, graph = import_graph(spec, project, progress)
     folder = run_stage(
         spec,

@@ -18,6 +18,7 @@ from builder.spec.model import (
     Fit,
     Format,
     ImageInput,
+    LayerSpec,
     ModelSpec,
     OutputKind,
     OutputSpec,
@@ -25,7 +26,9 @@ from builder.spec.model import (
     Source,
     Target,
     Tolerance,
+    Weights,
     WeightsPlace,
+    WeightType,
 )
 from builder.spec.parser import load
 from builder.spec.render import render
@@ -43,6 +46,7 @@ __all__ = [
     "Fit",
     "Format",
     "ImageInput",
+    "LayerSpec",
     "ModelSpec",
     "OutputKind",
     "OutputSpec",
@@ -50,6 +54,8 @@ __all__ = [
     "Source",
     "Target",
     "Tolerance",
+    "WeightType",
+    "Weights",
     "WeightsPlace",
     "load",
     "render",

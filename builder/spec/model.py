@@ -16,6 +16,7 @@ OutputKind = Literal["classification", "regression", "raw"]
 Activation = Literal["none", "softmax", "sigmoid"]
 Packaging = Literal["zip", "image"]
 WeightsPlace = Literal["library", "layer", "image", "elsewhere"]
+WeightType = Literal["float32", "float16", "bfloat16", "int8"]
 Target = Literal["x86_64", "arm64"]
 """Lambda's names of its processors."""
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -109,6 +110,24 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
+class Weights:
+    """What the weights of convolutions and products are stored as, and where all weights are."""
+
+    type: WeightType | Literal["auto"] = "float32"
+    accuracy: float = 0.995  # of "auto": the share of the calibration set with TensorFlow's own top class
+    images: Path | None = None  # of "auto": the calibration set, absolute; None: the golden inputs
+    place: WeightsPlace = "library"
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """An exception for the layers whose names fit the pattern ``name``."""
+
+    name: str
+    weights: WeightType
+
+
+@dataclass(frozen=True)
 class ModelSpec:
     """Everything a build of one model needs to know from its author."""
 
@@ -123,8 +142,9 @@ class ModelSpec:
     image: ImageInput | None = None
     outputs: tuple[OutputSpec, ...] = ()  # (): every fetch as it is
     tolerance: Tolerance = Tolerance()
+    weights: Weights = Weights()
+    layers: tuple[LayerSpec, ...] = ()  # of several that fit a layer, the last one decides
     targets: tuple[str, ...] = ("x86_64",)
-    weights_place: WeightsPlace = "library"
     winograd: bool = True  # whether 3x3 convolutions may use Winograd's algorithm
     max_unzipped: int = LAMBDA_UNZIPPED  # bytes, layers + function
     max_zipped: int = DIRECT_UPLOAD_ZIPPED  # bytes of the largest zip
@@ -134,6 +154,12 @@ class ModelSpec:
     def buckets(self) -> tuple[int, ...]:
         """Every batch that the library runs, the smallest first."""
         return self.batches or (self.batch,)
+
+    @property
+    def weight_types(self) -> frozenset[WeightType]:
+        """Every type that a layer's weights may be stored as; of "auto" the smallest that it may choose."""
+        kind: WeightType = "int8" if self.weights.type == "auto" else self.weights.type
+        return frozenset((kind, *(layer.weights for layer in self.layers)))
 
     def of_batch(self, batch: int) -> ModelSpec:
         """The same model for one of its batches alone."""

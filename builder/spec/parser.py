@@ -13,10 +13,12 @@ from builder.spec.model import (
     FetchSpec,
     Format,
     ImageInput,
+    LayerSpec,
     ModelSpec,
     OutputSpec,
     Source,
     Tolerance,
+    Weights,
 )
 from builder.spec.tables import Mistakes, Table, Tables, read
 
@@ -125,11 +127,22 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
         image=None if image is None else ImageInput(**{key: image.get(key) for key in image.section.keys}),
         outputs=tuple(_output(output, name) for output in tables.outputs),
         tolerance=Tolerance(tables.tolerance.get("absolute"), tables.tolerance.get("relative")),
+        weights=_weights(tables.weights, path.parent),
+        layers=tuple(LayerSpec(layer.get("name"), layer.get("weights")) for layer in tables.layers),
         targets=model.get("targets"),
-        weights_place=tables.weights.get("place"),
         winograd=model.get("winograd"),
         max_unzipped=tables.limits.get("unzipped"),
         max_zipped=tables.limits.get("zipped"),
+    )
+
+
+def _weights(weights: Table, folder: Path) -> Weights:
+    images = weights.get("images")
+    return Weights(
+        type=weights.get("type"),
+        accuracy=weights.get("accuracy"),
+        images=Path(os.path.normpath(folder / images)) if images else None,
+        place=weights.get("place"),
     )
 
 

@@ -10,7 +10,19 @@ from typing import Any
 from builder.spec.canonical import relative
 from builder.spec.model import ModelSpec
 from builder.spec.rules import guess_format, is_saved_model
-from builder.spec.schema import FEEDS, FETCHES, IMAGE, LIMITS, MODEL, OUTPUTS, TOLERANCE, WEIGHTS, Field, Section
+from builder.spec.schema import (
+    FEEDS,
+    FETCHES,
+    IMAGE,
+    LAYERS,
+    LIMITS,
+    MODEL,
+    OUTPUTS,
+    TOLERANCE,
+    WEIGHTS,
+    Field,
+    Section,
+)
 
 _WIDTH = 100
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
@@ -36,9 +48,16 @@ def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
     for i, output in enumerate(spec.outputs):
         writer.table(OUTPUTS, f"outputs.{i}", asdict(output))
     writer.table(TOLERANCE, "tolerance", asdict(spec.tolerance), optional=True)
-    writer.table(WEIGHTS, "weights", {"place": spec.weights_place}, optional=True)
+    writer.table(WEIGHTS, "weights", _weights(spec), optional=True)
+    for i, layer in enumerate(spec.layers):
+        writer.table(LAYERS, f"layers.{i}", asdict(layer))
     writer.table(LIMITS, "limits", {"unzipped": spec.max_unzipped, "zipped": spec.max_zipped}, optional=True)
     return "\n".join(writer.lines) + "\n"
+
+
+def _weights(spec: ModelSpec) -> dict[str, Any]:
+    images = spec.weights.images
+    return asdict(spec.weights) | {"images": relative(images, spec.path.parent) if images else None}
 
 
 def _model(spec: ModelSpec) -> dict[str, Any]:

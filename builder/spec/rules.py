@@ -77,6 +77,7 @@ def check(tables: Tables, form: Format | None) -> None:
     for output in tables.outputs:
         _output(output)
     _heads(tables)
+    _weights(tables)
 
 
 def _tensor(name: str) -> str:
@@ -197,6 +198,18 @@ def _output(output: Table) -> None:
     top_k = output.values.get("top_k")
     if labels and top_k and top_k > len(labels):
         output.wrong("top_k", f"is {top_k}, but there are {len(labels)} labels; use at most {len(labels)}")
+
+
+def _weights(tables: Tables) -> None:
+    weights = tables.weights
+    if weights.get("type") != "auto":
+        for key in sorted({"accuracy", "images"} & weights.present):
+            weights.wrong(key, 'only type = "auto" uses it; write that, or delete this line')
+    elif not any(output.get("kind") == "classification" for output in tables.outputs):
+        right = 'name a type, or add [[outputs]] with kind = "classification"'
+        weights.wrong("type", f'"auto" looks at the top class of a classification, and there is none; {right}')
+    elif "images" in weights.values and tables.image is None:
+        weights.wrong("images", "are pictures, and the model takes none; add [image], or delete this line")
 
 
 def _heads(tables: Tables) -> None:

@@ -22,7 +22,9 @@ from builder.spec.model import (
     Resize,
     Target,
     Tolerance,
+    Weights,
     WeightsPlace,
+    WeightType,
 )
 
 
@@ -299,17 +301,54 @@ TOLERANCE = Section(
 
 WEIGHTS = Section(
     "weights",
-    "Where the model's weights are.",
+    "What the weights of convolutions and products are stored as, and where all weights are. Sums are of float32 in "
+    "any case, and so are biases, depthwise filters and whatever XLA's own kernels read. See docs/weights.md for what "
+    "each type costs.",
     (
+        Field(
+            "type",
+            Choice((*get_args(WeightType), "auto")),
+            "Two bytes for each weight (`float16`, `bfloat16`), or one and a scale for each output channel (`int8`). "
+            "`auto`: the smallest that holds `accuracy` on `images`.",
+            default=Weights.type,
+        ),
+        Field(
+            "accuracy",
+            Number(0, 1),
+            "What `auto` must hold: the share of the calibration set in which every classification has the top class "
+            "that TensorFlow's has.",
+            default=Weights.accuracy,
+        ),
+        Field(
+            "images",
+            Text(meaning="a path, from the folder of model.toml", example="calibration"),
+            "The calibration set of `auto`: a folder of pictures, or of one folder per label.",
+            otherwise="the build's own golden inputs, which are few",
+        ),
         Field(
             "place",
             Choice(get_args(WeightsPlace)),
             "In `libmodel.so`, or in a file of its own, which `coldforge weights` makes anew from a model that was "
             "trained again, without compiling it: beside the library in the layer, beside it in a container image "
             "(for what no layer holds), or elsewhere, in S3 or on EFS. See docs/large-models.md.",
-            default=ModelSpec.weights_place,
+            default=Weights.place,
         ),
     ),
+)
+
+LAYERS = Section(
+    "layers",
+    "What some layers have otherwise than the rest. Of several that fit a layer, the last one decides.",
+    (
+        Field(
+            "name",
+            Text(meaning="a layer's name, * standing for anything", example="*/logits/MatMul"),
+            "Which layers; `coldforge explain` lists them.",
+            required=True,
+        ),
+        Field("weights", Choice(get_args(WeightType)), "What their weights are stored as.", required=True),
+    ),
+    repeated=True,
 )
 
 LIMITS = Section(
@@ -331,4 +370,4 @@ LIMITS = Section(
     ),
 )
 
-SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, OUTPUTS, TOLERANCE, WEIGHTS, LIMITS)
+SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, OUTPUTS, TOLERANCE, WEIGHTS, LAYERS, LIMITS)

@@ -59,6 +59,7 @@ class Tables:
     outputs: tuple[Table, ...]
     tolerance: Table
     weights: Table
+    layers: tuple[Table, ...]
     limits: Table
 
 
@@ -87,6 +88,7 @@ def read(text: str, mistakes: Mistakes) -> Tables | None:
         found["outputs"],
         single("tolerance"),
         single("weights"),
+        found["layers"],
         single("limits"),
     )
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
-from builder.spec import ModelSpec, OutputKind, Tolerance
+from builder.spec import ModelSpec, OutputKind, Tolerance, WeightType
 from builder.tensor import TensorSpec
 from builder.verify.agreement import Array, OutputAgreement, agree
 from builder.verify.machine import HERE, Machine
@@ -29,6 +29,24 @@ TIMEOUT = 1800
 """Seconds after which a library that does not come back is given up."""
 EMULATED_SECONDS = 45
 """Seconds after which an emulated processor is given no more golden inputs."""
+
+
+ROUNDING_SHARE: dict[WeightType, float] = {"float32": 0.0, "float16": 0.02, "bfloat16": 0.1, "int8": 0.25}
+"""How far rounded weights may move an answer, as a share of the output's largest magnitude over all golden inputs;
+the spec's tolerance comes on top."""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Weights that are not TensorFlow's own: ``type`` is the coarsest of them.
+
+    ``golden``: TensorFlow's answers to the golden feeds with the same rounded weights; None, and a ``warning``, where
+    some of them could not be found in the graph.
+    """
+
+    type: WeightType
+    golden: Path | None
+    warning: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,10 +60,18 @@ class Verification:
     failures: tuple[str, ...]
     warnings: tuple[str, ...]
     machine: str = HERE.name  # what ran it; "" when nothing here could: then there are no cases, and a warning
+    same_weights: tuple[OutputAgreement, ...] = ()
+    """Where weights are rounded: against TensorFlow with the rounded ones, at the spec's own tolerance."""
 
     @property
     def passed(self) -> bool:
-        return not self.failures and all(output.passed for output in self.outputs)
+        return not self.failures and all(output.passed for output in (*self.outputs, *self.same_weights))
+
+    @property
+    def too_coarse(self) -> bool:
+        """Whether rounding the weights alone is at fault: with the same weights TensorFlow agrees."""
+        right = bool(self.same_weights) and all(output.passed for output in self.same_weights)
+        return right and not self.failures and not self.passed
 
     def to_dict(self) -> dict[str, Any]:
         """The result for JSON."""
@@ -55,13 +81,20 @@ class Verification:
             "run_by": self.machine or None,
             "cases": list(self.cases),
             "outputs": [output.to_dict() for output in self.outputs],
+            "same_weights": [output.to_dict() for output in self.same_weights],
             "failures": list(self.failures),
             "warnings": list(self.warnings),
         }
 
 
 def verify(
-    library: Path, graph: FrozenGraph, spec: ModelSpec, machine: Machine = HERE, *, described: bool = True
+    library: Path,
+    graph: FrozenGraph,
+    spec: ModelSpec,
+    machine: Machine = HERE,
+    rounding: Rounding | None = None,
+    *,
+    described: bool = True,
 ) -> Verification:
     """Run ``library`` on every case of ``graph.golden_path`` and compare each fetch with TensorFlow's.
 
@@ -69,8 +102,8 @@ def verify(
     also through the flat ``run()``, and bad calls must be refused. Of a graph with state the cases are one sequence
     of calls, which ``builder.verify.run`` repeats. All in a child process. ``machine``: what runs
     the library; an emulated one runs less (see ``builder.verify.run.examine``), and none at all gives a
-    verification without cases whose only warning says so. ``described``: cf_describe is of this graph, not of
-    another batch of it.
+    verification without cases whose only warning says so. ``rounding``: of the library's weights, if they are.
+    ``described``: cf_describe is of this graph, not of another batch of it.
     Raises VerifyError when the library cannot be loaded or opened, fails, hangs or crashes, or the golden
     file does not fit the graph; a disagreement is no error here: see ``require``.
     """
@@ -89,31 +122,72 @@ def verify(
         findings, answers_path = _examine(library, graph, cases, machine, Path(temporary))
         ran = tuple(findings["cases"])
         with np.load(answers_path, allow_pickle=False) as answers:
-            rows = []
-            for name, number, kind, tolerance in outputs:
-                fetch = fetches[number]
-                rows.append(agree(name, fetch, kind, tolerance, _pairs(golden, answers, ran, number, fetch)))
+            rows, same = _agreements(outputs, fetches, golden, answers, ran, rounding)
     failures = [*findings["failures"]]
     if described:
         failures = [*_description_failures(findings["describe"], feeds, fetches), *failures]
     warnings = list(_warnings(rows, ran))
     if len(ran) < len(cases):
         warnings.append(f"only {len(ran)} of {len(cases)} golden inputs were run: {machine.name} is slow")
-    return Verification(library.name, ran, tuple(rows), tuple(failures), tuple(warnings), machine.name)
+    if rounding is not None and rounding.warning:
+        warnings.append(rounding.warning)
+    return Verification(library.name, ran, rows, tuple(failures), tuple(warnings), machine.name, same)
 
 
 def merged(verifications: Mapping[int, Verification]) -> Verification:
     """One of several, by batch: the first as it is, what the others found marked with their batch."""
     (_, first), *others = verifications.items()
-    outputs, cases, failures, warnings = [[*x] for x in (first.outputs, first.cases, first.failures, first.warnings)]
+    outputs, same, cases, failures, warnings = (
+        [*x] for x in (first.outputs, first.same_weights, first.cases, first.failures, first.warnings)
+    )
     for batch, other in others:
         outputs += [replace(row, output=f"{row.output} in a batch of {batch}") for row in other.outputs]
+        same += [replace(row, output=f"{row.output} in a batch of {batch}") for row in other.same_weights]
         cases += [f"{case} in a batch of {batch}" for case in other.cases]
         failures += [f"{text} (in a batch of {batch})" for text in other.failures]
         warnings += [f"{text} (in a batch of {batch})" for text in other.warnings if text not in warnings]
     return replace(
-        first, outputs=tuple(outputs), cases=tuple(cases), failures=tuple(failures), warnings=tuple(warnings)
+        first,
+        outputs=tuple(outputs),
+        same_weights=tuple(same),
+        cases=tuple(cases),
+        failures=tuple(failures),
+        warnings=tuple(warnings),
     )
+
+
+def _agreements(
+    outputs: Sequence[tuple[str, int, OutputKind, Tolerance]],
+    fetches: tuple[TensorSpec, ...],
+    golden: Any,
+    answers: Any,
+    cases: tuple[str, ...],
+    rounding: Rounding | None,
+) -> tuple[tuple[OutputAgreement, ...], tuple[OutputAgreement, ...]]:
+    """Against TensorFlow's answers, and against those with the library's own weights where it has others."""
+
+    def rows(theirs: Any, share: float = 0.0, exact: bool = True) -> Iterator[OutputAgreement]:
+        for name, number, kind, tolerance in outputs:
+            fetch = fetches[number]
+            if not exact and not fetch.dtype.startswith("float"):
+                continue  # a class's number, say, which other weights may well change
+            largest = _largest(theirs, cases, fetch) if share else 0.0
+            allowed = Tolerance(tolerance.absolute + share * largest, tolerance.relative)
+            yield agree(name, fetch, kind, allowed, _pairs(theirs, answers, cases, number, fetch))
+
+    if rounding is None:
+        return tuple(rows(golden)), ()
+    coarse = tuple(rows(golden, ROUNDING_SHARE[rounding.type], exact=rounding.golden is None))
+    if rounding.golden is None:
+        return coarse, ()
+    with np.load(rounding.golden, allow_pickle=False) as same:
+        return coarse, tuple(rows(same))
+
+
+def _largest(golden: Any, cases: tuple[str, ...], fetch: TensorSpec) -> float:
+    """The largest finite magnitude of TensorFlow's answers."""
+    values = (np.abs(golden[f"fetch/{case}/{fetch.name}"].astype(np.float64)) for case in cases)
+    return max((float(v[np.isfinite(v)].max(initial=0.0)) for v in values), default=0.0)
 
 
 def require(verification: Verification) -> None:
@@ -121,19 +195,27 @@ def require(verification: Verification) -> None:
     if verification.passed:
         return
     lines = [f"  {text}" for row in verification.outputs if not row.passed for text in _disagreement(row)]
+    same = "with the same rounded weights, "
+    lines += [f"  {same}{text}" for row in verification.same_weights if not row.passed for text in _disagreement(row)]
     lines += [f"  {verification.library} misbehaves: {text}." for text in verification.failures]
     advice = "Nothing was packed. This is a bug in coldforge: report it with the model's build folder."
-    if not all(row.passed for row in verification.outputs):
+    if not all(row.passed for row in (*verification.outputs, *verification.same_weights)):
         advice = (
             "Nothing was packed. If the model can live with this difference, raise `absolute` or `relative` for the "
             "output in model.toml; otherwise report it with the model's build folder."
+        )
+    if verification.too_coarse:
+        advice = (
+            "Nothing was packed. The library does what it should: with the same rounded weights TensorFlow agrees. "
+            "They are too coarse for this model: choose another `[weights] type` in model.toml, or leave those layers "
+            "as they are that matter most, with [[layers]]."
         )
     raise VerifyError("\n".join([f"{verification.library} does not pass verification:", *lines, advice]))
 
 
 def reason(verification: Verification) -> str:
     """In a few words, why it did not pass: the output that is furthest off. Empty where it passed."""
-    for row in verification.outputs:
+    for row in (*verification.same_weights, *verification.outputs):
         if row.beyond and row.worst:
             return f"output {row.output} is off by {row.worst.error:.3g} where {row.worst.allowed:.3g} is allowed"
         if row.top1_wrong:
@@ -281,7 +363,7 @@ def _description_failures(text: str, feeds: tuple[TensorSpec, ...], fetches: tup
             yield f"cf_describe says the {key} are {json.dumps(ours)}, the graph says {json.dumps(theirs)}"
 
 
-def _warnings(rows: list[OutputAgreement], cases: tuple[str, ...]) -> Iterator[str]:
+def _warnings(rows: Sequence[OutputAgreement], cases: tuple[str, ...]) -> Iterator[str]:
     if len(cases) == 1:
         yield "there is only one golden input: one agreeing answer proves little"
         return
@@ -302,6 +384,7 @@ class Golden:
     feeds: tuple[TensorSpec, ...]
     fetches: tuple[TensorSpec, ...]
     outputs: tuple[tuple[str, int, OutputKind, Tolerance], ...]
+    rounding: Rounding | None = None
 
     def feeds_of(self, case: str) -> list[Array]:
         """The feeds in the graph's order."""
@@ -309,8 +392,11 @@ class Golden:
 
 
 @contextmanager
-def open_golden(graph: FrozenGraph, spec: ModelSpec) -> Iterator[Golden]:
-    """The golden file of ``graph``, checked. Raises VerifyError when it cannot be read or does not fit."""
+def open_golden(graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None = None) -> Iterator[Golden]:
+    """The golden file of ``graph``, checked; ``rounding``: of the weights of who runs it.
+
+    Raises VerifyError when it cannot be read or does not fit.
+    """
     feeds = tuple(port.spec for port in graph.feeds)
     fetches = tuple(port.spec for port in graph.fetches)
     outputs = tuple(_outputs(spec, fetches))
@@ -319,7 +405,7 @@ def open_golden(graph: FrozenGraph, spec: ModelSpec) -> Iterator[Golden]:
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise VerifyError(f"TensorFlow's answers ({graph.golden_path.name}) cannot be read: {error}") from error
     with arrays:
-        yield Golden(arrays, _cases(arrays, feeds, fetches), feeds, fetches, outputs)
+        yield Golden(arrays, _cases(arrays, feeds, fetches), feeds, fetches, outputs, rounding)
 
 
 def judge(
@@ -331,14 +417,12 @@ def judge(
         for index, case in enumerate(golden.cases)
         for number, data in enumerate(answers[case])
     }
-    rows = []
-    for name, number, kind, tolerance in golden.outputs:
-        fetch = golden.fetches[number]
-        rows.append(agree(name, fetch, kind, tolerance, _pairs(golden.arrays, raw, golden.cases, number, fetch)))
+    rows, same = _agreements(golden.outputs, golden.fetches, golden.arrays, raw, golden.cases, golden.rounding)
     return Verification(
         library=library,
         cases=golden.cases,
-        outputs=tuple(rows),
+        outputs=rows,
         failures=(*_description_failures(description, golden.feeds, golden.fetches), *failures),
         warnings=tuple(_warnings(rows, golden.cases)),
+        same_weights=same,
     )

@@ -19,11 +19,20 @@ from builder.importers.tf import IR_FLAGS
 from builder.link.toolchain import zig_version
 from builder.pack.manifest import FileEntry, source_entry
 from builder.pack.swap import replacing
-from builder.pipeline import ATTEMPTS, Attempt, Compiled, import_graph, lower_by
+from builder.pipeline import (
+    ATTEMPTS,
+    Attempt,
+    Compiled,
+    import_graph,
+    lower_by,
+    roundings_of,
+    save_restored,
+    settle_weights,
+)
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec, to_json
-from builder.verify.compare import Verification, require
+from builder.verify.compare import Rounding, Verification, require
 from builder.wasm.module import ARCH, FLAVOURS, Flavour, emit_sources, link_module
 from builder.wasm.node import PREDICT, node, verify_in_node
 from builder.wasm.verify import can_verify, verify_module
@@ -80,32 +89,35 @@ def build_wasm(spec: ModelSpec, project: Project, progress: Progress) -> tuple[W
     )
     compiled = CompiledGraph.load(folder, ARCH)
     made = Compiled(model, graph, compiled)
+    spec = settle_weights(spec, project, progress)
 
-    def link(attempt: Attempt) -> Path:
+    def link(attempt: Attempt) -> tuple[Path, Rounding | None]:
         sources = stage(
             f"lower-{ARCH}{attempt.suffix}",
             f"thunks to steps, buffers and C ({attempt.name})",
             digest(compiled.metadata_path, to_json(spec), graph.ports_path),
             functools.partial(_lower, attempt, made, spec, cache),
         )
-        return stage(
+        linked = stage(
             f"link-{ARCH}{attempt.suffix}",
             " and ".join(flavour.file for flavour in FLAVOURS),
             digest(sources, *compiled.ir_paths, zig_version()),
             functools.partial(_link, sources, compiled, cache),
         )
+        (rounding,) = roundings_of(spec, [made], sources, stage)
+        return linked, rounding
 
     modules = []
     for flavour in FLAVOURS:
         for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
-            folder = link(attempt)
+            folder, rounding = link(attempt)
             path = folder / flavour.file
             with progress.stage("verify", f"{flavour.file} against TensorFlow's answers") as outcome:
-                found = _verify(path, graph, spec)
+                found = _verify(path, graph, spec, rounding)
                 passed = all(v.passed for v in found.values())
                 outcome.note = "" if passed else "DISAGREES"
                 outcome.note = outcome.note if found else "NOT RUN: neither wasmtime (`pip install wasmtime`) nor node"
-            if passed:
+            if passed or any(v.too_coarse for v in found.values()):
                 break
         modules.append(WasmModule(path, flavour, attempt.name, found))
     for module in modules:
@@ -116,7 +128,9 @@ def build_wasm(spec: ModelSpec, project: Project, progress: Progress) -> tuple[W
 
 
 def _lower(attempt: Attempt, made: Compiled, spec: ModelSpec, cache: Path, folder: Path) -> None:
-    emit_sources(lower_by(attempt, made, spec, {}, cache).program, spec, folder)
+    lowered = lower_by(attempt, made, spec, {}, cache)
+    emit_sources(lowered.program, spec, folder)
+    save_restored(spec, [lowered], folder)
 
 
 def _link(sources: Path, compiled: CompiledGraph, cache: Path, folder: Path) -> None:
@@ -124,12 +138,12 @@ def _link(sources: Path, compiled: CompiledGraph, cache: Path, folder: Path) -> 
         link_module(sources, compiled.ir_paths, flavour, folder, cache / "zig")
 
 
-def _verify(path: Path, graph: FrozenGraph, spec: ModelSpec) -> dict[str, Verification]:
+def _verify(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None) -> dict[str, Verification]:
     found = {}
     if can_verify():
-        found["wasmtime"] = verify_module(path, graph, spec)
+        found["wasmtime"] = verify_module(path, graph, spec, rounding)
     if node():
-        found["node"] = verify_in_node(path, graph, spec)
+        found["node"] = verify_in_node(path, graph, spec, rounding)
     return found
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
 from builder.spec import ModelSpec
-from builder.verify.compare import Verification, judge, open_golden
+from builder.verify.compare import Rounding, Verification, judge, open_golden
 
 PREDICT = Path(__file__).with_name("predict.mjs")
 TIMEOUT = 1800
@@ -48,9 +48,12 @@ def node() -> str | None:
     return shutil.which("node")
 
 
-def verify_in_node(path: Path, graph: FrozenGraph, spec: ModelSpec) -> Verification:
+def verify_in_node(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None = None) -> Verification:
     """Run the module at ``path`` on every golden case once. Raises VerifyError when Node.js or the module fails."""
-    with open_golden(graph, spec) as golden, tempfile.TemporaryDirectory(prefix="coldforge-node-") as temporary:
+    with (
+        open_golden(graph, spec, rounding) as golden,
+        tempfile.TemporaryDirectory(prefix="coldforge-node-") as temporary,
+    ):
         folder = Path(temporary)
         script, feeds, answers = folder / "run.mjs", folder / "feeds.bin", folder / "answers.bin"
         script.write_text(_SCRIPT)

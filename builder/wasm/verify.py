@@ -10,7 +10,7 @@ import numpy as np
 
 from builder.importers.graph import FrozenGraph
 from builder.spec import ModelSpec
-from builder.verify.compare import ABI_VERSION, Golden, Verification, judge, open_golden
+from builder.verify.compare import ABI_VERSION, Golden, Rounding, Verification, judge, open_golden
 from builder.wasm.engine import Module, Slot, Trapped
 
 GUARD = 64  # bytes around every buffer that the module must leave alone
@@ -24,14 +24,14 @@ def can_verify() -> bool:
     return importlib.util.find_spec("wasmtime") is not None
 
 
-def verify_module(path: Path, graph: FrozenGraph, spec: ModelSpec) -> Verification:
+def verify_module(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None = None) -> Verification:
     """Run the module at ``path`` in wasmtime on every case of ``graph.golden_path``, as ``builder.verify`` does.
 
     Every case is run once, and the first three again, in reverse order and from unaligned buffers; the first also
     through the flat ``run()``; wrong sizes, counts and null pointers must be refused.
     Raises VerifyError when the module cannot be loaded, traps or fails.
     """
-    with open_golden(graph, spec) as golden:
+    with open_golden(graph, spec, rounding) as golden:
         examination = _Examination(Module(path), golden)
         answers, failures = examination.run()
         return judge(path.name, golden, answers, examination.description, failures)

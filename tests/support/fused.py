@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from builder.emit.fused import ACTIVATIONS, ALGORITHMS
+from builder.emit.fused import ACTIVATIONS, ALGORITHMS, WEIGHT_TYPES
 from builder.link.library import FUSED_SOURCE, RUNTIME, THREAD_SOURCES
 from builder.link.toolchain import Toolchain
-from builder.lower.packing import Geometry, pack_layer, pad_channels, scratch_size, winograd_band
+from builder.lower.compress import store
+from builder.lower.packing import Geometry, pack_layer, pack_scale, pad_channels, scratch_size, winograd_band
 
 HARNESS = Path(__file__).with_name("fused.c")
 CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"
@@ -99,6 +100,7 @@ class _Layer(ctypes.Structure):
         *((n, _Halo) for n in ("halo", "second_halo")),
         *((n, ctypes.c_float) for n in ("low", "high", "second_low", "second_high")),
         ("band", ctypes.c_int64),
+        ("weight_type", ctypes.c_int),
     )
 
 
@@ -107,7 +109,7 @@ class _Data(ctypes.Structure):
         (n, ctypes.c_void_p)
         for n in (
             "input", "weights", "bias", "output", "residual", "residual_scale",
-            "second", "second_scale", "second_shift", "scratch",
+            "second", "second_scale", "second_shift", "scratch", "weight_scale",
         )
     )  # fmt: skip
 
@@ -212,12 +214,13 @@ class Case:
     residual_in_place: bool = False
     residual_scale: bool = False
     second: bool = False
+    weights: str = "float32"
     seed: int = 0
 
 
 @dataclass
 class Prepared:
-    """Arrays of a Case and the structures that point at them."""
+    """Arrays of a Case and the structures that point at them; ``weights`` as they were rounded."""
 
     case: Case
     x: Any
@@ -263,7 +266,11 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
 
     point("input", picture.buffer)
     point("output", output.buffer)
-    point("weights", _aligned(pack_layer(weights, case.algorithm, groups=g.groups)))  # type: ignore[arg-type]
+    stored = store(weights, case.weights)  # type: ignore[arg-type]
+    packed = pack_layer(stored.numbers, case.algorithm, groups=g.groups, kind=stored.type)  # type: ignore[arg-type]
+    point("weights", _aligned(packed))
+    if stored.scale is not None:
+        point("weight_scale", _aligned(pack_scale(stored.scale, groups=g.groups)))
     point("bias", _aligned(pad_channels(bias)))
     residual = normal(*shape) if case.residual or case.residual_in_place else None
     if case.residual_in_place:
@@ -289,6 +296,7 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
     scratch[size // 4 :] = GUARD
     point("scratch", scratch)
     layer.algorithm = ALGORITHMS.index(case.algorithm)
+    layer.weight_type = WEIGHT_TYPES.index(case.weights)
     layer.activation = ACTIVATIONS[case.activation]
     layer.low, layer.high = case.low, case.high
     layer.batch, layer.groups = g.batch, g.groups
@@ -299,7 +307,8 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
     layer.input, layer.output, layer.halo = picture.view, output.view, _Halo(*case.halo)
     layer.band = winograd_band(g, case.algorithm) if size else 0  # type: ignore[arg-type]
     rest = scratch[size // 4 :]
-    return Prepared(case, x, weights, bias, residual, scales, picture, output, second, layer, data, arrays, rest)
+    multiplied = stored.restored
+    return Prepared(case, x, multiplied, bias, residual, scales, picture, output, second, layer, data, arrays, rest)
 
 
 class Kernels:

@@ -12,12 +12,12 @@ import numpy as np
 from builder.emit import Sources, emit
 from builder.link.library import SharedLibrary, link_library
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
-from builder.spec import ModelSpec, Source
+from builder.spec import ModelSpec, Source, Weights
 from builder.tensor import TensorSpec
 
 CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"
 ITEMS = 5000
-SPEC = ModelSpec(Path("model.toml"), "outside", "1", Source("graph_def", Path("g.pb")), weights_place="layer")
+SPEC = ModelSpec(Path("model.toml"), "outside", "1", Source("graph_def", Path("g.pb")), weights=Weights(place="layer"))
 
 
 def program(seed: int = 0, items: int = ITEMS) -> Program:

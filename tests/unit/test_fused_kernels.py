@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,9 @@ def epilogues(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+weight_types = st.sampled_from(["float32", "float16", "bfloat16", "int8"])
+
+
 @st.composite
 def layers(draw: st.DrawFn) -> Case:
     """Any convolution: small sizes, with a fair share of the edges where blocks and panels end."""
@@ -157,6 +161,7 @@ def layers(draw: st.DrawFn) -> Case:
         (padding[0], padding[1], padding[2], padding[3]),
         size,
         in_gap=draw(st.sampled_from([0, 0, 3, 16])),
+        weights="float32" if kind == "depthwise" else draw(weight_types),
         **draw(epilogues()),
     )
 
@@ -171,7 +176,8 @@ def winograd_layers(draw: st.DrawFn) -> Case:
     assume(size[0] > 0 and size[1] > 0)
     geometry = Geometry(draw(st.integers(1, 2)), channels, out, outer, (3, 3))
     algorithm = draw(st.sampled_from(["winograd2", "winograd4"]))
-    return Case(geometry, algorithm, padding, size, in_gap=draw(st.sampled_from([0, 16])), **draw(epilogues()))
+    gap, weights = draw(st.sampled_from([0, 16])), draw(weight_types)
+    return Case(geometry, algorithm, padding, size, in_gap=gap, weights=weights, **draw(epilogues()))
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -226,6 +232,46 @@ def test_layers_of_many_blocks(kernels: Kernels, name: str, table: str) -> None:
     one = kernels.layer(LARGE[name], table)
     check(one)
     np.testing.assert_array_equal(kernels.layer(LARGE[name], table, 3).output.buffer, one.output.buffer)
+
+
+PACKED = ("deep 1x1", "one segment in parts", "many pixels", "dense", "dense, three rows", "large kernel", "bands")
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("weights", ["float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_weights_are_multiplied_as_the_floats_they_stand_for(
+    kernels: Kernels, name: str, weights: str, table: str
+) -> None:
+    """To the last bit, where the sums are in the same order; the layers of few pixels have theirs in parts."""
+    if LIBRARY in os.environ and name.startswith("bands"):
+        pytest.skip("too slow under the sanitizers; the small ones take the same paths")
+    packed = kernels.layer(replace(LARGE[name], weights=weights), table)
+    check(packed)
+    plain = prepare(LARGE[name])
+    plain.arrays["weights"][...] = np.frombuffer(
+        pack_layer(packed.weights, LARGE[name].algorithm, groups=LARGE[name].geometry.groups),  # type: ignore[arg-type]
+        np.float32,
+    )
+    kernels.run(plain, table)
+    if "dense" not in name:
+        np.testing.assert_array_equal(packed.output.buffer, plain.output.buffer)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_float16_number_is_unpacked(kernels: Kernels, table: str) -> None:
+    """Both zeros, every subnormal and normal number, multiplied by one."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)].astype(np.float32)
+    case = Case(Geometry(1, 1, (1, 4), len(finite)), "direct", in_size=(1, 4), weights="float16")
+    p = prepare(case)
+    p.picture.inner[...] = 1
+    p.arrays["bias"][...] = 0
+    packed = np.frombuffer(pack_layer(finite.reshape(1, 1, 1, -1), "direct", kind="float16"), np.float32)
+    p.arrays["weights"].view(np.uint32)[...] = packed.view(np.uint32)
+    kernels.run(p, table)
+    for row in p.output.inner.reshape(4, -1):
+        np.testing.assert_array_equal(row, finite)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

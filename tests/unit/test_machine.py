@@ -79,7 +79,7 @@ def test_a_library_that_nothing_runs_passes_loudly(tmp_path: Path) -> None:
     )
     require(verification)
     assert verification.to_dict() | {"warnings": []} == {
-        "library": "libmodel.so", "passed": True, "run_by": None, "cases": [], "outputs": [], "failures": [],
-        "warnings": [],
+        "library": "libmodel.so", "passed": True, "run_by": None, "cases": [], "outputs": [],
+        "same_weights": [], "failures": [], "warnings": [],
     }  # fmt: skip
     assert agreement_table(verification) == "  WARNING: the library was built and audited, but NOT RUN: no QEMU"

@@ -21,11 +21,14 @@ from builder.spec import (
     FetchSpec,
     Format,
     ImageInput,
+    LayerSpec,
     ModelSpec,
     OutputKind,
     OutputSpec,
     Source,
     Tolerance,
+    Weights,
+    WeightType,
     load,
     render,
     to_json,
@@ -185,7 +188,7 @@ unzipped = 1e9
             '12: [image].mode: "gray" is not known; must be one of "rgb", "grey" (did you mean "grey"?)',
             '18: [[outputs]].labels: item 3: "a" is item 1 too; each must differ',
             "21: [outputt]: not a section; the sections are [model], [[feeds]], [[fetches]], [image], [[outputs]], "
-            '[tolerance], [weights], [limits] (did you mean "outputs"?)',
+            '[tolerance], [weights], [[layers]], [limits] (did you mean "outputs"?)',
             "22: [tolerance]: is written as [[tolerance]]; write [tolerance], once",
             "25: [limits].unzipped: is a number; must be a whole number from 1 to 262_144_000",
         ]
@@ -569,10 +572,23 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
         fetches=fetches,
         image=image,
         outputs=outputs,
+        weights=draw(weights_of(folder, outputs, image)),
+        layers=tuple(
+            draw(st.lists(st.builds(LayerSpec, lines_of_text, st.sampled_from(get_args(WeightType))), max_size=2))
+        ),
         tolerance=Tolerance(draw(tolerances), draw(tolerances)),
         max_unzipped=draw(st.integers(1, 262_144_000)),
         max_zipped=draw(st.integers(1, 262_144_000)),
     )
+
+
+@st.composite
+def weights_of(draw: st.DrawFn, folder: Path, outputs: tuple[OutputSpec, ...], image: ImageInput | None) -> Weights:
+    kinds = st.sampled_from(get_args(WeightType))
+    if not any(output.kind == "classification" for output in outputs) or draw(st.booleans()):
+        return Weights(draw(kinds))
+    images = draw(st.none() | st.sampled_from([folder / "calibration", folder.parent / "a folder"])) if image else None
+    return Weights("auto", draw(st.floats(0, 1)), images)
 
 
 @st.composite
@@ -591,6 +607,42 @@ def outputs_of(draw: st.DrawFn, fetch: str) -> OutputSpec:
         absolute=draw(st.none() | tolerances),
         relative=draw(st.none() | tolerances),
     )
+
+
+class TestWeights:
+    OUTPUTS = '[[outputs]]\nlabels = ["a", "b"]\nname = "kind"\n'
+
+    def test_a_type_and_its_exceptions(self, tmp_path: Path) -> None:
+        text = '[model]\nsource = "m.keras"\n[weights]\ntype = "int8"\n'
+        text += '[[layers]]\nname = "*/logits/*"\nweights = "float32"\n[[layers]]\nname = "stem"\nweights = "float16"\n'
+        spec = load(write(tmp_path, text))
+        assert spec.weights == Weights("int8")
+        assert spec.layers == (LayerSpec("*/logits/*", "float32"), LayerSpec("stem", "float16"))
+
+    def test_auto_and_its_calibration_set(self, tmp_path: Path) -> None:
+        text = '[model]\nsource = "m.keras"\n[image]\nwidth = 2\nheight = 2\n' + self.OUTPUTS
+        spec = load(write(tmp_path, text + '[weights]\ntype = "auto"\naccuracy = 0.99\nimages = "../pictures"'))
+        assert spec.weights == Weights("auto", 0.99, tmp_path.parent / "pictures")
+        moved = tmp_path / "moved"
+        moved.mkdir()
+        same = load(write(moved, text + '[weights]\ntype = "auto"\naccuracy = 0.99\nimages = "../pictures"'))
+        assert to_json(replace(same, name=spec.name)) == to_json(spec)
+
+    @pytest.mark.parametrize(
+        ("text", "mistake"),
+        [
+            ('[weights]\ntype = "float64"', '4: [weights].type: "float64" is not known'),
+            ('[weights]\ntype = "auto"', '4: [weights].type: "auto" looks at the top class'),
+            ("[weights]\naccuracy = 0.9", '4: [weights].accuracy: only type = "auto" uses it'),
+            ("[weights]\naccuracy = 2", "4: [weights].accuracy: 2 is out of range"),
+            (OUTPUTS + '[weights]\ntype = "auto"\nimages = "x"', "8: [weights].images: are pictures"),
+            ('[[layers]]\nname = "x"', "3: [[layers]].weights: is missing"),
+            ('[[layers]]\nname = "x"\nweights = "auto"', '5: [[layers]].weights: "auto" is not known'),
+        ],
+    )
+    def test_mistakes(self, tmp_path: Path, text: str, mistake: str) -> None:
+        found = mistakes(tmp_path, f'[model]\nsource = "m.keras"\n{text}\n')
+        assert any(line.startswith(mistake) for line in found), found
 
 
 class TestReference:

@@ -161,7 +161,7 @@ static void depthwise_row(const cf_depthwise *d, cf_strip_function run, int64_t 
         for (int64_t at = channel; at < channel + channels; at += step) {
             s.channels = min64(step, channel + channels - at);
             s.input = start + column * s.step + at;
-            s.weights = data->weights + at * taps;
+            s.weights = (const float *)data->weights + at * taps; /* always floats: see compress.py */
             s.bias = data->bias + at;
             s.output = simple ? places.output[0] + at : sums;
             s.residual = simple && data->residual != NULL ? places.residual[0] + at : NULL;

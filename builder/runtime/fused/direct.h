@@ -6,6 +6,7 @@
 #define COLDFORGE_DIRECT_H
 
 #include "multiply.h"
+#include "unpack.h"
 
 /* Weights of one panel in the first-level cache, and pixels of one block in the second. */
 #ifndef CF_DEPTH
@@ -17,7 +18,9 @@
 enum {
     FEW_PIXELS = 3,                /* no more in the whole layer: the weights are the work */
     CF_NEAR_BYTES = 16 << 10,      /* weights that stay in the first-level cache beside some pixels */
-    CF_WIDEST = CF_BLOCK / CF_ROWS /* tiles side by side: one row of them has room in the sums */
+    CF_WIDEST = CF_BLOCK / CF_ROWS, /* tiles side by side: one row of them has room in the sums */
+    /* Floats of unpacked weights: a part of the depth of one tile, or the near weights. */
+    CF_ROOM = CF_DEPTH * CF_COLUMNS > CF_NEAR_BYTES / 4 ? CF_DEPTH * CF_COLUMNS : CF_NEAR_BYTES / 4
 };
 
 typedef struct {
@@ -64,14 +67,56 @@ static void place_pixels(cf_places *places, const cf_layer *layer, const cf_laye
     }
 }
 
+/* A part of the depth, from `done` on: `segments` runs of `length` input channels. */
+typedef struct {
+    int64_t done, depth, segments, length, moved;
+    const int64_t *offsets;
+} cf_part;
+
+/* The part after this one, of about `most`: whole segments, or equal parts of one. 0: there is none. */
+INLINE int next_part(const cf_direct *d, int64_t most, cf_part *part) {
+    part->done += part->depth;
+    if (part->done == d->depth) return 0;
+    const int64_t segment = part->done / d->length, from = part->done % d->length;
+    const int64_t parts = ceil_div(d->length, most);
+    if (parts > 1) {
+        part->segments = 1;
+        part->length = min64(ceil_div(d->length, parts), d->length - from);
+        part->moved = d->offsets[segment] + from;
+        part->offsets = &part->moved;
+    } else {
+        part->segments = min64(most / d->length, d->segments - segment);
+        part->length = d->length;
+        part->offsets = d->offsets + segment;
+    }
+    part->depth = part->segments * part->length;
+    return 1;
+}
+
+/*
+ * The weights of `panels` panels from number `panel` on, for a part of the depth from `done` on, as floats: *apart of
+ * them lie between the panels. `room` is for panels * depth * CF_PANEL.
+ */
+static const float *part_weights(const cf_direct *d, int64_t panel, int64_t panels, int64_t done, int64_t depth,
+                                 float *room, int64_t *apart) {
+    const float *start = NULL;
+    *apart = (d->layer->weight_type == CF_FLOAT32 ? d->depth : depth) * CF_PANEL;
+    for (int64_t p = 0; p < panels; p++) {
+        const float *own = unpack(d->layer, d->data, panel + p, ((panel + p) * d->depth + done) * CF_PANEL,
+                                  depth * CF_PANEL, room + p * depth * CF_PANEL);
+        if (p == 0) start = own;
+    }
+    return start;
+}
+
 /* The bias of `count` channels and zeros after them. */
 static void load_bias(float *bias, const float *from, int64_t count) {
     memset(bias, 0, CF_COLUMNS * sizeof *bias);
     memcpy(bias, from, (size_t)min64(count, CF_COLUMNS) * sizeof *bias);
 }
 
-/* All pixels of the block times one tile's width of channels. */
-static void multiply_panel(const cf_direct *d, const cf_places *places, int64_t count, const float *weights,
+/* All pixels of the block times one tile's width of channels, from those of panel number `panel` on. */
+static void multiply_panel(const cf_direct *d, const cf_places *places, int64_t count, int64_t panel,
                            int64_t channel, int64_t channels) {
     const cf_layer *layer = d->layer;
     const int half = channels <= CF_COLUMNS / 2;
@@ -79,40 +124,31 @@ static void multiply_panel(const cf_direct *d, const cf_places *places, int64_t 
     const int in_registers = channels >= width && simple_epilogue(layer, d->data);
     const cf_tile_function *tiles = half ? half_tiles : full_tiles;
     const int64_t most = half ? CF_HALF_ROWS : CF_ROWS;
+    _Alignas(64) float room[CF_ROOM];
     _Alignas(64) float bias[CF_COLUMNS];
     _Alignas(64) float sums[CF_BLOCK * CF_COLUMNS];
     load_bias(bias, d->data->bias + channel, min64(channels, width));
-    cf_product product = {.panel = d->depth * CF_PANEL, .output_row = CF_COLUMNS};
+    cf_product product = {.output_row = CF_COLUMNS};
     product.low = splat(layer->low);
     product.high = splat(layer->high);
-
-    /* The depth in parts of about CF_DEPTH: whole segments, or equal parts of one. */
-    const int64_t parts = d->length > CF_DEPTH ? ceil_div(d->length, CF_DEPTH) : 1;
-    const int64_t part = ceil_div(d->length, parts);
-    const int64_t together = parts > 1 ? 1 : max64(1, CF_DEPTH / d->length);
-    int64_t offsets[CF_MAX_TAPS];
-    product.offsets = offsets;
-    int first = 1;
-    for (int64_t s = 0; s < d->segments; s += together) {
-        for (int64_t from = 0; from < d->length; from += part) {
-            product.segments = min64(together, d->segments - s);
-            product.length = min64(part, d->length - from);
-            for (int64_t i = 0; i < product.segments; i++) offsets[i] = d->offsets[s + i] + from;
-            const int last = s + product.segments == d->segments && from + product.length == d->length;
-            const int64_t depth = product.segments * product.length;
-            product.first_row = first ? 0 : CF_COLUMNS;
-            for (int64_t at = 0; at < count;) {
-                const int64_t rows = tile_rows(count - at, most), alike = tiles_alike(count - at, most);
-                float *own = sums + at * CF_COLUMNS;
-                product.ahead = at == 0 ? depth * CF_PANEL : 0;
-                const int store_now = last && in_registers;
-                tiles[rows](&product, alike, 1, places->input + at, weights, first ? bias : own, own,
-                            store_now ? places->output + at : NULL,
-                            d->data->residual != NULL ? places->residual + at : NULL, channel);
-                at += rows * alike;
-            }
-            weights += depth * CF_PANEL;
-            first = 0;
+    cf_part part = {0};
+    while (next_part(d, CF_DEPTH, &part)) {
+        const int first = part.done == 0, last = part.done + part.depth == d->depth;
+        const float *weights =
+            part_weights(d, panel, ceil_div(channels, CF_PANEL), part.done, part.depth, room, &product.panel);
+        product.offsets = part.offsets;
+        product.segments = part.segments;
+        product.length = part.length;
+        product.first_row = first ? 0 : CF_COLUMNS;
+        for (int64_t at = 0; at < count;) {
+            const int64_t rows = tile_rows(count - at, most), alike = tiles_alike(count - at, most);
+            float *own = sums + at * CF_COLUMNS;
+            product.ahead = at == 0 && weights != room ? part.depth * CF_PANEL : 0;
+            const int store_now = last && in_registers;
+            tiles[rows](&product, alike, 1, places->input + at, weights, first ? bias : own, own,
+                        store_now ? places->output + at : NULL,
+                        d->data->residual != NULL ? places->residual + at : NULL, channel);
+            at += rows * alike;
         }
     }
     if (!in_registers) finish(layer, d->data, places, 0, count, channel, channels, sums, CF_COLUMNS);
@@ -122,7 +158,7 @@ static void multiply_panel(const cf_direct *d, const cf_places *places, int64_t 
  * A short depth: all pixels of the block times `tiles` tiles' widths of channels (0: half of one), whose weights stay in
  * the first-level cache; all these channels of a few pixels, then of the next.
  */
-static void multiply_wide(const cf_direct *d, const cf_places *places, int64_t count, const float *weights,
+static void multiply_wide(const cf_direct *d, const cf_places *places, int64_t count, int64_t panel,
                           int64_t channel, int64_t tiles) {
     const cf_layer *layer = d->layer;
     const int64_t channels = tiles > 0 ? tiles * CF_COLUMNS : CF_COLUMNS / 2, panels = max64(tiles, 1);
@@ -130,11 +166,11 @@ static void multiply_wide(const cf_direct *d, const cf_places *places, int64_t c
     const cf_tile_function *rest = tiles > 0 ? full_tiles : half_tiles;
     const int in_registers = simple_epilogue(layer, d->data);
     const int brief = d->segments <= CF_SHORT_SEGMENTS && (d->data->residual == NULL || !in_registers);
+    _Alignas(64) float room[CF_ROOM];
     _Alignas(64) float sums[CF_BLOCK * CF_COLUMNS];
-    cf_product product = {.offsets = d->offsets,
-                          .segments = d->segments,
-                          .length = d->length,
-                          .panel = d->depth * CF_PANEL};
+    cf_product product = {.offsets = d->offsets, .segments = d->segments, .length = d->length};
+    const float *weights =
+        part_weights(d, panel, ceil_div(channels, CF_PANEL), 0, d->depth, room, &product.panel);
     product.low = splat(in_registers ? layer->low : -__builtin_inff());
     product.high = splat(in_registers ? layer->high : __builtin_inff());
     const float *bias = d->data->bias + channel;
@@ -176,21 +212,19 @@ static void direct_task(void *argument, int64_t task, uint32_t thread) {
     const int64_t count = min64(part_start(tiles_high, block + 1, d->blocks) * d->rows, d->pixels) - first;
     cf_places places;
     place_pixels(&places, d->layer, d->data, first, count, group * d->inner);
-    const float *weights = d->data->weights + group * d->panels * d->depth * CF_PANEL;
     const int64_t step = CF_COLUMNS / CF_PANEL, near = CF_NEAR_BYTES / (4 * d->depth * CF_COLUMNS);
     const int64_t most = d->depth > CF_DEPTH ? 0 : min64(max64(near, 1), CF_WIDEST);
     const int64_t tiles_wide = ceil_div(d->panels, step);
     const int64_t end = min64(part_start(tiles_wide, share + 1, d->shares) * step, d->panels);
     for (int64_t panel = part_start(tiles_wide, share, d->shares) * step; panel < end;) {
-        const float *from = weights + panel * d->depth * CF_PANEL;
-        const int64_t channel = group * d->outer + panel * CF_PANEL;
+        const int64_t number = group * d->panels + panel, channel = group * d->outer + panel * CF_PANEL;
         const int64_t channels = min64((end - panel) * CF_PANEL, d->outer - panel * CF_PANEL);
         const int64_t tiles = min64(most, channels / CF_COLUMNS);
         if (tiles > 0 || (most > 0 && channels == CF_COLUMNS / 2)) {
-            multiply_wide(d, &places, count, from, channel, tiles);
+            multiply_wide(d, &places, count, number, channel, tiles);
             panel += max64(tiles, 1) * step;
         } else {
-            multiply_panel(d, &places, count, from, channel, min64(channels, CF_COLUMNS));
+            multiply_panel(d, &places, count, number, channel, min64(channels, CF_COLUMNS));
             panel += step;
         }
     }
@@ -200,21 +234,20 @@ static void direct_task(void *argument, int64_t task, uint32_t thread) {
  * rows <= FEW_PIXELS pixels times 32 (or the last 16) channels, several sums for each to hide latency. The processor
  * reads ahead by itself, and does not gain from being told.
  */
-INLINE void stream(const int rows, const int vectors, const int chains, const cf_direct *d,
+INLINE void stream(const int rows, const int vectors, const int chains, const cf_part *part, int64_t panel,
                    const float *const *inputs, const float *weights, float *sums) {
     enum { PER_PANEL = CF_PANEL / CF_LANES, WIDTH = 32 };
-    const int64_t panel = d->depth * CF_PANEL;
     vec sum[4][FEW_PIXELS][WIDTH / CF_LANES];
     UNROLL for (int c = 0; c < chains; c++) {
         UNROLL for (int r = 0; r < rows; r++) {
             UNROLL for (int v = 0; v < vectors; v++) sum[c][r][v] = zero();
         }
     }
-    for (int64_t s = 0; s < d->segments; s++) {
+    for (int64_t s = 0; s < part->segments; s++) {
         const float *in[FEW_PIXELS];
-        UNROLL for (int r = 0; r < rows; r++) in[r] = inputs[r] + d->offsets[s];
+        UNROLL for (int r = 0; r < rows; r++) in[r] = inputs[r] + part->offsets[s];
         int64_t k = 0;
-        for (; k + chains <= d->length; k += chains) {
+        for (; k + chains <= part->length; k += chains) {
             UNROLL for (int c = 0; c < chains; c++) {
                 UNROLL for (int v = 0; v < vectors; v++) {
                     const vec w = load(weights + (v / PER_PANEL) * panel + (v % PER_PANEL) * CF_LANES + c * CF_PANEL);
@@ -223,7 +256,7 @@ INLINE void stream(const int rows, const int vectors, const int chains, const cf
             }
             weights += chains * CF_PANEL;
         }
-        for (; k < d->length; k++) {
+        for (; k < part->length; k++) {
             UNROLL for (int v = 0; v < vectors; v++) {
                 const vec w = load(weights + (v / PER_PANEL) * panel + (v % PER_PANEL) * CF_LANES);
                 UNROLL for (int r = 0; r < rows; r++) sum[0][r][v] += splat(in[r][k]) * w;
@@ -241,6 +274,30 @@ INLINE void stream(const int rows, const int vectors, const int chains, const cf
     }
 }
 
+/* All pixels times `panels` panels, one or two, from number `panel` on: added to sums. */
+static void stream_panels(const cf_direct *d, const float *const *in, int64_t panel, int64_t panels, float *sums) {
+    enum { WIDTH = 32, TWO = WIDTH / CF_LANES, ONE = CF_PANEL / CF_LANES, DEPTH = CF_NEAR_BYTES / 4 / WIDTH };
+    _Alignas(64) float room[DEPTH * WIDTH];
+    cf_part part = {0};
+    while (next_part(d, d->layer->weight_type == CF_FLOAT32 ? d->depth : DEPTH, &part)) {
+        int64_t apart;
+        const float *from = part_weights(d, panel, panels, part.done, part.depth, room, &apart);
+        if (panels > 1) {
+            switch (d->pixels) {
+            case 1: stream(1, TWO, CF_LANES == 16 ? 4 : 2, &part, apart, in, from, sums); break;
+            case 2: stream(2, TWO, CF_LANES == 16 ? 2 : 1, &part, apart, in, from, sums); break;
+            case 3: stream(3, TWO, CF_LANES == 16 ? 2 : 1, &part, apart, in, from, sums); break;
+            }
+        } else {
+            switch (d->pixels) {
+            case 1: stream(1, ONE, 4, &part, apart, in, from, sums); break;
+            case 2: stream(2, ONE, 2, &part, apart, in, from, sums); break;
+            case 3: stream(3, ONE, 2, &part, apart, in, from, sums); break;
+            }
+        }
+    }
+}
+
 /* A layer of few pixels: its weights are read once, as fast as memory gives them. */
 static void stream_task(void *argument, int64_t task, uint32_t thread) {
     (void)thread;
@@ -249,32 +306,16 @@ static void stream_task(void *argument, int64_t task, uint32_t thread) {
     const int64_t share = task % d->shares, group = task / d->shares;
     cf_places places;
     place_pixels(&places, d->layer, d->data, 0, d->pixels, group * d->inner);
-    const float *weights = d->data->weights + group * d->panels * d->depth * CF_PANEL;
     const int64_t pairs = ceil_div(d->panels, 2);
     const int64_t end = min64(d->panels, 2 * part_start(pairs, share + 1, d->shares));
     for (int64_t panel = 2 * part_start(pairs, share, d->shares); panel < end; panel += 2) {
         const int64_t channels = min64(WIDTH, d->outer - panel * CF_PANEL);
         const int64_t channel = group * d->outer + panel * CF_PANEL;
-        const float *from = weights + panel * d->depth * CF_PANEL;
         _Alignas(64) float sums[FEW_PIXELS * WIDTH] = {0};
         for (int64_t r = 0; r < d->pixels; r++) {
             memcpy(sums + r * WIDTH, d->data->bias + channel, (size_t)channels * sizeof *sums);
         }
-        const float *const *in = places.input;
-        enum { TWO = WIDTH / CF_LANES, ONE = CF_PANEL / CF_LANES };
-        if (channels > CF_PANEL) {
-            switch (d->pixels) {
-            case 1: stream(1, TWO, CF_LANES == 16 ? 4 : 2, d, in, from, sums); break;
-            case 2: stream(2, TWO, CF_LANES == 16 ? 2 : 1, d, in, from, sums); break;
-            case 3: stream(3, TWO, CF_LANES == 16 ? 2 : 1, d, in, from, sums); break;
-            }
-        } else {
-            switch (d->pixels) {
-            case 1: stream(1, ONE, 4, d, in, from, sums); break;
-            case 2: stream(2, ONE, 2, d, in, from, sums); break;
-            case 3: stream(3, ONE, 2, d, in, from, sums); break;
-            }
-        }
+        stream_panels(d, places.input, group * d->panels + panel, ceil_div(channels, CF_PANEL), sums);
         finish(d->layer, d->data, &places, 0, d->pixels, channel, channels, sums, WIDTH);
     }
 }

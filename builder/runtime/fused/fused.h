@@ -33,6 +33,9 @@ typedef enum {
     CF_ELU
 } cf_activation;
 
+/* How a layer's weights lie in the library; sums are of floats in any case. See builder/lower/compress.py. */
+typedef enum { CF_FLOAT32, CF_FLOAT16, CF_BFLOAT16, CF_INT8 } cf_weight_type;
+
 /* See LayerStep and Epilogue in builder/lower/program.py. */
 typedef struct {
     cf_algorithm algorithm;
@@ -43,16 +46,20 @@ typedef struct {
     cf_halo halo, second_halo;
     float low, high, second_low, second_high;
     int64_t band; /* Winograd: tiles transformed at a time */
+    cf_weight_type weight_type;
 } cf_layer;
 
 /* Starts of the buffers; residual, residual_scale, second and scratch may be NULL. */
 typedef struct {
-    const float *input, *weights, *bias;
+    const float *input;
+    const void *weights; /* of weight_type */
+    const float *bias;
     float *output;
     const float *residual, *residual_scale;
     float *second;
     const float *second_scale, *second_shift;
     float *scratch;
+    const float *weight_scale; /* of int8: [panels][16], what a panel's weights are multiplied by */
 } cf_layer_data;
 
 /* See PoolStep. The largest element (NaN if any is NaN) or scale * sum of those inside the picture. */

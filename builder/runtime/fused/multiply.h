@@ -156,7 +156,7 @@ static const cf_tile_function half_tiles[] = {NULL, NINE_ROWS(ENTRY, 1)};
 #elif defined(__wasm__)
 /*
  * WebAssembly does not say how many registers there are. On x86-64 they are 16: 6 x 8 sums, their weights and
- * one splat fit, where 6 x 16 would be spilled; so a full tile is two narrow ones, next to each other.
+ * one splat fit, where 6 x 16 would be spilled; so a full tile is two narrow ones, next to each other, for each panel.
  */
 #define TILE_IN_HALVES(rows, vectors)                                                                                \
     static void tile_##rows##x##vectors(const cf_product *product, int64_t tiles, int64_t panels,                    \

@@ -13,11 +13,13 @@
 #define COLDFORGE_WINOGRAD_H
 
 #include "multiply.h"
+#include "unpack.h"
 
 enum {
-    CF_DEPTH_U = 128, /* _U_CHANNELS in packing.py */
-    CF_TILES_M = 24,  /* _TILE_BLOCK */
-    CF_TASK_TILES = 4 /* input tiles of a task */
+    CF_DEPTH_U = 128,  /* _U_CHANNELS in packing.py */
+    CF_TILES_M = 24,   /* _TILE_BLOCK */
+    CF_TASK_TILES = 4, /* input tiles of a task */
+    CF_UNPACKED = 16   /* input channels whose weights are unpacked at a time */
 };
 
 typedef struct {
@@ -159,6 +161,22 @@ INLINE void transform_panel(const int size, const cf_winograd *w, const float *f
     }
 }
 
+/* Weights of panel number `panel`, input channels [from, from + depth), into u. */
+static void transform_weights(const cf_winograd *w, int64_t panel, int64_t from, int64_t depth, float *u) {
+    _Alignas(64) float room[CF_UNPACKED * 9 * CF_PANEL];
+    const int64_t most = w->layer->weight_type == CF_FLOAT32 ? depth : CF_UNPACKED;
+    for (int64_t c = 0; c < depth; c += most) {
+        const int64_t count = min64(most, depth - c), first = panel * w->layer->in_channels + from + c;
+        const float *weights =
+            unpack(w->layer, w->data, panel, first * 9 * CF_PANEL, count * 9 * CF_PANEL, room);
+        if (w->size == 4) {
+            transform_panel(4, w, weights, count, u + c * CF_PANEL);
+        } else {
+            transform_panel(2, w, weights, count, u + c * CF_PANEL);
+        }
+    }
+}
+
 /* Products of tiles [at, at + count) of the band, kept from `kept` on. */
 static void multiply_points(const cf_winograd *w, int64_t at, int64_t count, int64_t from_channel,
                             int64_t depth, const float *u, float *m, int half) {
@@ -227,12 +245,7 @@ static void winograd_task(void *argument, int64_t task, uint32_t thread) {
     for (int64_t k = 0; k < depth; k += CF_DEPTH_U) {
         const int64_t part = min64(CF_DEPTH_U, depth - k);
         for (int64_t p = 0; p < channels / CF_PANEL; p++) {
-            const float *panel = w->data->weights + ((channel / CF_PANEL + p) * depth + k) * 9 * CF_PANEL;
-            if (w->size == 4) {
-                transform_panel(4, w, panel, part, u + p * w->panel_u);
-            } else {
-                transform_panel(2, w, panel, part, u + p * w->panel_u);
-            }
+            transform_weights(w, channel / CF_PANEL + p, k, part, u + p * w->panel_u);
         }
         for (int64_t at = from; at < to; at += w->block) {
             const int64_t count = min64(w->block, to - at);

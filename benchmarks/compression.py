@@ -1,0 +1,275 @@
+"""``python -m benchmarks.compression``: each type of weights beside TensorFlow Lite's models of the same graph.
+
+Size, agreement with TensorFlow float32 and latency, for the three examples, into docs/accuracy.md. All models of a
+network take turns in one process on one thread, and the least processor time of many rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import machine
+from benchmarks.engines.coldforge import Coldforge
+from benchmarks.models import ROOT
+from builder.accuracy.build import candidate, compile_here
+from builder.accuracy.inputs import Inputs, pictures
+from builder.accuracy.measure import Accuracy, Answers, compare, library_answers, tensorflow_answers
+from builder.accuracy.report import TYPES
+from builder.importers.graph import FrozenGraph
+from builder.importers.tf import tensorflow
+from builder.progress import Progress
+from builder.project import Project
+from builder.spec import ModelSpec, load
+
+FOLDER = ROOT / "build" / "bench" / "compression"
+PHOTOGRAPHS = ("face.jpg", "astronaut.jpg", "coffee.jpg", "cat_exif_rotated.jpg")
+CROPS = {"emotion": 400, "age_gender": 120}
+CALIBRATION = 60
+Run = Callable[[], object]
+
+INPUTS = {
+    "digits": "1,000 held-out MNIST digits",
+    "emotion": f"{CROPS['emotion']} crops of the photographs in tests/data, half of them of the face",
+    "age_gender": f"{CROPS['age_gender']} crops of the photographs in tests/data; its weights are seeded, not trained",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model file: ``size`` in bytes; ``milliseconds`` of the fastest run."""
+
+    engine: str
+    weights: str
+    size: int
+    accuracy: Accuracy
+    milliseconds: float
+
+
+def measure(name: str, seconds: float, progress: Progress) -> dict[str, Any]:
+    """All models of one example; ``seconds`` of them for latency."""
+    project = Project(ROOT)
+    spec = load(project.examples / name / "model.toml")
+    made = compile_here(spec, project, progress)
+    inputs = pictures(_images(name, spec, CROPS.get(name, 0), seed=1), spec, made.graph)
+    theirs = tensorflow_answers(made.graph, inputs)
+    found: list[tuple[str, str, Path, Answers]] = []
+    runs: dict[str, Run] = {}
+    for kind in TYPES:
+        library = candidate(spec, made, kind, project, progress).library
+        found.append(("coldforge", kind, library, library_answers(library, made.graph, inputs)))
+        runs[f"coldforge {kind}"] = _our_run(library, made.graph, inputs)
+    examples = pictures(_images(name, spec, CALIBRATION, seed=2), spec, made.graph)
+    for kind, path in _lite_models(made.graph, examples, FOLDER / name):
+        lite = Lite(path, made.graph)
+        found.append(("LiteRT", kind, path, lite.answers(inputs)))
+        runs[f"LiteRT {kind}"] = lite.run_of(inputs)
+    fastest, rounds = _fastest(runs, seconds)
+    rows = []
+    for engine, kind, path, ours in found:
+        agreement = compare(spec, made.graph, inputs, ours, theirs)
+        rows.append(Row(engine, kind, path.stat().st_size, agreement, fastest[f"{engine} {kind}"]))
+    return {"inputs": INPUTS[name], "items": inputs.items, "rounds": rounds, "rows": [asdict(row) for row in rows]}
+
+
+def _images(name: str, spec: ModelSpec, count: int, seed: int) -> Path:
+    """An .npz file of pictures as the model takes them; of digits those that training left out."""
+    if name == "digits":
+        held_out = ROOT / "build" / "digits" / "held_out.npz"
+        if seed == 1:
+            return held_out
+    path = FOLDER / name / f"images-{seed}.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if name == "digits":
+        with np.load(held_out) as file:
+            np.savez(path, images=file["images"][:: len(file["images"]) // count][:count])
+    else:
+        np.savez(path, images=np.stack(list(crops(spec, count, seed))))
+    return path
+
+
+def crops(spec: ModelSpec, count: int, seed: int) -> Iterator[Any]:
+    """Parts of the test photographs: moved, scaled, turned a little, mirrored, lighter and darker; seeded."""
+    from PIL import Image, ImageEnhance, ImageOps
+
+    image = spec.image
+    assert image is not None
+    rng = np.random.default_rng(seed)
+    opened = [ImageOps.exif_transpose(Image.open(ROOT / "tests" / "data" / name)) for name in PHOTOGRAPHS]
+    for number in range(count):
+        face = number % 2 == 0
+        picture = opened[0] if face else opened[int(rng.integers(len(opened)))]
+        side = rng.uniform(0.65 if face else 0.3, 1) * min(picture.size)
+        left, top = rng.uniform(0, picture.width - side), rng.uniform(0, picture.height - side)
+        turned = picture.rotate(
+            rng.uniform(-15, 15), Image.Resampling.BILINEAR, center=(left + side / 2, top + side / 2)
+        )
+        part = turned.resize(
+            (image.width, image.height), Image.Resampling.BILINEAR, (left, top, left + side, top + side)
+        )
+        part = ImageEnhance.Brightness(part).enhance(rng.uniform(0.6, 1.4))
+        part = ImageOps.mirror(part) if rng.random() < 0.5 else part
+        converted = part.convert("L" if image.mode == "grey" else "RGB")
+        yield np.asarray(converted, np.uint8).reshape(image.height, image.width, image.channels)
+
+
+def _lite_models(graph: FrozenGraph, examples: Inputs, folder: Path) -> Iterator[tuple[str, Path]]:
+    """(kind, file) of the frozen graph, as TensorFlow's own converter makes them."""
+    tf = tensorflow()
+    definition = tf.compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
+
+    def feeds() -> Iterator[list[Any]]:
+        for run in examples.runs:
+            yield [run[port.spec.name] for port in graph.feeds]
+
+    settings: Mapping[str, dict[str, Any]] = {
+        "float32": {},
+        "float16": {"optimizations": [tf.lite.Optimize.DEFAULT], "target_spec.supported_types": [tf.float16]},
+        "int8, dynamic range": {"optimizations": [tf.lite.Optimize.DEFAULT]},
+        "int8, calibrated": {"optimizations": [tf.lite.Optimize.DEFAULT], "representative_dataset": feeds},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind, options in settings.items():
+        wrapped = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(definition, name=""), [])
+        frozen = wrapped.prune([p.tensor for p in graph.feeds], [p.tensor for p in graph.fetches])
+        converter = tf.lite.TFLiteConverter.from_concrete_functions([frozen])
+        for name, value in options.items():
+            owner, _, key = name.rpartition(".")
+            setattr(getattr(converter, owner) if owner else converter, key, value)
+        path = folder / f"{kind.replace(', ', '-').replace(' ', '-')}.tflite"
+        path.write_bytes(converter.convert())
+        yield kind, path
+
+
+class Lite:
+    """A .tflite file in LiteRT, on one thread, with XNNPACK; the graph's fetches in their own order."""
+
+    def __init__(self, model: Path, graph: FrozenGraph) -> None:
+        from ai_edge_litert.interpreter import Interpreter
+
+        self.interpreter = Interpreter(str(model), num_threads=1)
+        self.interpreter.allocate_tensors()
+        (self.input,) = self.interpreter.get_input_details()
+        self.graph = graph
+        self.outputs = [detail["index"] for detail in self.interpreter.get_output_details()]
+
+    def answers(self, inputs: Inputs) -> Answers:
+        found = []
+        for run in inputs.runs:
+            self.interpreter.set_tensor(self.input["index"], next(iter(run.values())))
+            self.interpreter.invoke()
+            found.append([self.interpreter.get_tensor(index) for index in self.outputs])
+        names = [port.spec.name for port in self.graph.fetches]
+        joined = (np.concatenate(parts)[: inputs.items] for parts in zip(*found, strict=True))
+        return dict(zip(names, joined, strict=True))
+
+    def run_of(self, inputs: Inputs) -> Run:
+        self.interpreter.set_tensor(self.input["index"], next(iter(inputs.runs[0].values())))
+        return self.interpreter.invoke  # type: ignore[no-any-return]
+
+
+def _our_run(path: Path, graph: FrozenGraph, inputs: Inputs) -> Run:
+    engine = Coldforge(path, 1)
+    (port,) = graph.feeds
+    feed = engine.feed(np.ascontiguousarray(inputs.runs[0][port.spec.name]).tobytes())
+    return lambda: engine.run(feed)
+
+
+def _fastest(runs: Mapping[str, Run], seconds: float) -> tuple[dict[str, float], int]:
+    """Milliseconds of processor time of each, and how many rounds that were.
+
+    All engines work on the calling thread, and its time does not count what others use of the processor. In a round
+    every model runs three times, so that it has its own data in the caches again.
+    """
+    best = dict.fromkeys(runs, float("inf"))
+    end, rounds = time.monotonic() + seconds, 0
+    while rounds < 5 or time.monotonic() < end:
+        for name, run in runs.items():
+            for _ in range(3):
+                begin = time.thread_time()
+                run()
+                best[name] = min(best[name], 1e3 * (time.thread_time() - begin))
+        rounds += 1
+    return best, rounds
+
+
+def document(results: Mapping[str, Any]) -> str:
+    """docs/accuracy.md."""
+    parts = [_HEAD.format(cpu=results["machine"]["processor"], tensorflow=results["tensorflow"])]
+    for name, found in results["networks"].items():
+        parts.append(f"\n## {name}\n\nOn {found['inputs']}.\n\n")
+        labelled = any(o["right"] is not None for row in found["rows"] for o in row["accuracy"]["outputs"])
+        heads = ["", "weights", "size", "top-1", "top-5", "worst error", "mean error", "ms"]
+        heads[7:7] = ["right labels"] if labelled else []
+        parts.append(_line(heads) + _line(["---"] * len(heads)))
+        for row in found["rows"]:
+            outputs = row["accuracy"]["outputs"]
+            cells = [row["engine"], row["weights"], _size(row["size"])]
+            cells += [" / ".join(_share(o[key]) for o in outputs) for key in ("top1", "top5")]
+            cells += [" / ".join(f"{o[key]:.1e}" for o in outputs) for key in ("worst", "mean")]
+            cells += [" / ".join(_share(o["right"]) for o in outputs)] if labelled else []
+            parts.append(_line([*cells, f"{row['milliseconds']:.3g}"]))
+        if len(found["rows"][0]["accuracy"]["outputs"]) > 1:
+            names = " / ".join(o["output"] for o in found["rows"][0]["accuracy"]["outputs"])
+            parts.append(f"\nEach pair is {names}.\n")
+    return "".join(parts)
+
+
+_HEAD = """\
+# What smaller weights cost
+
+<!-- Written by `python -m benchmarks.compression`. -->
+
+Every type of `[weights]` ([weights.md](weights.md)) and the models that TensorFlow Lite's converter makes of the same
+frozen graph, compared with TensorFlow {tensorflow} in float32. *top-1*: inputs with TensorFlow's top class; *top-5*:
+with it among the first five, where there are more classes. Errors are those of the outputs (probabilities), absolute.
+*ms*: processor time of one run on one thread, the fastest of many rounds in which all models took turns, on {cpu},
+which others used too: differences of a few percent mean nothing. *size*: of `libmodel.so`, which runs by itself, and of
+the `.tflite` file, which needs LiteRT's own 18 MB as well.
+
+Ours calculate in float32 whatever the weights are. LiteRT's float16 is unpacked to float32 when it is loaded, so it is
+small on disk only; its *dynamic range* rounds activations to 8 bits as it runs, *calibrated* does so with ranges from
+60 sample inputs.
+"""
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.2f} MB"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.compression", description=__doc__)
+    parser.add_argument("networks", nargs="*", default=[], metavar="EXAMPLE", help=f"of {', '.join(INPUTS)}")
+    parser.add_argument("--seconds", type=float, default=60, help="of latency for each example (default: 60)")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "accuracy.md")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.networks) - set(INPUTS):
+        parser.error(f"no example {', '.join(unknown)}")
+    names, progress = options.networks or list(INPUTS), Progress()
+    results: dict[str, Any] = {"machine": machine.describe(), "tensorflow": tensorflow().__version__, "networks": {}}
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        results["networks"][name] = measure(name, options.seconds, progress)
+        # After each: a run that is broken off has something to show.
+        (FOLDER / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    options.output.write_text(document(results), encoding="utf-8")
+    print(options.output.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

@@ -21,7 +21,11 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
 from builder.cache import file_digest
-from builder.errors import PublishError
+from builder.errors import PublishError, UsageError
+from builder.pack.bundle import bundle_suffix, find_bundle
+from builder.pack.dependencies import build_dependencies
+from builder.pack.layer import write_zip
+from builder.project import Project
 from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED
 
 RUNTIMES = ["python3.13"]
@@ -42,6 +46,33 @@ class Published:
     version: int
     created: bool
     pruned: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A zip to be published under a name, for one processor."""
+
+    name: str
+    archive: Path
+    target: str
+
+
+def layers_of(
+    name: str, target: str, project: Project, *, dependencies: bool = False, named: str = ""
+) -> Iterator[Layer]:
+    """The layer of the bundle ``name``, and the ``dependencies`` layer, zipped here, where that is wanted.
+
+    ``named``: what `make bundle` calls the bundle. Raises UsageError where there is none, or none with a layer.
+    """
+    suffix = bundle_suffix(target)
+    bundle = find_bundle(project.dist, name, target, named)
+    if not bundle.archive.is_file():
+        raise UsageError(f"the bundle of {name} is for a container image, and has no layer to publish.")
+    yield Layer(f"coldforge-{name}{suffix}", bundle.archive, target)
+    if dependencies:
+        archive = project.build / f"dependencies{suffix}.zip"
+        write_zip(build_dependencies(project, target)[1], archive)
+        yield Layer(f"coldforge-dependencies{suffix}", archive, target)
 
 
 def publish(

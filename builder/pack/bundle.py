@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.errors import UsageError
 from builder.outside import FILE
 from builder.pack.layer import files_of
 from builder.pack.limits import SizeTable
@@ -68,6 +70,16 @@ class Bundle:
         """A bundle built earlier; raises OSError or KeyError when ``folder`` does not hold one."""
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         return cls(folder, SizeTable.from_dict(manifest["sizes"]))
+
+
+def find_bundle(dist: Path, name: str, target: str, named: str = "") -> Bundle:
+    """A bundle built earlier, of one model or joined; ``named``: what `make bundle` calls it. Raises UsageError."""
+    suffix = bundle_suffix(target)
+    try:
+        return Bundle.load(dist / f"{name}{suffix}")
+    except (OSError, ValueError, KeyError) as error:
+        again = f"make bundle MODEL={shlex.quote(named or name)}{' TARGET=' + target if suffix else ''}"
+        raise UsageError(f"there is no bundle of {name} for {target}: run `{again}` first.") from error
 
 
 def activate(bundle: Bundle, layers: Path, target: str = "x86_64") -> Path:

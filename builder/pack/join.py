@@ -18,10 +18,11 @@ from typing import Any
 
 from builder.cache import file_digest, place_file
 from builder.errors import UsageError
-from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
+from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle, activate, bundle_suffix
 from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
 from builder.pack.limits import LAMBDA_UNZIPPED, SizeTable, require
 from builder.pack.swap import replacing
+from builder.project import Project
 
 SCHEMA_VERSION = 1
 MODEL_LAYER = "model layer"
@@ -85,6 +86,13 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
         }
         _write(draft.manifest, whole)
     return Bundle(folder, sizes)
+
+
+def join_active(bundles: Sequence[Bundle], project: Project, target: str) -> Bundle:
+    """``join`` in ``dist/``, and make the result what is deployed for ``target``."""
+    bundle = join(bundles, project.dist, suffix=bundle_suffix(target))
+    activate(bundle, project.layers, target)
+    return bundle
 
 
 def _moved(bundle: Bundle, place: str) -> dict[str, Any]:

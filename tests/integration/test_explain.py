@@ -52,9 +52,9 @@ def test_the_json_of_digits(digits: Bundle) -> None:
 
 
 def test_table_and_json_of_one_measurement_agree(digits: Bundle) -> None:
-    from builder.cli import _load_spec
+    from builder.cli.command import load_spec
 
-    found = explain.explain(_load_spec("digits", Project.here()), Project.here(), Progress(), seconds=0.2)
+    found = explain.explain(load_spec("digits", Project.here()), Project.here(), Progress(), seconds=0.2)
     lines = explain.render(found).splitlines()[2:]
     for line, step in zip(lines, json.loads(found.to_json())["steps"], strict=False):
         assert line.startswith(f"{step['step']} ")

@@ -330,4 +330,6 @@ def test_the_command_line_starts_without_tensorflow() -> None:
 
 def test_a_build_in_docker_needs_no_packages_here() -> None:
     """``-S``: without site-packages, as on a machine that has Python and Docker only."""
-    subprocess.run([sys.executable, "-S", "-c", "import builder.cli, builder.docker.run"], cwd=ROOT, check=True)
+    subprocess.run(
+        [sys.executable, "-S", "-c", "import builder.cli, builder.docker.run, builder.pack.join"], cwd=ROOT, check=True
+    )

@@ -1,0 +1,44 @@
+"""Bindings of a model that is bundled: find the parts, make libmodel.a where it is wanted, write the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builder.bindings import STATIC, Parts, generate
+from builder.errors import UsageError
+from builder.pack.bundle import find_bundle
+from builder.progress import Progress
+from builder.project import Project
+from builder.spec import ModelSpec
+
+
+def build_bindings(
+    spec: ModelSpec,
+    project: Project,
+    progress: Progress,
+    target: str,
+    language: str,
+    *,
+    static: bool = False,
+    out: Path | None = None,
+    named: str = "",
+) -> Path:
+    """The folder of the package, ``out`` or ``dist/bindings/<bundle>/<language>``.
+
+    ``static``: with libmodel.a, for which the bundle is built unless it is. ``named``: what a person calls the model.
+    Raises UsageError where there is no bundle, and as ``generate`` and ``build_archive`` do.
+    """
+    archive = None
+    if static:
+        from builder import pipeline  # which needs a build's packages
+
+        if language not in STATIC:
+            raise UsageError(f"--static is for {', '.join(STATIC)}: {language} loads the model at run time.")
+        built = pipeline.build_bundle(spec, project, progress, target)
+        archive = pipeline.build_archive(built, spec, project, progress, target)
+    bundle = find_bundle(project.dist, spec.name, target, named)
+    wasm = project.dist / spec.name / "wasm"
+    modules = wasm if (wasm / "manifest.json").is_file() else None
+    folder = out or project.dist / "bindings" / bundle.folder.name / language
+    generate(language, Parts(bundle.description, bundle.header, bundle.library, archive, modules), folder)
+    return folder

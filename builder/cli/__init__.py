@@ -1,0 +1,44 @@
+"""The coldforge command: parses arguments, calls one function, prints its result.
+
+Each module here has a group of commands, and of each command its arguments beside its function. What a command needs
+is imported when it runs: a machine with Python and Docker alone builds too.
+
+Failures reach a person as a message and an exit code (see ``builder.errors``), never as a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from builder import __version__
+from builder.cli import building, delivering, looking, running
+from builder.errors import ColdforgeError
+from builder.project import Project
+
+GROUPS = (building, looking, running, delivering)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.command(options, Project.here())
+        return code
+    except ColdforgeError as error:
+        print(f"coldforge: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("coldforge: interrupted; the last good bundle is as it was.", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="coldforge", description="A trained model as one small Lambda layer.")
+    parser.add_argument("--version", action="version", version=f"coldforge {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for group in GROUPS:
+        for command in group.COMMANDS:
+            command.add_to(commands)
+    return parser

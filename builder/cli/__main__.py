@@ -1,0 +1,7 @@
+"""``python -m builder.cli``."""
+
+import sys
+
+from builder.cli import main
+
+sys.exit(main())

@@ -1,0 +1,180 @@
+"""Commands that make something of a model: bundle, wasm, bindings, export, selftest, weights."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from builder import __version__
+from builder.cli.command import (
+    MODEL,
+    Arguments,
+    Command,
+    Options,
+    add_model,
+    add_route,
+    add_target,
+    load_spec,
+    relative,
+    targets_of,
+)
+from builder.errors import UsageError
+from builder.progress import Progress
+from builder.project import Project
+from builder.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from builder.pack.bundle import Bundle
+
+
+def _bundle_arguments(parser: Arguments) -> None:
+    parser.add_argument("models", nargs="+", metavar="model", help=f"{MODEL}; the first is the function's default")
+    parser.add_argument(
+        "--package",
+        choices=("zip", "image"),
+        default="zip",
+        help="image: allow what a container image holds, which is more than layers do (default: zip)",
+    )
+    add_target(parser)
+    add_route(parser)
+
+
+def bundle(options: Options, project: Project) -> int:
+    from builder.docker.client import choose
+    from builder.pack.join import join_active, joined_name
+    from builder.report.text import size_table
+
+    specs = [replace(load_spec(model, project), packaging=options.package) for model in options.models]
+    joined_name([spec.name for spec in specs])  # a model named twice is refused before anything is built
+    route = choose(options.route)
+    for target in targets_of(options, specs[0]):
+        bundles = [_bundle_one(spec, route, target, project) for spec in specs]
+        if len(bundles) > 1:
+            joined = join_active(bundles, project, target)
+            print(f"\n{size_table(joined.sizes)}\n\nbundle of {len(specs)} models: {relative(joined.folder)}")
+        if route == "host" and target == "x86_64":  # in Docker, what runs there has said so
+            print(f"try it: make invoke MODEL={shlex.quote(' '.join(options.models))} IMAGE=tests/data/face.jpg")
+    return 0
+
+
+def _bundle_one(spec: ModelSpec, route: str, target: str, project: Project) -> Bundle:
+    progress = Progress()
+    if route == "docker":
+        from builder.docker.run import bundle_in_docker
+
+        built_inside = bundle_in_docker(spec, project, progress.say, target)
+        print(built_inside.output, end="")
+        return built_inside.bundle
+    from builder import pipeline
+    from builder.report.text import agreement_table, audit_line, lowering_line, size_table
+
+    batches = ", ".join(map(str, spec.buckets))
+    progress.say(f"coldforge {__version__}: {spec.name} {spec.version} for {target}, batch {batches}")
+    built = pipeline.build_bundle(spec, project, progress, target)
+    print(size_table(built.bundle.sizes))
+    print()
+    print(agreement_table(built.verification))
+    print()
+    print(lowering_line(built.lowering))
+    print(audit_line(built.audit))
+    if built.states:
+        names = ", ".join(built.states)
+        print(f"state: {names}; each opened model has its own, and the function resets it before every request")
+    print(f"\nbundle: {relative(built.bundle.folder)} ({progress.total():.1f} s)")
+    return built.bundle
+
+
+def wasm(options: Options, project: Project) -> int:
+    from builder.wasm.build import build_wasm
+    from builder.wasm.report import modules_table
+
+    spec, progress = load_spec(options.model, project), Progress()
+    progress.say(f"coldforge {__version__}: {spec.name} {spec.version} for WebAssembly, batch {spec.batch}")
+    modules = build_wasm(spec, project, progress)
+    print(modules_table(modules))
+    folder = relative(modules[0].path.parent)
+    print(f"\nmodules: {folder} ({progress.total():.1f} s)\ntry it: node {folder}/predict.mjs")
+    return 0
+
+
+def _bindings_arguments(parser: Arguments) -> None:
+    add_model(parser)
+    parser.add_argument("--lang", required=True, metavar="LANGUAGE", help="c, rust, go, node or python")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="(default: dist/bindings/<model>/<language>)")
+    parser.add_argument("--static", action="store_true", help="add libmodel.a, to be linked into a program")
+    add_target(parser)
+
+
+def bindings(options: Options, project: Project) -> int:
+    from builder.bindings.build import build_bindings
+
+    spec = load_spec(options.model, project)
+    *_, target = targets_of(options, spec)
+    folder = build_bindings(
+        spec, project, Progress(), target, options.lang, static=options.static, out=options.out, named=options.model
+    )
+    print(f"{options.lang} package: {relative(folder)} (README.md says how to run its example)")
+    return 0
+
+
+def _export_arguments(parser: Arguments) -> None:
+    add_model(parser)
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: dist/<model>-export)")
+
+
+def export(options: Options, project: Project) -> int:
+    from builder.export import export_model
+
+    done = export_model(load_spec(options.model, project), project, Progress(), options.out)
+    for file in done.files:
+        print(f"{file.size:>14,}  {file.path}")
+    print(f"\nexport: {relative(done.folder)} ({len(done.weights)} tensors, {done.parameters:,} parameters)")
+    return 0
+
+
+def _selftest_arguments(parser: Arguments) -> None:
+    add_model(parser)
+    add_target(parser)
+
+
+def selftest(options: Options, project: Project) -> int:
+    from builder.selftest.programs import selftest
+
+    spec = load_spec(options.model, project)
+    for target in targets_of(options, spec):
+        done = selftest(spec, project, Progress(), target)
+        print(done.said or f"NOT RUN: {done.machine.missing}")
+        print(f"programs: {relative(done.test)}, {relative(done.benchmark)}")
+    return 0
+
+
+def _weights_arguments(parser: Arguments) -> None:
+    add_model(parser)
+    add_target(parser)
+    parser.add_argument("--output", type=Path, help="where to write (default: dist/<model>.weights)")
+
+
+def weights(options: Options, project: Project) -> int:
+    from builder.report.text import agreement_table
+    from builder.reweigh import reweigh
+
+    spec = load_spec(options.model, project)
+    targets = targets_of(options, spec)
+    if options.output and len(targets) > 1:
+        raise UsageError("--output names one file: say which with --target.")
+    for target in targets:
+        made = reweigh(spec, project, Progress(), target, options.output)
+        print(f"{agreement_table(made.verification)}\n\nweights: {relative(made.path)}, SHA-256 {made.sha256}")
+    return 0
+
+
+COMMANDS = (
+    Command("bundle", "compile a model, or several, and pack them as one Lambda layer", _bundle_arguments, bundle),
+    Command("wasm", "compile a model to WebAssembly", add_model, wasm),
+    Command("bindings", "write a package that calls a model from another language", _bindings_arguments, bindings),
+    Command("export", "write a model's weights, graph and configuration for others to read", _export_arguments, export),
+    Command("selftest", "build and run a test and a benchmark program for a bundle", _selftest_arguments, selftest),
+    Command("weights", "make a new weights file of a model that was trained again", _weights_arguments, weights),
+)

@@ -1,0 +1,89 @@
+"""What the commands share: how one is declared, and the arguments that several have."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.errors import UsageError
+from builder.project import Project
+from builder.spec import TARGETS, ModelSpec, load
+
+Options = argparse.Namespace
+Arguments = argparse.ArgumentParser
+
+MODEL = "a model.toml, a folder with one, or the name of an example"
+
+
+@dataclass(frozen=True)
+class Command:
+    """``arguments`` adds a command's arguments to its parser; ``run`` gets them parsed and returns the exit code."""
+
+    name: str
+    help: str
+    arguments: Callable[[Arguments], None]
+    run: Callable[[Options, Project], int]
+
+    def add_to(self, commands: Any) -> None:
+        """``commands``: what ``ArgumentParser.add_subparsers`` returns."""
+        parser = commands.add_parser(self.name, help=self.help)
+        self.arguments(parser)
+        parser.set_defaults(command=self.run)
+
+
+def add_model(parser: Arguments) -> None:
+    parser.add_argument("model", help=MODEL)
+
+
+def add_bundled_models(parser: Arguments) -> None:
+    parser.add_argument("models", nargs="+", metavar="model", help=f"{MODEL}; all that are in the bundle")
+
+
+def add_target(parser: Arguments) -> None:
+    parser.add_argument("--target", metavar="TARGET", help="x86_64, arm64 or all (default: model.toml's `targets`)")
+
+
+def add_route(parser: Arguments) -> None:
+    routes = "docker, host, or auto: in Docker when an engine answers"
+    parser.add_argument("--in", dest="route", default="auto", metavar="WHERE", help=f"{routes} (default: auto)")
+
+
+def add_json(parser: Arguments) -> None:
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_trust(parser: Arguments) -> None:
+    parser.add_argument("--trust", action="store_true", help="load a .h5 file, which may run code")
+
+
+def targets_of(options: Options, spec: ModelSpec) -> tuple[str, ...]:
+    """Those asked for, x86_64 last: what a command prints last, and what is active, is Lambda's default."""
+    wanted = {None: spec.targets, "": spec.targets, "all": TARGETS}.get(options.target, (options.target,))
+    if unknown := [t for t in wanted if t not in TARGETS]:
+        raise UsageError(f"there is no target {unknown[0]!r}: {', '.join(TARGETS)} or all.")
+    return tuple(t for t in reversed(TARGETS) if t in wanted)
+
+
+def load_spec(model: str, project: Project) -> ModelSpec:
+    """The spec at a path, or of an example by name. Raises UsageError for neither."""
+    path = Path(model)
+    candidates = [path, path / "model.toml", project.examples / model / "model.toml"]
+    for candidate in candidates:
+        if candidate.is_file():
+            return load(candidate)
+    examples = sorted(p.parent.name for p in project.examples.glob("*/model.toml"))
+    raise UsageError(
+        f"there is no model.toml at {model}, and no such example ({', '.join(examples)}). "
+        "`coldforge init MODEL` writes one for a trained model."
+    )
+
+
+def relative(path: Path) -> Path:
+    """``path`` from the current folder, where it is below it."""
+    try:
+        return path.resolve().relative_to(Path.cwd())
+    except ValueError:
+        return path

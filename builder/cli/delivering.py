@@ -1,0 +1,80 @@
+"""Commands between a bundle and AWS: publish, check."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from builder.cli.command import (
+    Arguments,
+    Command,
+    Options,
+    add_bundled_models,
+    add_json,
+    add_target,
+    load_spec,
+    targets_of,
+)
+from builder.errors import UsageError
+from builder.project import Project
+
+
+def _publish_arguments(parser: Arguments) -> None:
+    add_bundled_models(parser)
+    add_target(parser)
+    parser.add_argument("--dependencies", action="store_true", help="publish the dependencies layer as well")
+    parser.add_argument("--bucket", help="S3 bucket for a zip over 50 MB (default: the one SAM made)")
+    parser.add_argument("--prune", type=int, metavar="N", help="keep the newest N versions and those in use")
+    parser.add_argument("--endpoint-url", metavar="URL", help="of another AWS, such as a local emulator")
+    add_json(parser)
+
+
+def publish(options: Options, project: Project) -> int:
+    from builder.pack.join import joined_name
+    from builder.publish import layers_of, publish
+
+    if options.prune is not None and options.prune < 1:
+        raise UsageError(f"--prune {options.prune}: at least the newest version is kept; give 1 or more.")
+    specs = [load_spec(model, project) for model in options.models]
+    name, named = joined_name([spec.name for spec in specs]), " ".join(options.models)
+    layers = [
+        layer
+        for target in targets_of(options, specs[0])
+        for layer in layers_of(name, target, project, dependencies=options.dependencies, named=named)
+    ]
+    for layer in layers:
+        done = publish(
+            layer.archive,
+            layer.name,
+            architecture=layer.target,
+            bucket=options.bucket,
+            keep=options.prune,
+            endpoint=options.endpoint_url,
+        )
+        if options.json:
+            print(json.dumps(asdict(done)))
+            continue
+        gone = f"; deleted {', '.join(map(str, done.pruned))}" if done.pruned else ""
+        print(f"{done.arn}  ({'new' if done.created else 'the same bytes were there'}{gone})")
+    return 0
+
+
+def _check_arguments(parser: Arguments) -> None:
+    parser.add_argument("parameters", nargs="*", metavar="NAME=VALUE", help="parameters of the deploy")
+    parser.add_argument("--template", type=Path, default=Path(".aws-sam/build/template.yaml"))
+
+
+def check(options: Options, _project: Project) -> int:
+    from builder.template_check import require
+
+    if wrong := [p for p in options.parameters if "=" not in p]:
+        raise UsageError(f"{wrong[0]}: parameters are given as NAME=VALUE.")
+    require(options.template, dict(p.split("=", 1) for p in options.parameters))
+    return 0
+
+
+COMMANDS = (
+    Command("publish", "publish a bundle's layer to AWS, unless it is there already", _publish_arguments, publish),
+    Command("check", "check a built SAM template against Lambda's limits", _check_arguments, check),
+)

@@ -1,0 +1,141 @@
+"""Commands that say something of a model, or write it down: where, inspect, explain, tune, accuracy, init."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from builder.cli.command import (
+    MODEL,
+    Arguments,
+    Command,
+    Options,
+    add_json,
+    add_model,
+    add_route,
+    add_trust,
+    load_spec,
+    relative,
+)
+from builder.errors import UsageError
+from builder.progress import Progress
+from builder.project import Project
+from builder.spec import ModelSpec
+
+
+def where(options: Options, _project: Project) -> int:
+    from builder.docker.client import choose
+
+    print(choose(options.route))
+    return 0
+
+
+def _inspect_arguments(parser: Arguments) -> None:
+    parser.add_argument("model", help=f"{MODEL}, or a model file")
+    add_json(parser)
+    add_trust(parser)
+
+
+def inspect(options: Options, project: Project) -> int:
+    from builder import pipeline, preflight
+
+    path = Path(options.model)
+    spec = _drafted(path, options.trust) if _is_model(path) else load_spec(options.model, project)
+    found = pipeline.inspect(spec, project)
+    print(json.dumps(found.to_json(), indent=1) if options.json else preflight.render(found))
+    return 0 if found.ok else (12 if found.unsupported else 18)
+
+
+def _is_model(path: Path) -> bool:
+    return path.exists() and path.suffix != ".toml" and not (path / "model.toml").is_file()
+
+
+def _drafted(path: Path, trust: bool) -> ModelSpec:
+    from builder.importers import describe
+    from builder.init import draft
+
+    return draft(path, describe, trust=trust)
+
+
+def _explain_arguments(parser: Arguments) -> None:
+    add_model(parser)
+    _add_seconds(parser, 3.0)
+    parser.add_argument("--threads", type=int, default=1, help="threads to run on (default: 1)")
+    add_json(parser)
+
+
+def explain(options: Options, project: Project) -> int:
+    from builder import explain
+
+    if options.threads < 1:
+        raise UsageError(f"--threads {options.threads}: at least 1.")
+    found = explain.explain(
+        load_spec(options.model, project), project, Progress(), threads=options.threads, seconds=options.seconds
+    )
+    print(found.to_json() if options.json else explain.render(found))
+    return 0
+
+
+def _tune_arguments(parser: Arguments) -> None:
+    add_model(parser)
+    _add_seconds(parser, 10.0)
+
+
+def tune(options: Options, project: Project) -> int:
+    from builder import tune
+
+    print(tune.render(tune.tune(load_spec(options.model, project), project, Progress(), seconds=options.seconds)))
+    return 0
+
+
+def _add_seconds(parser: Arguments, seconds: float) -> None:
+    says = f"how long to measure, about (default: {seconds:g})"
+    parser.add_argument("--seconds", type=float, default=seconds, help=says)
+
+
+def _accuracy_arguments(parser: Arguments) -> None:
+    add_model(parser)
+    parser.add_argument(
+        "--images", type=Path, action="append", default=[], metavar="FOLDER",
+        help="pictures, or folders of them by label, or an .npz file with images and labels; may be repeated",
+    )  # fmt: skip
+    add_json(parser)
+
+
+def accuracy(options: Options, project: Project) -> int:
+    from builder.accuracy import report
+
+    found = report.accuracy(load_spec(options.model, project), project, Progress(), images=options.images)
+    print(found.to_json() if options.json else report.render(found))
+    return 0
+
+
+def _init_arguments(parser: Arguments) -> None:
+    parser.add_argument("model", type=Path, help=".keras, .h5, .pb or a SavedModel folder")
+    parser.add_argument("--output", type=Path, help="where to write (default: model.toml beside the model)")
+    parser.add_argument("--force", action="store_true", help="write over an existing file")
+    add_trust(parser)
+
+
+def init(options: Options, _project: Project) -> int:
+    from builder.importers import describe
+    from builder.init import draft_text
+
+    output: Path = options.output or options.model.resolve().parent / "model.toml"
+    if output.exists() and not options.force:
+        raise UsageError(f"{output} exists; give another --output, or --force to write over it.")
+    output.write_text(draft_text(options.model, describe, toml=output, trust=options.trust), encoding="utf-8")
+    print(f"wrote {relative(output)}: check what it says, then run `make bundle MODEL={relative(output)}`")
+    return 0
+
+
+COMMANDS = (
+    Command("where", "say where a build would run, docker or host", add_route, where),
+    Command("inspect", "say whether a model can be compiled, and how large it will be", _inspect_arguments, inspect),
+    Command("explain", "say, step by step, what a model runs and how long it takes", _explain_arguments, explain),
+    Command("tune", "time each layer's algorithms here, and keep the fastest for later builds", _tune_arguments, tune),
+    Command(
+        "accuracy", "say what each type of weights costs, against TensorFlow's float32", _accuracy_arguments, accuracy
+    ),
+    Command("init", "write a model.toml for a model, to be edited", _init_arguments, init),
+)

@@ -1,0 +1,78 @@
+"""Commands that run a bundle on this machine: invoke, serve."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from builder.cli.command import Arguments, Command, Options, add_bundled_models, add_target, load_spec
+from builder.errors import UsageError
+from builder.project import Project
+
+
+def _invoke_arguments(parser: Arguments) -> None:
+    add_bundled_models(parser)
+    parser.add_argument("image", type=Path)
+    add_target(parser)
+
+
+def invoke(options: Options, project: Project) -> int:
+    from builder.local import rie
+
+    if options.target not in (None, "", "x86_64"):
+        raise UsageError(
+            f"invoke runs the function on this machine, and {options.target} is another; "
+            f"`make bundle TARGET={options.target}` runs its library on TensorFlow's inputs under QEMU."
+        )
+    layer = _layer(options.models, project)
+    result = rie.invoke(layer, None, None, rie.image_event(options.image))
+    print(json.dumps(result.answer, indent=2), flush=True)
+    if result.note:
+        print(result.note, file=sys.stderr)
+    print(result.times, file=sys.stderr)
+    return 0
+
+
+def _serve_arguments(parser: Arguments) -> None:
+    add_bundled_models(parser)
+    parser.add_argument("--port", type=int, default=8080, help="(default: 8080; 0 is any)")
+    parser.add_argument("--cors", default="", metavar="ORIGINS", help="origins whose pages may call it, or *")
+
+
+def serve(options: Options, project: Project) -> int:
+    from builder.local import http, rie
+
+    layer = _layer(options.models, project)
+    environment = {"COLDFORGE_PLAYGROUND": "on", "COLDFORGE_CORS_ORIGINS": options.cors}
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the emulator is ended in either case
+    with (
+        suppress(KeyboardInterrupt),
+        rie.emulator(layer, environment=environment) as running,
+        http.serving(running.invoke, options.port, say) as url,
+    ):
+        print(f"{url} (Ctrl-C ends)", flush=True)
+        threading.Event().wait()
+    return 0
+
+
+def _layer(models: Sequence[str], project: Project) -> Path:
+    from builder.pack.join import joined_name
+
+    return project.dist / joined_name([load_spec(model, project).name for model in models]) / "layer"
+
+
+COMMANDS = (
+    Command("invoke", "run a bundle on an image in Lambda's emulator, without Docker", _invoke_arguments, invoke),
+    Command(
+        "serve", "serve a bundle on this machine as its Function URL does, without Docker", _serve_arguments, serve
+    ),
+)

@@ -212,15 +212,8 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     given_up: tuple[tuple[str, str], ...] = ()
     tried: set[str] = set()
     for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
-        key = (*(p for m in made for p in (m.kernels.metadata_path, m.kernels.kernels_path, m.graph.ports_path)),)
-        folder = stage(
-            f"lower{attempt.suffix}",
-            f"thunks to steps, buffers and C ({attempt.name})",
-            digest(*key, to_json(spec), json.dumps(algorithms, sort_keys=True), target),
-            functools.partial(_lower, attempt, made, spec, algorithms, cache),
-        )
-        sources = Sources(folder)
-        lowering = replace(Lowering.load(folder / LOWERING), given_up=given_up)
+        sources = lower_stage(attempt, made, spec, algorithms, cache, stage)
+        lowering = replace(Lowering.load(sources.folder / LOWERING), given_up=given_up)
         if (program := digest(*sources.programs, sources.weights)) in tried:
             continue  # the same library would disagree again
         tried.add(program)
@@ -348,6 +341,25 @@ def verify_batches(
     return merged(dict(zip(spec.buckets, found, strict=True)))
 
 
+def lower_stage(
+    attempt: Attempt,
+    made: Sequence[Compiled],
+    spec: ModelSpec,
+    algorithms: Mapping[str, Algorithm],
+    cache: Path,
+    stage: Callable[..., Path],
+) -> Sources:
+    """The sources that ``attempt`` makes of a settled ``spec``, with ``LOWERING`` beside them."""
+    inputs = (p for m in made for p in (m.kernels.metadata_path, m.kernels.kernels_path, m.graph.ports_path))
+    folder = stage(
+        f"lower{attempt.suffix}",
+        f"thunks to steps, buffers and C ({attempt.name})",
+        digest(*inputs, to_json(spec), json.dumps(algorithms, sort_keys=True), made[0].kernels.target),
+        functools.partial(_lower, attempt, made, spec, algorithms, cache),
+    )
+    return Sources(folder)
+
+
 def _lower(
     attempt: Attempt,
     made: Sequence[Compiled],
@@ -403,6 +415,23 @@ def roundings_of(
         return restored.load(answers, spec.weight_types)
 
     return tuple(rounding(batch, m.graph) for batch, m in zip(spec.buckets, made, strict=True))
+
+
+def rounding_of_bundle(
+    bundle: Bundle, spec: ModelSpec, project: Project, progress: Progress, target: str
+) -> Rounding | None:
+    """How the weights in ``bundle``, made of ``spec``, were rounded; of several batches for the first."""
+    layers = json.loads(bundle.manifest.read_text(encoding="utf-8"))["lowering"]["weights"]["layers"]
+    if all(layer["type"] == "float32" for layer in layers):
+        return None
+    made = compile_batches(spec, project, progress, target)
+    spec = settle_weights(spec, project, progress)
+    stage = functools.partial(run_stage, spec, project, progress, suffix=bundle_suffix(target))
+    tuning = read_tuning(tuning_path(spec))
+    algorithms = tuning.algorithms(target) if tuning else {}
+    attempt = next(a for a in ATTEMPTS if spec.winograd or not a.winograd)  # in any, the same weights are rounded
+    sources = lower_stage(attempt, made, spec, algorithms, project.cache, stage)
+    return roundings_of(spec, made, sources.folder, stage)[0]
 
 
 def settle_weights(spec: ModelSpec, project: Project, progress: Progress) -> ModelSpec:

@@ -14,6 +14,7 @@ from builder.errors import UsageError
 from builder.export import safetensors
 from builder.export.safetensors import Array
 from builder.export.weights import Weight, weights_of
+from builder.importers.freeze import MODEL_SCOPE
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
 from builder.pack.manifest import FileEntry, source_entry
@@ -89,6 +90,7 @@ def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpe
         scale=(1.0,),
     )
     names = {port.spec.name: c_identifier(port.spec.name) for port in graph.fetches}
+    layers = tuple(replace(layer, name=MODEL_SCOPE + layer.name) for layer in spec.layers)  # where importing puts them
     fetches = tuple(FetchSpec(in_c, None if in_c == name else name) for name, in_c in names.items())
     return replace(
         spec,
@@ -98,6 +100,7 @@ def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpe
         fetches=fetches if any(f.alias for f in fetches) else (),
         image=image,
         outputs=tuple(replace(output, activation="none") for output in spec.outputs),
+        layers=layers,
     )
 
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.cache import digest
-from builder.errors import UsageError, VerifyError
+from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
 from builder.link.toolchain import Toolchain, zig_version
-from builder.pack.bundle import LIBRARY, bundle_suffix
-from builder.pipeline import import_graph, run_stage
+from builder.pack.bundle import bundle_suffix, find_bundle
+from builder.pipeline import import_graph, rounding_of_bundle, run_stage
 from builder.progress import Progress
 from builder.project import Project
 from builder.selftest.cases import write_cases
 from builder.spec import ModelSpec, to_json
-from builder.verify.compare import open_golden
+from builder.verify.compare import Rounding, open_expected
 from builder.verify.machine import INCLUDE, LOADER, Machine, machine_for
 
 SOURCES = Path(__file__).parent
@@ -43,30 +43,24 @@ def selftest(spec: ModelSpec, project: Project, progress: Progress, target: str)
     Raises UsageError where there is no bundle, VerifyError when the test fails.
     """
     suffix = bundle_suffix(target)
-    bundle = project.dist / f"{spec.name}{suffix}"
-    if not (bundle / "layer" / LIBRARY).is_file():
-        again = f"make bundle MODEL={spec.name}{' TARGET=' + target if suffix else ''}"
-        raise UsageError(f"there is no bundle of {spec.name} for {target}: run `{again}` first.")
-    if spec.weight_types != {"float32"}:
-        raise UsageError(
-            f"{spec.name} has rounded weights ([weights] type, or [[layers]]), and the programs would compare it with "
-            "TensorFlow's answers to the weights as they were. `coldforge accuracy` says what rounding costs."
-        )
+    bundle = find_bundle(project.dist, spec.name, target)
     _, graph = import_graph(spec, project, progress)
+    rounding = rounding_of_bundle(bundle, spec, project, progress, target)
+    same = [rounding.golden] if rounding and rounding.golden else []
     folder = run_stage(
         spec,
         project,
         progress,
         "selftest",
         f"the test and the benchmark program for {target}",
-        digest(graph.golden_path, graph.ports_path, to_json(spec), target, zig_version()),
-        functools.partial(build_programs, spec, graph, target, project.cache),
+        digest(graph.golden_path, *same, graph.ports_path, to_json(spec), target, zig_version()),
+        functools.partial(build_programs, spec, graph, target, project.cache, rounding=rounding),
         suffix,
     )
     machine = machine_for(target, project.cache)
     placed = {}
     for kind in KINDS:
-        placed[kind] = bundle / f"{spec.name}_{kind}"
+        placed[kind] = bundle.folder / f"{spec.name}_{kind}"
         placed[kind].unlink(missing_ok=True)  # it may be running
         shutil.copyfile(folder / kind, placed[kind])
         placed[kind].chmod(0o755)
@@ -77,9 +71,14 @@ def selftest(spec: ModelSpec, project: Project, progress: Progress, target: str)
     return Programs(placed["test"], placed["benchmark"], machine, said)
 
 
-def build_programs(spec: ModelSpec, graph: FrozenGraph, target: str, cache: Path, folder: Path) -> None:
-    """Write ``test`` and ``benchmark`` into ``folder``. Raises LinkError, or VerifyError for unfit golden answers."""
-    with open_golden(graph, spec) as golden:
+def build_programs(
+    spec: ModelSpec, graph: FrozenGraph, target: str, cache: Path, folder: Path, rounding: Rounding | None = None
+) -> None:
+    """Write ``test`` and ``benchmark`` into ``folder``; ``rounding``: of the library's weights.
+
+    Raises LinkError, or VerifyError for unfit golden answers.
+    """
+    with open_expected(graph, spec, rounding) as golden:
         cases = write_cases(golden, spec.name, folder)
     toolchain = Toolchain(target, cache / "zig")
     for kind in KINDS:

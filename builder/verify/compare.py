@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -171,8 +172,7 @@ def _agreements(
             fetch = fetches[number]
             if not exact and not fetch.dtype.startswith("float"):
                 continue  # a class's number, say, which other weights may well change
-            largest = _largest(theirs, cases, fetch) if share else 0.0
-            allowed = Tolerance(tolerance.absolute + share * largest, tolerance.relative)
+            allowed = _widened(tolerance, share, theirs, cases, fetch)
             yield agree(name, fetch, kind, allowed, _pairs(theirs, answers, cases, number, fetch))
 
     if rounding is None:
@@ -184,10 +184,13 @@ def _agreements(
         return coarse, tuple(rows(same))
 
 
-def _largest(golden: Any, cases: tuple[str, ...], fetch: TensorSpec) -> float:
-    """The largest finite magnitude of TensorFlow's answers."""
+def _widened(tolerance: Tolerance, share: float, golden: Any, cases: tuple[str, ...], fetch: TensorSpec) -> Tolerance:
+    """``tolerance`` and ``share`` of the largest finite magnitude of TensorFlow's answers."""
+    if not share:
+        return tolerance
     values = (np.abs(golden[f"fetch/{case}/{fetch.name}"].astype(np.float64)) for case in cases)
-    return max((float(v[np.isfinite(v)].max(initial=0.0)) for v in values), default=0.0)
+    largest = max((float(v[np.isfinite(v)].max(initial=0.0)) for v in values), default=0.0)
+    return Tolerance(tolerance.absolute + share * largest, tolerance.relative)
 
 
 def require(verification: Verification) -> None:
@@ -406,6 +409,27 @@ def open_golden(graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None =
         raise VerifyError(f"TensorFlow's answers ({graph.golden_path.name}) cannot be read: {error}") from error
     with arrays:
         yield Golden(arrays, _cases(arrays, feeds, fetches), feeds, fetches, outputs, rounding)
+
+
+@contextmanager
+def open_expected(graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None = None) -> Iterator[Golden]:
+    """``open_golden`` with what a library whose weights are rounded is to answer: what TensorFlow does with the same.
+
+    Where that is not known, TensorFlow's own answers, and tolerances as wide as the rounding needs.
+    """
+    with open_golden(graph, spec, rounding) as golden:
+        if rounding is None:
+            yield golden
+        elif rounding.golden is not None:
+            with np.load(rounding.golden, allow_pickle=False) as same:
+                yield replace(golden, arrays=ChainMap(same, golden.arrays))
+        else:
+            share = ROUNDING_SHARE[rounding.type]
+            outputs = tuple(
+                (name, number, kind, _widened(tolerance, share, golden.arrays, golden.cases, golden.fetches[number]))
+                for name, number, kind, tolerance in golden.outputs
+            )
+            yield replace(golden, outputs=outputs)
 
 
 def judge(

@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from builder.errors import SizeLimitError, UsageError
-from builder.pack.bundle import Bundle, activate
+from builder.pack.bundle import Bundle, activate, find_bundle
 from builder.pack.join import join, joined_name
 from builder.pack.limits import Component, SizeTable
 from handler.errors import StartupError, UnknownModelError
@@ -178,3 +178,8 @@ def test_only_the_first_is_opened_at_the_start(joined: Bundle, tmp_path: Path) -
         models["digits"]
     with pytest.raises(UnknownModelError, match="there is digits, faces, product"):
         Server(models, limits=None).model("x")  # type: ignore[arg-type]
+
+
+def test_a_bundle_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no bundle of a-b for arm64: run `make bundle MODEL='a b' TARGET=arm64`"):
+        find_bundle(tmp_path, "a-b", "arm64", "a b")

@@ -23,7 +23,7 @@ SPEC = '[model]\nsource = "small.keras"\nname = "small"\nbatch = {batch}\n'
 
 
 def convolutions() -> Any:
-    """Large enough for Winograd, and with a dense layer."""
+    """Large enough for Winograd, and with a dense layer of whole panels."""
     import keras
     from keras import layers as kl
 
@@ -31,7 +31,7 @@ def convolutions() -> Any:
     y = kl.BatchNormalization()(kl.Conv2D(32, 3, padding="same", activation="relu")(x))
     y = kl.Conv2D(32, 3, padding="same")(y) + y
     y = kl.MaxPooling2D()(kl.DepthwiseConv2D(3, activation="relu")(y))
-    return keras.Model(x, kl.Dense(5, activation="softmax", name="scores")(kl.Flatten()(y)))
+    return keras.Model(x, kl.Dense(16, activation="softmax", name="scores")(kl.Flatten()(y)))
 
 
 def recurrent() -> Any:

@@ -24,11 +24,15 @@ SPEC = '[model]\nsource = "small.keras"\nname = "small"\n[weights]\nplace = "lay
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A checkout with a spec in it and nothing built, but for the dependencies layer."""
+    """A checkout with a spec in it and nothing built, but for the dependencies layer and what zig has compiled."""
     for folder in ("layers", "handler"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("content", "__pycache__"))
     if (ROOT / "build" / "dependencies").is_dir():
         shutil.copytree(ROOT / "build" / "dependencies", tmp_path / "build" / "dependencies")
+    shared = ROOT / "build" / "cache" / "zig"
+    shared.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "build" / "cache").mkdir(parents=True)
+    (tmp_path / "build" / "cache" / "zig").symlink_to(shared)
     made = Project(tmp_path)
     (tmp_path / "model.toml").write_text(SPEC)
     monkeypatch.setattr(Project, "here", classmethod(lambda cls: made))

@@ -15,7 +15,7 @@ from builder.pack.bundle import Bundle
 from builder.project import Project
 from handler.model import Model
 from tests.conftest import ROOT
-from tests.integration.support import save_keras
+from tests.integration.support import save_keras, share_compiled
 
 pytestmark = pytest.mark.integration
 
@@ -29,10 +29,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("content", "__pycache__"))
     if (ROOT / "build" / "dependencies").is_dir():
         shutil.copytree(ROOT / "build" / "dependencies", tmp_path / "build" / "dependencies")
-    shared = ROOT / "build" / "cache" / "zig"
-    shared.mkdir(parents=True, exist_ok=True)
-    (tmp_path / "build" / "cache").mkdir(parents=True)
-    (tmp_path / "build" / "cache" / "zig").symlink_to(shared)
+    share_compiled(tmp_path)
     made = Project(tmp_path)
     (tmp_path / "model.toml").write_text(SPEC)
     monkeypatch.setattr(Project, "here", classmethod(lambda cls: made))

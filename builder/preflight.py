@@ -15,6 +15,7 @@ from typing import Any
 from builder.errors import PreflightError, SizeLimitError
 from builder.importers.freeze import MODEL_SCOPE
 from builder.importers.graph import FrozenGraph
+from builder.importers.rewrite import called_by
 from builder.importers.tf import dtype_name, tensorflow
 from builder.pack.limits import ways_out
 from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, WeightsPlace
@@ -194,7 +195,7 @@ def render(preflight: Preflight) -> str:
     if not preflight.fits:
         lines.append(
             f"Too large by {_size(preflight.unzipped - preflight.max_unzipped)}: use a smaller model, or store its "
-            f"weights in fewer bits and cast them in the graph."
+            "weights in fewer bits and cast them in the graph."
         )
         if preflight.unzipped > LAMBDA_UNZIPPED and preflight.max_unzipped <= LAMBDA_UNZIPPED:
             lines.append("Or take the weights out of the layer; the cheapest first:")
@@ -218,22 +219,13 @@ def walk(definition: Any) -> Iterator[tuple[str, Any]]:
             path = prefix + node.name
             if node.op not in functions:
                 yield path, node
-            for name in [node.op, *_called(node)]:
+            for name in called_by(node):
                 if name in functions and name not in visited:
                     visited.add(name)
                     yield from visit(functions[name].node_def, f"{path} > ")
 
     for path, node in visit(definition.node, ""):
         yield path.removeprefix(MODEL_SCOPE), node
-
-
-def _called(node: Any) -> Iterator[str]:
-    for key in sorted(node.attr):
-        value = node.attr[key]
-        if value.HasField("func"):
-            yield value.func.name
-        elif value.HasField("list"):
-            yield from (f.name for f in value.list.func)
 
 
 Constraints = tuple[tuple[str, frozenset[int]], ...]

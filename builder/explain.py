@@ -12,7 +12,7 @@ from builder.cache import digest
 from builder.lower.notes import Note, note_of
 from builder.lower.program import CallStep, ConditionalStep, Step, WhileStep, walk
 from builder.pack.bundle import Bundle
-from builder.pipeline import ATTEMPTS, Attempt, compile_model, lower_by
+from builder.pipeline import Attempt, attempts_for, compile_model, lower_by
 from builder.progress import Progress
 from builder.project import Project
 from builder.report.text import RULE, table
@@ -157,7 +157,7 @@ def render(explanation: Explanation) -> str:
 
 def _attempt(spec: ModelSpec, project: Project) -> Attempt:
     """The one that the bundle has, so that what is explained is what was packed."""
-    possible = [a for a in ATTEMPTS if spec.winograd or not a.winograd]
+    possible = attempts_for(spec)
     try:
         manifest = json.loads(Bundle.load(project.dist / spec.name).manifest.read_text(encoding="utf-8"))
         return next(a for a in possible if a.name == manifest["lowering"]["path"])

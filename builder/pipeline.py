@@ -78,6 +78,12 @@ ATTEMPTS = (
 )
 """In this order, until one agrees with TensorFlow: speed is never had for a wrong answer."""
 
+
+def attempts_for(spec: ModelSpec) -> tuple[Attempt, ...]:
+    """Those of ``ATTEMPTS`` that ``spec`` permits."""
+    return tuple(a for a in ATTEMPTS if spec.winograd or not a.winograd)
+
+
 LOWERING = "lowering.json"
 """In the folder of a lower stage, beside the sources: what was decided."""
 
@@ -206,9 +212,10 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     by = f", on {machine.name}" if machine.runner else ""
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(target) if tuning else {}
+    kernels = [m.kernels.kernels_path for m in made]
     given_up: tuple[tuple[str, str], ...] = ()
     tried: set[str] = set()
-    for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
+    for attempt in attempts_for(spec):
         key = (*(p for m in made for p in (m.kernels.metadata_path, m.kernels.kernels_path, m.graph.ports_path)),)
         folder = stage(
             f"lower{attempt.suffix}",
@@ -224,8 +231,8 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
         folder = stage(
             f"link{attempt.suffix}",
             f"libmodel.so for {target}",
-            digest(sources.folder, *(m.kernels.kernels_path for m in made), target, zig_version()),
-            functools.partial(_link, sources, made, target, cache),
+            digest(sources.folder, *kernels, target, zig_version()),
+            functools.partial(_link, sources, kernels, target, cache),
         )
         library = SharedLibrary(folder, target).path
         with progress.stage("audit", "the library against the portability policy"):
@@ -357,6 +364,5 @@ def _lower(
     lowering.save(folder / LOWERING)
 
 
-def _link(sources: Sources, made: Sequence[Compiled], target: str, cache: Path, folder: Path) -> None:
-    first, *rest = (m.kernels.kernels_path for m in made)
-    link_library(sources, first, target, folder, cache / "zig", more_kernels=tuple(rest))
+def _link(sources: Sources, kernels: Sequence[Path], target: str, cache: Path, folder: Path) -> None:
+    link_library(sources, kernels, target, folder, cache / "zig")

@@ -21,7 +21,7 @@ from builder.errors import UsageError, WeightsError
 from builder.outside import FILE, Layout
 from builder.pack.bundle import LIBRARY, bundle_suffix
 from builder.pack.swap import replacing_file
-from builder.pipeline import ATTEMPTS, compile_batches, lower_batches, verify_batches
+from builder.pipeline import attempts_for, compile_batches, lower_batches, verify_batches
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec
@@ -52,7 +52,7 @@ def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, 
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(target) if tuning else {}
     found: list[Layout] = []
-    for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
+    for attempt in attempts_for(spec):
         program, *others = (one.program for one in lower_batches(attempt, made, spec, algorithms, project.cache))
         kernels = [m.kernels.kernels_path for m in made]
         layout = layout_of(program, kernels, dict(zip(spec.buckets[1:], others, strict=True)))

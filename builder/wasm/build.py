@@ -19,7 +19,7 @@ from builder.importers.tf import IR_FLAGS
 from builder.link.toolchain import zig_version
 from builder.pack.manifest import FileEntry, source_entry
 from builder.pack.swap import replacing
-from builder.pipeline import ATTEMPTS, Attempt, Compiled, import_graph, lower_by
+from builder.pipeline import Attempt, Compiled, attempts_for, import_graph, lower_by
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec, to_json
@@ -97,7 +97,7 @@ def build_wasm(spec: ModelSpec, project: Project, progress: Progress) -> tuple[W
 
     modules = []
     for flavour in FLAVOURS:
-        for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
+        for attempt in attempts_for(spec):
             folder = link(attempt)
             path = folder / flavour.file
             with progress.stage("verify", f"{flavour.file} against TensorFlow's answers") as outcome:

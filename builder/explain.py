@@ -13,7 +13,7 @@ from builder.decisions import LayerWeights, WeightSizes, layer_weights
 from builder.lower.notes import Note, note_of
 from builder.lower.program import CallStep, ConditionalStep, Step, WhileStep, walk
 from builder.pack.bundle import Bundle
-from builder.pipeline import ATTEMPTS, Attempt, compile_model, lower_by, settle_weights
+from builder.pipeline import Attempt, attempts_for, compile_model, lower_by, settle_weights
 from builder.progress import Progress
 from builder.project import Project
 from builder.report.text import RULE, table
@@ -176,7 +176,7 @@ def _weights(e: Explanation) -> str:
 
 def _attempt(spec: ModelSpec, project: Project) -> Attempt:
     """The one that the bundle has, so that what is explained is what was packed."""
-    possible = [a for a in ATTEMPTS if spec.winograd or not a.winograd]
+    possible = attempts_for(spec)
     try:
         manifest = json.loads(Bundle.load(project.dist / spec.name).manifest.read_text(encoding="utf-8"))
         return next(a for a in possible if a.name == manifest["lowering"]["path"])

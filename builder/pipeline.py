@@ -80,6 +80,12 @@ ATTEMPTS = (
 )
 """In this order, until one agrees with TensorFlow: speed is never had for a wrong answer."""
 
+
+def attempts_for(spec: ModelSpec) -> tuple[Attempt, ...]:
+    """Those of ``ATTEMPTS`` that ``spec`` permits."""
+    return tuple(a for a in ATTEMPTS if spec.winograd or not a.winograd)
+
+
 LOWERING = "lowering.json"
 """In the folder of a lower stage, beside the sources: what was decided."""
 
@@ -209,9 +215,10 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     by = f", on {machine.name}" if machine.runner else ""
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(target) if tuning else {}
+    kernels = [m.kernels.kernels_path for m in made]
     given_up: tuple[tuple[str, str], ...] = ()
     tried: set[str] = set()
-    for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
+    for attempt in attempts_for(spec):
         sources = lower_stage(attempt, made, spec, algorithms, cache, stage)
         lowering = replace(Lowering.load(sources.folder / LOWERING), given_up=given_up)
         if (program := digest(*sources.programs, sources.weights)) in tried:
@@ -220,8 +227,8 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
         folder = stage(
             f"link{attempt.suffix}",
             f"libmodel.so for {target}",
-            digest(sources.folder, *(m.kernels.kernels_path for m in made), target, zig_version()),
-            functools.partial(_link, sources, made, target, cache),
+            digest(sources.folder, *kernels, target, zig_version()),
+            functools.partial(_link, sources, kernels, target, cache),
         )
         library = SharedLibrary(folder, target).path
         with progress.stage("audit", "the library against the portability policy"):
@@ -429,7 +436,7 @@ def rounding_of_bundle(
     stage = functools.partial(run_stage, spec, project, progress, suffix=bundle_suffix(target))
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(target) if tuning else {}
-    attempt = next(a for a in ATTEMPTS if spec.winograd or not a.winograd)  # in any, the same weights are rounded
+    attempt = attempts_for(spec)[0]  # in any, the same weights are rounded
     sources = lower_stage(attempt, made, spec, algorithms, project.cache, stage)
     return roundings_of(spec, made, sources.folder, stage)[0]
 
@@ -443,6 +450,5 @@ def settle_weights(spec: ModelSpec, project: Project, progress: Progress) -> Mod
     return replace(spec, weights=replace(spec.weights, type=choose(spec, project, progress)))
 
 
-def _link(sources: Sources, made: Sequence[Compiled], target: str, cache: Path, folder: Path) -> None:
-    first, *rest = (m.kernels.kernels_path for m in made)
-    link_library(sources, first, target, folder, cache / "zig", more_kernels=tuple(rest))
+def _link(sources: Sources, kernels: Sequence[Path], target: str, cache: Path, folder: Path) -> None:
+    link_library(sources, kernels, target, folder, cache / "zig")

@@ -15,6 +15,7 @@ from typing import Any
 from builder.errors import PreflightError, SizeLimitError
 from builder.importers.freeze import MODEL_SCOPE
 from builder.importers.graph import FrozenGraph
+from builder.importers.rewrite import called_by
 from builder.importers.tf import dtype_name, tensorflow
 from builder.pack.limits import ways_out
 from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, WeightsPlace
@@ -221,22 +222,13 @@ def walk(definition: Any) -> Iterator[tuple[str, Any]]:
             path = prefix + node.name
             if node.op not in functions:
                 yield path, node
-            for name in [node.op, *_called(node)]:
+            for name in called_by(node):
                 if name in functions and name not in visited:
                     visited.add(name)
                     yield from visit(functions[name].node_def, f"{path} > ")
 
     for path, node in visit(definition.node, ""):
         yield path.removeprefix(MODEL_SCOPE), node
-
-
-def _called(node: Any) -> Iterator[str]:
-    for key in sorted(node.attr):
-        value = node.attr[key]
-        if value.HasField("func"):
-            yield value.func.name
-        elif value.HasField("list"):
-            yield from (f.name for f in value.list.func)
 
 
 Constraints = tuple[tuple[str, frozenset[int]], ...]

@@ -51,7 +51,7 @@ def build(program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Pa
 
     def make(fresh: Path) -> None:
         sources = emit(program, spec, compiled.target, fresh, profile=True)
-        link_library(sources, compiled.kernels_path, compiled.target, fresh, cache / "zig", profile=True)
+        link_library(sources, [compiled.kernels_path], compiled.target, fresh, cache / "zig", profile=True)
 
     run_cached(folder, digest(code_digest(), key), make)
     return folder / "libmodel.so"

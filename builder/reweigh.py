@@ -23,7 +23,7 @@ from builder.outside import FILE, Layout
 from builder.pack.bundle import LIBRARY, bundle_suffix
 from builder.pack.swap import replacing_file
 from builder.pipeline import (
-    ATTEMPTS,
+    attempts_for,
     compile_batches,
     lower_batches,
     roundings_of,
@@ -63,7 +63,7 @@ def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, 
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(target) if tuning else {}
     found: list[Layout] = []
-    for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
+    for attempt in attempts_for(spec):
         lowered = lower_batches(attempt, made, spec, algorithms, project.cache)
         program, *others = (one.program for one in lowered)
         kernels = [m.kernels.kernels_path for m in made]

@@ -31,6 +31,11 @@ def make_bundle(model: str, target: str = "") -> Bundle:
     return Bundle.load(ROOT / "dist" / (f"{model}-arm64" if target == "arm64" else model))
 
 
+def pytest_runtest_teardown() -> None:
+    """tfcompile writes into the current folder, so what compiles in this process changes it: not for the next test."""
+    os.chdir(ROOT)
+
+
 @pytest.fixture(scope="session")
 def emotion() -> Bundle:
     """The trained emotion network, whose layer is then the active one."""

@@ -12,7 +12,7 @@ from builder.decisions import Lowering, layer_weights
 from builder.emit import emit
 from builder.errors import UsageError, VerifyError
 from builder.link.library import link_library
-from builder.pipeline import ATTEMPTS, LOWERING, Attempt, Compiled, compile_model, lower_by, run_stage
+from builder.pipeline import LOWERING, Attempt, Compiled, attempts_for, compile_model, lower_by, run_stage
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import TARGETS, ModelSpec, Weights, WeightType, to_json
@@ -45,7 +45,7 @@ def compile_here(spec: ModelSpec, project: Project, progress: Progress) -> Compi
 def candidate(spec: ModelSpec, made: Compiled, kind: WeightType, project: Project, progress: Progress) -> Candidate:
     """Built unless it is there. What it answers is not verified here."""
     spec = replace(spec, weights=Weights(kind))
-    attempt = next(a for a in ATTEMPTS if spec.winograd or not a.winograd)
+    attempt = attempts_for(spec)[0]
     key = (made.kernels.metadata_path, made.kernels.kernels_path, to_json(spec), made.graph.ports_path)
     folder = run_stage(
         spec,
@@ -62,7 +62,7 @@ def candidate(spec: ModelSpec, made: Compiled, kind: WeightType, project: Projec
 def _build(attempt: Attempt, made: Compiled, spec: ModelSpec, cache: Path, folder: Path) -> None:
     lowered = lower_by(attempt, made, spec, {}, cache)
     sources = emit(lowered.program, spec, made.kernels.target, folder)
-    link_library(sources, made.kernels.kernels_path, made.kernels.target, folder, cache / "zig")
+    link_library(sources, [made.kernels.kernels_path], made.kernels.target, folder, cache / "zig")
     weights, size = layer_weights(lowered.program), lowered.program.weights_size
     lowering = Lowering(lowered.path, len(lowered.notes), (), lowered.reason, weights=weights, weights_size=size)
     lowering.save(folder / LOWERING)

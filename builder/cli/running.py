@@ -53,7 +53,8 @@ def serve(options: Options, project: Project) -> int:
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the emulator is ended in either case
+    for number in (signal.SIGTERM, signal.SIGINT):  # a shell's background job would ignore SIGINT
+        signal.signal(number, signal.default_int_handler)  # the emulator is ended in either case
     with (
         suppress(KeyboardInterrupt),
         rie.emulator(layer, environment=environment) as running,

@@ -172,14 +172,19 @@ def _functions_in_call_order(graph_def: Any) -> list[str]:
 
     def visit(nodes: Iterable[Any]) -> None:
         for node in nodes:
-            called = [node.op, *(c.name for c in _calls(node))]
-            for name in called:
+            for name in called_by(node):
                 if name in functions and name not in order:
                     order[name] = None
                     visit(functions[name].node_def)
 
     visit(graph_def.node)
     return list(order)
+
+
+def called_by(node: Any) -> Iterator[str]:
+    """Names that are functions' if the library has them: the node's op and what its attributes name."""
+    yield node.op
+    yield from (called.name for called in _calls(node))
 
 
 def _calls(node: Any) -> Iterator[Any]:

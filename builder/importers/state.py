@@ -8,7 +8,7 @@ either: then nobody can tell.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.errors import ImportModelError
-from builder.importers.rewrite import node_of
+from builder.importers.rewrite import called_by, node_of
 from builder.importers.tf import tensorflow
 from builder.tensor import ITEM_SIZES, TensorSpec
 
@@ -60,7 +60,7 @@ def _writers(
     found: dict[str, set[str]] = {}
     for node in named.values():
         roots = {_root(node.input[0], named)} if _WRITES.match(node.op) else set()
-        for called in _called(node):
+        for called in called_by(node):
             if called in functions:
                 first = 1 if node.op in _BRANCHES else 0
                 roots |= {_root(node.input[first + i], named) for i in arguments(called)}
@@ -77,16 +77,6 @@ def _root(tensor: str, nodes: Mapping[str, Any]) -> str:
         tensor = nodes[name].input[int(number) if ":" in tensor and number.isdigit() else 0]
         name = node_of(tensor)
     return name
-
-
-def _called(node: Any) -> Iterator[str]:
-    yield node.op
-    for key in sorted(node.attr):
-        value = node.attr[key]
-        if value.HasField("func"):
-            yield value.func.name
-        elif value.HasField("list"):
-            yield from (f.name for f in value.list.func)
 
 
 def state_of(graph_def: Any, fetches: Iterable[str]) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,17 +89,16 @@ class SharedLibrary:
 
 def link_library(
     sources: Sources,
-    kernels: Path,
+    kernels: Sequence[Path],
     target: str,
     folder: Path,
     cache: Path,
     *,
-    more_kernels: tuple[Path, ...] = (),
     profile: bool = False,
 ) -> SharedLibrary:
-    """Build ``libmodel.so`` in ``folder`` from the emitted sources and XLA's object file ``kernels``.
+    """Build ``libmodel.so`` in ``folder`` from the emitted sources and XLA's object files ``kernels``, one per batch.
 
-    ``more_kernels``: those of further batches. ``profile``: of sources that were emitted so.
+    ``profile``: of sources that were emitted so.
     Raises LinkError with the compiler's or linker's message; undefined symbols are errors.
     """
     toolchain = Toolchain(target, cache)
@@ -107,7 +106,7 @@ def link_library(
     exports = folder / "exports.map"
     exports.write_text(exports_map((*public_names(sources), *(PUBLIC_PROFILE if profile else ()))))
     library = SharedLibrary(folder, target)
-    toolchain.link([*objects, kernels, *more_kernels], exports, library.path)
+    toolchain.link([*objects, *kernels], exports, library.path)
     if sources.outside:  # as large as the model is: a second name for it, where there can be one
         place_file(sources.outside, library.weights)
     for path in objects:

@@ -20,9 +20,9 @@ from builder.link.toolchain import zig_version
 from builder.pack.manifest import FileEntry, source_entry
 from builder.pack.swap import replacing
 from builder.pipeline import (
-    ATTEMPTS,
     Attempt,
     Compiled,
+    attempts_for,
     import_graph,
     lower_by,
     roundings_of,
@@ -109,7 +109,7 @@ def build_wasm(spec: ModelSpec, project: Project, progress: Progress) -> tuple[W
 
     modules = []
     for flavour in FLAVOURS:
-        for attempt in (a for a in ATTEMPTS if spec.winograd or not a.winograd):
+        for attempt in attempts_for(spec):
             folder, rounding = link(attempt)
             path = folder / flavour.file
             with progress.stage("verify", f"{flavour.file} against TensorFlow's answers") as outcome:

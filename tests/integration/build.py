@@ -83,4 +83,4 @@ def build_library(
         compile_here(graph, compiled, target)
     program = lower(compiled / "graph_metadata.o", graph, CACHE, path, options).program
     sources = emit(program, spec, target, folder)
-    return link_library(sources, compiled / "graph.o", target, folder, CACHE / "zig")
+    return link_library(sources, [compiled / "graph.o"], target, folder, CACHE / "zig")

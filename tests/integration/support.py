@@ -12,8 +12,18 @@ from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import reference_session, tensorflow
 from builder.spec import Format, ModelSpec, Source
+from tests.conftest import ROOT
 
 SUFFIXES: dict[str, Format] = {".keras": "keras", ".h5": "h5", ".hdf5": "h5", ".pb": "graph_def", ".pbtxt": "graph_def"}
+
+
+def share_compiled(root: Path) -> None:
+    """Let the project at ``root`` take what zig has compiled for this one: kernels take minutes, and are the same."""
+    ours = ROOT / "build" / "cache" / "zig"
+    ours.mkdir(parents=True, exist_ok=True)
+    theirs = root / "build" / "cache" / "zig"
+    theirs.parent.mkdir(parents=True, exist_ok=True)
+    theirs.symlink_to(ours)
 
 
 def spec_for(

@@ -31,6 +31,7 @@ def convolutions() -> Any:
     y = kl.BatchNormalization()(kl.Conv2D(32, 3, padding="same", activation="relu")(x))
     y = kl.Conv2D(32, 3, padding="same")(y) + y
     y = kl.MaxPooling2D()(kl.DepthwiseConv2D(3, activation="relu")(y))
+    # Of 16: a product's channels are padded to that, and this one has most of the weights.
     return keras.Model(x, kl.Dense(16, activation="softmax", name="scores")(kl.Flatten()(y)))
 
 

@@ -206,7 +206,7 @@ def test_a_library_that_forgets_is_found_out(tmp_path: Path) -> None:
     source.write_text(source.read_text().replace(".state_count = 2", ".state_count = 1"))
     from builder.emit import Sources
 
-    library = link_library(Sources(tmp_path), tmp_path / "import" / "graph.o", "x86_64", tmp_path, CACHE / "zig")
+    library = link_library(Sources(tmp_path), [tmp_path / "import" / "graph.o"], "x86_64", tmp_path, CACHE / "zig")
     verification = verify(library.path, graph, spec)
     assert not verification.passed
 

@@ -77,7 +77,7 @@ def build(case: Case, graph: FrozenGraph, rules: Rules, folder: Path) -> tuple[V
     spec = spec_of(case.name, case.absolute, case.relative)
     lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, "optimised", Options(weights=rules))
     sources = emit(lowered.program, spec, TARGET, folder)
-    library = link_library(sources, graph.folder / "graph.o", TARGET, folder, CACHE / "zig")
+    library = link_library(sources, [graph.folder / "graph.o"], TARGET, folder, CACHE / "zig")
     layers = layer_weights(lowered.program)
     rounding: Rounding | None = None
     if lowered.restored:
@@ -143,7 +143,7 @@ def test_a_wrong_weight_does_not_pass(compiled: Callable[[str], tuple[Case, Froz
     save_arrays(restored.path_in(tmp_path), wrong)
     restored.make(graph, restored.path_in(tmp_path), tmp_path)
     sources = emit(lowered.program, spec, TARGET, tmp_path)
-    library = link_library(sources, graph.folder / "graph.o", TARGET, tmp_path, CACHE / "zig").path
+    library = link_library(sources, [graph.folder / "graph.o"], TARGET, tmp_path, CACHE / "zig").path
     verification = verify(library, graph, spec, rounding=restored.load(tmp_path, {"int8"}))
     assert not verification.passed
     assert not verification.too_coarse

@@ -15,7 +15,7 @@ from builder.pack.bundle import Bundle
 from builder.project import Project
 from handler.model import Model
 from tests.conftest import ROOT
-from tests.integration.support import save_keras
+from tests.integration.support import save_keras, share_compiled
 
 pytestmark = pytest.mark.integration
 
@@ -24,11 +24,12 @@ SPEC = '[model]\nsource = "small.keras"\nname = "small"\n[weights]\nplace = "lay
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A checkout with a spec in it and nothing built, but for the dependencies layer."""
+    """A checkout with a spec in it and nothing built, but for the dependencies layer and what zig has compiled."""
     for folder in ("layers", "handler"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("content", "__pycache__"))
     if (ROOT / "build" / "dependencies").is_dir():
         shutil.copytree(ROOT / "build" / "dependencies", tmp_path / "build" / "dependencies")
+    share_compiled(tmp_path)
     made = Project(tmp_path)
     (tmp_path / "model.toml").write_text(SPEC)
     monkeypatch.setattr(Project, "here", classmethod(lambda cls: made))

@@ -49,4 +49,4 @@ def build(folder: Path, seed: int = 0, items: int = ITEMS, spec: ModelSpec = SPE
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.34", "-c", "none.c"]
     subprocess.run(command, cwd=made, check=True)
     sources = emit(program(seed, items), spec, "x86_64", made, kernels=[made / "none.o"])
-    return link_library(sources, made / "none.o", "x86_64", folder, CACHE), sources
+    return link_library(sources, [made / "none.o"], "x86_64", folder, CACHE), sources

@@ -71,7 +71,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first, *rest = together([program(1), program(4, bytes(range(64))), program(16)])
     sources = emit(first, SPEC, "x86_64", folder, others=dict(zip(BATCHES[1:], rest, strict=True)))
     assert sources.weights.stat().st_size == 128
-    return link_library(sources, folder / "none.o", "x86_64", folder, CACHE).path
+    return link_library(sources, [folder / "none.o"], "x86_64", folder, CACHE).path
 
 
 # The weights.

@@ -148,7 +148,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.34", "-c", "none.c"]
     subprocess.run(command, cwd=folder, check=True)
     sources = emit(compiled, SPEC, "x86_64", folder)
-    return link_library(sources, folder / "none.o", "x86_64", folder, CACHE).path, reference
+    return link_library(sources, [folder / "none.o"], "x86_64", folder, CACHE).path, reference
 
 
 def run(library: Path, threads: int, x: Any, runs: int = 1) -> tuple[Any, Any]:
@@ -194,7 +194,7 @@ def test_without_fused_steps_the_kernels_are_left_out(built: tuple[Path, Any], t
     sources = emit(replace(compiled, steps=()), SPEC, "x86_64", tmp_path)
     assert isa(sources.description) == ["x86-64-v3"]
     assert isa(built[0].parent / "model.json") == ["x86-64-v3", "x86-64-v4"]
-    library = link_library(sources, built[0].parent / "none.o", "x86_64", tmp_path, CACHE)
+    library = link_library(sources, [built[0].parent / "none.o"], "x86_64", tmp_path, CACHE)
     assert library.path.stat().st_size < built[0].stat().st_size - 100_000
 
 

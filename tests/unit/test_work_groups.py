@@ -79,7 +79,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         0,
     )
     return ctypes.CDLL(
-        str(link_library(emit(program, SPEC, "x86_64", folder), folder / "graph.o", "x86_64", folder, CACHE).path)
+        str(link_library(emit(program, SPEC, "x86_64", folder), [folder / "graph.o"], "x86_64", folder, CACHE).path)
     )
 
 

@@ -166,6 +166,11 @@ bench: .venv-bench/.done ## every network against its peers (half an hour); writ
 	@.venv-bench/bin/python -m benchmarks.run
 	@.venv-bench/bin/python -m benchmarks.report
 
+.PHONY: bench-batch
+bench-batch: .venv-bench/.done ## the same with 16 inputs a run, on one thread; writes docs/benchmarks-batch16.md
+	@.venv-bench/bin/python -m benchmarks.run --batch 16 --threads 1
+	@.venv-bench/bin/python -m benchmarks.report build/bench/batch16/results.json
+
 .PHONY: bench-weights
 bench-weights: .venv-bench/.done $(MADE_digits) $(MADE_age_gender) ## every type of weights beside TensorFlow Lite's; writes docs/accuracy.md
 	@.venv-bench/bin/python -m benchmarks.compression

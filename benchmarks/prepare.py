@@ -122,6 +122,10 @@ def _build(network: Network) -> Bundle:
     spec = network.folder / "model.toml"
     model = f'source = "keras/model.keras"\nname = "{network.key}"\nbatch = {network.batch}'
     text = f"[model]\n{model}\n\n[limits]\nzipped = 262_144_000\n"
+    if network.batch > 1:
+        # Among so many random pictures are some for which a stirred network amplifies float32's own errors, XLA's too.
+        # The answers to the benchmark's inputs are held to its own tolerance, as those of every engine.
+        text += "\n[tolerance]\nabsolute = 0.002\n"
     spec.write_text(text)
     return build_bundle(load(spec), project, Progress()).bundle
 

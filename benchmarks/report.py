@@ -1,4 +1,4 @@
-"""The results as a table, as JSON, as docs/benchmarks.md and as a plot.
+"""The results as a table, as JSON, as a page such as docs/benchmarks.md and as a plot.
 
 ``python -m benchmarks.report [RESULTS.json [FOLDER]]`` writes the page and the plot again from the JSON;
 without arguments, from the last full run into ``docs/``.
@@ -28,8 +28,13 @@ def write(results: Results, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     from benchmarks.plot import draw
 
-    drawn = draw(results, folder / "benchmarks.svg")
-    (folder / "benchmarks.md").write_text(page(results, plot=drawn), encoding="utf-8")
+    drawn = draw(results, folder / f"{name(results)}.svg")
+    (folder / f"{name(results)}.md").write_text(page(results, plot=drawn), encoding="utf-8")
+
+
+def name(results: Results) -> str:
+    """Of the page, the plot and, in ``docs/``, the JSON."""
+    return "benchmarks" if results.get("batch", 1) == 1 else f"benchmarks-batch{results['batch']}"
 
 
 def text(results: Results) -> str:
@@ -123,19 +128,19 @@ def summary(results: Results) -> str:
 
 
 def page(results: Results, plot: bool) -> str:
-    """docs/benchmarks.md."""
-    machine, versions = results["machine"], results["versions"]
+    """The page of ``name(results)``."""
+    machine, versions, batch = results["machine"], results["versions"], results.get("batch", 1)
     parts = [
         "# Benchmarks",
         "<!-- Generated from build/bench/results.json by `python -m benchmarks.report`; `make bench` measures. -->",
-        f"Every network in float32 with batch {results.get('batch', 1)}, the same weights and inputs for every "
+        f"Every network in float32 with batch {batch}, the same weights and inputs for every "
         "engine. A ratio is the best peer's median divided by ours, so above 1 we are ahead; below 1 we are behind, "
         "and it stands here all the same. *Aim* is the ratio this project set itself.",
         summary(results),
     ]
     if plot:
-        parts.append("![Time of one answer and of a cold start, against the best peer](benchmarks.svg)")
-    parts.append("## Time of one answer")
+        parts.append(f"![Time of an answer, against the best peer]({name(results)}.svg)")
+    parts.append("## Time of one answer" if batch == 1 else f"## Time of {batch} answers")
     parts.append(
         "Median ms of a run over all rounds; behind the ratio, its tenth and ninetieth percentile over the rounds."
         + _crowded(machine)
@@ -236,7 +241,7 @@ def main() -> None:
     target = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "docs"
     results = json.loads(source.read_text(encoding="utf-8"))
     write(results, target)
-    write_json(results, target / "benchmarks.json")
+    write_json(results, target / f"{name(results)}.json")
 
 
 if __name__ == "__main__":

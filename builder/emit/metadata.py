@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from builder import __version__
 from builder.lower.program import BoundPort, BoundState, Program
 from builder.outside import Layout
-from builder.spec import ModelSpec, OutputSpec
+from builder.spec import ModelSpec, OutputSpec, Variant
 
 ABI_VERSION = 1
 
@@ -18,12 +19,16 @@ def model_json(
     spec: ModelSpec,
     isa: dict[str, list[str]],
     outside: Layout | None = None,
-    others: tuple[int, ...] = (),
+    others: Mapping[Variant, Program] | None = None,
 ) -> str:
     """The description as compact ASCII JSON. ``isa``: architecture to the instruction sets inside.
 
-    ``outside``: of the weights, where they are no part of the library. ``others``: batches that it runs as well.
+    ``outside``: of the weights, where they are no part of the library. ``others``: what it runs as well.
     """
+    others = others or {}
+    batches = [spec.batch, *(v.batch for v in others if not v.size)]
+    sizes = [program, *(other for v, other in others.items() if v.size and v.batch == spec.batch)]
+    pad = {feed.name: feed.pad for feed in spec.feeds if feed.pad is not None}
     (arch, levels), *_ = isa.items()
     image = spec.image
     description: dict[str, Any] = {
@@ -32,9 +37,10 @@ def model_json(
         "model": {"name": spec.name, "version": spec.version},
         "target": {"arch": arch, "isa": levels},
         "batch": spec.batch,
-        **({"batches": [spec.batch, *others]} if others else {}),
-        "feeds": [_port(p) for p in program.feeds],
-        "fetches": [_port(p) for p in program.fetches],
+        **({"batches": batches} if len(batches) > 1 else {}),
+        **_ports(program),
+        **({"shapes": [_ports(one) for one in sizes]} if len(sizes) > 1 else {}),
+        **({"pad": pad} if pad else {}),
         "image": image
         and {
             "feed": image.feed or program.feeds[0].spec.name,
@@ -54,6 +60,10 @@ def model_json(
     if outside:
         description["weights"] = {"bytes": outside.size, "layout": outside.digest}
     return json.dumps(description, separators=(",", ":"))
+
+
+def _ports(program: Program) -> dict[str, Any]:
+    return {"feeds": [_port(p) for p in program.feeds], "fetches": [_port(p) for p in program.fetches]}
 
 
 def _port(port: BoundPort) -> dict[str, Any]:

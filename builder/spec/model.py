@@ -48,6 +48,8 @@ class FeedSpec:
 
     name: str  # "x" or, for a GraphDef, "node" or "node:0"
     shape: tuple[int, ...] | None = None  # fully static, batch included; () is a scalar; None: the model's own
+    shapes: tuple[tuple[int, ...], ...] = ()  # one for each size, ``shape`` first, where there are several
+    pad: float | None = None  # what the function fills a smaller input up with
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,26 @@ class LayerSpec:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """One of the programs in a library: the model for one batch and one size of its feeds."""
+
+    batch: int
+    size: int = 0  # its place in ``FeedSpec.shapes``
+    name: str = ""  # tells its files from those of the first variant, which has none
+    says: str = ""  # the same in words, as in "zeros in a batch of 4"
+
+    @property
+    def suffix(self) -> str:
+        """What ends the names of its folders."""
+        return f"-{self.name}" if self.name else ""
+
+    @property
+    def symbol(self) -> str:
+        """What ends its names in C."""
+        return self.suffix.replace("-", "_")
+
+
+@dataclass(frozen=True)
 class ModelSpec:
     """Everything a build of one model needs to know from its author."""
 
@@ -137,7 +159,7 @@ class ModelSpec:
     source: Source
     batch: int = 1  # the smallest, where there are several
     batches: tuple[int, ...] = ()  # all of them, ascending, where there are several
-    feeds: tuple[FeedSpec, ...] = ()  # shapes are of ``batch``
+    feeds: tuple[FeedSpec, ...] = ()  # shapes are of ``batch``; as many in each feed that has several
     fetches: tuple[FetchSpec, ...] = ()
     image: ImageInput | None = None
     outputs: tuple[OutputSpec, ...] = ()  # (): every fetch as it is
@@ -161,9 +183,38 @@ class ModelSpec:
         kind: WeightType = "int8" if self.weights.type == "auto" else self.weights.type
         return frozenset((kind, *(layer.weights for layer in self.layers)))
 
-    def of_batch(self, batch: int) -> ModelSpec:
-        """The same model for one of its batches alone."""
-        feeds = tuple(
-            replace(f, shape=(batch, *f.shape[1:])) if f.shape and f.shape[0] == self.batch else f for f in self.feeds
-        )
-        return replace(self, batch=batch, batches=(), feeds=feeds)
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """Every program of the library: each batch of the first size, then each of the next one."""
+        sizes = max((len(f.shapes) for f in self.feeds), default=0) or 1
+        return tuple(self._variant(batch, size) for size in range(sizes) for batch in self.buckets)
+
+    @property
+    def alone(self) -> ModelSpec:
+        """The same model for its first variant alone."""
+        return self.of_variant(self.variants[0])
+
+    def of_variant(self, variant: Variant) -> ModelSpec:
+        """The same model for one of its variants alone."""
+        feeds = tuple(replace(f, shape=self._shape(f, variant.batch, variant.size), shapes=()) for f in self.feeds)
+        image = self.image
+        if image and variant.size:
+            given = next((f.shape for f in feeds if f.name == (image.feed or f.name)), None)
+            if given and len(given) > 2:
+                image = replace(image, height=given[1], width=given[2])
+        return replace(self, batch=variant.batch, batches=(), feeds=feeds, image=image)
+
+    def _variant(self, batch: int, size: int) -> Variant:
+        names, says = [], []
+        if batch != self.batch:
+            names.append(str(batch))
+            says.append(f"in a batch of {batch}")
+        if size:
+            sized = [f for f in self.feeds if f.shapes]
+            names.append("s" + "_".join("x".join(map(str, f.shapes[size])) for f in sized))
+            says.append("with " + ", ".join(f"{f.name} {list(self._shape(f, batch, size) or ())}" for f in sized))
+        return Variant(batch, size, "-".join(names), ", ".join(says))
+
+    def _shape(self, feed: FeedSpec, batch: int, size: int) -> tuple[int, ...] | None:
+        shape = feed.shapes[size] if feed.shapes else feed.shape
+        return (batch, *shape[1:]) if shape and shape[0] == self.batch else shape

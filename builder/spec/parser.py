@@ -122,7 +122,7 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
         ),
         batch=min(model.get("batch")),
         batches=tuple(sorted(model.get("batch"))) if len(model.get("batch")) > 1 else (),
-        feeds=tuple(FeedSpec(feed.get("name"), feed.get("shape")) for feed in tables.feeds),
+        feeds=tuple(map(_feed, tables.feeds)),
         fetches=tuple(FetchSpec(fetch.get("name"), fetch.get("alias")) for fetch in tables.fetches),
         image=None if image is None else ImageInput(**{key: image.get(key) for key in image.section.keys}),
         outputs=tuple(_output(output, name) for output in tables.outputs),
@@ -134,6 +134,12 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
         max_unzipped=tables.limits.get("unzipped"),
         max_zipped=tables.limits.get("zipped"),
     )
+
+
+def _feed(feed: Table) -> FeedSpec:
+    shapes = feed.get("shapes") or ()
+    shape = shapes[0] if shapes else feed.get("shape")
+    return FeedSpec(feed.get("name"), shape, shapes if len(shapes) > 1 else (), feed.get("pad"))
 
 
 def _weights(weights: Table, folder: Path) -> Weights:

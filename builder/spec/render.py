@@ -40,7 +40,7 @@ def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
     writer.text("Every key: docs/model-toml.md. `coldforge inspect` shows what the model takes and gives.")
     writer.table(MODEL, "model", model)
     for i, feed in enumerate(spec.feeds):
-        writer.table(FEEDS, f"feeds.{i}", asdict(feed))
+        writer.table(FEEDS, f"feeds.{i}", asdict(feed) | ({"shape": None} if feed.shapes else {"shapes": None}))
     for i, fetch in enumerate(spec.fetches):
         writer.table(FETCHES, f"fetches.{i}", asdict(fetch))
     if spec.image:

@@ -72,6 +72,7 @@ def check(tables: Tables, form: Format | None) -> None:
     _distinct(tables.feeds, "name", lambda feed: feed.values.get("name"))
     _distinct(tables.fetches, "name", lambda fetch: fetch.values.get("name"))
     _distinct(tables.fetches, "alias", _visible)
+    _shapes(tables.feeds)
     if tables.image:
         _image(tables.image, tables, form)
     for output in tables.outputs:
@@ -141,6 +142,25 @@ def _distinct(tables: Sequence[Table], key: str, name_of: Callable[[Table], str 
         table.wrong(places[1], f'"{name}" is taken by line {line}; each must differ')
 
 
+def _shapes(feeds: Sequence[Table]) -> None:
+    """Several shapes: as many in every feed that has some, and no two sizes the same."""
+    several = [feed for feed in feeds if "shapes" in feed.values]
+    for feed in several:
+        shapes, first = feed.values["shapes"], several[0].values["shapes"]
+        if "shape" in feed.present:
+            feed.wrong("shapes", "stands beside shape; keep one of them")
+        if len({len(shape) for shape in shapes}) > 1:
+            feed.wrong("shapes", "have different numbers of dimensions; an input has one")
+        if len(shapes) != len(first):
+            other = several[0].values.get("name")
+            feed.wrong("shapes", f"are {len(shapes)}, and those of {other!r} are {len(first)}; give both as many")
+            return
+    sizes = list(zip(*(feed.values["shapes"] for feed in several), strict=True))
+    for number, size in enumerate(sizes):
+        if (earlier := sizes.index(size)) != number:
+            several[0].wrong("shapes", f"item {number + 1} is item {earlier + 1} again; each must differ", number)
+
+
 def _image(image: Table, tables: Tables, form: Format | None) -> None:
     mode = image.get("mode")
     channels = 1 if mode == "grey" else 3
@@ -172,10 +192,19 @@ def _image_shape(image: Table, tables: Tables, feed: str | None, channels: int) 
     # Models may take pictures flat, or grey ones without a channel dimension.
     allowed = {full, (batch, height * width * channels)} | ({full[:3]} if channels == 1 else set())
     for table in tables.feeds:
-        shape = table.values.get("shape")
-        if table.values.get("name") == feed and shape is not None and shape not in allowed:
+        if table.values.get("name") != feed:
+            continue
+        first, *others = table.values.get("shapes") or (table.values.get("shape"),)
+        key = "shapes" if "shapes" in table.values else "shape"
+        if first is not None and first not in allowed:
             right = f"[image] and batch make it {list(full)}: correct one of them, or delete this line"
-            table.wrong("shape", f"is {list(shape)}; {right}")
+            table.wrong(key, f"{'begin with' if others else 'is'} {list(first)}; {right}")
+        for number, shape in enumerate(others, 1):
+            if len(shape) < 3 or shape[0] != batch or (first and shape[3:] != first[3:]):
+                right = f"pictures are [{batch}, height, width, {channels}]"
+                table.wrong(key, f"item {number + 1} is {list(shape)}; {right}", number)
+        if "pad" in table.values:
+            table.wrong("pad", "is of an input that takes pictures, which are resized; delete this line")
 
 
 def _output(output: Table) -> None:

@@ -164,6 +164,19 @@ FEEDS = Section(
             "Its full shape, batch included. `[]` is a scalar.",
             otherwise="the model's own",
         ),
+        Field(
+            "shapes",
+            Many(Many(Whole(1, 2**31 - 1), empty=True)),
+            "Several shapes in the place of one, such as `[[1, 64], [1, 128]]`: the library holds the model for each, "
+            "over one copy of the weights, and a run's sizes choose. Inputs that have several have as many: their "
+            "first go together, and their second. See docs/batches.md.",
+        ),
+        Field(
+            "pad",
+            Number(-1e30, 1e30),
+            "What the function fills a smaller input up with, at the end of each dimension, to the next shape.",
+            otherwise="a smaller input is refused",
+        ),
     ),
     repeated=True,
 )

@@ -104,7 +104,7 @@ def verify(
     of calls, which ``builder.verify.run`` repeats. All in a child process. ``machine``: what runs
     the library; an emulated one runs less (see ``builder.verify.run.examine``), and none at all gives a
     verification without cases whose only warning says so. ``rounding``: of the library's weights, if they are.
-    ``described``: cf_describe is of this graph, not of another batch of it.
+    ``described``: cf_describe is of this graph, not of another variant of it.
     Raises VerifyError when the library cannot be loaded or opened, fails, hangs or crashes, or the golden
     file does not fit the graph; a disagreement is no error here: see ``require``.
     """
@@ -135,18 +135,18 @@ def verify(
     return Verification(library.name, ran, rows, tuple(failures), tuple(warnings), machine.name, same)
 
 
-def merged(verifications: Mapping[int, Verification]) -> Verification:
-    """One of several, by batch: the first as it is, what the others found marked with their batch."""
+def merged(verifications: Mapping[str, Verification]) -> Verification:
+    """One of several, by what they are of in words: the first as it is, what the others found with these words."""
     (_, first), *others = verifications.items()
     outputs, same, cases, failures, warnings = (
         [*x] for x in (first.outputs, first.same_weights, first.cases, first.failures, first.warnings)
     )
-    for batch, other in others:
-        outputs += [replace(row, output=f"{row.output} in a batch of {batch}") for row in other.outputs]
-        same += [replace(row, output=f"{row.output} in a batch of {batch}") for row in other.same_weights]
-        cases += [f"{case} in a batch of {batch}" for case in other.cases]
-        failures += [f"{text} (in a batch of {batch})" for text in other.failures]
-        warnings += [f"{text} (in a batch of {batch})" for text in other.warnings if text not in warnings]
+    for says, other in others:
+        outputs += [replace(row, output=f"{row.output} {says}") for row in other.outputs]
+        same += [replace(row, output=f"{row.output} {says}") for row in other.same_weights]
+        cases += [f"{case} {says}" for case in other.cases]
+        failures += [f"{text} ({says})" for text in other.failures]
+        warnings += [f"{text} ({says})" for text in other.warnings if text not in warnings]
     return replace(
         first,
         outputs=tuple(outputs),

@@ -34,14 +34,16 @@ class Model:
         self._feeds = ffi.new("cf_feed[]", len(self.description.feeds))
         self._fetches = ffi.new("cf_fetch[]", len(self.description.fetches))
 
-    def run(self, feeds: Sequence[Bytes]) -> list[memoryview]:
+    def run(self, feeds: Sequence[Bytes], size: int | None = None) -> list[memoryview]:
         """One inference. ``feeds``: raw bytes in the description's order, of exactly its sizes, or of another of its
-        batches in proportion.
+        batches in proportion; of its size of that number where it has several, or else of the first that they fit.
 
         Returns each fetch as a flat memoryview of its own dtype, row-major; it stays valid after
         later runs. Raises InferenceError with the library's reason.
         """
         description = self.description
+        if description.sizes:
+            description = description.sized(self._size(feeds) if size is None else size)
         if len(feeds) != len(description.feeds):
             raise InferenceError(f"the model takes {len(description.feeds)} feeds, not {len(feeds)}")
         times, whole = 1, 1
@@ -64,6 +66,15 @@ class Model:
             raise InferenceError(f"the model failed with status {int(status)}: {reason}")
         return [memoryview(r).cast(port.format) for r, port in zip(results, description.fetches, strict=True)]
 
+    def _size(self, feeds: Sequence[Bytes]) -> int:
+        """The first size that has such feeds in one of the batches; if none has, the first, and the library refuses."""
+        lengths = [len(feed) for feed in feeds]
+        batch = self.description.batch
+        for number, (ports, _) in enumerate(self.description.sizes):
+            if any(lengths == [port.size * other // batch for port in ports] for other in self.description.batches):
+                return number
+        return 0
+
     def reset(self) -> None:
         """Give a model with state its first state again; nothing for others."""
         with self._lock:
@@ -71,10 +82,12 @@ class Model:
                 self._library.cf_reset(self._handle)
 
     def warm_up(self) -> None:
-        """Run every batch once on zeros, which touches all that a request will. Raises InferenceError."""
+        """Run every batch and size once on zeros, which touches all that a request will. Raises InferenceError."""
         batch = self.description.batch
-        for other in self.description.batches:
-            self.run([bytes(port.size * other // batch) for port in self.description.feeds])
+        for number in range(len(self.description.sizes) or 1):
+            for other in self.description.batches:
+                sized = self.description.sized(number)
+                self.run([bytes(port.size * other // batch) for port in sized.feeds], number)
 
     def close(self) -> None:
         """Give the model's memory back; later runs raise InferenceError."""

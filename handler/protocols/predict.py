@@ -39,7 +39,7 @@ from ..http import HttpRequest, HttpResponse
 from ..image import Limits
 from ..request import Picture, Reference, Request, source
 from ..server import Call, Result, Server
-from ..tensors import tensor
+from ..tensors import fitted, sized
 
 EXAMPLE = '{"image": "<base64>"}'
 
@@ -161,7 +161,13 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
     if image and ("image" in event or "images" in event):
         pictures = tuple(source(value, where, limits) for where, value in _pictures(event, description, limits))
     wanted = [port for port in description.feeds if not (pictures and image and port.name == image.feed)]
-    return Request(pictures, _inputs(event.get("inputs", {}), wanted), _model(event))
+    values = _named(event.get("inputs", {}), wanted)
+    if not pictures:
+        description = sized(values, description)
+    inputs = {
+        port.name: fitted(values[port.name], port, description) for port in description.feeds if port.name in values
+    }
+    return Request(pictures, inputs, _model(event), size=description.size)
 
 
 def _model(event: object) -> str | None:
@@ -187,7 +193,7 @@ def _pictures(event: dict[str, object], description: Description, limits: Limits
     return [(f'"images"[{index}]', value) for index, value in enumerate(images)]
 
 
-def _inputs(value: object, wanted: list[Port]) -> dict[str, bytes]:
+def _named(value: object, wanted: list[Port]) -> dict[str, object]:
     if not isinstance(value, dict):
         raise WrongTypeError('"inputs" must be an object of tensors by name')
     names = {port.name for port in wanted}
@@ -197,7 +203,7 @@ def _inputs(value: object, wanted: list[Port]) -> dict[str, bytes]:
         need = ", ".join(f'"{port.name}" ({port.dtype} {list(port.shape)})' for port in wanted) or "nothing"
         found = f"{_shortened(unknown)} not known" if unknown else f'"{missing[0]}" is missing'
         raise WrongFieldError(f'{found} in "inputs"; needed: {need}')
-    return {port.name: tensor(value[port.name], port) for port in wanted}
+    return value
 
 
 def _shortened(names: list[str]) -> str:

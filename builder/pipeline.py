@@ -326,8 +326,8 @@ def verify_variants(
 ) -> Verification:
     """``verify`` for each variant: one verification of all, in which further ones are named."""
     found = [
-        verify(library, m.graph, spec, machine, rounding, described=m is made[0])
-        for m, rounding in zip(made, roundings, strict=True)
+        verify(library, m.graph, spec.of_variant(variant), machine, rounding, variant=variant)
+        for variant, m, rounding in zip(spec.variants, made, roundings, strict=True)
     ]
     return merged({v.says: one for v, one in zip(spec.variants, found, strict=True)})
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from builder.errors import ImportModelError
 from builder.importers.graph import FrozenGraph
-from builder.spec import ModelSpec
+from builder.spec import ModelSpec, Variant
 
 
 def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
@@ -15,20 +15,18 @@ def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
     Nothing keeps state; all that goes in and out of one size is in proportion to its batches; and no two are of the
     same sizes in bytes, by which a run chooses.
     """
-    _require_pads(spec, graphs[0])
     variants = spec.variants
-    if len(variants) > 1 and graphs[0].states:
-        kept = ", ".join(repr(state.spec.name) for state in graphs[0].states)
+    if len(variants) > 1 and (states := [state for graph in graphs for state in graph.states]):
+        kept = ", ".join(dict.fromkeys(repr(state.spec.name) for state in states))
         raise ImportModelError(
-            f"The model keeps {kept} from call to call, of one batch and size. Give [model] one batch, and each of "
-            "[[feeds]] one shape."
+            f"The model keeps {kept} from call to call, of one batch and size. Give [model] one batch and signature, "
+            "and each of [[feeds]] one shape."
         )
-    batches = len(spec.buckets)
-    for start in range(0, len(variants), batches):
-        _require_scaling(spec.buckets, graphs[start : start + batches])
     found: dict[tuple[int, ...], str] = {}
-    for variant, graph in zip(variants, graphs, strict=True):
-        sizes = tuple(port.spec.size for port in (*graph.feeds, *graph.fetches))
+    for (variant, graph), first in zip(zip(variants, graphs, strict=True), _smallest(variants, graphs), strict=True):
+        _require_pads(spec.of_variant(variant), graph)
+        _require_scaling((first[0].batch, first[1]), (variant.batch, graph))
+        sizes = (variant.signature, *(port.spec.size for port in (*graph.feeds, *graph.fetches)))
         says = variant.says or "of the first batch and size"
         if (other := found.setdefault(sizes, says)) != says:
             raise ImportModelError(
@@ -37,17 +35,26 @@ def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
             )
 
 
-def _require_scaling(batches: tuple[int, ...], graphs: Sequence[FrozenGraph]) -> None:
-    for port in (*graphs[0].feeds, *graphs[0].fetches):
-        shape = port.spec.shape
-        for batch, graph in zip(batches[1:], graphs[1:], strict=True):
-            other = next(p.spec.shape for p in (*graph.feeds, *graph.fetches) if p.spec.name == port.spec.name)
-            if shape[:1] != batches[:1] or other != (batch, *shape[1:]):
-                raise ImportModelError(
-                    f"{port.spec.name!r} is {list(shape)} where the batch is {batches[0]}, and {list(other)} where it "
-                    f"is {batch}: with several batches, every input and output must begin with the batch. "
-                    "Give [model] one batch."
-                )
+def _smallest(variants: Sequence[Variant], graphs: Sequence[FrozenGraph]) -> Iterator[tuple[Variant, FrozenGraph]]:
+    """For each variant, the one of the same size with the smallest batch."""
+    smallest: dict[tuple[int, int], tuple[Variant, FrozenGraph]] = {}
+    for variant, graph in zip(variants, graphs, strict=True):
+        yield smallest.setdefault((variant.signature, variant.size), (variant, graph))
+
+
+def _require_scaling(first: tuple[int, FrozenGraph], second: tuple[int, FrozenGraph]) -> None:
+    (batch, one), (other_batch, graph) = first, second
+    if one is graph:
+        return
+    others = {port.spec.name: port.spec.shape for port in (*graph.feeds, *graph.fetches)}
+    for port in (*one.feeds, *one.fetches):
+        shape, other = port.spec.shape, others[port.spec.name]
+        if shape[:1] != (batch,) or other != (other_batch, *shape[1:]):
+            raise ImportModelError(
+                f"{port.spec.name!r} is {list(shape)} where the batch is {batch}, and {list(other)} where it is "
+                f"{other_batch}: with several batches, every input and output must begin with the batch. "
+                "Give [model] one batch."
+            )
 
 
 def _require_pads(spec: ModelSpec, graph: FrozenGraph) -> None:

@@ -8,7 +8,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from .errors import StartupError
+from .errors import StartupError, WrongFieldError
 
 FORMATS: dict[str, Any] = {
     "bool": "?",
@@ -81,7 +81,7 @@ class Size(NamedTuple):
 
 
 class Description(NamedTuple):
-    """All a caller needs to know of a model, in one of its sizes."""
+    """All a caller needs to know of a model, in one of its sizes and signatures."""
 
     name: str
     version: str
@@ -97,6 +97,8 @@ class Description(NamedTuple):
     sizes: tuple[Size, ...] = ()  # all, where there are several
     size: int = 0  # which of them ``feeds`` and ``fetches`` are of
     pad: Mapping[str, float] = MappingProxyType({})  # by feed, what fills a smaller input up
+    signature: str = ""  # its name, where there are several
+    others: tuple[Any, ...] = ()  # of the first signature: a Description for each of the others
 
     @property
     def batched(self) -> bool:
@@ -118,6 +120,15 @@ class Description(NamedTuple):
             fixed[0] = False
         return [size if known else -1 for size, known in zip(port.shape, fixed, strict=True)]
 
+    def of_signature(self, name: str) -> Description:
+        """The same model's signature of that name; without one, the first. Raises WrongFieldError."""
+        signatures: tuple[Description, ...] = (self, *self.others)
+        for one in signatures:
+            if name in ("", one.signature):
+                return one
+        names = ", ".join(f'"{one.signature}"' for one in signatures if one.signature) or "only one, without a name"
+        raise WrongFieldError(f'there is no signature "{name[:64]}"; there is {names}')
+
     def sized(self, number: int) -> Description:
         """The same model in that one of its sizes."""
         if number == self.size:
@@ -130,31 +141,37 @@ def parse(text: str) -> Description:
     """The JSON of ``cf_describe``. Raises StartupError when it is not what this handler understands."""
     try:
         data = json.loads(text)
-        image, size = data["image"], _size(data)
-        description = Description(
-            name=data["model"]["name"],
-            version=data["model"]["version"],
-            batch=data["batch"],
-            feeds=size.feeds,
-            fetches=size.fetches,
-            image=image and _image(image),
-            outputs=tuple(
-                Output(o["name"], o["fetch"], o["kind"], tuple(o["labels"]), o["top_k"]) for o in data["outputs"]
-            ),
-            builder=str(data.get("coldforge", "")),
-            stateful=bool(data.get("states")),
-            batches=tuple(data.get("batches") or [data["batch"]]),
-            weights=data["weights"]["layout"] if data.get("weights") else "",
-            sizes=tuple(_size(s) for s in data.get("shapes", [])),
-            pad={name: float(value) for name, value in data.get("pad", {}).items()},
-        )
-        _require_consistent(description)
+        others = [_signature(data, own) for own in data.get("signatures", [])]
+        description = _signature(data, data)._replace(others=tuple(others))
+        for one in (description, *others):
+            _require_consistent(one)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StartupError(
             f"the model's description cannot be used ({type(error).__name__}: {error}); "
             "build the bundle and the function with the same version of coldforge."
         ) from error
     return description
+
+
+def _signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
+    """The model of ``data``, with what one signature takes and gives."""
+    image, size = own["image"], _size(own)
+    return Description(
+        name=data["model"]["name"],
+        version=data["model"]["version"],
+        batch=data["batch"],
+        feeds=size.feeds,
+        fetches=size.fetches,
+        image=image and _image(image),
+        outputs=tuple(Output(o["name"], o["fetch"], o["kind"], tuple(o["labels"]), o["top_k"]) for o in own["outputs"]),
+        builder=str(data.get("coldforge", "")),
+        stateful=bool(own.get("states")),
+        batches=tuple(data.get("batches") or [data["batch"]]),
+        weights=data["weights"]["layout"] if data.get("weights") else "",
+        sizes=tuple(_size(s) for s in own.get("shapes", [])),
+        pad={name: float(value) for name, value in own.get("pad", {}).items()},
+        signature=str(own.get("signature", "")),
+    )
 
 
 def _size(data: dict[str, Any]) -> Size:

@@ -61,6 +61,11 @@ class Sources:
     def description(self) -> Path:
         return self.folder / "model.json"
 
+    @property
+    def several_signatures(self) -> bool:
+        """Whether there is one to choose."""
+        return "signatures" in json.loads(self.description.read_text())
+
 
 def emit(
     program: Program,
@@ -85,7 +90,13 @@ def emit(
     sources.description.write_text(description + "\n")
     sources.header.write_text(header_source(program, others))
     source = program_source(
-        program, description, flat_run_source(program), profile=profile, outside=outside, others=others
+        program,
+        description,
+        flat_run_source(program),
+        profile=profile,
+        outside=outside,
+        others=others,
+        signatures=_signatures(spec, others),
     )
     (folder / "program.c").write_text(source)
     for variant, other in others.items():
@@ -98,3 +109,9 @@ def emit(
         write_weights(program, file)
     (folder / "weights.S").write_text(weights_source(sources.weights))
     return sources
+
+
+def _signatures(spec: ModelSpec, others: Mapping[Variant, Program]) -> tuple[str, ...]:
+    if not any(variant.signature for variant in others):
+        return ()
+    return (spec.source.signature or "", *(one.name for one in spec.signatures))

@@ -52,20 +52,22 @@ def header_source(program: Program, others: Mapping[Variant, Program] | None = N
 
 
 def _batches(others: Mapping[Variant, Program]) -> str:
-    batches = list(dict.fromkeys(v.batch for v in others if not v.size))
+    batches = list(dict.fromkeys(v.batch for v in others if not v.size and not v.signature))
     return f" It runs {' or '.join(map(str, batches))} items at once as well: sizes say how many." if batches else ""
 
 
 def _sizes(others: Mapping[Variant, Program]) -> list[str]:
-    """A comment with what the model takes and gives in its other sizes, of the first batch."""
-    sizes = [other for v, other in others.items() if v.size and v.batch == min(w.batch for w in others if w.size)]
-    if not sizes:
-        return []
-    lines = [
-        ", ".join(f"{p.spec.name} {_describe(p)} of {p.spec.size} bytes" for p in (*one.feeds, *one.fetches))
-        for one in sizes
-    ]
-    return ["/* Other sizes, which cf_run and run take as well:", *(f" *   {line}" for line in lines), " */"]
+    """Comments with what the model takes and gives in its other sizes and signatures, of the first batch."""
+    smallest = min((v.batch for v in others if v.size or v.signature), default=0)
+    rows: dict[str, list[str]] = {}
+    for variant, one in others.items():
+        if variant.batch == smallest and (variant.size or variant.signature):
+            what = (
+                f"Signature {variant.of}, after cf_set_signature" if variant.of else "Other sizes, for cf_run and run"
+            )
+            ports = (f"{p.spec.name} {_describe(p)} of {p.spec.size} bytes" for p in (*one.feeds, *one.fetches))
+            rows.setdefault(what, []).append(f" *   {', '.join(ports)}")
+    return [line for what, lines in rows.items() for line in (f"/* {what}:", *lines, " */")]
 
 
 def flat_run_source(program: Program) -> str:

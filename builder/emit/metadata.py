@@ -25,12 +25,10 @@ def model_json(
 
     ``outside``: of the weights, where they are no part of the library. ``others``: what it runs as well.
     """
-    others = others or {}
-    batches = [spec.batch, *(v.batch for v in others if not v.size)]
-    sizes = [program, *(other for v, other in others.items() if v.size and v.batch == spec.batch)]
-    pad = {feed.name: feed.pad for feed in spec.feeds if feed.pad is not None}
     (arch, levels), *_ = isa.items()
-    image = spec.image
+    programs = {spec.variants[0]: program, **(others or {})}
+    first, *further = dict.fromkeys(variant.signature for variant in programs)
+    batches = list(dict.fromkeys(variant.batch for variant in programs))
     description: dict[str, Any] = {
         "abi": ABI_VERSION,
         "coldforge": __version__,
@@ -38,8 +36,26 @@ def model_json(
         "target": {"arch": arch, "isa": levels},
         "batch": spec.batch,
         **({"batches": batches} if len(batches) > 1 else {}),
+        **({"signature": spec.source.signature} if further else {}),
+        **_signature(spec, programs, first),
+    }
+    if further:
+        description["signatures"] = [
+            {"signature": spec.signatures[number - 1].name, **_signature(spec, programs, number)} for number in further
+        ]
+    if outside:
+        description["weights"] = {"bytes": outside.size, "layout": outside.digest}
+    return json.dumps(description, separators=(",", ":"))
+
+
+def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: int) -> dict[str, Any]:
+    """What one signature takes and gives, in each of its sizes, in the first batch."""
+    of_it = {v: one for v, one in programs.items() if v.signature == signature and v.batch == spec.batch}
+    own, (program, *others) = spec.of_variant(next(iter(of_it))), of_it.values()
+    image, pad = own.image, {feed.name: feed.pad for feed in own.feeds if feed.pad is not None}
+    return {
         **_ports(program),
-        **({"shapes": [_ports(one) for one in sizes]} if len(sizes) > 1 else {}),
+        **({"shapes": [_ports(one) for one in (program, *others)]} if others else {}),
         **({"pad": pad} if pad else {}),
         "image": image
         and {
@@ -55,11 +71,8 @@ def model_json(
             "decode": image.decode,
         },
         **({"states": [_state(s) for s in program.states]} if program.states else {}),
-        "outputs": [_output(o, program) for o in spec.outputs] or [_raw(p) for p in program.fetches],
+        "outputs": [_output(o, program) for o in own.outputs] or [_raw(p) for p in program.fetches],
     }
-    if outside:
-        description["weights"] = {"bytes": outside.size, "layout": outside.digest}
-    return json.dumps(description, separators=(",", ":"))
 
 
 def _ports(program: Program) -> dict[str, Any]:

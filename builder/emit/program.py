@@ -70,12 +70,14 @@ def program_source(
     profile: bool = False,
     outside: Layout | None = None,
     others: Mapping[Variant, Program] | None = None,
+    signatures: Sequence[str] = (),
 ) -> str:
     """The text of program.c.
 
     ``description`` is the JSON that cf_describe returns, ``flat_run`` the definition of run(). ``profile``: every
     step, by its place in ``walk(program.steps)``, tells the clock that it begins. ``outside``: the weights are not
     in the library, and are checked to be of this layout. ``others``: see ``other_source``.
+    ``signatures``: the names of all, where there are several.
     """
     others = others or {}
     steps = walk(program.steps)
@@ -99,6 +101,9 @@ def program_source(
             + f"static const cf_program *const others[] = {{{', '.join(f'&{name}' for name in names)}}};\n"
         )
         fields |= {"others": "others", "other_count": "COUNT(others)"}
+    if signatures:
+        parts.append(f"static const char *const signatures[] = {{{', '.join(map(c_string, signatures))}}};\n")
+        fields |= {"signatures": "signatures", "signature_count": "COUNT(signatures)"}
     used = (*steps, *(step for other in others.values() for step in walk(other.steps)))
     parts.append(_program(FIRST, program, fields, used))
     return "\n".join([*parts, flat_run])
@@ -106,7 +111,8 @@ def program_source(
 
 def other_source(program: Program, variant: Variant, *, outside: bool = False) -> str:
     """The text of program_<variant>.c: the same model for another batch or size, over the first program's weights."""
-    return "\n".join([_head(outside), *_body(program, {}), _program(_name(variant), program, {}, ())])
+    fields = {"signature": f"{variant.signature}"} if variant.signature else {}
+    return "\n".join([_head(outside), *_body(program, {}), _program(_name(variant), program, fields, ())])
 
 
 def _name(variant: Variant) -> str:

@@ -19,6 +19,7 @@ struct cf_model {
     cf_context context;
     void *mapping; /* of a weights file, or NULL */
     size_t mapped;
+    size_t signature; /* that cf_run is of */
     char error[256];
 };
 
@@ -165,7 +166,14 @@ static const cf_program *program_at(size_t i) {
     return i == 0 ? &cf_compiled_program : cf_compiled_program.others[i - 1];
 }
 
-/* Feeds come before fetches; every program has the same ones, in other sizes. */
+/* The first program of the signature that the model is set to. */
+static const cf_program *first_program(const cf_model *model) {
+    size_t i = 0;
+    while (program_at(i)->signature != model->signature) i++;
+    return program_at(i);
+}
+
+/* Feeds come before fetches; every program of a signature has the same ones, in other sizes. */
 static const cf_port *port_at(const cf_program *program, size_t i) {
     return i < program->feed_count ? &program->feeds[i] : &program->fetches[i - program->feed_count];
 }
@@ -184,12 +192,12 @@ static size_t fit(const cf_program *program, const cf_feed *feeds, const cf_fetc
 
 /* The error text of a size that is none of those that it could be after `fitting` right ones. */
 static cf_status refuse_size(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches, size_t fitting) {
-    const cf_program *first = &cf_compiled_program;
+    const cf_program *first = first_program(model);
     char *text = model->error;
     size_t used = 0, last = 0;
     const size_t room = sizeof model->error;
-    for (size_t i = 0; i <= first->other_count && used < room; i++) {
-        if (fit(program_at(i), feeds, fetches) != fitting) continue;
+    for (size_t i = 0; i <= cf_compiled_program.other_count && used < room; i++) {
+        if (program_at(i)->signature != model->signature || fit(program_at(i), feeds, fetches) != fitting) continue;
         const cf_port *port = port_at(program_at(i), fitting);
         if (used != 0 && port->size == last) continue;
         last = port->size;
@@ -206,11 +214,12 @@ static cf_status refuse_size(cf_model *model, const cf_feed *feeds, const cf_fet
     return CF_ERR_ARGUMENT;
 }
 
-/* The program of the batch and size that all the sizes are of. */
+/* The program of the signature, and of the batch and size that all the sizes are of. */
 static cf_status choose_program(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches,
                                 const cf_program **program) {
     size_t most = 0;
     for (size_t i = 0; i <= cf_compiled_program.other_count; i++) {
+        if (program_at(i)->signature != model->signature) continue;
         *program = program_at(i);
         const size_t fitting = fit(*program, feeds, fetches);
         if (fitting == (*program)->feed_count + (*program)->fetch_count) return CF_OK;
@@ -233,10 +242,27 @@ static cf_status check_count(cf_model *model, const char *kind, size_t expected,
     return CF_ERR_ARGUMENT;
 }
 
+EXPORT cf_status cf_set_signature(cf_model *model, const char *name) {
+    if (model == NULL) return CF_ERR_ARGUMENT;
+    const cf_program *first = &cf_compiled_program;
+    for (size_t i = 0; i < first->signature_count || i == 0; i++) {
+        if (name != NULL && (first->signatures == NULL || strcmp(name, first->signatures[i]) != 0)) continue;
+        model->signature = i;
+        model->error[0] = '\0';
+        return CF_OK;
+    }
+    size_t used = (size_t)snprintf(model->error, sizeof model->error, "there is no signature %.60s; there is", name);
+    for (size_t i = 0; i < first->signature_count && used < sizeof model->error; i++) {
+        used += (size_t)snprintf(model->error + used, sizeof model->error - used, "%s %s", i != 0 ? "," : "",
+                                 first->signatures[i]);
+    }
+    return CF_ERR_ARGUMENT;
+}
+
 EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
                         const cf_fetch *fetches, size_t fetch_count) {
     if (model == NULL) return CF_ERR_ARGUMENT;
-    const cf_program *program = &cf_compiled_program;
+    const cf_program *program = first_program(model);
     cf_status status = check_count(model, "feeds", program->feed_count, feed_count, feeds);
     if (status == CF_OK) {
         status = check_count(model, "fetches", program->fetch_count, fetch_count, fetches);

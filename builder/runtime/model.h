@@ -63,6 +63,10 @@ cf_status cf_open_memory(uint32_t threads, const void *data, size_t size, cf_mod
 cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
                  const cf_fetch *fetches, size_t fetch_count);
 
+/* Libraries of several signatures ("signatures" in cf_describe lists those after the first) have this one more: the
+ * runs of `model` that follow are of the signature `name`; NULL is the first, which they are of until then. */
+cf_status cf_set_signature(cf_model *model, const char *name);
+
 /*
  * Some models have state: variables that cf_run reads and writes, which last from one run to the next (cf_describe
  * lists them under "states"; most models have none, and then there is nothing to copy). Each opened model has its own.

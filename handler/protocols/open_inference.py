@@ -81,6 +81,10 @@ def metadata(description: Description) -> dict[str, Any]:
 
 def _infer(request: HttpRequest, description: Description, server: Server, call: Call) -> HttpResponse:
     event, blob = _split(request)
+    signature = _parameters(event).get("signature", "")
+    if not isinstance(signature, str):
+        raise WrongTypeError('"parameters"."signature" must be a string')
+    description = description.of_signature(signature)
     wanted = _outputs(event, description)
     result = server.infer(_request(event, blob, description, server.limits), call)
     found = {tensor.name: tensor for tensor in tensors(result.description, result.batches)}
@@ -158,7 +162,7 @@ def _request(event: dict[str, Any], blob: memoryview, description: Description, 
     if len(blob):
         raise WrongFieldError(f"the body has {len(blob)} bytes more than binary_data_size says")
     require_items(counts, description, limits)
-    return Request(pictures, inputs, description.name, size=description.size)
+    return Request(pictures, inputs, description.name, size=description.size, signature=description.signature)
 
 
 def _sized(given: dict[str, dict[str, Any]], description: Description) -> Description:

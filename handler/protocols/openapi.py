@@ -12,7 +12,7 @@ from ..image import Limits
 from ..server import Call, Server
 from . import predict
 from .open_inference import datatype
-from .tf_serving import SIGNATURE
+from .tf_serving import SIGNATURE, usual
 
 Schema = dict[str, Any]
 
@@ -64,8 +64,9 @@ def document(models: list[Description], limits: Limits) -> Schema:
 def _predict(models: list[Description], limits: Limits) -> Schema:
     bodies: list[Schema] = []
     for model in models:
-        for sized in _sizes(model):
-            bodies += _predict_bodies(sized, limits)
+        for one in _signatures(model):
+            for sized in _sizes(one):
+                bodies += _predict_bodies(sized, _named(one, model), limits)
     content: Schema = {"application/json": {"schema": {"anyOf": bodies} if len(bodies) > 1 else bodies[0]}}
     if any(model.image and len(model.feeds) == 1 for model in models):
         content |= {media: {"schema": {}} for media in IMAGE_TYPES}
@@ -79,7 +80,7 @@ def _predict(models: list[Description], limits: Limits) -> Schema:
     ]  # fmt: skip
     answer = _object(
         model=_object(name=_text(), version=_text()),
-        predictions=_list({"anyOf": [_object(**_answers(model)) for model in models]}),
+        predictions=_list({"anyOf": [_object(**_answers(one)) for model in models for one in _signatures(model)]}),
         cold_start=_boolean(),
         timings_ms=_object(decode={"type": "number"}, infer={"type": "number"}, total={"type": "number"}),
     )
@@ -89,8 +90,17 @@ def _predict(models: list[Description], limits: Limits) -> Schema:
     }
 
 
+def _signatures(model: Description) -> list[Description]:
+    return [model, *model.others]
+
+
 def _sizes(model: Description) -> list[Description]:
     return [model.sized(number) for number in range(len(model.sizes) or 1)]
+
+
+def _named(model: Description, first: Description) -> Schema:
+    """What names a signature other than the first."""
+    return {} if model.signature == first.signature else {"signature": {"const": model.signature}}
 
 
 def _fixed(port: Port, model: Description) -> int:
@@ -98,10 +108,10 @@ def _fixed(port: Port, model: Description) -> int:
     return int(model.batched) if port.name in model.pad else len(port.shape)
 
 
-def _predict_bodies(model: Description, limits: Limits) -> list[Schema]:
+def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[Schema]:
     """Each kind of JSON that ``/predict`` takes for a model in one of its sizes; pictures are of the first."""
     feeds = {port.name: {"anyOf": [_nested(port, _fixed(port, model)), _flat(port)]} for port in model.feeds}
-    bodies = [_closed(inputs=_closed(**feeds))]
+    bodies = [_closed(inputs=_closed(**feeds), **named)]
     if model.image and not model.size:
         others = {name: schema for name, schema in feeds.items() if name != model.image.feed}
         rest = {"inputs": _closed(**others)} if others else {}
@@ -126,25 +136,31 @@ def _open_inference(model: Description) -> Schema:
     about = _object(name=_text(), versions=_list(_text()), platform=_text(), inputs=_list(port), outputs=_list(port))
     output = _object(name=_text(), datatype=_text(), shape=_list({"type": "integer"}), data={"type": "array"})
     answer = _object(model_name=_text(), model_version=_text(), outputs=_list(output))
-    names = [fetch.name for fetch in model.fetches]
-    wanted = {"type": "object", "properties": {"name": {"enum": names}}, "required": ["name"]}
-    inputs = [kind for sized in _sizes(model) for feed in sized.feeds for kind in _v2_inputs(feed, sized)]
-    count = len(model.feeds)
-    body = {
-        "type": "object",
-        "properties": {
-            "id": _text(),
-            "inputs": {"type": "array", "items": {"anyOf": inputs}, "minItems": count, "maxItems": count},
-            "outputs": _list(wanted),
-        },
-        "required": ["inputs"],
-    }
+    bodies = [_v2_body(one, _named(one, model)) for one in _signatures(model)]
+    body = {"anyOf": bodies} if len(bodies) > 1 else bodies[0]
     infer = _operation(f"v2_infer_{model.name}", f"Tensors through {model.name}", answer, "ErrorText")
     infer["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
     return {
         base: _get(f"v2_{model.name}", f"What {model.name} takes and gives", about),
         f"{base}/ready": _get(f"v2_ready_{model.name}", "Whether it is ready", _object(name=_text(), ready=_boolean())),
         f"{base}/infer": {"post": infer},
+    }
+
+
+def _v2_body(model: Description, named: Schema) -> Schema:
+    names = [fetch.name for fetch in model.fetches]
+    wanted = {"type": "object", "properties": {"name": {"enum": names}}, "required": ["name"]}
+    inputs = [kind for sized in _sizes(model) for feed in sized.feeds for kind in _v2_inputs(feed, sized)]
+    count = len(model.feeds)
+    return {
+        "type": "object",
+        "properties": {
+            "id": _text(),
+            "inputs": {"type": "array", "items": {"anyOf": inputs}, "minItems": count, "maxItems": count},
+            "outputs": _list(wanted),
+            **({"parameters": _object(**named)} if named else {}),
+        },
+        "required": ["inputs", "parameters"] if named else ["inputs"],
     }
 
 
@@ -169,7 +185,7 @@ def _tf_serving(model: Description, limits: Limits) -> Schema:
     base = f"/v1/models/{model.name}"
     status = _object(version=_text(), state=_text(), status=_object(error_code=_text(), error_message=_text()))
     about = _object(model_spec=_object(name=_text(), version=_text()), metadata={"type": "object"})
-    bodies = [body for sized in _sizes(model) for body in _v1_bodies(sized, limits)]
+    bodies = [body for one in _signatures(model) for sized in _sizes(one) for body in _v1_bodies(sized, model, limits)]
     answers = [_object(predictions={"type": "array"}), _object(outputs={})]
     run = _operation(
         f"v1_predict_{model.name}", f"Rows or columns through {model.name}", {"anyOf": answers}, "ErrorText"
@@ -182,9 +198,12 @@ def _tf_serving(model: Description, limits: Limits) -> Schema:
     }
 
 
-def _v1_bodies(model: Description, limits: Limits) -> list[Schema]:
-    """What is predicted of a model in one of its sizes; pictures are of the first."""
-    signature = {"signature_name": {"enum": ["", SIGNATURE]}}
+def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[Schema]:
+    """What is predicted of a signature in one of its sizes; pictures are of the first."""
+    signature: Schema = {"signature_name": {"enum": ["", model.signature or SIGNATURE]}}
+    named: Schema = {}
+    if model.signature != usual(first):
+        signature, named = {}, {"signature_name": {"const": model.signature}}
     bodies: list[Schema] = []
     if model.batched:
         rows = {feed.name: _items(feed, model) for feed in model.feeds}
@@ -192,13 +211,13 @@ def _v1_bodies(model: Description, limits: Limits) -> list[Schema]:
         named = _closed(**{name: {"anyOf": schemas} for name, schemas in rows.items()})
         # All pictures or all numbers: so one list for each kind.
         kinds = [{"anyOf": [kind, _closed(**{model.feeds[0].name: kind})]} for kind in bare] or [named]
-        bodies += [_with(signature, instances=_many(kind, limits)) for kind in kinds]
+        bodies += [_with(signature, **named, instances=_many(kind, limits)) for kind in kinds]
         columns = {n: {"anyOf": [_many(schema, limits) for schema in schemas]} for n, schemas in rows.items()}
     else:
         columns = {feed.name: _nested(feed, _fixed(feed, model)) for feed in model.feeds}
-    bodies.append(_with(signature, inputs=_closed(**columns)))
+    bodies.append(_with(signature, **named, inputs=_closed(**columns)))
     if len(columns) == 1:
-        bodies += [_with(signature, inputs=column) for column in columns.values()]
+        bodies += [_with(signature, **named, inputs=column) for column in columns.values()]
     return bodies
 
 

@@ -7,9 +7,10 @@
     {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no picture; nested or flat
     {"inputs": {"<feed>": {"b64": "…"}}}       the same as raw little-endian bytes
 
-and with any of them ``"model": "<name>"``, one of a bundle of several; the first when left out. The body may also
-be the picture itself, or a form with one or more files (``multipart/form-data``). In the query, ``model`` is another
-way to name the model, and ``top_k`` says how many classes are listed. It answers
+and with any of them ``"model": "<name>"``, one of a bundle of several, and ``"signature": "<name>"``, one of a model's
+several; the first when left out. The body may also be the picture itself, or a form with one or more files
+(``multipart/form-data``). In the query, ``model`` is another way to name the model, and ``top_k`` says how many classes
+are listed. It answers
 
     {"model": {"name": …, "version": …},
      "predictions": [{"<output>": [{"label": …, "probability": …}, …] or numbers}, …],
@@ -148,9 +149,10 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
     """``{"image": …}``, ``{"images": […]}`` or ``{"inputs": {…}}``. Raises HandlerError."""
     if not isinstance(event, dict):
         raise WrongTypeError('the request must be an object like {"image": "<base64>"}')
+    description = description.of_signature(_text(event, "signature") or "")
     image = description.image
     known = ("image", "images", "inputs") if image else ("inputs",)
-    unknown = [key for key in event if key not in known and key != "model"]
+    unknown = [key for key in event if key not in (*known, "model", "signature")]
     if unknown or not any(key in event for key in known):
         expected = 'send "image" or "images"' if image else 'this model takes no image; send "inputs"'
         found = f"{_shortened(unknown)} not known here; " if unknown else "the request is empty; "
@@ -167,13 +169,19 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
     inputs = {
         port.name: fitted(values[port.name], port, description) for port in description.feeds if port.name in values
     }
-    return Request(pictures, inputs, _model(event), size=description.size)
+    return Request(pictures, inputs, _model(event), size=description.size, signature=description.signature)
 
 
 def _model(event: object) -> str | None:
-    name = event.get("model") if isinstance(event, dict) else None
+    return _text(event, "model")
+
+
+def _text(event: object, key: str) -> str | None:
+    """The name of one of the bundle's models, or of one of a model's signatures."""
+    name = event.get(key) if isinstance(event, dict) else None
     if name is not None and not isinstance(name, str):
-        raise WrongTypeError('"model" must be the name of one of the bundle\'s models')
+        whose = "bundle's models" if key == "model" else "model's signatures"
+        raise WrongTypeError(f'"{key}" must be the name of one of the {whose}')
     return name
 
 

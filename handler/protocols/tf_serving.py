@@ -57,23 +57,23 @@ def _status(description: Description) -> dict[str, Any]:
 
 
 def metadata(description: Description) -> dict[str, Any]:
-    """The model's signature; a dimension of -1 takes any number of items, or one of several sizes."""
+    """The model's signatures; a dimension of -1 takes any number of items, or one of several sizes."""
 
-    def ports(ports: tuple[Port, ...]) -> dict[str, Any]:
-        return {port.name: info(port) for port in ports}
+    def info(port: Port, one: Description) -> dict[str, Any]:
+        dims = [{"size": str(size), "name": ""} for size in one.open(port)]
+        return {"dtype": _dt(port.dtype), "tensor_shape": {"dim": dims, "unknown_rank": False}, "name": port.name}
 
-    def info(port: Port) -> dict[str, Any]:
-        shape = {"dim": [{"size": str(size), "name": ""} for size in description.open(port)], "unknown_rank": False}
-        return {"dtype": _dt(port.dtype), "tensor_shape": shape, "name": port.name}
+    def signature(one: Description) -> dict[str, Any]:
+        return {
+            "inputs": {port.name: info(port, one) for port in one.feeds},
+            "outputs": {port.name: info(port, one) for port in one.fetches},
+            "method_name": "tensorflow/serving/predict",
+        }
 
-    signature = {
-        "inputs": ports(description.feeds),
-        "outputs": ports(description.fetches),
-        "method_name": "tensorflow/serving/predict",
-    }
+    signatures = {one.signature or SIGNATURE: signature(one) for one in (description, *description.others)}
     return {
         "model_spec": {"name": description.name, "signature_name": "", "version": description.version},
-        "metadata": {"signature_def": {"signature_def": {SIGNATURE: signature}}},
+        "metadata": {"signature_def": {"signature_def": signatures}},
     }
 
 
@@ -85,8 +85,7 @@ def _predict(request: HttpRequest, description: Description, server: Server, cal
     event = request.json(EXAMPLE)
     if not isinstance(event, dict):
         raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
-    if event.get("signature_name", SIGNATURE) not in ("", SIGNATURE):
-        raise WrongFieldError(f'there is no such signature; there is "{SIGNATURE}"')
+    description = _signed(event.get("signature_name", ""), description)
     if ("instances" in event) == ("inputs" in event):
         raise WrongFieldError('the body must have one of "instances" and "inputs"')
     rows = "instances" in event
@@ -99,6 +98,22 @@ def _predict(request: HttpRequest, description: Description, server: Server, cal
         return {"outputs": found}
     count = sum(count for _, count in result.batches)
     return {"predictions": [{name: values[index] for name, values in found.items()} for index in range(count)]}
+
+
+def _signed(name: object, description: Description) -> Description:
+    """The signature of that name; the usual one, or else the first, where it is empty. Raises HandlerError."""
+    if not isinstance(name, str):
+        raise WrongTypeError('"signature_name" must be a string')
+    if not description.others:
+        if name not in ("", SIGNATURE):
+            raise WrongFieldError(f'there is no such signature; there is "{SIGNATURE}"')
+        return description
+    return description.of_signature(name or usual(description))
+
+
+def usual(description: Description) -> str:
+    """The signature of a request that names none: the protocol's own, or else the first."""
+    return next((one.signature for one in description.others if one.signature == SIGNATURE), description.signature)
 
 
 def _values(tensor: Tensor) -> Any:
@@ -154,7 +169,7 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
             port = of_shape(port, (len(value), *port.shape[1:]), description)
         inputs[port.name] = fitted(value, port, description)
     require_items(counts, description, limits)
-    return Request(pictures, inputs, description.name, size=description.size)
+    return Request(pictures, inputs, description.name, size=description.size, signature=description.signature)
 
 
 def _holds_pictures(value: object) -> bool:

@@ -239,7 +239,7 @@ def feed(name: str, *lines: str) -> str:
 def test_the_spec_gives_shapes(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, feed("x", "shapes = [[1, 64], [1, 32]]", "pad = 0") + feed("n", "shape = []"))
     assert spec.feeds == (FeedSpec("x", (1, 64), ((1, 64), (1, 32)), 0.0), FeedSpec("n", ()))
-    assert spec.variants == (Variant(1), Variant(1, 1, "s1x32", "with x [1, 32]"))
+    assert spec.variants == (Variant(1), Variant(1, 1, name="s1x32", says="with x [1, 32]"))
     assert [spec.of_variant(v).feeds[0].shape for v in spec.variants] == [(1, 64), (1, 32)]
     assert spec.alone.variants == (Variant(1),)
     (tmp_path / "model.toml").write_text(render(spec))

@@ -130,10 +130,10 @@ def compile_model(spec: ModelSpec, project: Project, progress: Progress, target:
 
     Of the first variant alone.
     """
-    return compile_variants(spec.alone, project, progress, target)[0]
+    return compile_batches(spec.alone, project, progress, target)[0]
 
 
-def compile_variants(spec: ModelSpec, project: Project, progress: Progress, target: str) -> tuple[Compiled, ...]:
+def compile_batches(spec: ModelSpec, project: Project, progress: Progress, target: str) -> tuple[Compiled, ...]:
     """As ``compile_model``, for each variant of ``spec``. Raises ImportModelError too where one library cannot be."""
     model = _located(spec, project, progress)
     made = tuple(_compile_variant(spec, variant, model, project, progress, target) for variant in spec.variants)
@@ -193,7 +193,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     cache, target = project.cache, target or spec.targets[0]
     suffix = bundle_suffix(target)
     stage = functools.partial(run_stage, spec, project, progress, suffix=suffix)
-    made = compile_variants(spec, project, progress, target)
+    made = compile_batches(spec, project, progress, target)
     spec = settle_weights(spec, project, progress)
     machine = machine_for(target, cache)
     by = f", on {machine.name}" if machine.runner else ""
@@ -219,7 +219,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
             report = audit(library, target)
         roundings = roundings_of(spec, made, sources.folder, stage)
         with progress.stage("verify", f"the library against TensorFlow's answers{by}") as outcome:
-            verification = verify_variants(library, made, spec, machine, roundings)
+            verification = verify_batches(library, made, spec, machine, roundings)
             outcome.note = "" if verification.passed else f"DISAGREES: {reason(verification)}"
             outcome.note = f"NOT RUN: {machine.missing}" if machine.missing else outcome.note
         if verification.passed or verification.too_coarse:
@@ -274,7 +274,7 @@ def build_archive(built: Built, spec: ModelSpec, project: Project, progress: Pro
     )
     with progress.stage("verify", f"{ARCHIVE} against TensorFlow's answers"):
         machine = machine_for(target, cache)
-        require_agreement(verify_variants(folder / TRIAL, built.compiled, spec, machine, built.roundings))
+        require_agreement(verify_batches(folder / TRIAL, built.compiled, spec, machine, built.roundings))
     return folder / ARCHIVE
 
 
@@ -310,7 +310,7 @@ def lower_by(
     return lower(made.kernels.metadata_path, made.graph, cache, attempt.path, options)
 
 
-def lower_variants(
+def lower_batches(
     attempt: Attempt, made: Sequence[Compiled], spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path
 ) -> tuple[Lowered, ...]:
     """``lower_by`` for each variant; several programs are over one block of weights."""
@@ -321,7 +321,7 @@ def lower_variants(
     return tuple(replace(one, program=program) for one, program in zip(lowered, programs, strict=True))
 
 
-def verify_variants(
+def verify_batches(
     library: Path, made: Sequence[Compiled], spec: ModelSpec, machine: Machine, roundings: Sequence[Rounding | None]
 ) -> Verification:
     """``verify`` for each variant: one verification of all, in which further ones are named."""
@@ -359,7 +359,7 @@ def _lower(
     cache: Path,
     folder: Path,
 ) -> None:
-    lowered = lower_variants(attempt, made, spec, algorithms, cache)
+    lowered = lower_batches(attempt, made, spec, algorithms, cache)
     first, *rest = (one.program for one in lowered)
     others = dict(zip(spec.variants[1:], rest, strict=True))
     kernels = [m.kernels.kernels_path for m in made]
@@ -414,7 +414,7 @@ def rounding_of_bundle(
     layers = json.loads(bundle.manifest.read_text(encoding="utf-8"))["lowering"]["weights"]["layers"]
     if all(layer["type"] == "float32" for layer in layers):
         return None
-    made = compile_variants(spec, project, progress, target)
+    made = compile_batches(spec, project, progress, target)
     spec = settle_weights(spec, project, progress)
     stage = functools.partial(run_stage, spec, project, progress, suffix=bundle_suffix(target))
     tuning = read_tuning(tuning_path(spec))

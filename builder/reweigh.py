@@ -24,13 +24,13 @@ from builder.pack.bundle import LIBRARY, bundle_suffix
 from builder.pack.swap import replacing_file
 from builder.pipeline import (
     attempts_for,
-    compile_variants,
-    lower_variants,
+    compile_batches,
+    lower_batches,
     roundings_of,
     run_stage,
     save_restored,
     settle_weights,
-    verify_variants,
+    verify_batches,
 )
 from builder.progress import Progress
 from builder.project import Project
@@ -58,13 +58,13 @@ def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, 
     suffix = bundle_suffix(target)
     bundle = project.dist / f"{spec.name}{suffix}"
     wanted = _wanted(bundle, spec, target)
-    made = compile_variants(spec, project, progress, target)
+    made = compile_batches(spec, project, progress, target)
     spec = settle_weights(spec, project, progress)
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(target) if tuning else {}
     found: list[Layout] = []
     for attempt in attempts_for(spec):
-        lowered = lower_variants(attempt, made, spec, algorithms, project.cache)
+        lowered = lower_batches(attempt, made, spec, algorithms, project.cache)
         program, *others = (one.program for one in lowered)
         kernels = [m.kernels.kernels_path for m in made]
         layout = layout_of(program, kernels, dict(zip(spec.variants[1:], others, strict=True)))
@@ -86,7 +86,7 @@ def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, 
         stage = functools.partial(run_stage, spec, project, progress, suffix=suffix)
         roundings = roundings_of(spec, made, fresh.parent, stage)
         with progress.stage("verify", "the library with these weights against TensorFlow's answers") as outcome:
-            verification = verify_variants(library, made, spec, machine_for(target, project.cache), roundings)
+            verification = verify_batches(library, made, spec, machine_for(target, project.cache), roundings)
             outcome.note = "" if verification.passed else "DISAGREES"
         require(verification)
         path = output or project.dist / f"{spec.name}{suffix}.weights"

@@ -201,9 +201,9 @@ def _tf_serving(model: Description, limits: Limits) -> Schema:
 def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[Schema]:
     """What is predicted of a signature in one of its sizes; pictures are of the first."""
     signature: Schema = {"signature_name": {"enum": ["", model.signature or SIGNATURE]}}
-    named: Schema = {}
+    chosen: Schema = {}
     if model.signature != usual(first):
-        signature, named = {}, {"signature_name": {"const": model.signature}}
+        signature, chosen = {}, {"signature_name": {"const": model.signature}}
     bodies: list[Schema] = []
     if model.batched:
         rows = {feed.name: _items(feed, model) for feed in model.feeds}
@@ -211,13 +211,13 @@ def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[S
         named = _closed(**{name: {"anyOf": schemas} for name, schemas in rows.items()})
         # All pictures or all numbers: so one list for each kind.
         kinds = [{"anyOf": [kind, _closed(**{model.feeds[0].name: kind})]} for kind in bare] or [named]
-        bodies += [_with(signature, **named, instances=_many(kind, limits)) for kind in kinds]
+        bodies += [_with(signature, **chosen, instances=_many(kind, limits)) for kind in kinds]
         columns = {n: {"anyOf": [_many(schema, limits) for schema in schemas]} for n, schemas in rows.items()}
     else:
         columns = {feed.name: _nested(feed, _fixed(feed, model)) for feed in model.feeds}
-    bodies.append(_with(signature, **named, inputs=_closed(**columns)))
+    bodies.append(_with(signature, **chosen, inputs=_closed(**columns)))
     if len(columns) == 1:
-        bodies += [_with(signature, **named, inputs=column) for column in columns.values()]
+        bodies += [_with(signature, **chosen, inputs=column) for column in columns.values()]
     return bodies
 
 

@@ -28,8 +28,9 @@ from handler.description import Description, parse
 from handler.errors import HandlerError, InferenceError, WrongFieldError, WrongTypeError
 from handler.image import Limits
 from handler.model import Model
-from handler.protocols import open_inference, predict, tf_serving
+from handler.protocols import open_inference, openapi, predict, tf_serving
 from tests.support.outside import CACHE
+from tests.unit.test_sizes import accepts
 
 W = np.arange(16, dtype=np.float32)
 SPEC = ModelSpec(
@@ -115,7 +116,7 @@ def test_a_run_is_of_the_signature_that_is_named(library: Path, batch: int) -> N
         np.testing.assert_array_equal(np.frombuffer(z, np.float32), np.tile(W[12:14], batch))
     with pytest.raises(InferenceError, match="takes 1 feeds, not 2"):
         model.run([x.tobytes(), n.tobytes()])
-    with pytest.raises(InferenceError, match="feed n takes 4 bytes, not 3"):
+    with pytest.raises(InferenceError, match=f"feed n takes {4 * batch} bytes, not 3"):
         model.run([x.tobytes(), bytes(3)], signature="decode")
     with pytest.raises(WrongFieldError, match='there is no signature "embed"; there is "encode", "decode"'):
         model.run([x.tobytes()], signature="embed")
@@ -199,6 +200,18 @@ def test_the_open_inference_protocols_parameter_names_a_signature(described: Des
     decoder = described.of_signature("decode")
     request = open_inference._request(body("inference", "decode"), memoryview(b""), decoder, Limits())
     assert (request.signature, set(request.inputs)) == ("decode", {"x", "n"})
+
+
+@pytest.mark.parametrize("name", ["", "decode"])
+def test_the_openapi_document_has_every_signature(described: Description, name: str) -> None:
+    document = openapi.document([described], Limits())
+    assert accepts(document, "/predict", body("predict", name))
+    assert accepts(document, "/v2/models/coder/infer", body("inference", name))
+    rows = {"instances": [{"x": X[0], "n": [3]}] if name else X}
+    assert accepts(document, "/v1/models/coder:predict", rows | ({"signature_name": name} if name else {}))
+    # Without its name, another signature's inputs are nobody's.
+    assert accepts(document, "/v1/models/coder:predict", rows) == (not name)
+    assert accepts(document, "/predict", {"inputs": body("predict", name)["inputs"]}) == (not name)
 
 
 # model.toml.

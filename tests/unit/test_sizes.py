@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from builder.emit import emit
 from builder.errors import ImportModelError, SpecError
@@ -28,7 +29,7 @@ from handler.description import Description, Port, parse
 from handler.errors import HandlerError, InferenceError, StartupError, WrongShapeError
 from handler.image import Limits
 from handler.model import Model
-from handler.protocols import open_inference, predict, tf_serving
+from handler.protocols import open_inference, openapi, predict, tf_serving
 from handler.request import feeds, items, parts
 from handler.sizes import fitting, padded, within
 from tests.support.outside import CACHE
@@ -338,3 +339,26 @@ def test_a_pad_must_be_of_the_feeds_type(pad: float, dtype: str, fine: bool) -> 
         return require_variants(spec, [graph((1, 2), (1,), dtype)])
     with pytest.raises(ImportModelError, match=f"pads 'x' with {pad:g}, which {dtype} cannot hold"):
         require_variants(spec, [graph((1, 2), (1,), dtype)])
+
+
+# The OpenAPI document.
+
+
+def accepts(document: dict[str, Any], path: str, body: dict[str, Any]) -> bool:
+    schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    validator = Draft202012Validator(schema | {"components": document["components"]})
+    return bool(validator.is_valid(body))
+
+
+@pytest.mark.parametrize(
+    ("shape", "fine"), [((1, 4), True), ((1, 8), True), ((1, 5), True), ((1, 16), True), ((1, 17), False)]
+)
+def test_the_openapi_document_has_every_size(described: Description, shape: tuple[int, ...], fine: bool) -> None:
+    document = openapi.document([described], Limits())
+    x = np.ones(shape).tolist()
+    assert accepts(document, "/predict", {"inputs": {"x": x}}) == fine
+    assert accepts(document, "/v1/models/sized:predict", {"instances": x}) == fine
+    tensor = {"name": "x", "shape": list(shape), "datatype": "FP32", "data": x[0]}
+    assert accepts(document, "/v2/models/sized/infer", {"inputs": [tensor]}) == fine
+    exact = openapi.document([described._replace(pad={})], Limits())
+    assert accepts(exact, "/predict", {"inputs": {"x": x}}) == (fine and shape[1] in LENGTHS)

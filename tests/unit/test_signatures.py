@@ -23,7 +23,17 @@ from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSpec, Source, load, render
 from builder.tensor import TensorSpec
 from builder.variants import require_variants
-from builder.verify.abi import LoadedLibrary, Refused
+from builder.verify import abi
+from builder.verify.abi import (
+    CF_ERR_ARGUMENT,
+    CF_OK,
+    Bytes,
+    LoadedLibrary,
+    Refused,
+    RemoteLibrary,
+    Slot,
+)
+from builder.verify.machine import build_runner
 from handler.description import Description, parse
 from handler.errors import HandlerError, InferenceError, WrongFieldError, WrongTypeError
 from handler.image import Limits
@@ -124,14 +134,32 @@ def test_a_run_is_of_the_signature_that_is_named(library: Path, batch: int) -> N
     model.close()
 
 
-def test_the_abi_refuses_an_unknown_name_and_goes_on(library: Path) -> None:
-    loaded = LoadedLibrary(str(library))
+@pytest.mark.parametrize("remote", [False, True])
+def test_the_abi_refuses_an_unknown_name_and_goes_on(library: Path, remote: bool, tmp_path: Path) -> None:
+    command = [str(build_runner("x86_64", tmp_path))] if remote else []
+    loaded = RemoteLibrary(command, str(library)) if remote else LoadedLibrary(str(library))
     _, model, _ = loaded.open()
+    x, n, outputs = np.arange(4, dtype=np.float32), np.arange(1, dtype=np.int32), (16, 4, 8)
+
+    def decoded() -> int:
+        feeds = [_slot(x.view(np.uint8)), _slot(n.view(np.uint8))]
+        fetches = [_slot(np.zeros(size, np.uint8)) for size in outputs]
+        status, _ = loaded.run(model, feeds, fetches, (2, 3))
+        return status
+
+    assert decoded() == CF_ERR_ARGUMENT
     loaded.set_signature(model, "decode")
+    assert decoded() == CF_OK
     with pytest.raises(Refused, match="CF_ERR_ARGUMENT: there is no signature embed; there is encode, decode"):
         loaded.set_signature(model, "embed")
+    assert decoded() == CF_OK
     loaded.set_signature(model, "encode")
+    assert decoded() == CF_ERR_ARGUMENT
     loaded.close(model)
+
+
+def _slot(data: Bytes) -> Slot:
+    return Slot(abi.Buffer.of(data, 0), data.size)
 
 
 def test_only_a_library_of_several_exports_the_function(library: Path, tmp_path: Path) -> None:

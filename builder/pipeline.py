@@ -19,7 +19,6 @@ from builder.audit import AuditReport, audit
 from builder.cache import code_digest, digest, run_cached
 from builder.decisions import Lowering, decisions, layer_weights
 from builder.emit import Sources, emit
-from builder.errors import ImportModelError
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph, save_arrays
 from builder.importers.tf import XLA_FLAGS
@@ -39,8 +38,9 @@ from builder.preflight import Preflight, check, require
 from builder.progress import Progress
 from builder.project import Project
 from builder.sources import locate
-from builder.spec import ModelSpec, to_json
+from builder.spec import ModelSpec, Variant, to_json
 from builder.tuning import read_tuning, tuning_path
+from builder.variants import require_variants
 from builder.verify import golden, restored
 from builder.verify.compare import Rounding, Verification, merged, reason, verify
 from builder.verify.compare import require as require_agreement
@@ -58,7 +58,7 @@ class Built:
     verification: Verification
     lowering: Lowering
     sources: Sources
-    compiled: tuple[Compiled, ...]  # for each batch
+    compiled: tuple[Compiled, ...]  # for each variant
     roundings: tuple[Rounding | None, ...]
     states: tuple[str, ...] = ()  # variables that an opened model keeps from call to call
 
@@ -119,25 +119,25 @@ def run_stage(
 def import_graph(spec: ModelSpec, project: Project, progress: Progress) -> tuple[Path, FrozenGraph]:
     """The trained model, and its frozen graph with TensorFlow's answers, or those of an earlier run.
 
-    Of the first batch alone. Raises as ``build_bundle`` does.
+    Of the first variant alone. Raises as ``build_bundle`` does.
     """
     model = _located(spec, project, progress)
-    return model, _import_batch(spec, spec.batch, model, project, progress)
+    return model, _import_variant(spec, spec.variants[0], model, project, progress)
 
 
 def compile_model(spec: ModelSpec, project: Project, progress: Progress, target: str) -> Compiled:
     """Run the stages up to XLA's kernels, or take their output from an earlier run. Raises as ``build_bundle`` does.
 
-    Of the first batch alone.
+    Of the first variant alone.
     """
-    return compile_batches(spec.of_batch(spec.batch), project, progress, target)[0]
+    return compile_batches(spec.alone, project, progress, target)[0]
 
 
 def compile_batches(spec: ModelSpec, project: Project, progress: Progress, target: str) -> tuple[Compiled, ...]:
-    """As ``compile_model``, for each batch of ``spec``. Raises ImportModelError too where one does not scale."""
+    """As ``compile_model``, for each variant of ``spec``. Raises ImportModelError too where one library cannot be."""
     model = _located(spec, project, progress)
-    made = tuple(_compile_batch(spec, batch, model, project, progress, target) for batch in spec.buckets)
-    require_scaling(spec.buckets, [m.graph for m in made])
+    made = tuple(_compile_variant(spec, variant, model, project, progress, target) for variant in spec.variants)
+    require_variants(spec, [m.graph for m in made])
     return made
 
 
@@ -146,59 +146,43 @@ def _located(spec: ModelSpec, project: Project, progress: Progress) -> Path:
         return locate(spec, project.cache)
 
 
-def _import_batch(spec: ModelSpec, batch: int, model: Path, project: Project, progress: Progress) -> FrozenGraph:
-    own, (more, says) = spec.of_batch(batch), _named(spec, batch)
+def _import_variant(
+    spec: ModelSpec, variant: Variant, model: Path, project: Project, progress: Progress
+) -> FrozenGraph:
+    own = spec.of_variant(variant)
     folder = run_stage(
         own,
         project,
         progress,
         "import",
-        f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers{says}",
+        f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers{_said(variant)}",
         digest(to_json(own), model, tensorflow_version()),
         functools.partial(import_stage, own, model),
-        more,
+        variant.suffix,
     )
     return FrozenGraph.load(folder)
 
 
-def _compile_batch(
-    spec: ModelSpec, batch: int, model: Path, project: Project, progress: Progress, target: str
+def _compile_variant(
+    spec: ModelSpec, variant: Variant, model: Path, project: Project, progress: Progress, target: str
 ) -> Compiled:
-    graph, (more, says) = _import_batch(spec, batch, model, project, progress), _named(spec, batch)
-    part = more.replace("-", "_")  # in symbols
+    graph, part = _import_variant(spec, variant, model, project, progress), variant.symbol
     folder = run_stage(
         spec,
         project,
         progress,
         "compile",
-        f"tfcompile for {target}{says}",
+        f"tfcompile for {target}{_said(variant)}",
         digest(graph.graph_path, graph.config_path, target, part, XLA_FLAGS, tensorflow_version()),
         functools.partial(compile_graph, graph, target, part=part),
-        f"{bundle_suffix(target)}{more}",
+        f"{bundle_suffix(target)}{variant.suffix}",
     )
     return Compiled(model, graph, CompiledGraph.load(folder, target))
 
 
-def _named(spec: ModelSpec, batch: int) -> tuple[str, str]:
-    """What tells a further batch's folders, and its lines in the build's output, from those of the first."""
-    return ("", "") if batch == spec.batch else (f"-{batch}", f", batch {batch}")
-
-
-def require_scaling(batches: tuple[int, ...], graphs: Sequence[FrozenGraph]) -> None:
-    """Raise ImportModelError unless all that goes in and out of ``graphs`` is in proportion to their ``batches``."""
-    if len(batches) > 1 and graphs[0].states:
-        kept = ", ".join(repr(state.spec.name) for state in graphs[0].states)
-        raise ImportModelError(f"The model keeps {kept} from call to call, of one batch. Give [model] one batch.")
-    for port in (*graphs[0].feeds, *graphs[0].fetches):
-        shape = port.spec.shape
-        for batch, graph in zip(batches[1:], graphs[1:], strict=True):
-            other = next(p.spec.shape for p in (*graph.feeds, *graph.fetches) if p.spec.name == port.spec.name)
-            if shape[:1] != batches[:1] or other != (batch, *shape[1:]):
-                raise ImportModelError(
-                    f"{port.spec.name!r} is {list(shape)} where the batch is {batches[0]}, and {list(other)} where it "
-                    f"is {batch}: with several batches, every input and output must begin with the batch. "
-                    "Give [model] one batch."
-                )
+def _said(variant: Variant) -> str:
+    """What tells a further variant's lines in the build's output from those of the first."""
+    return f", {variant.says}" if variant.says else ""
 
 
 def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: str | None = None) -> Built:
@@ -329,7 +313,7 @@ def lower_by(
 def lower_batches(
     attempt: Attempt, made: Sequence[Compiled], spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path
 ) -> tuple[Lowered, ...]:
-    """``lower_by`` for each batch; several programs are over one block of weights."""
+    """``lower_by`` for each variant; several programs are over one block of weights."""
     lowered = tuple(lower_by(attempt, m, spec, algorithms, cache) for m in made)
     if len(lowered) == 1:
         return lowered
@@ -340,12 +324,12 @@ def lower_batches(
 def verify_batches(
     library: Path, made: Sequence[Compiled], spec: ModelSpec, machine: Machine, roundings: Sequence[Rounding | None]
 ) -> Verification:
-    """``verify`` for each batch: one verification of all, in which further ones are named."""
+    """``verify`` for each variant: one verification of all, in which further ones are named."""
     found = [
-        verify(library, m.graph, spec, machine, rounding, described=m is made[0])
-        for m, rounding in zip(made, roundings, strict=True)
+        verify(library, m.graph, spec.of_variant(variant), machine, rounding, variant=variant)
+        for variant, m, rounding in zip(spec.variants, made, roundings, strict=True)
     ]
-    return merged(dict(zip(spec.buckets, found, strict=True)))
+    return merged({v.says: one for v, one in zip(spec.variants, found, strict=True)})
 
 
 def lower_stage(
@@ -377,7 +361,7 @@ def _lower(
 ) -> None:
     lowered = lower_batches(attempt, made, spec, algorithms, cache)
     first, *rest = (one.program for one in lowered)
-    others = dict(zip(spec.buckets[1:], rest, strict=True))
+    others = dict(zip(spec.variants[1:], rest, strict=True))
     kernels = [m.kernels.kernels_path for m in made]
     emit(first, spec, made[0].kernels.target, folder, kernels=kernels, others=others)
     unlike = next((one for one in lowered if one.path != attempt.path), None)
@@ -394,10 +378,10 @@ def _lower(
 
 
 def save_restored(spec: ModelSpec, lowered: Sequence[Lowered], folder: Path) -> None:
-    """Beside the sources of ``lowered``, one for each batch, what ``roundings_of`` needs."""
-    for batch, one in zip(spec.buckets, lowered, strict=True):
+    """Beside the sources of ``lowered``, one for each variant, what ``roundings_of`` needs."""
+    for variant, one in zip(spec.variants, lowered, strict=True):
         if one.restored:
-            save_arrays(restored.path_in(folder, _named(spec, batch)[0]), one.restored)
+            save_arrays(restored.path_in(folder, variant.suffix), one.restored)
 
 
 def roundings_of(
@@ -405,29 +389,28 @@ def roundings_of(
 ) -> tuple[Rounding | None, ...]:
     """How the weights of the programs in ``folder`` were rounded, and TensorFlow's answers with such weights.
 
-    For each batch, as each has a graph and golden inputs of its own; None where nothing is rounded.
+    For each variant, as each has a graph and golden inputs of its own; None where nothing is rounded.
     """
 
-    def rounding(batch: int, graph: FrozenGraph) -> Rounding | None:
-        more, says = _named(spec, batch)
-        path = restored.path_in(folder, more)
+    def rounding(variant: Variant, graph: FrozenGraph) -> Rounding | None:
+        path = restored.path_in(folder, variant.suffix)
         if not path.exists():
             return None
         answers = stage(
-            f"restore{more}",
-            f"TensorFlow's answers with the library's rounded weights{says}",
+            f"restore{variant.suffix}",
+            f"TensorFlow's answers with the library's rounded weights{_said(variant)}",
             digest(path, graph.graph_path, graph.golden_path, graph.ports_path, tensorflow_version()),
             functools.partial(restored.make, graph, path),
         )
         return restored.load(answers, spec.weight_types)
 
-    return tuple(rounding(batch, m.graph) for batch, m in zip(spec.buckets, made, strict=True))
+    return tuple(rounding(variant, m.graph) for variant, m in zip(spec.variants, made, strict=True))
 
 
 def rounding_of_bundle(
     bundle: Bundle, spec: ModelSpec, project: Project, progress: Progress, target: str
 ) -> Rounding | None:
-    """How the weights in ``bundle``, made of ``spec``, were rounded; of several batches for the first."""
+    """How the weights in ``bundle``, made of ``spec``, were rounded; of several variants for the first."""
     layers = json.loads(bundle.manifest.read_text(encoding="utf-8"))["lowering"]["weights"]["layers"]
     if all(layer["type"] == "float32" for layer in layers):
         return None

@@ -67,7 +67,7 @@ def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, 
         lowered = lower_batches(attempt, made, spec, algorithms, project.cache)
         program, *others = (one.program for one in lowered)
         kernels = [m.kernels.kernels_path for m in made]
-        layout = layout_of(program, kernels, dict(zip(spec.buckets[1:], others, strict=True)))
+        layout = layout_of(program, kernels, dict(zip(spec.variants[1:], others, strict=True)))
         if layout == wanted:
             break
         found.append(layout)

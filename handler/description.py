@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from math import prod
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from .errors import StartupError
+from .errors import StartupError, WrongFieldError
 
 FORMATS: dict[str, Any] = {
     "bool": "?",
@@ -71,8 +73,15 @@ class Output(NamedTuple):
     top_k: int | None
 
 
+class Size(NamedTuple):
+    """What a model takes and gives in one of its sizes."""
+
+    feeds: tuple[Port, ...]
+    fetches: tuple[Port, ...]
+
+
 class Description(NamedTuple):
-    """All a caller needs to know of a model."""
+    """All a caller needs to know of a model, in one of its sizes and signatures."""
 
     name: str
     version: str
@@ -85,40 +94,88 @@ class Description(NamedTuple):
     stateful: bool = False  # whether it keeps variables from one run to the next
     batches: tuple[int, ...] = ()  # all that it runs, the smallest first; ports are of ``batch``, that one
     weights: str = ""  # what weights outside the library must be of; empty: they are in it
+    sizes: tuple[Size, ...] = ()  # all, where there are several
+    size: int = 0  # which of them ``feeds`` and ``fetches`` are of
+    pad: Mapping[str, float] = MappingProxyType({})  # by feed, what fills a smaller input up
+    signature: str = ""  # its name, where there are several
+    others: tuple[Any, ...] = ()  # of the first signature: a Description for each of the others
 
     @property
     def batched(self) -> bool:
         """Whether everything that goes in and comes out begins with the batch: then any number of items is taken."""
-        return all(port.size and port.shape[:1] == (self.batch,) for port in (*self.feeds, *self.fetches))
+        sizes = self.sizes or (Size(self.feeds, self.fetches),)
+        ports = (port for size in sizes for port in (*size.feeds, *size.fetches))
+        return all(port.size and port.shape[:1] == (self.batch,) for port in ports)
+
+    @property
+    def one_size(self) -> bool:
+        """Whether inputs are of one shape only, but for the batch."""
+        return not self.sizes and not self.pad
+
+    def open(self, port: Port) -> list[int]:
+        """The shape of ``port``, with -1 where it takes any number of items or has another size in another."""
+        ports = [p for size in self.sizes for p in (*size.feeds, *size.fetches) if p.name == port.name]
+        fixed = [len({p.shape[at] for p in ports}) < 2 for at in range(len(port.shape))]
+        if self.batched:
+            fixed[0] = False
+        return [size if known else -1 for size, known in zip(port.shape, fixed, strict=True)]
+
+    def of_signature(self, name: str) -> Description:
+        """The same model's signature of that name; without one, the first. Raises WrongFieldError."""
+        signatures: tuple[Description, ...] = (self, *self.others)
+        for one in signatures:
+            if name in ("", one.signature):
+                return one
+        names = ", ".join(f'"{one.signature}"' for one in signatures if one.signature) or "only one, without a name"
+        raise WrongFieldError(f'there is no signature "{name[:64]}"; there is {names}')
+
+    def sized(self, number: int) -> Description:
+        """The same model in that one of its sizes."""
+        if number == self.size:
+            return self
+        feeds, fetches = self.sizes[number]
+        return self._replace(feeds=feeds, fetches=fetches, size=number)
 
 
 def parse(text: str) -> Description:
     """The JSON of ``cf_describe``. Raises StartupError when it is not what this handler understands."""
     try:
         data = json.loads(text)
-        image = data["image"]
-        description = Description(
-            name=data["model"]["name"],
-            version=data["model"]["version"],
-            batch=data["batch"],
-            feeds=tuple(_port(p) for p in data["feeds"]),
-            fetches=tuple(_port(p) for p in data["fetches"]),
-            image=image and _image(image),
-            outputs=tuple(
-                Output(o["name"], o["fetch"], o["kind"], tuple(o["labels"]), o["top_k"]) for o in data["outputs"]
-            ),
-            builder=str(data.get("coldforge", "")),
-            stateful=bool(data.get("states")),
-            batches=tuple(data.get("batches") or [data["batch"]]),
-            weights=data["weights"]["layout"] if data.get("weights") else "",
-        )
-        _require_consistent(description)
+        others = [_signature(data, own) for own in data.get("signatures", [])]
+        description = _signature(data, data)._replace(others=tuple(others))
+        for one in (description, *others):
+            _require_consistent(one)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StartupError(
             f"the model's description cannot be used ({type(error).__name__}: {error}); "
             "build the bundle and the function with the same version of coldforge."
         ) from error
     return description
+
+
+def _signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
+    """The model of ``data``, with what one signature takes and gives."""
+    image, size = own["image"], _size(own)
+    return Description(
+        name=data["model"]["name"],
+        version=data["model"]["version"],
+        batch=data["batch"],
+        feeds=size.feeds,
+        fetches=size.fetches,
+        image=image and _image(image),
+        outputs=tuple(Output(o["name"], o["fetch"], o["kind"], tuple(o["labels"]), o["top_k"]) for o in own["outputs"]),
+        builder=str(data.get("coldforge", "")),
+        stateful=bool(own.get("states")),
+        batches=tuple(data.get("batches") or [data["batch"]]),
+        weights=data["weights"]["layout"] if data.get("weights") else "",
+        sizes=tuple(_size(s) for s in own.get("shapes", [])),
+        pad={name: float(value) for name, value in own.get("pad", {}).items()},
+        signature=str(own.get("signature", "")),
+    )
+
+
+def _size(data: dict[str, Any]) -> Size:
+    return Size(tuple(_port(p) for p in data["feeds"]), tuple(_port(p) for p in data["fetches"]))
 
 
 def _port(data: dict[str, Any]) -> Port:
@@ -144,6 +201,12 @@ def _require_consistent(description: Description) -> None:
             raise ValueError(f"output {output.name} is of {output.fetch}, which the model does not have")
     if description.batches[0] != description.batch or (len(description.batches) > 1 and not description.batched):
         raise ValueError(f"batches {description.batches} of a model whose batch is {description.batch}")
+    first = Size(description.feeds, description.fetches)
+    if description.sizes and description.sizes[0] != first:
+        raise ValueError("shapes that do not begin with the model's own")
+    names = [[(port.name, port.dtype) for port in (*s.feeds, *s.fetches)] for s in (first, *description.sizes)]
+    if any(other != names[0] for other in names) or not description.pad.keys() <= {port.name for port in first.feeds}:
+        raise ValueError("shapes or pad of other inputs than the model's own")
     image = description.image
     if image is None:
         return

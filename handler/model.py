@@ -31,17 +31,22 @@ class Model:
         self._lock = threading.Lock()
         self._handle, self._weights = _open(self._library, self.description)
         # Written before every run, so that a request allocates nothing but its answer.
-        self._feeds = ffi.new("cf_feed[]", len(self.description.feeds))
-        self._fetches = ffi.new("cf_fetch[]", len(self.description.fetches))
+        signatures = (self.description, *self.description.others)
+        self._feeds = ffi.new("cf_feed[]", max(len(one.feeds) for one in signatures))
+        self._fetches = ffi.new("cf_fetch[]", max(len(one.fetches) for one in signatures))
+        self._signature = self.description.signature  # that the library is set to
 
-    def run(self, feeds: Sequence[Bytes]) -> list[memoryview]:
+    def run(self, feeds: Sequence[Bytes], size: int | None = None, signature: str = "") -> list[memoryview]:
         """One inference. ``feeds``: raw bytes in the description's order, of exactly its sizes, or of another of its
-        batches in proportion.
+        batches in proportion; of its size of that number where it has several, or else of the first that they fit.
+        ``signature``: the first where it is empty.
 
         Returns each fetch as a flat memoryview of its own dtype, row-major; it stays valid after
         later runs. Raises InferenceError with the library's reason.
         """
-        description = self.description
+        description = self.description.of_signature(signature)
+        if description.sizes:
+            description = description.sized(_size(feeds, description) if size is None else size)
         if len(feeds) != len(description.feeds):
             raise InferenceError(f"the model takes {len(description.feeds)} feeds, not {len(feeds)}")
         times, whole = 1, 1
@@ -54,10 +59,13 @@ class Model:
         with self._lock:
             if self._handle is None:
                 raise InferenceError("the model is closed")
-            for slot, pointer in zip(self._feeds, inputs, strict=True):
+            for slot, pointer in zip(self._feeds, inputs, strict=False):  # another signature may have more
                 slot.data, slot.size = pointer, len(pointer)
-            for slot, pointer in zip(self._fetches, outputs, strict=True):
+            for slot, pointer in zip(self._fetches, outputs, strict=False):
                 slot.data, slot.size = pointer, len(pointer)
+            if self._signature != description.signature:
+                self._library.cf_set_signature(self._handle, description.signature.encode())
+                self._signature = description.signature
             status = self._library.cf_run(self._handle, self._feeds, len(inputs), self._fetches, len(outputs))
             reason = "" if status == OK else _text(self._library.cf_last_error(self._handle))
         if status != OK:
@@ -71,10 +79,15 @@ class Model:
                 self._library.cf_reset(self._handle)
 
     def warm_up(self) -> None:
-        """Run every batch once on zeros, which touches all that a request will. Raises InferenceError."""
-        batch = self.description.batch
-        for other in self.description.batches:
-            self.run([bytes(port.size * other // batch) for port in self.description.feeds])
+        """Run every batch, size and signature once on zeros, which touches all that a request will.
+
+        Raises InferenceError.
+        """
+        for one in (self.description, *self.description.others):
+            for number in range(len(one.sizes) or 1):
+                for batch in one.batches:
+                    zeros = [bytes(port.size * batch // one.batch) for port in one.sized(number).feeds]
+                    self.run(zeros, number, one.signature)
 
     def close(self) -> None:
         """Give the model's memory back; later runs raise InferenceError."""
@@ -116,6 +129,15 @@ class Models(Mapping[str, Model]):
 def open_models() -> Models:
     """The models of ``$COLDFORGE_LIBRARY``, or of the model layer. Raises StartupError."""
     return Models(os.environ.get("COLDFORGE_LIBRARY") or DEFAULT_LIBRARY)
+
+
+def _size(feeds: Sequence[Bytes], description: Description) -> int:
+    """The first size that has such feeds in one of the batches; if none has, the first, and the library refuses."""
+    lengths = [len(feed) for feed in feeds]
+    for number, (ports, _) in enumerate(description.sizes):
+        if any(lengths == [p.size * batch // description.batch for p in ports] for batch in description.batches):
+            return number
+    return 0
 
 
 def _beside(path: str) -> Iterator[tuple[str, str]]:

@@ -31,13 +31,16 @@ class Request(NamedTuple):
 
     ``inputs`` hold the compiled batch, or, for a model that is ``batched``, the same number of items each.
     ``model`` names one of the bundle's models; None is its first. ``partial``: an answer for the first items
-    only is welcome when there is no time for all.
+    only is welcome when there is no time for all. ``size``: of the model's sizes, the one that ``inputs`` are of.
+    ``signature``: of its signatures; the first where it is empty.
     """
 
     pictures: tuple[Picture | Reference, ...]
     inputs: dict[str, bytes]
     model: str | None = None
     partial: bool = False
+    size: int = 0
+    signature: str = ""
 
 
 def picture(value: object, where: str, limits: Limits) -> Picture:

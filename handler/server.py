@@ -78,7 +78,7 @@ class Server(NamedTuple):
         """
         began = time.perf_counter()
         model = self.model(request.model)
-        description = model.description
+        description = model.description.of_signature(request.signature).sized(request.size)
         seconds: dict[str, float] = {}
         if any(isinstance(p, Reference) for p in request.pictures):
             from .remote import fetched
@@ -96,7 +96,8 @@ class Server(NamedTuple):
             start = time.perf_counter()
             pictures = decoded(part, description, self.limits)
             middle = time.perf_counter()
-            batches.append((model.run(feeds(pictures, part.inputs, description)), items(part, description)))
+            fetches = model.run(feeds(pictures, part.inputs, description), request.size, request.signature)
+            batches.append((fetches, items(part, description)))
             left -= batches[-1][1]
             seconds["decode"] += middle - start
             seconds["infer"] += time.perf_counter() - middle

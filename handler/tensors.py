@@ -36,6 +36,26 @@ def tensor(value: object, port: Port) -> bytes:
         raise WrongTypeError(f"{where} holds a number that {kind} cannot") from None
 
 
+def sized(values: dict[str, object], description: Description) -> Description:
+    """``description`` in the size that these ``values``, by feed, are of. Raises WrongShapeError."""
+    if description.one_size:
+        return description
+    from .sizes import fitting, shape_of
+
+    ports = {port.name: port for port in description.feeds}
+    return fitting({name: shape_of(value, ports[name]) for name, value in values.items()}, description)
+
+
+def fitted(value: object, port: Port, description: Description) -> bytes:
+    """As ``tensor``, of a ``sized`` description; a smaller one is filled up where the description says with what."""
+    if port.name not in description.pad:
+        return tensor(value, port)
+    from .sizes import padded, shape_of, within
+
+    given = within(shape_of(value, port), port, description)
+    return padded(tensor(value, given), given, port, description)
+
+
 def _raw(value: dict[object, object], where: str, port: Port) -> bytes:
     """The bytes themselves, row-major: the model's own size of them."""
     text = value.get("b64")

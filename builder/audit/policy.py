@@ -28,6 +28,7 @@ class Policy:
     needed: tuple[str, ...]
     exports: tuple[str, ...]
     exports_of_outside_weights: tuple[str, ...]  # all or none, besides
+    exports_of_several_signatures: tuple[str, ...]  # the same
     require: tuple[str, ...]
 
 
@@ -51,7 +52,7 @@ def load_policy(target: str) -> Policy:
     unknown = set(row["require"]) - set(_REQUIREMENTS)
     if unknown:
         raise AuditError(f"audit policy of {target}: unknown requirements {', '.join(sorted(unknown))}.")
-    lists = {key: tuple(row[key]) for key in ("needed", "exports", "exports_of_outside_weights", "require")}
+    lists = {key: tuple(row[key]) for key in row if isinstance(row[key], list)}
     return Policy(target=target, **(row | lists))
 
 
@@ -124,8 +125,9 @@ def _needed(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
 
 
 def _exports(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
-    optional = set(policy.exports_of_outside_weights)
-    wanted = set(policy.exports) | (optional if optional & set(facts.exports) else set())
+    wanted = set(policy.exports)
+    for optional in (policy.exports_of_outside_weights, policy.exports_of_several_signatures):
+        wanted |= set(optional) if set(optional) & set(facts.exports) else set()
     extra = sorted(set(facts.exports) - wanted)
     missing = sorted(wanted - set(facts.exports))
     if extra:

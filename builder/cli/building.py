@@ -70,8 +70,9 @@ def _bundle_one(spec: ModelSpec, route: str, target: str, project: Project) -> B
     from builder import pipeline
     from builder.report.text import agreement_table, audit_line, lowering_line, size_table
 
-    batches = ", ".join(map(str, spec.buckets))
-    progress.say(f"coldforge {__version__}: {spec.name} {spec.version} for {target}, batch {batches}")
+    batches, sizes = ", ".join(map(str, spec.buckets)), len(spec.variants) // len(spec.buckets)
+    several = f", in {sizes} sizes" if sizes > 1 else ""
+    progress.say(f"coldforge {__version__}: {spec.name} {spec.version} for {target}, batch {batches}{several}")
     built = pipeline.build_bundle(spec, project, progress, target)
     print(size_table(built.bundle.sizes))
     print()

@@ -14,7 +14,7 @@ from builder.emit.outside import write_outside, write_weights
 from builder.emit.program import layout_of, other_source, program_source, uses_fused
 from builder.lower.program import Program, walk
 from builder.outside import FILE, Layout
-from builder.spec import ModelSpec
+from builder.spec import ModelSpec, Variant
 
 ISA = {"x86_64": ["x86-64-v3"], "arm64": ["neoverse-n1"]}
 """Instruction sets that a library for each architecture holds."""
@@ -27,7 +27,7 @@ FUSED_ISA = {**ISA, "x86_64": ["x86-64-v3", "x86-64-v4"]}
 class Sources:
     """Generated files in ``folder``: program.c, model.h, model.json; weights.bin and weights.S, or model.weights.
 
-    And a program_<batch>.c for every further batch.
+    And a program_<variant>.c for every further one.
     """
 
     folder: Path
@@ -38,7 +38,7 @@ class Sources:
 
     @property
     def programs(self) -> tuple[Path, ...]:
-        """The C of each batch."""
+        """The C of each variant."""
         return tuple(sorted(self.folder.glob("program*.c")))
 
     @property
@@ -61,6 +61,11 @@ class Sources:
     def description(self) -> Path:
         return self.folder / "model.json"
 
+    @property
+    def several_signatures(self) -> bool:
+        """Whether there is one to choose."""
+        return "signatures" in json.loads(self.description.read_text())
+
 
 def emit(
     program: Program,
@@ -69,27 +74,33 @@ def emit(
     folder: Path,
     *,
     kernels: Sequence[Path] = (),
-    others: Mapping[int, Program] | None = None,
+    others: Mapping[Variant, Program] | None = None,
     profile: bool = False,
 ) -> Sources:
     """Write the sources of ``program`` into ``folder``, byte for byte the same for the same input.
 
     ``kernels``: XLA's object files, without which the weights are always part of the library. ``others``: the same
-    model for other batches, over the same weights. ``profile``: of a library that also measures how long each step
-    takes (builder/runtime/profile.h).
+    model for other batches and sizes, over the same weights. ``profile``: of a library that also measures how long
+    each step takes (builder/runtime/profile.h).
     """
     sources, others = Sources(folder), others or {}
     fused = any(uses_fused(walk(p.steps)) for p in (program, *others.values()))
     outside = layout_of(program, kernels, others) if kernels and spec.weights.place != "library" else None
-    description = model_json(program, spec, {target: (FUSED_ISA if fused else ISA)[target]}, outside, tuple(others))
+    description = model_json(program, spec, {target: (FUSED_ISA if fused else ISA)[target]}, outside, others)
     sources.description.write_text(description + "\n")
-    sources.header.write_text(header_source(program, tuple(others)))
+    sources.header.write_text(header_source(program, others))
     source = program_source(
-        program, description, flat_run_source(program), profile=profile, outside=outside, others=others
+        program,
+        description,
+        flat_run_source(program),
+        profile=profile,
+        outside=outside,
+        others=others,
+        signatures=_signatures(spec, others),
     )
     (folder / "program.c").write_text(source)
-    for batch, other in others.items():
-        (folder / f"program_{batch}.c").write_text(other_source(other, batch, outside=outside is not None))
+    for variant, other in others.items():
+        (folder / f"program{variant.symbol}.c").write_text(other_source(other, variant, outside=outside is not None))
     if outside:
         (folder / "layout.json").write_text(json.dumps(outside.to_dict(), indent=1) + "\n")
         write_outside(program, outside, folder / FILE)
@@ -98,3 +109,9 @@ def emit(
         write_weights(program, file)
     (folder / "weights.S").write_text(weights_source(sources.weights))
     return sources
+
+
+def _signatures(spec: ModelSpec, others: Mapping[Variant, Program]) -> tuple[str, ...]:
+    if not any(variant.signature for variant in others):
+        return ()
+    return (spec.source.signature or "", *(one.name for one in spec.signatures))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from builder.lower.program import BoundPort, Program
+from builder.spec import Variant
 from builder.tensor import c_identifier
 
 RUNTIME = Path(__file__).parent.parent / "runtime"
@@ -25,8 +27,11 @@ C_TYPES = {
 }
 
 
-def header_source(program: Program, others: tuple[int, ...] = ()) -> str:
-    """model.h for this model: the ABI, byte sizes as macros, and the prototype of run(). ``others``: batches."""
+def header_source(program: Program, others: Mapping[Variant, Program] | None = None) -> str:
+    """model.h for this model: the ABI, byte sizes as macros, and the prototype of run().
+
+    ``others``: the model for other batches and sizes.
+    """
     text = (RUNTIME / "model.h").read_text()
     before, after = text.split(_MARK)
     rows = [
@@ -37,14 +42,32 @@ def header_source(program: Program, others: tuple[int, ...] = ()) -> str:
     if program.states:
         names = ", ".join(state.spec.name for state in program.states)
         rows.append(f"#define CF_STATE_SIZE {program.state_size}u /* {names} */")
-    also = f" It runs {' or '.join(map(str, others))} items at once as well: sizes say how many." if others else ""
     note = (
-        f"/* This model's tensors.{also} */\n"
-        + "\n".join(rows)
+        f"/* This model's tensors.{_batches(others or {})} */\n"
+        + "\n".join([*rows, *_sizes(others or {})])
         + "\n\n/* One inference in one call, on a model opened at the first call and shared by all callers, who\n"
         " * wait for each other. Sizes are bytes. Returns a cf_status. */\n"
     )
     return f"{before}\n{note}{_signature(program)};\n\n{after.lstrip()}"
+
+
+def _batches(others: Mapping[Variant, Program]) -> str:
+    batches = list(dict.fromkeys(v.batch for v in others if not v.size and not v.signature))
+    return f" It runs {' or '.join(map(str, batches))} items at once as well: sizes say how many." if batches else ""
+
+
+def _sizes(others: Mapping[Variant, Program]) -> list[str]:
+    """Comments with what the model takes and gives in its other sizes and signatures, of the first batch."""
+    smallest = min((v.batch for v in others if v.size or v.signature), default=0)
+    rows: dict[str, list[str]] = {}
+    for variant, one in others.items():
+        if variant.batch == smallest and (variant.size or variant.signature):
+            what = (
+                f"Signature {variant.of}, after cf_set_signature" if variant.of else "Other sizes, for cf_run and run"
+            )
+            ports = (f"{p.spec.name} {_describe(p)} of {p.spec.size} bytes" for p in (*one.feeds, *one.fetches))
+            rows.setdefault(what, []).append(f" *   {', '.join(ports)}")
+    return [line for what, lines in rows.items() for line in (f"/* {what}:", *lines, " */")]
 
 
 def flat_run_source(program: Program) -> str:

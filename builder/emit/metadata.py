@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from builder import __version__
 from builder.lower.program import BoundPort, BoundState, Program
 from builder.outside import Layout
-from builder.spec import ModelSpec, OutputSpec
+from builder.spec import ModelSpec, OutputSpec, Variant
 
 ABI_VERSION = 1
 
@@ -18,23 +19,44 @@ def model_json(
     spec: ModelSpec,
     isa: dict[str, list[str]],
     outside: Layout | None = None,
-    others: tuple[int, ...] = (),
+    others: Mapping[Variant, Program] | None = None,
 ) -> str:
     """The description as compact ASCII JSON. ``isa``: architecture to the instruction sets inside.
 
-    ``outside``: of the weights, where they are no part of the library. ``others``: batches that it runs as well.
+    ``outside``: of the weights, where they are no part of the library. ``others``: what it runs as well.
     """
     (arch, levels), *_ = isa.items()
-    image = spec.image
+    programs = {spec.variants[0]: program, **(others or {})}
+    first, *further = dict.fromkeys(variant.signature for variant in programs)
+    batches = list(dict.fromkeys(variant.batch for variant in programs))
     description: dict[str, Any] = {
         "abi": ABI_VERSION,
         "coldforge": __version__,
         "model": {"name": spec.name, "version": spec.version},
         "target": {"arch": arch, "isa": levels},
         "batch": spec.batch,
-        **({"batches": [spec.batch, *others]} if others else {}),
-        "feeds": [_port(p) for p in program.feeds],
-        "fetches": [_port(p) for p in program.fetches],
+        **({"batches": batches} if len(batches) > 1 else {}),
+        **({"signature": spec.source.signature} if further else {}),
+        **_signature(spec, programs, first),
+    }
+    if further:
+        description["signatures"] = [
+            {"signature": spec.signatures[number - 1].name, **_signature(spec, programs, number)} for number in further
+        ]
+    if outside:
+        description["weights"] = {"bytes": outside.size, "layout": outside.digest}
+    return json.dumps(description, separators=(",", ":"))
+
+
+def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: int) -> dict[str, Any]:
+    """What one signature takes and gives, in each of its sizes, in the first batch."""
+    of_it = {v: one for v, one in programs.items() if v.signature == signature and v.batch == spec.batch}
+    own, (program, *others) = spec.of_variant(next(iter(of_it))), of_it.values()
+    image, pad = own.image, {feed.name: feed.pad for feed in own.feeds if feed.pad is not None}
+    return {
+        **_ports(program),
+        **({"shapes": [_ports(one) for one in (program, *others)]} if others else {}),
+        **({"pad": pad} if pad else {}),
         "image": image
         and {
             "feed": image.feed or program.feeds[0].spec.name,
@@ -49,11 +71,12 @@ def model_json(
             "decode": image.decode,
         },
         **({"states": [_state(s) for s in program.states]} if program.states else {}),
-        "outputs": [_output(o, program) for o in spec.outputs] or [_raw(p) for p in program.fetches],
+        "outputs": [_output(o, program) for o in own.outputs] or [_raw(p) for p in program.fetches],
     }
-    if outside:
-        description["weights"] = {"bytes": outside.size, "layout": outside.digest}
-    return json.dumps(description, separators=(",", ":"))
+
+
+def _ports(program: Program) -> dict[str, Any]:
+    return {"feeds": [_port(p) for p in program.feeds], "fetches": [_port(p) for p in program.fetches]}
 
 
 def _port(port: BoundPort) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from builder.lower.program import (
     walk,
 )
 from builder.outside import Layout
+from builder.spec import Variant
 
 CF_DTYPES = {
     "float16": "CF_F16", "float32": "CF_F32", "float64": "CF_F64",
@@ -68,13 +69,15 @@ def program_source(
     *,
     profile: bool = False,
     outside: Layout | None = None,
-    others: Mapping[int, Program] | None = None,
+    others: Mapping[Variant, Program] | None = None,
+    signatures: Sequence[str] = (),
 ) -> str:
     """The text of program.c.
 
     ``description`` is the JSON that cf_describe returns, ``flat_run`` the definition of run(). ``profile``: every
     step, by its place in ``walk(program.steps)``, tells the clock that it begins. ``outside``: the weights are not
-    in the library, and are checked to be of this layout. ``others``: by their batch, see ``other_source``.
+    in the library, and are checked to be of this layout. ``others``: see ``other_source``.
+    ``signatures``: the names of all, where there are several.
     """
     others = others or {}
     steps = walk(program.steps)
@@ -92,24 +95,28 @@ def program_source(
         **_state_fields(program),
     }
     if others:
-        names = [_name(batch) for batch in others]
+        names = [_name(variant) for variant in others]
         parts.append(
             "".join(f"extern const cf_program {name};\n" for name in names)
             + f"static const cf_program *const others[] = {{{', '.join(f'&{name}' for name in names)}}};\n"
         )
         fields |= {"others": "others", "other_count": "COUNT(others)"}
+    if signatures:
+        parts.append(f"static const char *const signatures[] = {{{', '.join(map(c_string, signatures))}}};\n")
+        fields |= {"signatures": "signatures", "signature_count": "COUNT(signatures)"}
     used = (*steps, *(step for other in others.values() for step in walk(other.steps)))
     parts.append(_program(FIRST, program, fields, used))
     return "\n".join([*parts, flat_run])
 
 
-def other_source(program: Program, batch: int, *, outside: bool = False) -> str:
-    """The text of program_<batch>.c: the same model for another batch, over the weights of the first program."""
-    return "\n".join([_head(outside), *_body(program, {}), _program(_name(batch), program, {}, ())])
+def other_source(program: Program, variant: Variant, *, outside: bool = False) -> str:
+    """The text of program_<variant>.c: the same model for another batch or size, over the first program's weights."""
+    fields = {"signature": f"{variant.signature}"} if variant.signature else {}
+    return "\n".join([_head(outside), *_body(program, {}), _program(_name(variant), program, fields, ())])
 
 
-def _name(batch: int) -> str:
-    return f"{FIRST}_{batch}"
+def _name(variant: Variant) -> str:
+    return f"{FIRST}{variant.symbol}"
 
 
 def _head(outside: bool) -> str:
@@ -149,7 +156,7 @@ def _outside(layout: Layout) -> str:
     return f"static const cf_outside outside = {{{fields}}};\n"
 
 
-def layout_of(program: Program, kernels: Sequence[Path], others: Mapping[int, Program] | None = None) -> Layout:
+def layout_of(program: Program, kernels: Sequence[Path], others: Mapping[Variant, Program] | None = None) -> Layout:
     """The layout of the weights of ``program`` and ``others``, which call XLA's ``kernels`` (graph.o of each).
 
     Weights fit the library of another model that compiles to the same steps and kernels: then nothing but the
@@ -157,7 +164,7 @@ def layout_of(program: Program, kernels: Sequence[Path], others: Mapping[int, Pr
     """
     others, size = others or {}, size_of(program)
     texts = [program_source(program, "", "", outside=Layout(size, "", ""), others=others)]
-    texts += [other_source(other, batch, outside=True) for batch, other in others.items()]
+    texts += [other_source(other, variant, outside=True) for variant, other in others.items()]
     return Layout(size, digest(*texts), digest(*kernels))
 
 

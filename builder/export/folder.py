@@ -80,6 +80,8 @@ def export_model(spec: ModelSpec, project: Project, progress: Progress, out: Pat
 def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpec:
     """The spec of ``graph``, exported to ``folder``: what ``spec`` compiled into the graph, it says no more.
 
+    Of several variants it is that of the first.
+
     Feeds have their C names, as the configuration calls them; fetches keep theirs.
     """
     image = spec.image and replace(
@@ -93,7 +95,7 @@ def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpe
     layers = tuple(replace(layer, name=MODEL_SCOPE + layer.name) for layer in spec.layers)  # where importing puts them
     fetches = tuple(FetchSpec(in_c, None if in_c == name else name) for name, in_c in names.items())
     return replace(
-        spec,
+        spec.alone,
         path=folder / SPEC,
         source=Source("graph_def", folder / GRAPH, config=folder / CONFIG),
         feeds=(),

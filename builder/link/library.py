@@ -56,13 +56,17 @@ PUBLIC = (
 PUBLIC_OUTSIDE = ("cf_open_file", "cf_open_memory")
 """The further ones of a library whose weights are a file of their own."""
 
+PUBLIC_SIGNATURES = ("cf_set_signature",)
+"""Of one with several signatures."""
+
 PUBLIC_PROFILE = ("cf_profile", "cf_profile_level")
 """And of one that takes its own times."""
 
 
 def public_names(sources: Sources) -> tuple[str, ...]:
     """The functions that a library of these sources lets others see."""
-    return (*PUBLIC, *(PUBLIC_OUTSIDE if sources.outside else ()))
+    outside, signatures = sources.outside is not None, sources.several_signatures
+    return (*PUBLIC, *(PUBLIC_OUTSIDE if outside else ()), *(PUBLIC_SIGNATURES if signatures else ()))
 
 
 def exports_map(names: Iterable[str]) -> str:

@@ -67,7 +67,7 @@ class Manifest:
             "targets": list(self.targets),
             "target": about["target"],
             "batch": about["batch"],
-            **({"batches": about["batches"]} if "batches" in about else {}),
+            **{key: about[key] for key in ("batches", "shapes", "pad", "signature", "signatures") if key in about},
             "feeds": about["feeds"],
             "fetches": about["fetches"],
             "image": about["image"],

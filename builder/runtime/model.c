@@ -19,6 +19,7 @@ struct cf_model {
     cf_context context;
     void *mapping; /* of a weights file, or NULL */
     size_t mapped;
+    size_t signature; /* that cf_run is of */
     char error[256];
 };
 
@@ -161,18 +162,76 @@ EXPORT const char *cf_last_error(const cf_model *model) {
     return model != NULL ? model->error : __atomic_load_n(&open_error, __ATOMIC_ACQUIRE);
 }
 
-static cf_status check_port(cf_model *model, const char *kind, const cf_port *port, const void *data,
-                            size_t size) {
-    if (size != port->size) {
-        snprintf(model->error, sizeof model->error, "%s %s takes %zu bytes%s, not %zu", kind, port->name, port->size,
-                 cf_compiled_program.other_count != 0 ? ", or those of another batch" : "", size);
-        return CF_ERR_ARGUMENT;
+static const cf_program *program_at(size_t i) {
+    return i == 0 ? &cf_compiled_program : cf_compiled_program.others[i - 1];
+}
+
+/* The first program of the signature that the model is set to. */
+static const cf_program *first_program(const cf_model *model) {
+    size_t i = 0;
+    while (program_at(i)->signature != model->signature) i++;
+    return program_at(i);
+}
+
+/* Feeds come before fetches; every program of a signature has the same ones, in other sizes. */
+static const cf_port *port_at(const cf_program *program, size_t i) {
+    return i < program->feed_count ? &program->feeds[i] : &program->fetches[i - program->feed_count];
+}
+
+static size_t size_at(const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches, size_t i) {
+    return i < feed_count ? feeds[i].size : fetches[i - feed_count].size;
+}
+
+/* How many of the sizes, in their order, are those of this program. */
+static size_t fit(const cf_program *program, const cf_feed *feeds, const cf_fetch *fetches) {
+    const size_t count = program->feed_count + program->fetch_count;
+    size_t i = 0;
+    while (i < count && size_at(feeds, program->feed_count, fetches, i) == port_at(program, i)->size) i++;
+    return i;
+}
+
+/* The error text of a size that is none of those that it could be after `fitting` right ones. */
+static cf_status refuse_size(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches, size_t fitting) {
+    const cf_program *first = first_program(model);
+    char *text = model->error;
+    size_t used = 0, last = 0;
+    const size_t room = sizeof model->error;
+    for (size_t i = 0; i <= cf_compiled_program.other_count && used < room; i++) {
+        if (program_at(i)->signature != model->signature || fit(program_at(i), feeds, fetches) != fitting) continue;
+        const cf_port *port = port_at(program_at(i), fitting);
+        if (used != 0 && port->size == last) continue;
+        last = port->size;
+        if (used == 0) {
+            const char *kind = fitting < first->feed_count ? "feed" : "fetch";
+            used = (size_t)snprintf(text, room, "%s %s takes %zu", kind, port->name, last);
+        } else {
+            used += (size_t)snprintf(text + used, room - used, " or %zu", last);
+        }
     }
-    if (data == NULL && size != 0) {
-        snprintf(model->error, sizeof model->error, "%s %s is NULL", kind, port->name);
-        return CF_ERR_ARGUMENT;
+    if (used < room) {
+        snprintf(text + used, room - used, " bytes, not %zu", size_at(feeds, first->feed_count, fetches, fitting));
     }
-    return CF_OK;
+    return CF_ERR_ARGUMENT;
+}
+
+/* The program of the signature, and of the batch and size that all the sizes are of. */
+static cf_status choose_program(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches,
+                                const cf_program **program) {
+    size_t most = 0;
+    for (size_t i = 0; i <= cf_compiled_program.other_count; i++) {
+        if (program_at(i)->signature != model->signature) continue;
+        *program = program_at(i);
+        const size_t fitting = fit(*program, feeds, fetches);
+        if (fitting == (*program)->feed_count + (*program)->fetch_count) return CF_OK;
+        if (fitting > most) most = fitting;
+    }
+    return refuse_size(model, feeds, fetches, most);
+}
+
+static cf_status check_data(cf_model *model, const char *kind, const cf_port *port, const void *data) {
+    if (data != NULL || port->size == 0) return CF_OK;
+    snprintf(model->error, sizeof model->error, "%s %s is NULL", kind, port->name);
+    return CF_ERR_ARGUMENT;
 }
 
 static cf_status check_count(cf_model *model, const char *kind, size_t expected, size_t count,
@@ -183,44 +242,37 @@ static cf_status check_count(cf_model *model, const char *kind, size_t expected,
     return CF_ERR_ARGUMENT;
 }
 
-static int fits(const cf_program *program, const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,
-                size_t fetch_count) {
-    if (feed_count != program->feed_count || fetch_count != program->fetch_count) return 0;
-    for (size_t i = 0; i < feed_count; i++) {
-        if (feeds[i].size != program->feeds[i].size) return 0;
-    }
-    for (size_t i = 0; i < fetch_count; i++) {
-        if (fetches[i].size != program->fetches[i].size) return 0;
-    }
-    return 1;
-}
-
-/* The program of the batch that the sizes are of; the first one, which says what is wrong, if they are of none. */
-static const cf_program *choose_program(const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,
-                                        size_t fetch_count) {
+EXPORT cf_status cf_set_signature(cf_model *model, const char *name) {
+    if (model == NULL) return CF_ERR_ARGUMENT;
     const cf_program *first = &cf_compiled_program;
-    if (first->other_count == 0 || (feeds == NULL && feed_count != 0) || (fetches == NULL && fetch_count != 0)) {
-        return first;
+    for (size_t i = 0; i < first->signature_count || i == 0; i++) {
+        if (name != NULL && (first->signatures == NULL || strcmp(name, first->signatures[i]) != 0)) continue;
+        model->signature = i;
+        model->error[0] = '\0';
+        return CF_OK;
     }
-    for (size_t i = 0; i < first->other_count; i++) {
-        if (fits(first->others[i], feeds, feed_count, fetches, fetch_count)) return first->others[i];
+    size_t used = (size_t)snprintf(model->error, sizeof model->error, "there is no signature %.60s; there is", name);
+    for (size_t i = 0; i < first->signature_count && used < sizeof model->error; i++) {
+        used += (size_t)snprintf(model->error + used, sizeof model->error - used, "%s %s", i != 0 ? "," : "",
+                                 first->signatures[i]);
     }
-    return first;
+    return CF_ERR_ARGUMENT;
 }
 
 EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
                         const cf_fetch *fetches, size_t fetch_count) {
     if (model == NULL) return CF_ERR_ARGUMENT;
-    const cf_program *program = choose_program(feeds, feed_count, fetches, fetch_count);
+    const cf_program *program = first_program(model);
     cf_status status = check_count(model, "feeds", program->feed_count, feed_count, feeds);
     if (status == CF_OK) {
         status = check_count(model, "fetches", program->fetch_count, fetch_count, fetches);
     }
+    if (status == CF_OK) status = choose_program(model, feeds, fetches, &program);
     for (size_t i = 0; status == CF_OK && i < feed_count; i++) {
-        status = check_port(model, "feed", &program->feeds[i], feeds[i].data, feeds[i].size);
+        status = check_data(model, "feed", &program->feeds[i], feeds[i].data);
     }
     for (size_t i = 0; status == CF_OK && i < fetch_count; i++) {
-        status = check_port(model, "fetch", &program->fetches[i], fetches[i].data, fetches[i].size);
+        status = check_data(model, "fetch", &program->fetches[i], fetches[i].data);
     }
     if (status != CF_OK) return status;
 

@@ -58,10 +58,14 @@ cf_status cf_open_file(uint32_t threads, const char *path, cf_model **model);
 cf_status cf_open_memory(uint32_t threads, const void *data, size_t size, cf_model **model);
 
 /* One inference. Feeds and fetches come in the order cf_describe lists them. The fetches are written
- * only if the result is CF_OK. Where cf_describe lists several "batches", the sizes choose one of them: those of
- * the feeds and fetches it lists are for the first, the others' are in proportion. */
+ * only if the result is CF_OK. Where cf_describe lists several "batches" or "shapes", the sizes choose one of them:
+ * those of the feeds and fetches it lists are for the first batch, the others' are in proportion. */
 cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
                  const cf_fetch *fetches, size_t fetch_count);
+
+/* Libraries of several signatures ("signatures" in cf_describe lists those after the first) have this one more: the
+ * runs of `model` that follow are of the signature `name`; NULL is the first, which they are of until then. */
+cf_status cf_set_signature(cf_model *model, const char *name);
 
 /*
  * Some models have state: variables that cf_run reads and writes, which last from one run to the next (cf_describe

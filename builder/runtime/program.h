@@ -65,8 +65,11 @@ typedef struct cf_program {
     const uint8_t *weights;    /* NULL: outside the library */
     const cf_outside *outside; /* NULL: in the library */
     size_t arena_size;         /* of the largest program */
-    const struct cf_program *const *others; /* the same model for other batches, of the first program alone */
+    const struct cf_program *const *others; /* the model in other batches, sizes, signatures; of the first program */
     size_t other_count;
+    const char *const *signatures; /* names, where there are several; of the first program */
+    size_t signature_count;
+    size_t signature; /* that this program is of */
     const cf_port *feeds;
     size_t feed_count;
     const cf_port *fetches;

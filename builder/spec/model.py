@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from builder.tensor import c_identifier
+
 Format = Literal["keras", "h5", "saved_model", "graph_def"]
 ColorMode = Literal["rgb", "grey"]
 ChannelOrder = Literal["rgb", "bgr"]
@@ -38,7 +40,7 @@ class Source:
     file: str | None = None  # path inside the wheel
     sha256: str | None = None  # of the model file, 64 lower-case hexadecimal digits
     trust: bool = False  # the model may run code when loaded (.h5, Keras Lambda layers)
-    signature: str | None = None  # SavedModel; None: serving_default, or the only one
+    signature: str | None = None  # SavedModel, the first one; None: serving_default, or the only one
     config: Path | None = None  # absolute; tf2xla.Config text (feeds and fetches) for a frozen GraphDef
 
 
@@ -48,6 +50,8 @@ class FeedSpec:
 
     name: str  # "x" or, for a GraphDef, "node" or "node:0"
     shape: tuple[int, ...] | None = None  # fully static, batch included; () is a scalar; None: the model's own
+    shapes: tuple[tuple[int, ...], ...] = ()  # one for each size, ``shape`` first, where there are several
+    pad: float | None = None  # what the function fills a smaller input up with
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,38 @@ class LayerSpec:
 
 
 @dataclass(frozen=True)
+class SignatureSpec:
+    """A further signature of a SavedModel, and what ``ModelSpec`` says of the first one."""
+
+    name: str
+    feeds: tuple[FeedSpec, ...] = ()
+    fetches: tuple[FetchSpec, ...] = ()
+    outputs: tuple[OutputSpec, ...] = ()
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the programs in a library: one signature of the model, for one batch and one size of its feeds."""
+
+    batch: int
+    size: int = 0  # its place in ``FeedSpec.shapes``
+    signature: int = 0  # 0 is the first, further ones are ``ModelSpec.signatures``
+    name: str = ""  # tells its files from those of the first variant, which has none
+    says: str = ""  # the same in words, as in "zeros in a batch of 4"
+    of: str = ""  # the signature's name, of one that is not the first
+
+    @property
+    def suffix(self) -> str:
+        """What ends the names of its folders."""
+        return f"-{self.name}" if self.name else ""
+
+    @property
+    def symbol(self) -> str:
+        """What ends its names in C."""
+        return self.suffix.replace("-", "_")
+
+
+@dataclass(frozen=True)
 class ModelSpec:
     """Everything a build of one model needs to know from its author."""
 
@@ -137,10 +173,11 @@ class ModelSpec:
     source: Source
     batch: int = 1  # the smallest, where there are several
     batches: tuple[int, ...] = ()  # all of them, ascending, where there are several
-    feeds: tuple[FeedSpec, ...] = ()  # shapes are of ``batch``
+    feeds: tuple[FeedSpec, ...] = ()  # shapes are of ``batch``; as many in each feed that has several
     fetches: tuple[FetchSpec, ...] = ()
     image: ImageInput | None = None
     outputs: tuple[OutputSpec, ...] = ()  # (): every fetch as it is
+    signatures: tuple[SignatureSpec, ...] = ()  # after the first, of which feeds, fetches, image and outputs are
     tolerance: Tolerance = Tolerance()
     weights: Weights = Weights()
     layers: tuple[LayerSpec, ...] = ()  # of several that fit a layer, the last one decides
@@ -161,9 +198,59 @@ class ModelSpec:
         kind: WeightType = "int8" if self.weights.type == "auto" else self.weights.type
         return frozenset((kind, *(layer.weights for layer in self.layers)))
 
-    def of_batch(self, batch: int) -> ModelSpec:
-        """The same model for one of its batches alone."""
-        feeds = tuple(
-            replace(f, shape=(batch, *f.shape[1:])) if f.shape and f.shape[0] == self.batch else f for f in self.feeds
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """Every program of the library: each batch of the first size, then of the next, of one signature after another.
+
+        The first is the one that the library is known by.
+        """
+        return tuple(
+            self._variant(number, batch, size)
+            for number, feeds in enumerate((self.feeds, *(signature.feeds for signature in self.signatures)))
+            for size in range(max((len(f.shapes) for f in feeds), default=0) or 1)
+            for batch in self.buckets
         )
-        return replace(self, batch=batch, batches=(), feeds=feeds)
+
+    @property
+    def alone(self) -> ModelSpec:
+        """The same model for its first variant alone."""
+        return self.of_variant(self.variants[0])
+
+    def of_variant(self, variant: Variant) -> ModelSpec:
+        """The same model for one of its variants alone."""
+        own = self._of_signature(variant.signature)
+        feeds = tuple(replace(f, shape=self._shape(f, variant.batch, variant.size), shapes=()) for f in own.feeds)
+        image = own.image
+        if image and variant.size:
+            given = next((f.shape for f in feeds if f.name == (image.feed or f.name)), None)
+            if given and len(given) > 2:
+                image = replace(image, height=given[1], width=given[2])
+        return replace(own, batch=variant.batch, batches=(), feeds=feeds, image=image)
+
+    def _of_signature(self, number: int) -> ModelSpec:
+        if number == 0:
+            return replace(self, signatures=())
+        one = self.signatures[number - 1]
+        source = replace(self.source, signature=one.name)
+        own = replace(self, source=source, feeds=one.feeds, fetches=one.fetches, outputs=one.outputs)
+        return replace(own, image=None, signatures=())
+
+    def _variant(self, signature: int, batch: int, size: int) -> Variant:
+        own, names, says = self._of_signature(signature), [], []
+        if signature:
+            names.append(f"of_{c_identifier(own.source.signature or '')}")
+            says.append(f"of {own.source.signature}")
+        if batch != self.batch:
+            names.append(str(batch))
+            says.append(f"in a batch of {batch}")
+        if size:
+            sized = [f for f in own.feeds if f.shapes]
+            names.append("s" + "_".join("x".join(map(str, f.shapes[size])) for f in sized))
+            says.append("with " + ", ".join(f"{f.name} {list(self._shape(f, batch, size) or ())}" for f in sized))
+        return Variant(
+            batch, size, signature, "-".join(names), ", ".join(says), (signature and own.source.signature) or ""
+        )
+
+    def _shape(self, feed: FeedSpec, batch: int, size: int) -> tuple[int, ...] | None:
+        shape = feed.shapes[size] if feed.shapes else feed.shape
+        return (batch, *shape[1:]) if shape and shape[0] == self.batch else shape

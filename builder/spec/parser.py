@@ -16,6 +16,7 @@ from builder.spec.model import (
     LayerSpec,
     ModelSpec,
     OutputSpec,
+    SignatureSpec,
     Source,
     Tolerance,
     Weights,
@@ -105,7 +106,8 @@ def _config(model: Table, folder: Path) -> Path | None:
 
 def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tables) -> ModelSpec:
     model, image = tables.model, tables.image
-    source = model.get("source")
+    source, signatures = model.get("source"), model.get("signature") or (None,)
+    first, *others = (_signature(one, signature, name) for signature, one in rules.by_signature(tables))
     return ModelSpec(
         path=path,
         name=name,
@@ -117,15 +119,16 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
             file=model.get("file"),
             sha256=model.get("sha256"),
             trust=model.get("trust"),
-            signature=model.get("signature"),
+            signature=signatures[0],
             config=config,
         ),
         batch=min(model.get("batch")),
         batches=tuple(sorted(model.get("batch"))) if len(model.get("batch")) > 1 else (),
-        feeds=tuple(FeedSpec(feed.get("name"), feed.get("shape")) for feed in tables.feeds),
-        fetches=tuple(FetchSpec(fetch.get("name"), fetch.get("alias")) for fetch in tables.fetches),
+        feeds=first.feeds,
+        fetches=first.fetches,
         image=None if image is None else ImageInput(**{key: image.get(key) for key in image.section.keys}),
-        outputs=tuple(_output(output, name) for output in tables.outputs),
+        outputs=first.outputs,
+        signatures=tuple(others),
         tolerance=Tolerance(tables.tolerance.get("absolute"), tables.tolerance.get("relative")),
         weights=_weights(tables.weights, path.parent),
         layers=tuple(LayerSpec(layer.get("name"), layer.get("weights")) for layer in tables.layers),
@@ -134,6 +137,21 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
         max_unzipped=tables.limits.get("unzipped"),
         max_zipped=tables.limits.get("zipped"),
     )
+
+
+def _signature(tables: Tables, signature: str, model_name: str) -> SignatureSpec:
+    return SignatureSpec(
+        signature,
+        feeds=tuple(map(_feed, tables.feeds)),
+        fetches=tuple(FetchSpec(fetch.get("name"), fetch.get("alias")) for fetch in tables.fetches),
+        outputs=tuple(_output(output, model_name) for output in tables.outputs),
+    )
+
+
+def _feed(feed: Table) -> FeedSpec:
+    shapes = feed.get("shapes") or ()
+    shape = shapes[0] if shapes else feed.get("shape")
+    return FeedSpec(feed.get("name"), shape, shapes if len(shapes) > 1 else (), feed.get("pad"))
 
 
 def _weights(weights: Table, folder: Path) -> Weights:

@@ -39,20 +39,27 @@ def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
     model = _model(spec)
     writer.text("Every key: docs/model-toml.md. `coldforge inspect` shows what the model takes and gives.")
     writer.table(MODEL, "model", model)
-    for i, feed in enumerate(spec.feeds):
-        writer.table(FEEDS, f"feeds.{i}", asdict(feed))
-    for i, fetch in enumerate(spec.fetches):
-        writer.table(FETCHES, f"fetches.{i}", asdict(fetch))
+    feeds, fetches, outputs = (_of_all(spec, kind) for kind in ("feeds", "fetches", "outputs"))
+    for i, feed in enumerate(feeds):
+        writer.table(FEEDS, f"feeds.{i}", feed | {"shape" if feed["shapes"] else "shapes": None})
+    for i, fetch in enumerate(fetches):
+        writer.table(FETCHES, f"fetches.{i}", fetch)
     if spec.image:
         writer.table(IMAGE, "image", asdict(spec.image))
-    for i, output in enumerate(spec.outputs):
-        writer.table(OUTPUTS, f"outputs.{i}", asdict(output))
+    for i, output in enumerate(outputs):
+        writer.table(OUTPUTS, f"outputs.{i}", output)
     writer.table(TOLERANCE, "tolerance", asdict(spec.tolerance), optional=True)
     writer.table(WEIGHTS, "weights", _weights(spec), optional=True)
     for i, layer in enumerate(spec.layers):
         writer.table(LAYERS, f"layers.{i}", asdict(layer))
     writer.table(LIMITS, "limits", {"unzipped": spec.max_unzipped, "zipped": spec.max_zipped}, optional=True)
     return "\n".join(writer.lines) + "\n"
+
+
+def _of_all(spec: ModelSpec, kind: str) -> list[dict[str, Any]]:
+    """The first signature's, then the others', which say whose they are."""
+    own = [asdict(value) for value in getattr(spec, kind)]
+    return own + [asdict(value) | {"signature": one.name} for one in spec.signatures for value in getattr(one, kind)]
 
 
 def _weights(spec: ModelSpec) -> dict[str, Any]:
@@ -75,7 +82,7 @@ def _model(spec: ModelSpec) -> dict[str, Any]:
         "version": spec.version,
         "format": None if said else source.format,
         "trust": source.trust,
-        "signature": source.signature,
+        "signature": source.signature and (source.signature, *(one.name for one in spec.signatures)),
         "config": relative(source.config, folder) if source.config else None,
         "batch": spec.buckets,
         "targets": spec.targets,
@@ -108,7 +115,7 @@ class _Writer:
         for field, value in rows:
             if note := self.notes.get(f"{place}.{field.key}"):
                 self.text(note)
-            if field.key == "batch" and len(value) == 1:
+            if section is MODEL and isinstance(value, tuple) and len(value) == 1 and field.key != "targets":
                 value = value[0]
             self.lines += f"{field.key} = {_value(value, fraction=field.key == 'scale')}".split("\n")
 

@@ -6,10 +6,12 @@ A rule stays silent about keys that already have a mistake of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from builder.spec.model import Format
 from builder.spec.tables import Table, Tables
+from builder.tensor import c_identifier
 
 _EXTENSIONS: dict[str, Format] = {
     ".keras": "keras",
@@ -54,14 +56,30 @@ def source_format(model: Table, folder: Path) -> Format | None:
 
 def settle(tables: Tables) -> None:
     """Write names of feeds and fetches one way: "x" for "x:0" when [[feeds]] says "x", an alias for its name."""
-    feeds = {_tensor(name): name for feed in tables.feeds if (name := feed.values.get("name"))}
-    fetches = {_tensor(name): _visible(fetch) for fetch in tables.fetches if (name := fetch.values.get("name"))}
-    fetches |= {_tensor(name): name for name in map(_visible, tables.fetches) if name}
-    if tables.image and (feed := tables.image.values.get("feed")):
-        tables.image.values["feed"] = feeds.get(_tensor(feed), feed)
-    for output in tables.outputs:
-        if fetch := output.values.get("fetch"):
-            output.values["fetch"] = fetches.get(_tensor(fetch), fetch)
+    for _, own in by_signature(tables):
+        feeds = {_tensor(name): name for feed in own.feeds if (name := feed.values.get("name"))}
+        fetches = {_tensor(name): _visible(fetch) for fetch in own.fetches if (name := fetch.values.get("name"))}
+        fetches |= {_tensor(name): name for name in map(_visible, own.fetches) if name}
+        if own.image and (feed := own.image.values.get("feed")):
+            own.image.values["feed"] = feeds.get(_tensor(feed), feed)
+        for output in own.outputs:
+            if fetch := output.values.get("fetch"):
+                output.values["fetch"] = fetches.get(_tensor(fetch), fetch)
+
+
+def by_signature(tables: Tables) -> list[tuple[str, Tables]]:
+    """Each signature that ``tables`` name, and what they say of it; the first has the picture. Without any, one."""
+    names = tables.model.get("signature") or ("",)
+
+    def of(name: str, entries: tuple[Table, ...]) -> tuple[Table, ...]:
+        return tuple(entry for entry in entries if entry.values.get("signature", names[0]) == name)
+
+    found = []
+    for name in names:
+        feeds, fetches, outputs = of(name, tables.feeds), of(name, tables.fetches), of(name, tables.outputs)
+        image = tables.image if name == names[0] else None
+        found.append((name, replace(tables, feeds=feeds, fetches=fetches, outputs=outputs, image=image)))
+    return found
 
 
 def check(tables: Tables, form: Format | None) -> None:
@@ -69,15 +87,35 @@ def check(tables: Tables, form: Format | None) -> None:
     _origin(tables.model)
     if form is not None:
         _format(tables, form)
-    _distinct(tables.feeds, "name", lambda feed: feed.values.get("name"))
-    _distinct(tables.fetches, "name", lambda fetch: fetch.values.get("name"))
-    _distinct(tables.fetches, "alias", _visible)
-    if tables.image:
-        _image(tables.image, tables, form)
-    for output in tables.outputs:
-        _output(output)
-    _heads(tables)
-    _weights(tables)
+    _signatures(tables)
+    for _, own in by_signature(tables):
+        _distinct(own.feeds, "name", lambda feed: feed.values.get("name"))
+        _distinct(own.fetches, "name", lambda fetch: fetch.values.get("name"))
+        _distinct(own.fetches, "alias", _visible)
+        _shapes(own.feeds)
+        if own.image:
+            _image(own.image, own, form)
+        for output in own.outputs:
+            _output(output)
+        _heads(own)
+    _weights(by_signature(tables)[0][1])
+
+
+def _signatures(tables: Tables) -> None:
+    """Those that other sections name are there, and each has a name of its own in C."""
+    names = tables.model.get("signature") or ()
+    written = [c_identifier(name) for name in names]
+    for number, name in enumerate(written):
+        if (earlier := written.index(name)) != number:
+            why = f'"{names[number]}" and "{names[earlier]}" are both {name} in C; leave one of them out'
+            tables.model.wrong("signature", why, number)
+    if "signature" in tables.model.present and not names:
+        return  # a mistake of its own
+    for entry in (*tables.feeds, *tables.fetches, *tables.outputs):
+        given = entry.values.get("signature")
+        if given is not None and given not in names:
+            right = f"use {' or '.join(names)}" if names else "name the signatures under [model]"
+            entry.wrong("signature", f'"{given}" is none of [model]; {right}')
 
 
 def _tensor(name: str) -> str:
@@ -141,6 +179,25 @@ def _distinct(tables: Sequence[Table], key: str, name_of: Callable[[Table], str 
         table.wrong(places[1], f'"{name}" is taken by line {line}; each must differ')
 
 
+def _shapes(feeds: Sequence[Table]) -> None:
+    """Several shapes: as many in every feed that has some, and no two sizes the same."""
+    several = [feed for feed in feeds if "shapes" in feed.values]
+    for feed in several:
+        shapes, first = feed.values["shapes"], several[0].values["shapes"]
+        if "shape" in feed.present:
+            feed.wrong("shapes", "stands beside shape; keep one of them")
+        if len({len(shape) for shape in shapes}) > 1:
+            feed.wrong("shapes", "have different numbers of dimensions; an input has one")
+        if len(shapes) != len(first):
+            other = several[0].values.get("name")
+            feed.wrong("shapes", f"are {len(shapes)}, and those of {other!r} are {len(first)}; give both as many")
+            return
+    sizes = list(zip(*(feed.values["shapes"] for feed in several), strict=True))
+    for number, size in enumerate(sizes):
+        if (earlier := sizes.index(size)) != number:
+            several[0].wrong("shapes", f"item {number + 1} is item {earlier + 1} again; each must differ", number)
+
+
 def _image(image: Table, tables: Tables, form: Format | None) -> None:
     mode = image.get("mode")
     channels = 1 if mode == "grey" else 3
@@ -172,10 +229,19 @@ def _image_shape(image: Table, tables: Tables, feed: str | None, channels: int) 
     # Models may take pictures flat, or grey ones without a channel dimension.
     allowed = {full, (batch, height * width * channels)} | ({full[:3]} if channels == 1 else set())
     for table in tables.feeds:
-        shape = table.values.get("shape")
-        if table.values.get("name") == feed and shape is not None and shape not in allowed:
+        if table.values.get("name") != feed:
+            continue
+        first, *others = table.values.get("shapes") or (table.values.get("shape"),)
+        key = "shapes" if "shapes" in table.values else "shape"
+        if first is not None and first not in allowed:
             right = f"[image] and batch make it {list(full)}: correct one of them, or delete this line"
-            table.wrong("shape", f"is {list(shape)}; {right}")
+            table.wrong(key, f"{'begin with' if others else 'is'} {list(first)}; {right}")
+        for number, shape in enumerate(others, 1):
+            if len(shape) < 3 or shape[0] != batch or (first and shape[3:] != first[3:]):
+                right = f"pictures are [{batch}, height, width, {channels}]"
+                table.wrong(key, f"item {number + 1} is {list(shape)}; {right}", number)
+        if "pad" in table.values:
+            table.wrong("pad", "is of an input that takes pictures, which are resized; delete this line")
 
 
 def _output(output: Table) -> None:

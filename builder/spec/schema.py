@@ -120,8 +120,9 @@ MODEL = Section(
         ),
         Field(
             "signature",
-            _TENSOR,
-            "Which signature of a SavedModel.",
+            Many(_TENSOR, unique=True, lone=True, several="one for each that the library is to hold"),
+            "Which signature of a SavedModel. Of several the library holds each, over one copy of the weights; the "
+            "first is the one that it is known by. See docs/batches.md.",
             otherwise="`serving_default`, or the only one",
         ),
         Field(
@@ -152,6 +153,8 @@ MODEL = Section(
     ),
 )
 
+_SIGNATURE = Field("signature", _TENSOR, "Of several signatures, the one that it belongs to.", otherwise="the first")
+
 FEEDS = Section(
     "feeds",
     "An input. All of them are needed for a frozen graph without `config`; for other models only those with a "
@@ -164,6 +167,20 @@ FEEDS = Section(
             "Its full shape, batch included. `[]` is a scalar.",
             otherwise="the model's own",
         ),
+        Field(
+            "shapes",
+            Many(Many(Whole(1, 2**31 - 1), empty=True)),
+            "Several shapes in the place of one, such as `[[1, 64], [1, 128]]`: the library holds the model for each, "
+            "over one copy of the weights, and a run's sizes choose. Inputs that have several have as many: their "
+            "first go together, and their second. See docs/batches.md.",
+        ),
+        Field(
+            "pad",
+            Number(-1e30, 1e30),
+            "What the function fills a smaller input up with, at the end of each dimension, to the next shape.",
+            otherwise="a smaller input is refused",
+        ),
+        _SIGNATURE,
     ),
     repeated=True,
 )
@@ -174,6 +191,7 @@ FETCHES = Section(
     (
         Field("name", _TENSOR, 'The result\'s name; in a frozen graph the node, "y" or "y:1".', required=True),
         Field("alias", _TENSOR, "The name that callers see.", otherwise="`name`"),
+        _SIGNATURE,
     ),
     repeated=True,
 )
@@ -285,6 +303,7 @@ OUTPUTS = Section(
         Field("top_k", Whole(1, 1_000_000), "How many classes to answer, best first.", otherwise="all"),
         Field("absolute", Number(0, 1e6), "This output's own tolerance.", otherwise="`[tolerance]`"),
         Field("relative", Number(0, 1), "This output's own tolerance.", otherwise="`[tolerance]`"),
+        _SIGNATURE,
     ),
     repeated=True,
 )

@@ -141,19 +141,23 @@ class LoadedLibrary:
 
     def reset(self, model: int) -> None:
         """Raises Refused where the library has no cf_reset, or it fails."""
-        self._of_state("cf_reset", model)
+        self._further("cf_reset", model)
 
     def get_state(self, model: int, size: int) -> bytes:
         """Raises Refused where the library cannot do it."""
         data = ctypes.create_string_buffer(size)
-        self._of_state("cf_get_state", model, data, ctypes.c_size_t(size))
+        self._further("cf_get_state", model, data, ctypes.c_size_t(size))
         return data.raw
 
     def set_state(self, model: int, data: bytes) -> None:
         """Raises Refused where the library cannot do it."""
-        self._of_state("cf_set_state", model, data, ctypes.c_size_t(len(data)))
+        self._further("cf_set_state", model, data, ctypes.c_size_t(len(data)))
 
-    def _of_state(self, name: str, model: int, *arguments: Any) -> None:
+    def set_signature(self, model: int, name: str) -> None:
+        """Raises Refused where the library cannot do it."""
+        self._further("cf_set_signature", model, ctypes.c_char_p(name.encode()))
+
+    def _further(self, name: str, model: int, *arguments: Any) -> None:
         function = getattr(self.so, name, None)
         if function is None:
             raise Refused(f"it does not export {name}")
@@ -172,7 +176,7 @@ class RemoteLibrary:
     signal or an exit of the library's, this one ends in the same way.
     """
 
-    _DESCRIBE, _OPEN, _RUN, _FLAT, _CLOSE, _HAS_FLAT, _RESET = range(7)
+    _DESCRIBE, _OPEN, _RUN, _FLAT, _CLOSE, _HAS_FLAT, _RESET, _SIGNATURE = range(8)
 
     def __init__(self, command: Sequence[str], path: str) -> None:
         self.process = subprocess.Popen(
@@ -187,11 +191,12 @@ class RemoteLibrary:
         fetches: Sequence[Slot] = (),
         counts: tuple[int, int] = (0, 0),
         model: int = 0,
+        more: bytes = b"",
     ) -> tuple[int, str]:
         """(status or result, text). The slots' blocks are then as the library left them."""
         assert self.process.stdin
         slots = (*feeds, *fetches)
-        parts = [struct.pack("<6I", operation, len(feeds), len(fetches), *counts, bool(model))]
+        parts = [struct.pack("<6I", operation, len(feeds), len(fetches), *counts, bool(model)), more]
         for slot in slots:
             block = slot.buffer.block
             parts.append(
@@ -250,6 +255,13 @@ class RemoteLibrary:
         status, why = self._call(self._RESET, model=model)
         if status != CF_OK:
             raise Refused(f"cf_reset failed with {status_name(status)}: {why}")
+
+    def set_signature(self, model: int, name: str) -> None:
+        """Raises Refused where it fails."""
+        text = name.encode()
+        status, why = self._call(self._SIGNATURE, counts=(len(text), 0), model=model, more=text)
+        if status != CF_OK:
+            raise Refused(f"cf_set_signature failed with {status_name(status)}: {why}")
 
     def close(self, model: int) -> None:
         self._call(self._CLOSE, model=model)

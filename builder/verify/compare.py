@@ -20,7 +20,7 @@ import numpy as np
 
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
-from builder.spec import ModelSpec, OutputKind, Tolerance, WeightType
+from builder.spec import ModelSpec, OutputKind, Tolerance, Variant, WeightType
 from builder.tensor import TensorSpec
 from builder.verify.agreement import Array, OutputAgreement, agree
 from builder.verify.machine import HERE, Machine
@@ -95,7 +95,7 @@ def verify(
     machine: Machine = HERE,
     rounding: Rounding | None = None,
     *,
-    described: bool = True,
+    variant: Variant | None = None,
 ) -> Verification:
     """Run ``library`` on every case of ``graph.golden_path`` and compare each fetch with TensorFlow's.
 
@@ -104,7 +104,7 @@ def verify(
     of calls, which ``builder.verify.run`` repeats. All in a child process. ``machine``: what runs
     the library; an emulated one runs less (see ``builder.verify.run.examine``), and none at all gives a
     verification without cases whose only warning says so. ``rounding``: of the library's weights, if they are.
-    ``described``: cf_describe is of this graph, not of another batch of it.
+    ``variant``: which program of the library is of this graph, if not the first.
     Raises VerifyError when the library cannot be loaded or opened, fails, hangs or crashes, or the golden
     file does not fit the graph; a disagreement is no error here: see ``require``.
     """
@@ -120,13 +120,11 @@ def verify(
         raise VerifyError(f"TensorFlow's answers ({graph.golden_path.name}) cannot be read: {error}") from error
     with golden, tempfile.TemporaryDirectory(prefix="coldforge-verify-") as temporary:
         cases = _cases(golden, feeds, fetches)
-        findings, answers_path = _examine(library, graph, cases, machine, Path(temporary))
+        findings, answers_path = _examine(library, graph, cases, machine, variant, Path(temporary))
         ran = tuple(findings["cases"])
         with np.load(answers_path, allow_pickle=False) as answers:
             rows, same = _agreements(outputs, fetches, golden, answers, ran, rounding)
-    failures = [*findings["failures"]]
-    if described:
-        failures = [*_description_failures(findings["describe"], feeds, fetches), *failures]
+    failures = [*_description_failures(findings["describe"], feeds, fetches, variant), *findings["failures"]]
     warnings = list(_warnings(rows, ran))
     if len(ran) < len(cases):
         warnings.append(f"only {len(ran)} of {len(cases)} golden inputs were run: {machine.name} is slow")
@@ -135,18 +133,18 @@ def verify(
     return Verification(library.name, ran, rows, tuple(failures), tuple(warnings), machine.name, same)
 
 
-def merged(verifications: Mapping[int, Verification]) -> Verification:
-    """One of several, by batch: the first as it is, what the others found marked with their batch."""
+def merged(verifications: Mapping[str, Verification]) -> Verification:
+    """One of several, by what they are of in words: the first as it is, what the others found with these words."""
     (_, first), *others = verifications.items()
     outputs, same, cases, failures, warnings = (
         [*x] for x in (first.outputs, first.same_weights, first.cases, first.failures, first.warnings)
     )
-    for batch, other in others:
-        outputs += [replace(row, output=f"{row.output} in a batch of {batch}") for row in other.outputs]
-        same += [replace(row, output=f"{row.output} in a batch of {batch}") for row in other.same_weights]
-        cases += [f"{case} in a batch of {batch}" for case in other.cases]
-        failures += [f"{text} (in a batch of {batch})" for text in other.failures]
-        warnings += [f"{text} (in a batch of {batch})" for text in other.warnings if text not in warnings]
+    for says, other in others:
+        outputs += [replace(row, output=f"{row.output} {says}") for row in other.outputs]
+        same += [replace(row, output=f"{row.output} {says}") for row in other.same_weights]
+        cases += [f"{case} {says}" for case in other.cases]
+        failures += [f"{text} ({says})" for text in other.failures]
+        warnings += [f"{text} ({says})" for text in other.warnings if text not in warnings]
     return replace(
         first,
         outputs=tuple(outputs),
@@ -284,7 +282,7 @@ def _cases(golden: Any, feeds: tuple[TensorSpec, ...], fetches: tuple[TensorSpec
 
 
 def _examine(
-    library: Path, graph: FrozenGraph, cases: tuple[str, ...], machine: Machine, folder: Path
+    library: Path, graph: FrozenGraph, cases: tuple[str, ...], machine: Machine, variant: Variant | None, folder: Path
 ) -> tuple[dict[str, Any], Path]:
     """Run builder/verify/run.py; the findings and the file of answers."""
 
@@ -299,6 +297,7 @@ def _examine(
         "cases": cases,
         "feeds": ports(p.spec for p in graph.feeds),
         "fetches": ports(p.spec for p in graph.fetches),
+        "signature": variant.of if variant else "",
         "state": sum(p.spec.size for p in graph.states),
         "step": str(step),
         "answers": str(answers),
@@ -352,18 +351,34 @@ def _pairs(
             yield case, raw.view(fetch.dtype).reshape(fetch.shape), theirs
 
 
-def _description_failures(text: str, feeds: tuple[TensorSpec, ...], fetches: tuple[TensorSpec, ...]) -> Iterator[str]:
+def _description_failures(
+    text: str, feeds: tuple[TensorSpec, ...], fetches: tuple[TensorSpec, ...], variant: Variant | None = None
+) -> Iterator[str]:
     """Where cf_describe() is not JSON, or tells another story than the graph."""
     try:
         description = json.loads(text)
     except ValueError:
         yield "cf_describe does not return JSON"
         return
+    told: dict[str, Any] = description if isinstance(description, dict) else {}
+    if variant:
+        if told.get("batch") != variant.batch:
+            return  # of further batches it only says that they are there
+        told = _told(told, variant)
     for key, specs in (("feeds", feeds), ("fetches", fetches)):
-        ours = description.get(key) if isinstance(description, dict) else None
+        ours = told.get(key)
         theirs = [{"name": s.name, "dtype": s.dtype, "shape": list(s.shape), "bytes": s.size} for s in specs]
         if ours != theirs:
             yield f"cf_describe says the {key} are {json.dumps(ours)}, the graph says {json.dumps(theirs)}"
+
+
+def _told(told: dict[str, Any], variant: Variant) -> dict[str, Any]:
+    """What a description says of one variant; nothing, where it does not have it."""
+    if variant.of:
+        told = next((one for one in told.get("signatures", []) if one["signature"] == variant.of), {})
+    if variant.size:
+        told = dict(enumerate(told.get("shapes", []))).get(variant.size, {})
+    return told
 
 
 def _warnings(rows: Sequence[OutputAgreement], cases: tuple[str, ...]) -> Iterator[str]:

@@ -27,7 +27,7 @@ _GOLDEN, _MISSING = "golden.npz", "missing.json"
 def path_in(folder: Path, more: str = "") -> Path:
     """Of the file of rounded constants, by ``constant_digest`` of what the graph has, in a lower stage's ``folder``.
 
-    ``more``: what names a batch other than the first.
+    ``more``: what names a variant other than the first.
     """
     return folder / f"restored{more}.npz"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { MOST_SLOTS = 64, ALIGNMENT = 64 };
-enum { OP_DESCRIBE, OP_OPEN, OP_RUN, OP_FLAT, OP_CLOSE, OP_HAS_FLAT, OP_RESET };
+enum { OP_DESCRIBE, OP_OPEN, OP_RUN, OP_FLAT, OP_CLOSE, OP_HAS_FLAT, OP_RESET, OP_SIGNATURE };
 
 typedef struct {
     uint32_t op, feeds, fetches, feed_count, fetch_count, has_model;
@@ -107,6 +107,13 @@ int main(int argc, char **argv) {
         }
         case OP_HAS_FLAT: reply(dlsym(library, "run") != NULL, ""); break;
         case OP_RESET: reply((int32_t)CALL(cf_reset)(model), CALL(cf_last_error)(model)); break;
+        case OP_SIGNATURE: { /* whose name follows, of feed_count bytes */
+            char name[256] = "";
+            if (asked.feed_count >= sizeof name) exit(4);
+            receive(name, asked.feed_count);
+            reply((int32_t)CALL(cf_set_signature)(model, name), CALL(cf_last_error)(model));
+            break;
+        }
         case OP_CLOSE:
             CALL(cf_close)(asked.has_model ? model : NULL);
             reply(0, "");

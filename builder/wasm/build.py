@@ -67,7 +67,7 @@ def build_wasm(spec: ModelSpec, project: Project, progress: Progress) -> tuple[W
 
     Raises the ColdforgeError of the stage that fails; what was in ``dist/`` then stays.
     """
-    cache, spec = project.cache, spec.of_batch(spec.batch)
+    cache, spec = project.cache, spec.alone
 
     def stage(name: str, what: str, key: str, build: Callable[[Path], object]) -> Path:
         folder = project.build / spec.name / name

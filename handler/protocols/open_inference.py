@@ -65,11 +65,10 @@ def _server_metadata(server: Server) -> dict[str, Any]:
 
 
 def metadata(description: Description) -> dict[str, Any]:
-    """A first dimension of -1 takes any number of items."""
+    """A dimension of -1 takes any number of items, or one of several sizes."""
 
     def port(port: Port) -> dict[str, Any]:
-        shape = [-1, *port.shape[1:]] if description.batched else list(port.shape)
-        return {"name": port.name, "datatype": datatype(port.dtype), "shape": shape}
+        return {"name": port.name, "datatype": datatype(port.dtype), "shape": description.open(port)}
 
     return {
         "name": description.name,
@@ -82,9 +81,13 @@ def metadata(description: Description) -> dict[str, Any]:
 
 def _infer(request: HttpRequest, description: Description, server: Server, call: Call) -> HttpResponse:
     event, blob = _split(request)
+    signature = _parameters(event).get("signature", "")
+    if not isinstance(signature, str):
+        raise WrongTypeError('"parameters"."signature" must be a string')
+    description = description.of_signature(signature)
     wanted = _outputs(event, description)
     result = server.infer(_request(event, blob, description, server.limits), call)
-    found = {tensor.name: tensor for tensor in tensors(description, result.batches)}
+    found = {tensor.name: tensor for tensor in tensors(result.description, result.batches)}
     answers, blobs = [], []
     for name, parameters in wanted:
         answer, data = _output(found[name], parameters, description)
@@ -140,6 +143,8 @@ def _request(event: dict[str, Any], blob: memoryview, description: Description, 
     if set(given) != set(names):
         need = ", ".join(f'"{feed.name}" ({datatype(feed.dtype)})' for feed in description.feeds)
         raise WrongFieldError(f'"inputs" must be {need}; it has {len(given)} of other names or too few')
+    if not description.one_size:
+        description = _sized(given, description)
     ports = {feed.name: feed for feed in description.feeds}
     pictures: tuple[Picture, ...] = ()
     inputs: dict[str, bytes] = {}
@@ -151,14 +156,36 @@ def _request(event: dict[str, Any], blob: memoryview, description: Description, 
             pictures = tuple(_pictures(name, value, data, shape, limits))
             counts[name] = len(pictures)
             continue
-        port = of_shape(ports[name], shape, description)
-        inputs[name] = _tensor(value, data, port)
+        inputs[name] = _fitted(value, data, shape, ports[name], description)
         if description.batched:
             counts[name] = shape[0]
     if len(blob):
         raise WrongFieldError(f"the body has {len(blob)} bytes more than binary_data_size says")
     require_items(counts, description, limits)
-    return Request(pictures, inputs, description.name)
+    return Request(pictures, inputs, description.name, size=description.size, signature=description.signature)
+
+
+def _sized(given: dict[str, dict[str, Any]], description: Description) -> Description:
+    """``description`` in the size that the inputs are of; pictures are resized to the first."""
+    from ..sizes import fitting
+
+    if description.image and given[description.image.feed].get("datatype") == "BYTES":
+        return description
+    return fitting({name: _shape(name, value) for name, value in given.items()}, description)
+
+
+def _fitted(
+    value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...], port: Port, description: Description
+) -> bytes:
+    """The tensor of the feed ``port``, filled up where it is smaller and the model says with what."""
+    if port.name not in description.pad:
+        return _tensor(value, data, of_shape(port, shape, description))
+    from ..sizes import padded, within
+
+    if description.batched:
+        port = of_shape(port, (*shape[:1], *port.shape[1:]), description)
+    given = within(shape, port, description)
+    return padded(_tensor(value, data, of_shape(given, shape, description)), given, port, description)
 
 
 def _binary(name: str, value: dict[str, Any], blob: memoryview) -> tuple[memoryview | None, memoryview]:

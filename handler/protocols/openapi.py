@@ -12,7 +12,7 @@ from ..image import Limits
 from ..server import Call, Server
 from . import predict
 from .open_inference import datatype
-from .tf_serving import SIGNATURE
+from .tf_serving import SIGNATURE, usual
 
 Schema = dict[str, Any]
 
@@ -64,7 +64,9 @@ def document(models: list[Description], limits: Limits) -> Schema:
 def _predict(models: list[Description], limits: Limits) -> Schema:
     bodies: list[Schema] = []
     for model in models:
-        bodies += _predict_bodies(model, limits)
+        for one in _signatures(model):
+            for sized in _sizes(one):
+                bodies += _predict_bodies(sized, _named(one, model), limits)
     content: Schema = {"application/json": {"schema": {"anyOf": bodies} if len(bodies) > 1 else bodies[0]}}
     if any(model.image and len(model.feeds) == 1 for model in models):
         content |= {media: {"schema": {}} for media in IMAGE_TYPES}
@@ -78,7 +80,7 @@ def _predict(models: list[Description], limits: Limits) -> Schema:
     ]  # fmt: skip
     answer = _object(
         model=_object(name=_text(), version=_text()),
-        predictions=_list({"anyOf": [_object(**_answers(model)) for model in models]}),
+        predictions=_list({"anyOf": [_object(**_answers(one)) for model in models for one in _signatures(model)]}),
         cold_start=_boolean(),
         timings_ms=_object(decode={"type": "number"}, infer={"type": "number"}, total={"type": "number"}),
     )
@@ -88,11 +90,29 @@ def _predict(models: list[Description], limits: Limits) -> Schema:
     }
 
 
-def _predict_bodies(model: Description, limits: Limits) -> list[Schema]:
-    """Each kind of JSON that ``/predict`` takes for a model."""
-    feeds = {port.name: {"anyOf": [_nested(port), _flat(port)]} for port in model.feeds}
-    bodies = [_closed(inputs=_closed(**feeds))]
-    if model.image:
+def _signatures(model: Description) -> list[Description]:
+    return [model, *model.others]
+
+
+def _sizes(model: Description) -> list[Description]:
+    return [model.sized(number) for number in range(len(model.sizes) or 1)]
+
+
+def _named(model: Description, first: Description) -> Schema:
+    """What names a signature other than the first."""
+    return {} if model.signature == first.signature else {"signature": {"const": model.signature}}
+
+
+def _fixed(port: Port, model: Description) -> int:
+    """How many dimensions of a feed are as they are; of the others there may be less, which is filled up."""
+    return int(model.batched) if port.name in model.pad else len(port.shape)
+
+
+def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[Schema]:
+    """Each kind of JSON that ``/predict`` takes for a model in one of its sizes; pictures are of the first."""
+    feeds = {port.name: {"anyOf": [_nested(port, _fixed(port, model)), _flat(port)]} for port in model.feeds}
+    bodies = [_closed(inputs=_closed(**feeds), **named)]
+    if model.image and not model.size:
         others = {name: schema for name, schema in feeds.items() if name != model.image.feed}
         rest = {"inputs": _closed(**others)} if others else {}
         most = limits.images if not others else min(limits.images, model.batch)
@@ -116,19 +136,8 @@ def _open_inference(model: Description) -> Schema:
     about = _object(name=_text(), versions=_list(_text()), platform=_text(), inputs=_list(port), outputs=_list(port))
     output = _object(name=_text(), datatype=_text(), shape=_list({"type": "integer"}), data={"type": "array"})
     answer = _object(model_name=_text(), model_version=_text(), outputs=_list(output))
-    names = [fetch.name for fetch in model.fetches]
-    wanted = {"type": "object", "properties": {"name": {"enum": names}}, "required": ["name"]}
-    inputs = [kind for feed in model.feeds for kind in _v2_inputs(feed, model)]
-    count = len(model.feeds)
-    body = {
-        "type": "object",
-        "properties": {
-            "id": _text(),
-            "inputs": {"type": "array", "items": {"anyOf": inputs}, "minItems": count, "maxItems": count},
-            "outputs": _list(wanted),
-        },
-        "required": ["inputs"],
-    }
+    bodies = [_v2_body(one, _named(one, model)) for one in _signatures(model)]
+    body = {"anyOf": bodies} if len(bodies) > 1 else bodies[0]
     infer = _operation(f"v2_infer_{model.name}", f"Tensors through {model.name}", answer, "ErrorText")
     infer["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
     return {
@@ -138,15 +147,34 @@ def _open_inference(model: Description) -> Schema:
     }
 
 
+def _v2_body(model: Description, named: Schema) -> Schema:
+    names = [fetch.name for fetch in model.fetches]
+    wanted = {"type": "object", "properties": {"name": {"enum": names}}, "required": ["name"]}
+    inputs = [kind for sized in _sizes(model) for feed in sized.feeds for kind in _v2_inputs(feed, sized)]
+    count = len(model.feeds)
+    return {
+        "type": "object",
+        "properties": {
+            "id": _text(),
+            "inputs": {"type": "array", "items": {"anyOf": inputs}, "minItems": count, "maxItems": count},
+            "outputs": _list(wanted),
+            **({"parameters": _object(**named)} if named else {}),
+        },
+        "required": ["inputs", "parameters"] if named else ["inputs"],
+    }
+
+
 def _v2_inputs(feed: Port, model: Description) -> list[Schema]:
-    sizes: list[Schema] = [{"const": size} for size in feed.shape]
+    fixed = _fixed(feed, model)
+    sizes: list[Schema] = [{"const": size} for size in feed.shape[:fixed]]
+    sizes += [{"type": "integer", "minimum": 1, "maximum": size} for size in feed.shape[fixed:]]
     if model.batched:
         sizes[0] = {"type": "integer", "minimum": 1}
     count = {"minItems": len(sizes), "maxItems": len(sizes)}
     shape = {"type": "array", **({"prefixItems": sizes} if sizes else {}), **count}
     known = {"name": {"const": feed.name}, "datatype": {"const": datatype(feed.dtype)}}
     found = [_object(**known, shape=shape, data={"type": ["array", "number", "boolean"]})]
-    if model.image and feed.name == model.image.feed:
+    if model.image and feed.name == model.image.feed and not model.size:
         known["datatype"] = {"const": "BYTES"}
         one = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 2}
         found.insert(0, _object(**known, shape=one, data={"type": "array", "minItems": 1}))
@@ -157,21 +185,7 @@ def _tf_serving(model: Description, limits: Limits) -> Schema:
     base = f"/v1/models/{model.name}"
     status = _object(version=_text(), state=_text(), status=_object(error_code=_text(), error_message=_text()))
     about = _object(model_spec=_object(name=_text(), version=_text()), metadata={"type": "object"})
-    signature = {"signature_name": {"enum": ["", SIGNATURE]}}
-    bodies: list[Schema] = []
-    if model.batched:
-        rows = {feed.name: _items(feed, model) for feed in model.feeds}
-        bare = [schema for schemas in rows.values() for schema in schemas] if len(rows) == 1 else []
-        named = _closed(**{name: {"anyOf": schemas} for name, schemas in rows.items()})
-        # All pictures or all numbers: so one list for each kind.
-        kinds = [{"anyOf": [kind, _closed(**{model.feeds[0].name: kind})]} for kind in bare] or [named]
-        bodies += [_with(signature, instances=_many(kind, limits)) for kind in kinds]
-        columns = {n: {"anyOf": [_many(schema, limits) for schema in schemas]} for n, schemas in rows.items()}
-    else:
-        columns = {feed.name: _nested(feed) for feed in model.feeds}
-    bodies.append(_with(signature, inputs=_closed(**columns)))
-    if len(columns) == 1:
-        bodies += [_with(signature, inputs=column) for column in columns.values()]
+    bodies = [body for one in _signatures(model) for sized in _sizes(one) for body in _v1_bodies(sized, model, limits)]
     answers = [_object(predictions={"type": "array"}), _object(outputs={})]
     run = _operation(
         f"v1_predict_{model.name}", f"Rows or columns through {model.name}", {"anyOf": answers}, "ErrorText"
@@ -184,10 +198,33 @@ def _tf_serving(model: Description, limits: Limits) -> Schema:
     }
 
 
+def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[Schema]:
+    """What is predicted of a signature in one of its sizes; pictures are of the first."""
+    signature: Schema = {"signature_name": {"enum": ["", model.signature or SIGNATURE]}}
+    chosen: Schema = {}
+    if model.signature != usual(first):
+        signature, chosen = {}, {"signature_name": {"const": model.signature}}
+    bodies: list[Schema] = []
+    if model.batched:
+        rows = {feed.name: _items(feed, model) for feed in model.feeds}
+        bare = [schema for schemas in rows.values() for schema in schemas] if len(rows) == 1 else []
+        named = _closed(**{name: {"anyOf": schemas} for name, schemas in rows.items()})
+        # All pictures or all numbers: so one list for each kind.
+        kinds = [{"anyOf": [kind, _closed(**{model.feeds[0].name: kind})]} for kind in bare] or [named]
+        bodies += [_with(signature, **chosen, instances=_many(kind, limits)) for kind in kinds]
+        columns = {n: {"anyOf": [_many(schema, limits) for schema in schemas]} for n, schemas in rows.items()}
+    else:
+        columns = {feed.name: _nested(feed, _fixed(feed, model)) for feed in model.feeds}
+    bodies.append(_with(signature, **chosen, inputs=_closed(**columns)))
+    if len(columns) == 1:
+        bodies += [_with(signature, **chosen, inputs=column) for column in columns.values()]
+    return bodies
+
+
 def _items(feed: Port, model: Description) -> list[Schema]:
     """One item of a feed, as numbers or as a picture."""
-    numbers = _nested(Port(feed.name, feed.dtype, feed.shape[1:], 0))
-    picture = model.image and feed.name == model.image.feed
+    numbers = _nested(Port(feed.name, feed.dtype, feed.shape[1:], 0), _fixed(feed, model) - 1)
+    picture = model.image and feed.name == model.image.feed and not model.size
     return [_closed(b64=IMAGE), numbers] if picture else [numbers]
 
 
@@ -213,10 +250,11 @@ def _number(dtype: str) -> Schema:
     return {"type": "integer", "minimum": low, "maximum": low + 2**bits - 1}
 
 
-def _nested(port: Port) -> Schema:
+def _nested(port: Port, fixed: int) -> Schema:
+    """Lists within lists; of the dimensions after the ``fixed`` ones there may be less."""
     schema = _number(port.dtype)
-    for size in reversed(port.shape):
-        schema = {"type": "array", "items": schema, "minItems": size, "maxItems": size}
+    for at, size in reversed([*enumerate(port.shape)]):
+        schema = {"type": "array", "items": schema, "minItems": size if at < fixed else 1, "maxItems": size}
     return schema
 
 

@@ -7,9 +7,10 @@
     {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no picture; nested or flat
     {"inputs": {"<feed>": {"b64": "…"}}}       the same as raw little-endian bytes
 
-and with any of them ``"model": "<name>"``, one of a bundle of several; the first when left out. The body may also
-be the picture itself, or a form with one or more files (``multipart/form-data``). In the query, ``model`` is another
-way to name the model, and ``top_k`` says how many classes are listed. It answers
+and with any of them ``"model": "<name>"``, one of a bundle of several, and ``"signature": "<name>"``, one of a model's
+several; the first when left out. The body may also be the picture itself, or a form with one or more files
+(``multipart/form-data``). In the query, ``model`` is another way to name the model, and ``top_k`` says how many classes
+are listed. It answers
 
     {"model": {"name": …, "version": …},
      "predictions": [{"<output>": [{"label": …, "probability": …}, …] or numbers}, …],
@@ -39,7 +40,7 @@ from ..http import HttpRequest, HttpResponse
 from ..image import Limits
 from ..request import Picture, Reference, Request, source
 from ..server import Call, Result, Server
-from ..tensors import tensor
+from ..tensors import fitted, sized
 
 EXAMPLE = '{"image": "<base64>"}'
 
@@ -148,9 +149,10 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
     """``{"image": …}``, ``{"images": […]}`` or ``{"inputs": {…}}``. Raises HandlerError."""
     if not isinstance(event, dict):
         raise WrongTypeError('the request must be an object like {"image": "<base64>"}')
+    description = description.of_signature(_text(event, "signature") or "")
     image = description.image
     known = ("image", "images", "inputs") if image else ("inputs",)
-    unknown = [key for key in event if key not in known and key != "model"]
+    unknown = [key for key in event if key not in (*known, "model", "signature")]
     if unknown or not any(key in event for key in known):
         expected = 'send "image" or "images"' if image else 'this model takes no image; send "inputs"'
         found = f"{_shortened(unknown)} not known here; " if unknown else "the request is empty; "
@@ -161,13 +163,25 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
     if image and ("image" in event or "images" in event):
         pictures = tuple(source(value, where, limits) for where, value in _pictures(event, description, limits))
     wanted = [port for port in description.feeds if not (pictures and image and port.name == image.feed)]
-    return Request(pictures, _inputs(event.get("inputs", {}), wanted), _model(event))
+    values = _named(event.get("inputs", {}), wanted)
+    if not pictures:
+        description = sized(values, description)
+    inputs = {
+        port.name: fitted(values[port.name], port, description) for port in description.feeds if port.name in values
+    }
+    return Request(pictures, inputs, _model(event), size=description.size, signature=description.signature)
 
 
 def _model(event: object) -> str | None:
-    name = event.get("model") if isinstance(event, dict) else None
+    return _text(event, "model")
+
+
+def _text(event: object, key: str) -> str | None:
+    """The name of one of the bundle's models, or of one of a model's signatures."""
+    name = event.get(key) if isinstance(event, dict) else None
     if name is not None and not isinstance(name, str):
-        raise WrongTypeError('"model" must be the name of one of the bundle\'s models')
+        whose = "bundle's models" if key == "model" else "model's signatures"
+        raise WrongTypeError(f'"{key}" must be the name of one of the {whose}')
     return name
 
 
@@ -187,7 +201,7 @@ def _pictures(event: dict[str, object], description: Description, limits: Limits
     return [(f'"images"[{index}]', value) for index, value in enumerate(images)]
 
 
-def _inputs(value: object, wanted: list[Port]) -> dict[str, bytes]:
+def _named(value: object, wanted: list[Port]) -> dict[str, object]:
     if not isinstance(value, dict):
         raise WrongTypeError('"inputs" must be an object of tensors by name')
     names = {port.name for port in wanted}
@@ -197,7 +211,7 @@ def _inputs(value: object, wanted: list[Port]) -> dict[str, bytes]:
         need = ", ".join(f'"{port.name}" ({port.dtype} {list(port.shape)})' for port in wanted) or "nothing"
         found = f"{_shortened(unknown)} not known" if unknown else f'"{missing[0]}" is missing'
         raise WrongFieldError(f'{found} in "inputs"; needed: {need}')
-    return {port.name: tensor(value[port.name], port) for port in wanted}
+    return value
 
 
 def _shortened(names: list[str]) -> str:

@@ -23,7 +23,7 @@ from ..http import HttpRequest, HttpResponse
 from ..image import Limits
 from ..request import Picture, Request, picture
 from ..server import Call, Server
-from ..tensors import of_shape, require_items, tensor
+from ..tensors import fitted, of_shape, require_items, sized
 from .paths import model_path
 
 SIGNATURE = "serving_default"
@@ -57,24 +57,23 @@ def _status(description: Description) -> dict[str, Any]:
 
 
 def metadata(description: Description) -> dict[str, Any]:
-    """The model's signature; a first dimension of -1 takes any number of items."""
+    """The model's signatures; a dimension of -1 takes any number of items, or one of several sizes."""
 
-    def ports(ports: tuple[Port, ...]) -> dict[str, Any]:
-        return {port.name: info(port) for port in ports}
+    def info(port: Port, one: Description) -> dict[str, Any]:
+        dims = [{"size": str(size), "name": ""} for size in one.open(port)]
+        return {"dtype": _dt(port.dtype), "tensor_shape": {"dim": dims, "unknown_rank": False}, "name": port.name}
 
-    def info(port: Port) -> dict[str, Any]:
-        sizes = [-1, *port.shape[1:]] if description.batched else list(port.shape)
-        shape = {"dim": [{"size": str(size), "name": ""} for size in sizes], "unknown_rank": False}
-        return {"dtype": _dt(port.dtype), "tensor_shape": shape, "name": port.name}
+    def signature(one: Description) -> dict[str, Any]:
+        return {
+            "inputs": {port.name: info(port, one) for port in one.feeds},
+            "outputs": {port.name: info(port, one) for port in one.fetches},
+            "method_name": "tensorflow/serving/predict",
+        }
 
-    signature = {
-        "inputs": ports(description.feeds),
-        "outputs": ports(description.fetches),
-        "method_name": "tensorflow/serving/predict",
-    }
+    signatures = {one.signature or SIGNATURE: signature(one) for one in (description, *description.others)}
     return {
         "model_spec": {"name": description.name, "signature_name": "", "version": description.version},
-        "metadata": {"signature_def": {"signature_def": {SIGNATURE: signature}}},
+        "metadata": {"signature_def": {"signature_def": signatures}},
     }
 
 
@@ -86,20 +85,35 @@ def _predict(request: HttpRequest, description: Description, server: Server, cal
     event = request.json(EXAMPLE)
     if not isinstance(event, dict):
         raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
-    if event.get("signature_name", SIGNATURE) not in ("", SIGNATURE):
-        raise WrongFieldError(f'there is no such signature; there is "{SIGNATURE}"')
+    description = _signed(event.get("signature_name", ""), description)
     if ("instances" in event) == ("inputs" in event):
         raise WrongFieldError('the body must have one of "instances" and "inputs"')
     rows = "instances" in event
     columns = _rows(event["instances"], description) if rows else _columns(event["inputs"], description)
     result = server.infer(_request(columns, description, server.limits), call)
-    found = {tensor.name: _values(tensor) for tensor in tensors(description, result.batches)}
+    found = {tensor.name: _values(tensor) for tensor in tensors(result.description, result.batches)}
     if len(found) == 1:
         return {"predictions" if rows else "outputs": next(iter(found.values()))}
     if not rows:
         return {"outputs": found}
     count = sum(count for _, count in result.batches)
     return {"predictions": [{name: values[index] for name, values in found.items()} for index in range(count)]}
+
+
+def _signed(name: object, description: Description) -> Description:
+    """The signature of that name; the usual one, or else the first, where it is empty. Raises HandlerError."""
+    if not isinstance(name, str):
+        raise WrongTypeError('"signature_name" must be a string')
+    if not description.others:
+        if name not in ("", SIGNATURE):
+            raise WrongFieldError(f'there is no such signature; there is "{SIGNATURE}"')
+        return description
+    return description.of_signature(name or usual(description))
+
+
+def usual(description: Description) -> str:
+    """The signature of a request that names none: the protocol's own, or else the first."""
+    return next((one.signature for one in description.others if one.signature == SIGNATURE), description.signature)
 
 
 def _values(tensor: Tensor) -> Any:
@@ -135,13 +149,17 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
     pictures: tuple[Picture, ...] = ()
     inputs: dict[str, bytes] = {}
     counts: dict[str, int] = {}
+    image = description.image
+    if image and _holds_pictures(columns[image.feed]):
+        files: list[Any] = columns.pop(image.feed)  # type: ignore[assignment]  # as was just seen
+        pictures = tuple(_pictures(image.feed, files, limits))
+        counts[image.feed] = len(pictures)
+    else:
+        description = sized(columns, description)
     for port in description.feeds:
-        value = columns[port.name]
-        image = description.image
-        if image and port.name == image.feed and isinstance(value, list) and value and _is_binary(value[0]):
-            pictures = tuple(_pictures(port.name, value, limits))
-            counts[port.name] = len(pictures)
+        if port.name not in columns:
             continue
+        value = columns[port.name]
         if description.batched:
             if not isinstance(value, list) or not value:
                 raise WrongShapeError(f'"{port.name}" must be a list of items')
@@ -149,9 +167,13 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
             # Before the numbers are looked at: it is cheap to ask for many.
             require_items(counts, description, limits)
             port = of_shape(port, (len(value), *port.shape[1:]), description)
-        inputs[port.name] = tensor(value, port)
+        inputs[port.name] = fitted(value, port, description)
     require_items(counts, description, limits)
-    return Request(pictures, inputs, description.name)
+    return Request(pictures, inputs, description.name, size=description.size, signature=description.signature)
+
+
+def _holds_pictures(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and _is_binary(value[0])
 
 
 def _is_binary(value: object) -> bool:

@@ -19,9 +19,9 @@ from builder.importers.graph import FrozenGraph, Port
 from builder.link.library import link_library
 from builder.lower.compact import together
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
-from builder.pipeline import require_scaling
 from builder.spec import FeedSpec, ModelSpec, Source, load, render
 from builder.tensor import TensorSpec
+from builder.variants import require_variants
 from handler.description import parse
 from handler.errors import InferenceError, StartupError
 from handler.image import Limits
@@ -69,7 +69,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.34", "-c", "none.c"]
     subprocess.run(command, cwd=folder, check=True)
     first, *rest = together([program(1), program(4, bytes(range(64))), program(16)])
-    sources = emit(first, SPEC, "x86_64", folder, others=dict(zip(BATCHES[1:], rest, strict=True)))
+    sources = emit(first, SPEC, "x86_64", folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
     assert sources.weights.stat().st_size == 128
     return link_library(sources, [folder / "none.o"], "x86_64", folder, CACHE).path
 
@@ -118,7 +118,7 @@ def test_the_sizes_choose_the_batch(library: Path, batch: int) -> None:
 @pytest.mark.parametrize("size", [0, 15, 17, 32, 16 * 5, 16 * 17])
 def test_other_sizes_are_refused(library: Path, size: int) -> None:
     model = Model(str(library))
-    with pytest.raises(InferenceError, match="takes 16 bytes, or those of another batch"):
+    with pytest.raises(InferenceError, match=f"takes 16 or 64 or 256 bytes, not {size}"):
         model.run([bytes(size)])
     model.warm_up()
     model.close()
@@ -187,19 +187,20 @@ def graph(batch: int, y: tuple[int, ...]) -> FrozenGraph:
 
 
 def test_everything_must_scale_with_the_batch() -> None:
-    require_scaling((1, 4), [graph(1, (1, 3)), graph(4, (4, 3))])
-    require_scaling((2,), [graph(2, ())])
+    several = replace(SPEC, batches=(1, 4))
+    require_variants(several, [graph(1, (1, 3)), graph(4, (4, 3))])
+    require_variants(replace(SPEC, batch=2, batches=()), [graph(2, ())])
     for one, other in (((3,), (3,)), ((), ()), ((1, 3), (4, 5)), ((1, 3), (1, 3))):
         with pytest.raises(ImportModelError, match=r"'y' is .* where it is 4"):
-            require_scaling((1, 4), [graph(1, one), graph(4, other)])
+            require_variants(several, [graph(1, one), graph(4, other)])
 
 
 def test_a_spec_of_one_of_its_batches() -> None:
     spec = replace(SPEC, feeds=(FeedSpec("x", (1, 7)), FeedSpec("t", (7,)), FeedSpec("s", ()), FeedSpec("u")))
-    own = spec.of_batch(4)
+    own = spec.of_variant(spec.variants[1])
     assert (own.batch, own.buckets, spec.buckets) == (4, (4,), BATCHES)
     assert [f.shape for f in own.feeds] == [(4, 7), (7,), (), None]
-    assert replace(spec, batches=()).of_batch(1) == replace(spec, batches=())
+    assert replace(spec, batches=()).alone == replace(spec, batches=())
 
 
 def test_the_spec_names_batches_once_and_in_any_order(tmp_path: Path) -> None:

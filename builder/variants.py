@@ -1,0 +1,73 @@
+"""What the variants of one library must have in common, and how they must differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from builder.errors import ImportModelError
+from builder.importers.graph import FrozenGraph
+from builder.spec import ModelSpec, Variant
+
+
+def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
+    """Raise ImportModelError unless ``graphs``, one for each of ``spec.variants``, can be in one library.
+
+    Nothing keeps state; all that goes in and out of one size is in proportion to its batches; and no two are of the
+    same sizes in bytes, by which a run chooses.
+    """
+    variants = spec.variants
+    if len(variants) > 1 and (states := [state for graph in graphs for state in graph.states]):
+        kept = ", ".join(dict.fromkeys(repr(state.spec.name) for state in states))
+        raise ImportModelError(
+            f"The model keeps {kept} from call to call, of one batch and size. Give [model] one batch and signature, "
+            "and each of [[feeds]] one shape."
+        )
+    found: dict[tuple[int, ...], str] = {}
+    for (variant, graph), first in zip(zip(variants, graphs, strict=True), _smallest(variants, graphs), strict=True):
+        _require_pads(spec.of_variant(variant), graph)
+        _require_scaling((first[0].batch, first[1]), (variant.batch, graph))
+        sizes = (variant.signature, *(port.spec.size for port in (*graph.feeds, *graph.fetches)))
+        says = variant.says or "of the first batch and size"
+        if (other := found.setdefault(sizes, says)) != says:
+            raise ImportModelError(
+                f"A run {says} takes and gives as many bytes as one {other}, and by nothing else does the library "
+                "choose. Leave one of them out."
+            )
+
+
+def _smallest(variants: Sequence[Variant], graphs: Sequence[FrozenGraph]) -> Iterator[tuple[Variant, FrozenGraph]]:
+    """For each variant, the one of the same size with the smallest batch."""
+    smallest: dict[tuple[int, int], tuple[Variant, FrozenGraph]] = {}
+    for variant, graph in zip(variants, graphs, strict=True):
+        yield smallest.setdefault((variant.signature, variant.size), (variant, graph))
+
+
+def _require_scaling(first: tuple[int, FrozenGraph], second: tuple[int, FrozenGraph]) -> None:
+    (batch, one), (other_batch, graph) = first, second
+    if one is graph:
+        return
+    others = {port.spec.name: port.spec.shape for port in (*graph.feeds, *graph.fetches)}
+    for port in (*one.feeds, *one.fetches):
+        shape, other = port.spec.shape, others[port.spec.name]
+        if shape[:1] != (batch,) or other != (other_batch, *shape[1:]):
+            raise ImportModelError(
+                f"{port.spec.name!r} is {list(shape)} where the batch is {batch}, and {list(other)} where it is "
+                f"{other_batch}: with several batches, every input and output must begin with the batch. "
+                "Give [model] one batch."
+            )
+
+
+def _require_pads(spec: ModelSpec, graph: FrozenGraph) -> None:
+    for feed in spec.feeds:
+        port = next((p.spec for p in graph.feeds if p.spec.name == feed.name), None)
+        if feed.pad is None or port is None or port.dtype.startswith("float"):
+            continue
+        low, high = (0, 1) if port.dtype == "bool" else _range(port.dtype)
+        if not feed.pad.is_integer() or not low <= feed.pad <= high:
+            raise ImportModelError(f"[[feeds]] pads {feed.name!r} with {feed.pad:g}, which {port.dtype} cannot hold.")
+
+
+def _range(dtype: str) -> tuple[int, int]:
+    bits, signed = int(dtype.lstrip("uint")), not dtype.startswith("u")
+    low = -(2 ** (bits - 1)) if signed else 0
+    return low, low + 2**bits - 1

@@ -1,0 +1,93 @@
+"""Which of a model's sizes a request is of, and what fills a smaller one up: for models of several, or with ``pad``."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from math import prod
+
+from .description import Description, Port
+from .errors import WrongShapeError
+
+Shape = tuple[int, ...]
+
+
+def shape_of(value: object, port: Port) -> Shape:
+    """The shape of nested lists, as their first elements have it; of {"b64": …} that of one flat list."""
+    if isinstance(value, dict) and isinstance(text := value.get("b64"), str):
+        return ((len(text) // 4 * 3 - text[-2:].count("=")) * port.elements // (port.size or 1),)
+    shape: list[int] = []
+    while isinstance(value, list) and len(shape) <= len(port.shape):
+        shape.append(len(value))
+        value = value[0] if value else None
+    return tuple(shape)
+
+
+def fitting(shapes: Mapping[str, Shape], description: Description) -> Description:
+    """``description`` in the size that feeds of these ``shapes`` are of, or in the smallest that they are padded to.
+
+    Raises WrongShapeError, which names every size.
+    """
+    sizes = [description.sized(number) for number in range(len(description.sizes) or 1)]
+    for sized in sizes:
+        if all(_is(shapes[p.name], p, sized) for p in sized.feeds if p.name in shapes):
+            return sized
+    for sized in sorted(sizes, key=lambda s: sum(port.size for port in s.feeds)):
+        if all(_room(shapes[p.name], p, sized) for p in sized.feeds if p.name in shapes):
+            return sized
+    given = ", ".join(f'"{name}" has the shape {list(shape[:8])}' for name, shape in shapes.items())
+    there = " or ".join(", ".join(_wanted(sized, set(shapes))) for sized in sizes)
+    raise WrongShapeError(f"{given}; {there} is needed" + (", or less" if description.pad else ""))
+
+
+def within(shape: Shape, port: Port, description: Description) -> Port:
+    """``port`` of a ``fitting`` description as the request has it: of ``shape`` where that is smaller, to be padded."""
+    items = 1 if description.batched else 0
+    if _room(shape, port, description) and len(shape) == len(port.shape) and shape[:items] == port.shape[:items]:
+        return Port(port.name, port.dtype, shape, port.size // (port.elements or 1) * prod(shape))
+    return port
+
+
+def padded(data: bytes, given: Port, port: Port, description: Description) -> bytes:
+    """``data`` of the shape of ``given`` in that of ``port``; what is more is ``description.pad``."""
+    if given.shape == port.shape:
+        return data
+    pad = description.pad[port.name]
+    element = struct.pack(f"<{port.format}", pad if port.dtype.startswith("float") else int(pad))
+    return b"".join(_filled(memoryview(data), given.shape, port.shape, element))
+
+
+def _filled(data: memoryview, shape: Shape, wanted: Shape, element: bytes) -> Iterator[bytes | memoryview]:
+    if shape == wanted:
+        yield data
+        return
+    length = prod(shape[1:]) * len(element)
+    for start in range(0, shape[0] * length, length):
+        yield from _filled(data[start : start + length], shape[1:], wanted[1:], element)
+    yield element * (prod(wanted[1:]) * (wanted[0] - shape[0]))
+
+
+def _is(shape: Shape, port: Port, description: Description) -> bool:
+    if shape in (port.shape, (port.elements,)):
+        return True
+    return description.batched and shape[:1] != (0,) and shape[1:] == port.shape[1:] and len(shape) == len(port.shape)
+
+
+def _room(shape: Shape, port: Port, description: Description) -> bool:
+    """Whether ``shape`` is the port's, or less of it and may be padded."""
+    if _is(shape, port, description):
+        return True
+    free = 1 if description.batched else 0  # any number of items is taken
+    return (
+        port.name in description.pad
+        and len(shape) == len(port.shape)
+        and all(shape)
+        and all(size <= most for size, most in zip(shape[free:], port.shape[free:], strict=True))
+    )
+
+
+def _wanted(description: Description, names: set[str]) -> Iterator[str]:
+    for port in description.feeds:
+        if port.name in names:
+            sizes = ["n", *map(str, port.shape[1:])] if description.batched else map(str, port.shape)
+            yield f'"{port.name}" [{", ".join(sizes)}]'

@@ -45,8 +45,8 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
 @pytest.fixture(scope="module")
 def package(digits: Bundle) -> Path:
     """With libmodel.a."""
-    assert main(["bindings", digits.name, "--lang", "c", "--static"]) == 0
-    return ROOT / "dist" / "bindings" / digits.name / "c"
+    assert main(["bindings", "digits", "--lang", "c", "--static"]) == 0
+    return ROOT / "dist" / "bindings" / "digits" / "c"
 
 
 @pytest.fixture(params=CPUS)

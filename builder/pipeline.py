@@ -321,7 +321,7 @@ def lower_by(
     """The program that ``attempt`` makes of a settled ``spec``, with a tuner's decisions where it may have them."""
     if spec.weights.type == "auto":
         raise ValueError("settle_weights first")
-    rules = Rules(spec.weights.type, tuple((layer.name, layer.weights) for layer in spec.layers))
+    rules = Rules(spec.weights.type, tuple((layer.name, layer.weights) for layer in spec.layers if layer.weights))
     options = Options(attempt.winograd and spec.winograd, algorithms, spec.weights.place == "library", rules)
     return lower(made.kernels.metadata_path, made.graph, cache, attempt.path, options)
 

@@ -13,11 +13,11 @@ from builder.decisions import LayerWeights, WeightSizes, layer_weights
 from builder.lower.notes import Note, note_of
 from builder.lower.program import CallStep, ConditionalStep, Step, WhileStep, walk
 from builder.pack.bundle import Bundle
-from builder.pipeline import Attempt, attempts_for, compile_model, lower_by, settle_weights
+from builder.pipeline import Attempt, attempts_for, compile_model, lower_by, settle
 from builder.progress import Progress
 from builder.project import Project
 from builder.report.text import RULE, table
-from builder.spec import ModelSpec, to_json
+from builder.spec import ModelSpec
 from builder.tuning import read_tuning, tuning_path
 
 
@@ -99,11 +99,12 @@ def explain(
     Raises the ColdforgeError of a stage that fails, VerifyError where this machine can't run the library.
     """
     made = compile_model(spec, project, progress, spec.targets[0])
-    spec = settle_weights(spec, project, progress)
+    settled = settle(spec, project, progress)
+    spec = settled.spec
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(spec.targets[0]) if tuning else {}
     attempt = _attempt(spec, project)
-    lowered = lower_by(attempt, made, spec, algorithms, project.cache)
+    lowered = lower_by(attempt, made, settled, algorithms, project.cache)
     key = [made.kernels.metadata_path, made.kernels.kernels_path, made.graph.ports_path]
     with progress.stage("profile", "the same program with a clock between its steps") as outcome:
         library = profile.build(
@@ -112,7 +113,7 @@ def explain(
             made.kernels,
             project.build / spec.name / "explain",
             project.cache,
-            digest(*key, to_json(spec), attempt.name, json.dumps(algorithms, sort_keys=True)),
+            digest(*key, settled.key, attempt.name, json.dumps(algorithms, sort_keys=True)),
         )
         profiled = profile.Profiled(library, lowered.program, made.graph, threads)
         times = profile.measure({"": profiled}, seconds)[""]
@@ -134,7 +135,7 @@ def explain(
         rows=rows,
         weights=lowered.program.weights_size,
         arena=lowered.program.arena_size,
-        layers=layer_weights(lowered.program),
+        layers=layer_weights(lowered.program, settled.kept),
     )
 
 

@@ -11,7 +11,7 @@ import functools
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from builder import __version__
@@ -21,7 +21,7 @@ from builder.decisions import Lowering, decisions, layer_weights
 from builder.emit import Sources, emit
 from builder.errors import ImportModelError
 from builder.importers import import_model
-from builder.importers.graph import FrozenGraph, save_arrays
+from builder.importers.graph import FrozenGraph
 from builder.importers.tf import XLA_FLAGS
 from builder.link.archive import ARCHIVE, TRIAL, link_archive
 from builder.link.library import SharedLibrary, link_library
@@ -30,7 +30,7 @@ from builder.lower import Lowered, LoweringPath, lower
 from builder.lower.compact import together
 from builder.lower.compress import ITEM_SIZES, Rules
 from builder.lower.options import Options
-from builder.lower.program import Algorithm
+from builder.lower.program import Algorithm, Quantisation
 from builder.pack.assemble import pack
 from builder.pack.bundle import Bundle, activate, bundle_suffix
 from builder.pack.dependencies import DEPENDENCIES_LOCK, build_dependencies
@@ -61,6 +61,25 @@ class Built:
     compiled: tuple[Compiled, ...]  # for each batch
     roundings: tuple[Rounding | None, ...]
     states: tuple[str, ...] = ()  # variables that an opened model keeps from call to call
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A spec without open questions: ``settle`` has answered what only measuring can.
+
+    ``quantisations``: of layers' inputs, by the layer's name in the model. ``kept``: why others are not rounded where
+    that was asked for, by name.
+    """
+
+    spec: ModelSpec
+    quantisations: Mapping[str, Quantisation] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """For caches."""
+        answers = {name: asdict(by) for name, by in self.quantisations.items()}
+        return digest(to_json(self.spec), json.dumps([answers, dict(self.kept)], sort_keys=True))
 
 
 @dataclass(frozen=True)
@@ -210,7 +229,8 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     suffix = bundle_suffix(target)
     stage = functools.partial(run_stage, spec, project, progress, suffix=suffix)
     made = compile_batches(spec, project, progress, target)
-    spec = settle_weights(spec, project, progress)
+    settled = settle(spec, project, progress)
+    spec = settled.spec
     machine = machine_for(target, cache)
     by = f", on {machine.name}" if machine.runner else ""
     tuning = read_tuning(tuning_path(spec))
@@ -219,7 +239,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     given_up: tuple[tuple[str, str], ...] = ()
     tried: set[str] = set()
     for attempt in attempts_for(spec):
-        sources = lower_stage(attempt, made, spec, algorithms, cache, stage)
+        sources = lower_stage(attempt, made, settled, algorithms, cache, stage)
         lowering = replace(Lowering.load(sources.folder / LOWERING), given_up=given_up)
         if (program := digest(*sources.programs, sources.weights)) in tried:
             continue  # the same library would disagree again
@@ -316,24 +336,26 @@ def _preflight(spec: ModelSpec, graph: FrozenGraph) -> Preflight:
 
 
 def lower_by(
-    attempt: Attempt, made: Compiled, spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path
+    attempt: Attempt, made: Compiled, settled: Settled, algorithms: Mapping[str, Algorithm], cache: Path
 ) -> Lowered:
-    """The program that ``attempt`` makes of a settled ``spec``, with a tuner's decisions where it may have them."""
+    """The program that ``attempt`` makes of a settled spec, with a tuner's decisions where it may have them."""
+    spec = settled.spec
     if spec.weights.type == "auto":
-        raise ValueError("settle_weights first")
+        raise ValueError("settle first")
     rules = Rules(spec.weights.type, tuple((layer.name, layer.weights) for layer in spec.layers if layer.weights))
-    options = Options(attempt.winograd and spec.winograd, algorithms, spec.weights.place == "library", rules)
+    winograd, share = attempt.winograd and spec.winograd, spec.weights.place == "library"
+    options = Options(winograd, algorithms, share, rules, settled.quantisations)
     return lower(made.kernels.metadata_path, made.graph, cache, attempt.path, options)
 
 
 def lower_batches(
-    attempt: Attempt, made: Sequence[Compiled], spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path
+    attempt: Attempt, made: Sequence[Compiled], settled: Settled, algorithms: Mapping[str, Algorithm], cache: Path
 ) -> tuple[Lowered, ...]:
     """``lower_by`` for each batch; several programs are over one block of weights."""
-    lowered = tuple(lower_by(attempt, m, spec, algorithms, cache) for m in made)
+    lowered = tuple(lower_by(attempt, m, settled, algorithms, cache) for m in made)
     if len(lowered) == 1:
         return lowered
-    programs = together([one.program for one in lowered], share=spec.weights.place == "library")
+    programs = together([one.program for one in lowered], share=settled.spec.weights.place == "library")
     return tuple(replace(one, program=program) for one, program in zip(lowered, programs, strict=True))
 
 
@@ -351,18 +373,18 @@ def verify_batches(
 def lower_stage(
     attempt: Attempt,
     made: Sequence[Compiled],
-    spec: ModelSpec,
+    settled: Settled,
     algorithms: Mapping[str, Algorithm],
     cache: Path,
     stage: Callable[..., Path],
 ) -> Sources:
-    """The sources that ``attempt`` makes of a settled ``spec``, with ``LOWERING`` beside them."""
+    """The sources that ``attempt`` makes of a settled spec, with ``LOWERING`` beside them."""
     inputs = (p for m in made for p in (m.kernels.metadata_path, m.kernels.kernels_path, m.graph.ports_path))
     folder = stage(
         f"lower{attempt.suffix}",
         f"thunks to steps, buffers and C ({attempt.name})",
-        digest(*inputs, to_json(spec), json.dumps(algorithms, sort_keys=True), made[0].kernels.target),
-        functools.partial(_lower, attempt, made, spec, algorithms, cache),
+        digest(*inputs, settled.key, json.dumps(algorithms, sort_keys=True), made[0].kernels.target),
+        functools.partial(_lower, attempt, made, settled, algorithms, cache),
     )
     return Sources(folder)
 
@@ -370,12 +392,13 @@ def lower_stage(
 def _lower(
     attempt: Attempt,
     made: Sequence[Compiled],
-    spec: ModelSpec,
+    settled: Settled,
     algorithms: Mapping[str, Algorithm],
     cache: Path,
     folder: Path,
 ) -> None:
-    lowered = lower_batches(attempt, made, spec, algorithms, cache)
+    spec = settled.spec
+    lowered = lower_batches(attempt, made, settled, algorithms, cache)
     first, *rest = (one.program for one in lowered)
     others = dict(zip(spec.buckets[1:], rest, strict=True))
     kernels = [m.kernels.kernels_path for m in made]
@@ -386,7 +409,7 @@ def _lower(
         sum(len(one.notes) for one in lowered),
         tuple(d for one in lowered for d in decisions(one.program, one.notes, algorithms)),
         unlike.reason if unlike else "",
-        weights=layer_weights(first),
+        weights=layer_weights(first, settled.kept),
         weights_size=first.weights_size,
     )
     lowering.save(folder / LOWERING)
@@ -397,7 +420,7 @@ def save_restored(spec: ModelSpec, lowered: Sequence[Lowered], folder: Path) -> 
     """Beside the sources of ``lowered``, one for each batch, what ``roundings_of`` needs."""
     for batch, one in zip(spec.buckets, lowered, strict=True):
         if one.restored:
-            save_arrays(restored.path_in(folder, _named(spec, batch)[0]), one.restored)
+            restored.save(restored.path_in(folder, _named(spec, batch)[0]), one.restored, one.rounded)
 
 
 def roundings_of(
@@ -432,22 +455,29 @@ def rounding_of_bundle(
     if all(layer["type"] == "float32" for layer in layers):
         return None
     made = compile_batches(spec, project, progress, target)
-    spec = settle_weights(spec, project, progress)
+    settled = settle(spec, project, progress)
     stage = functools.partial(run_stage, spec, project, progress, suffix=bundle_suffix(target))
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(target) if tuning else {}
     attempt = attempts_for(spec)[0]  # in any, the same weights are rounded
-    sources = lower_stage(attempt, made, spec, algorithms, project.cache, stage)
-    return roundings_of(spec, made, sources.folder, stage)[0]
+    sources = lower_stage(attempt, made, settled, algorithms, project.cache, stage)
+    return roundings_of(settled.spec, made, sources.folder, stage)[0]
 
 
-def settle_weights(spec: ModelSpec, project: Project, progress: Progress) -> ModelSpec:
-    """``spec`` with a type in the place of ``auto``: the smallest that holds its accuracy on the calibration set."""
-    if spec.weights.type != "auto":
-        return spec
-    from builder.accuracy.choose import choose  # builds libraries itself, with this module
+def settle(spec: ModelSpec, project: Project, progress: Progress) -> Settled:
+    """``spec`` with what has to be measured: types in the place of ``auto``, the ranges of layers' inputs.
 
-    return replace(spec, weights=replace(spec.weights, type=choose(spec, project, progress)))
+    Both are for this machine's own build of the model, whatever the target. Raises the ColdforgeError of a stage that
+    fails.
+    """
+    # These build libraries themselves, with this module.
+    from builder.accuracy.build import of_kind
+    from builder.accuracy.choose import choose
+    from builder.calibrate.stage import calibrate
+
+    if spec.weights.type == "auto":
+        spec = of_kind(spec, choose(spec, project, progress))
+    return calibrate(spec, project, progress) if spec.calibrated and "int8" in spec.weight_types else Settled(spec)
 
 
 def _link(sources: Sources, kernels: Sequence[Path], target: str, cache: Path, folder: Path) -> None:

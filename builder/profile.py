@@ -50,7 +50,7 @@ def build(program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Pa
     """A library of ``program`` with the clock in it, in ``folder``; kept for the same ``key``. Raises LinkError."""
 
     def make(fresh: Path) -> None:
-        sources = emit(program, spec, compiled.target, fresh, profile=True)
+        sources = emit(program, spec, compiled.target, fresh, probe="profile")
         link_library(sources, [compiled.kernels_path], compiled.target, fresh, cache / "zig", profile=True)
 
     run_cached(folder, digest(code_digest(), key), make)

@@ -12,13 +12,15 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.cache import file_digest
+from builder.decisions import LayerWeights
 from builder.emit.outside import write_outside
 from builder.emit.program import layout_of
 from builder.errors import UsageError, WeightsError
+from builder.lower.program import Quantisation
 from builder.outside import FILE, Layout
 from builder.pack.bundle import LIBRARY, bundle_suffix
 from builder.pack.swap import replacing_file
@@ -29,7 +31,7 @@ from builder.pipeline import (
     roundings_of,
     run_stage,
     save_restored,
-    settle_weights,
+    settle,
     verify_batches,
 )
 from builder.progress import Progress
@@ -59,12 +61,13 @@ def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, 
     bundle = project.dist / f"{spec.name}{suffix}"
     wanted = _wanted(bundle, spec, target)
     made = compile_batches(spec, project, progress, target)
-    spec = settle_weights(spec, project, progress)
+    settled = replace(settle(spec, project, progress), quantisations=_quantisations(bundle))
+    spec = settled.spec
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(target) if tuning else {}
     found: list[Layout] = []
     for attempt in attempts_for(spec):
-        lowered = lower_batches(attempt, made, spec, algorithms, project.cache)
+        lowered = lower_batches(attempt, made, settled, algorithms, project.cache)
         program, *others = (one.program for one in lowered)
         kernels = [m.kernels.kernels_path for m in made]
         layout = layout_of(program, kernels, dict(zip(spec.buckets[1:], others, strict=True)))
@@ -108,6 +111,13 @@ def _wanted(bundle: Path, spec: ModelSpec, target: str) -> Layout:
             f'says so. Add [weights] place = "layer", and run {again}.'
         )
     return Layout.of(manifest["weights"])
+
+
+def _quantisations(bundle: Path) -> dict[str, Quantisation]:
+    """How the library in the folder ``bundle`` rounds its layers' inputs, which is compiled into it."""
+    manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
+    layers = (LayerWeights.of_json(layer) for layer in manifest["lowering"]["weights"]["layers"])
+    return {layer.layer: layer.input for layer in layers if layer.input is not None}
 
 
 def _differences(ours: Layout, wanted: Layout) -> Iterator[str]:

@@ -11,7 +11,7 @@ from builder.emit.blob import weights_source
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_outside, write_weights
-from builder.emit.program import layout_of, other_source, program_source, uses_fused
+from builder.emit.program import Probe, layout_of, other_source, program_source, uses_fused
 from builder.lower.program import Program, walk
 from builder.outside import FILE, Layout
 from builder.spec import ModelSpec
@@ -70,13 +70,13 @@ def emit(
     *,
     kernels: Sequence[Path] = (),
     others: Mapping[int, Program] | None = None,
-    profile: bool = False,
+    probe: Probe | None = None,
 ) -> Sources:
     """Write the sources of ``program`` into ``folder``, byte for byte the same for the same input.
 
     ``kernels``: XLA's object files, without which the weights are always part of the library. ``others``: the same
-    model for other batches, over the same weights. ``profile``: of a library that also measures how long each step
-    takes (builder/runtime/profile.h).
+    model for other batches, over the same weights. ``probe``: of a library that also measures how long each step
+    takes (builder/runtime/profile.h), or shows what each one finds in memory (observe.h).
     """
     sources, others = Sources(folder), others or {}
     fused = any(uses_fused(walk(p.steps)) for p in (program, *others.values()))
@@ -84,9 +84,7 @@ def emit(
     description = model_json(program, spec, {target: (FUSED_ISA if fused else ISA)[target]}, outside, tuple(others))
     sources.description.write_text(description + "\n")
     sources.header.write_text(header_source(program, tuple(others)))
-    source = program_source(
-        program, description, flat_run_source(program), profile=profile, outside=outside, others=others
-    )
+    source = program_source(program, description, flat_run_source(program), probe=probe, outside=outside, others=others)
     (folder / "program.c").write_text(source)
     for batch, other in others.items():
         (folder / f"program_{batch}.c").write_text(other_source(other, batch, outside=outside is not None))

@@ -126,6 +126,8 @@ class _Assembly:
         kernel = (core.kernel().astype(np.float64) * affine.scale).astype(np.float32)
         stored = self._stored(layer, kernel)
         quantisation = self._quantisation(core, stored)
+        if stored.type != "float32":
+            self.compressor.input(core.name, core.weights.literal, quantisation)
         wanted = reads(layer)
         source = self._reading(*wanted[0])
         residual = self._reading(*wanted[1]) if len(wanted) > 1 else None

@@ -303,9 +303,9 @@ TOLERANCE = Section(
 
 WEIGHTS = Section(
     "weights",
-    "What the weights of convolutions and products are stored as, and where all weights are. Sums are of float32 "
-    "without `[activations]`, and always so are biases, depthwise filters and whatever XLA's own kernels read. See docs/weights.md for what "
-    "each type costs.",
+    "What the weights of convolutions and products are stored as, and where all weights are. Biases, depthwise filters "
+    "and whatever XLA's own kernels read are float32 in any case, and so are all sums without `[activations]`. See "
+    "docs/weights.md for what each type costs.",
     (
         Field(
             "type",

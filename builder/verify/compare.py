@@ -36,18 +36,36 @@ ROUNDING_SHARE: dict[WeightType, float] = {"float32": 0.0, "float16": 0.02, "bfl
 """How far rounded weights may move an answer, as a share of the output's largest magnitude over all golden inputs;
 the spec's tolerance comes on top."""
 
+INPUT_SHARE = 0.1
+"""What rounded inputs add to that."""
+
+FLIPPED_SHARE = 0.05
+"""How far an answer may be from TensorFlow's with the same rounded weights and inputs, likewise: a number between two
+steps goes to the other one where TensorFlow's sum differs in its last bit, and the steps after it amplify that."""
+
 
 @dataclass(frozen=True)
 class Rounding:
     """Weights that are not TensorFlow's own: ``type`` is the coarsest of them.
 
-    ``golden``: TensorFlow's answers to the golden feeds with the same rounded weights; None, and a ``warning``, where
-    some of them could not be found in the graph.
+    ``golden``: TensorFlow's answers to the golden feeds with the same rounding; None, and a ``warning``, where
+    some of them could not be found in the graph. ``inputs``: layers round their inputs as well.
     """
 
     type: WeightType
     golden: Path | None
     warning: str = ""
+    inputs: bool = False
+
+    @property
+    def share(self) -> float:
+        """How far it may move an answer from TensorFlow's own; see ``ROUNDING_SHARE``."""
+        return ROUNDING_SHARE[self.type] + (INPUT_SHARE if self.inputs else 0.0)
+
+    @property
+    def same_share(self) -> float:
+        """How far an answer may be from TensorFlow's with the same rounding."""
+        return FLIPPED_SHARE if self.inputs else 0.0
 
 
 @dataclass(frozen=True)
@@ -177,11 +195,11 @@ def _agreements(
 
     if rounding is None:
         return tuple(rows(golden)), ()
-    coarse = tuple(rows(golden, ROUNDING_SHARE[rounding.type], exact=rounding.golden is None))
+    coarse = tuple(rows(golden, rounding.share, exact=rounding.golden is None))
     if rounding.golden is None:
         return coarse, ()
     with np.load(rounding.golden, allow_pickle=False) as same:
-        return coarse, tuple(rows(same))
+        return coarse, tuple(rows(same, rounding.same_share))
 
 
 def _widened(tolerance: Tolerance, share: float, golden: Any, cases: tuple[str, ...], fetch: TensorSpec) -> Tolerance:
@@ -422,14 +440,17 @@ def open_expected(graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None
             yield golden
         elif rounding.golden is not None:
             with np.load(rounding.golden, allow_pickle=False) as same:
-                yield replace(golden, arrays=ChainMap(same, golden.arrays))
+                arrays = ChainMap(same, golden.arrays)
+                yield replace(golden, arrays=arrays, outputs=_all_widened(golden, rounding.same_share))
         else:
-            share = ROUNDING_SHARE[rounding.type]
-            outputs = tuple(
-                (name, number, kind, _widened(tolerance, share, golden.arrays, golden.cases, golden.fetches[number]))
-                for name, number, kind, tolerance in golden.outputs
-            )
-            yield replace(golden, outputs=outputs)
+            yield replace(golden, outputs=_all_widened(golden, rounding.share))
+
+
+def _all_widened(golden: Golden, share: float) -> tuple[tuple[str, int, OutputKind, Tolerance], ...]:
+    return tuple(
+        (name, number, kind, _widened(tolerance, share, golden.arrays, golden.cases, golden.fetches[number]))
+        for name, number, kind, tolerance in golden.outputs
+    )
 
 
 def judge(

@@ -34,39 +34,6 @@ typedef struct {
     int64_t offsets[CF_MAX_TAPS];
 } cf_direct;
 
-static void place_pixels(cf_places *places, const cf_layer *layer, const cf_layer_data *data, int64_t pixel,
-                         int64_t count, int64_t channel) {
-    const cf_view *in = &layer->input;
-    int64_t column = pixel % layer->out[1], row = pixel / layer->out[1];
-    int64_t image = row / layer->out[0];
-    row %= layer->out[0];
-    const float *origin = data->input + in->first + channel - layer->padding[0] * in->row -
-                          layer->padding[1] * in->pixel;
-    const int64_t step = layer->stride[1] * in->pixel;
-    for (int64_t i = 0; i < count;) {
-        /* A run within one row. */
-        const int64_t run = min64(count - i, layer->out[1] - column);
-        const float *from = origin + image * in->image + row * layer->stride[0] * in->row + column * step;
-        place_output(places, i, layer, data, image, row, column);
-        for (int64_t r = 0; r < run; r++) {
-            places->input[i + r] = from + r * step;
-            places->output[i + r] = places->output[i] + r * layer->output.pixel;
-        }
-        if (data->residual != NULL) {
-            for (int64_t r = 1; r < run; r++) places->residual[i + r] = places->residual[i] + r * layer->residual.pixel;
-        }
-        if (data->second != NULL) {
-            for (int64_t r = 1; r < run; r++) places->second[i + r] = places->second[i] + r * layer->second.pixel;
-        }
-        i += run;
-        column = 0;
-        if (++row == layer->out[0]) {
-            row = 0;
-            image++;
-        }
-    }
-}
-
 /* A part of the depth, from `done` on: `segments` runs of `length` input channels. */
 typedef struct {
     int64_t done, depth, segments, length, moved;

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.compression``: each type of weights and activations beside TensorFlow Lite's models of the same graph.
+"""``python -m benchmarks.compression``: each type of weights and activations beside TensorFlow Lite's models.
 
-Size, agreement with TensorFlow float32 and latency, for the three examples, into docs/accuracy.md. All models of a
-network take turns in one process on one thread, and the least processor time of many rounds counts.
+Of the same graph: size, agreement with TensorFlow float32 and latency, for the three examples, into docs/accuracy.md.
+All models of a network take turns in one process on one thread, and the least processor time of many rounds counts.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from builder import profile
 from builder.cache import digest
 from builder.decisions import LayerWeights, WeightSizes, layer_weights
 from builder.lower.notes import Note, note_of
-from builder.lower.program import CallStep, ConditionalStep, Step, WhileStep, walk
+from builder.lower.program import CallStep, ConditionalStep, Quantisation, Step, WhileStep, walk
 from builder.pack.bundle import Bundle
 from builder.pipeline import Attempt, attempts_for, compile_model, lower_by, settle
 from builder.progress import Progress
@@ -164,9 +164,17 @@ def render(explanation: Explanation) -> str:
 
 
 def _layers(layers: tuple[LayerWeights, ...]) -> str:
-    headers = ("step", "layer in the model", "weights", "count", "bytes", "kept because")
+    headers = ["step", "layer in the model", "weights", "count", "bytes", "kept because"]
     rows = [[w.step, w.layer, w.type, f"{w.count:,}", f"{w.bytes:,}", w.kept] for w in layers]
+    if any(w.input or w.input_kept for w in layers):
+        headers += ["input", "float32 because"]
+        for row, layer in zip(rows, layers, strict=True):
+            row += [_range(layer.input) if layer.input else "float32", layer.input_kept]
     return table(headers, rows, right=(3, 4), indent=0)
+
+
+def _range(by: Quantisation) -> str:
+    return f"int8, {-by.zero * by.scale:.4g} to {(255 - by.zero) * by.scale:.4g}"
 
 
 def _weights(e: Explanation) -> str:

@@ -1,4 +1,4 @@
-"""``coldforge accuracy``: every type of weights beside TensorFlow's float32."""
+"""``coldforge accuracy``: every type of weights, and int8 activations, beside TensorFlow's float32."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from builder.accuracy.measure import Accuracy, OutputAccuracy, compare, library_
 from builder.progress import Progress
 from builder.project import Project
 from builder.report.text import table
-from builder.spec import ModelSpec
+from builder.spec import ActivationType, ModelSpec, WeightType
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class TypeReport:
     ``compressed_share``: of the weights' bytes as float32, those of layers that are compressed.
     """
 
-    kind: Kind
+    type: WeightType
+    activations: ActivationType
     library: int
     weights: int
     compressed_share: float
@@ -61,7 +62,8 @@ def accuracy(spec: ModelSpec, project: Project, progress: Progress, *, images: S
             for inputs, answers in zip(sets, theirs, strict=True)
         }
         sizes = built.lowering.sizes
-        found.append(TypeReport(kind, built.library.stat().st_size, sizes.bytes, sizes.compressed_share, compared))
+        size = built.library.stat().st_size
+        found.append(TypeReport(kind.weights, kind.activations, size, sizes.bytes, sizes.compressed_share, compared))
     return AccuracyReport(spec.name, {inputs.source: inputs.items for inputs in sets}, tuple(found))
 
 
@@ -71,7 +73,7 @@ def render(report: AccuracyReport) -> str:
     for source, items in report.items.items():
         rows: list[list[str] | None] = []
         for row in report.types:
-            head = [str(row.kind), f"{row.library:,}", f"{100 * row.compressed_share:.1f} %"]
+            head = [str(Kind(row.type, row.activations)), f"{row.library:,}", f"{100 * row.compressed_share:.1f} %"]
             for output in row.accuracy[source].outputs:
                 rows.append([*head, output.output, *_cells(output)])
                 head = ["", "", ""]

@@ -80,7 +80,8 @@ class Verification:
     warnings: tuple[str, ...]
     machine: str = HERE.name  # what ran it; "" when nothing here could: then there are no cases, and a warning
     same_weights: tuple[OutputAgreement, ...] = ()
-    """Where weights are rounded: against TensorFlow with the rounded ones, at the spec's own tolerance."""
+    """Where weights are rounded: against TensorFlow with the rounded ones, at the spec's own tolerance, and with inputs
+    rounded too, within ``FLIPPED_SHARE`` more."""
 
     @property
     def passed(self) -> bool:
@@ -88,7 +89,7 @@ class Verification:
 
     @property
     def too_coarse(self) -> bool:
-        """Whether rounding the weights alone is at fault: with the same weights TensorFlow agrees."""
+        """Whether rounding alone is at fault: with the same rounding TensorFlow agrees."""
         right = bool(self.same_weights) and all(output.passed for output in self.same_weights)
         return right and not self.failures and not self.passed
 
@@ -228,8 +229,8 @@ def require(verification: Verification) -> None:
     if verification.too_coarse:
         advice = (
             "Nothing was packed. The library does what it should: with the same rounded weights TensorFlow agrees. "
-            "They are too coarse for this model: choose another `[weights] type` in model.toml, or leave those layers "
-            "as they are that matter most, with [[layers]]."
+            "They are too coarse for this model: choose another `[weights] type` in model.toml (or `[activations] type`, "
+            "if it has one), or leave those layers as they are that matter most, with [[layers]]."
         )
     raise VerifyError("\n".join([f"{verification.library} does not pass verification:", *lines, advice]))
 

@@ -281,7 +281,7 @@ class _Assembly:
 
     def _quantisation(self, core: Core, stored: Stored) -> Quantisation | None:
         """How ``core``'s input is rounded, where its sums are of integers."""
-        possible = stored.type == "int8" and core.groups == 1
+        possible = stored.type == "int8" and geometry(core).summable
         return self.options.quantisations.get(core.name) if possible else None
 
     def _algorithm(self, core: Core, quantisation: Quantisation | None) -> Algorithm:

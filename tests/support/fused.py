@@ -14,7 +14,7 @@ import numpy as np
 from builder.emit.fused import ACTIVATIONS, ALGORITHMS, WEIGHT_TYPES
 from builder.link.library import FUSED_SOURCE, INTEGER_SOURCE, RUNTIME, THREAD_SOURCES
 from builder.link.toolchain import Toolchain
-from builder.lower.compress import store
+from builder.lower.compress import Stored, store
 from builder.lower.packing import (
     Geometry,
     pack_layer,
@@ -57,6 +57,12 @@ SANITIZERS = (
 )  # fmt: skip
 
 GUARD = np.float32(1234.5)
+
+EXTREMES = (
+    math.inf, -math.inf, math.nan, 0.0, -0.0, 1e-42, 3e38, -3e38, 2.0**31, -(2.0**31), 2.0**22, 254.5, 255.5, -254.5,
+    0.5, -0.5, 1.5, -1.5, 2.5, 127.5, -128.5,
+)  # fmt: skip
+"""Times an input's scale: what rounding has to get right, ties among them."""
 
 
 def _tables(folder: Path, sanitized: bool = False) -> Path:
@@ -252,6 +258,7 @@ class Case:
     second: bool = False
     weights: str = "float32"
     quantisation: Quantisation | None = None
+    extremes: bool = False  # among the inputs
     seed: int = 0
 
 
@@ -273,6 +280,7 @@ class Prepared:
     arrays: dict[str, Any]
     """What the structures point at, by the field's name."""
     scratch: Any
+    stored: Stored
 
 
 def _aligned(data: bytes) -> Any:
@@ -290,6 +298,11 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
     x = normal(g.batch, h, w, g.in_channels)
     weights = normal(*g.kernel_size, g.in_channels // g.groups, g.out_channels)
     bias = normal(g.out_channels)
+    if case.extremes:
+        scale = case.quantisation.scale if case.quantisation else 1.0
+        odd = np.array(EXTREMES, np.float32) * np.float32(scale)
+        places = random.integers(0, x.size, max(1, x.size // 8))
+        x.reshape(-1)[places] = random.choice(odd, len(places))
     picture = Picture((g.batch, h, w, g.in_channels), case.padding, case.in_gap).with_values(x)
     shape = (g.batch, oh, ow, g.out_channels)
     roomy = tuple(v + 1 for v in case.halo)
@@ -348,7 +361,9 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
     layer.band = winograd_band(g, case.algorithm) if case.algorithm.startswith("winograd") else 0  # type: ignore[arg-type]
     rest = scratch[size // 4 :]
     multiplied = stored.restored
-    return Prepared(case, x, multiplied, bias, residual, scales, picture, output, second, layer, data, arrays, rest)
+    return Prepared(
+        case, x, multiplied, bias, residual, scales, picture, output, second, layer, data, arrays, rest, stored
+    )
 
 
 class Kernels:

@@ -51,36 +51,56 @@ INLINE ivec iload(const void *p) { return *(const loose_ivec *)p; }
 /* Sums of products, which may wrap around on the way to what fits. */
 INLINE ivec plus(ivec a, ivec b) { return (ivec)((unsigned_ivec)a + (unsigned_ivec)b); }
 
-/* sum + the products of the numbers in `word`, the same in every lane, with each lane's weights. */
-#if CF_FORM == CF_PAIRS
-#if CF_LANES == 16 && defined(__AVX512BW__)
-INLINE ivec dot(ivec sum, ivec word, ivec weights) {
-    return plus(sum, (ivec)_mm512_madd_epi16((__m512i)word, (__m512i)weights));
-}
-#elif CF_LANES == 8 && defined(__AVX2__)
-INLINE ivec dot(ivec sum, ivec word, ivec weights) {
-    return plus(sum, (ivec)_mm256_madd_epi16((__m256i)word, (__m256i)weights));
-}
-#elif CF_LANES == 4 && defined(__wasm_simd128__)
-INLINE ivec dot(ivec sum, ivec word, ivec weights) {
-    return plus(sum, (ivec)wasm_i32x4_dot_i16x8((v128_t)word, (v128_t)weights));
+/* A word of a pixel's numbers, for all lanes. */
+#if CF_FORM == CF_SIGNED && CF_LANES == 4 && defined(__ARM_FEATURE_DOTPROD)
+/* In one lane, which instructions can name: to copy it to all takes a vector unit's time. Clang would. */
+typedef int8x8_t cf_word;
+INLINE cf_word word_at(const int32_t *p) {
+    cf_word word = vcreate_s8((uint64_t)(uint32_t)*p);
+    __asm__("" : "+w"(word));
+    return word;
 }
 #else
-INLINE ivec dot(ivec sum, ivec word, ivec weights) {
-    const ivec low = ((ivec)((unsigned_ivec)word << 16) >> 16) * ((ivec)((unsigned_ivec)weights << 16) >> 16);
-    return plus(sum, plus(low, (word >> 16) * (weights >> 16)));
-}
+typedef ivec cf_word;
+INLINE cf_word word_at(const int32_t *p) { return isplat(*p); }
 #endif
+
+/*
+ * sum + the products of a word's numbers with each lane's weights. Compilers know that sums of integers may be in any
+ * order, and then keep dozens of products for later: IN_ORDER ends that.
+ */
+#define IN_ORDER(sum) __asm__("" : "+v"(sum))
+#if CF_FORM == CF_PAIRS && CF_LANES == 16 && defined(__AVX512BW__)
+INLINE ivec dot(ivec sum, cf_word word, ivec weights) {
+    sum = plus(sum, (ivec)_mm512_madd_epi16((__m512i)word, (__m512i)weights));
+    IN_ORDER(sum);
+    return sum;
+}
+#elif CF_FORM == CF_PAIRS && CF_LANES == 8 && defined(__AVX2__)
+INLINE ivec dot(ivec sum, cf_word word, ivec weights) {
+    sum = plus(sum, (ivec)_mm256_madd_epi16((__m256i)word, (__m256i)weights));
+    IN_ORDER(sum);
+    return sum;
+}
+#elif CF_FORM == CF_PAIRS && CF_LANES == 4 && defined(__wasm_simd128__)
+INLINE ivec dot(ivec sum, cf_word word, ivec weights) {
+    return plus(sum, (ivec)wasm_i32x4_dot_i16x8((v128_t)word, (v128_t)weights));
+}
 #elif CF_FORM == CF_UNSIGNED && CF_LANES == 16 && defined(__AVX512VNNI__)
-INLINE ivec dot(ivec sum, ivec word, ivec weights) {
+INLINE ivec dot(ivec sum, cf_word word, ivec weights) {
     return (ivec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)word, (__m512i)weights);
 }
 #elif CF_FORM == CF_SIGNED && CF_LANES == 4 && defined(__ARM_FEATURE_DOTPROD)
-INLINE ivec dot(ivec sum, ivec word, ivec weights) {
-    return (ivec)vdotq_s32((int32x4_t)sum, (int8x16_t)word, (int8x16_t)weights);
+INLINE ivec dot(ivec sum, cf_word word, ivec weights) {
+    return (ivec)vdotq_lane_s32((int32x4_t)sum, (int8x16_t)weights, word, 0);
+}
+#elif CF_FORM == CF_PAIRS
+INLINE ivec dot(ivec sum, cf_word word, ivec weights) {
+    const ivec low = ((ivec)((unsigned_ivec)word << 16) >> 16) * ((ivec)((unsigned_ivec)weights << 16) >> 16);
+    return plus(sum, plus(low, (word >> 16) * (weights >> 16)));
 }
 #else
-INLINE ivec dot(ivec sum, ivec word, ivec weights) {
+INLINE ivec dot(ivec sum, cf_word word, ivec weights) {
     UNROLL for (int i = 0; i < 32; i += 8) {
         const ivec w = (ivec)((unsigned_ivec)weights << (24 - i)) >> 24, at_top = (ivec)((unsigned_ivec)word << (24 - i));
         sum = plus(sum, w * (CF_FORM == CF_SIGNED ? at_top >> 24 : (ivec)((unsigned_ivec)at_top >> 24)));
@@ -118,15 +138,21 @@ typedef struct {
     int32_t offset;
 } cf_rounding;
 
-/* To the nearest whole number, ties to the even one; NaN becomes 0. Multiplied and clamped apart from the addition that
- * rounds, so that no compiler makes one operation of them, with another result. */
-INLINE numbers round_vec(const cf_rounding *q, vec x) {
-    const vec magic = splat(12582912.0f); /* 1.5 * 2^23 */
-    vec scaled = x * splat(q->inverse);
+/* The same in vectors, out of reach of what is stored. */
+typedef struct {
+    vec inverse, low, high, magic;
+    ivec offset;
+} cf_rounder;
+
+/*
+ * To the nearest whole number, ties to the even one; NaN becomes 0. Clamped between the multiplication and the addition
+ * that rounds, so that no compiler makes one operation of them, with another result.
+ */
+INLINE numbers round_vec(const cf_rounder *q, vec x) {
+    vec scaled = x * q->inverse;
     scaled = (vec)((ivec)scaled & (scaled == scaled));
-    scaled = clamp(scaled, splat(q->low), splat(q->high));
-    const ivec whole = (ivec)(scaled + magic) - (ivec)magic + isplat(q->offset);
-    const numbers all = __builtin_convertvector(whole, numbers);
+    scaled = clamp(scaled, q->low, q->high);
+    const numbers all = __builtin_convertvector((ivec)(scaled + q->magic) + q->offset, numbers);
     if (CF_FORM != CF_PAIRS) return all;
 #if CF_LANES == 16
     return __builtin_shufflevector(all, all, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
@@ -138,12 +164,14 @@ INLINE numbers round_vec(const cf_rounding *q, vec x) {
 }
 
 /* `count` adjacent floats, and zeros up to a multiple of 4. */
-INLINE void round_run(const cf_rounding *q, const float *from, int64_t count, cf_number *to) {
+INLINE void round_run(const cf_rounder *q, const float *from, int64_t count, cf_number *to) {
     int64_t i = 0;
     for (; i + CF_LANES <= count; i += CF_LANES) *(loose_numbers *)(to + i) = round_vec(q, load(from + i));
     if (i < count) {
         const numbers last = round_vec(q, load_some(from + i, count - i));
-        memcpy(to + i, &last, (size_t)(ceil_div(count - i, CF_QUAD) * CF_QUAD) * sizeof(cf_number));
+        UNROLL for (int j = 0; j < CF_LANES; j += CF_QUAD) {
+            if (i + j < count) memcpy(to + i + j, (const cf_number *)&last + j, CF_QUAD * sizeof(cf_number));
+        }
     }
 }
 
@@ -156,15 +184,19 @@ static void round_task(void *argument, int64_t task, uint32_t thread) {
     const int64_t first = part_start(q->columns, part, q->parts), end = part_start(q->columns, part + 1, q->parts);
     const int64_t step = q->sample[1] * in->pixel, count = layer->in_channels;
     const float *from = q->input + image * in->image + row * q->sample[0] * in->row + first * step;
-    cf_number *to = q->output + ((image * q->rows + row) * q->columns + first) * q->channels;
-    if (step == q->channels && count == q->channels) {
-        round_run(q, from, (end - first) * count, to);
+    const int64_t channels = q->channels, columns = end - first;
+    cf_number *to = q->output + ((image * q->rows + row) * q->columns + first) * channels;
+    const vec magic = splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
+    const cf_rounder rounder = {splat(q->inverse), splat(q->low), splat(q->high), magic,
+                                isplat(q->offset) - (ivec)magic};
+    if (step == channels && count == channels) {
+        round_run(&rounder, from, columns * count, to);
         return;
     }
-    for (int64_t column = first; column < end; column++) {
-        round_run(q, from, count, to);
+    for (int64_t column = 0; column < columns; column++) {
+        round_run(&rounder, from, count, to);
         from += step;
-        to += q->channels;
+        to += channels;
     }
 }
 

@@ -229,8 +229,8 @@ def require(verification: Verification) -> None:
     if verification.too_coarse:
         advice = (
             "Nothing was packed. The library does what it should: with the same rounded weights TensorFlow agrees. "
-            "They are too coarse for this model: choose another `[weights] type` in model.toml (or `[activations] type`, "
-            "if it has one), or leave those layers as they are that matter most, with [[layers]]."
+            "They are too coarse for this model: choose another `[weights] type` in model.toml (or `[activations] "
+            "type`, if it has one), or leave those layers as they are that matter most, with [[layers]]."
         )
     raise VerifyError("\n".join([f"{verification.library} does not pass verification:", *lines, advice]))
 

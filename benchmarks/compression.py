@@ -228,12 +228,12 @@ _HEAD = """\
 
 <!-- Written by `python -m benchmarks.compression`. -->
 
-Every type of `[weights]`, int8 also with int8 `[activations]` ([weights.md](weights.md)), and the models that TensorFlow
-Lite's converter makes of the same frozen graph, compared with TensorFlow {tensorflow} in float32. *top-1*: inputs with
-TensorFlow's top class; *top-5*: with it among the first five, where there are more classes. Errors are those of the
-outputs (probabilities), absolute. *ms*: processor time of one run on one thread, the fastest of many rounds in which all
-models took turns, on {cpu}, which others used too: differences of a few percent mean nothing. *size*: of
-`libmodel.so`, which runs by itself, and of the `.tflite` file, which needs LiteRT's own 18 MB as well.
+Every type of `[weights]`, int8 also with int8 `[activations]` ([weights.md](weights.md)), and the models that
+TensorFlow Lite's converter makes of the same frozen graph, compared with TensorFlow {tensorflow} in float32. *top-1*:
+inputs with TensorFlow's top class; *top-5*: with it among the first five, where there are more classes. Errors are
+those of the outputs (probabilities), absolute. *ms*: processor time of one run on one thread, the fastest of many
+rounds in which all models took turns, on {cpu}, which others used too: differences of a few percent mean nothing.
+*size*: of `libmodel.so`, which runs by itself, and of the `.tflite` file, which needs LiteRT's own 18 MB as well.
 
 Ours calculate in float32 whatever the weights are, but for *int8 activations*, whose ranges are measured on the same 60
 sample inputs as those of LiteRT's *calibrated*: for digits some of the thousand below, for the others more such crops.

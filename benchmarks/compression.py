@@ -1,7 +1,7 @@
-"""``python -m benchmarks.compression``: each type of weights beside TensorFlow Lite's models of the same graph.
+"""``python -m benchmarks.compression``: each type of weights and activations beside TensorFlow Lite's models.
 
-Size, agreement with TensorFlow float32 and latency, for the three examples, into docs/accuracy.md. All models of a
-network take turns in one process on one thread, and the least processor time of many rounds counts.
+Of the same graph: size, agreement with TensorFlow float32 and latency, for the three examples, into docs/accuracy.md.
+All models of a network take turns in one process on one thread, and the least processor time of many rounds counts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,14 @@ import numpy as np
 from benchmarks import machine
 from benchmarks.engines.coldforge import Coldforge
 from benchmarks.models import ROOT
-from builder.accuracy.build import candidate, compile_here
+from builder.accuracy.build import KINDS, candidate, compile_here
 from builder.accuracy.inputs import Inputs, pictures
 from builder.accuracy.measure import Accuracy, Answers, compare, library_answers, tensorflow_answers
-from builder.accuracy.report import TYPES
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
 from builder.progress import Progress
 from builder.project import Project
-from builder.spec import ModelSpec, load
+from builder.spec import Activations, ModelSpec, load
 
 FOLDER = ROOT / "build" / "bench" / "compression"
 PHOTOGRAPHS = ("face.jpg", "astronaut.jpg", "coffee.jpg", "cat_exif_rotated.jpg")
@@ -62,11 +61,13 @@ def measure(name: str, seconds: float, progress: Progress) -> dict[str, Any]:
     theirs = tensorflow_answers(made.graph, inputs)
     found: list[tuple[str, str, Path, Answers]] = []
     runs: dict[str, Run] = {}
-    for kind in TYPES:
+    samples = _images(name, spec, CALIBRATION, seed=2)
+    spec = replace(spec, activations=Activations("float32", samples))
+    for kind in KINDS:
         library = candidate(spec, made, kind, project, progress).library
-        found.append(("coldforge", kind, library, library_answers(library, made.graph, inputs)))
+        found.append(("coldforge", str(kind), library, library_answers(library, made.graph, inputs)))
         runs[f"coldforge {kind}"] = _our_run(library, made.graph, inputs)
-    examples = pictures(_images(name, spec, CALIBRATION, seed=2), spec, made.graph)
+    examples = pictures(samples, spec, made.graph)
     for kind, path in _lite_models(made.graph, examples, FOLDER / name):
         lite = Lite(path, made.graph)
         found.append(("LiteRT", kind, path, lite.answers(inputs)))
@@ -227,16 +228,17 @@ _HEAD = """\
 
 <!-- Written by `python -m benchmarks.compression`. -->
 
-Every type of `[weights]` ([weights.md](weights.md)) and the models that TensorFlow Lite's converter makes of the same
-frozen graph, compared with TensorFlow {tensorflow} in float32. *top-1*: inputs with TensorFlow's top class; *top-5*:
-with it among the first five, where there are more classes. Errors are those of the outputs (probabilities), absolute.
-*ms*: processor time of one run on one thread, the fastest of many rounds in which all models took turns, on {cpu},
-which others used too: differences of a few percent mean nothing. *size*: of `libmodel.so`, which runs by itself, and of
-the `.tflite` file, which needs LiteRT's own 18 MB as well.
+Every type of `[weights]`, int8 also with int8 `[activations]` ([weights.md](weights.md)), and the models that
+TensorFlow Lite's converter makes of the same frozen graph, compared with TensorFlow {tensorflow} in float32. *top-1*:
+inputs with TensorFlow's top class; *top-5*: with it among the first five, where there are more classes. Errors are
+those of the outputs (probabilities), absolute. *ms*: processor time of one run on one thread, the fastest of many
+rounds in which all models took turns, on {cpu}, which others used too: differences of a few percent mean nothing.
+*size*: of `libmodel.so`, which runs by itself, and of the `.tflite` file, which needs LiteRT's own 18 MB as well.
 
-Ours calculate in float32 whatever the weights are. LiteRT's float16 is unpacked to float32 when it is loaded, so it is
-small on disk only; its *dynamic range* rounds activations to 8 bits as it runs, *calibrated* does so with ranges from
-60 sample inputs.
+Ours calculate in float32 whatever the weights are, but for *int8 activations*, whose ranges are measured on the same 60
+sample inputs as those of LiteRT's *calibrated*: for digits some of the thousand below, for the others more such crops.
+LiteRT's float16 is unpacked to float32 when it is loaded, so it is small on disk only; its *dynamic range* rounds
+activations to 8 bits as it runs.
 """
 
 

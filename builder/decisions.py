@@ -12,7 +12,7 @@ from builder.emit.fused import geometry
 from builder.lower.compress import ITEM_SIZES
 from builder.lower.notes import Note
 from builder.lower.packing import PANEL, scratch_size, winograd_band
-from builder.lower.program import Algorithm, LayerStep, Program, Step, walk
+from builder.lower.program import Algorithm, LayerStep, Program, Quantisation, Step, walk
 from builder.spec.model import WeightType
 
 Chooser = Literal["rule", "tuning"]
@@ -51,7 +51,8 @@ class LayerWeights:
     """The weights of one layer: ``count`` of them, in ``bytes`` with their scales; ``as_float32``: bytes as such.
 
     Both sizes are with the zeros that fill the last panels. ``layer``: the op's name in the model. ``kept``: why they
-    are not of the type that was asked for.
+    are not of the type that was asked for. ``input``: how the layer's input is rounded to bytes, if it is;
+    ``input_kept``: why not, where that was asked for.
     """
 
     step: str
@@ -61,19 +62,30 @@ class LayerWeights:
     bytes: int
     as_float32: int
     kept: str = ""
+    input: Quantisation | None = None
+    input_kept: str = ""
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> LayerWeights:
+        """What ``asdict`` made of one, with or without what is empty."""
+        by = data.get("input")
+        return cls(**{**data, "input": by and Quantisation(**by)})
 
 
-def layer_weights(program: Program) -> tuple[LayerWeights, ...]:
-    """Of every layer, also inside loops and branches, in the order they run."""
-    return tuple(_weights(step) for step in walk(program.steps) if isinstance(step, LayerStep))
+def layer_weights(program: Program, kept: Mapping[str, str] | None = None) -> tuple[LayerWeights, ...]:
+    """Of every layer, also inside loops and branches, in the order they run; ``kept``: see ``Settled``."""
+    return tuple(_weights(step, kept or {}) for step in walk(program.steps) if isinstance(step, LayerStep))
 
 
-def _weights(step: LayerStep) -> LayerWeights:
+def _weights(step: LayerStep, kept: Mapping[str, str]) -> LayerWeights:
     taps = step.kernel_size[0] * step.kernel_size[1]
-    size = step.weights.size + (step.weight_scale.size if step.weight_scale else 0)
+    size = sum(b.size for b in (step.weights, step.weight_scale, step.weight_sums) if b is not None)
     count = taps * step.in_channels // step.groups * step.out_channels
     as_float32 = step.weights.size // ITEM_SIZES[step.weight_type] * ITEM_SIZES["float32"]
-    return LayerWeights(step.name, step.layer, step.weight_type, count, size, as_float32, step.kept)
+    why = "" if step.quantisation else kept.get(step.layer, "")
+    return LayerWeights(
+        step.name, step.layer, step.weight_type, count, size, as_float32, step.kept, step.quantisation, why
+    )
 
 
 @dataclass(frozen=True)
@@ -141,7 +153,7 @@ class Lowering:
             "weights": asdict(self.sizes)
             | {
                 "compressed_share": round(self.sizes.compressed_share, 4),
-                "layers": [{k: v for k, v in asdict(w).items() if v != ""} for w in self.weights],
+                "layers": [{k: v for k, v in asdict(w).items() if v not in ("", None)} for w in self.weights],
             },
             "fused_steps": [{k: v for k, v in asdict(d).items() if v is not None} for d in self.decisions],
         }
@@ -155,7 +167,7 @@ class Lowering:
         data = json.loads(path.read_text(encoding="utf-8"))
         decisions = tuple(Decision(**d | {"fused": tuple(d["fused"])}) for d in data.pop("decisions"))
         given_up = tuple((path, why) for path, why in data.pop("given_up"))
-        weights = tuple(LayerWeights(**w) for w in data.pop("weights"))
+        weights = tuple(LayerWeights.of_json(w) for w in data.pop("weights"))
         return cls(**data, decisions=decisions, given_up=given_up, weights=weights)
 
 

@@ -11,13 +11,13 @@ from builder import profile
 from builder.cache import digest
 from builder.decisions import LayerWeights, WeightSizes, layer_weights
 from builder.lower.notes import Note, note_of
-from builder.lower.program import CallStep, ConditionalStep, Step, WhileStep, walk
+from builder.lower.program import CallStep, ConditionalStep, Quantisation, Step, WhileStep, walk
 from builder.pack.bundle import Bundle
-from builder.pipeline import Attempt, attempts_for, compile_model, lower_by, settle_weights
+from builder.pipeline import Attempt, attempts_for, compile_model, lower_by, settle
 from builder.progress import Progress
 from builder.project import Project
 from builder.report.text import RULE, table
-from builder.spec import ModelSpec, to_json
+from builder.spec import ModelSpec
 from builder.tuning import read_tuning, tuning_path
 
 
@@ -99,11 +99,12 @@ def explain(
     Raises the ColdforgeError of a stage that fails, VerifyError where this machine can't run the library.
     """
     made = compile_model(spec, project, progress, spec.targets[0])
-    spec = settle_weights(spec, project, progress)
+    settled = settle(spec, project, progress)
+    spec = settled.spec
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(spec.targets[0]) if tuning else {}
     attempt = _attempt(spec, project)
-    lowered = lower_by(attempt, made, spec, algorithms, project.cache)
+    lowered = lower_by(attempt, made, settled, algorithms, project.cache)
     key = [made.kernels.metadata_path, made.kernels.kernels_path, made.graph.ports_path]
     with progress.stage("profile", "the same program with a clock between its steps") as outcome:
         library = profile.build(
@@ -112,7 +113,7 @@ def explain(
             made.kernels,
             project.build / spec.name / "explain",
             project.cache,
-            digest(*key, to_json(spec), attempt.name, json.dumps(algorithms, sort_keys=True)),
+            digest(*key, settled.key, attempt.name, json.dumps(algorithms, sort_keys=True)),
         )
         profiled = profile.Profiled(library, lowered.program, made.graph, threads)
         times = profile.measure({"": profiled}, seconds)[""]
@@ -127,14 +128,14 @@ def explain(
         model=spec.name,
         path=attempt.name if lowered.path == attempt.path else lowered.path,
         reason=lowered.reason,
-        isa=profile.host_isas(library, made.kernels.target)[-1],
+        isa=profile.host_isas(library)[-1],
         threads=threads,
         rounds=times.rounds,
         run_microseconds=times.run * 1e6,
         rows=rows,
         weights=lowered.program.weights_size,
         arena=lowered.program.arena_size,
-        layers=layer_weights(lowered.program),
+        layers=layer_weights(lowered.program, settled.kept),
     )
 
 
@@ -163,9 +164,17 @@ def render(explanation: Explanation) -> str:
 
 
 def _layers(layers: tuple[LayerWeights, ...]) -> str:
-    headers = ("step", "layer in the model", "weights", "count", "bytes", "kept because")
+    headers = ["step", "layer in the model", "weights", "count", "bytes", "kept because"]
     rows = [[w.step, w.layer, w.type, f"{w.count:,}", f"{w.bytes:,}", w.kept] for w in layers]
+    if any(w.input or w.input_kept for w in layers):
+        headers += ["input", "float32 because"]
+        for row, layer in zip(rows, layers, strict=True):
+            row += [_range(layer.input) if layer.input else "float32", layer.input_kept]
     return table(headers, rows, right=(3, 4), indent=0)
+
+
+def _range(by: Quantisation) -> str:
+    return f"int8, {-by.zero * by.scale:.4g} to {(255 - by.zero) * by.scale:.4g}"
 
 
 def _weights(e: Explanation) -> str:

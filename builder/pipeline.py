@@ -11,7 +11,7 @@ import functools
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from builder import __version__
@@ -20,7 +20,7 @@ from builder.cache import code_digest, digest, run_cached
 from builder.decisions import Lowering, decisions, layer_weights
 from builder.emit import Sources, emit
 from builder.importers import import_model
-from builder.importers.graph import FrozenGraph, save_arrays
+from builder.importers.graph import FrozenGraph
 from builder.importers.tf import XLA_FLAGS
 from builder.link.archive import ARCHIVE, TRIAL, link_archive
 from builder.link.library import SharedLibrary, link_library
@@ -29,7 +29,7 @@ from builder.lower import Lowered, LoweringPath, lower
 from builder.lower.compact import together
 from builder.lower.compress import ITEM_SIZES, Rules
 from builder.lower.options import Options
-from builder.lower.program import Algorithm
+from builder.lower.program import Algorithm, Quantisation
 from builder.pack.assemble import pack
 from builder.pack.bundle import Bundle, activate, bundle_suffix
 from builder.pack.dependencies import DEPENDENCIES_LOCK, build_dependencies
@@ -61,6 +61,25 @@ class Built:
     compiled: tuple[Compiled, ...]  # for each variant
     roundings: tuple[Rounding | None, ...]
     states: tuple[str, ...] = ()  # variables that an opened model keeps from call to call
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A spec without open questions: ``settle`` has answered what only measuring can.
+
+    ``quantisations``: of layers' inputs, by the layer's name in the model. ``kept``: why others are not rounded where
+    that was asked for, by name.
+    """
+
+    spec: ModelSpec
+    quantisations: Mapping[str, Quantisation] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """For caches."""
+        answers = {name: asdict(by) for name, by in self.quantisations.items()}
+        return digest(to_json(self.spec), json.dumps([answers, dict(self.kept)], sort_keys=True))
 
 
 @dataclass(frozen=True)
@@ -130,10 +149,10 @@ def compile_model(spec: ModelSpec, project: Project, progress: Progress, target:
 
     Of the first variant alone.
     """
-    return compile_batches(spec.alone, project, progress, target)[0]
+    return compile_variants(spec.alone, project, progress, target)[0]
 
 
-def compile_batches(spec: ModelSpec, project: Project, progress: Progress, target: str) -> tuple[Compiled, ...]:
+def compile_variants(spec: ModelSpec, project: Project, progress: Progress, target: str) -> tuple[Compiled, ...]:
     """As ``compile_model``, for each variant of ``spec``. Raises ImportModelError too where one library cannot be."""
     model = _located(spec, project, progress)
     made = tuple(_compile_variant(spec, variant, model, project, progress, target) for variant in spec.variants)
@@ -193,8 +212,9 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     cache, target = project.cache, target or spec.targets[0]
     suffix = bundle_suffix(target)
     stage = functools.partial(run_stage, spec, project, progress, suffix=suffix)
-    made = compile_batches(spec, project, progress, target)
-    spec = settle_weights(spec, project, progress)
+    made = compile_variants(spec, project, progress, target)
+    settled = settle(spec, project, progress)
+    spec = settled.spec
     machine = machine_for(target, cache)
     by = f", on {machine.name}" if machine.runner else ""
     tuning = read_tuning(tuning_path(spec))
@@ -203,7 +223,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     given_up: tuple[tuple[str, str], ...] = ()
     tried: set[str] = set()
     for attempt in attempts_for(spec):
-        sources = lower_stage(attempt, made, spec, algorithms, cache, stage)
+        sources = lower_stage(attempt, made, settled, algorithms, cache, stage)
         lowering = replace(Lowering.load(sources.folder / LOWERING), given_up=given_up)
         if (program := digest(*sources.programs, sources.weights)) in tried:
             continue  # the same library would disagree again
@@ -219,7 +239,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
             report = audit(library, target)
         roundings = roundings_of(spec, made, sources.folder, stage)
         with progress.stage("verify", f"the library against TensorFlow's answers{by}") as outcome:
-            verification = verify_batches(library, made, spec, machine, roundings)
+            verification = verify_variants(library, made, spec, machine, roundings)
             outcome.note = "" if verification.passed else f"DISAGREES: {reason(verification)}"
             outcome.note = f"NOT RUN: {machine.missing}" if machine.missing else outcome.note
         if verification.passed or verification.too_coarse:
@@ -274,7 +294,7 @@ def build_archive(built: Built, spec: ModelSpec, project: Project, progress: Pro
     )
     with progress.stage("verify", f"{ARCHIVE} against TensorFlow's answers"):
         machine = machine_for(target, cache)
-        require_agreement(verify_batches(folder / TRIAL, built.compiled, spec, machine, built.roundings))
+        require_agreement(verify_variants(folder / TRIAL, built.compiled, spec, machine, built.roundings))
     return folder / ARCHIVE
 
 
@@ -300,28 +320,30 @@ def _preflight(spec: ModelSpec, graph: FrozenGraph) -> Preflight:
 
 
 def lower_by(
-    attempt: Attempt, made: Compiled, spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path
+    attempt: Attempt, made: Compiled, settled: Settled, algorithms: Mapping[str, Algorithm], cache: Path
 ) -> Lowered:
-    """The program that ``attempt`` makes of a settled ``spec``, with a tuner's decisions where it may have them."""
+    """The program that ``attempt`` makes of a settled spec, with a tuner's decisions where it may have them."""
+    spec = settled.spec
     if spec.weights.type == "auto":
-        raise ValueError("settle_weights first")
-    rules = Rules(spec.weights.type, tuple((layer.name, layer.weights) for layer in spec.layers))
-    options = Options(attempt.winograd and spec.winograd, algorithms, spec.weights.place == "library", rules)
+        raise ValueError("settle first")
+    rules = Rules(spec.weights.type, tuple((layer.name, layer.weights) for layer in spec.layers if layer.weights))
+    winograd, share = attempt.winograd and spec.winograd, spec.weights.place == "library"
+    options = Options(winograd, algorithms, share, rules, settled.quantisations)
     return lower(made.kernels.metadata_path, made.graph, cache, attempt.path, options)
 
 
-def lower_batches(
-    attempt: Attempt, made: Sequence[Compiled], spec: ModelSpec, algorithms: Mapping[str, Algorithm], cache: Path
+def lower_variants(
+    attempt: Attempt, made: Sequence[Compiled], settled: Settled, algorithms: Mapping[str, Algorithm], cache: Path
 ) -> tuple[Lowered, ...]:
     """``lower_by`` for each variant; several programs are over one block of weights."""
-    lowered = tuple(lower_by(attempt, m, spec, algorithms, cache) for m in made)
+    lowered = tuple(lower_by(attempt, m, settled, algorithms, cache) for m in made)
     if len(lowered) == 1:
         return lowered
-    programs = together([one.program for one in lowered], share=spec.weights.place == "library")
+    programs = together([one.program for one in lowered], share=settled.spec.weights.place == "library")
     return tuple(replace(one, program=program) for one, program in zip(lowered, programs, strict=True))
 
 
-def verify_batches(
+def verify_variants(
     library: Path, made: Sequence[Compiled], spec: ModelSpec, machine: Machine, roundings: Sequence[Rounding | None]
 ) -> Verification:
     """``verify`` for each variant: one verification of all, in which further ones are named."""
@@ -335,18 +357,18 @@ def verify_batches(
 def lower_stage(
     attempt: Attempt,
     made: Sequence[Compiled],
-    spec: ModelSpec,
+    settled: Settled,
     algorithms: Mapping[str, Algorithm],
     cache: Path,
     stage: Callable[..., Path],
 ) -> Sources:
-    """The sources that ``attempt`` makes of a settled ``spec``, with ``LOWERING`` beside them."""
+    """The sources that ``attempt`` makes of a settled spec, with ``LOWERING`` beside them."""
     inputs = (p for m in made for p in (m.kernels.metadata_path, m.kernels.kernels_path, m.graph.ports_path))
     folder = stage(
         f"lower{attempt.suffix}",
         f"thunks to steps, buffers and C ({attempt.name})",
-        digest(*inputs, to_json(spec), json.dumps(algorithms, sort_keys=True), made[0].kernels.target),
-        functools.partial(_lower, attempt, made, spec, algorithms, cache),
+        digest(*inputs, settled.key, json.dumps(algorithms, sort_keys=True), made[0].kernels.target),
+        functools.partial(_lower, attempt, made, settled, algorithms, cache),
     )
     return Sources(folder)
 
@@ -354,12 +376,13 @@ def lower_stage(
 def _lower(
     attempt: Attempt,
     made: Sequence[Compiled],
-    spec: ModelSpec,
+    settled: Settled,
     algorithms: Mapping[str, Algorithm],
     cache: Path,
     folder: Path,
 ) -> None:
-    lowered = lower_batches(attempt, made, spec, algorithms, cache)
+    spec = settled.spec
+    lowered = lower_variants(attempt, made, settled, algorithms, cache)
     first, *rest = (one.program for one in lowered)
     others = dict(zip(spec.variants[1:], rest, strict=True))
     kernels = [m.kernels.kernels_path for m in made]
@@ -370,7 +393,7 @@ def _lower(
         sum(len(one.notes) for one in lowered),
         tuple(d for one in lowered for d in decisions(one.program, one.notes, algorithms)),
         unlike.reason if unlike else "",
-        weights=layer_weights(first),
+        weights=layer_weights(first, settled.kept),
         weights_size=first.weights_size,
     )
     lowering.save(folder / LOWERING)
@@ -381,7 +404,7 @@ def save_restored(spec: ModelSpec, lowered: Sequence[Lowered], folder: Path) -> 
     """Beside the sources of ``lowered``, one for each variant, what ``roundings_of`` needs."""
     for variant, one in zip(spec.variants, lowered, strict=True):
         if one.restored:
-            save_arrays(restored.path_in(folder, variant.suffix), one.restored)
+            restored.save(restored.path_in(folder, variant.suffix), one.restored, one.rounded)
 
 
 def roundings_of(
@@ -414,23 +437,30 @@ def rounding_of_bundle(
     layers = json.loads(bundle.manifest.read_text(encoding="utf-8"))["lowering"]["weights"]["layers"]
     if all(layer["type"] == "float32" for layer in layers):
         return None
-    made = compile_batches(spec, project, progress, target)
-    spec = settle_weights(spec, project, progress)
+    made = compile_variants(spec, project, progress, target)
+    settled = settle(spec, project, progress)
     stage = functools.partial(run_stage, spec, project, progress, suffix=bundle_suffix(target))
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(target) if tuning else {}
     attempt = attempts_for(spec)[0]  # in any, the same weights are rounded
-    sources = lower_stage(attempt, made, spec, algorithms, project.cache, stage)
-    return roundings_of(spec, made, sources.folder, stage)[0]
+    sources = lower_stage(attempt, made, settled, algorithms, project.cache, stage)
+    return roundings_of(settled.spec, made, sources.folder, stage)[0]
 
 
-def settle_weights(spec: ModelSpec, project: Project, progress: Progress) -> ModelSpec:
-    """``spec`` with a type in the place of ``auto``: the smallest that holds its accuracy on the calibration set."""
-    if spec.weights.type != "auto":
-        return spec
-    from builder.accuracy.choose import choose  # builds libraries itself, with this module
+def settle(spec: ModelSpec, project: Project, progress: Progress) -> Settled:
+    """``spec`` with what has to be measured: types in the place of ``auto``, the ranges of layers' inputs.
 
-    return replace(spec, weights=replace(spec.weights, type=choose(spec, project, progress)))
+    Both are for this machine's own build of the model, whatever the target. Raises the ColdforgeError of a stage that
+    fails.
+    """
+    # These build libraries themselves, with this module.
+    from builder.accuracy.build import of_kind
+    from builder.accuracy.choose import choose
+    from builder.calibrate.stage import calibrate
+
+    if spec.weights.type == "auto":
+        spec = of_kind(spec, choose(spec, project, progress))
+    return calibrate(spec, project, progress) if spec.calibrated and "int8" in spec.weight_types else Settled(spec)
 
 
 def _link(sources: Sources, kernels: Sequence[Path], target: str, cache: Path, folder: Path) -> None:

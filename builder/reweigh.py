@@ -12,25 +12,27 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.cache import file_digest
+from builder.decisions import LayerWeights
 from builder.emit.outside import write_outside
 from builder.emit.program import layout_of
 from builder.errors import UsageError, WeightsError
+from builder.lower.program import Quantisation
 from builder.outside import FILE, Layout
 from builder.pack.bundle import LIBRARY, bundle_suffix
 from builder.pack.swap import replacing_file
 from builder.pipeline import (
     attempts_for,
-    compile_batches,
-    lower_batches,
+    compile_variants,
+    lower_variants,
     roundings_of,
     run_stage,
     save_restored,
-    settle_weights,
-    verify_batches,
+    settle,
+    verify_variants,
 )
 from builder.progress import Progress
 from builder.project import Project
@@ -58,13 +60,14 @@ def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, 
     suffix = bundle_suffix(target)
     bundle = project.dist / f"{spec.name}{suffix}"
     wanted = _wanted(bundle, spec, target)
-    made = compile_batches(spec, project, progress, target)
-    spec = settle_weights(spec, project, progress)
+    made = compile_variants(spec, project, progress, target)
+    settled = replace(settle(spec, project, progress), quantisations=_quantisations(bundle))
+    spec = settled.spec
     tuning = read_tuning(tuning_path(spec))
     algorithms = tuning.algorithms(target) if tuning else {}
     found: list[Layout] = []
     for attempt in attempts_for(spec):
-        lowered = lower_batches(attempt, made, spec, algorithms, project.cache)
+        lowered = lower_variants(attempt, made, settled, algorithms, project.cache)
         program, *others = (one.program for one in lowered)
         kernels = [m.kernels.kernels_path for m in made]
         layout = layout_of(program, kernels, dict(zip(spec.variants[1:], others, strict=True)))
@@ -86,7 +89,7 @@ def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, 
         stage = functools.partial(run_stage, spec, project, progress, suffix=suffix)
         roundings = roundings_of(spec, made, fresh.parent, stage)
         with progress.stage("verify", "the library with these weights against TensorFlow's answers") as outcome:
-            verification = verify_batches(library, made, spec, machine_for(target, project.cache), roundings)
+            verification = verify_variants(library, made, spec, machine_for(target, project.cache), roundings)
             outcome.note = "" if verification.passed else "DISAGREES"
         require(verification)
         path = output or project.dist / f"{spec.name}{suffix}.weights"
@@ -108,6 +111,13 @@ def _wanted(bundle: Path, spec: ModelSpec, target: str) -> Layout:
             f'says so. Add [weights] place = "layer", and run {again}.'
         )
     return Layout.of(manifest["weights"])
+
+
+def _quantisations(bundle: Path) -> dict[str, Quantisation]:
+    """How the library in the folder ``bundle`` rounds its layers' inputs, which is compiled into it."""
+    manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
+    layers = (LayerWeights.of_json(layer) for layer in manifest["lowering"]["weights"]["layers"])
+    return {layer.layer: layer.input for layer in layers if layer.input is not None}
 
 
 def _differences(ours: Layout, wanted: Layout) -> Iterator[str]:

@@ -19,11 +19,11 @@ from builder.emit.fused import geometry
 from builder.lower import Lowered
 from builder.lower.packing import Geometry, candidates, choose
 from builder.lower.program import Algorithm, LayerStep, walk
-from builder.pipeline import ATTEMPTS, Compiled, compile_model, lower_by, settle_weights
+from builder.pipeline import ATTEMPTS, Compiled, Settled, compile_model, lower_by, settle
 from builder.progress import Progress
 from builder.project import Project
 from builder.report.text import table
-from builder.spec import ModelSpec, to_json
+from builder.spec import ModelSpec
 from builder.tuning import Choice, Times, Tuning, kernels_digest, tuning_path
 
 ROUNDS = 15
@@ -53,14 +53,14 @@ def tune(spec: ModelSpec, project: Project, progress: Progress, *, seconds: floa
     where this machine can't run the library.
     """
     made = compile_model(spec, project, progress, spec.targets[0])
-    spec = settle_weights(spec, project, progress)
-    shapes = dict(_open_questions(spec, _lower(made, spec, project, {})))
+    settled = settle(spec, project, progress)
+    shapes = dict(_open_questions(spec, _lower(made, settled, project, {})))
     rule = {label: choose(shape, allow_winograd=spec.winograd) for label, shape in shapes.items()}
     times: dict[str, dict[str, dict[str, float]]] = {label: {} for label in shapes}
     rounds = 0
     if shapes:
         with progress.stage("tune", f"{len(shapes)} kinds of layer among the others") as outcome:
-            rounds = _measure(made, spec, project, shapes, seconds, times)
+            rounds = _measure(made, settled, project, shapes, seconds, times)
             outcome.note = f"{rounds} rounds"
     layers = {label: Choice(best(rule[label], times[label]), times[label]) for label in shapes}
     tuning = Tuning(kernels_digest(), spec.targets[0], _cpu(), layers)
@@ -96,14 +96,14 @@ def render(tuned: Tuned) -> str:
     )
 
 
-def _lower(made: Compiled, spec: ModelSpec, project: Project, algorithms: Mapping[str, Algorithm]) -> Lowered:
-    return lower_by(ATTEMPTS[0], made, spec, algorithms, project.cache)
+def _lower(made: Compiled, settled: Settled, project: Project, algorithms: Mapping[str, Algorithm]) -> Lowered:
+    return lower_by(ATTEMPTS[0], made, settled, algorithms, project.cache)
 
 
 def _layers(lowered: Lowered) -> Iterator[tuple[int, Geometry]]:
-    """(number in ``walk``, geometry) of every layer."""
+    """(number in ``walk``, geometry) of every layer that sums floats: for others there is one kernel."""
     for number, step in enumerate(walk(lowered.program.steps)):
-        if isinstance(step, LayerStep):
+        if isinstance(step, LayerStep) and step.algorithm != "integer":
             yield number, geometry(step)
 
 
@@ -115,24 +115,25 @@ def _open_questions(spec: ModelSpec, lowered: Lowered) -> Iterator[tuple[str, Ge
 
 def _measure(
     made: Compiled,
-    spec: ModelSpec,
+    settled: Settled,
     project: Project,
     shapes: Mapping[str, Geometry],
     seconds: float,
     times: dict[str, dict[str, dict[str, float]]],
 ) -> int:
     """Fill ``times`` (label, instruction set, algorithm: microseconds); how many rounds that took."""
+    spec = settled.spec
     possible = {label: candidates(shape, allow_winograd=spec.winograd) for label, shape in shapes.items()}
     lowered: dict[Algorithm, Lowered] = {}
     profiled: dict[str, profile.Profiled] = {}
     isas: tuple[str, ...] = ()
     for algorithm in sorted({a for found in possible.values() for a in found}):
         everywhere = {label: algorithm for label, found in possible.items() if algorithm in found}
-        lowered[algorithm] = _lower(made, spec, project, everywhere)
-        key = digest(made.kernels.metadata_path, made.kernels.kernels_path, to_json(spec), repr(sorted(everywhere)))
+        lowered[algorithm] = _lower(made, settled, project, everywhere)
+        key = digest(made.kernels.metadata_path, made.kernels.kernels_path, settled.key, repr(sorted(everywhere)))
         folder = project.build / spec.name / f"tune-{algorithm}"
         library = profile.build(lowered[algorithm].program, spec, made.kernels, folder, project.cache, key)
-        isas = profile.host_isas(library, made.kernels.target)
+        isas = profile.host_isas(library)
         for isa in isas:
             opened = profile.Profiled(library, lowered[algorithm].program, made.graph, isa=isa)
             profiled[f"{isa} {algorithm}"] = opened

@@ -1,4 +1,4 @@
-"""A library of a model for each type of weights, for this machine: what is compared and chosen from."""
+"""A library of a model for each type of weights and activations, for this machine: what is compared and chosen from."""
 
 from __future__ import annotations
 
@@ -12,20 +12,52 @@ from builder.decisions import Lowering, layer_weights
 from builder.emit import emit
 from builder.errors import UsageError, VerifyError
 from builder.link.library import link_library
-from builder.pipeline import LOWERING, Attempt, Compiled, attempts_for, compile_model, lower_by, run_stage
+from builder.pipeline import (
+    LOWERING,
+    Attempt,
+    Compiled,
+    Settled,
+    attempts_for,
+    compile_model,
+    lower_by,
+    run_stage,
+    settle,
+)
 from builder.progress import Progress
 from builder.project import Project
-from builder.spec import TARGETS, ModelSpec, Weights, WeightType, to_json
+from builder.spec import TARGETS, Activations, ActivationType, ModelSpec, Weights, WeightType
 from builder.verify.machine import ARCHITECTURES
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """The library with weights of ``type``, but for the spec's exceptions."""
+class Kind:
+    """What a library is made with: the type of its weights, and what its layers' inputs are rounded to."""
 
-    type: WeightType
+    weights: WeightType
+    activations: ActivationType = "float32"
+
+    def __str__(self) -> str:
+        return f"{self.weights}, {self.activations} activations" if self.activations != "float32" else self.weights
+
+
+KINDS = (Kind("float32"), Kind("float16"), Kind("bfloat16"), Kind("int8"), Kind("int8", "int8"))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The library of ``kind``, but for the spec's exceptions."""
+
+    kind: Kind
     library: Path
     lowering: Lowering
+
+
+def host_target() -> str:
+    """The target that this machine runs libraries of. Raises VerifyError where there is none."""
+    target = ARCHITECTURES.get(platform.machine().lower())
+    if target not in TARGETS:
+        raise VerifyError(f"this machine ({platform.machine()}) is none that libraries are made for: {TARGETS}.")
+    return target
 
 
 def compile_here(spec: ModelSpec, project: Project, progress: Progress) -> Compiled:
@@ -33,36 +65,47 @@ def compile_here(spec: ModelSpec, project: Project, progress: Progress) -> Compi
 
     Raises VerifyError where the machine is none of them, UsageError for a model with state.
     """
-    target = ARCHITECTURES.get(platform.machine().lower())
-    if target not in TARGETS:
-        raise VerifyError(f"this machine ({platform.machine()}) is none that libraries are made for: {TARGETS}.")
-    made = compile_model(spec, project, progress, target)
+    made = compile_model(spec, project, progress, host_target())
     if made.graph.states:
         raise UsageError(f"{spec.name} keeps state from call to call: its answers to single inputs cannot be compared.")
     return made
 
 
-def candidate(spec: ModelSpec, made: Compiled, kind: WeightType, project: Project, progress: Progress) -> Candidate:
-    """Built unless it is there. What it answers is not verified here."""
-    spec = replace(spec, weights=Weights(kind))
+def of_kind(spec: ModelSpec, kind: Kind) -> ModelSpec:
+    """``spec`` with the types of ``kind``; with its own activations, if it has some and ``kind`` does not forbid it."""
+    weights, images = replace(spec.weights, type=kind.weights), spec.activations.images or spec.weights.images
+    if kind.activations == "float32":
+        layers = tuple(replace(layer, activations=None) for layer in spec.layers)
+        return replace(spec, weights=weights, activations=Activations(), layers=layers)
+    own: ActivationType = spec.activations.type if spec.calibrated else "int8"
+    return replace(spec, weights=weights, activations=Activations(own, images))
+
+
+def candidate(spec: ModelSpec, made: Compiled, kind: Kind, project: Project, progress: Progress) -> Candidate:
+    """Built unless it is there. What it answers is not verified here.
+
+    Ranges of activations are measured on [activations].images, or those of [weights].
+    """
+    spec = replace(of_kind(spec, kind), weights=Weights(kind.weights))
+    settled = settle(spec, project, progress)
     attempt = attempts_for(spec)[0]
-    key = (made.kernels.metadata_path, made.kernels.kernels_path, to_json(spec), made.graph.ports_path)
+    key = (made.kernels.metadata_path, made.kernels.kernels_path, settled.key, made.graph.ports_path)
     folder = run_stage(
         spec,
         project,
         progress,
-        f"accuracy-{kind}",
-        f"a library with {kind} weights",
+        f"accuracy-{kind.weights}{'-activations' if kind.activations != 'float32' else ''}",
+        f"a library with {kind.weights} weights{' and activations' if kind.activations != 'float32' else ''}",
         digest(*key, made.kernels.target),
-        functools.partial(_build, attempt, made, spec, project.cache),
+        functools.partial(_build, attempt, made, settled, project.cache),
     )
     return Candidate(kind, folder / "libmodel.so", Lowering.load(folder / LOWERING))
 
 
-def _build(attempt: Attempt, made: Compiled, spec: ModelSpec, cache: Path, folder: Path) -> None:
-    lowered = lower_by(attempt, made, spec, {}, cache)
-    sources = emit(lowered.program, spec, made.kernels.target, folder)
+def _build(attempt: Attempt, made: Compiled, settled: Settled, cache: Path, folder: Path) -> None:
+    lowered = lower_by(attempt, made, settled, {}, cache)
+    sources = emit(lowered.program, settled.spec, made.kernels.target, folder)
     link_library(sources, [made.kernels.kernels_path], made.kernels.target, folder, cache / "zig")
-    weights, size = layer_weights(lowered.program), lowered.program.weights_size
+    weights, size = layer_weights(lowered.program, settled.kept), lowered.program.weights_size
     lowering = Lowering(lowered.path, len(lowered.notes), (), lowered.reason, weights=weights, weights_size=size)
     lowering.save(folder / LOWERING)

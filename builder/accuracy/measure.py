@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,13 @@ def tensorflow_answers(graph: FrozenGraph, inputs: Inputs) -> Answers:
 
 def library_answers(library: Path, graph: FrozenGraph, inputs: Inputs) -> Answers:
     """Those of libmodel.so, in this process. Raises VerifyError where this machine can't run it."""
+    with opened(library) as (loaded, model):
+        return _joined([run_once(loaded, model, graph, feeds) for feeds in inputs.runs], inputs.items)
+
+
+@contextmanager
+def opened(library: Path) -> Iterator[tuple[LoadedLibrary, int]]:
+    """libmodel.so in this process, and an opened model of it. Raises VerifyError where this machine can't run it."""
     try:
         loaded = LoadedLibrary(str(library))
     except Refused as error:
@@ -72,12 +80,13 @@ def library_answers(library: Path, graph: FrozenGraph, inputs: Inputs) -> Answer
     if status != CF_OK:
         raise VerifyError(f"{library.name} cannot be opened on this machine: {why}")
     try:
-        return _joined([_run(loaded, model, graph, feeds) for feeds in inputs.runs], inputs.items)
+        yield loaded, model
     finally:
         loaded.close(model)
 
 
-def _run(library: LoadedLibrary, model: int, graph: FrozenGraph, feeds: dict[str, Array]) -> Answers:
+def run_once(library: LoadedLibrary, model: int, graph: FrozenGraph, feeds: Mapping[str, Array]) -> Answers:
+    """One inference: every fetch, by name. Raises VerifyError where it fails."""
     given = [Buffer.of(np.ascontiguousarray(feeds[p.spec.name]).reshape(-1).view(np.uint8), 0) for p in graph.feeds]
     taken = [Buffer.of(np.zeros(p.spec.size, np.uint8), 0) for p in graph.fetches]
     slots = [Slot(b, b.size) for b in given], [Slot(b, b.size) for b in taken]

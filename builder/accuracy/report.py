@@ -1,4 +1,4 @@
-"""``coldforge accuracy``: every type of weights beside TensorFlow's float32."""
+"""``coldforge accuracy``: every type of weights, and int8 activations, beside TensorFlow's float32."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from builder.accuracy.build import candidate, compile_here
+from builder.accuracy.build import KINDS, Kind, candidate, compile_here
 from builder.accuracy.inputs import Inputs, golden_inputs, pictures
 from builder.accuracy.measure import Accuracy, OutputAccuracy, compare, library_answers, tensorflow_answers
 from builder.progress import Progress
 from builder.project import Project
 from builder.report.text import table
-from builder.spec import ModelSpec, WeightType
-
-TYPES: tuple[WeightType, ...] = ("float32", "float16", "bfloat16", "int8")
+from builder.spec import ActivationType, ModelSpec, WeightType
 
 
 @dataclass(frozen=True)
 class TypeReport:
-    """One type: bytes of libmodel.so and of the weights in it, and the accuracy on each set of inputs, by its name.
+    """One kind: bytes of libmodel.so and of the weights in it, and the accuracy on each set of inputs, by its name.
 
     ``compressed_share``: of the weights' bytes as float32, those of layers that are compressed.
     """
 
     type: WeightType
+    activations: ActivationType
     library: int
     weights: int
     compressed_share: float
@@ -56,14 +55,15 @@ def accuracy(spec: ModelSpec, project: Project, progress: Progress, *, images: S
     with progress.stage("reference", "TensorFlow's own answers"):
         theirs = [tensorflow_answers(graph, inputs) for inputs in sets]
     found = []
-    for kind in TYPES:
+    for kind in KINDS:
         built = candidate(spec, made, kind, project, progress)
         compared = {
             inputs.source: compare(spec, graph, inputs, library_answers(built.library, graph, inputs), answers)
             for inputs, answers in zip(sets, theirs, strict=True)
         }
         sizes = built.lowering.sizes
-        found.append(TypeReport(kind, built.library.stat().st_size, sizes.bytes, sizes.compressed_share, compared))
+        size = built.library.stat().st_size
+        found.append(TypeReport(kind.weights, kind.activations, size, sizes.bytes, sizes.compressed_share, compared))
     return AccuracyReport(spec.name, {inputs.source: inputs.items for inputs in sets}, tuple(found))
 
 
@@ -72,9 +72,9 @@ def render(report: AccuracyReport) -> str:
     parts = []
     for source, items in report.items.items():
         rows: list[list[str] | None] = []
-        for kind in report.types:
-            head = [kind.type, f"{kind.library:,}", f"{100 * kind.compressed_share:.1f} %"]
-            for output in kind.accuracy[source].outputs:
+        for row in report.types:
+            head = [str(Kind(row.type, row.activations)), f"{row.library:,}", f"{100 * row.compressed_share:.1f} %"]
+            for output in row.accuracy[source].outputs:
                 rows.append([*head, output.output, *_cells(output)])
                 head = ["", "", ""]
         headers = (

@@ -112,7 +112,11 @@ def _inputs(spec: ModelSpec, project: Project, model: Path, dependencies: Path) 
         yield Mount(model, model)
     if tuning_path(spec).exists():
         yield Mount(tuning_path(spec), tuning_path(spec))
-    for path in {spec.path, *_named_files(spec.path), *filter(None, [spec.source.config, spec.weights.images])}:
+    for path in {
+        spec.path,
+        *_named_files(spec.path),
+        *filter(None, [spec.source.config, spec.weights.images, spec.activations.images]),
+    }:
         yield Mount(path, path)
 
 

@@ -97,7 +97,7 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         "const cf_layer_data data = {",
         *_fields({name: f"(void *){pointer(b)}" for name, b in buffers.items() if b is not None}),
         "};",
-        "context->fused->layer(context, &layer, &data);",
+        f"context->{'integer' if step.algorithm == 'integer' else 'fused->layer'}(context, &layer, &data);",
     ]
 
 

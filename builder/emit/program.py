@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import assert_never
+from typing import Literal, assert_never
 
 from builder.cache import digest
 from builder.emit.fused import layer_lines, pool_lines, repack_lines
@@ -58,6 +58,9 @@ _HEAD = """\
 """
 
 
+Probe = Literal["profile", "observe"]
+"""What is told of every step that it begins: the header of builder/runtime/ with its ``cf_step``."""
+
 FIRST = "cf_compiled_program"
 """The C name of the program that a library is known by."""
 
@@ -67,24 +70,24 @@ def program_source(
     description: str,
     flat_run: str,
     *,
-    profile: bool = False,
+    probe: Probe | None = None,
     outside: Layout | None = None,
     others: Mapping[Variant, Program] | None = None,
     signatures: Sequence[str] = (),
 ) -> str:
     """The text of program.c.
 
-    ``description`` is the JSON that cf_describe returns, ``flat_run`` the definition of run(). ``profile``: every
-    step, by its place in ``walk(program.steps)``, tells the clock that it begins. ``outside``: the weights are not
+    ``description`` is the JSON that cf_describe returns, ``flat_run`` the definition of run(). ``probe``: every
+    step, by its place in ``walk(program.steps)``, tells it that it begins. ``outside``: the weights are not
     in the library, and are checked to be of this layout. ``others``: see ``other_source``.
     ``signatures``: the names of all, where there are several.
     """
     others = others or {}
     steps = walk(program.steps)
     head = _head(outside is not None)
-    if profile:  # clock_gettime is POSIX, not C11
-        head = f'#define _POSIX_C_SOURCE 200809L\n{head}#define CF_STEPS {len(steps)}\n#include "profile.h"\n'
-    numbers = {id(step): number for number, step in enumerate(steps)} if profile else {}
+    if probe:  # clock_gettime is POSIX, not C11
+        head = f'#define _POSIX_C_SOURCE 200809L\n{head}#define CF_STEPS {len(steps)}\n#include "{probe}.h"\n'
+    numbers = {id(step): number for number, step in enumerate(steps)} if probe else {}
     parts = [head, *_body(program, numbers), *_states(program)]
     if outside:
         parts.append(_outside(outside))
@@ -169,13 +172,20 @@ def layout_of(program: Program, kernels: Sequence[Path], others: Mapping[Variant
 
 
 def _fused_tables(steps: Iterable[Step]) -> str:
-    """A program without fused layers names no table, and the linker drops the kernels."""
-    return "    .fused = cf_fused_tables,\n" if uses_fused(steps) else ""
+    """A program without fused layers names no table, and the linker drops the kernels; so with integer sums."""
+    steps = tuple(steps)
+    fused = "    .fused = cf_fused_tables,\n" if uses_fused(steps) else ""
+    return fused + ("    .integer = cf_integer_tables,\n" if uses_integer(steps) else "")
 
 
 def uses_fused(steps: Iterable[Step]) -> bool:
     """Whether any step calls the fused kernels."""
     return any(isinstance(s, LayerStep | PoolStep | RepackStep) for s in steps)
+
+
+def uses_integer(steps: Iterable[Step]) -> bool:
+    """Whether any layer's sums are of integers."""
+    return any(isinstance(s, LayerStep) and s.algorithm == "integer" for s in steps)
 
 
 def _declarations(steps: Iterable[Step]) -> str:
@@ -224,12 +234,12 @@ def _list(values: Iterable[int | bool]) -> str:
 class _Printer:
     """Numbers the functions as it prints them, innermost first, so that none needs a prototype.
 
-    ``profiled``: step numbers by id(), of steps whose time is taken.
+    ``probed``: step numbers by id(), of steps that tell when they begin.
     """
 
-    def __init__(self, profiled: dict[int, int]) -> None:
+    def __init__(self, probed: dict[int, int]) -> None:
         self.functions: list[str] = []
-        self.profiled = profiled
+        self.probed = probed
 
     def program(self, steps: Steps) -> str:
         self.function(steps, "run_program")
@@ -239,14 +249,14 @@ class _Printer:
         blocks = [self.step(step) for step in steps]
         name = name or f"sequence_{len(self.functions)}"
         body = "".join(blocks) or "    (void)context;\n"
-        if self.profiled and name == "run_program":
-            body += "    cf_step(CF_STEPS);\n"
+        if self.probed and name == "run_program":
+            body += "    cf_step(context, CF_STEPS);\n"
         self.functions.append(f"static cf_status {name}(cf_context *context) {{\n{body}    return CF_OK;\n}}\n")
         return name
 
     def step(self, step: Step) -> str:
-        clock = [f"cf_step({self.profiled[id(step)]});"] if self.profiled else []
-        lines = "\n".join(f"        {line}" for line in [*clock, *self._lines(step)])
+        tell = [f"cf_step(context, {self.probed[id(step)]});"] if self.probed else []
+        lines = "\n".join(f"        {line}" for line in [*tell, *self._lines(step)])
         return f"    {{ /* {step.name} */\n{lines}\n    }}\n"
 
     def _lines(self, step: Step) -> list[str]:

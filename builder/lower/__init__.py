@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from builder.importers.graph import FrozenGraph
-from builder.lower.compress import Array
+from builder.lower.compress import Array, RoundedInput
 from builder.lower.faithful import lower_faithfully
 from builder.lower.notes import Note, note_of
 from builder.lower.optimise import optimise
@@ -32,7 +32,10 @@ class Lowered:
     notes: tuple[Note, ...]
     reason: str = ""
     restored: Mapping[str, Array] = field(default_factory=dict)
-    """Of the optimised path; see ``optimise.Outcome``."""
+    """Of the optimised path; see ``optimise.Outcome``. ``rounded`` too."""
+    rounded: tuple[RoundedInput, ...] = ()
+    straight: bool = True
+    """Whether the graph is one straight line of steps, which can be rearranged."""
 
 
 def lower(
@@ -54,7 +57,14 @@ def lower(
         outcome = optimise(result, feeds, fetches, options)
         if outcome.program is not None:
             bound = bind_state(outcome.program, graph.states, first)
-            return Lowered(bound, "optimised", outcome.notes, restored=outcome.restored)
+            return Lowered(
+                bound,
+                "optimised",
+                outcome.notes,
+                restored=outcome.restored,
+                rounded=outcome.rounded,
+                straight=not outcome.reason,
+            )
         reason = outcome.reason
     share = options is None or options.share
     program = bind_state(lower_faithfully(result, feeds, fetches, share), graph.states, first)

@@ -126,6 +126,8 @@ class _Assembly:
         kernel = (core.kernel().astype(np.float64) * affine.scale).astype(np.float32)
         stored = self._stored(layer, kernel)
         quantisation = self._quantisation(core, stored)
+        if stored.type != "float32":
+            self.compressor.input(core.name, core.weights.literal, quantisation)
         wanted = reads(layer)
         source = self._reading(*wanted[0])
         residual = self._reading(*wanted[1]) if len(wanted) > 1 else None
@@ -279,7 +281,7 @@ class _Assembly:
 
     def _quantisation(self, core: Core, stored: Stored) -> Quantisation | None:
         """How ``core``'s input is rounded, where its sums are of integers."""
-        possible = stored.type == "int8" and core.groups == 1
+        possible = stored.type == "int8" and geometry(core).summable
         return self.options.quantisations.get(core.name) if possible else None
 
     def _algorithm(self, core: Core, quantisation: Quantisation | None) -> Algorithm:

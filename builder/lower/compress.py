@@ -11,11 +11,15 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from builder.spec.model import WeightType
+
+if TYPE_CHECKING:
+    from builder.lower.program import Quantisation
 
 Array = NDArray[np.float32]
 
@@ -135,6 +139,16 @@ Place = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """From a constant of the graph to the view of it that has the order of a layer's weights."""
 
 
+@dataclass(frozen=True)
+class RoundedInput:
+    """A layer with rounded weights: the digest of its constant in the graph, its name there, and how its input is
+    rounded, None where it is not."""
+
+    constant: str
+    layer: str
+    quantisation: Quantisation | None
+
+
 @dataclass
 class Compressor:
     """Compresses the layers of one program by ``rules`` and keeps count.
@@ -146,6 +160,11 @@ class Compressor:
     rules: Rules = field(default_factory=Rules)
     names: list[str] = field(default_factory=list)
     restored: dict[str, Array] = field(default_factory=dict)
+    rounded: list[RoundedInput] = field(default_factory=list)
+
+    def input(self, name: str, constant: Array, quantisation: Quantisation | None) -> None:
+        """Note how the input of the layer ``name`` is rounded, which reads ``constant``."""
+        self.rounded.append(RoundedInput(constant_digest(constant), name, quantisation))
 
     def layer(
         self,

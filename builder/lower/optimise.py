@@ -14,7 +14,7 @@ from typing import Any
 from builder.errors import LowerError, SpecError
 from builder.importers.graph import Port
 from builder.lower.assemble import assemble
-from builder.lower.compress import Array, Compressor, Rules
+from builder.lower.compress import Array, Compressor, RoundedInput, Rules
 from builder.lower.faithful import lower_faithfully
 from builder.lower.hlo import read_dag
 from builder.lower.notes import Note
@@ -34,6 +34,8 @@ class Outcome:
     reason: str = ""
     restored: Mapping[str, Array] = field(default_factory=dict)
     """Constants of the graph as the library has them, where that is rounded; see ``Compressor``."""
+    rounded: tuple[RoundedInput, ...] = ()
+    """What happens to the data that such constants are multiplied with."""
 
     @property
     def layer_share(self) -> float:
@@ -60,7 +62,7 @@ def optimise(
     if made is None:
         return Outcome(None, (), reason)
     _require_known(options.weights, compressor)
-    return Outcome(*made, reason, compressor.restored)
+    return Outcome(*made, reason, compressor.restored, tuple(compressor.rounded))
 
 
 def _require_known(rules: Rules, compressor: Compressor) -> None:

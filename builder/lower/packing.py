@@ -36,6 +36,9 @@ QUAD = 4
 MAX_THREADS = 8
 """CF_MAX_THREADS in runtime/threads.h: scratch is laid out for so many. Lambda has six."""
 
+MAX_SUM = (2**31 - 1) // (255 * 127)
+"""Products of two bytes that an int32 holds the sum of, whatever they are."""
+
 MAX_TAPS = 1024
 """CF_MAX_TAPS in runtime/fused/fused.h: the largest KH * KW."""
 
@@ -70,6 +73,12 @@ class Geometry:
         """Whether the Winograd kernels can run it at all."""
         unit = self.kernel_size == (3, 3) and self.stride == self.dilation == (1, 1) and self.groups == 1
         return unit and self.in_channels % 16 == 0 and self.out_channels % 16 == 0
+
+    @property
+    def summable(self) -> bool:
+        """Whether the kernel of integer sums can run it: one group, and sums that int32 holds."""
+        height, width = self.kernel_size
+        return self.groups == 1 and height * width * self.in_channels <= MAX_SUM
 
     @property
     def label(self) -> str:
@@ -141,6 +150,8 @@ def pack_layer(
     if algorithm == "integer":
         if kind != "int8" or groups != 1:
             raise ValueError("integer sums take int8 weights and one group")
+        if taps * inner > MAX_SUM:
+            raise ValueError(f"more than {MAX_SUM} products have sums that int32 does not hold")
         quads = np.pad(_padded(weights), [(0, 0), (0, 0), (0, -inner % QUAD), (0, 0)])
         quads = quads.reshape(taps, -1, QUAD, quads.shape[-1] // PANEL, PANEL)
         return encode(quads.transpose(3, 0, 1, 4, 2), kind)

@@ -180,8 +180,9 @@ Algorithm = Literal["direct", "depthwise", "winograd2", "winograd4", "integer"]
 
 @dataclass(frozen=True)
 class Quantisation:
-    """A layer's input as bytes: ``byte = clamp(rint(x / scale) + zero, 0, 255)``, which stands for
-    ``(byte - zero) * scale``. ``zero``, 0 to 255, stands for exactly 0.0, so that padding is exact."""
+    """A layer's input as bytes: ``byte = clamp(rint(x * (1 / scale)) + zero, 0, 255)``, which stands for
+    ``(byte - zero) * scale``. ``zero``, 0 to 255, stands for exactly 0.0, so that padding is exact. 1 / scale and its
+    product with x are float32; ties go to the even number, and NaN becomes ``zero``."""
 
     scale: float
     zero: int

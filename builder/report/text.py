@@ -102,6 +102,9 @@ def weights_line(lowering: Lowering) -> str:
     line = f"weights: {sizes.bytes:,} bytes, {sizes.as_float32:,} as float32; {100 * sizes.compressed_share:.1f} % "
     line += f"of them {names}"
     kept = sum(bool(layer.kept) for layer in lowering.weights)
+    rounded = sum(layer.input is not None for layer in lowering.weights)
+    if rounded or any(layer.input_kept for layer in lowering.weights):
+        line += f"; {rounded} of {len(lowering.weights)} layers round their input to int8"
     return line + (f"; {kept} {'layer keeps' if kept == 1 else 'layers keep'} float32" if kept else "")
 
 

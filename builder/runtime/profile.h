@@ -16,7 +16,8 @@ typedef struct {
 static cf_step_time cf_times[CF_STEPS + 1];
 
 /* A step begins, and the one before it ends. */
-static void cf_step(uint32_t number) {
+static void cf_step(const cf_context *context, uint32_t number) {
+    (void)context;
     static uint32_t current = CF_STEPS;
     static uint64_t since;
     struct timespec t;

@@ -18,8 +18,9 @@ def to_json(spec: ModelSpec) -> str:
     for key in ("path", "config"):
         if path := data["source"][key]:
             data["source"][key] = relative(path, folder)
-    if images := data["weights"]["images"]:
-        data["weights"]["images"] = relative(images, folder)
+    for section in ("weights", "activations"):
+        if images := data[section]["images"]:
+            data[section]["images"] = relative(images, folder)
     return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
 

@@ -19,6 +19,7 @@ Activation = Literal["none", "softmax", "sigmoid"]
 Packaging = Literal["zip", "image"]
 WeightsPlace = Literal["library", "layer", "image", "elsewhere"]
 WeightType = Literal["float32", "float16", "bfloat16", "int8"]
+ActivationType = Literal["float32", "int8"]
 Target = Literal["x86_64", "arm64"]
 """Lambda's names of its processors."""
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -124,11 +125,20 @@ class Weights:
 
 
 @dataclass(frozen=True)
+class Activations:
+    """What the layers with int8 weights round their inputs to, and the pictures that say which numbers come there."""
+
+    type: ActivationType = "float32"
+    images: Path | None = None  # of "int8": the calibration set, absolute; None: the golden inputs
+
+
+@dataclass(frozen=True)
 class LayerSpec:
-    """An exception for the layers whose names fit the pattern ``name``."""
+    """An exception for the layers whose names fit the pattern ``name``; None: as the rest."""
 
     name: str
-    weights: WeightType
+    weights: WeightType | None = None
+    activations: ActivationType | None = None
 
 
 @dataclass(frozen=True)
@@ -180,6 +190,7 @@ class ModelSpec:
     signatures: tuple[SignatureSpec, ...] = ()  # after the first, of which feeds, fetches, image and outputs are
     tolerance: Tolerance = Tolerance()
     weights: Weights = Weights()
+    activations: Activations = Activations()
     layers: tuple[LayerSpec, ...] = ()  # of several that fit a layer, the last one decides
     targets: tuple[str, ...] = ("x86_64",)
     winograd: bool = True  # whether 3x3 convolutions may use Winograd's algorithm
@@ -196,7 +207,12 @@ class ModelSpec:
     def weight_types(self) -> frozenset[WeightType]:
         """Every type that a layer's weights may be stored as; of "auto" the smallest that it may choose."""
         kind: WeightType = "int8" if self.weights.type == "auto" else self.weights.type
-        return frozenset((kind, *(layer.weights for layer in self.layers)))
+        return frozenset((kind, *(layer.weights for layer in self.layers if layer.weights)))
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the input of any layer may be rounded."""
+        return "int8" in (self.activations.type, *(layer.activations for layer in self.layers))
 
     @property
     def variants(self) -> tuple[Variant, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from builder.errors import SpecError
 from builder.spec import rules
 from builder.spec.model import (
+    Activations,
     FeedSpec,
     FetchSpec,
     Format,
@@ -131,7 +132,8 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
         signatures=tuple(others),
         tolerance=Tolerance(tables.tolerance.get("absolute"), tables.tolerance.get("relative")),
         weights=_weights(tables.weights, path.parent),
-        layers=tuple(LayerSpec(layer.get("name"), layer.get("weights")) for layer in tables.layers),
+        activations=Activations(tables.activations.get("type"), _images(tables.activations, path.parent)),
+        layers=tuple(LayerSpec(**{key: layer.get(key) for key in layer.section.keys}) for layer in tables.layers),
         targets=model.get("targets"),
         winograd=model.get("winograd"),
         max_unzipped=tables.limits.get("unzipped"),
@@ -155,13 +157,17 @@ def _feed(feed: Table) -> FeedSpec:
 
 
 def _weights(weights: Table, folder: Path) -> Weights:
-    images = weights.get("images")
     return Weights(
         type=weights.get("type"),
         accuracy=weights.get("accuracy"),
-        images=Path(os.path.normpath(folder / images)) if images else None,
+        images=_images(weights, folder),
         place=weights.get("place"),
     )
+
+
+def _images(table: Table, folder: Path) -> Path | None:
+    images = table.get("images")
+    return Path(os.path.normpath(folder / images)) if images else None
 
 
 def _output(output: Table, model_name: str) -> OutputSpec:

@@ -8,9 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 from builder.spec.canonical import relative
-from builder.spec.model import ModelSpec
+from builder.spec.model import Activations, ModelSpec, Weights
 from builder.spec.rules import guess_format, is_saved_model
 from builder.spec.schema import (
+    ACTIVATIONS,
     FEEDS,
     FETCHES,
     IMAGE,
@@ -49,7 +50,8 @@ def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
     for i, output in enumerate(outputs):
         writer.table(OUTPUTS, f"outputs.{i}", output)
     writer.table(TOLERANCE, "tolerance", asdict(spec.tolerance), optional=True)
-    writer.table(WEIGHTS, "weights", _weights(spec), optional=True)
+    writer.table(WEIGHTS, "weights", _with_images(spec.weights, spec), optional=True)
+    writer.table(ACTIVATIONS, "activations", _with_images(spec.activations, spec), optional=True)
     for i, layer in enumerate(spec.layers):
         writer.table(LAYERS, f"layers.{i}", asdict(layer))
     writer.table(LIMITS, "limits", {"unzipped": spec.max_unzipped, "zipped": spec.max_zipped}, optional=True)
@@ -62,9 +64,9 @@ def _of_all(spec: ModelSpec, kind: str) -> list[dict[str, Any]]:
     return own + [asdict(value) | {"signature": one.name} for one in spec.signatures for value in getattr(one, kind)]
 
 
-def _weights(spec: ModelSpec) -> dict[str, Any]:
-    images = spec.weights.images
-    return asdict(spec.weights) | {"images": relative(images, spec.path.parent) if images else None}
+def _with_images(section: Weights | Activations, spec: ModelSpec) -> dict[str, Any]:
+    images = section.images
+    return asdict(section) | {"images": relative(images, spec.path.parent) if images else None}
 
 
 def _model(spec: ModelSpec) -> dict[str, Any]:

@@ -98,7 +98,9 @@ def check(tables: Tables, form: Format | None) -> None:
         for output in own.outputs:
             _output(output)
         _heads(own)
-    _weights(by_signature(tables)[0][1])
+    first = by_signature(tables)[0][1]
+    _weights(first)
+    _activations(first)
 
 
 def _signatures(tables: Tables) -> None:
@@ -276,6 +278,24 @@ def _weights(tables: Tables) -> None:
         weights.wrong("type", f'"auto" looks at the top class of a classification, and there is none; {right}')
     elif "images" in weights.values and tables.image is None:
         weights.wrong("images", "are pictures, and the model takes none; add [image], or delete this line")
+
+
+def _activations(tables: Tables) -> None:
+    activations = tables.activations
+    kinds = {weights for layer in tables.layers if (weights := layer.get("weights"))}
+    for layer in tables.layers:
+        if not {"weights", "activations"} & layer.present:
+            layer.wrong("weights", "is missing, and so is activations; add what these layers have otherwise")
+    asked = [t for t in tables.layers if t.get("activations") == "int8"]
+    asked = [activations] * (activations.get("type") == "int8") + asked
+    if "images" in activations.present and not asked and "type" not in activations.present:
+        activations.wrong("images", 'only type = "int8" uses it; write that, or delete this line')
+    elif "images" in activations.values and tables.image is None:
+        activations.wrong("images", "are pictures, and the model takes none; add [image], or delete this line")
+    if asked and tables.weights.get("type") in ("float32", "float16", "bfloat16") and "int8" not in kinds:
+        key = "type" if asked[0] is activations else "activations"
+        right = 'write [weights] type = "int8", or delete this line'
+        asked[0].wrong(key, f'"int8" is for layers with int8 weights, and there are none; {right}')
 
 
 def _heads(tables: Tables) -> None:

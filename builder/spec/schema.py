@@ -10,6 +10,8 @@ from builder.spec.model import (
     DIRECT_UPLOAD_ZIPPED,
     LAMBDA_UNZIPPED,
     Activation,
+    Activations,
+    ActivationType,
     ChannelOrder,
     ColorMode,
     Decode,
@@ -320,9 +322,9 @@ TOLERANCE = Section(
 
 WEIGHTS = Section(
     "weights",
-    "What the weights of convolutions and products are stored as, and where all weights are. Sums are of float32 in "
-    "any case, and so are biases, depthwise filters and whatever XLA's own kernels read. See docs/weights.md for what "
-    "each type costs.",
+    "What the weights of convolutions and products are stored as, and where all weights are. Biases, depthwise filters "
+    "and whatever XLA's own kernels read are float32 in any case, and so are all sums without `[activations]`. See "
+    "docs/weights.md for what each type costs.",
     (
         Field(
             "type",
@@ -355,6 +357,26 @@ WEIGHTS = Section(
     ),
 )
 
+ACTIVATIONS = Section(
+    "activations",
+    "What the layers with `int8` weights round their inputs to: to bytes too, and they sum whole numbers. See "
+    "docs/weights.md for what that costs and gains.",
+    (
+        Field(
+            "type",
+            Choice(get_args(ActivationType)),
+            "`int8`: to bytes, over a range that is measured on `images` for each layer.",
+            default=Activations.type,
+        ),
+        Field(
+            "images",
+            Text(meaning="a path, from the folder of model.toml", example="calibration"),
+            "The calibration set: a folder of pictures, or of one folder per label, or an `.npz` file of `images`.",
+            otherwise="the build's own golden inputs, which tell little",
+        ),
+    ),
+)
+
 LAYERS = Section(
     "layers",
     "What some layers have otherwise than the rest. Of several that fit a layer, the last one decides.",
@@ -365,7 +387,13 @@ LAYERS = Section(
             "Which layers; `coldforge explain` lists them.",
             required=True,
         ),
-        Field("weights", Choice(get_args(WeightType)), "What their weights are stored as.", required=True),
+        Field("weights", Choice(get_args(WeightType)), "What their weights are stored as.", otherwise="`[weights]`"),
+        Field(
+            "activations",
+            Choice(get_args(ActivationType)),
+            "What they round their input to, if their weights are `int8`.",
+            otherwise="`[activations]`",
+        ),
     ),
     repeated=True,
 )
@@ -389,4 +417,4 @@ LIMITS = Section(
     ),
 )
 
-SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, OUTPUTS, TOLERANCE, WEIGHTS, LAYERS, LIMITS)
+SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, OUTPUTS, TOLERANCE, WEIGHTS, ACTIVATIONS, LAYERS, LIMITS)

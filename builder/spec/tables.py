@@ -59,6 +59,7 @@ class Tables:
     outputs: tuple[Table, ...]
     tolerance: Table
     weights: Table
+    activations: Table
     layers: tuple[Table, ...]
     limits: Table
 
@@ -88,6 +89,7 @@ def read(text: str, mistakes: Mistakes) -> Tables | None:
         found["outputs"],
         single("tolerance"),
         single("weights"),
+        single("activations"),
         found["layers"],
         single("limits"),
     )

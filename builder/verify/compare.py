@@ -36,18 +36,36 @@ ROUNDING_SHARE: dict[WeightType, float] = {"float32": 0.0, "float16": 0.02, "bfl
 """How far rounded weights may move an answer, as a share of the output's largest magnitude over all golden inputs;
 the spec's tolerance comes on top."""
 
+INPUT_SHARE = 0.25
+"""What rounded inputs add to that."""
+
+FLIPPED_SHARE = 0.05
+"""How far an answer may be from TensorFlow's with the same rounded weights and inputs, likewise: a number between two
+steps goes to the other one where TensorFlow's sum differs in its last bit, and the steps after it amplify that."""
+
 
 @dataclass(frozen=True)
 class Rounding:
     """Weights that are not TensorFlow's own: ``type`` is the coarsest of them.
 
-    ``golden``: TensorFlow's answers to the golden feeds with the same rounded weights; None, and a ``warning``, where
-    some of them could not be found in the graph.
+    ``golden``: TensorFlow's answers to the golden feeds with the same rounding; None, and a ``warning``, where
+    some of them could not be found in the graph. ``inputs``: layers round their inputs as well.
     """
 
     type: WeightType
     golden: Path | None
     warning: str = ""
+    inputs: bool = False
+
+    @property
+    def share(self) -> float:
+        """How far it may move an answer from TensorFlow's own; see ``ROUNDING_SHARE``."""
+        return ROUNDING_SHARE[self.type] + (INPUT_SHARE if self.inputs else 0.0)
+
+    @property
+    def same_share(self) -> float:
+        """How far an answer may be from TensorFlow's with the same rounding."""
+        return FLIPPED_SHARE if self.inputs else 0.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +80,8 @@ class Verification:
     warnings: tuple[str, ...]
     machine: str = HERE.name  # what ran it; "" when nothing here could: then there are no cases, and a warning
     same_weights: tuple[OutputAgreement, ...] = ()
-    """Where weights are rounded: against TensorFlow with the rounded ones, at the spec's own tolerance."""
+    """Where weights are rounded: against TensorFlow with the rounded ones, at the spec's own tolerance, and with inputs
+    rounded too, within ``FLIPPED_SHARE`` more."""
 
     @property
     def passed(self) -> bool:
@@ -70,7 +89,7 @@ class Verification:
 
     @property
     def too_coarse(self) -> bool:
-        """Whether rounding the weights alone is at fault: with the same weights TensorFlow agrees."""
+        """Whether rounding alone is at fault: with the same rounding TensorFlow agrees."""
         right = bool(self.same_weights) and all(output.passed for output in self.same_weights)
         return right and not self.failures and not self.passed
 
@@ -175,11 +194,11 @@ def _agreements(
 
     if rounding is None:
         return tuple(rows(golden)), ()
-    coarse = tuple(rows(golden, ROUNDING_SHARE[rounding.type], exact=rounding.golden is None))
+    coarse = tuple(rows(golden, rounding.share, exact=rounding.golden is None))
     if rounding.golden is None:
         return coarse, ()
     with np.load(rounding.golden, allow_pickle=False) as same:
-        return coarse, tuple(rows(same))
+        return coarse, tuple(rows(same, rounding.same_share))
 
 
 def _widened(tolerance: Tolerance, share: float, golden: Any, cases: tuple[str, ...], fetch: TensorSpec) -> Tolerance:
@@ -208,8 +227,8 @@ def require(verification: Verification) -> None:
     if verification.too_coarse:
         advice = (
             "Nothing was packed. The library does what it should: with the same rounded weights TensorFlow agrees. "
-            "They are too coarse for this model: choose another `[weights] type` in model.toml, or leave those layers "
-            "as they are that matter most, with [[layers]]."
+            "They are too coarse for this model: choose another `[weights] type` in model.toml (or `[activations] "
+            "type`, if it has one), or leave those layers as they are that matter most, with [[layers]]."
         )
     raise VerifyError("\n".join([f"{verification.library} does not pass verification:", *lines, advice]))
 
@@ -437,14 +456,17 @@ def open_expected(graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None
             yield golden
         elif rounding.golden is not None:
             with np.load(rounding.golden, allow_pickle=False) as same:
-                yield replace(golden, arrays=ChainMap(same, golden.arrays))
+                arrays = ChainMap(same, golden.arrays)
+                yield replace(golden, arrays=arrays, outputs=_all_widened(golden, rounding.same_share))
         else:
-            share = ROUNDING_SHARE[rounding.type]
-            outputs = tuple(
-                (name, number, kind, _widened(tolerance, share, golden.arrays, golden.cases, golden.fetches[number]))
-                for name, number, kind, tolerance in golden.outputs
-            )
-            yield replace(golden, outputs=outputs)
+            yield replace(golden, outputs=_all_widened(golden, rounding.share))
+
+
+def _all_widened(golden: Golden, share: float) -> tuple[tuple[str, int, OutputKind, Tolerance], ...]:
+    return tuple(
+        (name, number, kind, _widened(tolerance, share, golden.arrays, golden.cases, golden.fetches[number]))
+        for name, number, kind, tolerance in golden.outputs
+    )
 
 
 def judge(

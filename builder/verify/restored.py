@@ -1,4 +1,4 @@
-"""TensorFlow's answers with a library's own rounded weights: what shows that its kernels are right.
+"""TensorFlow's answers with a library's own rounded weights and inputs: what shows that its kernels are right.
 
 The weights are found in the graph by what they are, so that nothing here depends on how they were found for the
 library: a constant of the same numbers in the same order, or its transpose, takes the rounded ones.
@@ -7,7 +7,7 @@ library: a constant of the same numbers in the same order, or its transpose, tak
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from builder.importers.graph import FrozenGraph, save_arrays
 from builder.importers.state import assign
 from builder.importers.tf import reference_session, tensorflow
-from builder.lower.compress import ITEM_SIZES, Array, constant_digest
+from builder.lower.compress import ITEM_SIZES, Array, RoundedInput, constant_digest
+from builder.lower.program import Quantisation
 from builder.spec import WeightType
 from builder.verify.compare import Rounding
+from builder.verify.rounded_inputs import Scope, round_inputs, scopes
 
-_GOLDEN, _MISSING = "golden.npz", "missing.json"
+_GOLDEN, _MISSING, _INPUT = "golden.npz", "missing.json", "input"
 
 
 def path_in(folder: Path, more: str = "") -> Path:
@@ -32,14 +34,26 @@ def path_in(folder: Path, more: str = "") -> Path:
     return folder / f"restored{more}.npz"
 
 
+def save(path: Path, constants: Mapping[str, Array], inputs: Iterable[RoundedInput]) -> None:
+    """Write the rounded ``constants``, and how the layers that read them round their ``inputs``, for ``make``."""
+    arrays: dict[str, NDArray[Any]] = dict(constants)
+    for one in inputs:
+        by = one.quantisation
+        arrays[f"{_INPUT}/{one.constant}/{one.layer}"] = np.array([by.scale, by.zero] if by else [], np.float64)
+    save_arrays(path, arrays)
+
+
 def make(graph: FrozenGraph, restored: Path, folder: Path) -> None:
-    """Answer the golden feeds of ``graph`` with the constants in the file ``restored``, for ``load``."""
+    """Answer the golden feeds of ``graph`` with what the file ``restored`` says, for ``load``."""
     tf = tensorflow()
     definition = tf.compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
     with np.load(restored, allow_pickle=False) as file:
-        wanted = {key: file[key] for key in file.files}
-    missing = sorted(set(wanted) - exchange(definition, wanted))
-    (folder / _MISSING).write_text(json.dumps(missing))
+        wanted = {key: file[key] for key in file.files if not key.startswith(_INPUT)}
+        inputs = list(_inputs({key: file[key] for key in file.files if key.startswith(_INPUT)}))
+    found = exchange(definition, wanted)
+    missing = [*sorted(wanted.keys() - found.keys()), *round_inputs(found, inputs)]
+    says = {"missing": missing, "inputs": any(one.quantisation for one in inputs)}
+    (folder / _MISSING).write_text(json.dumps(says))
     if missing:
         return
     arrays: dict[str, NDArray[Any]] = {}
@@ -60,27 +74,34 @@ def make(graph: FrozenGraph, restored: Path, folder: Path) -> None:
 
 def load(folder: Path, types: Collection[WeightType]) -> Rounding:
     """What ``make`` left in ``folder``, of a library with weights of these ``types``."""
-    missing = json.loads((folder / _MISSING).read_text())
+    says = json.loads((folder / _MISSING).read_text())
     coarsest = max(types, key=_COARSENESS.index)
-    if not missing:
-        return Rounding(coarsest, folder / _GOLDEN)
+    if not says["missing"]:
+        return Rounding(coarsest, folder / _GOLDEN, inputs=says["inputs"])
     warning = (
-        f"{len(missing)} of the rounded weights are not in TensorFlow's graph as they are in XLA's: the library is "
-        "compared with TensorFlow's float32 answers only"
+        f"{len(says['missing'])} of the rounded weights or inputs are not in TensorFlow's graph as they are in XLA's: "
+        "the library is compared with TensorFlow's float32 answers only"
     )
-    return Rounding(coarsest, None, warning)
+    return Rounding(coarsest, None, warning, says["inputs"])
+
+
+def _inputs(arrays: Mapping[str, NDArray[Any]]) -> Iterator[RoundedInput]:
+    """What ``save`` was given."""
+    for key, array in arrays.items():
+        _, constant, layer = key.split("/", 2)
+        yield RoundedInput(constant, layer, Quantisation(float(array[0]), int(array[1])) if array.size else None)
 
 
 _COARSENESS = ("float32", "float16", "bfloat16", "int8")
 assert set(_COARSENESS) == set(ITEM_SIZES)
 
 
-def exchange(definition: Any, wanted: Mapping[str, Array]) -> set[str]:
-    """Give every constant of a GraphDef that is in ``wanted`` its new numbers; the keys that were found."""
+def exchange(definition: Any, wanted: Mapping[str, Array]) -> dict[str, list[tuple[Scope, str]]]:
+    """Give every constant of a GraphDef that is in ``wanted`` its new numbers; where they were found, by key."""
     tf = tensorflow()
     sizes = {array.size for array in wanted.values()}
-    found = set()
-    for node in _constants(definition):
+    found: dict[str, list[tuple[Scope, str]]] = {}
+    for scope, node in _constants(definition):
         tensor = node.attr["value"].tensor
         if tensor.dtype != tf.float32.as_datatype_enum or _elements(tensor) not in sizes:
             continue
@@ -91,14 +112,13 @@ def exchange(definition: Any, wanted: Mapping[str, Array]) -> set[str]:
         elif old.ndim == 2 and (key := constant_digest(old.T)) in wanted:
             new = wanted[key].reshape(old.T.shape).T
         if new is not None:
-            found.add(key)
+            found.setdefault(key, []).append((scope, node.name))
             tensor.CopyFrom(tf.make_tensor_proto(new))
     return found
 
 
-def _constants(definition: Any) -> Iterator[Any]:
-    nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
-    yield from (node for node in nodes if node.op == "Const")
+def _constants(definition: Any) -> Iterator[tuple[Scope, Any]]:
+    yield from ((scope, node) for scope in scopes(definition) for node in scope.nodes if node.op == "Const")
 
 
 def _elements(tensor: Any) -> int:

@@ -22,16 +22,17 @@ from builder.pack.swap import replacing
 from builder.pipeline import (
     Attempt,
     Compiled,
+    Settled,
     attempts_for,
     import_graph,
     lower_by,
     roundings_of,
     save_restored,
-    settle_weights,
+    settle,
 )
 from builder.progress import Progress
 from builder.project import Project
-from builder.spec import ModelSpec, to_json
+from builder.spec import ModelSpec
 from builder.verify.compare import Rounding, Verification, require
 from builder.wasm.module import ARCH, FLAVOURS, Flavour, emit_sources, link_module
 from builder.wasm.node import PREDICT, node, verify_in_node
@@ -89,14 +90,15 @@ def build_wasm(spec: ModelSpec, project: Project, progress: Progress) -> tuple[W
     )
     compiled = CompiledGraph.load(folder, ARCH)
     made = Compiled(model, graph, compiled)
-    spec = settle_weights(spec, project, progress)
+    settled = settle(spec, project, progress)
+    spec = settled.spec
 
     def link(attempt: Attempt) -> tuple[Path, Rounding | None]:
         sources = stage(
             f"lower-{ARCH}{attempt.suffix}",
             f"thunks to steps, buffers and C ({attempt.name})",
-            digest(compiled.metadata_path, to_json(spec), graph.ports_path),
-            functools.partial(_lower, attempt, made, spec, cache),
+            digest(compiled.metadata_path, settled.key, graph.ports_path),
+            functools.partial(_lower, attempt, made, settled, cache),
         )
         linked = stage(
             f"link-{ARCH}{attempt.suffix}",
@@ -127,10 +129,10 @@ def build_wasm(spec: ModelSpec, project: Project, progress: Progress) -> tuple[W
     return _deliver(modules, sources, spec, digest(model), project.dist / spec.name / FOLDER)
 
 
-def _lower(attempt: Attempt, made: Compiled, spec: ModelSpec, cache: Path, folder: Path) -> None:
-    lowered = lower_by(attempt, made, spec, {}, cache)
-    emit_sources(lowered.program, spec, folder)
-    save_restored(spec, [lowered], folder)
+def _lower(attempt: Attempt, made: Compiled, settled: Settled, cache: Path, folder: Path) -> None:
+    lowered = lower_by(attempt, made, settled, {}, cache)
+    emit_sources(lowered.program, settled.spec, folder)
+    save_restored(settled.spec, [lowered], folder)
 
 
 def _link(sources: Path, compiled: CompiledGraph, cache: Path, folder: Path) -> None:

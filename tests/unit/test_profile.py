@@ -87,8 +87,8 @@ def test_what_cannot_be_run_here_is_an_error(tmp_path: Path, graph: FrozenGraph)
 def test_the_clock_is_in_no_other_library(tmp_path: Path) -> None:
     emit(PROGRAM, SPEC, "x86_64", tmp_path)
     assert "cf_step" not in (tmp_path / "program.c").read_text()
-    emit(PROGRAM, SPEC, "x86_64", tmp_path, profile=True)
-    assert "cf_step(5);" in (tmp_path / "program.c").read_text()
+    emit(PROGRAM, SPEC, "x86_64", tmp_path, probe="profile")
+    assert "cf_step(context, 5);" in (tmp_path / "program.c").read_text()
 
 
 EXPLAINED = Explanation(

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from builder.errors import SpecError
 from builder.spec import (
+    Activations,
+    ActivationType,
     ColorMode,
     FeedSpec,
     FetchSpec,
@@ -188,7 +190,7 @@ unzipped = 1e9
             '12: [image].mode: "gray" is not known; must be one of "rgb", "grey" (did you mean "grey"?)',
             '18: [[outputs]].labels: item 3: "a" is item 1 too; each must differ',
             "21: [outputt]: not a section; the sections are [model], [[feeds]], [[fetches]], [image], [[outputs]], "
-            '[tolerance], [weights], [[layers]], [limits] (did you mean "outputs"?)',
+            '[tolerance], [weights], [activations], [[layers]], [limits] (did you mean "outputs"?)',
             "22: [tolerance]: is written as [[tolerance]]; write [tolerance], once",
             "25: [limits].unzipped: is a number; must be a whole number from 1 to 262_144_000",
         ]
@@ -558,6 +560,18 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
         feeds = [replace(feed, shape=None) for feed in feeds]
     heads = [fetch.visible for fetch in fetches] or draw(st.just([]) | unique(lines_of_text, 3))
     outputs = tuple(draw(outputs_of(head)) for head in heads)
+    weights = draw(weights_of(folder, outputs, image))
+    kinds, rounded = st.sampled_from(get_args(WeightType)), st.sampled_from(get_args(ActivationType))
+    exceptions = st.builds(LayerSpec, lines_of_text, kinds) | st.builds(
+        LayerSpec, lines_of_text, st.none() | kinds, rounded
+    )
+    layers = tuple(draw(st.lists(exceptions, max_size=2)))
+    activations = Activations(draw(rounded), None)
+    if activations.type == "int8" and image and draw(st.booleans()):
+        activations = replace(activations, images=folder / "calibration")
+    if weights.type not in ("auto", "int8") and not any(layer.weights == "int8" for layer in layers):
+        activations = Activations()
+        layers = tuple(replace(layer, activations=None) for layer in layers if layer.weights)
     return ModelSpec(
         path=folder / "model.toml",
         name=draw(st.from_regex(r"[a-z0-9_-]{1,64}", fullmatch=True)),
@@ -572,10 +586,9 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
         fetches=fetches,
         image=image,
         outputs=outputs,
-        weights=draw(weights_of(folder, outputs, image)),
-        layers=tuple(
-            draw(st.lists(st.builds(LayerSpec, lines_of_text, st.sampled_from(get_args(WeightType))), max_size=2))
-        ),
+        weights=weights,
+        activations=activations,
+        layers=layers,
         tolerance=Tolerance(draw(tolerances), draw(tolerances)),
         max_unzipped=draw(st.integers(1, 262_144_000)),
         max_zipped=draw(st.integers(1, 262_144_000)),
@@ -636,13 +649,55 @@ class TestWeights:
             ("[weights]\naccuracy = 0.9", '4: [weights].accuracy: only type = "auto" uses it'),
             ("[weights]\naccuracy = 2", "4: [weights].accuracy: 2 is out of range"),
             (OUTPUTS + '[weights]\ntype = "auto"\nimages = "x"', "8: [weights].images: are pictures"),
-            ('[[layers]]\nname = "x"', "3: [[layers]].weights: is missing"),
+            ('[[layers]]\nname = "x"', "3: [[layers]].weights: is missing, and so is activations"),
+            ('[activations]\ntype = "float16"', '4: [activations].type: "float16" is not known'),
+            ('[activations]\ntype = "int8"', '4: [activations].type: "int8" is for layers with int8 weights'),
+            ('[activations]\nimages = "x"', '4: [activations].images: only type = "int8" uses it'),
+            ('[[layers]]\nname = "x"\nactivations = "int8"', '5: [[layers]].activations: "int8" is for layers with'),
+            (
+                '[weights]\ntype = "int8"\n[activations]\ntype = "int8"\nimages = "x"',
+                "7: [activations].images: are pictures",
+            ),
             ('[[layers]]\nname = "x"\nweights = "auto"', '5: [[layers]].weights: "auto" is not known'),
         ],
     )
     def test_mistakes(self, tmp_path: Path, text: str, mistake: str) -> None:
         found = mistakes(tmp_path, f'[model]\nsource = "m.keras"\n{text}\n')
         assert any(line.startswith(mistake) for line in found), found
+
+
+class TestActivations:
+    IMAGE = '[model]\nsource = "m.keras"\n[image]\nwidth = 2\nheight = 2\n'
+
+    def test_a_type_its_pictures_and_exceptions(self, tmp_path: Path) -> None:
+        text = self.IMAGE + '[weights]\ntype = "int8"\n[activations]\ntype = "int8"\nimages = "pictures.npz"\n'
+        text += '[[layers]]\nname = "stem"\nactivations = "float32"\n'
+        text += '[[layers]]\nname = "*/logits/*"\nweights = "float16"\n'
+        spec = load(write(tmp_path, text))
+        assert spec.activations == Activations("int8", tmp_path / "pictures.npz")
+        assert spec.layers == (LayerSpec("stem", activations="float32"), LayerSpec("*/logits/*", "float16"))
+        assert spec.weight_types == {"int8", "float16"}
+        assert spec.calibrated
+        moved = tmp_path / "moved"
+        moved.mkdir()
+        assert to_json(replace(load(write(moved, text)), name=spec.name)) == to_json(spec)
+
+    @pytest.mark.parametrize(
+        "weights",
+        [
+            '[weights]\ntype = "int8"',
+            '[[layers]]\nname = "x"\nweights = "int8"',
+            TestWeights.OUTPUTS + '[weights]\ntype = "auto"',
+        ],
+    )
+    def test_some_layer_must_be_able_to_have_int8_weights(self, weights: str, tmp_path: Path) -> None:
+        spec = load(write(tmp_path, f'[model]\nsource = "m.keras"\n[activations]\ntype = "int8"\n{weights}\n'))
+        assert spec.activations.type == "int8"
+
+    def test_one_layer_alone(self, tmp_path: Path) -> None:
+        text = '[model]\nsource = "m.keras"\n[weights]\ntype = "int8"\n[[layers]]\nname = "x"\n'
+        assert not load(write(tmp_path, text + 'weights = "float32"')).calibrated
+        assert load(write(tmp_path, text + 'activations = "int8"')).calibrated
 
 
 class TestReference:

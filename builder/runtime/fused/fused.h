@@ -33,7 +33,7 @@ typedef enum {
     CF_ELU
 } cf_activation;
 
-/* How a layer's weights lie in the library; but for CF_INTEGER, sums are of floats in any case. See builder/lower/compress.py. */
+/* How a layer's weights lie in the library; sums are of floats in any case, but for CF_INTEGER's. See compress.py. */
 typedef enum { CF_FLOAT32, CF_FLOAT16, CF_BFLOAT16, CF_INT8 } cf_weight_type;
 
 /* See LayerStep and Epilogue in builder/lower/program.py. */
@@ -95,5 +95,13 @@ typedef struct {
 
 /* x86_64; arm64. */
 extern const cf_fused cf_fused_v3, cf_fused_v4, cf_fused_n1;
+
+/* Layers of CF_INTEGER, which `cf_fused.layer` does not take: few programs have any, so these kernels are apart. */
+typedef void (*cf_integer_layer)(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
+
+void cf_integer_v3(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
+void cf_integer_v4(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
+void cf_integer_vnni(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
+void cf_integer_n1(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
 
 #endif

@@ -1,0 +1,117 @@
+"""Round what a TensorFlow graph multiplies with some constants, as a library's integer kernels round it.
+
+Each product or convolution that reads such a constant gets its other operand through
+``clip(round(x / scale), -zero, 255 - zero) * scale``, in the order and precision of the kernels. TensorFlow's own
+FakeQuant nodes round halves up, not to even, and pixels are often halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from builder.importers.tf import tensorflow
+from builder.lower.compress import RoundedInput
+from builder.lower.program import Quantisation
+
+PRODUCTS = {"Conv2D", "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"}
+"""Operations that multiply their first two inputs."""
+
+SAME_NUMBERS = {"Identity", "Reshape", "Transpose", "ExpandDims", "Squeeze", "StopGradient", "ReadVariableOp"}
+"""Operations that a constant may go through before it is multiplied with."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The nodes of the graph or of one function, which name each other; ``inside`` a function also by output."""
+
+    nodes: Any
+    inside: bool
+
+    def reference(self, name: str, output: str) -> str:
+        return f"{name}:{output}:0" if self.inside else name
+
+
+def scopes(definition: Any) -> Iterator[Scope]:
+    """Of a GraphDef."""
+    yield Scope(definition.node, inside=False)
+    yield from (Scope(function.node_def, inside=True) for function in definition.library.function)
+
+
+Constants = Mapping[str, Sequence[tuple[Scope, str]]]
+"""Where the constants of a digest are: their scopes and names."""
+
+
+def round_inputs(constants: Constants, inputs: Sequence[RoundedInput]) -> list[str]:
+    """Round the data of every layer in ``inputs`` that says so; the layers' names for which that cannot be done.
+
+    Where several layers read equal constants and round their data otherwise, they are told apart by their names.
+    """
+    missing: list[str] = []
+    for digest in dict.fromkeys(one.constant for one in inputs if one.quantisation):
+        layers = {one.layer: one.quantisation for one in inputs if one.constant == digest}
+        readers = [found for scope, name in constants.get(digest, ()) for found in _users(scope, name)]
+        if not readers:
+            missing += layers
+        for scope, node, operand in readers:
+            if node is None or (by := _rounding_of(node.name, layers)) is _UNKNOWN:
+                missing += layers
+                break
+            if isinstance(by, Quantisation):
+                _insert(scope, node, operand, by)
+    return missing
+
+
+_UNKNOWN = object()
+
+
+def _rounding_of(name: str, layers: Mapping[str, Quantisation | None]) -> object:
+    """A Quantisation, None, or _UNKNOWN."""
+    if len(set(layers.values())) == 1:
+        return next(iter(layers.values()))
+    return layers.get(name, _UNKNOWN)
+
+
+def _users(scope: Scope, name: str) -> Iterator[tuple[Scope, Any | None, int]]:
+    """(scope, product, the number of its other operand) wherever the constant ``name`` is multiplied with.
+
+    Without a product where something else is done with it.
+    """
+    for node in list(scope.nodes):
+        for number, reference in enumerate(node.input):
+            if reference.split(":")[0] != name:
+                continue
+            if node.op in PRODUCTS and number < 2:
+                yield scope, node, 1 - number
+            elif node.op in SAME_NUMBERS and number == 0:
+                yield from _users(scope, node.name)
+            else:
+                yield scope, None, 0
+
+
+def _insert(scope: Scope, product: Any, operand: int, by: Quantisation) -> None:
+    scale = np.float32(by.scale)
+    one = _constant(scope, f"{product.name}/rounded/scale", scale)
+    low = _constant(scope, f"{product.name}/rounded/low", np.float32(-by.zero))
+    high = _constant(scope, f"{product.name}/rounded/high", np.float32(255 - by.zero))
+    value = product.input[operand]
+    for op, output, others in (("RealDiv", "z", [one]), ("Round", "y", []), ("ClipByValue", "output", [low, high])):
+        value = _node(scope, f"{product.name}/rounded/{op}", op, [value, *others], output)
+    product.input[operand] = _node(scope, f"{product.name}/rounded/Mul", "Mul", [value, one], "z")
+
+
+def _constant(scope: Scope, name: str, value: np.float32) -> str:
+    tf = tensorflow()
+    node = scope.nodes.add(name=name, op="Const")
+    node.attr["dtype"].type = tf.float32.as_datatype_enum
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+    return scope.reference(name, "output")
+
+
+def _node(scope: Scope, name: str, op: str, inputs: Sequence[str], output: str) -> str:
+    node = scope.nodes.add(name=name, op=op, input=inputs)
+    node.attr["T"].type = tensorflow().float32.as_datatype_enum
+    return scope.reference(name, output)

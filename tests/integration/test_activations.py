@@ -1,0 +1,304 @@
+"""Layers that round their input: the zoo against NumPy's whole numbers and TensorFlow's roundings, and whole builds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builder.accuracy.inputs import golden_inputs
+from builder.calibrate.observe import build as build_observed
+from builder.calibrate.observe import input_of, output_of, picture, watch
+from builder.calibrate.stage import measure
+from builder.cli import main
+from builder.importers.graph import FrozenGraph
+from builder.lower import Lowered, Options, lower
+from builder.lower.compress import Rules
+from builder.lower.program import LayerStep, walk
+from builder.pack.bundle import Bundle
+from builder.project import Project
+from builder.verify import restored
+from builder.verify.compare import Verification, verify
+from builder.xla.tfcompile import CompiledGraph
+from tests.conftest import ROOT
+from tests.integration.build import CACHE, TARGET, compile_here, freeze_function, spec_of, write_golden
+from tests.integration.support import save_keras
+from tests.integration.test_batches import convolutions, recurrent
+from tests.integration.test_weights import answers, project
+from tests.integration.zoo import CASES, Case
+from tests.integration.zoo.case import f32, weights
+from tests.support import integer
+
+__all__ = ["project"]
+
+pytestmark = pytest.mark.integration
+
+
+def wired() -> Any:
+    """What a layer may have around it: padding of one side, a stride, dilation, channels that fill no panel, a residual
+    with a scale, clamps, and two layers of one input."""
+    import tensorflow as tf
+
+    a, b, c, d = weights(3, 3, 19, 40), weights(3, 3, 40, 40), weights(1, 1, 40, 24), weights(5, 5, 40, 24)
+
+    def call(x: Any) -> Any:
+        y = tf.nn.relu6(tf.nn.conv2d(x, a, 2, "SAME"))
+        y = tf.nn.relu(tf.nn.conv2d(y, b, 1, "SAME", dilations=2) + y * 0.5)
+        return tf.nn.conv2d(y, c, 1, "VALID")[:, :3, :3], tf.nn.conv2d(y, d, 1, "VALID")
+
+    return call
+
+
+WIRED = Case("wired", wired, (f32("x", 2, 15, 13, 19),))
+
+
+@dataclass(frozen=True)
+class Built:
+    """An integer library that can be observed, of a graph of the zoo."""
+
+    graph: FrozenGraph
+    lowered: Lowered
+    library: Path
+    verification: Verification
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
+    made: dict[str, Built] = {}
+
+    def build(name: str) -> Built:
+        if name not in made:
+            case = next(c for c in (*CASES, WIRED) if c.name == name)
+            folder = tmp_path_factory.mktemp(name)
+            graph = freeze_function(case.trace(), [f.name for f in case.feeds], folder)
+            compile_here(graph, folder)
+            write_golden(graph, [case.sample(i) for i in range(4)])
+            made[name] = _build(case, graph, folder)
+        return made[name]
+
+    return build
+
+
+def _build(case: Case, graph: FrozenGraph, folder: Path) -> Built:
+    spec, rules = spec_of(case.name, case.absolute, case.relative), Rules("int8")
+    compiled, metadata = CompiledGraph(graph.folder, TARGET, "", "", 0.0), graph.folder / "graph_metadata.o"
+    floats = lower(metadata, graph, CACHE, options=Options(weights=rules))
+    steps = {n: s for n, s in enumerate(walk(floats.program.steps)) if isinstance(s, LayerStep)}
+    steps = {n: s for n, s in steps.items() if s.weight_type == "int8" and s.groups == 1}
+    (folder / "floats").mkdir()
+    (folder / "bytes").mkdir()
+    library = build_observed(floats.program, spec, compiled, folder / "floats", CACHE)
+    quantisations, kept = measure(library, floats, graph, golden_inputs(spec, graph), steps)
+    assert not kept
+    assert quantisations.keys() == {step.layer for step in steps.values()}
+    lowered = lower(metadata, graph, CACHE, options=Options(weights=rules, quantisations=quantisations))
+    library = build_observed(lowered.program, spec, compiled, folder / "bytes", CACHE)
+    same = folder / "bytes"
+    restored.save(same / "restored.npz", lowered.restored, lowered.rounded)
+    restored.make(graph, same / "restored.npz", same)
+    rounding = restored.load(same, {"int8"})
+    assert rounding.golden is not None
+    return Built(graph, lowered, library, verify(library, graph, spec, rounding=rounding))
+
+
+NAMES = ("dense_wide", "mlp_batch_64", "wide_resnet", "wired")
+
+
+@pytest.mark.parametrize("name", ["dense_wide", "wide_resnet", "wired"])
+def test_every_layer_sums_the_whole_numbers_of_its_bytes(name: str, built: Callable[[str], Built]) -> None:
+    """In the program itself: what each layer wrote is NumPy's answer to the bytes of what it read."""
+    made = built(name)
+    program, graph = made.lowered.program, made.graph
+    steps = walk(program.steps)
+    wanted = {n: s for n, s in enumerate(steps) if isinstance(s, LayerStep) and s.algorithm == "integer"}
+    assert wanted
+    expected: dict[int, np.ndarray] = {}
+    worst = dict.fromkeys(wanted, 0.0)
+
+    def look(number: int, arena: np.ndarray) -> None:
+        if (step := wanted.get(number - 1)) is not None:
+            theirs = expected[number - 1]
+            error = np.abs(output_of(step, arena) - theirs) / np.abs(theirs).max(initial=1e-30)
+            worst[number - 1] = max(worst[number - 1], float(error.max()))
+        if (step := wanted.get(number)) is not None:
+            view = step.epilogue.residual
+            shape = (step.batch, *step.out_size, step.out_channels)
+            residual = None if view is None else picture(view, shape, arena)
+            expected[number] = integer.layer(step, program, input_of(step, arena), residual)
+
+    watch(made.library, program, graph, golden_inputs(spec_of(name), graph).runs, look)
+    assert expected.keys() == wanted.keys()
+    # A byte that is off by one is off by a part in 255 * 127 of one product.
+    assert all(error < 2e-6 for error in worst.values()), worst
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_agrees_with_tensorflow_that_rounds_alike(name: str, built: Callable[[str], Built]) -> None:
+    verification = built(name).verification
+    assert verification.failures == ()
+    assert verification.passed, verification
+    pairs = list(zip(verification.outputs, verification.same_weights, strict=True))
+    assert pairs
+    assert all(coarse.max_absolute > 3 * same.max_absolute for coarse, same in pairs), pairs
+
+
+def test_a_wrong_range_does_not_pass(built: Callable[[str], Built], tmp_path: Path) -> None:
+    """The proof is one: TensorFlow that rounds the inputs over half the range does not agree."""
+    made = built("wide_resnet")
+    wrong = [
+        replace(one, quantisation=one.quantisation and replace(one.quantisation, scale=one.quantisation.scale / 2))
+        for one in made.lowered.rounded
+    ]
+    restored.save(tmp_path / "wrong.npz", made.lowered.restored, wrong)
+    restored.make(made.graph, tmp_path / "wrong.npz", tmp_path)
+    verification = verify(made.library, made.graph, spec_of("wide_resnet"), rounding=restored.load(tmp_path, {"int8"}))
+    assert not all(row.passed for row in verification.same_weights)
+    assert not verification.too_coarse
+
+
+# Whole builds.
+
+INT8 = '[weights]\ntype = "int8"\n{weights}\n[activations]\ntype = "int8"\n{activations}\n'
+
+
+def bundled(
+    project: Project, weights: str = "", activations: str = "", batch: object = 1, more: str = ""
+) -> tuple[Bundle, Any]:
+    text = f'[model]\nsource = "small.keras"\nname = "small"\nbatch = {batch}\n'
+    (project.root / "model.toml").write_text(text + INT8.format(weights=weights, activations=activations) + more)
+    assert main(["bundle", "model.toml", "--in", "host"]) == 0
+    bundle = Bundle.load(project.dist / "small")
+    return bundle, json.loads(bundle.manifest.read_text())
+
+
+def pictures(items: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((items, 24, 24, 16)).astype(np.float32)
+
+
+def test_several_batches_have_the_same_ranges(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    model = convolutions()
+    save_keras(model, project.root / "small.keras")
+    more = '[[layers]]\nname = "*/scores*"\nactivations = "float32"\n'
+    bundle, manifest = bundled(project, batch=[1, 4], more=more)
+    said = capsys.readouterr()
+    assert "2 of 4 layers round their input to int8" in said.out
+    layers = {layer["layer"]: layer for layer in manifest["lowering"]["weights"]["layers"]}
+    rounded = {name for name, layer in layers.items() if "input" in layer}
+    assert len(rounded) == 2
+    assert {layer.get("input_kept", "") for layer in layers.values()} == {"", "its weights are float32"}
+    algorithms = [step["algorithm"] for step in manifest["lowering"]["fused_steps"] if step["kind"] == "layer"]
+    assert algorithms.count("integer") == 4  # of both batches
+    rows = manifest["verification"]["same_weights"]
+    assert [row["output"].partition(" in a ")[2] for row in rows] == ["", "batch of 4"]
+    assert all(row["passed"] for row in rows)
+    one, four = answers(bundle.library, pictures(1)), answers(bundle.library, pictures(4))
+    np.testing.assert_allclose(one, four[:16], rtol=1e-4, atol=1e-5)
+    theirs = model(pictures(4)).numpy()
+    assert 1e-4 < np.abs(four.reshape(4, 16) - theirs).max() < 0.05
+
+
+def test_new_weights_keep_the_ranges_of_the_library(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = convolutions()
+    save_keras(model, project.root / "small.keras", 0)
+    bundle, _ = bundled(project, weights='place = "layer"')
+    first = answers(bundle.library, pictures(1))
+    save_keras(model, project.root / "small.keras", 1)
+    capsys.readouterr()
+    assert main(["weights", "model.toml"]) == 0
+    said = capsys.readouterr()
+    assert "same weights" in said.out
+    assert "link" not in said.err
+    monkeypatch.setenv("COLDFORGE_WEIGHTS", str(project.dist / "small.weights"))
+    second = answers(bundle.library, pictures(1))
+    assert np.abs(first - second).max() > 0.02
+    np.testing.assert_allclose(second, model(pictures(1)).numpy().ravel(), atol=0.05)
+
+
+def test_the_models_own_test_program_and_explain(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    save_keras(convolutions(), project.root / "small.keras")
+    bundled(project)
+    capsys.readouterr()
+    assert main(["selftest", "model.toml"]) == 0
+    assert "PASSED" in capsys.readouterr().out
+    assert main(["explain", "model.toml", "--seconds", "0.2"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r" integer .*\n", said)
+    assert re.search(r"\S+/conv2d\S* +int8 +[\d,]+ +[\d,]+ +int8, -\d[\d.]* to \d[\d.]*$", said, re.MULTILINE)
+    assert re.search(r"a depthwise filter +float32 +its weights are float32$", said, re.MULTILINE)
+
+
+def test_a_loop_keeps_its_floats(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    save_keras(recurrent(), project.root / "small.keras")
+    _, manifest = bundled(project)
+    layers = manifest["lowering"]["weights"]["layers"]
+    assert not any("input" in layer for layer in layers)
+    assert any(layer.get("input_kept") == "the model has loops or branches" for layer in layers)
+
+
+def test_a_model_with_state_is_measured_on_its_sequence(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    import keras
+    from keras import layers as kl
+
+    x = keras.Input(batch_shape=(1, 1, 32), name="x")
+    y = kl.Dense(64, activation="tanh", name="before")(x)
+    model = keras.Model(x, kl.Dense(48, name="scores")(kl.SimpleRNN(64, stateful=True, unroll=True)(y)))
+    save_keras(model, project.root / "small.keras")
+    _, manifest = bundled(project)
+    assert any("input" in layer for layer in manifest["lowering"]["weights"]["layers"])
+    assert manifest["verification"]["same_weights"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ('[[layers]]\nname = "no/such"\nactivations = "float32"\n', '"no/such" fits no layer'),
+        ("[image]\nwidth = 24\nheight = 24\n", "there is no"),
+    ],
+)
+def test_what_does_not_fit_the_model_is_refused(
+    more: str, message: str, project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import keras
+    from keras import layers as kl
+
+    x = keras.Input((24, 24, 3), name="x")
+    model = keras.Model(x, kl.Dense(16, name="scores")(kl.Flatten()(kl.Conv2D(64, 3, strides=4)(x))))
+    save_keras(model, project.root / "small.keras")
+    images = 'images = "nowhere"' if "image" in more else ""
+    text = '[model]\nsource = "small.keras"\nname = "small"\n' + INT8.format(weights="", activations=images)
+    (project.root / "model.toml").write_text(text + more)
+    assert main(["bundle", "model.toml", "--in", "host"]) == 10
+    assert message in capsys.readouterr().err
+
+
+def test_digits_with_the_pictures_of_their_training(
+    project: Project, digits: Bundle, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``auto`` takes bytes for both where that is accurate enough; the report has a row for it."""
+    held_out = ROOT / "build" / "digits" / "held_out.npz"
+    with np.load(held_out) as file:
+        np.savez(project.root / "some.npz", images=file["images"][::10])
+    text = (ROOT / "examples" / "digits" / "model.toml").read_text(encoding="utf-8").replace('"../../', f'"{ROOT}/')
+    text += f'[weights]\ntype = "auto"\naccuracy = 0.99\nimages = "{held_out}"\n'
+    text += '[activations]\ntype = "int8"\nimages = "some.npz"\n'
+    (project.root / "digits.toml").write_text(text)
+    assert main(["bundle", "digits.toml", "--in", "host"]) == 0
+    said = capsys.readouterr()
+    tried = re.findall(r"  (.+): (\d+\.\d+) % of 1,000 pictures of held_out\.npz as TensorFlow's", said.err)
+    assert [kind for kind, _ in tried] == ["int8, int8 activations"]
+    manifest = json.loads(Bundle.load(project.dist / "digits").manifest.read_text())
+    assert sum("input" in layer for layer in manifest["lowering"]["weights"]["layers"]) == 2
+    assert main(["accuracy", "digits.toml", "--json", "--images", str(held_out)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    row = next(row for row in report["types"] if row["activations"] == "int8")
+    (output,) = next(v for k, v in row["accuracy"].items() if "golden" not in k)["outputs"]
+    assert output["top1"] >= 0.99
+    assert output["right"] > 0.95

@@ -1,0 +1,72 @@
+"""An integer layer's answer in NumPy: whole numbers to the end of its sums, of the bytes in the program's weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.calibrate.ranges import to_bytes
+from builder.lower.program import Buffer, LayerStep, Program
+
+PANEL, QUAD = 16, 4
+
+
+def layer(
+    step: LayerStep, program: Program, data: NDArray[np.float32], residual: NDArray[np.float32] | None
+) -> NDArray[np.float64]:
+    """Of ``data`` [batch, height, width, channels], without its padding; the activation must be a clamp or none."""
+    assert step.quantisation is not None
+    assert step.epilogue.activation in ("identity", "clamp")
+    numbers = to_bytes(data, step.quantisation).astype(np.int64) - step.quantisation.zero
+    sums = convolution(numbers, kernel(step, program), step)
+    scale = _vector(program, step.weight_scale, np.float32)[: step.out_channels].astype(np.float64)
+    values = sums * scale * np.float32(step.quantisation.scale)
+    values += _vector(program, step.epilogue.bias, np.float32)[: step.out_channels]
+    if residual is not None:
+        factor: Any = 1.0
+        if step.epilogue.residual_scale is not None:
+            factor = _vector(program, step.epilogue.residual_scale, np.float32)[: step.out_channels]
+        values += residual * factor
+    if step.epilogue.activation == "clamp":
+        values = np.clip(values, step.epilogue.low, step.epilogue.high)
+    return values
+
+
+def kernel(step: LayerStep, program: Program) -> NDArray[np.int64]:
+    """[height, width, in channels, out channels], out of the panels."""
+    taps, quads = step.kernel_size[0] * step.kernel_size[1], -(-step.in_channels // QUAD)
+    panels = _vector(program, step.weights, np.int8).reshape(-1, taps, quads, PANEL, QUAD)
+    whole = panels.transpose(1, 2, 4, 0, 3).reshape(taps, quads * QUAD, -1)
+    assert not whole[:, step.in_channels :].any()
+    return (
+        whole[:, : step.in_channels, : step.out_channels]
+        .reshape(*step.kernel_size, step.in_channels, -1)
+        .astype(np.int64)
+    )
+
+
+def convolution(data: NDArray[np.int64], weights: NDArray[np.int64], step: LayerStep) -> NDArray[np.int64]:
+    """[batch, height, width, out channels] of whole numbers."""
+    batch, height, width, channels = data.shape
+    spans = [
+        (out - 1) * stride + (size - 1) * dilation + 1
+        for out, stride, size, dilation in zip(step.out_size, step.stride, step.kernel_size, step.dilation, strict=True)
+    ]
+    top, left = step.padding
+    padded = np.zeros((batch, max(spans[0], top + height), max(spans[1], left + width), channels), np.int64)
+    padded[:, top : top + height, left : left + width] = data
+    sums = np.zeros((batch, *step.out_size, weights.shape[-1]), np.int64)
+    for i, j in np.ndindex(*step.kernel_size):
+        rows = slice(i * step.dilation[0], i * step.dilation[0] + (step.out_size[0] - 1) * step.stride[0] + 1)
+        columns = slice(j * step.dilation[1], j * step.dilation[1] + (step.out_size[1] - 1) * step.stride[1] + 1)
+        part = padded[:, rows, columns][:, :: step.stride[0], :: step.stride[1]]
+        sums += part @ weights[i, j]
+    return sums
+
+
+def _vector(program: Program, buffer: Buffer | None, dtype: Any) -> NDArray[Any]:
+    assert buffer is not None
+    weight = next(w for w in program.weights if w.offset == buffer.offset)
+    return np.frombuffer(weight.data[: buffer.size], dtype)

@@ -1,0 +1,176 @@
+"""Ranges of layers' inputs, and what reads them out of a running program; properties of both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builder.calibrate.observe import build, picture, watch
+from builder.calibrate.ranges import Extent, Histogram, best_range, from_bytes, quantisation, to_bytes
+from builder.calibrate.stage import require_known, type_of, why_kept
+from builder.errors import SpecError, VerifyError
+from builder.importers.graph import FrozenGraph
+from builder.lower.program import Buffer, Quantisation, View
+from builder.spec import Activations, LayerSpec
+from tests.support.runtime import CACHE
+from tests.unit.test_profile import PROGRAM, SPEC, compiled, graph
+
+__all__ = ["compiled", "graph"]
+
+ends = st.floats(0, 1e6).map(np.float32).map(float)
+
+
+@given(ends, ends, st.data())
+def test_what_is_inside_is_off_by_half_a_step_and_zero_is_exact(low: float, high: float, data: st.DataObject) -> None:
+    if low + high < 1e-30:
+        return
+    by = quantisation(-low, high)
+    assert 0 <= by.zero <= 255
+    assert from_bytes(np.array([by.zero], np.uint8), by)[0] == 0
+    assert to_bytes(np.zeros(1, np.float32), by)[0] == by.zero
+    values = np.array(data.draw(st.lists(st.floats(-low, high), max_size=50)), np.float32)
+    error = np.abs(from_bytes(to_bytes(values, by), by).astype(np.float64) - values)
+    assert (error <= by.scale * 0.50001 + 1e-6 * (low + high)).all()
+
+
+@given(st.floats(1e-3, 1e3), st.integers(0, 255), st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50))
+def test_what_is_outside_becomes_the_nearest_end(scale: float, zero: int, numbers: list[float]) -> None:
+    by = Quantisation(float(np.float32(scale)), zero)
+    values = np.array(numbers, np.float32)
+    found = from_bytes(to_bytes(values, by), by)
+    low, high = -zero * by.scale, (255 - zero) * by.scale
+    np.testing.assert_allclose(found, np.clip(values, low, high), atol=by.scale * 0.501, rtol=1e-5)
+
+
+def test_halves_go_to_the_even_step() -> None:
+    by = Quantisation(1.0, 10)
+    assert to_bytes(np.array([0.5, 1.5, -0.5, -1.5, 2.5], np.float32), by).tolist() == [10, 12, 10, 8, 12]
+
+
+def best_of(values: np.ndarray) -> tuple[float, float]:
+    extent = Extent()
+    extent.add(values)
+    histogram = Histogram(extent)
+    for part in np.array_split(values, 3):
+        histogram.add(part)
+    return best_range(histogram)
+
+
+def error_of(values: np.ndarray, low: float, high: float) -> float:
+    by = quantisation(low, high)
+    return float(np.mean((from_bytes(to_bytes(values, by), by).astype(np.float64) - values) ** 2))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["normal", "relu", "laplace", "uniform", "pixels", "outlier"]))
+def test_the_range_is_no_worse_than_that_of_all_numbers(seed: int, kind: str) -> None:
+    random = np.random.default_rng(seed)
+    values: np.ndarray = {
+        "normal": lambda: random.normal(size=20_000),
+        "relu": lambda: np.maximum(random.normal(size=20_000), 0),
+        "laplace": lambda: random.laplace(size=20_000),
+        "uniform": lambda: random.uniform(-1, 3, 20_000),
+        "pixels": lambda: random.integers(0, 256, 20_000) / 255,
+        "outlier": lambda: np.append(random.normal(size=500_000), 100),
+    }[kind]().astype(np.float32)
+    low, high = best_of(values)
+    assert values.min(initial=0) - 1e-6 <= low <= 0 <= high <= values.max() + 1e-6
+    assert error_of(values, low, high) <= 1.05 * error_of(values, min(0, values.min()), values.max()) + 1e-12
+    if kind in ("relu", "pixels"):
+        assert low == 0
+    if kind == "outlier":  # is cut off
+        assert high < 90
+        assert error_of(values, low, high) < 0.95 * error_of(values, values.min(), values.max())
+    if kind in ("uniform", "pixels"):
+        assert high == pytest.approx(values.max(), rel=0.02)
+
+
+def test_numbers_that_are_not_finite_are_noticed() -> None:
+    for wrong in (np.nan, np.inf, -np.inf):
+        extent = Extent()
+        extent.add(np.array([1, wrong, -2], np.float32))
+        assert not extent.finite
+    assert Extent() == Extent(0.0, 0.0, True)
+
+
+def layer(**changes: Any) -> Any:
+    fields = {
+        "layer": "model/conv",
+        "weight_type": "int8",
+        "groups": 1,
+        "input": View(Buffer("arena", 0, 4), 0, 1, 1, 1),
+    }
+    return SimpleNamespace(**{**fields, **changes})
+
+
+ASKED = replace(SPEC, activations=Activations("int8"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "straight", "why"),
+    [
+        ({}, True, ""),
+        ({"weight_type": "float32"}, True, "its weights are float32"),
+        ({"groups": 4}, True, "its channels are in groups"),
+        ({}, False, "the model has loops or branches"),
+        ({"input": View(Buffer("weights", 0, 4), 0, 1, 1, 1)}, True, "its input is a constant"),
+    ],
+)
+def test_why_a_layer_keeps_its_input(changes: dict[str, Any], straight: bool, why: str) -> None:
+    lowered: Any = SimpleNamespace(straight=straight)
+    assert why_kept(ASKED, layer(**changes), lowered) == why
+    assert why_kept(SPEC, layer(**changes), lowered) == ""
+
+
+def test_the_last_exception_that_fits_decides() -> None:
+    layers = (
+        LayerSpec("model/*", activations="float32"),
+        LayerSpec("*/conv", activations="int8"),
+        LayerSpec("*", weights="int8"),
+    )
+    spec = replace(SPEC, layers=layers, activations=Activations("int8"))
+    assert [type_of(spec, name) for name in ("model/conv", "model/dense", "other")] == ["int8", "float32", "int8"]
+    require_known(spec, ["model/conv", "other"])
+    with pytest.raises(SpecError, match=r'"model/\*" fits no layer.*: other/conv'):
+        require_known(spec, ["other/conv"])
+
+
+def test_a_running_program_is_seen_before_each_of_its_steps(
+    tmp_path: Path, compiled: Any, graph: FrozenGraph, capfd: pytest.CaptureFixture[str]
+) -> None:
+    library = build(PROGRAM, SPEC, compiled, tmp_path, CACHE)
+    seen: list[tuple[int, float]] = []
+
+    def look(number: int, arena: np.ndarray) -> None:
+        assert arena.nbytes == PROGRAM.arena_size
+        view = View(Buffer("arena", 4096, 4096), 1, 512, 256, 2)
+        seen.append((number, float(picture(view, (2, 2, 4, 2), arena)[1, 0, 3, 1])))
+
+    runs = [{"x": np.full(1024, value, np.float32)} for value in (1, 2)]
+    watch(library, PROGRAM, graph, runs, look)
+    numbers = [number for number, _ in seen]
+    once = [0, 1, *[2, 3, 4] * 7, 5, 6]
+    assert numbers[: len(numbers) // 2] == numbers[len(numbers) // 2 :]
+    assert sorted(set(numbers)) == sorted(set(once))
+    assert numbers[0] == 0
+    assert seen[-1] == (max(numbers), 2.0)
+
+    def broken(_number: int, _arena: np.ndarray) -> None:
+        raise ValueError("what look raises")
+
+    with pytest.raises(ValueError, match="what look raises"):
+        watch(library, PROGRAM, graph, runs, broken)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_what_is_no_library_is_an_error(tmp_path: Path, graph: FrozenGraph) -> None:
+    (tmp_path / "libmodel.so").write_bytes(b"\x7fELF of another machine")
+    with pytest.raises(VerifyError, match="cannot be loaded"):
+        watch(tmp_path / "libmodel.so", PROGRAM, graph, [], lambda *_: None)

@@ -22,6 +22,7 @@ LAYOUTS = {
     "depthwise": "[C/16][KH*KW][16]",
     "winograd2": "[OC/16][C][9][16]",
     "winograd4": "[OC/16][C][9][16]",
+    "integer": "[OC/16][KH*KW][C/4][16][4]",
 }
 """How the weights for each algorithm lie in the library; see builder/lower/packing.py."""
 
@@ -174,6 +175,8 @@ def _decision(step: Step, note: Note, tuned: Mapping[str, Algorithm]) -> Decisio
     packing: dict[str, Any] = {"layout": LAYOUTS[step.algorithm], "panel": PANEL}
     scratch = scratch_size(shape, step.algorithm)
     if scratch:
-        packing |= {"band": winograd_band(shape, step.algorithm), "scratch": scratch}
+        packing["scratch"] = scratch
+    if step.algorithm in ("winograd2", "winograd4"):
+        packing["band"] = winograd_band(shape, step.algorithm)
     chooser: Chooser = "tuning" if tuned.get(shape.label) == step.algorithm else "rule"
     return Decision(note.name, note.kind, step.algorithm, note.matched, shape.label, packing, chooser)

@@ -127,7 +127,7 @@ def explain(
         model=spec.name,
         path=attempt.name if lowered.path == attempt.path else lowered.path,
         reason=lowered.reason,
-        isa=profile.host_isas(library, made.kernels.target)[-1],
+        isa=profile.host_isas(library)[-1],
         threads=threads,
         rounds=times.rounds,
         run_microseconds=times.run * 1e6,

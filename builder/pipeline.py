@@ -29,7 +29,7 @@ from builder.link.toolchain import zig_version
 from builder.lower import Lowered, LoweringPath, lower
 from builder.lower.compact import together
 from builder.lower.compress import ITEM_SIZES, Rules
-from builder.lower.optimise import Options
+from builder.lower.options import Options
 from builder.lower.program import Algorithm
 from builder.pack.assemble import pack
 from builder.pack.bundle import Bundle, activate, bundle_suffix

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.cache import code_digest, digest, run_cached
-from builder.emit import FUSED_ISA, emit
+from builder.emit import Sources, emit
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
 from builder.link.library import link_library
@@ -117,11 +118,12 @@ def _limited_to(isa: str | None) -> Iterator[None]:
         del os.environ[LIMIT]
 
 
-def host_isas(library: Path, target: str) -> tuple[str, ...]:
+def host_isas(library: Path) -> tuple[str, ...]:
     """The instruction sets of the fused kernels that this machine has, or is limited to, the least first."""
     level = int(ctypes.CDLL(str(library)).cf_profile_level())
-    isas = tuple(FUSED_ISA[target][: level + 1])
-    return isas[:1] if os.environ.get(LIMIT) == isas[0] else isas
+    isas = tuple(json.loads(Sources(library.parent).description.read_text())["target"]["isa"][: level + 1])
+    limit = os.environ.get(LIMIT)
+    return isas[: isas.index(limit) + 1] if limit in isas else isas
 
 
 def measure(libraries: Mapping[str, Profiled], seconds: float, rounds: int = MIN_ROUNDS) -> dict[str, Times]:

@@ -132,7 +132,7 @@ def _measure(
         key = digest(made.kernels.metadata_path, made.kernels.kernels_path, to_json(spec), repr(sorted(everywhere)))
         folder = project.build / spec.name / f"tune-{algorithm}"
         library = profile.build(lowered[algorithm].program, spec, made.kernels, folder, project.cache, key)
-        isas = profile.host_isas(library, made.kernels.target)
+        isas = profile.host_isas(library)
         for isa in isas:
             opened = profile.Profiled(library, lowered[algorithm].program, made.graph, isa=isa)
             profiled[f"{isa} {algorithm}"] = opened

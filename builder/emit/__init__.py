@@ -11,7 +11,7 @@ from builder.emit.blob import weights_source
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_outside, write_weights
-from builder.emit.program import layout_of, other_source, program_source, uses_fused
+from builder.emit.program import layout_of, other_source, program_source, uses_fused, uses_integer
 from builder.lower.program import Program, walk
 from builder.outside import FILE, Layout
 from builder.spec import ModelSpec
@@ -21,6 +21,9 @@ ISA = {"x86_64": ["x86-64-v3"], "arm64": ["neoverse-n1"]}
 
 FUSED_ISA = {**ISA, "x86_64": ["x86-64-v3", "x86-64-v4"]}
 """The same with fused kernels in it."""
+
+INTEGER_ISA = {**FUSED_ISA, "x86_64": [*FUSED_ISA["x86_64"], "x86-64-v4+avx512vnni"]}
+"""The same with layers whose sums are of integers: what runs at each cf_cpu_level()."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,11 @@ class Sources:
     def programs(self) -> tuple[Path, ...]:
         """The C of each batch."""
         return tuple(sorted(self.folder.glob("program*.c")))
+
+    @property
+    def integer(self) -> bool:
+        """Whether any layer's sums are of integers."""
+        return any("cf_integer_tables" in path.read_text() for path in self.programs)
 
     @property
     def outside(self) -> Path | None:
@@ -79,9 +87,10 @@ def emit(
     takes (builder/runtime/profile.h).
     """
     sources, others = Sources(folder), others or {}
-    fused = any(uses_fused(walk(p.steps)) for p in (program, *others.values()))
+    steps = [step for p in (program, *others.values()) for step in walk(p.steps)]
+    isa = INTEGER_ISA if uses_integer(steps) else FUSED_ISA if uses_fused(steps) else ISA
     outside = layout_of(program, kernels, others) if kernels and spec.weights.place != "library" else None
-    description = model_json(program, spec, {target: (FUSED_ISA if fused else ISA)[target]}, outside, tuple(others))
+    description = model_json(program, spec, {target: isa[target]}, outside, tuple(others))
     sources.description.write_text(description + "\n")
     sources.header.write_text(header_source(program, tuple(others)))
     source = program_source(

@@ -11,7 +11,7 @@ from builder.lower.program import Buffer, LayerStep, PoolStep, RepackStep, View
 WEIGHT_TYPES = ("float32", "float16", "bfloat16", "int8")
 """In the order of cf_weight_type."""
 
-ALGORITHMS = ("direct", "depthwise", "winograd2", "winograd4")
+ALGORITHMS = ("direct", "depthwise", "winograd2", "winograd4", "integer")
 """In the order of cf_algorithm."""
 
 ACTIVATIONS = {
@@ -72,8 +72,10 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         fields |= {"second_low": _float(e.second_low), "second_high": _float(e.second_high)}
     if step.weight_type != "float32":
         fields["weight_type"] = f"CF_{step.weight_type.upper()}"
-    if needed:
+    if step.algorithm in ("winograd2", "winograd4"):
         fields["band"] = winograd_band(shape, step.algorithm)
+    if step.quantisation is not None:
+        fields |= {"input_scale": _float(step.quantisation.scale), "input_zero": step.quantisation.zero}
     buffers: dict[str, Buffer | None] = {
         "input": step.input.buffer,
         "weights": step.weights,
@@ -86,6 +88,7 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         "second_shift": e.second_shift,
         "scratch": step.scratch if needed else None,
         "weight_scale": step.weight_scale,
+        "weight_sums": step.weight_sums,
     }
     return [
         "static const cf_layer layer = {",
@@ -94,7 +97,7 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         "const cf_layer_data data = {",
         *_fields({name: f"(void *){pointer(b)}" for name, b in buffers.items() if b is not None}),
         "};",
-        "context->fused->layer(context, &layer, &data);",
+        f"context->{'integer' if step.algorithm == 'integer' else 'fused->layer'}(context, &layer, &data);",
     ]
 
 

@@ -162,13 +162,20 @@ def layout_of(program: Program, kernels: Sequence[Path], others: Mapping[int, Pr
 
 
 def _fused_tables(steps: Iterable[Step]) -> str:
-    """A program without fused layers names no table, and the linker drops the kernels."""
-    return "    .fused = cf_fused_tables,\n" if uses_fused(steps) else ""
+    """A program without fused layers names no table, and the linker drops the kernels; so with integer sums."""
+    steps = tuple(steps)
+    fused = "    .fused = cf_fused_tables,\n" if uses_fused(steps) else ""
+    return fused + ("    .integer = cf_integer_tables,\n" if uses_integer(steps) else "")
 
 
 def uses_fused(steps: Iterable[Step]) -> bool:
     """Whether any step calls the fused kernels."""
     return any(isinstance(s, LayerStep | PoolStep | RepackStep) for s in steps)
+
+
+def uses_integer(steps: Iterable[Step]) -> bool:
+    """Whether any layer's sums are of integers."""
+    return any(isinstance(s, LayerStep) and s.algorithm == "integer" for s in steps)
 
 
 def _declarations(steps: Iterable[Step]) -> str:

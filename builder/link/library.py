@@ -22,6 +22,8 @@ THREAD_SOURCES = ("threads.c", "cpus.c")
 FUSED_SOURCE = "fused/kernels.c"
 """The fused kernels: one file, compiled for each instruction set."""
 
+INTEGER_SOURCE = "fused/integer.c"
+"""The kernel of integer sums, compiled likewise, where a program has such layers."""
 
 FUSED_FLAGS = ("-falign-loops=32",)
 """A loop that begins in the middle of a fetch costs an LSTM's products 7 %, and where it begins changes with every
@@ -37,15 +39,27 @@ class Variant:
     flags: tuple[str, ...] = ()
 
 
+_WIDE = ("-mprefer-vector-width=512",)
+"""Without the flag, clang keeps to 256-bit vectors."""
+
 FUSED_VARIANTS = {
     "x86_64": (
         Variant("cf_fused_v3", "x86_64_v3"),
-        # Without the flag, clang keeps to 256-bit vectors.
-        Variant("cf_fused_v4", "x86_64_v4", ("-mprefer-vector-width=512",)),
+        Variant("cf_fused_v4", "x86_64_v4", _WIDE),
     ),
     # Nothing newer than Graviton2 has multiplies float32 faster by another kernel: see docs/design.md.
     "arm64": (Variant("cf_fused_n1", "neoverse_n1"),),
 }
+
+INTEGER_VARIANTS = {
+    "x86_64": (
+        Variant("cf_integer_v3", "x86_64_v3"),
+        Variant("cf_integer_v4", "x86_64_v4", _WIDE),
+        Variant("cf_integer_vnni", "x86_64_v4+avx512vnni", _WIDE),
+    ),
+    "arm64": (Variant("cf_integer_n1", "neoverse_n1"),),
+}
+"""Of the kernel of integer sums; ``table`` is the function's own name."""
 
 PUBLIC = (
     *("cf_abi_version", "cf_describe", "cf_open", "cf_run", "cf_reset", "cf_get_state", "cf_set_state"),
@@ -123,13 +137,19 @@ def compile_objects(sources: Sources, toolchain: Toolchain, folder: Path) -> lis
         objects.append(folder / f"{source.stem}_{source.suffix[1:]}.o")
         toolchain.compile(source, objects[-1], include=(RUNTIME,), baseline=baseline)
 
+    def build_variants(source: str, variants: Iterable[Variant]) -> None:
+        for variant in variants:
+            objects.append(folder / f"{variant.table}.o")
+            flags = (*FUSED_FLAGS, *variant.flags, f"-DCF_TABLE={variant.table}")
+            toolchain.compile(RUNTIME / source, objects[-1], cpu=variant.cpu, flags=flags)
+
     for name in ("model.c", f"cpu_{target}.c", *THREAD_SOURCES):
         build(RUNTIME / name, baseline=True)
     build(RUNTIME / "fused" / f"tables_{target}.c", baseline=True)
-    for variant in FUSED_VARIANTS[target]:
-        objects.append(folder / f"{variant.table}.o")
-        flags = (*FUSED_FLAGS, *variant.flags, f"-DCF_TABLE={variant.table}")
-        toolchain.compile(RUNTIME / FUSED_SOURCE, objects[-1], cpu=variant.cpu, flags=flags)
+    build_variants(FUSED_SOURCE, FUSED_VARIANTS[target])
+    if sources.integer:
+        build(RUNTIME / "fused" / f"integer_tables_{target}.c", baseline=True)
+        build_variants(INTEGER_SOURCE, INTEGER_VARIANTS[target])
     for name in KERNEL_SOURCES:
         build(RUNTIME / name)
     for program in sources.programs:

@@ -11,7 +11,8 @@ from builder.importers.graph import FrozenGraph
 from builder.lower.compress import Array
 from builder.lower.faithful import lower_faithfully
 from builder.lower.notes import Note, note_of
-from builder.lower.optimise import Options, optimise
+from builder.lower.optimise import optimise
+from builder.lower.options import Options
 from builder.lower.program import Program
 from builder.lower.state import bind_state, with_state
 from builder.xla.result import read_result

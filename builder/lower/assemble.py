@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,8 @@ from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core, why_not
 from builder.lower.layouts import NO_HALO, Layout, Layouts, dense, lay_out, reads, with_rows, writes
 from builder.lower.notes import Note
-from builder.lower.packing import Geometry, decide, pack_layer, pack_scale, pad_channels, scratch_size
+from builder.lower.options import Options
+from builder.lower.packing import Geometry, decide, pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
 from builder.lower.pooling import Pool
 from builder.lower.program import (
     Algorithm,
@@ -28,6 +29,7 @@ from builder.lower.program import (
     LayerStep,
     PoolStep,
     Program,
+    Quantisation,
     RepackStep,
     Step,
     View,
@@ -59,17 +61,11 @@ def assemble(
     dag: Dag,
     plan: Schedule,
     faithful: Program,
-    allow_winograd: bool,
-    algorithms: Mapping[str, Algorithm],
-    share: bool = True,
+    options: Options | None = None,
     compressor: Compressor | None = None,
 ) -> tuple[Program, tuple[Note, ...]]:
-    """The Program of ``plan`` with the feeds and fetches of ``faithful``; equal weights share one place if ``share``.
-
-    Raises LowerError where it has none.
-    """
-    store = WeightStore(share)
-    assembly = _Assembly(dag, plan, faithful, allow_winograd, algorithms, store, compressor or Compressor())
+    """The Program of ``plan`` with the feeds and fetches of ``faithful``. Raises LowerError where it has none."""
+    assembly = _Assembly(dag, plan, faithful, options or Options(), compressor or Compressor())
     for number, task in enumerate(plan.tasks):
         match task:
             case Layer():
@@ -100,19 +96,17 @@ class _Assembly:
         dag: Dag,
         plan: Schedule,
         faithful: Program,
-        allow_winograd: bool,
-        algorithms: Mapping[str, Algorithm],
-        store: WeightStore,
+        options: Options,
         compressor: Compressor,
     ) -> None:
         self.dag, self.plan, self.faithful = dag, plan, faithful
-        self.allow_winograd, self.algorithms, self.compressor = allow_winograd, algorithms, compressor
+        self.options, self.compressor = options, compressor
         self.layouts: Layouts = lay_out(dag, plan.tasks)
         self.makers = makers_of(plan.tasks)
         self.fetched = {output.base for output in dag.outputs}
         self.last_use = {v.base: n for n, task in enumerate(plan.tasks) for v in inputs(task)}
         self.constants = {weight.offset: weight.data for weight in faithful.weights}
-        self.store = store
+        self.store = WeightStore(options.share)
         self.placed: dict[Buffer, Buffer] = {}
         self.storages: list[Storage] = []
         self.values: dict[Value, Storage] = {}
@@ -130,7 +124,8 @@ class _Assembly:
         core, affine = layer.core, layer.affine
         name = core.value.instruction.name
         kernel = (core.kernel().astype(np.float64) * affine.scale).astype(np.float32)
-        algorithm = decide(geometry(core), self.algorithms, allow_winograd=self.allow_winograd)
+        stored = self._stored(layer, kernel)
+        quantisation = self._quantisation(core, stored)
         wanted = reads(layer)
         source = self._reading(*wanted[0])
         residual = self._reading(*wanted[1]) if len(wanted) > 1 else None
@@ -139,12 +134,13 @@ class _Assembly:
         touched = [p for p in (source, residual, output, second) if p is not None]
         if core.kernel_size == core.stride == (1, 1) and all(p.layout.halo == NO_HALO for p in touched):
             core = with_rows(layer).core
+        algorithm = self._algorithm(core, quantisation)
         size = scratch_size(geometry(core), algorithm)
         scratch = self._new(size) if size else None
-        stored = self._stored(layer, kernel, algorithm)
         packed = pack_layer(stored.numbers, algorithm, groups=core.groups, kind=stored.type)
         weights = self.store.put(packed)
         scale = None if stored.scale is None else self.store.put(pack_scale(stored.scale, groups=core.groups))
+        sums = None if quantisation is None else self.store.put(pack_sums(stored.numbers))
         bias = self._channels(affine.shift)
         factor = affine.residual_scale
         residual_scale = None if factor is None or (factor == 1).all() else self._channels(factor)
@@ -187,6 +183,8 @@ class _Assembly:
                 scratch=scratch.buffer if scratch else None,
                 weight_type=stored.type,
                 weight_scale=scale,
+                weight_sums=sums,
+                quantisation=quantisation,
                 layer=core.name,
                 kept=stored.kept,
             )
@@ -279,9 +277,19 @@ class _Assembly:
         self.steps.append(build)
         self.notes.append(note)
 
-    def _stored(self, layer: Layer, kernel: NDArray[np.float32], algorithm: Algorithm) -> Stored:
+    def _quantisation(self, core: Core, stored: Stored) -> Quantisation | None:
+        """How ``core``'s input is rounded, where its sums are of integers."""
+        possible = stored.type == "int8" and geometry(core).summable
+        return self.options.quantisations.get(core.name) if possible else None
+
+    def _algorithm(self, core: Core, quantisation: Quantisation | None) -> Algorithm:
+        if quantisation is not None:
+            return "integer"
+        return decide(geometry(core), self.options.algorithms, allow_winograd=self.options.allow_winograd)
+
+    def _stored(self, layer: Layer, kernel: NDArray[np.float32]) -> Stored:
         core = layer.core
-        if algorithm == "depthwise":
+        if geometry(core).depthwise:
             asked = self.compressor.rules.type_of(core.name) != "float32"
             return Stored("float32", kernel, kernel, kept="a depthwise filter" if asked else "")
         constant = core.weights.base

@@ -18,24 +18,11 @@ from builder.lower.compress import Array, Compressor, Rules
 from builder.lower.faithful import lower_faithfully
 from builder.lower.hlo import read_dag
 from builder.lower.notes import Note
+from builder.lower.options import Options
 from builder.lower.products import exchange_products
-from builder.lower.program import Algorithm, Program
+from builder.lower.program import Program
 from builder.lower.schedule import schedule
 from builder.lower.thunks import read_thunks
-
-
-@dataclass(frozen=True)
-class Options:
-    """``algorithms``: decisions of a tuner, by ``Geometry.label``; the static rule decides where it says nothing.
-
-    ``share``: equal weights are kept once. Without, where each lies does not depend on what they are. ``weights``: the
-    type of each layer's.
-    """
-
-    allow_winograd: bool = True
-    algorithms: Mapping[str, Algorithm] = field(default_factory=dict)
-    share: bool = True
-    weights: Rules = field(default_factory=Rules)
 
 
 @dataclass(frozen=True)
@@ -66,7 +53,7 @@ def optimise(
     try:
         dag = read_dag(result)
         plan = schedule(dag, read_thunks(result, dag, faithful))
-        made = assemble(dag, plan, faithful, options.allow_winograd, options.algorithms, options.share, compressor)
+        made = assemble(dag, plan, faithful, options, compressor)
     except LowerError as error:
         compressor, reason = Compressor(options.weights), str(error)
         made = exchange_products(result, faithful, options.share, compressor)

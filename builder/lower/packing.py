@@ -4,13 +4,16 @@ The layouts are those that builder/runtime/fused/ reads; one layout serves every
 
 - direct: per group, panels of 16 output channels ``[ceil(OC / 16)][KH * KW * C][16]``, zeros past the last channel;
 - depthwise: ``[ceil(C / 16)][KH * KW][16]``, zeros past the last channel;
+- integer: int8, panels of 16 output channels ``[ceil(OC / 16)][KH * KW][ceil(C / 4)][16][4]``, zeros past the last
+  channels, in and out;
 - winograd2 and winograd4: not transformed, ``[OC / 16][C][9][16]``; the kernel transforms a panel when it needs it.
 
-All but depthwise may be of another type than float32; see compress.py.
+All but depthwise and integer may be of any type; see compress.py.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,8 +30,14 @@ if TYPE_CHECKING:
 PANEL = 16
 """Output channels of a panel: a cache line."""
 
+QUAD = 4
+"""Input channels that one instruction multiplies and adds up, of bytes."""
+
 MAX_THREADS = 8
 """CF_MAX_THREADS in runtime/threads.h: scratch is laid out for so many. Lambda has six."""
+
+MAX_SUM = (2**31 - 1) // (255 * 127)
+"""Products of two bytes that an int32 holds the sum of, whatever they are."""
 
 MAX_TAPS = 1024
 """CF_MAX_TAPS in runtime/fused/fused.h: the largest KH * KW."""
@@ -38,6 +47,7 @@ _BAND_MIN = 64
 _TILE_BLOCK = 24
 _U_CHANNELS = 128
 _U_COLUMNS = 32
+_LOAD = 64  # bytes that a vector load may reach past what it needs
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,12 @@ class Geometry:
         """Whether the Winograd kernels can run it at all."""
         unit = self.kernel_size == (3, 3) and self.stride == self.dilation == (1, 1) and self.groups == 1
         return unit and self.in_channels % 16 == 0 and self.out_channels % 16 == 0
+
+    @property
+    def summable(self) -> bool:
+        """Whether the kernel of integer sums can run it: one group, and sums that int32 holds."""
+        height, width = self.kernel_size
+        return self.groups == 1 and height * width * self.in_channels <= MAX_SUM
 
     @property
     def label(self) -> str:
@@ -131,6 +147,14 @@ def pack_layer(
             raise ValueError("Winograd takes 3x3 weights, one group, and channels in multiples of 16")
         panels = weights.reshape(9, inner, outer // PANEL, PANEL)
         return encode(panels.transpose(2, 1, 0, 3), kind)
+    if algorithm == "integer":
+        if kind != "int8" or groups != 1:
+            raise ValueError("integer sums take int8 weights and one group")
+        if taps * inner > MAX_SUM:
+            raise ValueError(f"more than {MAX_SUM} products have sums that int32 does not hold")
+        quads = np.pad(_padded(weights), [(0, 0), (0, 0), (0, -inner % QUAD), (0, 0)])
+        quads = quads.reshape(taps, -1, QUAD, quads.shape[-1] // PANEL, PANEL)
+        return encode(quads.transpose(3, 0, 1, 4, 2), kind)
     if outer % groups:
         raise ValueError(f"{outer} output channels do not divide into {groups} groups")
     blocks = weights.reshape(taps * inner, groups, outer // groups)
@@ -141,6 +165,15 @@ def pack_layer(
 def pack_scale(scale: NDArray[np.float32], *, groups: int = 1) -> bytes:
     """Scales [OC] as the panels of ``pack_layer`` lie: ``[groups * panels][16]``, zeros past the last channel."""
     return _padded(np.asarray(scale, np.float32).reshape(groups, -1)).tobytes()
+
+
+def pack_sums(numbers: NDArray[np.float32]) -> bytes:
+    """Of ``numbers`` [KH, KW, C, OC], whole ones, the sum for each output channel: int32 ``[panels][16]``, zero-padded.
+
+    What a zero point of the input adds to a sum is a multiple of these.
+    """
+    sums = np.asarray(numbers, np.float64).sum(axis=(0, 1, 2))
+    return np.pad(sums, (0, -sums.size % PANEL)).astype("<i4").tobytes()
 
 
 def pad_channels(vector: NDArray[np.float32]) -> bytes:
@@ -160,6 +193,8 @@ def winograd_band(geometry: Geometry, algorithm: Algorithm) -> int:
 
 def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_THREADS) -> int:
     """Bytes of scratch, aligned to 64, that ``LayerStep.scratch`` must have for up to ``threads`` threads; may be 0."""
+    if algorithm == "integer":
+        return 2 * math.prod(quantised_shape(geometry)) + _LOAD
     if algorithm not in ("winograd2", "winograd4"):
         return 0
     points = 36 if algorithm == "winograd4" else 16
@@ -167,6 +202,14 @@ def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_TH
     tiles = band if channels > _U_CHANNELS else min(band, _TILE_BLOCK)
     own = _plane(min(channels, _U_CHANNELS) * _U_COLUMNS) + _plane(tiles * _U_COLUMNS)
     return 4 * points * (_plane(band * (channels + 16)) + threads * own)
+
+
+def quantised_shape(geometry: Geometry) -> tuple[int, int, int, int]:
+    """[batch, rows, columns, channels] of what the integer kernel rounds of its input: padding and all that the sums
+    read, with channels up to a multiple of 4. It takes two bytes for a number where instructions want that."""
+    sizes = zip(geometry.out_size, geometry.stride, geometry.kernel_size, geometry.dilation, strict=True)
+    rows, columns = ((out - 1) * stride + (kernel - 1) * dilation + 1 for out, stride, kernel, dilation in sizes)
+    return geometry.batch, rows, columns, -(-geometry.in_channels // QUAD) * QUAD
 
 
 def _plane(floats: int) -> int:

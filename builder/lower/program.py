@@ -174,7 +174,18 @@ class Epilogue:
     second_high: float = float("inf")
 
 
-Algorithm = Literal["direct", "depthwise", "winograd2", "winograd4"]
+Algorithm = Literal["direct", "depthwise", "winograd2", "winograd4", "integer"]
+"""``integer``: int8 weights times a layer's input rounded to bytes, summed as int32; all others sum floats."""
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """A layer's input as bytes: ``byte = clamp(rint(x * (1 / scale)) + zero, 0, 255)``, which stands for
+    ``(byte - zero) * scale``. ``zero``, 0 to 255, stands for exactly 0.0, so that padding is exact. 1 / scale and its
+    product with x are float32; ties go to the even number, and NaN becomes ``zero``."""
+
+    scale: float
+    zero: int
 
 
 @dataclass(frozen=True)
@@ -209,6 +220,8 @@ class LayerStep:
     scratch: Buffer | None  # size from packing.scratch_size(...)
     weight_type: WeightType = "float32"
     weight_scale: Buffer | None = None  # of int8, from packing.pack_scale
+    weight_sums: Buffer | None = None  # of "integer", from packing.pack_sums
+    quantisation: Quantisation | None = None  # of "integer"
     layer: str = ""  # the op's name in the model
     kept: str = ""  # why its weights are not of the type that was asked for
 

@@ -1,4 +1,4 @@
-/* Does this processor run x86-64-v3 code, or even v4? Compiled for the baseline x86-64.
+/* Does this processor run x86-64-v3 code, or even v4, with VNNI? Compiled for the baseline x86-64.
  *
  * By hand, with cpuid and xgetbv: __builtin_cpu_supports needs a symbol that a shared library without
  * the compiler's runtime does not have. Feature bits: Intel SDM vol. 2A, CPUID; the list is the
@@ -44,5 +44,6 @@ uint32_t cf_cpu_level(void) {
     const uint32_t v4 = 1u << 16 | 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31;
     uint32_t a, b, c, d;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & v4) != v4) return 0;
-    return (read_xcr0() & 0xe6u) == 0xe6u; /* the system keeps the masks and the wide registers */
+    if ((read_xcr0() & 0xe6u) != 0xe6u) return 0; /* the system keeps the masks and the wide registers */
+    return c >> 11 & 1u ? 2 : 1; /* AVX512_VNNI */
 }

@@ -33,12 +33,14 @@ cf_status cf_refuse_open(const char *why, cf_status status) {
     return status;
 }
 
-/* COLDFORGE_CPU=x86-64-v3 keeps to that level, to measure what a lesser CPU would do. */
-static const cf_fused *choose_fused(void) {
-    if (cf_compiled_program.fused == NULL) return NULL;
+/* COLDFORGE_CPU=x86-64-v3 or x86-64-v4 keeps to that level, to measure what a lesser CPU would do. */
+static void choose_kernels(cf_context *context) {
+    uint32_t level = cf_cpu_level();
     const char *most = getenv("COLDFORGE_CPU");
-    const int limited = most != NULL && strcmp(most, "x86-64-v3") == 0;
-    return cf_compiled_program.fused[limited ? 0 : cf_cpu_level()];
+    if (most != NULL && strcmp(most, "x86-64-v3") == 0) level = 0;
+    if (most != NULL && strcmp(most, "x86-64-v4") == 0 && level > 1) level = 1;
+    if (cf_compiled_program.fused != NULL) context->fused = cf_compiled_program.fused[level];
+    if (cf_compiled_program.integer != NULL) context->integer = cf_compiled_program.integer[level];
 }
 
 /*
@@ -74,7 +76,7 @@ static cf_status open_model(uint32_t threads, const uint8_t *weights, cf_model *
         return cf_refuse_open("cf_open: out of memory", CF_ERR_MEMORY);
     }
     opened->context.weights = weights;
-    opened->context.fused = choose_fused();
+    choose_kernels(&opened->context);
     const size_t state_size = cf_compiled_program.state_size;
     if (state_size != 0 && (opened->context.state = malloc(state_size)) == NULL) {
         cf_close(opened);

@@ -34,6 +34,7 @@ struct cf_context {
     uint64_t rng_low, rng_high;
     cf_pool *pool;         /* NULL for one thread */
     const cf_fused *fused; /* kernels for this CPU; NULL if the program uses none */
+    cf_integer_layer integer; /* the same of layers with integer sums */
     uint8_t *state;        /* variables that last from run to run; NULL if the program has none */
 };
 
@@ -75,6 +76,7 @@ typedef struct cf_program {
     size_t state_count;
     size_t state_size; /* bytes */
     const cf_fused *const *fused; /* cf_fused_tables, if the program has fused layers */
+    const cf_integer_layer *integer; /* cf_integer_tables, if it has some of CF_INTEGER */
     cf_status (*run)(cf_context *context);
 } cf_program;
 
@@ -115,6 +117,7 @@ const char *cf_missing_cpu_feature(void);
 
 /* The fused kernels for each level of the architecture, and the highest level this processor has. */
 extern const cf_fused *const cf_fused_tables[];
+extern const cf_integer_layer cf_integer_tables[];
 uint32_t cf_cpu_level(void);
 
 #endif

@@ -9,11 +9,13 @@
 
 /* Filled in by the build: the same kernels for several vector widths. */
 extern const cf_fused *const cf_test_tables[];
+extern const cf_integer_layer cf_test_integers[];
 
 EXPORT cf_context *cf_test_open(int table, uint32_t threads) {
     cf_context *context = calloc(1, sizeof *context);
     if (context == NULL) abort();
     context->fused = cf_test_tables[table];
+    context->integer = cf_test_integers[table];
     context->pool = threads > 1 ? cf_pool_new(threads) : NULL;
     return context;
 }
@@ -23,9 +25,13 @@ EXPORT void cf_test_close(cf_context *context) {
     free(context);
 }
 
+static void run_layer(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
+    (layer->algorithm == CF_INTEGER ? context->integer : context->fused->layer)(context, layer, data);
+}
+
 EXPORT void cf_test_layer(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
     cf_pool_enter(context->pool);
-    context->fused->layer(context, layer, data);
+    run_layer(context, layer, data);
 }
 
 EXPORT void cf_test_pool(cf_context *context, const cf_pooling *pooling, const float *input, float *output) {
@@ -77,7 +83,7 @@ EXPORT double cf_test_time(cf_context *context, const cf_layer *layer, const cf_
     cf_pool_enter(context->pool);
     for (int i = 0; i < runs; i++) {
         const double start = now();
-        context->fused->layer(context, layer, data);
+        run_layer(context, layer, data);
         const double took = now() - start;
         if (took < best) best = took;
     }

@@ -12,16 +12,25 @@ from typing import Any
 import numpy as np
 
 from builder.emit.fused import ACTIVATIONS, ALGORITHMS, WEIGHT_TYPES
-from builder.link.library import FUSED_SOURCE, RUNTIME, THREAD_SOURCES
+from builder.link.library import FUSED_SOURCE, INTEGER_SOURCE, RUNTIME, THREAD_SOURCES
 from builder.link.toolchain import Toolchain
-from builder.lower.compress import store
-from builder.lower.packing import Geometry, pack_layer, pack_scale, pad_channels, scratch_size, winograd_band
+from builder.lower.compress import Stored, store
+from builder.lower.packing import (
+    Geometry,
+    pack_layer,
+    pack_scale,
+    pack_sums,
+    pad_channels,
+    scratch_size,
+    winograd_band,
+)
+from builder.lower.program import Quantisation
 
 HARNESS = Path(__file__).with_name("fused.c")
 CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"
 
-TABLES = {"v3": 0, "wide": 1, "narrow": 2, "v4": 3}
-"""Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's."""
+TABLES = {"v3": 0, "wide": 1, "narrow": 2, "v4": 3, "pairs": 4, "vnni": 5}
+"""Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's. The last two: integer sums."""
 
 VARIANTS = (
     ("cf_fused_v3", "x86_64_v3", ()),
@@ -30,6 +39,18 @@ VARIANTS = (
     ("cf_fused_v4", "x86_64_v4", ("-mprefer-vector-width=512",)),
 )
 
+INTEGERS = (
+    ("cf_integer_v3", "x86_64_v3", ()),
+    # VNNI's logic, and arm64's: what four bytes give is computed as those instructions do.
+    ("cf_integer_wide", "x86_64_v3", ("-DCF_LANES=16", "-DCF_FORM=1")),
+    ("cf_integer_narrow", "x86_64_v3", ("-DCF_LANES=4", "-DCF_FORM=2")),
+    ("cf_integer_v4", "x86_64_v4", ("-mprefer-vector-width=512",)),
+    # What WebAssembly has without SIMD.
+    ("cf_integer_pairs", "x86_64_v3", ("-DCF_LANES=4",)),
+    ("cf_integer_vnni", "x86_64_v4+avx512vnni", ("-mprefer-vector-width=512",)),
+)
+"""The kernels of integer sums, as TABLES are numbered and two more."""
+
 SANITIZERS = (
     "-std=c11", "-O1", "-g", "-march=x86-64-v3", "-fPIC", "-shared", "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Werror",
@@ -37,12 +58,27 @@ SANITIZERS = (
 
 GUARD = np.float32(1234.5)
 
+EXTREMES = (
+    math.inf, -math.inf, math.nan, 0.0, -0.0, 1e-42, 3e38, -3e38, 2.0**31, -(2.0**31), 2.0**22, 254.5, 255.5, -254.5,
+    0.5, -0.5, 1.5, -1.5, 2.5, 127.5, -128.5,
+)  # fmt: skip
+"""Times an input's scale: what rounding has to get right, ties among them."""
 
-def _tables(folder: Path, names: list[str]) -> Path:
+
+def _tables(folder: Path, sanitized: bool = False) -> Path:
+    """The tables as TABLES numbers them; without AVX-512's if ``sanitized``."""
     path = folder / "tables.c"
+    names = [v[0] for v in VARIANTS[: 3 if sanitized else 4]]
+    integers = [v[0] for v in INTEGERS if not sanitized or v[1] == "x86_64_v3"]
+    arguments = "cf_context *, const cf_layer *, const cf_layer_data *"
     declared = "".join(f"extern const cf_fused {name};\n" for name in names)
-    listed = ", ".join(f"&{name}" for name in names)
-    path.write_text(f'#include "program.h"\n{declared}const cf_fused *const cf_test_tables[] = {{{listed}}};\n')
+    declared += "".join(f"void {name}({arguments});\n" for name in integers)
+    listed = ", ".join([f"&{name}" for name in names] + ["&cf_fused_v3"] * (6 - len(names)))
+    functions = ", ".join(f"[{number}] = {v[0]}" for number, v in enumerate(INTEGERS) if v[0] in integers)
+    path.write_text(
+        f'#include "program.h"\n{declared}const cf_fused *const cf_test_tables[] = {{{listed}}};\n'
+        f"const cf_integer_layer cf_test_integers[6] = {{{functions}}};\n"
+    )
     return path
 
 
@@ -50,10 +86,11 @@ def build(folder: Path, extra: tuple[str, ...] = ()) -> Path:
     """Compile the kernels, the pool and the harness as the builder does."""
     toolchain = Toolchain("x86_64", CACHE)
     objects = []
-    for name, cpu, flags in VARIANTS:
-        objects.append(folder / f"{name}.o")
-        toolchain.compile(RUNTIME / FUSED_SOURCE, objects[-1], cpu=cpu, flags=(*flags, f"-DCF_TABLE={name}", *extra))
-    for source in (*(RUNTIME / n for n in THREAD_SOURCES), HARNESS, _tables(folder, [v[0] for v in VARIANTS])):
+    for source, variants in ((FUSED_SOURCE, VARIANTS), (INTEGER_SOURCE, INTEGERS)):
+        for name, cpu, flags in variants:
+            objects.append(folder / f"{name}.o")
+            toolchain.compile(RUNTIME / source, objects[-1], cpu=cpu, flags=(*flags, f"-DCF_TABLE={name}", *extra))
+    for source in (*(RUNTIME / n for n in THREAD_SOURCES), HARNESS, _tables(folder)):
         objects.append(folder / f"{source.stem}.o")
         toolchain.compile(source, objects[-1], include=(RUNTIME,))
     exports = folder / "exports.map"
@@ -66,12 +103,15 @@ def build_sanitized(folder: Path) -> Path:
     """The same with gcc's address and undefined-behaviour sanitizers, without the AVX-512 copy."""
     objects = []
     common = [f for f in SANITIZERS if f != "-shared"]
-    for name, _, flags in VARIANTS[:3]:
-        objects.append(str(folder / f"{name}.o"))
-        command = ["gcc", *common, *flags, f"-DCF_TABLE={name}", "-c", str(RUNTIME / FUSED_SOURCE), "-o", objects[-1]]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    sources = [RUNTIME / n for n in THREAD_SOURCES] + [HARNESS, _tables(folder, [v[0] for v in VARIANTS[:3]])]
+    for source, variants in ((FUSED_SOURCE, VARIANTS), (INTEGER_SOURCE, INTEGERS)):
+        for name, cpu, flags in variants:
+            if cpu != "x86_64_v3":
+                continue
+            objects.append(str(folder / f"{name}.o"))
+            command = ["gcc", *common, *flags, f"-DCF_TABLE={name}", "-c", str(RUNTIME / source), "-o", objects[-1]]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+    sources = [RUNTIME / n for n in THREAD_SOURCES] + [HARNESS, _tables(folder, sanitized=True)]
     output = folder / "libfused-sanitized.so"
     command = ["gcc", *SANITIZERS, f"-I{RUNTIME}", *map(str, sources), *objects, "-lpthread", "-o", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -101,6 +141,8 @@ class _Layer(ctypes.Structure):
         *((n, ctypes.c_float) for n in ("low", "high", "second_low", "second_high")),
         ("band", ctypes.c_int64),
         ("weight_type", ctypes.c_int),
+        ("input_scale", ctypes.c_float),
+        ("input_zero", ctypes.c_int32),
     )
 
 
@@ -109,7 +151,7 @@ class _Data(ctypes.Structure):
         (n, ctypes.c_void_p)
         for n in (
             "input", "weights", "bias", "output", "residual", "residual_scale",
-            "second", "second_scale", "second_shift", "scratch", "weight_scale",
+            "second", "second_scale", "second_shift", "scratch", "weight_sums", "weight_scale",
         )
     )  # fmt: skip
 
@@ -215,6 +257,8 @@ class Case:
     residual_scale: bool = False
     second: bool = False
     weights: str = "float32"
+    quantisation: Quantisation | None = None
+    extremes: bool = False  # among the inputs
     seed: int = 0
 
 
@@ -236,13 +280,14 @@ class Prepared:
     arrays: dict[str, Any]
     """What the structures point at, by the field's name."""
     scratch: Any
+    stored: Stored
 
 
 def _aligned(data: bytes) -> Any:
     raw = np.empty(len(data) // 4 + 16, np.float32)
     shift = (-raw.ctypes.data // 4) % 16
     view = raw[shift : shift + len(data) // 4]
-    view[...] = np.frombuffer(data, np.float32)
+    view.view(np.uint8)[...] = np.frombuffer(data, np.uint8)
     return view
 
 
@@ -253,6 +298,11 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
     x = normal(g.batch, h, w, g.in_channels)
     weights = normal(*g.kernel_size, g.in_channels // g.groups, g.out_channels)
     bias = normal(g.out_channels)
+    if case.extremes:
+        scale = case.quantisation.scale if case.quantisation else 1.0
+        odd = np.array(EXTREMES, np.float32) * np.float32(scale)
+        places = random.integers(0, x.size, max(1, x.size // 8))
+        x.reshape(-1)[places] = random.choice(odd, len(places))
     picture = Picture((g.batch, h, w, g.in_channels), case.padding, case.in_gap).with_values(x)
     shape = (g.batch, oh, ow, g.out_channels)
     roomy = tuple(v + 1 for v in case.halo)
@@ -271,6 +321,9 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
     point("weights", _aligned(packed))
     if stored.scale is not None:
         point("weight_scale", _aligned(pack_scale(stored.scale, groups=g.groups)))
+    if case.quantisation is not None:
+        point("weight_sums", _aligned(pack_sums(stored.numbers)))
+        layer.input_scale, layer.input_zero = case.quantisation.scale, case.quantisation.zero
     point("bias", _aligned(pad_channels(bias)))
     residual = normal(*shape) if case.residual or case.residual_in_place else None
     if case.residual_in_place:
@@ -305,10 +358,12 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
     layer.stride, layer.dilation = _Pair(*g.stride), _Pair(*g.dilation)
     layer.padding = _Pair(*case.padding[:2])
     layer.input, layer.output, layer.halo = picture.view, output.view, _Halo(*case.halo)
-    layer.band = winograd_band(g, case.algorithm) if size else 0  # type: ignore[arg-type]
+    layer.band = winograd_band(g, case.algorithm) if case.algorithm.startswith("winograd") else 0  # type: ignore[arg-type]
     rest = scratch[size // 4 :]
     multiplied = stored.restored
-    return Prepared(case, x, multiplied, bias, residual, scales, picture, output, second, layer, data, arrays, rest)
+    return Prepared(
+        case, x, multiplied, bias, residual, scales, picture, output, second, layer, data, arrays, rest, stored
+    )
 
 
 class Kernels:

@@ -18,7 +18,8 @@ from builder.audit import audit, require
 from builder.emit import emit
 from builder.emit.fused import geometry
 from builder.link.library import RUNTIME, link_library
-from builder.lower.packing import pack_layer, pad_channels, scratch_size
+from builder.lower.compress import store
+from builder.lower.packing import pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
 from builder.lower.program import (
     BoundPort,
     Buffer,
@@ -26,6 +27,7 @@ from builder.lower.program import (
     LayerStep,
     PoolStep,
     Program,
+    Quantisation,
     RepackStep,
     Step,
     View,
@@ -211,3 +213,71 @@ def test_fused_steps_compile_without_warnings(built: tuple[Path, Any]) -> None:
     assert json.loads((built[0].parent / "model.json").read_text())["abi"] == 1
     command = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{RUNTIME}", "-c", "program.c", "-o", "/dev/null"]
     subprocess.run(command, cwd=built[0].parent, check=True)
+
+
+def integer_program() -> tuple[Program, Any]:
+    """One layer with integer sums, and the same in NumPy."""
+    random = np.random.default_rng(2)
+    stored = store(random.standard_normal((3, 3, CHANNELS, CHANNELS), dtype=np.float32), "int8")
+    assert stored.scale is not None
+    layout, q = Layout(), Quantisation(2.0**-5, 128)
+    feed, output = layout.picture(SIDE, 1, CHANNELS), layout.picture(SIDE, 0, CHANNELS)
+    plain = layer(layout, "integer", feed, output, np.zeros((3, 3, CHANNELS, CHANNELS), np.float32))
+    step = replace(
+        plain, algorithm="integer", halo=(0, 0, 0, 0), weight_type="int8", quantisation=q,
+        weights=layout.constant(pack_layer(stored.numbers, "integer", kind="int8")),
+        weight_scale=layout.constant(pack_scale(stored.scale)),
+        weight_sums=layout.constant(pack_sums(stored.numbers)),
+        scratch=layout.buffer(scratch_size(geometry(plain), "integer")),
+    )  # fmt: skip
+    side = SIDE + 2
+    compiled = Program(
+        (step,),
+        (BoundPort(TensorSpec("x", "float32", (1, side, side, CHANNELS)), feed.buffer),),
+        (BoundPort(TensorSpec("y", "float32", (1, SIDE, SIDE, CHANNELS)), output.buffer),),
+        tuple(layout.constants), layout.arena, layout.weights,
+    )  # fmt: skip
+
+    def reference(x: Any) -> Any:
+        numbers = np.clip(np.rint(x[:, 1:-1, 1:-1] / q.scale), -128, 127)
+        return conv(numbers, stored.numbers) * q.scale * stored.scale.astype(np.float64)
+
+    return compiled, reference
+
+
+def test_a_program_with_integer_sums(built: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is limited to; and it holds VNNI's instructions, as a library without such layers does not."""
+    compiled, reference = integer_program()
+    sources = emit(compiled, SPEC, "x86_64", tmp_path)
+    assert isa(sources.description) == ["x86-64-v3", "x86-64-v4", "x86-64-v4+avx512vnni"]
+    library = link_library(sources, [built[0].parent / "none.o"], "x86_64", tmp_path, CACHE).path
+    require(audit(library, "x86_64"))
+    x = np.pad(np.random.default_rng(3).standard_normal((1, SIDE, SIDE, CHANNELS)), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    x = (4 * x).astype(np.float32)
+    y = np.zeros((1, SIDE, SIDE, CHANNELS), np.float32)
+    loaded = ctypes.CDLL(str(library))
+    for limit in ("", "x86-64-v3", "x86-64-v4"):
+        monkeypatch.setenv("COLDFORGE_CPU", limit)
+        model = ctypes.c_void_p()
+        assert loaded.cf_open(2, ctypes.byref(model)) == 0
+        feed, fetch = Port(x.ctypes.data, x.nbytes), Port(y.ctypes.data, y.nbytes)
+        one = ctypes.c_size_t(1)
+        assert loaded.cf_run(model, ctypes.byref(feed), one, ctypes.byref(fetch), one) == 0
+        loaded.cf_close(model)
+        np.testing.assert_allclose(y, reference(x), atol=1e-4)
+        y[...] = np.nan
+    if shutil.which("objdump") is None:
+        pytest.skip("NOT SEEN: there is no objdump on this machine")
+    for path, expected in ((library, True), (built[0], False)):
+        done = subprocess.run(["objdump", "-d", str(path)], capture_output=True, text=True, check=True)
+        assert ("vpdpbusd" in done.stdout) == expected
+
+
+def test_an_arm64_library_has_dot_products(tmp_path: Path) -> None:
+    compiled, _ = integer_program()
+    (tmp_path / "none.c").write_text("typedef int none;\n")
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-gnu.2.34", "-c", "none.c"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    sources = emit(compiled, SPEC, "arm64", tmp_path)
+    assert isa(sources.description) == ["neoverse-n1"]
+    require(audit(link_library(sources, [tmp_path / "none.o"], "arm64", tmp_path, CACHE).path, "arm64"))

@@ -22,28 +22,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from builder.lower.packing import Geometry, candidates, choose, pack_layer, pad_channels, scratch_size
 from tests.support.fused import Case, Kernels, Prepared, build, build_sanitized, prepare
+from tests.support.layers import ACTIVATIONS, LIBRARY, activate, convolve, epilogues, examples, halos
 from tests.support.runtime import sanitizer_environment
 
-LIBRARY = "COLDFORGE_TEST_FUSED"
-"""Names the library to test instead of a fresh build; set in the sanitized run."""
-
 BOUND = {"direct": 1e-6, "depthwise": 1e-6, "winograd2": 3e-6, "winograd4": 2e-5}
-ACTIVATIONS = (
-    "identity", "clamp", "sigmoid", "swish", "hard_sigmoid", "hard_swish", "gelu", "gelu_tanh", "tanh", "elu",
-)  # fmt: skip
-
 V4 = "avx512bw" in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else False
 TABLES = ["v3", "wide", "narrow", *(["v4"] if V4 and LIBRARY not in os.environ else [])]
-
-
-def examples(count: int) -> settings:
-    count = count // 5 if LIBRARY in os.environ else count  # sanitizers are slow
-    return settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")
@@ -52,45 +41,6 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
     loaded = Kernels(Path(given_library) if given_library else build(tmp_path_factory.mktemp("fused")))
     yield loaded
     loaded.close()
-
-
-def erf(x: Any) -> Any:
-    return np.vectorize(math.erf)(x)
-
-
-def activate(name: str, x: Any, low: float, high: float) -> Any:
-    """In float64."""
-    sigmoid = 1 / (1 + np.exp(-x))
-    hard = np.clip(x + 3, 0, 6) / 6
-    return {
-        "identity": lambda: x,
-        "clamp": lambda: np.clip(x, low, high),
-        "sigmoid": lambda: sigmoid,
-        "swish": lambda: x * sigmoid,
-        "hard_sigmoid": lambda: hard,
-        "hard_swish": lambda: x * hard,
-        "gelu": lambda: 0.5 * x * (1 + erf(x / math.sqrt(2))),
-        "gelu_tanh": lambda: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
-        "tanh": lambda: np.tanh(x),
-        "elu": lambda: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    }[name]()
-
-
-def convolve(x: Any, weights: Any, case: Case) -> Any:
-    """The plain sums, in float64."""
-    g = case.geometry
-    top, left, bottom, right = case.padding
-    x = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
-    (oh, ow), inner, outer = g.out_size, g.in_channels // g.groups, g.out_channels // g.groups
-    out = np.zeros((g.batch, oh, ow, g.groups, outer))
-    for i in range(g.kernel_size[0]):
-        for j in range(g.kernel_size[1]):
-            y0, x0 = i * g.dilation[0], j * g.dilation[1]
-            y1, x1 = y0 + (oh - 1) * g.stride[0] + 1, x0 + (ow - 1) * g.stride[1] + 1
-            part = x[:, y0 : y1 : g.stride[0], x0 : x1 : g.stride[1]].reshape(g.batch, oh, ow, g.groups, inner)
-            tap = weights[i, j].astype(np.float64).reshape(inner, g.groups, outer)
-            out += np.einsum("nhwgi,igo->nhwgo", part, tap)
-    return out.reshape(g.batch, oh, ow, g.out_channels)
 
 
 def check(p: Prepared) -> None:
@@ -111,27 +61,6 @@ def check(p: Prepared) -> None:
     if p.second is not None:
         scaled = np.clip(expected * p.scales[1].astype(np.float64) + p.scales[2], 0.0, 2.5)
         assert (np.abs(p.second.inner - scaled) <= allowed * (np.abs(p.scales[1]) + 1)).all()
-
-
-halos = st.tuples(*[st.integers(0, 2)] * 4)
-
-
-@st.composite
-def epilogues(draw: st.DrawFn) -> dict[str, Any]:
-    activation = draw(st.sampled_from(ACTIVATIONS))
-    residual = draw(st.sampled_from(["none", "none", "apart", "in_place"]))
-    return {
-        "activation": activation,
-        "low": draw(st.sampled_from([0.0, -1.0])) if activation == "clamp" else -math.inf,
-        "high": draw(st.sampled_from([6.0, math.inf])) if activation == "clamp" else math.inf,
-        "residual": residual == "apart",
-        "residual_in_place": residual == "in_place",
-        "residual_scale": residual != "none" and draw(st.booleans()),
-        "second": draw(st.booleans()),
-        "halo": draw(halos),
-        "out_gap": draw(st.sampled_from([0, 0, 5, 16])),
-        "seed": draw(st.integers(0, 1000)),
-    }
 
 
 weight_types = st.sampled_from(["float32", "float16", "bfloat16", "int8"])
@@ -446,7 +375,8 @@ def test_the_same_under_sanitizers(tmp_path: Path) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("NOT RUN: the sanitizers need gcc, which this machine does not have")
     library = build_sanitized(tmp_path)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    files = [__file__, str(Path(__file__).with_name("test_integer_kernels.py"))]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
     environment = sanitizer_environment() | {LIBRARY: str(library)}
     root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)

@@ -30,7 +30,7 @@ def lowered(module: Module) -> tuple[Program, Schedule, Dag]:
     plan = schedule(dag, [])
     feeds = tuple(port(f"x{i}", value.dims) for i, value in sorted(dag.parameters.items()))
     fetches = tuple(port(f"y{i}", value.dims) for i, value in enumerate(dag.outputs))
-    program, _ = assemble(dag, plan, Program((), feeds, fetches, (), 0, 0), True, {})
+    program, _ = assemble(dag, plan, Program((), feeds, fetches, (), 0, 0))
     return program, plan, dag
 
 

@@ -6,6 +6,7 @@
 #define COLDFORGE_DIRECT_H
 
 #include "multiply.h"
+#include "reach.h"
 #include "unpack.h"
 
 /* Weights of one panel in the first-level cache, and pixels of one block in the second. */
@@ -29,69 +30,8 @@ typedef struct {
     int64_t pixels, rows, blocks; /* of the batch; of a tile; tasks for the same channels */
     int64_t inner, outer;         /* channels of a group, in and out */
     int64_t panels, shares;       /* of a group; tasks for the same pixels */
-    int64_t depth;                 /* KH * KW * inner */
-    int64_t segments, length;      /* depth as runs of adjacent floats */
-    int64_t offsets[CF_MAX_TAPS];
+    cf_reach reach;               /* in floats */
 } cf_direct;
-
-static void place_pixels(cf_places *places, const cf_layer *layer, const cf_layer_data *data, int64_t pixel,
-                         int64_t count, int64_t channel) {
-    const cf_view *in = &layer->input;
-    int64_t column = pixel % layer->out[1], row = pixel / layer->out[1];
-    int64_t image = row / layer->out[0];
-    row %= layer->out[0];
-    const float *origin = data->input + in->first + channel - layer->padding[0] * in->row -
-                          layer->padding[1] * in->pixel;
-    const int64_t step = layer->stride[1] * in->pixel;
-    for (int64_t i = 0; i < count;) {
-        /* A run within one row. */
-        const int64_t run = min64(count - i, layer->out[1] - column);
-        const float *from = origin + image * in->image + row * layer->stride[0] * in->row + column * step;
-        place_output(places, i, layer, data, image, row, column);
-        for (int64_t r = 0; r < run; r++) {
-            places->input[i + r] = from + r * step;
-            places->output[i + r] = places->output[i] + r * layer->output.pixel;
-        }
-        if (data->residual != NULL) {
-            for (int64_t r = 1; r < run; r++) places->residual[i + r] = places->residual[i] + r * layer->residual.pixel;
-        }
-        if (data->second != NULL) {
-            for (int64_t r = 1; r < run; r++) places->second[i + r] = places->second[i] + r * layer->second.pixel;
-        }
-        i += run;
-        column = 0;
-        if (++row == layer->out[0]) {
-            row = 0;
-            image++;
-        }
-    }
-}
-
-/* A part of the depth, from `done` on: `segments` runs of `length` input channels. */
-typedef struct {
-    int64_t done, depth, segments, length, moved;
-    const int64_t *offsets;
-} cf_part;
-
-/* The part after this one, of about `most`: whole segments, or equal parts of one. 0: there is none. */
-INLINE int next_part(const cf_direct *d, int64_t most, cf_part *part) {
-    part->done += part->depth;
-    if (part->done == d->depth) return 0;
-    const int64_t segment = part->done / d->length, from = part->done % d->length;
-    const int64_t parts = ceil_div(d->length, most);
-    if (parts > 1) {
-        part->segments = 1;
-        part->length = min64(ceil_div(d->length, parts), d->length - from);
-        part->moved = d->offsets[segment] + from;
-        part->offsets = &part->moved;
-    } else {
-        part->segments = min64(most / d->length, d->segments - segment);
-        part->length = d->length;
-        part->offsets = d->offsets + segment;
-    }
-    part->depth = part->segments * part->length;
-    return 1;
-}
 
 /*
  * The weights of `panels` panels from number `panel` on, for a part of the depth from `done` on, as floats: *apart of
@@ -100,9 +40,9 @@ INLINE int next_part(const cf_direct *d, int64_t most, cf_part *part) {
 static const float *part_weights(const cf_direct *d, int64_t panel, int64_t panels, int64_t done, int64_t depth,
                                  float *room, int64_t *apart) {
     const float *start = NULL;
-    *apart = (d->layer->weight_type == CF_FLOAT32 ? d->depth : depth) * CF_PANEL;
+    *apart = (d->layer->weight_type == CF_FLOAT32 ? d->reach.depth : depth) * CF_PANEL;
     for (int64_t p = 0; p < panels; p++) {
-        const float *own = unpack(d->layer, d->data, panel + p, ((panel + p) * d->depth + done) * CF_PANEL,
+        const float *own = unpack(d->layer, d->data, panel + p, ((panel + p) * d->reach.depth + done) * CF_PANEL,
                                   depth * CF_PANEL, room + p * depth * CF_PANEL);
         if (p == 0) start = own;
     }
@@ -132,8 +72,8 @@ static void multiply_panel(const cf_direct *d, const cf_places *places, int64_t 
     product.low = splat(layer->low);
     product.high = splat(layer->high);
     cf_part part = {0};
-    while (next_part(d, CF_DEPTH, &part)) {
-        const int first = part.done == 0, last = part.done + part.depth == d->depth;
+    while (next_part(&d->reach, CF_DEPTH, &part)) {
+        const int first = part.done == 0, last = part.done + part.depth == d->reach.depth;
         const float *weights =
             part_weights(d, panel, ceil_div(channels, CF_PANEL), part.done, part.depth, room, &product.panel);
         product.offsets = part.offsets;
@@ -165,12 +105,12 @@ static void multiply_wide(const cf_direct *d, const cf_places *places, int64_t c
     const int64_t rows = tiles > 0 ? CF_ROWS : CF_HALF_ROWS;
     const cf_tile_function *rest = tiles > 0 ? full_tiles : half_tiles;
     const int in_registers = simple_epilogue(layer, d->data);
-    const int brief = d->segments <= CF_SHORT_SEGMENTS && (d->data->residual == NULL || !in_registers);
+    const int brief = d->reach.segments <= CF_SHORT_SEGMENTS && (d->data->residual == NULL || !in_registers);
     _Alignas(64) float room[CF_ROOM];
     _Alignas(64) float sums[CF_BLOCK * CF_COLUMNS];
-    cf_product product = {.offsets = d->offsets, .segments = d->segments, .length = d->length};
+    cf_product product = {.offsets = d->reach.offsets, .segments = d->reach.segments, .length = d->reach.length};
     const float *weights =
-        part_weights(d, panel, ceil_div(channels, CF_PANEL), 0, d->depth, room, &product.panel);
+        part_weights(d, panel, ceil_div(channels, CF_PANEL), 0, d->reach.depth, room, &product.panel);
     product.low = splat(in_registers ? layer->low : -__builtin_inff());
     product.high = splat(in_registers ? layer->high : __builtin_inff());
     const float *bias = d->data->bias + channel;
@@ -212,8 +152,8 @@ static void direct_task(void *argument, int64_t task, uint32_t thread) {
     const int64_t count = min64(part_start(tiles_high, block + 1, d->blocks) * d->rows, d->pixels) - first;
     cf_places places;
     place_pixels(&places, d->layer, d->data, first, count, group * d->inner);
-    const int64_t step = CF_COLUMNS / CF_PANEL, near = CF_NEAR_BYTES / (4 * d->depth * CF_COLUMNS);
-    const int64_t most = d->depth > CF_DEPTH ? 0 : min64(max64(near, 1), CF_WIDEST);
+    const int64_t step = CF_COLUMNS / CF_PANEL, near = CF_NEAR_BYTES / (4 * d->reach.depth * CF_COLUMNS);
+    const int64_t most = d->reach.depth > CF_DEPTH ? 0 : min64(max64(near, 1), CF_WIDEST);
     const int64_t tiles_wide = ceil_div(d->panels, step);
     const int64_t end = min64(part_start(tiles_wide, share + 1, d->shares) * step, d->panels);
     for (int64_t panel = part_start(tiles_wide, share, d->shares) * step; panel < end;) {
@@ -279,7 +219,7 @@ static void stream_panels(const cf_direct *d, const float *const *in, int64_t pa
     enum { WIDTH = 32, TWO = WIDTH / CF_LANES, ONE = CF_PANEL / CF_LANES, DEPTH = CF_NEAR_BYTES / 4 / WIDTH };
     _Alignas(64) float room[DEPTH * WIDTH];
     cf_part part = {0};
-    while (next_part(d, d->layer->weight_type == CF_FLOAT32 ? d->depth : DEPTH, &part)) {
+    while (next_part(&d->reach, d->layer->weight_type == CF_FLOAT32 ? d->reach.depth : DEPTH, &part)) {
         int64_t apart;
         const float *from = part_weights(d, panel, panels, part.done, part.depth, room, &apart);
         if (panels > 1) {
@@ -325,21 +265,21 @@ static void run_direct(cf_context *context, const cf_layer *layer, const cf_laye
     const cf_view *in = &layer->input;
     d.layer = layer;
     d.data = data;
-    d.segments = 0;
+    d.reach.segments = 0;
     d.pixels = layer->batch * layer->out[0] * layer->out[1];
     d.inner = layer->in_channels / layer->groups;
     d.outer = layer->out_channels / layer->groups;
     d.panels = ceil_div(d.outer, CF_PANEL);
-    d.depth = layer->kernel[0] * layer->kernel[1] * d.inner;
+    d.reach.depth = layer->kernel[0] * layer->kernel[1] * d.inner;
     const int dense_rows = in->pixel == d.inner && layer->dilation[1] == 1;
     const int64_t across = dense_rows ? 1 : layer->kernel[1];
-    d.length = dense_rows ? layer->kernel[1] * d.inner : d.inner;
+    d.reach.length = dense_rows ? layer->kernel[1] * d.inner : d.inner;
     for (int64_t y = 0; y < layer->kernel[0]; y++) {
         for (int64_t x = 0; x < across; x++) {
-            d.offsets[d.segments++] = y * layer->dilation[0] * in->row + x * layer->dilation[1] * in->pixel;
+            d.reach.offsets[d.reach.segments++] = y * layer->dilation[0] * in->row + x * layer->dilation[1] * in->pixel;
         }
     }
-    const int64_t work = d.pixels * d.depth * layer->out_channels;
+    const int64_t work = d.pixels * d.reach.depth * layer->out_channels;
     const int64_t threads = threads_for(context, work, d.pixels <= FEW_PIXELS ? 20 : 40);
     if (d.pixels <= FEW_PIXELS) {
         d.shares = threads == 1 ? 1 : min64(2 * threads, ceil_div(d.panels, 2));

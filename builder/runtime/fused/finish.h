@@ -28,6 +28,15 @@ INLINE void run_tasks(cf_context *context, int64_t threads, int64_t tasks, cf_ta
 /* Where part `part` of `parts` of about equal size begins, of `count` things; part `parts` begins at their end. */
 INLINE int64_t part_start(int64_t count, int64_t part, int64_t parts) { return part * count / parts; }
 
+/* Rows of the next tile when `rest` remain: tiles of about equal height. */
+INLINE int64_t tile_rows(int64_t rest, int64_t most) { return ceil_div(rest, ceil_div(rest, most)); }
+
+/* How many tiles of that height follow each other. */
+INLINE int64_t tiles_alike(int64_t rest, int64_t most) {
+    const int64_t tiles = ceil_div(rest, most), taller = rest % tiles;
+    return taller != 0 ? taller : tiles;
+}
+
 /* Where each of a block's pixels begins in every tensor; residual and second only if the layer has them. */
 typedef struct {
     const float *input[CF_BLOCK];
@@ -46,6 +55,40 @@ INLINE void place_output(cf_places *places, int64_t i, const cf_layer *layer, co
     }
     if (data->second != NULL) {
         places->second[i] = data->second + s->first + image * s->image + row * s->row + column * s->pixel;
+    }
+}
+
+/* Where output pixels `pixel` ... pixel + count of the batch begin, and the inputs of their first taps, from `channel` on. */
+static void place_pixels(cf_places *places, const cf_layer *layer, const cf_layer_data *data, int64_t pixel,
+                         int64_t count, int64_t channel) {
+    const cf_view *in = &layer->input;
+    int64_t column = pixel % layer->out[1], row = pixel / layer->out[1];
+    int64_t image = row / layer->out[0];
+    row %= layer->out[0];
+    const float *origin = data->input + in->first + channel - layer->padding[0] * in->row -
+                          layer->padding[1] * in->pixel;
+    const int64_t step = layer->stride[1] * in->pixel;
+    for (int64_t i = 0; i < count;) {
+        /* A run within one row. */
+        const int64_t run = min64(count - i, layer->out[1] - column);
+        const float *from = origin + image * in->image + row * layer->stride[0] * in->row + column * step;
+        place_output(places, i, layer, data, image, row, column);
+        for (int64_t r = 0; r < run; r++) {
+            places->input[i + r] = from + r * step;
+            places->output[i + r] = places->output[i] + r * layer->output.pixel;
+        }
+        if (data->residual != NULL) {
+            for (int64_t r = 1; r < run; r++) places->residual[i + r] = places->residual[i] + r * layer->residual.pixel;
+        }
+        if (data->second != NULL) {
+            for (int64_t r = 1; r < run; r++) places->second[i + r] = places->second[i] + r * layer->second.pixel;
+        }
+        i += run;
+        column = 0;
+        if (++row == layer->out[0]) {
+            row = 0;
+            image++;
+        }
     }
 }
 
@@ -151,6 +194,16 @@ static void zero_halo(float *buffer, const cf_view *view, const cf_halo *halo, i
                 zero_pixels(at + (halo->left + columns) * view->pixel, halo->right, view->pixel, channels);
             }
         }
+    }
+}
+
+/* Of all that a layer writes. */
+static void zero_halos(const cf_layer *layer, const cf_layer_data *data) {
+    zero_halo(data->output, &layer->output, &layer->halo, layer->batch, layer->out[0], layer->out[1],
+              layer->out_channels);
+    if (data->second != NULL) {
+        zero_halo(data->second, &layer->second, &layer->second_halo, layer->batch, layer->out[0],
+                  layer->out[1], layer->out_channels);
     }
 }
 

@@ -19,7 +19,7 @@ typedef struct {
     int64_t top, left, bottom, right;
 } cf_halo;
 
-typedef enum { CF_DIRECT, CF_DEPTHWISE, CF_WINOGRAD2, CF_WINOGRAD4 } cf_algorithm;
+typedef enum { CF_DIRECT, CF_DEPTHWISE, CF_WINOGRAD2, CF_WINOGRAD4, CF_INTEGER } cf_algorithm;
 
 typedef enum {
     CF_CLAMP, /* "identity" is a clamp to +-infinity; NaN stays NaN */
@@ -33,7 +33,7 @@ typedef enum {
     CF_ELU
 } cf_activation;
 
-/* How a layer's weights lie in the library; sums are of floats in any case. See builder/lower/compress.py. */
+/* How a layer's weights lie in the library; sums are of floats in any case, but for CF_INTEGER's. See compress.py. */
 typedef enum { CF_FLOAT32, CF_FLOAT16, CF_BFLOAT16, CF_INT8 } cf_weight_type;
 
 /* See LayerStep and Epilogue in builder/lower/program.py. */
@@ -47,6 +47,8 @@ typedef struct {
     float low, high, second_low, second_high;
     int64_t band; /* Winograd: tiles transformed at a time */
     cf_weight_type weight_type;
+    float input_scale;  /* of CF_INTEGER, as input_zero: see Quantisation in builder/lower/program.py */
+    int32_t input_zero;
 } cf_layer;
 
 /* Starts of the buffers; residual, residual_scale, second and scratch may be NULL. */
@@ -59,6 +61,7 @@ typedef struct {
     float *second;
     const float *second_scale, *second_shift;
     float *scratch;
+    const int32_t *weight_sums; /* of CF_INTEGER: [panels][16], sums of the numbers of an output channel */
     const float *weight_scale; /* of int8: [panels][16], what a panel's weights are multiplied by */
 } cf_layer_data;
 
@@ -92,5 +95,13 @@ typedef struct {
 
 /* x86_64; arm64. */
 extern const cf_fused cf_fused_v3, cf_fused_v4, cf_fused_n1;
+
+/* Layers of CF_INTEGER, which `cf_fused.layer` does not take: few programs have any, so these kernels are apart. */
+typedef void (*cf_integer_layer)(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
+
+void cf_integer_v3(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
+void cf_integer_v4(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
+void cf_integer_vnni(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
+void cf_integer_n1(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
 
 #endif

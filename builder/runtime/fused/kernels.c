@@ -12,17 +12,13 @@
 #endif
 
 static void run_layer(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
-    zero_halo(data->output, &layer->output, &layer->halo, layer->batch, layer->out[0], layer->out[1],
-              layer->out_channels);
-    if (data->second != NULL) {
-        zero_halo(data->second, &layer->second, &layer->second_halo, layer->batch, layer->out[0],
-                  layer->out[1], layer->out_channels);
-    }
+    zero_halos(layer, data);
     switch (layer->algorithm) {
     case CF_DIRECT: run_direct(context, layer, data); break;
     case CF_DEPTHWISE: run_depthwise(context, layer, data); break;
     case CF_WINOGRAD2: run_winograd(context, layer, data, 2); break;
     case CF_WINOGRAD4: run_winograd(context, layer, data, 4); break;
+    case CF_INTEGER: break; /* never here: see integer.c */
     }
 }
 

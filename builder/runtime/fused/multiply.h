@@ -261,13 +261,4 @@ static void short_half(const cf_product *product, int64_t tiles, const float *co
     }
 }
 
-/* Rows of the next tile when `rest` remain: tiles of about equal height. */
-INLINE int64_t tile_rows(int64_t rest, int64_t most) { return ceil_div(rest, ceil_div(rest, most)); }
-
-/* How many tiles of that height follow each other. */
-INLINE int64_t tiles_alike(int64_t rest, int64_t most) {
-    const int64_t tiles = ceil_div(rest, most), taller = rest % tiles;
-    return taller != 0 ? taller : tiles;
-}
-
 #endif

@@ -45,6 +45,7 @@ enum { CF_PANEL = 16 }; /* channels of a panel of weights */
 
 typedef float vec __attribute__((vector_size(CF_LANES * 4)));
 typedef int32_t ivec __attribute__((vector_size(CF_LANES * 4)));
+typedef uint32_t unsigned_ivec __attribute__((vector_size(CF_LANES * 4)));
 typedef float loose_vec __attribute__((vector_size(CF_LANES * 4), aligned(4), may_alias));
 
 INLINE vec load(const float *p) { return *(const loose_vec *)p; }

@@ -1,6 +1,10 @@
-/* The one table of fused kernels; see tables_x86_64.c. */
+/* The one table of each kind of kernels; see fused/tables_x86_64.c. The linker drops what no program names. */
 #include "../program.h"
 
 extern const cf_fused cf_fused_wasm;
 
 const cf_fused *const cf_fused_tables[] = {&cf_fused_wasm};
+
+void cf_integer_wasm(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
+
+const cf_integer_layer cf_integer_tables[] = {cf_integer_wasm};

@@ -1,0 +1,24 @@
+"""What may be decided about a program before it is lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from builder.lower.compress import Rules
+from builder.lower.program import Algorithm, Quantisation
+
+
+@dataclass(frozen=True)
+class Options:
+    """``algorithms``: decisions of a tuner, by ``Geometry.label``; the static rule decides where it says nothing.
+
+    ``share``: equal weights are kept once. Without, where each lies does not depend on what they are. ``weights``: the
+    type of each layer's. ``quantisations``: of the inputs of layers whose sums are of integers, by ``Core.name``.
+    """
+
+    allow_winograd: bool = True
+    algorithms: Mapping[str, Algorithm] = field(default_factory=dict)
+    share: bool = True
+    weights: Rules = field(default_factory=Rules)
+    quantisations: Mapping[str, Quantisation] = field(default_factory=dict)

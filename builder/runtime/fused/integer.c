@@ -1,0 +1,12 @@
+/* The kernel of integer sums for one instruction set: compiled once for each, with CF_TABLE as this copy's name. */
+#include "integer.h"
+
+#ifndef CF_TABLE
+#define CF_TABLE cf_integer_v3
+#endif
+
+void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
+void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
+    zero_halos(layer, data);
+    run_integer(context, layer, data);
+}

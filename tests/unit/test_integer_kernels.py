@@ -1,0 +1,259 @@
+"""The kernels of integer sums against exact sums in NumPy, for every form that the instruction sets have.
+
+"v3" is AVX2's, with pairs of int16; "wide" multiplies unsigned bytes four at a time in plain C, which is VNNI's logic,
+"narrow" signed ones, which is arm64's, and "pairs" what WebAssembly has without SIMD. The sums are exact, so the bound
+is that of the epilogue alone, relative to the sum itself and not to its terms. The sanitizers' run is that of
+test_fused_kernels.py.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from builder.lower.packing import MAX_SUM, Geometry, pack_layer, pack_sums, quantised_shape, scratch_size
+from builder.lower.program import Quantisation
+from tests.support import portable
+from tests.support.fused import Case, Kernels, Prepared, build, prepare
+from tests.support.layers import LIBRARY, activate, convolve, epilogues, examples
+
+CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+PORTABLE = ["v3", "wide", "narrow", "pairs"]
+NATIVE = {"v4": "avx512bw", "vnni": "avx512_vnni"}
+TABLES = [*PORTABLE, *(name for name, flag in NATIVE.items() if flag in CPU and LIBRARY not in os.environ)]
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
+    given_library = os.environ.get(LIBRARY)
+    loaded = Kernels(Path(given_library) if given_library else build(tmp_path_factory.mktemp("integer")))
+    yield loaded
+    loaded.close()
+
+
+def rounded(x: Any, q: Quantisation) -> Any:
+    """byte - zero, as Quantisation says."""
+    with np.errstate(all="ignore"):
+        scaled = x * (np.float32(1) / np.float32(q.scale))
+    scaled = np.where(np.isnan(scaled), np.float32(0), scaled)
+    return np.rint(np.clip(scaled, -q.zero, 255 - q.zero)).astype(np.int64)
+
+
+def check(p: Prepared) -> None:
+    case, q = p.case, p.case.quantisation
+    assert q is not None
+    assert p.stored.scale is not None
+    whole = convolve(rounded(p.x, q), p.stored.numbers, case)  # far below 2^53
+    sums = whole * np.float64(np.float32(q.scale)) * p.stored.scale.astype(np.float64)
+    magnitude = 1 + np.abs(sums) + np.abs(p.bias)
+    sums = sums + p.bias
+    if p.residual is not None:
+        added = p.residual * (p.scales[0].astype(np.float64) if case.residual_scale else 1.0)
+        sums, magnitude = sums + added, magnitude + np.abs(added)
+    with np.errstate(over="ignore"):
+        expected = activate(case.activation, sums, case.low, case.high)
+    allowed = 6e-7 * magnitude
+    error = np.abs(p.output.inner - expected)
+    assert (error <= allowed).all(), f"{(error / magnitude).max():.2e} of the magnitude"
+    if p.second is not None:
+        scaled = np.clip(expected * p.scales[1].astype(np.float64) + p.scales[2], 0.0, 2.5)
+        assert (np.abs(p.second.inner - scaled) <= allowed * (np.abs(p.scales[1]) + 1)).all()
+
+
+quantisations = st.builds(
+    Quantisation, st.sampled_from([0.02, 2.0**-5, 0.3, 1e-3]), st.sampled_from([0, 255, 128, 1, 7, 100, 254])
+)
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> Case:
+    """Any convolution of one group, with a fair share of the edges where blocks, panels and fours of channels end."""
+    dense = draw(st.booleans())
+    kernel = (1, 1) if dense else (draw(st.integers(1, 5)), draw(st.integers(1, 5)))
+    stride = (1, 1) if dense else (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    dilation = (1, 1) if dense else draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (2, 3)]))
+    out = (1, draw(st.integers(1, 30))) if dense else (draw(st.integers(1, 9)), draw(st.integers(1, 9)))
+    inner = draw(st.one_of(st.integers(1, 40), st.sampled_from([64, 130])))
+    outer = draw(st.sampled_from([1, 7, 8, 10, 16, 17, 24, 32, 40, 48, 64, 101]))
+    reach = [(out[i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 for i in (0, 1)]
+    padding = [0, 0, 0, 0] if dense else [draw(st.integers(0, 2)) for _ in range(4)]
+    size = (reach[0] - padding[0] - padding[2], reach[1] - padding[1] - padding[3])
+    assume(size[0] > 0 and size[1] > 0)
+    return Case(
+        Geometry(draw(st.integers(1, 3)), inner, out, outer, kernel, stride, dilation),
+        "integer",
+        (padding[0], padding[1], padding[2], padding[3]),
+        size,
+        in_gap=draw(st.sampled_from([0, 0, 3, 16])),
+        weights="int8",
+        quantisation=draw(quantisations),
+        extremes=draw(st.booleans()),
+        **draw(epilogues()),
+    )
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(300)
+@given(case=layers())
+def test_any_layer(kernels: Kernels, table: str, case: Case) -> None:
+    check(kernels.layer(case, table))
+
+
+@examples(100)
+@given(case=layers())
+def test_every_form_and_number_of_threads_gives_the_same_bits(kernels: Kernels, case: Case) -> None:
+    one = kernels.layer(case, "v3")
+    for table, threads in (("v3", 2), ("v3", 3), *((table, 1) for table in TABLES[1:]), ("wide", 3)):
+        other = kernels.layer(case, table, threads)
+        np.testing.assert_array_equal(other.output.buffer, one.output.buffer)
+        if one.second is not None and other.second is not None:
+            np.testing.assert_array_equal(other.second.buffer, one.second.buffer)
+
+
+def case_of(geometry: Geometry, padding: int = 0, **more: Any) -> Case:
+    size = tuple((o - 1) * s + k - 2 * padding for o, s, k in zip(
+        geometry.out_size, geometry.stride, geometry.kernel_size, strict=True))  # fmt: skip
+    q = more.pop("quantisation", Quantisation(0.02, 77))
+    return Case(geometry, "integer", (padding,) * 4, (size[0], size[1]), weights="int8", quantisation=q, **more)
+
+
+LARGE = {
+    "deep 1x1": case_of(Geometry(1, 1100, (7, 7), 70), in_gap=16),
+    "deep 3x3": case_of(Geometry(1, 300, (7, 9), 48, (3, 3)), 1, activation="swish"),
+    "one segment in parts": case_of(Geometry(2, 520, (5, 5), 33, (3, 3)), 1, second=True),
+    "many pixels": case_of(Geometry(1, 3, (60, 61), 24, (3, 3), (2, 2)), 1),
+    "many panels": case_of(Geometry(1, 16, (30, 30), 200), activation="clamp", low=0.0, residual=True),
+    "strided 1x1": case_of(Geometry(1, 64, (28, 28), 96, (1, 1), (2, 2))),
+    "dense": case_of(Geometry(1, 2048, (1, 1), 1000)),
+    "dense, two rows": case_of(Geometry(1, 700, (1, 2), 101), activation="gelu"),
+    "dense, three rows": case_of(Geometry(1, 700, (1, 3), 48), second=True),
+    "rows of a transformer": case_of(Geometry(1, 256, (1, 100), 768), activation="gelu_tanh"),
+    "large kernel": case_of(Geometry(1, 5, (4, 4), 20, (11, 7))),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("name", LARGE)
+def test_layers_of_many_blocks(kernels: Kernels, name: str, table: str) -> None:
+    one = kernels.layer(LARGE[name], table)
+    check(one)
+    np.testing.assert_array_equal(kernels.layer(LARGE[name], table, 3).output.buffer, one.output.buffer)
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("zero", [0, 3, 255])
+def test_the_largest_sums_there_are(kernels: Kernels, table: str, zero: int) -> None:
+    """Every product at its largest, of one sign, as deep as int32 holds: nothing saturates on the way."""
+    case = case_of(Geometry(1, MAX_SUM, (1, 1), 17), quantisation=Quantisation(1.0, zero))
+    p = prepare(case)
+    largest = -255.0 if zero == 255 else 255.0 - zero
+    p.picture.inner[...] = largest
+    p.arrays["weights"].view(np.int8)[...] = np.frombuffer(
+        pack_layer(np.full((1, 1, MAX_SUM, 17), 127, np.float32), "integer", kind="int8"), np.int8
+    )
+    p.arrays["weight_sums"].view(np.int32)[:17] = 127 * MAX_SUM
+    p.arrays["weight_scale"][...] = 1
+    p.arrays["bias"][...] = 0
+    kernels.run(p, table)
+    np.testing.assert_array_equal(p.output.inner.ravel(), np.float32(largest * 127 * MAX_SUM))
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("zero", [0, 100, 255])
+def test_rounding(kernels: Kernels, table: str, zero: int) -> None:
+    """Ties to even, clamping, both infinities, NaN: through a layer that multiplies by one."""
+    values = np.concatenate([np.arange(-300, 300.5, 0.5), np.arange(-300, 301) + 0.499, [1e30, -1e30, 2**31, -(2**31)]])
+    values = np.concatenate([values, [math.inf, -math.inf, math.nan, -0.0, 1e-45]]).astype(np.float32)
+    case = case_of(Geometry(1, 1, (1, len(values)), 1), quantisation=Quantisation(0.25, zero))
+    p = prepare(case)
+    p.picture.inner[...] = (values * np.float32(0.25)).reshape(1, 1, -1, 1)
+    p.arrays["weights"].view(np.int8)[...] = np.arange(64) == 0
+    p.arrays["weight_sums"].view(np.int32)[...] = np.arange(16) == 0
+    p.arrays["weight_scale"][...] = 1
+    p.arrays["bias"][...] = 0
+    kernels.run(p, table)
+    expected = np.clip(np.rint(np.nan_to_num(values, nan=0.0, posinf=1e9, neginf=-1e9)), -zero, 255 - zero) * 0.25
+    np.testing.assert_array_equal(p.output.inner.ravel(), expected.astype(np.float32))
+
+
+SMALL = {
+    "3x3": case_of(Geometry(2, 21, (7, 6), 40, (3, 3)), 1, activation="clamp", low=0.0, extremes=True),
+    "strided": case_of(Geometry(1, 8, (5, 4), 17, (3, 2), (2, 3), (1, 1)), second=True, residual=True),
+    "dilated": case_of(Geometry(1, 6, (9, 1), 16, (1, 1), (1, 2)), activation="swish"),
+    "deep": case_of(Geometry(1, 600, (1, 14), 33), extremes=True),
+    "dense": case_of(Geometry(1, 130, (1, 1), 50), quantisation=Quantisation(0.05, 255)),
+    "dense, three rows": case_of(Geometry(1, 64, (1, 3), 32), quantisation=Quantisation(0.05, 0)),
+}
+
+
+@pytest.mark.parametrize("target", portable.TARGETS)
+def test_on_another_processor(target: str, tmp_path: Path) -> None:
+    """arm64's dot products in QEMU, WebAssembly's with SIMD and without: in one program of all the cases."""
+    prepared = [prepare(case, threads=1) for case in SMALL.values()]
+    for p, output in zip(prepared, portable.run(prepared, target, tmp_path), strict=True):
+        p.output.buffer[...] = output
+        p.second = None  # of what was stored in the first, by code that is no other than the float kernels'
+        check(p)
+
+
+@pytest.mark.parametrize(("variant", "instruction"), portable.INSTRUCTIONS)
+def test_the_instruction_that_each_copy_is_for(variant: str, instruction: str, tmp_path: Path) -> None:
+    """VNNI's copy cannot run everywhere the tests do; what it is made of can be seen everywhere."""
+    if shutil.which("objdump") is None:
+        pytest.skip("NOT RUN: there is no objdump on this machine")
+    path = portable.compile_variant(variant, tmp_path)
+    done = subprocess.run(["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True)
+    lines = [line for line in done.stdout.splitlines() if instruction in line]
+    assert len(lines) > 24
+    register = "%zmm" if variant in ("cf_integer_v4", "cf_integer_vnni") else "%ymm"
+    assert all(register in line for line in lines)
+    if variant == "cf_integer_vnni":
+        assert "vpmaddwd" not in done.stdout
+
+
+def test_packing_by_hand() -> None:
+    weights = np.arange(1, 1 + 2 * 5 * 17).reshape(2, 1, 5, 17).astype(np.float32) % 120
+    packed = np.frombuffer(pack_layer(weights, "integer", kind="int8"), np.int8).reshape(2, 2, 2, 16, 4)
+    for panel, tap, quad, channel, i in np.ndindex(packed.shape):
+        c, o = quad * 4 + i, panel * 16 + channel
+        expected = weights[tap, 0, c, o] if c < 5 and o < 17 else 0
+        assert packed[panel, tap, quad, channel, i] == expected
+    sums = np.frombuffer(pack_sums(weights), np.int32)
+    np.testing.assert_array_equal(sums, np.pad(weights.sum(axis=(0, 1, 2)).astype(np.int32), (0, 15)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "groups", "depth", "message"),
+    [
+        ("float32", 1, 4, "int8 weights and one group"),
+        ("int8", 2, 4, "int8 weights and one group"),
+        ("int8", 1, MAX_SUM + 1, "int32 does not hold"),
+    ],
+)
+def test_weights_that_cannot_be_packed(kind: Any, groups: int, depth: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pack_layer(np.ones((1, 1, depth, 4), np.float32), "integer", groups=groups, kind=kind)
+
+
+def test_how_deep_a_sum_may_be() -> None:
+    assert MAX_SUM * 255 * 127 < 2**31 <= (MAX_SUM + 1) * 255 * 127
+    assert Geometry(1, MAX_SUM, (1, 1), 8).summable
+    assert not Geometry(1, MAX_SUM + 1, (1, 1), 8).summable
+    assert not Geometry(1, MAX_SUM // 9 + 1, (1, 1), 8, (3, 3)).summable
+    assert not Geometry(1, 8, (1, 1), 8, groups=2).summable
+
+
+def test_what_is_rounded_has_room() -> None:
+    geometry = Geometry(2, 5, (4, 6), 3, (3, 2), (2, 1), (1, 3))
+    assert quantised_shape(geometry) == (2, 9, 9, 8)
+    assert scratch_size(geometry, "integer") >= 2 * 2 * 9 * 9 * 8

@@ -1,6 +1,6 @@
 """The AVX-512 copy of the kernels, run: on Bochs, which emulates it, whatever the processor here has.
 
-The cases and the bounds are those of test_fused_kernels.py.
+The cases and the bounds are those of tests/unit/test_fused_kernels.py.
 """
 
 from __future__ import annotations
@@ -9,16 +9,28 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 
-from tests.support.bochs.emulated import Emulated, build_jobs
-from tests.support.bochs.machine import machine
+from builder.cli import main
+from builder.importers.graph import FrozenGraph
+from builder.link.library import RUNTIME
+from builder.pack.bundle import Bundle
+from builder.selftest.programs import SOURCES as SELFTEST
+from builder.selftest.programs import build_programs
+from builder.spec import load
+from tests.conftest import ROOT
+from tests.integration.build import CACHE as BUILD_CACHE
+from tests.support.bochs.emulated import Emulated, build_jobs, drawn
+from tests.support.bochs.machine import SOURCES as BOCHS
+from tests.support.bochs.machine import link_program, machine
 from tests.support.fused import CACHE, Case, Kernels
 from tests.unit import test_fused_kernels as fused
+
+pytestmark = pytest.mark.integration
+
+SPEC = ROOT / "examples" / "digits" / "model.toml"
 
 CPUS = {"v4": "corei7_skylake_x"}
 """Of Bochs', to table: one that has no more than what the copy was compiled for."""
@@ -28,6 +40,13 @@ CPUS = {"v4": "corei7_skylake_x"}
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
     folder = tmp_path_factory.mktemp("bochs")
     return Emulated(machine(folder, CACHE), build_jobs(tmp_path_factory.mktemp("jobs")))
+
+
+@pytest.fixture(scope="module")
+def package(digits: Bundle) -> Path:
+    """With libmodel.a."""
+    assert main(["bindings", digits.name, "--lang", "c", "--static"]) == 0
+    return ROOT / "dist" / "bindings" / digits.name / "c"
 
 
 @pytest.fixture(params=CPUS)
@@ -40,21 +59,6 @@ def table(request: pytest.FixtureRequest, emulated: Emulated) -> str:
 @pytest.fixture(scope="module")
 def here(emulated: Emulated) -> Kernels:
     return Kernels(emulated.program.with_name("libfused.so"))
-
-
-def drawn(strategy: Any, count: int) -> list[Any]:
-    """The same ones every time."""
-    found: list[Any] = []
-
-    @settings(
-        max_examples=count, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-    )
-    @given(strategy)
-    def collect(example: Any) -> None:
-        found.append(example)
-
-    collect()
-    return found
 
 
 def test_the_emulator_computes_as_this_processor_does(emulated: Emulated, here: Kernels, tmp_path: Path) -> None:
@@ -77,9 +81,24 @@ def test_the_copy_is_chosen_where_it_runs(emulated: Emulated, cpu: str, level: i
     case = drawn(fused.layers(), 1)[0]
     emulated.answer([lambda: fused.check(emulated.layer(case, "v3"))], tmp_path)
     assert emulated.level == level
+    assert not emulated.wide
     if level == 0:
         with pytest.raises(AssertionError, match="exception with no resolution"):
             emulated.answer([lambda: fused.check(emulated.layer(case, "v4"))], tmp_path)
+
+
+@pytest.mark.parametrize(("cpu", "wide"), [("corei7_haswell_4770", False), ("corei7_skylake_x", True)])
+def test_a_whole_model(emulated: Emulated, digits: Bundle, package: Path, cpu: str, wide: bool, tmp_path: Path) -> None:
+    """Its own test program, with libmodel.a: it finds out what the processor has and agrees with TensorFlow."""
+    build_programs(load(SPEC), FrozenGraph.load(ROOT / "build" / "digits" / "import"), "x86_64", BUILD_CACHE, tmp_path)
+    test, library = tmp_path / "digits_test", package / "libmodel.a"
+    link_program(
+        [tmp_path / "cases.S", SELFTEST / "test.c", library], test, [tmp_path, BOCHS, SELFTEST, RUNTIME], CACHE
+    )
+    machine = replace(emulated.machine, cpu=cpu)
+    outcome = machine.run(test, tmp_path, ["--threads", "1"])
+    assert outcome.said.endswith("PASSED\n"), outcome.said
+    assert outcome.wide == wide
 
 
 def test_any_layer(emulated: Emulated, table: str, tmp_path: Path) -> None:

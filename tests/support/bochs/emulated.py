@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hypothesis import HealthCheck, given, settings
+
 from builder.link.library import RUNTIME
-from builder.link.toolchain import run_compiler
-from tests.support.bochs.machine import DATA, TRIPLE, Machine
+from tests.support.bochs.machine import DATA, Machine, link_program
 from tests.support.fused import CACHE, TABLES, Kernels, Prepared, build
 
 LAYER, POOL, REPACK = range(3)
@@ -21,10 +22,8 @@ JOBS = Path(__file__).with_name("jobs.c")
 def build_jobs(folder: Path) -> Path:
     """The kernels as the other tests have them, compiled as the builder does, in a program for the machine."""
     build(folder)
-    objects = [str(path) for path in sorted(folder.glob("*.o"))]
-    sources = [str(JOBS), str(RUNTIME / "cpu_x86_64.c")]
-    flags = ["-O2", "-s", "-static", "-Wall", "-Wextra", "-Werror", f"-I{RUNTIME}"]
-    run_compiler(["-target", TRIPLE, *flags, *sources, *objects, "-o", str(folder / "jobs")], folder, CACHE)
+    sources = [JOBS, RUNTIME / "cpu_x86_64.c", *sorted(folder.glob("*.o"))]
+    link_program(sources, folder / "jobs", [RUNTIME], CACHE)
     return folder / "jobs"
 
 
@@ -56,8 +55,8 @@ class Emulated(Kernels):
     def __init__(self, machine: Machine, program: Path) -> None:
         self.machine, self.program = machine, program
         self.library: Any = self  # of whose functions some of these are the names
-        self.level = -1
-        """The program's cf_cpu_level(), once it was run."""
+        self.level, self.wide = -1, False
+        """Of the last run: cf_cpu_level(), and whether AVX-512's registers were used."""
         self._known: list[Answer] = []
         """Of the check that is under way, the answers not yet given to it."""
         self._open: _Call | None = None
@@ -85,8 +84,8 @@ class Emulated(Kernels):
             if not calls:
                 break
             image, places = _layout(list(calls.values()))
-            said, after = self.machine.run(self.program, folder, data=image, timeout=timeout)
-            self.level = int(said)
+            outcome = self.machine.run(self.program, folder, data=image, timeout=timeout)
+            self.level, self.wide, after = int(outcome.said), outcome.wide, outcome.data
             for number, written in zip(calls, places, strict=True):
                 answers[number].append([after[at - DATA : at - DATA + size] for at, size in written])
             waiting = list(calls)
@@ -158,3 +157,18 @@ def _layout(calls: Sequence[_Call]) -> tuple[bytes, list[list[tuple[int, int]]]]
         struct.pack_into("<5Q", image, 8 + 40 * number, call.table, call.kind, what, *arguments)
         written.append([(placed(address), size) for address, size in call.written])
     return bytes(image), written
+
+
+def drawn(strategy: Any, count: int) -> list[Any]:
+    """Examples of a strategy, the same ones every time."""
+    found: list[Any] = []
+
+    @settings(
+        max_examples=count, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(strategy)
+    def collect(example: Any) -> None:
+        found.append(example)
+
+    collect()
+    return found

@@ -57,6 +57,15 @@ _FREESTANDING = (
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What a program put out, what became of its data, and whether it left anything in AVX-512's registers."""
+
+    said: str
+    data: bytes
+    wide: bool
+
+
+@dataclass(frozen=True)
 class Machine:
     """Bochs as ``cpu``, with the firmware it starts in."""
 
@@ -66,10 +75,8 @@ class Machine:
 
     def run(
         self, program: Path, folder: Path, arguments: Sequence[str] = (), data: bytes = b"", timeout: float = 300
-    ) -> tuple[bytes, bytes]:
-        """What a static ``program`` puts out, and what became of ``data``, which lay in its memory at ``DATA``.
-
-        Where there are any, their address is the first argument.
+    ) -> Outcome:
+        """Run a static ``program``, with ``data`` in its memory at ``DATA``, which is then its first argument.
 
         Raises AssertionError, with the end of Bochs' log, when the program does not end with 0.
         """
@@ -91,9 +98,11 @@ class Machine:
         _on_a_terminal(command, said, timeout)
         found = output.read_bytes() if output.exists() else b""
         told = log.read_text(errors="replace") if log.exists() else said.read_text(errors="replace")
-        assert found, f"nothing came out of Bochs:\n{told[-2500:]}"
-        assert found[-1] == 0, f"ended with {found[-1]}: {found[-2000:-1]!r}\n{told[-2500:]}"
-        return found[:-1], after.read_bytes() if data else b""
+        assert len(found) >= 2, f"{program.name} did not come to its end:\n{told[-2500:]}"
+        assert found[-1] == 0, f"{program.name} ended with {found[-1]}:\n{found[:-2].decode(errors='replace')}"
+        changed = after.read_bytes() if data else b""
+        assert len(changed) == len(data)
+        return Outcome(found[:-2].decode(), changed, bool(found[-2]))
 
 
 def machine(folder: Path, cache: Path) -> Machine:
@@ -107,6 +116,15 @@ def machine(folder: Path, cache: Path) -> Machine:
     script = str(SOURCES / "firmware.ld")
     run_zig(["ld.lld", "-T", script, "--oformat", "binary", *map(str, objects), "-o", str(firmware)], SOURCES, cache)
     return Machine(program, firmware)
+
+
+def link_program(sources: Sequence[Path], output: Path, include: Sequence[Path], cache: Path) -> None:
+    """Compile and link a static program of C and assembly files, objects and archives, in the first one's folder."""
+    flags = ["-target", TRIPLE, "-mcpu=x86_64", "-O2", "-s", "-static", "-Wall", "-Wextra", "-Werror"]
+    paths = [str(path.resolve()) for path in sources]
+    run_compiler(
+        [*flags, *(f"-I{folder.resolve()}" for folder in include), *paths, "-o", str(output)], sources[0].parent, cache
+    )
 
 
 def _on_a_terminal(command: Sequence[str], screen: Path, timeout: float) -> None:

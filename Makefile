@@ -150,6 +150,11 @@ test: $(VENV)/.test sam ## every test
 test-unit: $(VENV)/.test ## the fast tests
 	@$(PY) -m pytest tests/unit
 
+.PHONY: test-emulated
+test-emulated: $(VENV)/.test ## the AVX-512 kernels, on a processor that Bochs emulates (Debian: bochs bochs-term)
+	@command -v bochs-bin > /dev/null || { echo "NOTHING WAS RUN: there is no bochs-bin (apt-get install bochs bochs-term)" >&2; exit 2; }
+	@$(PY) -m pytest tests/integration/test_avx512*.py
+
 # For each of the targets in tests/fuzz/targets.py; TARGETS="image http" chooses.
 SECONDS ?= 300
 .PHONY: fuzz

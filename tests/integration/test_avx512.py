@@ -45,8 +45,8 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
 @pytest.fixture(scope="module")
 def package(digits: Bundle) -> Path:
     """With libmodel.a."""
-    assert main(["bindings", digits.name, "--lang", "c", "--static"]) == 0
-    return ROOT / "dist" / "bindings" / digits.name / "c"
+    assert main(["bindings", "digits", "--lang", "c", "--static"]) == 0
+    return ROOT / "dist" / "bindings" / "digits" / "c"
 
 
 @pytest.fixture(params=CPUS)
@@ -73,16 +73,16 @@ def test_the_emulator_computes_as_this_processor_does(emulated: Emulated, here: 
 
 
 @pytest.mark.parametrize(
-    ("cpu", "level"), [("corei7_haswell_4770", 0), ("corei7_skylake_x", 1), ("corei7_icelake_u", 1)]
+    ("cpu", "has"), [("corei7_haswell_4770", False), ("corei7_skylake_x", True), ("corei7_icelake_u", True)]
 )
-def test_the_copy_is_chosen_where_it_runs(emulated: Emulated, cpu: str, level: int, tmp_path: Path) -> None:
+def test_the_copy_is_chosen_where_it_runs(emulated: Emulated, cpu: str, has: bool, tmp_path: Path) -> None:
     """And where it is not chosen it cannot run, so what runs in the other tests is AVX-512."""
     emulated.machine = replace(emulated.machine, cpu=cpu)
     case = drawn(fused.layers(), 1)[0]
     emulated.answer([lambda: fused.check(emulated.layer(case, "v3"))], tmp_path)
-    assert emulated.level == level
+    assert (emulated.level > 0) == has
     assert not emulated.wide
-    if level == 0:
+    if not has:
         with pytest.raises(AssertionError, match="exception with no resolution"):
             emulated.answer([lambda: fused.check(emulated.layer(case, "v4"))], tmp_path)
 

@@ -95,8 +95,7 @@ def test_a_whole_model(emulated: Emulated, digits: Bundle, package: Path, cpu: s
     link_program(
         [tmp_path / "cases.S", SELFTEST / "test.c", library], test, [tmp_path, BOCHS, SELFTEST, RUNTIME], CACHE
     )
-    machine = replace(emulated.machine, cpu=cpu)
-    outcome = machine.run(test, tmp_path, ["--threads", "1"])
+    outcome = replace(emulated.machine, cpu=cpu).run(test, tmp_path, ["--threads", "1"])
     assert outcome.said.endswith("PASSED\n"), outcome.said
     assert outcome.wide == wide
 

@@ -29,8 +29,8 @@ from builder.lower.program import Quantisation
 HARNESS = Path(__file__).with_name("fused.c")
 CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"
 
-TABLES = {"v3": 0, "wide": 1, "narrow": 2, "v4": 3, "pairs": 4, "vnni": 5}
-"""Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's. The last two: integer sums."""
+TABLES = {"v3": 0, "wide": 1, "narrow": 2, "v4": 3, "pairs": 4, "vnni": 5, "wide_pairs": 6}
+"""Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's. The last three: integer sums."""
 
 VARIANTS = (
     ("cf_fused_v3", "x86_64_v3", ()),
@@ -48,8 +48,10 @@ INTEGERS = (
     # What WebAssembly has without SIMD.
     ("cf_integer_pairs", "x86_64_v3", ("-DCF_LANES=4",)),
     ("cf_integer_vnni", "x86_64_v4+avx512vnni", ("-mprefer-vector-width=512",)),
+    # AVX-512's logic without VNNI.
+    ("cf_integer_wide_pairs", "x86_64_v3", ("-DCF_LANES=16", "-DCF_FORM=0")),
 )
-"""The kernels of integer sums, as TABLES are numbered and two more."""
+"""The kernels of integer sums, as TABLES are numbered and three more."""
 
 SANITIZERS = (
     "-std=c11", "-O1", "-g", "-march=x86-64-v3", "-fPIC", "-shared", "-fno-omit-frame-pointer",
@@ -73,11 +75,11 @@ def _tables(folder: Path, sanitized: bool = False) -> Path:
     arguments = "cf_context *, const cf_layer *, const cf_layer_data *"
     declared = "".join(f"extern const cf_fused {name};\n" for name in names)
     declared += "".join(f"void {name}({arguments});\n" for name in integers)
-    listed = ", ".join([f"&{name}" for name in names] + ["&cf_fused_v3"] * (6 - len(names)))
+    listed = ", ".join([f"&{name}" for name in names] + ["&cf_fused_v3"] * (len(TABLES) - len(names)))
     functions = ", ".join(f"[{number}] = {v[0]}" for number, v in enumerate(INTEGERS) if v[0] in integers)
     path.write_text(
         f'#include "program.h"\n{declared}const cf_fused *const cf_test_tables[] = {{{listed}}};\n'
-        f"const cf_integer_layer cf_test_integers[6] = {{{functions}}};\n"
+        f"const cf_integer_layer cf_test_integers[{len(TABLES)}] = {{{functions}}};\n"
     )
     return path
 

@@ -58,7 +58,7 @@ INLINE void place_output(cf_places *places, int64_t i, const cf_layer *layer, co
     }
 }
 
-/* Where output pixels `pixel` ... pixel + count of the batch begin, and the inputs of their first taps, from `channel` on. */
+/* Where pixels `pixel` ... pixel + count of the batch begin, and what their first taps read, from `channel` on. */
 static void place_pixels(cf_places *places, const cf_layer *layer, const cf_layer_data *data, int64_t pixel,
                          int64_t count, int64_t channel) {
     const cf_view *in = &layer->input;

@@ -1,7 +1,7 @@
 /*
  * Convolution with sums of integers: the input is rounded into scratch first, then pixels x (KH KW C) times
- * (KH KW C) x channels, in register tiles that read the pixels from there and the weights as they are packed. The sums
- * are exact, so an answer depends neither on threads nor on tiles nor, until the epilogue, on the instruction set.
+ * (KH KW C) x channels, in register tiles. The sums are exact, so an answer depends neither on threads nor on tiles
+ * nor, until the epilogue, on the instruction set.
  */
 #ifndef COLDFORGE_INTEGER_H
 #define COLDFORGE_INTEGER_H
@@ -31,12 +31,12 @@ typedef struct {
     int32_t offset;
 } cf_integer;
 
-/* What the tiles of a block have in common: for a part of the depth, the weights of the panels that begin at `channel`. */
+/* What the tiles of a block have in common: the weights from `channel` on, for a part of the depth. */
 typedef struct {
     const cf_integer *integer;
     cf_part part;
     const int8_t *weights;
-    int64_t panel; /* bytes between panels */
+    int64_t panel;           /* bytes between panels */
     int64_t channel, panels; /* tiles' widths side by side */
     int first, last;
 } cf_integer_part;
@@ -66,8 +66,7 @@ INLINE void multiply_quad(const int rows, const int vectors, const int packed, c
             w[v] = packed ? weights_of(own, i) : iload(own + i * CF_PANEL * 4);
         }
         UNROLL for (int r = 0; r < rows; r++) {
-            const cf_word word = word_at(in[r] + k * CF_WORDS + i);
-            UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = dot(sum[r][v], word, w[v]);
+            dots(vectors, sum[r], word_at(in[r] + k * CF_WORDS + i), w);
         }
     }
 }
@@ -194,11 +193,13 @@ static void find_weights(cf_integer_part *p, int64_t panels, int8_t *room) {
                          p->part.done * CF_PANEL * CF_QUAD;
     p->weights = room == NULL ? from : room;
     p->panel = room == NULL ? all : p->part.depth * CF_QUAD_BYTES;
-    for (int64_t i = 0; i < panels && room != NULL; i++) unpack_words(from + i * all, p->part.depth, room + i * p->panel);
+    if (room == NULL) return;
+    for (int64_t i = 0; i < panels; i++) unpack_words(from + i * all, p->part.depth, room + i * p->panel);
 }
 
 /* All pixels of a block times tiles that lie side by side from p->channel on. */
-static void multiply_block(cf_integer_part *p, const cf_places *places, int64_t count, int64_t channels, int64_t width) {
+static void multiply_block(cf_integer_part *p, const cf_places *places, int64_t count, int64_t channels,
+                           int64_t width) {
     const cf_integer *m = p->integer;
     const int in_registers = simple_epilogue(&m->layer, &m->data) && channels == p->panels * width;
     const int64_t panels = ceil_div(channels, CF_PANEL);

@@ -87,7 +87,7 @@ def quantisation(low: float, high: float) -> Quantisation:
 
 def to_bytes(values: Array, by: Quantisation) -> NDArray[np.uint8]:
     """As the integer kernels round their input."""
-    steps = np.rint(np.asarray(values, np.float32) / np.float32(by.scale))
+    steps = np.rint(np.asarray(values, np.float32) * (np.float32(1) / np.float32(by.scale)))
     numbers: NDArray[np.uint8] = np.clip(steps + np.float32(by.zero), 0, LEVELS).astype(np.uint8)
     return numbers
 

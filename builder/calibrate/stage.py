@@ -17,6 +17,7 @@ from builder.accuracy.inputs import Inputs, golden_inputs, pictures
 from builder.cache import digest
 from builder.calibrate.observe import Look, build, input_of, watch
 from builder.calibrate.ranges import Extent, Histogram, best_range, quantisation
+from builder.emit.fused import geometry
 from builder.errors import SpecError
 from builder.importers.graph import FrozenGraph
 from builder.lower import Lowered
@@ -99,6 +100,8 @@ def why_kept(spec: ModelSpec, step: LayerStep, lowered: Lowered) -> str:
         return f"its weights are {step.weight_type}"
     if step.groups != 1:
         return "its channels are in groups"
+    if not geometry(step).summable:
+        return "it adds up more products than int32 holds"
     if not lowered.straight:
         return "the model has loops or branches"
     return "" if step.input.buffer.space == "arena" else "its input is a constant"

@@ -1,7 +1,7 @@
 """Round what a TensorFlow graph multiplies with some constants, as a library's integer kernels round it.
 
 Each product or convolution that reads such a constant gets its other operand through
-``clip(round(x / scale), -zero, 255 - zero) * scale``, in the order and precision of the kernels. TensorFlow's own
+``clip(round(x * (1 / scale)), -zero, 255 - zero) * scale``, in the order and precision of the kernels. TensorFlow's own
 FakeQuant nodes round halves up, not to even, and pixels are often halves.
 """
 
@@ -95,12 +95,13 @@ def _users(scope: Scope, name: str) -> Iterator[tuple[Scope, Any | None, int]]:
 def _insert(scope: Scope, product: Any, operand: int, by: Quantisation) -> None:
     scale = np.float32(by.scale)
     one = _constant(scope, f"{product.name}/rounded/scale", scale)
+    inverse = _constant(scope, f"{product.name}/rounded/inverse", np.float32(1) / scale)
     low = _constant(scope, f"{product.name}/rounded/low", np.float32(-by.zero))
     high = _constant(scope, f"{product.name}/rounded/high", np.float32(255 - by.zero))
     value = product.input[operand]
-    for op, output, others in (("RealDiv", "z", [one]), ("Round", "y", []), ("ClipByValue", "output", [low, high])):
+    for op, output, others in (("Mul", "z", [inverse]), ("Round", "y", []), ("ClipByValue", "output", [low, high])):
         value = _node(scope, f"{product.name}/rounded/{op}", op, [value, *others], output)
-    product.input[operand] = _node(scope, f"{product.name}/rounded/Mul", "Mul", [value, one], "z")
+    product.input[operand] = _node(scope, f"{product.name}/rounded/value", "Mul", [value, one], "z")
 
 
 def _constant(scope: Scope, name: str, value: np.float32) -> str:

@@ -101,13 +101,10 @@ def test_numbers_that_are_not_finite_are_noticed() -> None:
 
 
 def layer(**changes: Any) -> Any:
-    fields = {
-        "layer": "model/conv",
-        "weight_type": "int8",
-        "groups": 1,
-        "input": View(Buffer("arena", 0, 4), 0, 1, 1, 1),
-    }
-    return SimpleNamespace(**{**fields, **changes})
+    shape = {"batch": 1, "in_channels": 8, "out_channels": 8, "groups": 1, "out_size": (1, 1)}
+    window = {"kernel_size": (1, 1), "stride": (1, 1), "dilation": (1, 1)}
+    rest = {"layer": "model/conv", "weight_type": "int8", "input": View(Buffer("arena", 0, 4), 0, 1, 1, 1)}
+    return SimpleNamespace(**{**shape, **window, **rest, **changes})
 
 
 ASKED = replace(SPEC, activations=Activations("int8"))
@@ -119,6 +116,7 @@ ASKED = replace(SPEC, activations=Activations("int8"))
         ({}, True, ""),
         ({"weight_type": "float32"}, True, "its weights are float32"),
         ({"groups": 4}, True, "its channels are in groups"),
+        ({"in_channels": 70_000}, True, "it adds up more products than int32 holds"),
         ({}, False, "the model has loops or branches"),
         ({"input": View(Buffer("weights", 0, 4), 0, 1, 1, 1)}, True, "its input is a constant"),
     ],

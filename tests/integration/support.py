@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import reference_session, tensorflow
+from builder.project import Project
 from builder.spec import Format, ModelSpec, Source
 from tests.conftest import ROOT
 
 SUFFIXES: dict[str, Format] = {".keras": "keras", ".h5": "h5", ".hdf5": "h5", ".pb": "graph_def", ".pbtxt": "graph_def"}
 
 
-def share_compiled(root: Path) -> None:
-    """Let the project at ``root`` take what zig has compiled for this one: kernels take minutes, and are the same."""
-    ours = ROOT / "build" / "cache" / "zig"
-    ours.mkdir(parents=True, exist_ok=True)
-    theirs = root / "build" / "cache" / "zig"
-    theirs.parent.mkdir(parents=True, exist_ok=True)
-    theirs.symlink_to(ours)
+def empty_checkout(root: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A checkout at ``root`` in which nothing is built, and the one that the command works on.
+
+    It has the dependencies layer, and shares what zig has compiled with this checkout, which takes minutes and is the
+    same, and the models from packages.
+    """
+    for folder in ("layers", "handler"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("content", "__pycache__"))
+    if (ROOT / "build" / "dependencies").is_dir():
+        shutil.copytree(ROOT / "build" / "dependencies", root / "build" / "dependencies")
+    for name in ("zig", "models"):
+        ours, theirs = ROOT / "build" / "cache" / name, root / "build" / "cache" / name
+        ours.mkdir(parents=True, exist_ok=True)
+        theirs.parent.mkdir(parents=True, exist_ok=True)
+        theirs.symlink_to(ours)
+    project = Project(root)
+    monkeypatch.setattr(Project, "here", classmethod(lambda cls: project))
+    return project
 
 
 def spec_for(

@@ -21,7 +21,7 @@ from builder.pack.bundle import Bundle
 from builder.project import Project
 from tests.conftest import ROOT
 from tests.integration.run import run_library
-from tests.integration.support import save_keras, share_compiled
+from tests.integration.support import empty_checkout, save_keras
 
 pytestmark = pytest.mark.integration
 
@@ -65,14 +65,8 @@ activation = "softmax"
 @pytest.fixture
 def project(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A checkout with the model in it and nothing built, but for the dependencies layer."""
-    for folder in ("layers", "handler"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("content", "__pycache__"))
+    made = empty_checkout(tmp_path, monkeypatch)
     shutil.copy(model, tmp_path)
-    if (ROOT / "build" / "dependencies").is_dir():
-        shutil.copytree(ROOT / "build" / "dependencies", tmp_path / "build" / "dependencies")
-    share_compiled(tmp_path)
-    made = Project(tmp_path)
-    monkeypatch.setattr(Project, "here", classmethod(lambda cls: made))
     monkeypatch.chdir(tmp_path)
     return made
 

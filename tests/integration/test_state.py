@@ -20,10 +20,10 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
 from builder.link.library import KERNEL_SOURCES, RUNTIME, THREAD_SOURCES, SharedLibrary
 from builder.lower import LoweringPath, lower
+from builder.pipeline import build_bundle
 from builder.preflight import check
 from builder.preflight import require as require_preflight
 from builder.progress import Progress
-from builder.project import Project
 from builder.selftest.programs import selftest
 from builder.spec import FeedSpec, ModelSpec
 from builder.verify.compare import open_golden, require, verify
@@ -36,7 +36,7 @@ from handler.model import Model
 from handler.request import Request
 from handler.server import Call, Server
 from tests.integration.build import CACHE, build_library
-from tests.integration.support import save_keras, spec_for
+from tests.integration.support import empty_checkout, save_keras, spec_for
 from tests.support import qemu
 
 pytestmark = pytest.mark.integration
@@ -274,14 +274,10 @@ def test_what_nobody_can_tell_is_no_state(tmp_path: Path) -> None:
     require(verify(built(graph, spec, tmp_path, "optimised", "x86_64").path, graph, spec))
 
 
-def test_its_own_test_its_export_and_webassembly(tmp_path: Path) -> None:
+def test_its_own_test_its_export_and_webassembly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test program runs the cases as one sequence, the export has the first values, a module is refused."""
-    spec, project = saved("counter", tmp_path), Project(tmp_path)
-    graph = imported(spec, tmp_path / "import")
-    library = built(graph, spec, tmp_path / "import", "optimised", "x86_64").path
-    place = project.dist / spec.name / "layer" / "lib" / "libmodel.so"
-    place.parent.mkdir(parents=True)
-    shutil.copyfile(library, place)
+    spec, project = saved("counter", tmp_path), empty_checkout(tmp_path, monkeypatch)
+    build_bundle(spec, project, Progress())
     assert "PASSED" in selftest(spec, project, Progress(), "x86_64").said
     folder = export_model(spec, project, Progress(), tmp_path / "out").folder
     weights = safetensors.numpy.load_file(folder / "weights.safetensors")

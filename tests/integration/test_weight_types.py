@@ -30,6 +30,7 @@ from builder.verify import restored
 from builder.verify.compare import Rounding, Verification, verify
 from tests.conftest import ROOT
 from tests.integration.build import CACHE, TARGET, compile_here, freeze_function, spec_of, write_golden
+from tests.integration.support import empty_checkout
 from tests.integration.zoo import CASES, Case
 from tests.integration.zoo.case import f32, weights
 
@@ -152,14 +153,7 @@ def test_a_wrong_weight_does_not_pass(compiled: Callable[[str], tuple[Case, Froz
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A checkout with nothing built, but for the dependencies layer."""
-    for folder in ("layers", "handler"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("content", "__pycache__"))
-    if (ROOT / "build" / "dependencies").is_dir():
-        shutil.copytree(ROOT / "build" / "dependencies", tmp_path / "build" / "dependencies")
-    shutil.copytree(ROOT / "build" / "cache" / "models", tmp_path / "build" / "cache" / "models", dirs_exist_ok=True)
-    made = Project(tmp_path)
-    monkeypatch.setattr(Project, "here", classmethod(lambda cls: made))
-    return made
+    return empty_checkout(tmp_path, monkeypatch)
 
 
 def write_spec(project: Project, example: str, more: str) -> str:

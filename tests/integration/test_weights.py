@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from builder.cli import main
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from handler.model import Model
-from tests.conftest import ROOT
-from tests.integration.support import save_keras, share_compiled
+from tests.integration.support import empty_checkout, save_keras
 
 pytestmark = pytest.mark.integration
 
@@ -25,14 +23,8 @@ SPEC = '[model]\nsource = "small.keras"\nname = "small"\n[weights]\nplace = "lay
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A checkout with a spec in it and nothing built, but for the dependencies layer and what zig has compiled."""
-    for folder in ("layers", "handler"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("content", "__pycache__"))
-    if (ROOT / "build" / "dependencies").is_dir():
-        shutil.copytree(ROOT / "build" / "dependencies", tmp_path / "build" / "dependencies")
-    share_compiled(tmp_path)
-    made = Project(tmp_path)
+    made = empty_checkout(tmp_path, monkeypatch)
     (tmp_path / "model.toml").write_text(SPEC)
-    monkeypatch.setattr(Project, "here", classmethod(lambda cls: made))
     monkeypatch.chdir(tmp_path)
     return made
 

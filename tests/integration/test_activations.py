@@ -235,6 +235,15 @@ def test_the_models_own_test_program_and_explain(project: Project, capsys: pytes
     assert re.search(r"a depthwise filter +float32 +its weights are float32$", said, re.MULTILINE)
 
 
+def test_an_export_builds_the_same_library(project: Project) -> None:
+    save_keras(convolutions(), project.root / "small.keras")
+    bundle, _ = bundled(project, more='[[layers]]\nname = "model/*/scores*/MatMul"\nactivations = "float32"\n')
+    before = bundle.library.read_bytes()
+    assert main(["export", "model.toml"]) == 0
+    assert main(["bundle", str(project.dist / "small-export"), "--in", "host"]) == 0
+    assert bundle.library.read_bytes() == before
+
+
 def test_a_loop_keeps_its_floats(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     save_keras(recurrent(), project.root / "small.keras")
     _, manifest = bundled(project)

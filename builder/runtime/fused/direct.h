@@ -290,17 +290,7 @@ static void run_direct(cf_context *context, const cf_layer *layer, const cf_laye
     const int64_t pixel_bytes = 4 * layer->in_channels * layer->stride[0] * layer->stride[1];
     const int64_t tiles = ceil_div(d.pixels, d.rows);
     const int64_t most = max64(4, min64(CF_BLOCK_BYTES / pixel_bytes, CF_BLOCK) / d.rows);
-    d.blocks = ceil_div(tiles, most);
-    d.shares = 1;
-    if (threads > 1) {
-        /* At least three tasks a thread, as many for each: first by more, smaller blocks, then by channels. */
-        const int64_t wanted = 3 * threads;
-        if (d.blocks * layer->groups < wanted) {
-            d.blocks = max64(d.blocks, min64(ceil_div(wanted, layer->groups), tiles / 4));
-        }
-        if (d.blocks >= threads) d.blocks = min64(ceil_div(d.blocks, threads) * threads, tiles);
-        d.shares = min64(ceil_div(wanted, d.blocks * layer->groups), ceil_div(d.panels, CF_COLUMNS / CF_PANEL));
-    }
+    divide(threads, layer->groups, tiles, ceil_div(d.panels, CF_COLUMNS / CF_PANEL), most, &d.blocks, &d.shares);
     run_tasks(context, threads, d.blocks * d.shares * layer->groups, direct_task, &d);
 }
 

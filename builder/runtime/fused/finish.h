@@ -25,6 +25,21 @@ INLINE void run_tasks(cf_context *context, int64_t threads, int64_t tasks, cf_ta
     }
 }
 
+/*
+ * A group's tiles as tasks: so many blocks of at most `most` tiles one below the other, and so many shares of the tiles
+ * side by side. At least three tasks a thread, as many for each: first by more, smaller blocks, then by channels.
+ */
+INLINE void divide(int64_t threads, int64_t groups, int64_t tiles_high, int64_t tiles_wide, int64_t most,
+                   int64_t *blocks, int64_t *shares) {
+    *blocks = ceil_div(tiles_high, most);
+    *shares = 1;
+    if (threads == 1) return;
+    const int64_t wanted = 3 * threads;
+    if (*blocks * groups < wanted) *blocks = max64(*blocks, min64(ceil_div(wanted, groups), tiles_high / 4));
+    if (*blocks >= threads) *blocks = min64(ceil_div(*blocks, threads) * threads, tiles_high);
+    *shares = min64(ceil_div(wanted, *blocks * groups), tiles_wide);
+}
+
 /* Where part `part` of `parts` of about equal size begins, of `count` things; part `parts` begins at their end. */
 INLINE int64_t part_start(int64_t count, int64_t part, int64_t parts) { return part * count / parts; }
 

@@ -306,15 +306,7 @@ static void run_integer(cf_context *context, const cf_layer *layer, const cf_lay
     const int64_t tiles_high = ceil_div(m.pixels, CF_HIGH), tiles_wide = ceil_div(layer->out_channels, CF_COLUMNS);
     const int64_t bytes = q.channels * (int64_t)sizeof(cf_number) * m.layer.stride[0] * m.layer.stride[1];
     const int64_t most = max64(4, min64(CF_BLOCK_INPUT / bytes, CF_BLOCK) / CF_HIGH);
-    m.blocks = ceil_div(tiles_high, most);
-    m.shares = 1;
-    if (threads > 1) {
-        /* At least three tasks a thread, as many for each: first by more, smaller blocks, then by channels. */
-        const int64_t wanted = 3 * threads;
-        if (m.blocks < wanted) m.blocks = max64(m.blocks, min64(wanted, tiles_high / 4));
-        if (m.blocks >= threads) m.blocks = min64(ceil_div(m.blocks, threads) * threads, tiles_high);
-        m.shares = min64(ceil_div(wanted, m.blocks), tiles_wide);
-    }
+    divide(threads, 1, tiles_high, tiles_wide, most, &m.blocks, &m.shares);
     run_tasks(context, threads, m.blocks * m.shares, integer_task, &m);
 }
 

@@ -132,7 +132,8 @@ def page(results: Results, plot: bool) -> str:
     machine, versions, batch = results["machine"], results["versions"], results.get("batch", 1)
     parts = [
         "# Benchmarks",
-        "<!-- Generated from build/bench/results.json by `python -m benchmarks.report`; `make bench` measures. -->",
+        f"<!-- Written by `python -m benchmarks.report` of what `make {'bench' if batch == 1 else 'bench-batch'}` "
+        "measured. -->",
         f"Every network in float32 with batch {batch}, the same weights and inputs for every "
         "engine. A ratio is the best peer's median divided by ours, so above 1 we are ahead; below 1 we are behind, "
         "and it stands here all the same. *Aim* is the ratio this project set itself.",

@@ -115,9 +115,7 @@ def test_a_snapshot_is_taken_of_a_model_that_has_run(
 ) -> None:
     seen: list[int] = []
     run = Model.run
-    monkeypatch.setattr(
-        Model, "run", lambda self, feeds, size=None: (seen.append(len(feeds)), run(self, feeds, size))[1]
-    )
+    monkeypatch.setattr(Model, "run", lambda self, feeds, *more: (seen.append(len(feeds)), run(self, feeds, *more))[1])
     monkeypatch.setenv("AWS_LAMBDA_INITIALIZATION_TYPE", start)
     monkeypatch.setenv("COLDFORGE_LIBRARY", str(library))
     sys.modules.pop("handler.app", None)

@@ -95,10 +95,10 @@ def slow(monkeypatch: pytest.MonkeyPatch, clock: Clock, milliseconds: float) -> 
     runs: list[int] = []
     run: Callable[..., Any] = Model.run
 
-    def slowly(self: Model, feeds: Any, size: int | None = None) -> Any:
+    def slowly(self: Model, *arguments: Any) -> Any:
         clock.passes(milliseconds)
         runs.append(len(runs))
-        return run(self, feeds, size)
+        return run(self, *arguments)
 
     monkeypatch.setattr(Model, "run", slowly)
     return runs

@@ -146,7 +146,7 @@ publish: setup ## the layer of MODEL to AWS (PUBLISH_FLAGS="--bucket B --prune 3
 
 # The fast tests build nothing that the others do, and are at an end long before them.
 test: $(VENV)/.test sam ## every test; the fast ones beside the others, told of at the end
-	@mkdir -p build; $(PY) -m pytest tests/unit > build/test-unit.log 2>&1 & fast=$$! failed=0; \
+	@mkdir -p build; make test-unit > build/test-unit.log 2>&1 & fast=$$! failed=0; \
 	$(PY) -m pytest tests/integration tests/e2e || failed=$$?; \
 	wait $$fast || failed=$$?; cat build/test-unit.log; exit $$failed
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from builder.emit.fused import geometry
 from builder.lower.compress import ITEM_SIZES
 from builder.lower.notes import Note
-from builder.lower.packing import PANEL, scratch_size, winograd_band
+from builder.lower.packing import PANEL, WINOGRAD, scratch_size, winograd_band
 from builder.lower.program import Algorithm, LayerStep, Program, Quantisation, Step, walk
 from builder.spec.model import WeightType
 
@@ -188,7 +188,7 @@ def _decision(step: Step, note: Note, tuned: Mapping[str, Algorithm]) -> Decisio
     scratch = scratch_size(shape, step.algorithm)
     if scratch:
         packing["scratch"] = scratch
-    if step.algorithm in ("winograd2", "winograd4"):
+    if step.algorithm in WINOGRAD:
         packing["band"] = winograd_band(shape, step.algorithm)
     chooser: Chooser = "tuning" if tuned.get(shape.label) == step.algorithm else "rule"
     return Decision(note.name, note.kind, step.algorithm, note.matched, shape.label, packing, chooser)

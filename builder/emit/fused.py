@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from builder.lower.packing import Geometry, scratch_size, winograd_band
+from builder.lower.packing import WINOGRAD, Geometry, scratch_size, winograd_band
 from builder.lower.program import Buffer, LayerStep, PoolStep, RepackStep, View
 
 WEIGHT_TYPES = ("float32", "float16", "bfloat16", "int8")
@@ -72,7 +72,7 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         fields |= {"second_low": _float(e.second_low), "second_high": _float(e.second_high)}
     if step.weight_type != "float32":
         fields["weight_type"] = f"CF_{step.weight_type.upper()}"
-    if step.algorithm in ("winograd2", "winograd4"):
+    if step.algorithm in WINOGRAD:
         fields["band"] = winograd_band(shape, step.algorithm)
     if step.quantisation is not None:
         fields |= {"input_scale": _float(step.quantisation.scale), "input_zero": step.quantisation.zero}

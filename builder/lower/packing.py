@@ -27,6 +27,8 @@ from builder.spec.model import WeightType
 if TYPE_CHECKING:
     from builder.lower.program import Algorithm
 
+WINOGRAD: tuple[Algorithm, ...] = ("winograd2", "winograd4")
+
 PANEL = 16
 """Output channels of a panel: a cache line."""
 
@@ -109,7 +111,7 @@ def candidates(geometry: Geometry, *, allow_winograd: bool = True) -> tuple[Algo
     """Every algorithm that can compute the layer, for a tuner to time; the static choice comes first."""
     possible: list[Algorithm] = ["depthwise" if geometry.depthwise else "direct"]
     if allow_winograd and geometry.winograd:
-        possible += ["winograd2", "winograd4"]
+        possible += WINOGRAD
     best = choose(geometry, allow_winograd=allow_winograd)
     return (best, *(a for a in possible if a != best))
 
@@ -142,7 +144,7 @@ def pack_layer(
             raise ValueError("a depthwise layer has one input channel and one output channel per group")
         filters = _padded(weights.reshape(taps, outer)).reshape(taps, -1, PANEL)
         return np.ascontiguousarray(filters.transpose(1, 0, 2)).tobytes()
-    if algorithm in ("winograd2", "winograd4"):
+    if algorithm in WINOGRAD:
         if (height, width) != (3, 3) or groups != 1 or inner % 16 or outer % 16:
             raise ValueError("Winograd takes 3x3 weights, one group, and channels in multiples of 16")
         panels = weights.reshape(9, inner, outer // PANEL, PANEL)
@@ -195,7 +197,7 @@ def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_TH
     """Bytes of scratch, aligned to 64, that ``LayerStep.scratch`` must have for up to ``threads`` threads; may be 0."""
     if algorithm == "integer":
         return 2 * math.prod(quantised_shape(geometry)) + _LOAD
-    if algorithm not in ("winograd2", "winograd4"):
+    if algorithm not in WINOGRAD:
         return 0
     points = 36 if algorithm == "winograd4" else 16
     band, channels = winograd_band(geometry, algorithm), geometry.in_channels

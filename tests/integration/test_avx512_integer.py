@@ -9,25 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.bochs.emulated import Emulated, build_jobs, drawn
-from tests.support.bochs.machine import machine
-from tests.support.fused import CACHE, Case, Kernels
+from tests.integration.test_avx512 import emulated, here
+from tests.support.bochs.emulated import Emulated, drawn
+from tests.support.fused import Case, Kernels
 from tests.unit import test_integer_kernels as integer
+
+__all__ = ["emulated", "here"]
 
 pytestmark = pytest.mark.integration
 
 CPUS = {"v4": "corei7_skylake_x", "vnni": "corei7_icelake_u"}
-
-
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
-    folder = tmp_path_factory.mktemp("bochs")
-    return Emulated(machine(folder, CACHE), build_jobs(tmp_path_factory.mktemp("jobs")))
-
-
-@pytest.fixture(scope="module")
-def here(emulated: Emulated) -> Kernels:
-    return Kernels(emulated.program.with_name("libfused.so"))
 
 
 @pytest.fixture(params=CPUS)

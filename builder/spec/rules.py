@@ -88,7 +88,8 @@ def check(tables: Tables, form: Format | None) -> None:
     if form is not None:
         _format(tables, form)
     _signatures(tables)
-    for _, own in by_signature(tables):
+    signatures = [own for _, own in by_signature(tables)]
+    for own in signatures:
         _distinct(own.feeds, "name", lambda feed: feed.values.get("name"))
         _distinct(own.fetches, "name", lambda fetch: fetch.values.get("name"))
         _distinct(own.fetches, "alias", _visible)
@@ -98,9 +99,8 @@ def check(tables: Tables, form: Format | None) -> None:
         for output in own.outputs:
             _output(output)
         _heads(own)
-    first = by_signature(tables)[0][1]
-    _weights(first)
-    _activations(first)
+    _weights(signatures[0])
+    _activations(signatures[0])
 
 
 def _signatures(tables: Tables) -> None:

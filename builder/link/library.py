@@ -31,8 +31,8 @@ edit of the kernels."""
 
 
 @dataclass(frozen=True)
-class Variant:
-    """One copy of the fused kernels: the C name of its table, the compiler's name of the CPU, more flags."""
+class Copy:
+    """One copy of some kernels: the C name of its table, the compiler's name of the CPU, more flags."""
 
     table: str
     cpu: str
@@ -42,22 +42,22 @@ class Variant:
 _WIDE = ("-mprefer-vector-width=512",)
 """Without the flag, clang keeps to 256-bit vectors."""
 
-FUSED_VARIANTS = {
+FUSED_COPIES = {
     "x86_64": (
-        Variant("cf_fused_v3", "x86_64_v3"),
-        Variant("cf_fused_v4", "x86_64_v4", _WIDE),
+        Copy("cf_fused_v3", "x86_64_v3"),
+        Copy("cf_fused_v4", "x86_64_v4", _WIDE),
     ),
     # Nothing newer than Graviton2 has multiplies float32 faster by another kernel: see docs/design.md.
-    "arm64": (Variant("cf_fused_n1", "neoverse_n1"),),
+    "arm64": (Copy("cf_fused_n1", "neoverse_n1"),),
 }
 
-INTEGER_VARIANTS = {
+INTEGER_COPIES = {
     "x86_64": (
-        Variant("cf_integer_v3", "x86_64_v3"),
-        Variant("cf_integer_v4", "x86_64_v4", _WIDE),
-        Variant("cf_integer_vnni", "x86_64_v4+avx512vnni", _WIDE),
+        Copy("cf_integer_v3", "x86_64_v3"),
+        Copy("cf_integer_v4", "x86_64_v4", _WIDE),
+        Copy("cf_integer_vnni", "x86_64_v4+avx512vnni", _WIDE),
     ),
-    "arm64": (Variant("cf_integer_n1", "neoverse_n1"),),
+    "arm64": (Copy("cf_integer_n1", "neoverse_n1"),),
 }
 """Of the kernel of integer sums; ``table`` is the function's own name."""
 
@@ -141,19 +141,19 @@ def compile_objects(sources: Sources, toolchain: Toolchain, folder: Path) -> lis
         objects.append(folder / f"{source.stem}_{source.suffix[1:]}.o")
         toolchain.compile(source, objects[-1], include=(RUNTIME,), baseline=baseline)
 
-    def build_variants(source: str, variants: Iterable[Variant]) -> None:
-        for variant in variants:
-            objects.append(folder / f"{variant.table}.o")
-            flags = (*FUSED_FLAGS, *variant.flags, f"-DCF_TABLE={variant.table}")
-            toolchain.compile(RUNTIME / source, objects[-1], cpu=variant.cpu, flags=flags)
+    def build_copies(source: str, copies: Iterable[Copy]) -> None:
+        for copy in copies:
+            objects.append(folder / f"{copy.table}.o")
+            flags = (*FUSED_FLAGS, *copy.flags, f"-DCF_TABLE={copy.table}")
+            toolchain.compile(RUNTIME / source, objects[-1], cpu=copy.cpu, flags=flags)
 
     for name in ("model.c", f"cpu_{target}.c", *THREAD_SOURCES):
         build(RUNTIME / name, baseline=True)
     build(RUNTIME / "fused" / f"tables_{target}.c", baseline=True)
-    build_variants(FUSED_SOURCE, FUSED_VARIANTS[target])
+    build_copies(FUSED_SOURCE, FUSED_COPIES[target])
     if sources.integer:
         build(RUNTIME / "fused" / f"integer_tables_{target}.c", baseline=True)
-        build_variants(INTEGER_SOURCE, INTEGER_VARIANTS[target])
+        build_copies(INTEGER_SOURCE, INTEGER_COPIES[target])
     for name in KERNEL_SOURCES:
         build(RUNTIME / name)
     for program in sources.programs:

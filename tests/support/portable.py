@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.link.library import INTEGER_SOURCE, INTEGER_VARIANTS, RUNTIME
+from builder.link.library import INTEGER_COPIES, INTEGER_SOURCE, RUNTIME
 from builder.link.toolchain import TRIPLES, Toolchain, run_compiler
 from tests.support.fused import CACHE, Prepared
 
@@ -79,7 +79,7 @@ void _start(void) {
 
 def compile_variant(name: str, folder: Path) -> Path:
     """The object of one of x86-64's copies, as the builder compiles it."""
-    variant = next(v for v in INTEGER_VARIANTS["x86_64"] if v.table == name)
+    variant = next(v for v in INTEGER_COPIES["x86_64"] if v.table == name)
     output = folder / f"{name}.o"
     flags = (*variant.flags, f"-DCF_TABLE={name}")
     Toolchain("x86_64", CACHE).compile(RUNTIME / INTEGER_SOURCE, output, cpu=variant.cpu, flags=flags)

@@ -19,13 +19,13 @@ import numpy as np
 from benchmarks import machine
 from benchmarks.engines.coldforge import Coldforge
 from benchmarks.models import ROOT
-from builder.accuracy.build import KINDS, candidate, compile_here
-from builder.accuracy.inputs import Inputs, pictures
-from builder.accuracy.measure import Accuracy, Answers, compare, library_answers, tensorflow_answers
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
 from builder.progress import Progress
 from builder.project import Project
+from builder.quantise.accuracy import Accuracy, Answers, compare, library_answers, tensorflow_answers
+from builder.quantise.candidates import KINDS, candidate, compile_here
+from builder.quantise.inputs import Inputs, pictures
 from builder.spec import Activations, ModelSpec, load
 
 FOLDER = ROOT / "build" / "bench" / "compression"

@@ -17,19 +17,22 @@ from pathlib import Path
 from builder import __version__
 from builder.audit import AuditReport, audit
 from builder.cache import code_digest, digest, run_cached
-from builder.decisions import Lowering, decisions, layer_weights
 from builder.emit import Sources, emit
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import XLA_FLAGS
+from builder.importers.variants import require_variants
+from builder.library.machine import Machine, machine_for
 from builder.link.archive import ARCHIVE, TRIAL, link_archive
 from builder.link.library import SharedLibrary, link_library
 from builder.link.toolchain import zig_version
 from builder.lower import Lowered, LoweringPath, lower
 from builder.lower.compact import together
 from builder.lower.compress import ITEM_SIZES, Rules
+from builder.lower.decisions import Lowering, decisions, layer_weights
 from builder.lower.options import Options
 from builder.lower.program import Algorithm, Quantisation
+from builder.measure.tuning import read_tuning, tuning_path
 from builder.pack.assemble import pack
 from builder.pack.bundle import Bundle, activate, bundle_suffix
 from builder.pack.dependencies import DEPENDENCIES_LOCK, build_dependencies
@@ -37,14 +40,12 @@ from builder.pack.limits import allowed
 from builder.preflight import Preflight, check, require
 from builder.progress import Progress
 from builder.project import Project
+from builder.quantise import restored
 from builder.sources import locate
 from builder.spec import ModelSpec, Variant, to_json
-from builder.tuning import read_tuning, tuning_path
-from builder.variants import require_variants
-from builder.verify import golden, restored
+from builder.verify import golden
 from builder.verify.compare import Rounding, Verification, merged, reason, verify
 from builder.verify.compare import require as require_agreement
-from builder.verify.machine import Machine, machine_for
 from builder.xla.descriptors import tensorflow_version
 from builder.xla.tfcompile import CompiledGraph, compile_graph
 
@@ -454,9 +455,9 @@ def settle(spec: ModelSpec, project: Project, progress: Progress) -> Settled:
     fails.
     """
     # These build libraries themselves, with this module.
-    from builder.accuracy.build import of_kind
-    from builder.accuracy.choose import choose
-    from builder.calibrate.stage import calibrate
+    from builder.quantise.calibrate import calibrate
+    from builder.quantise.candidates import of_kind
+    from builder.quantise.choose import choose
 
     if spec.weights.type == "auto":
         spec = of_kind(spec, choose(spec, project, progress))

@@ -1,6 +1,6 @@
 # ruff: noqa
 # fmt: off
-# Written by _abi_build.py from builder/runtime/model.h.
+# Written by _abi_build.py from builder/runtime/abi/model.h.
 # auto-generated file
 import _cffi_backend
 

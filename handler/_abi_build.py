@@ -14,7 +14,7 @@ from pathlib import Path
 
 HEADER = Path(__file__).parents[1] / "builder" / "runtime" / "model.h"
 MODULE = Path(__file__).with_name("_abi.py")
-PREFIX = "# ruff: noqa\n# fmt: off\n# Written by _abi_build.py from builder/runtime/model.h.\n"
+PREFIX = "# ruff: noqa\n# fmt: off\n# Written by _abi_build.py from builder/runtime/abi/model.h.\n"
 
 
 def declarations(header: str) -> str:

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from builder.errors import UsageError
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 
 ABI_VERSION = 1
 

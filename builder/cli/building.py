@@ -126,7 +126,7 @@ def _export_arguments(parser: Arguments) -> None:
 
 
 def export(options: Options, project: Project) -> int:
-    from builder.export import export_model
+    from builder.deliver.export import export_model
 
     done = export_model(load_spec(options.model, project), project, Progress(), options.out)
     for file in done.files:
@@ -158,8 +158,8 @@ def _weights_arguments(parser: Arguments) -> None:
 
 
 def weights(options: Options, project: Project) -> int:
+    from builder.deliver.reweigh import reweigh
     from builder.report.text import agreement_table
-    from builder.reweigh import reweigh
 
     spec = load_spec(options.model, project)
     targets = targets_of(options, spec)

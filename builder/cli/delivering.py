@@ -31,8 +31,8 @@ def _publish_arguments(parser: Arguments) -> None:
 
 
 def publish(options: Options, project: Project) -> int:
+    from builder.deliver.publish import layers_of, publish
     from builder.pack.join import joined_name
-    from builder.publish import layers_of, publish
 
     if options.prune is not None and options.prune < 1:
         raise UsageError(f"--prune {options.prune}: at least the newest version is kept; give 1 or more.")
@@ -66,7 +66,7 @@ def _check_arguments(parser: Arguments) -> None:
 
 
 def check(options: Options, _project: Project) -> int:
-    from builder.template_check import require
+    from builder.deliver.template_check import require
 
     if wrong := [p for p in options.parameters if "=" not in p]:
         raise UsageError(f"{wrong[0]}: parameters are given as NAME=VALUE.")

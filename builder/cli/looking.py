@@ -52,7 +52,7 @@ def _is_model(path: Path) -> bool:
 
 def _drafted(path: Path, trust: bool) -> ModelSpec:
     from builder.importers import describe
-    from builder.init import draft
+    from builder.importers.draft import draft
 
     return draft(path, describe, trust=trust)
 
@@ -65,7 +65,7 @@ def _explain_arguments(parser: Arguments) -> None:
 
 
 def explain(options: Options, project: Project) -> int:
-    from builder import explain
+    from builder.measure import explain
 
     if options.threads < 1:
         raise UsageError(f"--threads {options.threads}: at least 1.")
@@ -82,7 +82,7 @@ def _tune_arguments(parser: Arguments) -> None:
 
 
 def tune(options: Options, project: Project) -> int:
-    from builder import tune
+    from builder.measure import tune
 
     print(tune.render(tune.tune(load_spec(options.model, project), project, Progress(), seconds=options.seconds)))
     return 0
@@ -103,7 +103,7 @@ def _accuracy_arguments(parser: Arguments) -> None:
 
 
 def accuracy(options: Options, project: Project) -> int:
-    from builder.accuracy import report
+    from builder.quantise import report
 
     found = report.accuracy(load_spec(options.model, project), project, Progress(), images=options.images)
     print(found.to_json() if options.json else report.render(found))
@@ -119,7 +119,7 @@ def _init_arguments(parser: Arguments) -> None:
 
 def init(options: Options, _project: Project) -> int:
     from builder.importers import describe
-    from builder.init import draft_text
+    from builder.importers.draft import draft_text
 
     output: Path = options.output or options.model.resolve().parent / "model.toml"
     if output.exists() and not options.force:

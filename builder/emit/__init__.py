@@ -12,8 +12,8 @@ from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_outside, write_weights
 from builder.emit.program import Probe, layout_of, other_source, program_source, uses_fused, uses_integer
+from builder.library.outside import FILE, Layout
 from builder.lower.program import Program, walk
-from builder.outside import FILE, Layout
 from builder.spec import ModelSpec, Variant
 
 ISA = {"x86_64": ["x86-64-v3"], "arm64": ["neoverse-n1"]}
@@ -89,7 +89,7 @@ def emit(
 
     ``kernels``: XLA's object files, without which the weights are always part of the library. ``others``: the same
     model for other batches and sizes, over the same weights. ``probe``: of a library that also measures
-    how long each step takes (builder/runtime/profile.h), or shows what each one finds in memory (observe.h).
+    how long each step takes (builder/runtime/probe/profile.h), or shows what each one finds in memory (observe.h).
     """
     sources, others = Sources(folder), others or {}
     steps = [step for p in (program, *others.values()) for step in walk(p.steps)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from builder.lower.program import BoundPort, Program
 from builder.spec import Variant
-from builder.tensor import c_identifier
+from builder.spec.tensor import c_identifier
 
 RUNTIME = Path(__file__).parent.parent / "runtime"
 _MARK = "/*@FLAT@*/\n"
@@ -32,7 +32,7 @@ def header_source(program: Program, others: Mapping[Variant, Program] | None = N
 
     ``others``: the model for other batches and sizes.
     """
-    text = (RUNTIME / "model.h").read_text()
+    text = (RUNTIME / "abi" / "model.h").read_text()
     before, after = text.split(_MARK)
     rows = [
         f"#define CF_{kind}_{c_identifier(p.spec.name).upper()}_SIZE {p.spec.size}u /* {_describe(p)} */"

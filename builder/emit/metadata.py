@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from builder import __version__
+from builder.library.outside import Layout
 from builder.lower.program import BoundPort, BoundState, Program
-from builder.outside import Layout
 from builder.spec import ModelSpec, OutputSpec, Variant
 
 ABI_VERSION = 1

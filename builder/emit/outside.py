@@ -1,7 +1,7 @@
 """model.weights: the weights as a file of its own, and what ties it to the library that reads it.
 
 Little-endian: a header (``HEADER``), the SHA-256 of every ``CHUNK`` of weights in order, zeros up to a multiple of
-``PAGE``, the weights. builder/runtime/weights.c checks the header, handler/weights.py what it transfers as well.
+``PAGE``, the weights. builder/runtime/abi/weights.c checks the header, handler/weights.py what it transfers as well.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
+from builder.library.outside import Layout
 from builder.lower.program import ALIGNMENT, Program
-from builder.outside import Layout
 
 MAGIC, FORMAT = b"CFWEIGHT", 1
 HEADER = struct.Struct("<8sIIQ32sQ32s")

@@ -10,7 +10,7 @@ from builder.importers.loaded import LoadedModel
 from builder.importers.ports import ModelPorts
 from builder.importers.shapes import check_dtype, pin_shapes
 from builder.spec import FeedSpec, FetchSpec, ModelSpec, Source
-from builder.tensor import c_identifier
+from builder.spec.tensor import c_identifier
 
 __all__ = ["describe", "import_model"]
 

@@ -23,7 +23,7 @@ from builder.importers.rewrite import (
 from builder.importers.state import assign, spec_of, without_debugging
 from builder.importers.tf import reference_session, tensorflow
 from builder.spec import Activation, ModelSpec
-from builder.tensor import ITEM_SIZES, TensorSpec, c_identifier
+from builder.spec.tensor import ITEM_SIZES, TensorSpec, c_identifier
 
 MODEL_SCOPE = "model/"
 """Where the model's own nodes are in graph.pb; ports are under ``feed/`` and ``fetch/``."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from builder.importers.ports import ModelPorts
 from builder.importers.state import Variable
-from builder.tensor import c_identifier
+from builder.spec.tensor import c_identifier
 
 Shape = tuple[int, ...]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from builder.errors import ImportModelError
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.spec import ImageInput, ModelSpec
-from builder.tensor import ITEM_SIZES
+from builder.spec.tensor import ITEM_SIZES
 
 Shape = tuple[int, ...]
 

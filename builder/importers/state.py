@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from builder.errors import ImportModelError
 from builder.importers.rewrite import called_by, node_of
 from builder.importers.tf import tensorflow
-from builder.tensor import ITEM_SIZES, TensorSpec
+from builder.spec.tensor import ITEM_SIZES, TensorSpec
 
 _WRITES = re.compile(r"Assign(Add|Sub)?VariableOp$|Resource(Scatter|Apply|Sparse|StridedSliceAssign)")
 _PASSED_ON = {"Identity": 0, "IdentityN": 0, "While": 0, "StatelessWhile": 0}

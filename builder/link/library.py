@@ -8,15 +8,15 @@ from pathlib import Path
 
 from builder.cache import place_file
 from builder.emit import Sources
+from builder.library.outside import FILE
 from builder.link.toolchain import Toolchain
-from builder.outside import FILE
 
 RUNTIME = Path(__file__).parent.parent / "runtime"
 
-KERNEL_SOURCES = ("convolution.c", "dot.c", "copy.c", "broadcast.c", "sort.c", "topk.c")
+KERNEL_SOURCES = tuple(f"ops/{name}.c" for name in ("convolution", "dot", "copy", "broadcast", "sort", "topk"))
 """Runtime files compiled for the model's CPU."""
 
-THREAD_SOURCES = ("threads.c", "cpus.c")
+THREAD_SOURCES = ("platform/threads.c", "platform/cpus.c")
 """Runtime files compiled for any CPU of the architecture, beside model.c."""
 
 FUSED_SOURCE = "fused/kernels.c"
@@ -145,9 +145,9 @@ def compile_objects(sources: Sources, toolchain: Toolchain, folder: Path) -> lis
         for copy in copies:
             objects.append(folder / f"{copy.table}.o")
             flags = (*FUSED_FLAGS, *copy.flags, f"-DCF_TABLE={copy.table}")
-            toolchain.compile(RUNTIME / source, objects[-1], cpu=copy.cpu, flags=flags)
+            toolchain.compile(RUNTIME / source, objects[-1], include=(RUNTIME,), cpu=copy.cpu, flags=flags)
 
-    for name in ("model.c", f"cpu_{target}.c", *THREAD_SOURCES):
+    for name in ("abi/model.c", f"platform/cpu_{target}.c", *THREAD_SOURCES):
         build(RUNTIME / name, baseline=True)
     build(RUNTIME / "fused" / f"tables_{target}.c", baseline=True)
     build_copies(FUSED_SOURCE, FUSED_COPIES[target])
@@ -159,7 +159,7 @@ def compile_objects(sources: Sources, toolchain: Toolchain, folder: Path) -> lis
     for program in sources.programs:
         build(program)
     if sources.outside:
-        build(RUNTIME / "weights.c", baseline=True)
+        build(RUNTIME / "abi" / "weights.c", baseline=True)
     else:
         build(sources.folder / "weights.S")
     return objects

@@ -36,7 +36,7 @@ QUAD = 4
 """Input channels that one instruction multiplies and adds up, of bytes."""
 
 MAX_THREADS = 8
-"""CF_MAX_THREADS in runtime/threads.h: scratch is laid out for so many. Lambda has six."""
+"""CF_MAX_THREADS in runtime/platform/threads.h: scratch is laid out for so many. Lambda has six."""
 
 MAX_SUM = (2**31 - 1) // (255 * 127)
 """Products of two bytes that an int32 holds the sum of, whatever they are."""

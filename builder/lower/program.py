@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from builder.spec.model import WeightType
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 
 ALIGNMENT = 64
 """XLA's kernels assume every buffer is aligned to this many bytes (``min_alignment`` in the thunk)."""
@@ -39,7 +39,7 @@ class KernelStep:
 
 @dataclass(frozen=True)
 class ConvolutionStep:
-    """XLA's convolution on logical dimensions; see ``cf_convolution`` in runtime/kernels.h."""
+    """XLA's convolution on logical dimensions; see ``cf_convolution`` in runtime/ops/kernels.h."""
 
     name: str
     dtype: str

@@ -12,8 +12,8 @@ from typing import Any
 from builder.audit import AuditReport
 from builder.audit import require as require_audit
 from builder.cache import place_file
-from builder.decisions import Lowering
-from builder.outside import Layout
+from builder.library.outside import Layout
+from builder.lower.decisions import Lowering
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle, bundle_suffix
 from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
 from builder.pack.limits import Component, check, require

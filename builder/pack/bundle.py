@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.errors import UsageError
-from builder.outside import FILE
+from builder.library.outside import FILE
 from builder.pack.layer import files_of
 from builder.pack.limits import SizeTable
 from builder.pack.swap import replacing

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from builder.audit import AuditReport
-from builder.decisions import Lowering
-from builder.outside import Layout
+from builder.library.outside import Layout
+from builder.lower.decisions import Lowering
 from builder.pack.limits import SizeTable
 from builder.spec import ModelSpec
 from builder.verify.compare import Verification

@@ -9,7 +9,7 @@ from builder.pack.limits import CONTAINER_IMAGE, DIRECT_UPLOAD_ZIPPED, SizeTable
 
 if TYPE_CHECKING:  # they need NumPy, which a build in Docker does without
     from builder.audit import AuditReport
-    from builder.decisions import Lowering
+    from builder.lower.decisions import Lowering
     from builder.verify.agreement import OutputAgreement
     from builder.verify.compare import Verification
 

@@ -10,7 +10,7 @@ import numpy as np
 from builder.cache import file_digest
 from builder.emit.program import c_string
 from builder.lower.buffers import align
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 from builder.verify.compare import Golden
 
 PREFERRED = "random-0"

@@ -11,6 +11,7 @@ from pathlib import Path
 from builder.cache import digest
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
+from builder.library.machine import INCLUDE, LOADER, Machine, machine_for
 from builder.link.toolchain import Toolchain, zig_version
 from builder.pack.bundle import bundle_suffix, find_bundle
 from builder.pipeline import import_graph, rounding_of_bundle, run_stage
@@ -19,7 +20,6 @@ from builder.project import Project
 from builder.selftest.cases import write_cases
 from builder.spec import ModelSpec, to_json
 from builder.verify.compare import Rounding, open_expected
-from builder.verify.machine import INCLUDE, LOADER, Machine, machine_for
 
 SOURCES = Path(__file__).parent
 KINDS = ("test", "benchmark")

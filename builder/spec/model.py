@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from builder.tensor import c_identifier
+from builder.spec.tensor import c_identifier
 
 Format = Literal["keras", "h5", "saved_model", "graph_def"]
 ColorMode = Literal["rgb", "grey"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from builder.spec.model import Format
 from builder.spec.tables import Table, Tables
-from builder.tensor import c_identifier
+from builder.spec.tensor import c_identifier
 
 _EXTENSIONS: dict[str, Format] = {
     ".keras": "keras",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.spec import OutputKind, Tolerance
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 
 Array = NDArray[Any]
 Scalar = float | int | bool

@@ -20,10 +20,10 @@ import numpy as np
 
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
+from builder.library.machine import HERE, Machine
 from builder.spec import ModelSpec, OutputKind, Tolerance, Variant, WeightType
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 from builder.verify.agreement import Array, OutputAgreement, agree
-from builder.verify.machine import HERE, Machine
 
 ABI_VERSION = 1
 TIMEOUT = 1800

@@ -16,7 +16,7 @@ from builder.importers.state import assign, read
 from builder.importers.tf import reference_session, tensorflow
 from builder.preflight import walk
 from builder.spec import ImageInput, ModelSpec
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 
 Array = NDArray[Any]
 

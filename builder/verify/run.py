@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.verify.abi import (
+from builder.library.client import (
     CF_ERR_ARGUMENT,
     CF_OK,
     Buffer,

@@ -88,7 +88,7 @@ def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: P
         edited.unlink()
     functions.unlink()
     # The C library's getenv would import the host's environment.
-    objects.append(build(RUNTIME / "model.c", *_C, "-Dgetenv=cf_getenv"))
+    objects.append(build(RUNTIME / "abi" / "model.c", *_C, "-Dgetenv=cf_getenv"))
     for name in ("wasm/platform.c", "wasm/tables.c", *KERNEL_SOURCES):
         objects.append(build(RUNTIME / name, *_C))
     objects.append(build(RUNTIME / FUSED_SOURCE, *_C, "-DCF_TABLE=cf_fused_wasm", name="fused"))

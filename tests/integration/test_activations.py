@@ -12,10 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.accuracy.inputs import golden_inputs
-from builder.calibrate.observe import build as build_observed
-from builder.calibrate.observe import input_of, output_of, picture, watch
-from builder.calibrate.stage import measure
 from builder.cli import main
 from builder.importers.graph import FrozenGraph
 from builder.lower import Lowered, Options, lower
@@ -23,7 +19,11 @@ from builder.lower.compress import Rules
 from builder.lower.program import LayerStep, walk
 from builder.pack.bundle import Bundle
 from builder.project import Project
-from builder.verify import restored
+from builder.quantise import restored
+from builder.quantise.calibrate import measure
+from builder.quantise.inputs import golden_inputs
+from builder.quantise.observe import build as build_observed
+from builder.quantise.observe import input_of, output_of, picture, watch
 from builder.verify.compare import Verification, verify
 from builder.xla.tfcompile import CompiledGraph
 from tests.conftest import ROOT

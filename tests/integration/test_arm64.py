@@ -11,9 +11,9 @@ import pytest
 from builder.audit import audit
 from builder.audit.policy import target_of
 from builder.errors import VerifyError
+from builder.library.machine import Machine
 from builder.lower import Options
 from builder.verify.compare import require, verify
-from builder.verify.machine import Machine
 from tests.conftest import ROOT, make_bundle
 from tests.integration.build import CACHE, build_library, freeze_function, spec_of, write_golden
 from tests.integration.test_zoo import WITHOUT_WINOGRAD

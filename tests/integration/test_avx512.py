@@ -93,7 +93,7 @@ def test_a_whole_model(emulated: Emulated, digits: Bundle, package: Path, cpu: s
     build_programs(load(SPEC), FrozenGraph.load(ROOT / "build" / "digits" / "import"), "x86_64", BUILD_CACHE, tmp_path)
     test, library = tmp_path / "digits_test", package / "libmodel.a"
     link_program(
-        [tmp_path / "cases.S", SELFTEST / "test.c", library], test, [tmp_path, BOCHS, SELFTEST, RUNTIME], CACHE
+        [tmp_path / "cases.S", SELFTEST / "test.c", library], test, [tmp_path, BOCHS, SELFTEST, RUNTIME / "abi"], CACHE
     )
     outcome = replace(emulated.machine, cpu=cpu).run(test, tmp_path, ["--threads", "1"])
     assert outcome.said.endswith("PASSED\n"), outcome.said

@@ -76,7 +76,7 @@ def test_the_whole_library_under_sanitizers(library: Library, tmp_path: Path) ->
     if shutil.which("gcc") is None:
         pytest.skip("NOT RUN: the sanitizers need gcc, which this machine does not have")
     program = tmp_path / "caller"
-    names = ("model.c", "cpu_x86_64.c", "fused/tables_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
+    names = ("abi/model.c", "platform/cpu_x86_64.c", "fused/tables_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
     runtime = [RUNTIME / name for name in names]
     for variant in FUSED_COPIES["x86_64"]:
         copy = tmp_path / f"{variant.table}.c"

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from builder import explain
+from builder.measure import explain
 from builder.pack.bundle import Bundle
 from builder.progress import Progress
 from builder.project import Project

@@ -12,9 +12,8 @@ import pytest
 import safetensors.numpy
 
 from builder.cli import main
+from builder.deliver.export import export_model, exported_spec
 from builder.errors import UsageError
-from builder.export import export_model
-from builder.export.folder import exported_spec
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import reference_session, tensorflow

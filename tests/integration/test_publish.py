@@ -22,9 +22,9 @@ import boto3
 import pytest
 
 from builder.cli import main
+from builder.deliver.publish import SAM_STACK, publish
 from builder.errors import PublishError, UsageError
 from builder.pack.bundle import Bundle
-from builder.publish import SAM_STACK, publish
 from builder.spec import LAMBDA_UNZIPPED
 from tests.e2e.aws import EMULATOR, ROOT, LocalAws, client_environment, local_aws
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.calibrate.ranges import from_bytes, to_bytes
 from builder.importers.tf import reference_session, tensorflow
 from builder.lower.compress import RoundedInput, constant_digest
 from builder.lower.program import Quantisation
-from builder.verify.restored import exchange
-from builder.verify.rounded_inputs import round_inputs
+from builder.quantise.ranges import from_bytes, to_bytes
+from builder.quantise.restored import exchange
+from builder.quantise.rounded_inputs import round_inputs
 
 pytestmark = pytest.mark.integration
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from builder.audit.policy import target_of
+from builder.deliver.template_check import problems
 from builder.pack.image import image_context
 from builder.project import Project
-from builder.template_check import problems
 from tests.support import abi_library
 
 REPOSITORY = Path(__file__).parents[2]

@@ -13,10 +13,10 @@ import pytest
 from builder.cli import main
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph, save_arrays
+from builder.library.machine import HERE
 from builder.pack.bundle import Bundle
 from builder.selftest.programs import build_programs, run_program
 from builder.spec import load
-from builder.verify.machine import HERE
 from tests.conftest import ROOT, make_bundle
 from tests.integration.build import CACHE
 from tests.support import qemu

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from builder.deliver.export import export_model
 from builder.errors import LowerError
-from builder.export import export_model
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
@@ -307,12 +307,12 @@ def test_a_c_program_under_sanitizers(tmp_path: Path) -> None:
     graph = imported(spec, tmp_path / "import")
     folder = tmp_path / "import"
     built(graph, spec, folder, "faithful", "x86_64")
-    names = ("model.c", "cpu_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
+    names = ("abi/model.c", "platform/cpu_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
     sources = [Path(__file__).with_name("state_caller.c"), *(RUNTIME / name for name in names)]
     sources += [folder / name for name in ("program.c", "weights.S", "graph.o")]
     flags = ["-std=c11", "-g", "-O1", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     stub = tmp_path / "tables.c"
-    stub.write_text('#include "program.h"\nconst cf_fused *const cf_fused_tables[2];\n')
+    stub.write_text('#include "abi/program.h"\nconst cf_fused *const cf_fused_tables[2];\n')
     command = ["gcc", *flags, f"-I{folder}", f"-I{RUNTIME}", *map(str, [*sources, stub]), "-lm", "-lpthread"]
     subprocess.run([*command, "-o", str(tmp_path / "caller")], cwd=folder, check=True)
     done = subprocess.run([tmp_path / "caller"], capture_output=True, text=True, check=False)

@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 
 from builder.cli import main
-from builder.decisions import WeightSizes, layer_weights
 from builder.emit import emit
 from builder.errors import SpecError
 from builder.importers.graph import FrozenGraph, save_arrays
 from builder.link.library import link_library
 from builder.lower import Options, lower
 from builder.lower.compress import Rules
+from builder.lower.decisions import WeightSizes, layer_weights
 from builder.pack.bundle import Bundle
 from builder.project import Project
+from builder.quantise import restored
 from builder.spec import WeightType
-from builder.verify import restored
 from builder.verify.compare import Rounding, Verification, verify
 from tests.conftest import ROOT
 from tests.integration.build import CACHE, TARGET, compile_here, freeze_function, spec_of, write_golden

@@ -100,7 +100,7 @@ def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_statu
     source.write_text(defines + source.read_text())
     text = json.dumps(description, separators=(",", ":"))  # as model.json is
     (folder / "description.inc").write_text(json.dumps(text) + "\n")
-    shutil.copy(REPOSITORY / "builder" / "runtime" / "model.h", folder)
+    shutil.copy(REPOSITORY / "builder" / "runtime" / "abi" / "model.h", folder)
     exports = folder / "exports.map"
     exports.write_text("{ global: " + " ".join(f"{name};" for name in EXPORTS) + " local: *; };\n")
     toolchain = Toolchain("x86_64", REPOSITORY / "build" / "test-zig-cache")

@@ -1,6 +1,6 @@
 /* What the tests and micro-benchmarks of the fused kernels call: one context, one kernel at a time. */
 #define _GNU_SOURCE
-#include "program.h"
+#include "abi/program.h"
 
 #include <stdlib.h>
 #include <time.h>

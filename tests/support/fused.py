@@ -78,7 +78,7 @@ def _tables(folder: Path, sanitized: bool = False) -> Path:
     listed = ", ".join([f"&{name}" for name in names] + ["&cf_fused_v3"] * (len(TABLES) - len(names)))
     functions = ", ".join(f"[{number}] = {v[0]}" for number, v in enumerate(INTEGERS) if v[0] in integers)
     path.write_text(
-        f'#include "program.h"\n{declared}const cf_fused *const cf_test_tables[] = {{{listed}}};\n'
+        f'#include "abi/program.h"\n{declared}const cf_fused *const cf_test_tables[] = {{{listed}}};\n'
         f"const cf_integer_layer cf_test_integers[{len(TABLES)}] = {{{functions}}};\n"
     )
     return path
@@ -91,7 +91,9 @@ def build(folder: Path, extra: tuple[str, ...] = ()) -> Path:
     for source, variants in ((FUSED_SOURCE, VARIANTS), (INTEGER_SOURCE, INTEGERS)):
         for name, cpu, flags in variants:
             objects.append(folder / f"{name}.o")
-            toolchain.compile(RUNTIME / source, objects[-1], cpu=cpu, flags=(*flags, f"-DCF_TABLE={name}", *extra))
+            toolchain.compile(
+                RUNTIME / source, objects[-1], include=(RUNTIME,), cpu=cpu, flags=(*flags, f"-DCF_TABLE={name}", *extra)
+            )
     for source in (*(RUNTIME / n for n in THREAD_SOURCES), HARNESS, _tables(folder)):
         objects.append(folder / f"{source.stem}.o")
         toolchain.compile(source, objects[-1], include=(RUNTIME,))
@@ -110,7 +112,17 @@ def build_sanitized(folder: Path) -> Path:
             if cpu != "x86_64_v3":
                 continue
             objects.append(str(folder / f"{name}.o"))
-            command = ["gcc", *common, *flags, f"-DCF_TABLE={name}", "-c", str(RUNTIME / source), "-o", objects[-1]]
+            command = [
+                "gcc",
+                *common,
+                *flags,
+                f"-I{RUNTIME}",
+                f"-DCF_TABLE={name}",
+                "-c",
+                str(RUNTIME / source),
+                "-o",
+                objects[-1],
+            ]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
     sources = [RUNTIME / n for n in THREAD_SOURCES] + [HARNESS, _tables(folder, sanitized=True)]

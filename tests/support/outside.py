@@ -13,7 +13,7 @@ from builder.emit import Sources, emit
 from builder.link.library import SharedLibrary, link_library
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import ModelSpec, Source, Weights
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 
 CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"
 ITEMS = 5000

@@ -82,7 +82,9 @@ def compile_variant(name: str, folder: Path) -> Path:
     variant = next(v for v in INTEGER_COPIES["x86_64"] if v.table == name)
     output = folder / f"{name}.o"
     flags = (*variant.flags, f"-DCF_TABLE={name}")
-    Toolchain("x86_64", CACHE).compile(RUNTIME / INTEGER_SOURCE, output, cpu=variant.cpu, flags=flags)
+    Toolchain("x86_64", CACHE).compile(
+        RUNTIME / INTEGER_SOURCE, output, include=(RUNTIME,), cpu=variant.cpu, flags=flags
+    )
     return output
 
 
@@ -101,7 +103,7 @@ def _on_arm64(source: Path) -> bytes:
     if emulator is None:
         pytest.skip("NOT RUN: qemu-aarch64 is not on PATH; `apt-get install qemu-user` brings it")
     program = source.with_suffix("")
-    options = ["-target", TRIPLES["arm64"], "-mcpu=neoverse_n1", *_FLAGS, "-nostdlib", "-I.", "-static"]
+    options = ["-target", TRIPLES["arm64"], "-mcpu=neoverse_n1", *_FLAGS, "-nostdlib", "-I.", f"-I{RUNTIME}", "-static"]
     run_compiler([*options, str(source), "-o", str(program)], source.parent, CACHE)
     return subprocess.run([emulator, str(program)], capture_output=True, check=True).stdout
 
@@ -112,7 +114,7 @@ def _in_wasm(source: Path, target: str, count: int) -> bytes:
 
     module = source.with_suffix(".wasm")
     cpu = "generic+simd128" if target == "wasm-simd" else "generic"
-    options = ["-target", "wasm32-wasi", f"-mcpu={cpu}", *_FLAGS, "-nostdlib", "-I."]
+    options = ["-target", "wasm32-wasi", f"-mcpu={cpu}", *_FLAGS, "-nostdlib", "-I.", f"-I{RUNTIME}"]
     options += [f"-Wl,--{option}" for option in ("no-entry", "export=run", "export=data")]
     run_compiler([*options, str(source), "-o", str(module)], source.parent, CACHE)
     loaded = Module(module)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.verify.machine import EMULATORS, Machine, machine_for
+from builder.library.machine import EMULATORS, Machine, machine_for
 
 
 def arm64(cache: Path) -> Machine:

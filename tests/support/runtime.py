@@ -15,7 +15,7 @@ from builder.link.toolchain import Toolchain
 
 FUNCTIONS = ("broadcast", "convolution", "copy", "dot", "sort", "topk")
 TABLE = (
-    '#include "kernels.h"\n__attribute__((visibility("default"))) void *const cf_table[] = {'
+    '#include "ops/kernels.h"\n__attribute__((visibility("default"))) void *const cf_table[] = {'
     + ", ".join(f"(void *)cf_run_{name}" for name in FUNCTIONS)
     + "};\n"
 )

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from builder.emit import emit
 from builder.errors import ImportModelError, SpecError
 from builder.importers.graph import FrozenGraph, Port
+from builder.importers.variants import require_variants
 from builder.link.library import link_library
 from builder.lower.compact import together
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, ModelSpec, Source, load, render
-from builder.tensor import TensorSpec
-from builder.variants import require_variants
+from builder.spec.tensor import TensorSpec
 from handler.description import parse
 from handler.errors import InferenceError, StartupError
 from handler.image import Limits

@@ -207,7 +207,7 @@ def test_a_comment_ends_where_it_should(tmp_path: Path) -> None:
     generate("c", parts_of(tmp_path / "c", data), out)
     command = [sys.executable, "-m", "ziglang", "cc", "-Wall", "-Werror", "-I.", "-c", "a.c", "-o", "a.o"]
     (out / "a.c").write_text('#include "product.h"\n')
-    (out / "model.h").write_text((Path(__file__).parents[2] / "builder" / "runtime" / "model.h").read_text())
+    (out / "model.h").write_text((Path(__file__).parents[2] / "builder" / "runtime" / "abi" / "model.h").read_text())
     subprocess.run(command, cwd=out, check=True)
     generate("python", parts_of(tmp_path / "p", data), tmp_path / "python")
     ast.parse((tmp_path / "python" / "product.py").read_text())

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.calibrate.observe import build, picture, watch
-from builder.calibrate.ranges import Extent, Histogram, best_range, from_bytes, quantisation, to_bytes
-from builder.calibrate.stage import require_known, type_of, why_kept
 from builder.errors import SpecError, VerifyError
 from builder.importers.graph import FrozenGraph
 from builder.lower.program import Buffer, Quantisation, View
+from builder.quantise.calibrate import require_known, type_of, why_kept
+from builder.quantise.observe import build, picture, watch
+from builder.quantise.ranges import Extent, Histogram, best_range, from_bytes, quantisation, to_bytes
 from builder.spec import Activations, LayerSpec
 from tests.support.runtime import CACHE
 from tests.unit.test_profile import PROGRAM, SPEC, compiled, graph

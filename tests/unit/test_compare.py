@@ -18,11 +18,11 @@ from hypothesis.extra import numpy as hnp
 
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
+from builder.library.machine import HERE, Machine, build_runner
 from builder.spec import ModelSpec, OutputSpec, Tolerance
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 from builder.verify.agreement import OutputAgreement, agree
 from builder.verify.compare import Verification, require, verify
-from builder.verify.machine import HERE, Machine, build_runner
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from builder.decisions import LayerWeights, Lowering, WeightSizes
 from builder.lower.compress import (
     LEAST_WEIGHTS,
     Compressor,
@@ -24,6 +23,7 @@ from builder.lower.compress import (
     to_bfloat16,
     to_float16,
 )
+from builder.lower.decisions import LayerWeights, Lowering, WeightSizes
 from builder.lower.packing import pack_layer, pack_scale
 from builder.report.text import weights_line
 

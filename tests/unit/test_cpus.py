@@ -26,11 +26,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """cpus.c with one function that can be called."""
     folder = tmp_path_factory.mktemp("cpus")
     (folder / "ask.c").write_text(
-        '#include "threads.h"\n__attribute__((visibility("default"))) uint32_t cpus(void);\n'
+        '#include "platform/threads.h"\n__attribute__((visibility("default"))) uint32_t cpus(void);\n'
         "uint32_t cpus(void) { return cf_usable_cpus(); }\n"
     )
     toolchain = Toolchain("x86_64", CACHE)
-    for source in (folder / "ask.c", RUNTIME / "cpus.c"):
+    for source in (folder / "ask.c", RUNTIME / "platform" / "cpus.c"):
         toolchain.compile(source, folder / f"{source.stem}.o", include=(RUNTIME,), baseline=True)
     (folder / "exports.map").write_text("{ global: cpus; local: *; };\n")
     toolchain.link([folder / "ask.o", folder / "cpus.o"], folder / "exports.map", folder / "libcpus.so")

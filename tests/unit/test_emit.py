@@ -35,7 +35,7 @@ from builder.lower.program import (
     walk,
 )
 from builder.spec import ModelSpec, OutputSpec, Source
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 
 GOLDEN = Path(__file__).parent / "golden"
 

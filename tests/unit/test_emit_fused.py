@@ -33,7 +33,7 @@ from builder.lower.program import (
     Weight,
 )
 from builder.spec import ModelSpec, Source
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 from tests.support.runtime import CACHE
 
 SPEC = ModelSpec(Path("model.toml"), "fused", "1", Source("graph_def", Path("g.pb")))

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builder.errors import ImportModelError
+from builder.importers.draft import Describe, draft, draft_text
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.init import Describe, draft, draft_text
 from builder.spec import FeedSpec, FetchSpec, ImageInput, ModelSpec, OutputSpec, Source, load
 
 

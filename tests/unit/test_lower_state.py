@@ -14,7 +14,7 @@ from builder.importers.graph import FrozenGraph, Port, save_arrays
 from builder.lower.program import BoundPort, Buffer, Program, Weight
 from builder.lower.state import bind_state, with_state
 from builder.spec import ModelSpec, Source
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 
 X = Port(TensorSpec("x", "float32", (2,)), "feed/x:0")
 SUM = Port(TensorSpec("layer/sum", "float32", (3,)), "model/sum")

@@ -9,9 +9,9 @@ from fixtures.abi import CASES, model_spec, write_golden
 from fixtures.zig import CACHE
 
 from builder.audit.policy import target_of
+from builder.library.machine import HERE, Machine, build_runner, machine_for
 from builder.report.text import agreement_table
 from builder.verify.compare import require, verify
-from builder.verify.machine import HERE, Machine, build_runner, machine_for
 
 PROGRAM = """#!/bin/sh
 case "$*" in

@@ -16,7 +16,7 @@ from builder.lower.pooling import Pool
 from builder.lower.program import BoundPort, Buffer, LayerStep, PoolStep, Program, RepackStep
 from builder.lower.replan import Storage, WeightStore, place
 from builder.lower.schedule import Schedule, schedule
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 from tests.support.hlo import Module
 from tests.support.interpret import Interpreter
 

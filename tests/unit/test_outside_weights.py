@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from builder.audit import audit, require
 from builder.emit.outside import CHUNK, HEADER, PAGE, size_of, write_outside, write_weights
 from builder.emit.program import layout_of
+from builder.library.outside import FILE, Layout
 from builder.lower.program import Program, Weight
-from builder.outside import FILE, Layout
 from handler import weights as outside
 from handler.errors import StartupError
 from handler.model import Model

@@ -11,7 +11,7 @@ from builder.audit import audit
 from builder.pack.limits import CONTAINER_IMAGE, Component, SizeTable
 from builder.report.text import RULE, agreement_table, audit_line, size_table, table
 from builder.spec import Tolerance
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 from builder.verify.agreement import agree
 from builder.verify.compare import Verification
 

@@ -22,7 +22,7 @@ from builder.lower.program import (
     Weight,
     WhileStep,
 )
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 from tests.support.hlo import FLOAT32, Module
 
 STEPS, K, N = 8, 48, 64

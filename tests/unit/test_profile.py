@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder import profile
 from builder.emit import emit
 from builder.errors import VerifyError
-from builder.explain import Explanation, Row, render
 from builder.importers.graph import FrozenGraph, Port
 from builder.lower.program import BoundPort, Buffer, CallStep, CopyStep, Program, WhileStep
+from builder.measure import profile
+from builder.measure.explain import Explanation, Row, render
 from builder.spec import ModelSpec, Source
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 from builder.xla.tfcompile import CompiledGraph
 from tests.support.runtime import CACHE
 

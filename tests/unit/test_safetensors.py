@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from builder.export.safetensors import DTYPES, METADATA, write
+from builder.deliver.safetensors import DTYPES, METADATA, write
 
 Tensors = Mapping[str, Any]
 

@@ -15,14 +15,9 @@ from builder.emit import emit
 from builder.errors import ImportModelError, SpecError
 from builder.importers.graph import FrozenGraph
 from builder.importers.graph import Port as GraphPort
-from builder.link.library import link_library
-from builder.lower.compact import together
-from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
-from builder.spec import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSpec, Source, load, render
-from builder.tensor import TensorSpec
-from builder.variants import require_variants
-from builder.verify import abi
-from builder.verify.abi import (
+from builder.importers.variants import require_variants
+from builder.library import client as abi
+from builder.library.client import (
     CF_ERR_ARGUMENT,
     CF_OK,
     Bytes,
@@ -31,7 +26,12 @@ from builder.verify.abi import (
     RemoteLibrary,
     Slot,
 )
-from builder.verify.machine import build_runner
+from builder.library.machine import build_runner
+from builder.link.library import link_library
+from builder.lower.compact import together
+from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
+from builder.spec import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSpec, Source, load, render
+from builder.spec.tensor import TensorSpec
 from handler.description import Description, parse
 from handler.errors import HandlerError, InferenceError, WrongFieldError, WrongTypeError
 from handler.image import Limits

@@ -17,12 +17,12 @@ from builder.emit import emit
 from builder.errors import ImportModelError, SpecError
 from builder.importers.graph import FrozenGraph
 from builder.importers.graph import Port as GraphPort
+from builder.importers.variants import require_variants
 from builder.link.library import link_library
 from builder.lower.compact import together
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, ImageInput, ModelSpec, Source, Variant, load, render
-from builder.tensor import TensorSpec
-from builder.variants import require_variants
+from builder.spec.tensor import TensorSpec
 from handler.description import Description, Port, parse
 from handler.errors import HandlerError, InferenceError, StartupError, WrongShapeError
 from handler.image import Limits

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from builder.deliver.template_check import _Loader, problems, require
 from builder.errors import TemplateError
 from builder.pack.image import TEMPLATE, image_template
-from builder.template_check import _Loader, problems, require
 from tests.conftest import ROOT
 
 LAYERS = """\

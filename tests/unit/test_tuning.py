@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from builder.errors import SpecError
 from builder.lower.packing import Geometry, candidates, choose, decide
+from builder.measure.tune import best
+from builder.measure.tuning import Choice, Tuning, kernels_digest, read_tuning, tuning_path
 from builder.spec import ModelSpec, Source
-from builder.tune import best
-from builder.tuning import Choice, Tuning, kernels_digest, read_tuning, tuning_path
 
 sides = st.tuples(st.integers(1, 40), st.integers(1, 40))
 geometries = st.builds(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from builder.emit.outside import CHUNK, HEADER, write_outside
-from builder.outside import Layout
+from builder.library.outside import Layout
 from handler import weights
 from handler.errors import StartupError
 from handler.model import Model

@@ -17,7 +17,7 @@ from builder.emit import emit
 from builder.link.library import link_library
 from builder.lower.program import BoundPort, Buffer, KernelStep, Program
 from builder.spec import ModelSpec, Source
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 from tests.support.runtime import CACHE
 
 GROUPS = (5, 3, 2)

@@ -2,8 +2,8 @@
 #ifndef COLDFORGE_ACTIVATION_H
 #define COLDFORGE_ACTIVATION_H
 
-#include "fused.h"
-#include "vector.h"
+#include "fused/fused.h"
+#include "fused/vector.h"
 
 /*
  * e^x: x = n ln 2 + r, a minimax polynomial in r (relative error 1e-7), then n into the exponent. Saturates outside

@@ -6,7 +6,7 @@
 #ifndef COLDFORGE_DEPTHWISE_H
 #define COLDFORGE_DEPTHWISE_H
 
-#include "finish.h"
+#include "fused/finish.h"
 
 enum {
     CF_ACROSS = 8, /* the most pixels at a time */

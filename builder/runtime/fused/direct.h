@@ -5,9 +5,9 @@
 #ifndef COLDFORGE_DIRECT_H
 #define COLDFORGE_DIRECT_H
 
-#include "multiply.h"
-#include "reach.h"
-#include "unpack.h"
+#include "fused/multiply.h"
+#include "fused/reach.h"
+#include "fused/unpack.h"
 
 /* Weights of one panel in the first-level cache, and pixels of one block in the second. */
 #ifndef CF_DEPTH

@@ -2,7 +2,7 @@
 #ifndef COLDFORGE_FINISH_H
 #define COLDFORGE_FINISH_H
 
-#include "activation.h"
+#include "fused/activation.h"
 
 /* Pixels a task works through at a time. */
 enum { CF_BLOCK = 192 };

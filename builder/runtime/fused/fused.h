@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../threads.h"
+#include "platform/threads.h"
 
 enum { CF_MAX_TAPS = 1024 };
 

@@ -1,5 +1,5 @@
 /* The kernel of integer sums for one instruction set: compiled once for each, with CF_TABLE as this copy's name. */
-#include "integer.h"
+#include "fused/integer.h"
 
 #ifndef CF_TABLE
 #define CF_TABLE cf_integer_v3

@@ -6,8 +6,8 @@
 #ifndef COLDFORGE_INTEGER_H
 #define COLDFORGE_INTEGER_H
 
-#include "quantise.h"
-#include "reach.h"
+#include "fused/quantise.h"
+#include "fused/reach.h"
 
 /* The most pixels of a tile; it is CF_COLUMNS channels wide, or half of that where no more are left. */
 #if CF_LANES == 4 && defined(__wasm__)

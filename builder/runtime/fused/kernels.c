@@ -2,10 +2,10 @@
  * The fused kernels for one instruction set: compiled once for each, with CF_TABLE naming the table that
  * this copy defines.
  */
-#include "depthwise.h"
-#include "direct.h"
-#include "pooling.h"
-#include "winograd.h"
+#include "fused/depthwise.h"
+#include "fused/direct.h"
+#include "fused/pooling.h"
+#include "fused/winograd.h"
 
 #ifndef CF_TABLE
 #define CF_TABLE cf_fused_v3

@@ -7,7 +7,7 @@
 #ifndef COLDFORGE_MULTIPLY_H
 #define COLDFORGE_MULTIPLY_H
 
-#include "finish.h"
+#include "fused/finish.h"
 
 /*
  * The most rows of a tile of CF_COLUMNS channels is CF_ROWS; of one of half as many: with AVX2 there are registers for

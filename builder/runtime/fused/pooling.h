@@ -2,7 +2,7 @@
 #ifndef COLDFORGE_POOLING_H
 #define COLDFORGE_POOLING_H
 
-#include "finish.h"
+#include "fused/finish.h"
 
 /* NaN if either is. */
 #if CF_LANES == 4 && defined(__ARM_NEON)

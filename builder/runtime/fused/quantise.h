@@ -13,7 +13,7 @@
 #ifndef COLDFORGE_QUANTISE_H
 #define COLDFORGE_QUANTISE_H
 
-#include "finish.h"
+#include "fused/finish.h"
 
 #define CF_PAIRS 0
 #define CF_UNSIGNED 1

@@ -2,8 +2,8 @@
 #ifndef COLDFORGE_REACH_H
 #define COLDFORGE_REACH_H
 
-#include "fused.h"
-#include "vector.h"
+#include "fused/fused.h"
+#include "fused/vector.h"
 
 /* All that is multiplied for a pixel: `segments` runs of `length`, each at an offset from the pixel's first input. */
 typedef struct {

@@ -5,8 +5,8 @@
 #ifndef COLDFORGE_UNPACK_H
 #define COLDFORGE_UNPACK_H
 
-#include "fused.h"
-#include "vector.h"
+#include "fused/fused.h"
+#include "fused/vector.h"
 
 typedef uint16_t loose_halves __attribute__((vector_size(CF_LANES * 2), aligned(2), may_alias));
 typedef int8_t loose_bytes __attribute__((vector_size(CF_LANES), aligned(1), may_alias));

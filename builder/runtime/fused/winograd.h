@@ -12,8 +12,8 @@
 #ifndef COLDFORGE_WINOGRAD_H
 #define COLDFORGE_WINOGRAD_H
 
-#include "multiply.h"
-#include "unpack.h"
+#include "fused/multiply.h"
+#include "fused/unpack.h"
 
 enum {
     CF_DEPTH_U = 128,  /* _U_CHANNELS in packing.py */

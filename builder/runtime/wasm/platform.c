@@ -1,5 +1,5 @@
 /* What WebAssembly does without: threads, CPUs to tell apart, an environment. And the memory a host writes to. */
-#include "../program.h"
+#include "abi/program.h"
 
 #include <stdlib.h>
 

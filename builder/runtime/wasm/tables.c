@@ -1,5 +1,5 @@
 /* The one table of each kind of kernels; see fused/tables_x86_64.c. The linker drops what no program names. */
-#include "../program.h"
+#include "abi/program.h"
 
 extern const cf_fused cf_fused_wasm;
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from builder.tensor import TensorSpec
+from builder.spec.tensor import TensorSpec
 
 Array = npt.NDArray[Any]
 Function = Callable[..., Any]

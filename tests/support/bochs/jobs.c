@@ -1,6 +1,6 @@
 /* Calls of the fused kernels that lie in memory, one after another. */
 #define _GNU_SOURCE
-#include "program.h"
+#include "abi/program.h"
 
 #include <stdio.h>
 #include <stdlib.h>

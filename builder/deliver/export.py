@@ -1,0 +1,142 @@
+"""The folder that ``coldforge export`` writes: weights, graph, compiler's configuration, and a model.toml."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from builder import __version__
+from builder.cache import digest
+from builder.deliver import safetensors
+from builder.deliver.safetensors import Array
+from builder.deliver.variables import Weight, weights_of
+from builder.errors import UsageError
+from builder.importers.freeze import MODEL_SCOPE
+from builder.importers.graph import FrozenGraph
+from builder.importers.tf import tensorflow
+from builder.pack.manifest import FileEntry, source_entry
+from builder.pack.swap import replacing
+from builder.pipeline import import_graph
+from builder.progress import Progress
+from builder.project import Project
+from builder.spec import FetchSpec, ModelSpec, Source, render
+from builder.spec.tensor import c_identifier
+from builder.xla.descriptors import tensorflow_version
+
+SUFFIX = "-export"
+"""Follows the model's name in ``dist/``. Beside the bundle, not in it: a new bundle takes the whole folder's place,
+which may be that of an export's own model.toml."""
+
+WEIGHTS, GRAPH, CONFIG, SPEC, MANIFEST = (
+    "weights.safetensors", "graph.pb", "config.pbtxt", "model.toml", "manifest.json",
+)  # fmt: skip
+
+KIND = "coldforge export"
+"""In the manifest: what tells a folder that may be written over from one of the user's."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """A folder that was written; ``files`` with their sizes, the manifest left out."""
+
+    folder: Path
+    weights: tuple[Weight, ...]
+    files: tuple[FileEntry, ...]
+
+    @property
+    def parameters(self) -> int:
+        return sum(weight.value.size for weight in self.weights)
+
+
+def export_model(spec: ModelSpec, project: Project, progress: Progress, out: Path | None = None) -> Export:
+    """Write the folder ``out``, ``dist/<model>-export`` when None; one that an earlier export wrote is replaced.
+
+    Raises UsageError for a folder that holds something else, and as the import stage does.
+    """
+    folder = (out or project.dist / f"{spec.name}{SUFFIX}").resolve()
+    _may_write(folder)
+    model, graph = import_graph(spec, project, progress)
+    with progress.stage("export", "weights, graph and configuration"), replacing(folder) as fresh:
+        definition = tensorflow().compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
+        weights = weights_of(definition, graph.variables)
+        about = {"format": "tf", "model": spec.name, "version": spec.version}
+        tensors = {w.name: w.value for w in weights} | {n: v for n, _, v in _state(graph)}
+        safetensors.write(fresh / WEIGHTS, tensors, about)
+        shutil.copyfile(graph.graph_path, fresh / GRAPH)
+        shutil.copyfile(graph.config_path, fresh / CONFIG)
+        if not graph.states:  # a GraphDef has no place for the variables' first values
+            (fresh / SPEC).write_text(render(exported_spec(spec, graph, fresh)), encoding="utf-8")
+        files = tuple(FileEntry.of(fresh, path.name) for path in sorted(fresh.iterdir()))
+        manifest = _manifest(spec, graph, weights, files) | {"source": source_entry(spec, digest(model))}
+        (fresh / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        for path in fresh.iterdir():
+            path.chmod(0o644)
+    return Export(folder, weights, files)
+
+
+def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpec:
+    """The spec of ``graph``, exported to ``folder``: what ``spec`` compiled into the graph, it says no more.
+
+    Of several variants it is that of the first.
+
+    Feeds have their C names, as the configuration calls them; fetches keep theirs.
+    """
+    image = spec.image and replace(
+        spec.image,
+        feed=spec.image.feed and c_identifier(spec.image.feed),
+        channel_order="rgb",
+        mean=(0.0,),
+        scale=(1.0,),
+    )
+    names = {port.spec.name: c_identifier(port.spec.name) for port in graph.fetches}
+    layers = tuple(replace(layer, name=MODEL_SCOPE + layer.name) for layer in spec.layers)  # where importing puts them
+    fetches = tuple(FetchSpec(in_c, None if in_c == name else name) for name, in_c in names.items())
+    return replace(
+        spec.alone,
+        path=folder / SPEC,
+        source=Source("graph_def", folder / GRAPH, config=folder / CONFIG),
+        feeds=(),
+        fetches=fetches if any(f.alias for f in fetches) else (),
+        image=image,
+        outputs=tuple(replace(output, activation="none") for output in spec.outputs),
+        layers=layers,
+    )
+
+
+def _manifest(
+    spec: ModelSpec, graph: FrozenGraph, weights: tuple[Weight, ...], files: tuple[FileEntry, ...]
+) -> dict[str, Any]:
+    return {
+        "kind": KIND,
+        "model": {"name": spec.name, "version": spec.version},
+        "versions": {"coldforge": __version__, "tensorflow": tensorflow_version()},
+        "files": [asdict(file) for file in files],
+        "feeds": [asdict(port) for port in graph.feeds],
+        "fetches": [asdict(port) for port in graph.fetches],
+        "weights": [
+            {"name": w.name, "node": w.node, "dtype": w.value.dtype.name, "shape": list(w.value.shape)} for w in weights
+        ],
+        "states": [
+            {"name": n, "node": node, "dtype": v.dtype.name, "shape": list(v.shape)} for n, node, v in _state(graph)
+        ],
+    }
+
+
+def _state(graph: FrozenGraph) -> list[tuple[str, str, Array]]:
+    """Name, node of the handle and first value of each variable that the graph writes."""
+    first = graph.first_state()
+    return [(state.spec.name, state.tensor, first[state.tensor]) for state in graph.states]
+
+
+def _may_write(folder: Path) -> None:
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    try:
+        ours = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("kind") == KIND
+    except (OSError, ValueError, AttributeError):
+        ours = False
+    if not ours:
+        raise UsageError(f"{folder} is there and is no export; name an empty or new folder with --out.")

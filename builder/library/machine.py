@@ -1,0 +1,106 @@
+"""What can run a library of each architecture here: this machine, or QEMU's emulation of another processor."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.cache import digest, run_cached
+from builder.link.toolchain import Toolchain, zig_version
+
+RUNNER = Path(__file__).with_name("runner.c")
+LOADER = RUNNER.with_name("library.h")
+INCLUDE = Path(__file__).parent.parent / "runtime" / "abi"
+
+ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
+"""What a machine calls itself to target."""
+
+
+@dataclass(frozen=True)
+class _Emulator:
+    """QEMU's user mode for one architecture; of ``cpus`` the first that it knows is taken."""
+
+    programs: tuple[str, ...]
+    cpus: tuple[str, ...]
+    root: str  # folder of the architecture's C library
+    packages: str  # Debian's and Ubuntu's
+
+
+EMULATORS = {
+    "arm64": _Emulator(
+        ("qemu-aarch64", "qemu-aarch64-static"),
+        # QEMU before 7 knows no Neoverse. "max" would offer the library more than Graviton2 has.
+        ("neoverse-n1", "max,sve=off"),
+        "/usr/aarch64-linux-gnu",
+        "qemu-user libc6-arm64-cross",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Runs a library: in this process's own kind (``runner`` empty), or through the command ``runner``.
+
+    ``name`` goes into the manifest. ``missing`` says why nothing here can run it, and what to do.
+    """
+
+    name: str
+    runner: tuple[str, ...] = ()
+    missing: str = ""
+
+    @property
+    def emulator(self) -> tuple[str, ...]:
+        """The command that runs a program of its architecture, which follows it; empty for this machine's own."""
+        return self.runner[:-1]
+
+
+HERE = Machine("this machine")
+
+
+def machine_for(target: str, cache: Path) -> Machine:
+    """What runs a library for ``target`` here; the runner it may need is built in ``cache``.
+
+    Raises LinkError when that fails. Where $QEMU_LD_PREFIX is set, it is the folder of the C library.
+    """
+    if ARCHITECTURES.get(platform.machine().lower()) == target:
+        return HERE
+    emulator = EMULATORS.get(target)
+    if emulator is None:
+        return Machine("", missing=f"this machine is no {target}, and none is emulated; build on one to verify it")
+    program = next(filter(None, map(shutil.which, emulator.programs)), None)
+    root = Path(os.environ.get("QEMU_LD_PREFIX") or emulator.root)
+    install = f"`apt-get install {emulator.packages}` makes up for that, then run the same command again"
+    if program is None:
+        return Machine("", missing=f"this machine is no {target}, and {emulator.programs[0]} is not on PATH; {install}")
+    if not (root / "lib").is_dir():
+        return Machine("", missing=f"{program} is here, but no C library for {target} in {root}; {install}")
+    cpu = _first_known(program, emulator.cpus)
+    name = f"{Path(program).name} {_version(program)} as {cpu}"
+    return Machine(name, (program, "-cpu", cpu, "-L", str(root), str(build_runner(target, cache))))
+
+
+def build_runner(target: str, cache: Path) -> Path:
+    """runner.c as a program for ``target``, in ``cache``. Raises LinkError."""
+    folder = cache / f"runner-{target}"
+    key = digest(RUNNER, LOADER, INCLUDE / "model.h", target, zig_version())
+    toolchain = Toolchain(target, cache / "zig")
+    run_cached(folder, key, lambda fresh: toolchain.program([RUNNER], fresh / "runner", [INCLUDE]))
+    return folder / "runner"
+
+
+def _first_known(program: str, cpus: tuple[str, ...]) -> str:
+    known = _output(program, "-cpu", "help").split()
+    return next((cpu for cpu in cpus if cpu.split(",")[0] in known), cpus[-1])
+
+
+def _version(program: str) -> str:
+    words = _output(program, "--version").split()
+    return words[words.index("version") + 1] if "version" in words[:-1] else "of unknown version"
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stdout

@@ -1,0 +1,1 @@
+"""Where the time of a model goes, and which algorithms are the fastest here."""

@@ -1,0 +1,160 @@
+"""Time the algorithms that each layer of a model can have, where it runs: among the model's other steps.
+
+The model is built once for every algorithm, each build takes turns with the others, and each layer takes what was
+fastest for it. What one library must do on several instruction sets is decided by all of them together.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.cache import digest
+from builder.emit.fused import geometry
+from builder.lower import Lowered
+from builder.lower.packing import Geometry, candidates, choose
+from builder.lower.program import Algorithm, LayerStep, walk
+from builder.measure import profile
+from builder.measure.tuning import Choice, Times, Tuning, kernels_digest, tuning_path
+from builder.pipeline import ATTEMPTS, Compiled, Settled, compile_model, lower_by, settle
+from builder.progress import Progress
+from builder.project import Project
+from builder.report.text import table
+from builder.spec import ModelSpec
+
+ROUNDS = 15
+"""At least."""
+
+MARGIN = 1.03
+"""How many times faster than the static rule's choice another must be: less is noise, and the rule needs no file."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """``tuning`` is what was written to ``path``, unless it is empty.
+
+    ``rule``: what the static rule says, by ``Geometry.label``.
+    """
+
+    path: Path
+    tuning: Tuning
+    rule: Mapping[str, Algorithm]
+    rounds: int
+
+
+def tune(spec: ModelSpec, project: Project, progress: Progress, *, seconds: float = 10.0) -> Tuned:
+    """Measure for about ``seconds``, on one thread, and write the tuning file beside model.toml.
+
+    Winograd is no candidate where the spec forbids it. Raises the ColdforgeError of a stage that fails, VerifyError
+    where this machine can't run the library.
+    """
+    made = compile_model(spec, project, progress, spec.targets[0])
+    settled = settle(spec, project, progress)
+    shapes = dict(_open_questions(spec, _lower(made, settled, project, {})))
+    rule = {label: choose(shape, allow_winograd=spec.winograd) for label, shape in shapes.items()}
+    times: dict[str, dict[str, dict[str, float]]] = {label: {} for label in shapes}
+    rounds = 0
+    if shapes:
+        with progress.stage("tune", f"{len(shapes)} kinds of layer among the others") as outcome:
+            rounds = _measure(made, settled, project, shapes, seconds, times)
+            outcome.note = f"{rounds} rounds"
+    layers = {label: Choice(best(rule[label], times[label]), times[label]) for label in shapes}
+    tuning = Tuning(kernels_digest(), spec.targets[0], _cpu(), layers)
+    path = tuning_path(spec)
+    if layers:
+        path.write_text(tuning.to_json(), encoding="utf-8")
+    return Tuned(path, tuning, rule, rounds)
+
+
+def best(rule: Algorithm, times: Times) -> Algorithm:
+    """The algorithm with the smallest geometric mean over the instruction sets, if it beats the rule's clearly."""
+    scores = {a: math.prod(of[a] for of in times.values()) ** (1 / len(times)) for a in next(iter(times.values()))}
+    fastest = min(scores, key=lambda a: scores[a])
+    return fastest if scores[fastest] * MARGIN < scores[rule] else rule  # type: ignore[return-value]
+
+
+def render(tuned: Tuned) -> str:
+    """A table of every layer with a choice: each candidate's time, and what was chosen."""
+    rows: list[list[str] | None] = []
+    for label, choice in sorted(tuned.tuning.layers.items()):
+        for isa, of in choice.microseconds.items():
+            fastest = ", ".join(f"{algorithm} {time:.1f}" for algorithm, time in sorted(of.items(), key=lambda t: t[1]))
+            gain = of[tuned.rule[label]] / of[choice.algorithm]
+            verdict = "as the rule" if choice.algorithm == tuned.rule[label] else f"{gain:.2f} × the rule's"
+            rows.append([label, isa, fastest, choice.algorithm, verdict])
+    if not rows:
+        return f"No layer of this model has a choice of algorithms: {tuned.path.name} was not written."
+    headers = ("layer", "for", "µs, of all such layers together", "chosen", "")
+    changed = sum(choice.algorithm != tuned.rule[label] for label, choice in tuned.tuning.layers.items())
+    return (
+        f"{table(headers, rows, indent=0)}\n\nwrote {tuned.path.name}: {changed} of {len(tuned.rule)} kinds of layer "
+        f"otherwise than by the rule, from the fastest of {tuned.rounds} rounds on one thread of {tuned.tuning.cpu}"
+    )
+
+
+def _lower(made: Compiled, settled: Settled, project: Project, algorithms: Mapping[str, Algorithm]) -> Lowered:
+    return lower_by(ATTEMPTS[0], made, settled, algorithms, project.cache)
+
+
+def _layers(lowered: Lowered) -> Iterator[tuple[int, Geometry]]:
+    """(number in ``walk``, geometry) of every layer that sums floats: for others there is one kernel."""
+    for number, step in enumerate(walk(lowered.program.steps)):
+        if isinstance(step, LayerStep) and step.algorithm != "integer":
+            yield number, geometry(step)
+
+
+def _open_questions(spec: ModelSpec, lowered: Lowered) -> Iterator[tuple[str, Geometry]]:
+    for _, shape in _layers(lowered):
+        if len(candidates(shape, allow_winograd=spec.winograd)) > 1:
+            yield shape.label, shape
+
+
+def _measure(
+    made: Compiled,
+    settled: Settled,
+    project: Project,
+    shapes: Mapping[str, Geometry],
+    seconds: float,
+    times: dict[str, dict[str, dict[str, float]]],
+) -> int:
+    """Fill ``times`` (label, instruction set, algorithm: microseconds); how many rounds that took."""
+    spec = settled.spec
+    possible = {label: candidates(shape, allow_winograd=spec.winograd) for label, shape in shapes.items()}
+    lowered: dict[Algorithm, Lowered] = {}
+    profiled: dict[str, profile.Profiled] = {}
+    isas: tuple[str, ...] = ()
+    for algorithm in sorted({a for found in possible.values() for a in found}):
+        everywhere = {label: algorithm for label, found in possible.items() if algorithm in found}
+        lowered[algorithm] = _lower(made, settled, project, everywhere)
+        key = digest(made.kernels.metadata_path, made.kernels.kernels_path, settled.key, repr(sorted(everywhere)))
+        folder = project.build / spec.name / f"tune-{algorithm}"
+        library = profile.build(lowered[algorithm].program, spec, made.kernels, folder, project.cache, key)
+        isas = profile.host_isas(library)
+        for isa in isas:
+            opened = profile.Profiled(library, lowered[algorithm].program, made.graph, isa=isa)
+            profiled[f"{isa} {algorithm}"] = opened
+    measured = profile.measure(profiled, seconds, ROUNDS)
+    for opened in profiled.values():
+        opened.close()
+    for algorithm, found in lowered.items():
+        for number, shape in _layers(found):
+            if algorithm not in possible.get(shape.label, ()):
+                continue
+            for isa in isas:
+                of = times[shape.label].setdefault(isa, {})
+                took = measured[f"{isa} {algorithm}"].fastest[number] * 1e6
+                of[algorithm] = round(of.get(algorithm, 0.0) + took, 1)
+    return min(m.rounds for m in measured.values())
+
+
+def _cpu() -> str:
+    """The processor's name, for whoever reads the file."""
+    try:
+        found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1] if found else platform.machine()

@@ -1,0 +1,140 @@
+"""How often a library's answers are TensorFlow's, and how far they are from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.errors import VerifyError
+from builder.importers.graph import FrozenGraph
+from builder.importers.tf import reference_session, tensorflow
+from builder.library.client import CF_OK, Buffer, LoadedLibrary, Refused, Slot
+from builder.quantise.inputs import Inputs
+from builder.spec import ModelSpec
+
+Array = NDArray[Any]
+Answers = dict[str, Array]
+"""By fetch: [items, ...]."""
+
+
+@dataclass(frozen=True)
+class OutputAccuracy:
+    """One output over all items, against TensorFlow's float32.
+
+    ``top1``: the share of items with TensorFlow's top class, ``top5``: of those with it among the first five; None
+    where the output has no classes, or no more than five. ``worst`` and ``mean``: absolute errors. ``right`` and
+    ``right_tensorflow``: the share of items whose top class is the label's, None without labels.
+    """
+
+    output: str
+    top1: float | None
+    top5: float | None
+    worst: float
+    mean: float
+    right: float | None = None
+    right_tensorflow: float | None = None
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """All outputs of one library. ``agreement``: the share of items in which every classification has TensorFlow's top
+    class; None without any."""
+
+    outputs: tuple[OutputAccuracy, ...]
+    agreement: float | None
+
+
+def tensorflow_answers(graph: FrozenGraph, inputs: Inputs) -> Answers:
+    """TensorFlow's own, op by op, with the graph's float32 weights."""
+    tf = tensorflow()
+    definition = tf.compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
+    with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
+        tf.import_graph_def(definition, name="")
+        tensors = {port.spec.name: port.tensor for port in graph.fetches}
+        found = [
+            session.run(tensors, {port.tensor: feeds[port.spec.name] for port in graph.feeds}) for feeds in inputs.runs
+        ]
+    return _joined(found, inputs.items)
+
+
+def library_answers(library: Path, graph: FrozenGraph, inputs: Inputs) -> Answers:
+    """Those of libmodel.so, in this process. Raises VerifyError where this machine can't run it."""
+    with opened(library) as (loaded, model):
+        return _joined([run_once(loaded, model, graph, feeds) for feeds in inputs.runs], inputs.items)
+
+
+@contextmanager
+def opened(library: Path) -> Iterator[tuple[LoadedLibrary, int]]:
+    """libmodel.so in this process, and an opened model of it. Raises VerifyError where this machine can't run it."""
+    try:
+        loaded = LoadedLibrary(str(library))
+    except Refused as error:
+        raise VerifyError(f"{library.name} {error}") from error
+    status, model, why = loaded.open()
+    if status != CF_OK:
+        raise VerifyError(f"{library.name} cannot be opened on this machine: {why}")
+    try:
+        yield loaded, model
+    finally:
+        loaded.close(model)
+
+
+def run_once(library: LoadedLibrary, model: int, graph: FrozenGraph, feeds: Mapping[str, Array]) -> Answers:
+    """One inference: every fetch, by name. Raises VerifyError where it fails."""
+    given = [Buffer.of(np.ascontiguousarray(feeds[p.spec.name]).reshape(-1).view(np.uint8), 0) for p in graph.feeds]
+    taken = [Buffer.of(np.zeros(p.spec.size, np.uint8), 0) for p in graph.fetches]
+    slots = [Slot(b, b.size) for b in given], [Slot(b, b.size) for b in taken]
+    status, why = library.run(model, *slots, (len(given), len(taken)))
+    if status != CF_OK:
+        raise VerifyError(f"the library failed on an input: {why}")
+    pairs = zip(graph.fetches, taken, strict=True)
+    return {p.spec.name: b.data.view(p.spec.dtype).reshape(p.spec.shape).copy() for p, b in pairs}
+
+
+def _joined(runs: Sequence[Answers], items: int) -> Answers:
+    """Items one after the other; a result without a batch is one item per run."""
+    return {name: np.concatenate([np.atleast_1d(run[name]) for run in runs])[:items] for name in runs[0]}
+
+
+def compare(spec: ModelSpec, graph: FrozenGraph, inputs: Inputs, ours: Answers, theirs: Answers) -> Accuracy:
+    """Every output of ``spec`` (every fetch, where it has none)."""
+    rows, same = [], []
+    for name, fetch, classes in _outputs(spec, graph):
+        labels = inputs.labels if classes and name == inputs.output else None
+        a, b = ours[fetch], theirs[fetch]
+        rows.append(_output(name, a, b, classes, labels))
+        if classes and b.ndim > 1:
+            same.append((a.argmax(-1) == b.argmax(-1)).reshape(len(b), -1).all(axis=1))
+    agreement = float(np.mean(np.logical_and.reduce(same))) if same else None
+    return Accuracy(tuple(rows), agreement)
+
+
+def _outputs(spec: ModelSpec, graph: FrozenGraph) -> Iterator[tuple[str, str, bool]]:
+    """(output, fetch, whether it is a classification)."""
+    fetches = [port.spec.name for port in graph.fetches]
+    for output in spec.outputs:
+        yield output.name, output.fetch or fetches[0], output.kind == "classification"
+    if not spec.outputs:
+        yield from ((name, name, False) for name in fetches)
+
+
+def _output(name: str, ours: Array, theirs: Array, classes: bool, labels: Array | None) -> OutputAccuracy:
+    error = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
+    top1 = top5 = right = right_tensorflow = None
+    if classes and theirs.ndim > 1:
+        mine, other = ours.argmax(-1), theirs.argmax(-1)
+        top1 = float(np.mean(mine == other))
+        if theirs.shape[-1] > 5:
+            first = np.argsort(-ours, axis=-1, kind="stable")[..., :5]
+            top5 = float(np.mean((first == other[..., None]).any(-1)))
+        if labels is not None:
+            right, right_tensorflow = float(np.mean(mine == labels)), float(np.mean(other == labels))
+    return OutputAccuracy(
+        name, top1, top5, float(error.max(initial=0)), float(error.mean() or 0), right, right_tensorflow
+    )

@@ -1,0 +1,94 @@
+"""``coldforge accuracy``: every type of weights, and int8 activations, beside TensorFlow's float32."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from builder.progress import Progress
+from builder.project import Project
+from builder.quantise.accuracy import Accuracy, OutputAccuracy, compare, library_answers, tensorflow_answers
+from builder.quantise.candidates import KINDS, Kind, candidate, compile_here
+from builder.quantise.inputs import Inputs, golden_inputs, pictures
+from builder.report.text import table
+from builder.spec import ActivationType, ModelSpec, WeightType
+
+
+@dataclass(frozen=True)
+class TypeReport:
+    """One kind: bytes of libmodel.so and of the weights in it, and the accuracy on each set of inputs, by its name.
+
+    ``compressed_share``: of the weights' bytes as float32, those of layers that are compressed.
+    """
+
+    type: WeightType
+    activations: ActivationType
+    library: int
+    weights: int
+    compressed_share: float
+    accuracy: dict[str, Accuracy]
+
+
+@dataclass(frozen=True)
+class AccuracyReport:
+    """``items``: of each set of inputs."""
+
+    model: str
+    items: dict[str, int]
+    types: tuple[TypeReport, ...]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+
+def accuracy(spec: ModelSpec, project: Project, progress: Progress, *, images: Sequence[Path] = ()) -> AccuracyReport:
+    """Build a library of every type and compare it on the golden inputs and on each of ``images``.
+
+    ``images``: folders of pictures, of folders by label, or ``.npz`` files. Raises UsageError for those that do not fit
+    the model, and the ColdforgeError of a stage that fails.
+    """
+    made = compile_here(spec, project, progress)
+    graph = made.graph
+    sets: list[Inputs] = [golden_inputs(spec, graph), *(pictures(path, spec, graph) for path in images)]
+    with progress.stage("reference", "TensorFlow's own answers"):
+        theirs = [tensorflow_answers(graph, inputs) for inputs in sets]
+    found = []
+    for kind in KINDS:
+        built = candidate(spec, made, kind, project, progress)
+        compared = {
+            inputs.source: compare(spec, graph, inputs, library_answers(built.library, graph, inputs), answers)
+            for inputs, answers in zip(sets, theirs, strict=True)
+        }
+        sizes = built.lowering.sizes
+        size = built.library.stat().st_size
+        found.append(TypeReport(kind.weights, kind.activations, size, sizes.bytes, sizes.compressed_share, compared))
+    return AccuracyReport(spec.name, {inputs.source: inputs.items for inputs in sets}, tuple(found))
+
+
+def render(report: AccuracyReport) -> str:
+    """A table for each set of inputs."""
+    parts = []
+    for source, items in report.items.items():
+        rows: list[list[str] | None] = []
+        for row in report.types:
+            head = [str(Kind(row.type, row.activations)), f"{row.library:,}", f"{100 * row.compressed_share:.1f} %"]
+            for output in row.accuracy[source].outputs:
+                rows.append([*head, output.output, *_cells(output)])
+                head = ["", "", ""]
+        headers = (
+            "weights", "libmodel.so", "compressed", "output", "top-1", "top-5", "worst error", "mean error", "right",
+            "TensorFlow right",
+        )  # fmt: skip
+        parts.append(f"{source} ({items:,} items), against TensorFlow float32\n")
+        parts.append(table(headers, rows, right=(1, 2, 4, 5, 6, 7, 8, 9), indent=0) + "\n")
+    return "\n".join(parts).rstrip()
+
+
+def _cells(output: OutputAccuracy) -> list[str]:
+    def share(value: float | None) -> str:
+        return "–" if value is None else f"{100 * value:.2f} %"
+
+    errors = [f"{output.worst:.2g}", f"{output.mean:.2g}"]
+    return [share(output.top1), share(output.top5), *errors, share(output.right), share(output.right_tensorflow)]

@@ -1,0 +1,125 @@
+"""TensorFlow's answers with a library's own rounded weights and inputs: what shows that its kernels are right.
+
+The weights are found in the graph by what they are, so that nothing here depends on how they were found for the
+library: a constant of the same numbers in the same order, or its transpose, takes the rounded ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.importers.graph import FrozenGraph, save_arrays
+from builder.importers.state import assign
+from builder.importers.tf import reference_session, tensorflow
+from builder.lower.compress import ITEM_SIZES, Array, RoundedInput, constant_digest
+from builder.lower.program import Quantisation
+from builder.quantise.rounded_inputs import Scope, round_inputs, scopes
+from builder.spec import WeightType
+from builder.verify.compare import Rounding
+
+_GOLDEN, _MISSING, _INPUT = "golden.npz", "missing.json", "input"
+
+
+def path_in(folder: Path, more: str = "") -> Path:
+    """Of the file of rounded constants, by ``constant_digest`` of what the graph has, in a lower stage's ``folder``.
+
+    ``more``: what names a variant other than the first.
+    """
+    return folder / f"restored{more}.npz"
+
+
+def save(path: Path, constants: Mapping[str, Array], inputs: Iterable[RoundedInput]) -> None:
+    """Write the rounded ``constants``, and how the layers that read them round their ``inputs``, for ``make``."""
+    arrays: dict[str, NDArray[Any]] = dict(constants)
+    for one in inputs:
+        by = one.quantisation
+        arrays[f"{_INPUT}/{one.constant}/{one.layer}"] = np.array([by.scale, by.zero] if by else [], np.float64)
+    save_arrays(path, arrays)
+
+
+def make(graph: FrozenGraph, restored: Path, folder: Path) -> None:
+    """Answer the golden feeds of ``graph`` with what the file ``restored`` says, for ``load``."""
+    tf = tensorflow()
+    definition = tf.compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
+    with np.load(restored, allow_pickle=False) as file:
+        wanted = {key: file[key] for key in file.files if not key.startswith(_INPUT)}
+        inputs = list(_inputs({key: file[key] for key in file.files if key.startswith(_INPUT)}))
+    found = exchange(definition, wanted)
+    missing = [*sorted(wanted.keys() - found.keys()), *round_inputs(found, inputs)]
+    says = {"missing": missing, "inputs": any(one.quantisation for one in inputs)}
+    (folder / _MISSING).write_text(json.dumps(says))
+    if missing:
+        return
+    arrays: dict[str, NDArray[Any]] = {}
+    with (
+        np.load(graph.golden_path, allow_pickle=False) as golden,
+        tf.Graph().as_default() as loaded,
+        reference_session(loaded) as session,
+    ):
+        tf.import_graph_def(definition, name="")
+        assign(loaded, session, graph.first_state())  # of which the cases are one sequence of calls
+        for case in dict.fromkeys(key.split("/", 2)[1] for key in golden.files):
+            feeds = {port.tensor: golden[f"feed/{case}/{port.spec.name}"] for port in graph.feeds}
+            answers = session.run([port.tensor for port in graph.fetches], feeds)
+            for port, answer in zip(graph.fetches, answers, strict=True):
+                arrays[f"fetch/{case}/{port.spec.name}"] = np.asarray(answer, port.spec.dtype)
+    save_arrays(folder / _GOLDEN, arrays)
+
+
+def load(folder: Path, types: Collection[WeightType]) -> Rounding:
+    """What ``make`` left in ``folder``, of a library with weights of these ``types``."""
+    says = json.loads((folder / _MISSING).read_text())
+    coarsest = max(types, key=_COARSENESS.index)
+    if not says["missing"]:
+        return Rounding(coarsest, folder / _GOLDEN, inputs=says["inputs"])
+    warning = (
+        f"{len(says['missing'])} of the rounded weights or inputs are not in TensorFlow's graph as they are in XLA's: "
+        "the library is compared with TensorFlow's float32 answers only"
+    )
+    return Rounding(coarsest, None, warning, says["inputs"])
+
+
+def _inputs(arrays: Mapping[str, NDArray[Any]]) -> Iterator[RoundedInput]:
+    """What ``save`` was given."""
+    for key, array in arrays.items():
+        _, constant, layer = key.split("/", 2)
+        yield RoundedInput(constant, layer, Quantisation(float(array[0]), int(array[1])) if array.size else None)
+
+
+_COARSENESS = ("float32", "float16", "bfloat16", "int8")
+assert set(_COARSENESS) == set(ITEM_SIZES)
+
+
+def exchange(definition: Any, wanted: Mapping[str, Array]) -> dict[str, list[tuple[Scope, str]]]:
+    """Give every constant of a GraphDef that is in ``wanted`` its new numbers; where they were found, by key."""
+    tf = tensorflow()
+    sizes = {array.size for array in wanted.values()}
+    found: dict[str, list[tuple[Scope, str]]] = {}
+    for scope, node in _constants(definition):
+        tensor = node.attr["value"].tensor
+        if tensor.dtype != tf.float32.as_datatype_enum or _elements(tensor) not in sizes:
+            continue
+        old = tf.make_ndarray(tensor)
+        new = None
+        if (key := constant_digest(old)) in wanted:
+            new = wanted[key].reshape(old.shape)
+        elif old.ndim == 2 and (key := constant_digest(old.T)) in wanted:
+            new = wanted[key].reshape(old.T.shape).T
+        if new is not None:
+            found.setdefault(key, []).append((scope, node.name))
+            tensor.CopyFrom(tf.make_tensor_proto(new))
+    return found
+
+
+def _constants(definition: Any) -> Iterator[tuple[Scope, Any]]:
+    yield from ((scope, node) for scope in scopes(definition) for node in scope.nodes if node.op == "Const")
+
+
+def _elements(tensor: Any) -> int:
+    return int(np.prod([dim.size for dim in tensor.tensor_shape.dim]))

@@ -1,0 +1,126 @@
+/* What a generated program.c provides to the runtime, and what it may use from it. */
+#ifndef COLDFORGE_PROGRAM_H
+#define COLDFORGE_PROGRAM_H
+
+#include "fused/fused.h"
+#include "ops/kernels.h"
+#include "abi/model.h"
+#include "platform/threads.h"
+
+/* The frame XLA's CPU kernels take (xla/backends/cpu/runtime/kernel_c_api.h): sizes have 64 bits everywhere. */
+typedef struct {
+    uint64_t x, y, z;
+} cf_dim3;
+
+typedef struct {
+    void *data;
+    uint64_t size;
+} cf_kernel_argument;
+
+typedef struct {
+    const cf_dim3 *workgroups;
+    const cf_dim3 *workgroup;
+    uint64_t argument_count;
+    const cf_kernel_argument *arguments;
+} cf_call_frame;
+
+/* Returns NULL, or an opaque error. */
+typedef void *(*cf_kernel)(const cf_call_frame *frame);
+
+/* What one opened model has: its arena, its random generator and its threads. */
+struct cf_context {
+    uint8_t *arena;
+    const uint8_t *weights;
+    uint64_t rng_low, rng_high;
+    cf_pool *pool;         /* NULL for one thread */
+    const cf_fused *fused; /* kernels for this CPU; NULL if the program uses none */
+    cf_integer_layer integer; /* the same of layers with integer sums */
+    uint8_t *state;        /* variables that last from run to run; NULL if the program has none */
+};
+
+/* A variable that the program reads and writes. All offsets and sizes are bytes. */
+typedef struct {
+    size_t offset, size; /* in the state */
+    size_t read, write;  /* in the arena: where it is before the steps, and after them */
+    int constant;        /* after the steps it lies in the weights: the program always writes the same */
+    size_t first;        /* in the weights: its value when the model is opened */
+} cf_state;
+
+typedef struct {
+    const char *name;
+    size_t offset; /* bytes into the arena, or into the weights */
+    size_t size;   /* bytes */
+    int constant;  /* a fetch that lies in the weights */
+} cf_port;
+
+/* What weights that are not in the library must be. `open` is cf_open: with the file beside the library. */
+typedef struct {
+    uint8_t layout[32]; /* SHA-256 of the program that reads them; see builder/emit/outside.py */
+    uint64_t size;      /* bytes */
+    cf_status (*open)(uint32_t threads, cf_model **model);
+    void (*unmap)(void *mapping, size_t size);
+} cf_outside;
+
+typedef struct cf_program {
+    const char *description;
+    const uint8_t *weights;    /* NULL: outside the library */
+    const cf_outside *outside; /* NULL: in the library */
+    size_t arena_size;         /* of the largest program */
+    const struct cf_program *const *others; /* the model in other batches, sizes, signatures; of the first program */
+    size_t other_count;
+    const char *const *signatures; /* names, where there are several; of the first program */
+    size_t signature_count;
+    size_t signature; /* that this program is of */
+    const cf_port *feeds;
+    size_t feed_count;
+    const cf_port *fetches;
+    size_t fetch_count;
+    const cf_state *states;
+    size_t state_count;
+    size_t state_size; /* bytes */
+    const cf_fused *const *fused; /* cf_fused_tables, if the program has fused layers */
+    const cf_integer_layer *integer; /* cf_integer_tables, if it has some of CF_INTEGER */
+    cf_status (*run)(cf_context *context);
+} cf_program;
+
+extern const cf_program cf_compiled_program;
+extern const uint8_t cf_weights[];
+
+/* Keep `why`, which stays valid, for cf_last_error(NULL), and return `status`. */
+cf_status cf_refuse_open(const char *why, cf_status status);
+
+/* cf_open with these weights. Where `mapping` is not NULL, cf_close unmaps its `mapped` bytes. */
+cf_status cf_open_with(uint32_t threads, const uint8_t *weights, void *mapping, size_t mapped, cf_model **model);
+
+/* cf_open with the file "model.weights" in the library's own folder. */
+cf_status cf_open_beside(uint32_t threads, cf_model **model);
+
+void cf_unmap(void *mapping, size_t size);
+
+/* Call a kernel once for every work group, on all threads if there are several groups. */
+cf_status cf_call_kernel(cf_context *context, cf_kernel kernel, const cf_kernel_argument *arguments,
+                         size_t count, uint64_t x, uint64_t y, uint64_t z);
+
+/* cf_run_dot, the matrices of a batch on all threads. */
+void cf_call_dot(cf_context *context, const cf_dot *dot, const void *lhs, const void *rhs, void *out);
+
+/* cf_run_broadcast for all rows, on all threads. */
+void cf_call_broadcast(cf_context *context, const cf_broadcast *broadcast, const void *source, const void *other,
+                       void *target);
+
+/* Store the 128-bit state (low word first), then add delta (XLA's RngGetAndUpdateState). */
+void cf_advance_rng(cf_context *context, void *state, uint64_t delta);
+
+/* cf_run on one model that is opened at the first call and shared by all callers: what run() calls. */
+cf_status cf_run_shared(const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,
+                        size_t fetch_count);
+
+/* NULL, or the first instruction set this processor or its operating system lacks. */
+const char *cf_missing_cpu_feature(void);
+
+/* The fused kernels for each level of the architecture, and the highest level this processor has. */
+extern const cf_fused *const cf_fused_tables[];
+extern const cf_integer_layer cf_integer_tables[];
+uint32_t cf_cpu_level(void);
+
+#endif

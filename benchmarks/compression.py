@@ -205,7 +205,7 @@ def document(results: Mapping[str, Any]) -> str:
     """docs/accuracy.md."""
     parts = [_HEAD.format(cpu=results["machine"]["processor"], tensorflow=results["tensorflow"])]
     for name, found in results["networks"].items():
-        parts.append(f"\n## {name}\n\nOn {found['inputs']}.\n\n")
+        parts.append(f"\n## {name}\n\nMeasured on {found['inputs']}.\n\n")
         labelled = any(o["right"] is not None for row in found["rows"] for o in row["accuracy"]["outputs"])
         heads = ["", "weights", "size", "top-1", "top-5", "worst error", "mean error", "ms"]
         heads[7:7] = ["right labels"] if labelled else []
@@ -228,17 +228,21 @@ _HEAD = """\
 
 <!-- Written by `python -m benchmarks.compression`. -->
 
-Every type of `[weights]`, int8 also with int8 `[activations]` ([weights.md](weights.md)), and the models that
-TensorFlow Lite's converter makes of the same frozen graph, compared with TensorFlow {tensorflow} in float32. *top-1*:
-inputs with TensorFlow's top class; *top-5*: with it among the first five, where there are more classes. Errors are
-those of the outputs (probabilities), absolute. *ms*: processor time of one run on one thread, the fastest of many
-rounds in which all models took turns, on {cpu}, which others used too: differences of a few percent mean nothing.
-*size*: of `libmodel.so`, which runs by itself, and of the `.tflite` file, which needs LiteRT's own 18 MB as well.
+This page compares every type of `[weights]`, and int8 also with int8 `[activations]` ([weights.md](weights.md)), with
+TensorFlow {tensorflow} in float32. It does the same for the models that TensorFlow Lite's converter makes of the same
+frozen graph.
 
-Ours calculate in float32 whatever the weights are, but for *int8 activations*, whose ranges are measured on the same 60
-sample inputs as those of LiteRT's *calibrated*: for digits some of the thousand below, for the others more such crops.
-LiteRT's float16 is unpacked to float32 when it is loaded, so it is small on disk only; its *dynamic range* rounds
-activations to 8 bits as it runs.
+- *size*: of `libmodel.so`, which runs by itself, or of the `.tflite` file, which needs LiteRT's own 18 MB as well.
+- *top-1*: inputs whose top class is TensorFlow's. *top-5*: inputs with TensorFlow's top class among the first five,
+  where there are more classes.
+- *worst error*, *mean error*: absolute errors of the outputs (probabilities).
+- *ms*: processor time of one run on one thread, the fastest of many rounds in which all models took turns, on {cpu}.
+  Others used that machine too, so differences of a few percent mean nothing.
+
+coldforge calculates in float32 whatever the weights are, except with *int8 activations*. Their ranges are measured on
+the same 60 sample inputs as those of LiteRT's *calibrated*: for digits some of the thousand below, for the others more
+such crops. LiteRT unpacks float16 to float32 when it loads a model, so its float16 is small on disk only. LiteRT's
+*dynamic range* rounds activations to 8 bits as it runs.
 """
 
 

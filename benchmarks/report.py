@@ -134,30 +134,31 @@ def page(results: Results, plot: bool) -> str:
         "# Benchmarks",
         f"<!-- Written by `python -m benchmarks.report` of what `make {'bench' if batch == 1 else 'bench-batch'}` "
         "measured. -->",
-        f"Every network in float32 with batch {batch}, the same weights and inputs for every "
-        "engine. A ratio is the best peer's median divided by ours, so above 1 we are ahead; below 1 we are behind, "
-        "and it stands here all the same. *Aim* is the ratio this project set itself.",
+        f"Every network runs in float32 with batch {batch}, with the same weights and inputs for every engine. A ratio "
+        "is the best peer's median divided by ours: above 1 coldforge is faster, below 1 it is slower. *Aim* is the "
+        "ratio that this project set itself.",
         summary(results),
     ]
     if plot:
         parts.append(f"![Time of an answer, against the best peer]({name(results)}.svg)")
     parts.append("## Time of one answer" if batch == 1 else f"## Time of {batch} answers")
     parts.append(
-        "Median ms of a run over all rounds; behind the ratio, its tenth and ninetieth percentile over the rounds."
-        + _crowded(machine)
+        "Times are the median of a run over all rounds, in ms. Behind each ratio are its tenth and ninetieth "
+        "percentile over the rounds." + _crowded(machine)
     )
     for key in _settings(results):
         parts += [f"### {_title(key)}", table(latency_rows(results, key))]
     if any("cold" in network for network in results["networks"].values()):
         parts += [
             "## Cold start",
-            "A fresh process on one CPU, files in the page cache: import / load / first answer = their sum, in "
-            "ms, medians. Python's own start is the same for all and stands in the last column's ratio only.",
+            "A fresh process on one CPU, with the files in the page cache. Each cell is import / load / first answer = "
+            "their sum. All are medians in ms. Python's own start is the same for all engines, and only the last "
+            "column's ratio includes it.",
             table(cold_rows(results)),
             "## Memory and size",
-            "Peak resident memory of that process in MB (Python included), then what has to be installed on disk: the "
-            "engine with the packages it imports + the model's file, in MB (1e6 bytes). The last columns are the "
-            "best peer's figure over ours.",
+            "The first number is the peak resident memory of that process in MB, Python included. Then follows what "
+            "has to be installed on disk: the engine with the packages that it imports + the model's file, in MB "
+            "(1e6 bytes). The last columns are the best peer's figure over ours.",
             table(size_rows(results)),
         ]
     left_out = [f"- {name}: {note}" for name, note in notes(results)]
@@ -165,18 +166,18 @@ def page(results: Results, plot: bool) -> str:
         parts += ["## Left out", "\n".join(left_out)]
     parts += [
         "## How it was measured",
-        f"- Processor: {machine['processor']} (family, model, stepping {'/'.join(machine['family_model_stepping'])}), "
-        f"{machine['cpus']} CPUs, {', '.join(machine['instruction_sets'])}. {machine['system']}, "
-        f"Python {machine['python']}.\n"
+        f"- Processor: {machine['processor']} (family, model, stepping "
+        f"{'/'.join(machine['family_model_stepping'])}), {machine['cpus']} CPUs, "
+        f"{', '.join(machine['instruction_sets'])}. {machine['system']}, Python {machine['python']}.\n"
         f"- Versions: {', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
-        f"- {results['rounds']} rounds. In each, every engine has a turn of at least three runs and 50 ms after one "
-        "run that does not count; all other engines' processes are stopped meanwhile, and the order moves on by one "
-        "a round. Each process is pinned to as many CPUs as it has threads.\n"
-        f"- Before it is timed, an engine must answer like TensorFlow on three inputs: no value off by more than "
-        f"{results['tolerance']:g} of the largest one.\n"
-        "- Weights nobody trained are seeded, with BatchNorm statistics of seeded inputs.\n"
-        "- AVX2-limited rows appear where the processor has AVX-512: OpenVINO and TensorFlow can be kept from it, "
-        "ONNX Runtime and LiteRT cannot.",
+        f"- {results['rounds']} rounds. In each round every engine has one turn, of at least three runs and 50 ms. "
+        "One run before them does not count. All other engines' processes are stopped during a turn. The order of "
+        "the engines moves on by one each round. Each process is pinned to as many CPUs as it has threads.\n"
+        "- Before it is timed, an engine must answer like TensorFlow on three inputs: no value may be off by more "
+        f"than {results['tolerance']:g} of the largest one.\n"
+        "- Weights that were not trained are seeded, with BatchNorm statistics of seeded inputs.\n"
+        "- On a processor with AVX-512 there are also rows limited to AVX2. OpenVINO and TensorFlow can be limited "
+        "to it; ONNX Runtime and LiteRT cannot.",
         "Settings:\n\n" + "\n".join(f"- {label}: {what}" for label, what in results["settings"].items()),
         "The networks, and how each got to its engines:\n\n" + "\n".join(_conversions(results)),
     ]

@@ -42,13 +42,13 @@ class HandlerError(Exception):
 
 
 class WrongFieldError(HandlerError):
-    """A field is missing, unknown, or stands beside one that excludes it."""
+    """A field is missing or unknown, or excludes another field of the request."""
 
     code = "wrong_field"
 
 
 class MalformedEventError(HandlerError):
-    """An AWS event that lacks what its kind always has, or whose body is not the base64 it claims to be."""
+    """An AWS event lacks a field that its kind always has, or its body is not the base64 that it claims to be."""
 
     code = "malformed_event"
 
@@ -82,49 +82,49 @@ class NotBase64Error(HandlerError):
 
 
 class NotAnImageError(HandlerError):
-    """The bytes are of no image format that is accepted."""
+    """The bytes are not in an image format that the function accepts."""
 
     code = "not_an_image"
     status = 415
 
 
 class DamagedImageError(HandlerError):
-    """An image whose inside cannot be decoded."""
+    """The image cannot be decoded."""
 
     code = "damaged_image"
     status = 422
 
 
 class TruncatedImageError(HandlerError):
-    """An image that ends too early."""
+    """The image ends too early."""
 
     code = "truncated_image"
     status = 422
 
 
 class TooLargeError(HandlerError):
-    """More encoded bytes than allowed."""
+    """The picture or request has more encoded bytes than allowed."""
 
     code = "too_large"
     status = 413
 
 
 class TooManyPixelsError(HandlerError):
-    """More pixels than allowed, whatever the size of the file."""
+    """The image has more pixels than allowed, whatever the size of the file."""
 
     code = "too_many_pixels"
     status = 413
 
 
 class TooManyImagesError(HandlerError):
-    """More images in one request than allowed."""
+    """The request has more images than allowed."""
 
     code = "too_many_images"
     status = 413
 
 
 class AnswerTooLargeError(HandlerError):
-    """The answer has more bytes than Lambda passes on (6 MB; 1 MB behind a load balancer): ask for fewer items at a
+    """The answer has more bytes than Lambda passes on (6 MB; 1 MB behind a load balancer). Ask for fewer items at a
     time, or for binary tensors.
     """
 
@@ -133,14 +133,14 @@ class AnswerTooLargeError(HandlerError):
 
 
 class SourceNotAllowedError(HandlerError):
-    """A picture is named that this function was not told to fetch."""
+    """The request names a picture that this function is not permitted to fetch."""
 
     code = "source_not_allowed"
     status = 403
 
 
 class SourceUnavailableError(HandlerError):
-    """A picture is named that cannot be fetched, or not in time."""
+    """The request names a picture that the function cannot fetch, or not in time."""
 
     code = "source_unavailable"
     status = 422
@@ -161,7 +161,7 @@ class NotFoundError(HandlerError):
 
 
 class ObjectNotFoundError(HandlerError):
-    """The S3 object is not there, or the function's role may not read it."""
+    """The S3 object does not exist, or the function's role may not read it."""
 
     code = "object_not_found"
     status = 404
@@ -176,7 +176,7 @@ class StorageUnavailableError(HandlerError):
 
 
 class OutOfTimeError(HandlerError):
-    """Lambda's time limit was too near to begin this item; send fewer at a time, or raise Timeout."""
+    """Lambda's time limit was too near to begin this item. Send fewer items at a time, or raise Timeout."""
 
     code = "out_of_time"
     status = 503
@@ -188,7 +188,7 @@ class RetryLater(Exception):
 
 
 class MethodNotAllowedError(HandlerError):
-    """The path is served, but not by this method; ``allow`` lists those that it is served by."""
+    """The path does not take this method. The header ``Allow`` lists those that it takes."""
 
     code = "method_not_allowed"
     status = 405
@@ -199,7 +199,7 @@ class MethodNotAllowedError(HandlerError):
 
 
 class WrongMediaTypeError(HandlerError):
-    """The body is of a type that is not taken at this path."""
+    """The path does not take a body of this type."""
 
     code = "wrong_media_type"
     status = 415

@@ -79,9 +79,9 @@ def budget(results: Results) -> str:
     init, python = ours["own_init_ms"], results["python_start_ms"]["median"]
     cpu, client = ours["init_cpu_ms"]["least"], empty["init_cpu_ms"]["least"]
     return (
-        f"Init of ours without Python's start ({python:.0f} ms): {init['median']:.0f} ms, least {init['least']:.0f}, "
-        f"for which the processor worked {cpu:.0f} ms; the budget is {BUDGET_MS} ms. {client:.0f} ms of CPU are "
-        "Lambda's runtime client, which every function has."
+        f"Our function's init takes {init['median']:.0f} ms, at least {init['least']:.0f}, without Python's start "
+        f"({python:.0f} ms). The budget is {BUDGET_MS} ms. The processor works {cpu:.0f} ms for it, of which "
+        f"{client:.0f} ms are Lambda's runtime client, which every function has."
     )
 
 
@@ -93,30 +93,33 @@ def page(results: Results, plot: bool) -> str:
         "# The whole function, on other engines",
         "<!-- Generated from build/bench/function/results.json by `python -m benchmarks.function.report`; "
         "`make bench-lambda` measures. -->",
-        "The *emotion* network behind the function as it is deployed, and behind the same function as one would write "
-        "it on other engines: the same Powertools set-up, the same picture code, the same packages beside it; only the "
-        "engine's import, load and run differ. The peers' functions have one event and no protocols, ours has all. "
-        "Every figure is from AWS's Runtime Interface Emulator; a ratio above 1 says we are ahead of the best peer.",
+        "This page compares the function as it is deployed, with the *emotion* network, with the same function as "
+        "one would write it on other engines. They have the same Powertools set-up, the same picture code and the "
+        "same packages beside it. Only the engine's import, load and run differ. The peers' functions have one event "
+        "and no protocols; ours has all. Every figure is from AWS's Runtime Interface Emulator. A ratio above 1 says "
+        "that ours is ahead of the best peer.",
         budget(results),
     ]
     if plot:
         parts.append(f"![Init, first and warm request of each function]({PLOT})")
     parts += [
-        f"Medians of {results['starts']} fresh starts in ms, tenth–ninetieth percentile in brackets:",
+        f"The figures are medians of {results['starts']} fresh starts in ms, with the tenth–ninetieth percentile in "
+        "brackets:",
         table(rows(results)),
-        "- *init*: from Python's start until the function takes requests, as the emulator reports it. *Without "
-        "Python's start*: less the median of a bare `python -S -c pass`; the runtime client, which every function "
-        "has, is in it. *CPU of that*: the processor's time for the same imports in a process of "
-        "their own, the least of all: what other programs on the machine disturb least.\n"
-        "- *First request*: the rest of what the first caller waits for; *cold, in all* is both. *Warm*: the median of "
-        "later requests. All are a client's, through the emulator.\n"
+        "- *init*: the time from Python's start until the function takes requests, as the emulator reports it.\n"
+        "- *Without Python's start*: init less the median of a bare `python -S -c pass`. It includes the runtime "
+        "client, which every function has.\n"
+        "- *CPU of that*: the processor's time for the same imports in a process of their own, the least of all "
+        "runs. Other programs on the machine disturb it least.\n"
+        "- *First request*: what the first caller waits for after init. *Cold, in all*: init and first request. "
+        "*Warm*: the median of later requests. All three are measured by a client, through the emulator.\n"
         "- *Peak memory*: of the function's process, after the warm requests.\n"
-        "- *Unzipped*: the function with its packages, and for ours the model layer. A peer's packages are its "
-        "wheel and all that this requires, untrimmed; Lambda takes 262 MB.\n"
+        "- *Unzipped*: the function with its packages, and for ours the model layer. A peer's packages are its wheel "
+        "and everything that the wheel requires, untrimmed. Lambda takes 262 MB.\n"
         f"- *{KINDS[EMPTY].label}* {KINDS[EMPTY].settings}.",
         "## What ours imports at init",
-        "By cumulative time in ms, the least of several processes (`python -X importtime`, which itself costs time); "
-        "what the runtime client has imported before is left out.",
+        "Modules are listed by their cumulative time in ms, the least of several processes (`python -X importtime`, "
+        "which itself costs time). Modules that the runtime client has already imported are left out.",
         table(import_rows(results)),
     ]
     if results["excluded"]:
@@ -128,8 +131,8 @@ def page(results: Results, plot: bool) -> str:
         f"- {machine['processor']}, {', '.join(machine['instruction_sets'])}; {machine['system']}. Python "
         f"{machine['function_python']} for every function. Load average {load}.\n"
         f"- Versions: {versions}.\n"
-        "- Functions take turns, in an order that moves on by one a round, on one CPU; files are in the page cache "
-        "and bytecode is written. Before it is measured, each must give our probabilities to within 0.001.",
+        "- Functions take turns on one CPU, in an order that moves on by one each round. Files are in the page cache, "
+        "and bytecode is written. Before it is measured, each function must give our probabilities to within 0.001.",
         "\n".join(f"- {label}: {what}" for label, what in results["settings"].items()),
     ]
     return "\n\n".join(parts) + "\n"

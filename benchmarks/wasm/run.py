@@ -84,9 +84,10 @@ def render(results: dict[str, Any]) -> str:
     lines = [
         "# WebAssembly: speed",
         "",
-        "Written by `make bench-wasm`. Milliseconds for one answer on one thread: the median of the rounds' medians,",
-        "and the smallest round in brackets; float32 in and out, batch 1. In each round one engine after the other has",
-        "a turn while the others stand still. Only who answers like TensorFlow is timed. × is the time over native's.",
+        "Written by `make bench-wasm`. Each cell has the milliseconds for one answer on one thread: the median of the",
+        "rounds' medians, and the smallest round in brackets. × is that time over native code's time. Inputs and",
+        "outputs are float32, with batch 1. In each round one engine after the other has a turn; the others are",
+        "stopped meanwhile. Only engines that answer like TensorFlow are timed.",
         "",
         "| network | " + " | ".join(kinds.values()) + " |",
         "|---" * (len(kinds) + 1) + "|",

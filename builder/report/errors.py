@@ -16,48 +16,52 @@ _HEAD = """\
 
 <!-- Made by `python -m builder.report.errors` from handler/errors.py; edit that. -->
 
-A request that cannot be answered is answered with its error, and the next one works:
+If the function cannot answer a request, its answer is the error. The next request works:
 
 ```json
 {"error": {"code": "not_an_image", "message": "\\"image\\" is no image that is taken here; send JPEG, PNG, WebP, GIF or BMP"}}
 ```
 
-`code` is for programs and stays; `message` is for people and may change. Over HTTP the status is the one below.
-*Again* says whether the very same request may succeed later; a response with 503 has `Retry-After: 1`.
+`code` is for programs and does not change. `message` is for people and may change. Over HTTP, the response has the
+status below. *Again* says whether the same request may succeed later. A response with status 503 has `Retry-After: 1`.
 
 | code | status | again | |
 |---|---|---|---|
 """
 
 _TAIL = """
-429 is not among them: AWS itself answers it, before the function, when the concurrency that the account or the
-function is allowed is used up; so are 502 (the function could not start: its log has one line with the level
-`CRITICAL`) and 504 (API Gateway waited 30 seconds). More than 6 MB never reach the function: AWS answers 413.
-An answer that Lambda would drop for its size is `answer_too_large` instead; Step Functions takes 256 KB from a state
-and says so itself (`States.DataLimitExceeded`).
+AWS itself answers with some other statuses:
+
+- 429: the concurrency that the account or the function may have is used up.
+- 502: the function could not start. Its log has one line with the level `CRITICAL`.
+- 504: API Gateway waited 30 seconds.
+- 413: the request has more than 6 MB. Such a request never reaches the function.
+
+The function answers `answer_too_large` where Lambda would drop an answer for its size. Step Functions takes 256 KB from
+a state, and reports more than that itself (`States.DataLimitExceeded`).
 
 ## Where the error goes
 
-| event | what becomes of it |
+| event | what happens to the error |
 |---|---|
 | direct invocation, Step Functions | the answer is the error; there is no `FunctionError` |
 | Step Functions, a batch of items | the error stands in the item's place in `results`, and `failed` counts them |
 | HTTP | the answer's body, in the protocol's own shape, with the status |
-| SQS | the message is in `batchItemFailures`, and comes again until the queue's redrive policy puts it aside; of a FIFO queue also those of its group after it |
-| S3, SNS, EventBridge | where the request may succeed later the function fails, and Lambda delivers the event again, twice by default; otherwise the error is the result, in the log and in the bucket for results |
+| SQS | the message is in `batchItemFailures`, and comes again until the queue's redrive policy puts it aside. From a FIFO queue, the messages after it in its group come again too |
+| S3, SNS, EventBridge | if the request may succeed later, the function fails and Lambda delivers the event again, twice by default. Otherwise the error is the result, in the log and in the bucket for results |
 
 ## In the log
 
-Each refusal is one line of JSON, never with a picture or any other content of the request:
+Each refusal is one line of JSON. It never has a picture or any other content of the request:
 
 ```json
 {"level": "WARNING", "message": "request refused", "code": "not_base64", "status": 400, "reason": "\\"image\\" is not base64",
  "function_request_id": "…", "correlation_id": "…", "cold_start": false, "xray_trace_id": "…"}
 ```
 
-`internal` is `"level": "ERROR", "message": "request failed"`, with the exception and its stack; the caller is told
-only the request's id. `correlation_id` is API Gateway's request id, the load balancer's trace id, or the id of the
-SQS or SNS message or of the EventBridge event. The metric `Error` counts every one by `Code`.
+`internal` is logged as `"level": "ERROR", "message": "request failed"`, with the exception and its stack. The caller is
+told only the request's id. `correlation_id` is API Gateway's request id, the load balancer's trace id, or the id of the
+SQS or SNS message or of the EventBridge event. The metric `Error` counts every error by `Code`.
 """
 
 
@@ -69,7 +73,14 @@ def page() -> str:
 def _catalogue() -> Iterator[tuple[int, str, bool, str]]:
     """(status, code, whether to try again, meaning) of each error, by status."""
     rows = [(e.status, e.code, e.retryable, inspect.getdoc(e) or "") for e in HandlerError.__subclasses__()]
-    rows.append((500, "internal", True, "Not the request's fault; the log says more under the request id it names."))
+    rows.append(
+        (
+            500,
+            "internal",
+            True,
+            "The function failed, not the request. The message names the request's id; the log has more under that id.",
+        )
+    )
     yield from sorted(rows)
 
 

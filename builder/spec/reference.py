@@ -13,20 +13,22 @@ _INTRODUCTION = """\
 
 <!-- Generated from builder/spec/schema.py by `python -m builder.spec.reference docs/model-toml.md`. -->
 
-What a person says about a trained model, in a file beside it. `coldforge init MODEL` drafts one from what the
-model itself tells; the rest is this page. The shortest one that builds:
+model.toml describes a trained model, in a file beside it. `coldforge init MODEL` drafts one from the model itself. This
+page explains every key.
+
+This is the shortest file that builds:
 
 ```toml
 [model]
 source = "model.keras"
 ```
 
-One with everything an image classifier usually needs:
+This one has everything that an image classifier usually needs:
 
 ```toml
 {example}```
 
-A frozen graph does not say what goes in and out, so its spec does; here with two heads:
+A frozen graph does not name its inputs and outputs, so its model.toml does. This one has two heads:
 
 ```toml
 {graph}```

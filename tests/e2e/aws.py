@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.process import stop
+
 ROOT = Path(__file__).parents[2]
 EMULATOR = ROOT / ".venv-aws" / "bin" / "ministack"
-START_SECONDS = 60
+START_SECONDS, STOP_SECONDS = 60, 30
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,7 @@ def local_aws(log: Path) -> Iterator[LocalAws]:
         _await(endpoint, process, log)
         yield LocalAws(endpoint)
     finally:
-        process.terminate()
-        process.wait(30)
+        stop(process, STOP_SECONDS)
 
 
 def _await(endpoint: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from builder.docker.client import why_no_engine
+from tests.support.process import stop
 
 CLIENT = "/usr/bin/docker"  # Debian's has BuildKit built in; another one on PATH may lack its plugin
 START_SECONDS, STOP_SECONDS = 60, 60
@@ -107,7 +107,7 @@ def _private(folder: Path) -> Iterator[Engine]:
             yield Engine(environment, log)
         finally:
             if process is not None:
-                _stop(process)
+                stop(process, STOP_SECONDS)  # which ends its containers and its containerd
             _detach_mounts(folder, scratch)
             bridge.delete()
             shutil.rmtree(scratch, ignore_errors=True)
@@ -147,16 +147,6 @@ def _await_answer(process: subprocess.Popen[bytes], environment: dict[str, str],
         time.sleep(0.2)
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
     raise NoEngine(f"dockerd did not start:\n{tail}")
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask it to end, which ends its containers and its containerd; then make it."""
-    process.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(STOP_SECONDS)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _detach_mounts(*folders: Path) -> None:

@@ -17,6 +17,7 @@ from builder.errors import EnvironmentSetupError, UsageError
 from tests.e2e import engine as engines
 from tests.e2e import images
 from tests.e2e.engine import Engine
+from tests.support.process import stop
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,10 +91,13 @@ class TestPrivate:
         """
         command = [sys.executable, "-c", textwrap.dedent(script)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as run:
-            assert run.stdout
-            socket = run.stdout.readline().strip().removeprefix("unix://")
-            assert Path(socket).exists()
-            run.send_signal(signal.SIGKILL)
+            try:
+                assert run.stdout
+                socket = run.stdout.readline().strip().removeprefix("unix://")
+                assert Path(socket).exists()
+                run.send_signal(signal.SIGKILL)
+            finally:
+                stop(run)
         deadline = time.monotonic() + engines.STOP_SECONDS
         while _processes(folder) and time.monotonic() < deadline:
             time.sleep(0.2)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import signal
 import socket
 import subprocess
 import time
@@ -18,10 +16,11 @@ from typing import Any
 import pytest
 
 from builder.pack.bundle import Bundle
+from tests.support.process import stop
 
 ROOT = Path(__file__).parents[2]
 FACE = ROOT / "tests" / "data" / "face.jpg"
-START_SECONDS = 120
+START_SECONDS, STOP_SECONDS = 120, 30  # it takes its containers away
 
 pytestmark = pytest.mark.usefixtures("lambda_image", "emotion")
 
@@ -68,7 +67,7 @@ def api(emotion: Bundle) -> Iterator[str]:
             _await_port(port, process)
             yield f"http://127.0.0.1:{port}"
         finally:
-            os.killpg(process.pid, signal.SIGINT)
+            stop(process, STOP_SECONDS)
 
 
 def _await_port(port: int, process: subprocess.Popen[str]) -> None:

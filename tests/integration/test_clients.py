@@ -27,6 +27,7 @@ from tests.conftest import ROOT
 from tests.support import abi_library
 from tests.support.browser import chromium
 from tests.support.http import Client, served
+from tests.support.process import stop
 
 pytestmark = pytest.mark.integration
 
@@ -240,11 +241,15 @@ def test_make_serve(emotion: Bundle) -> None:
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().split()[0]
-        done = subprocess.run(["curl", "-sf", f"{url}/v2/health/ready"], capture_output=True, text=True, check=False)
-        assert json.loads(done.stdout) == {"ready": True}
-        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
-        _, log = process.communicate(timeout=20)
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().split()[0]
+            ready = ["curl", "-sf", f"{url}/v2/health/ready"]
+            done = subprocess.run(ready, capture_output=True, text=True, check=False)
+            assert json.loads(done.stdout) == {"ready": True}
+            os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
+            _, log = process.communicate(timeout=20)
+        finally:
+            stop(process)
     assert "Traceback" not in log
     assert "GET /v2/health/ready 200" in log

@@ -17,6 +17,7 @@ import pytest
 from builder.pack.bundle import Bundle
 from tests.conftest import ROOT
 from tests.integration.run import run_library
+from tests.support.process import stop
 
 pytestmark = pytest.mark.integration
 
@@ -62,15 +63,17 @@ def test_freezing_and_thawing_changes_nothing(emotion: Bundle, threads: int) -> 
     rng = random.Random(threads)
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout
-        assert child.stdout.readline() == "begin\n"
-        stops, end = 0, time.monotonic() + 120
-        while child.poll() is None and time.monotonic() < end:
-            time.sleep(rng.uniform(0.0005, 0.02))
-            child.send_signal(signal.SIGSTOP)
-            time.sleep(rng.uniform(0.0005, 0.02))
-            child.send_signal(signal.SIGCONT)
-            stops += 1
-        child.kill() if child.poll() is None else None
+        try:
+            assert child.stdout.readline() == "begin\n"
+            stops, end = 0, time.monotonic() + 120
+            while child.poll() is None and time.monotonic() < end:
+                time.sleep(rng.uniform(0.0005, 0.02))
+                child.send_signal(signal.SIGSTOP)
+                time.sleep(rng.uniform(0.0005, 0.02))
+                child.send_signal(signal.SIGCONT)
+                stops += 1
+        finally:
+            stop(child)
         assert child.stdout.read() == "right\n"
     assert stops >= 10
 
@@ -94,20 +97,34 @@ def run(which):
 def tasks():
     return len(os.listdir("/proc/self/task"))
 
+def left_alone():
+    # Whether this thread is soon the only one: Linux lets pthread_join return before it takes a thread from the list.
+    end = time.monotonic() + 20
+    while tasks() != 1 and time.monotonic() < end:
+        time.sleep(0.001)
+    return tasks() == 1
+
+def leave(**checks):
+    # End this child, with the names of the checks that failed on stderr.
+    failed = [name for name, good in checks.items() if not good]
+    os.write(2, "".join(f"generation {generation}: not {name}\\n" for name in failed).encode())
+    os._exit(1 if failed else 0)
+
 right = run(model)  # its thread is there now, that of the other is not
 had = tasks()
 for generation in range(20):
     child = os.fork()
     if child == 0:
-        ok = tasks() == 1 and all(run(which) == right for which in (model, other, model))
+        checks = {"without_threads_of_the_parent": tasks() == 1}
+        checks["right_answers"] = all(run(which) == right for which in (model, other, model))
         if generation % 2:  # and a fork of the fork
             inner = os.fork()
             if inner == 0:
-                os._exit(0 if run(model) == right else 1)
-            ok = ok and os.waitpid(inner, 0)[1] == 0
+                leave(right_answer_in_the_inner_fork=run(model) == right)
+            checks["inner_fork_well"] = os.waitpid(inner, 0)[1] == 0
         abi.cf_close(model)
         abi.cf_close(other)
-        os._exit(0 if ok and tasks() == 1 else 1)
+        leave(**checks, threads_gone_after_close=left_alone())
     assert run(model) == right
     assert os.waitpid(child, 0)[1] == 0
     assert tasks() == had

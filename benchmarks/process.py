@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import json
 import math
 import os
@@ -19,6 +21,8 @@ from typing import Any
 from benchmarks.engines import ENGINES, WASM
 from benchmarks.models import ROOT, SAMPLES, Network
 
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 PATIENCE = 180.0  # seconds for one reply
 
 
@@ -73,10 +77,9 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                # A group of its own: when this process dies, the kernel hangs up a stopped worker. In a shared
-                # group, the end of the shell that started us would hang up all of us.
+                # A group of its own: in a shared one, the end of the shell that started us would hang up all of us.
                 process_group=0,
-                preexec_fn=lambda: os.sched_setaffinity(0, setting.cpus),
+                preexec_fn=functools.partial(_prepare_worker, os.getpid(), setting.cpus),
             )
         try:
             self.opened = self._reply()
@@ -133,6 +136,22 @@ class Worker:
         status = self.process.wait()
         words = self.log.read_text(errors="replace").strip().splitlines()[-1:]
         return f"ended with status {status}: {''.join(words)[:300]}"
+
+
+def end_with(parent: int) -> None:
+    """In a process that was just forked: have the kernel kill it when the thread that started it ends (``prctl(2)``).
+
+    ``parent`` is the id of the process that started it. A worker is stopped most of the time, and then no other signal
+    than SIGKILL ends it, nor does the end of its standard input.
+    """
+    _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:  # it ended before the kernel was told
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _prepare_worker(parent: int, cpus: Sequence[int]) -> None:
+    end_with(parent)
+    os.sched_setaffinity(0, cpus)
 
 
 def sample_path(network: Network, number: int) -> Path:

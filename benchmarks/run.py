@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import json
 import os
@@ -16,7 +17,7 @@ from typing import Any
 from benchmarks import cold, latency, machine, report
 from benchmarks.engines import ENGINES
 from benchmarks.models import FOLDER, NETWORKS, ROOT, Network
-from benchmarks.process import Setting
+from benchmarks.process import Setting, end_with
 
 QUICK_NETWORKS = ("lstm", "transformer")
 MODULES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "litert": "ai_edge_litert"}
@@ -101,7 +102,8 @@ def _prepared(network: Network) -> bool:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as out:
         command = [sys.executable, "-m", "benchmarks.prepare", network.key]
-        done = subprocess.run(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, check=False)
+        begin = functools.partial(end_with, os.getpid())
+        done = subprocess.run(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, preexec_fn=begin, check=False)
     if done.returncode:
         _say(f"{network.name}: left out, it could not be prepared:\n{log.read_text(errors='replace')[-2000:]}")
     return done.returncode == 0

@@ -7,6 +7,7 @@ taken as in ``benchmarks.latency``; an engine is timed only when it answers like
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import subprocess
@@ -18,7 +19,7 @@ from typing import Any
 from benchmarks import latency, machine
 from benchmarks.engines import OURS, WASM
 from benchmarks.models import NETWORKS, ROOT, Network
-from benchmarks.process import Setting
+from benchmarks.process import Setting, end_with
 
 SHOWN = ("emotion", "digits", "age_gender", "mobilenet_v2", "resnet50", "transformer")
 PACKAGES = Path(__file__).parent / "node_modules"
@@ -42,7 +43,8 @@ def main() -> None:
     for name in options.networks or SHOWN:
         network = NETWORKS[name]
         print(f"{name}: preparing", file=sys.stderr, flush=True)
-        subprocess.run([sys.executable, "-m", "benchmarks.wasm.prepare", name], cwd=ROOT, check=True)
+        command = [sys.executable, "-m", "benchmarks.wasm.prepare", name]
+        subprocess.run(command, cwd=ROOT, preexec_fn=functools.partial(end_with, os.getpid()), check=True)
         results["networks"][name] = _measure(network, options.rounds)
         results["machine"]["load_average_after"] = list(os.getloadavg())
         results["seconds"] = round(time.monotonic() - begin)

@@ -109,17 +109,17 @@ serve: ## the bundle of MODEL behind http://127.0.0.1:8080 (PORT=...), without D
 
 sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
 
-# TARGET=arm64 and the template's Architecture=arm64 are one; the layers' makefiles read TARGET.
-ARM64 = $(if $(filter arm64,$(TARGET))$(filter Architecture=arm64,$(PARAMETERS)),arm64)
+# TARGET=arm64 and the template's Architecture=arm64 are one: the target, where it is not Lambda's default.
+OTHER = $(firstword $(filter-out x86_64 all,$(TARGET) $(patsubst Architecture=%,%,$(filter Architecture=%,$(PARAMETERS)))))
 
 SAM := SAM_CLI_TELEMETRY=0 PYTHON="$(or $(wildcard $(CURDIR)/$(PY)),$(PYTHON))" .venv-sam/bin/sam
 
 .PHONY: sam-build local-invoke local-api deploy publish
 sam-build: sam
-	@test -f layers/model/content$(ARM64:%=-arm64)/lib/libmodel.so || \
-		{ echo "there is no bundle: run make bundle$(ARM64:%= TARGET=arm64)" >&2; exit 2; }
-	@$(if $(filter image,$(PACKAGE)),$(PYTHON) -m builder.pack.image $(ARM64))
-	@TARGET=$(or $(ARM64),x86_64) $(SAM) build $(BUILD_FLAGS_$(PACKAGE)) $(OVERRIDES)
+	@test -f layers/model/content$(OTHER:%=-%)/lib/libmodel.so || \
+		{ echo "there is no bundle: run make bundle$(OTHER:%= TARGET=%)" >&2; exit 2; }
+	@$(if $(filter image,$(PACKAGE)),$(PYTHON) -m builder.pack.image $(OTHER))
+	@TARGET=$(or $(OTHER),x86_64) $(SAM) build $(BUILD_FLAGS_$(PACKAGE)) $(OVERRIDES)
 
 local-invoke: sam-build ## the function on IMAGE in Lambda's container image (Docker)
 	@$(PYTHON) -c 'import base64, json, sys; \
@@ -134,7 +134,7 @@ PACKAGE ?= zip
 # NAME=VALUE ..., the template's parameters
 PARAMETERS ?=
 BUILD_FLAGS_image := --template-file template-image.yaml
-VALUES = $(strip $(ARM64:%=Architecture=arm64) $(filter-out Architecture=arm64,$(PARAMETERS)))
+VALUES = $(strip $(OTHER:%=Architecture=%) $(filter-out Architecture=$(OTHER),$(PARAMETERS)))
 OVERRIDES = $(if $(VALUES),--parameter-overrides $(VALUES))
 
 deploy: setup sam-build ## the active bundle to AWS, with sam deploy

@@ -34,7 +34,7 @@ from builder.lower.options import Options
 from builder.lower.program import Algorithm, Quantisation
 from builder.measure.tuning import read_tuning, tuning_path
 from builder.pack.assemble import pack
-from builder.pack.bundle import Bundle, activate, bundle_suffix
+from builder.pack.bundle import Bundle, activate
 from builder.pack.dependencies import DEPENDENCIES_LOCK, build_dependencies
 from builder.pack.limits import allowed
 from builder.preflight import Preflight, check, require
@@ -43,6 +43,7 @@ from builder.project import Project
 from builder.quantise import restored
 from builder.sources import locate
 from builder.spec import ModelSpec, Variant, to_json
+from builder.targets import Target
 from builder.verify import golden
 from builder.verify.compare import Rounding, Verification, merged, reason, verify
 from builder.verify.compare import require as require_agreement
@@ -145,7 +146,7 @@ def import_graph(spec: ModelSpec, project: Project, progress: Progress) -> tuple
     return model, _import_variant(spec, spec.variants[0], model, project, progress)
 
 
-def compile_model(spec: ModelSpec, project: Project, progress: Progress, target: str) -> Compiled:
+def compile_model(spec: ModelSpec, project: Project, progress: Progress, target: Target) -> Compiled:
     """Run the stages up to XLA's kernels, or take their output from an earlier run. Raises as ``build_bundle`` does.
 
     Of the first variant alone.
@@ -153,7 +154,7 @@ def compile_model(spec: ModelSpec, project: Project, progress: Progress, target:
     return compile_variants(spec.alone, project, progress, target)[0]
 
 
-def compile_variants(spec: ModelSpec, project: Project, progress: Progress, target: str) -> tuple[Compiled, ...]:
+def compile_variants(spec: ModelSpec, project: Project, progress: Progress, target: Target) -> tuple[Compiled, ...]:
     """As ``compile_model``, for each variant of ``spec``. Raises ImportModelError too where one library cannot be."""
     model = _located(spec, project, progress)
     made = tuple(_compile_variant(spec, variant, model, project, progress, target) for variant in spec.variants)
@@ -184,7 +185,7 @@ def _import_variant(
 
 
 def _compile_variant(
-    spec: ModelSpec, variant: Variant, model: Path, project: Project, progress: Progress, target: str
+    spec: ModelSpec, variant: Variant, model: Path, project: Project, progress: Progress, target: Target
 ) -> Compiled:
     graph, part = _import_variant(spec, variant, model, project, progress), variant.symbol
     folder = run_stage(
@@ -192,10 +193,10 @@ def _compile_variant(
         project,
         progress,
         "compile",
-        f"tfcompile for {target}{_said(variant)}",
-        digest(graph.graph_path, graph.config_path, target, part, XLA_FLAGS, tensorflow_version()),
+        f"tfcompile for {target.name}{_said(variant)}",
+        digest(graph.graph_path, graph.config_path, target.name, part, XLA_FLAGS, tensorflow_version()),
         functools.partial(compile_graph, graph, target, part=part),
-        f"{bundle_suffix(target)}{variant.suffix}",
+        f"{target.suffix}{variant.suffix}",
     )
     return Compiled(model, graph, CompiledGraph.load(folder, target))
 
@@ -205,13 +206,13 @@ def _said(variant: Variant) -> str:
     return f", {variant.says}" if variant.says else ""
 
 
-def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: str | None = None) -> Built:
+def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: Target | None = None) -> Built:
     """Run every stage for ``spec`` and ``target`` (the spec's first when None), or take its output from an earlier run.
 
     Raises the ColdforgeError of the stage that fails; the last good bundle stays in place.
     """
-    cache, target = project.cache, target or spec.targets[0]
-    suffix = bundle_suffix(target)
+    cache, target = project.cache, target or spec.target
+    suffix = target.suffix
     stage = functools.partial(run_stage, spec, project, progress, suffix=suffix)
     made = compile_variants(spec, project, progress, target)
     settled = settle(spec, project, progress)
@@ -219,7 +220,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     machine = machine_for(target, cache)
     by = f", on {machine.name}" if machine.runner else ""
     tuning = read_tuning(tuning_path(spec))
-    algorithms = tuning.algorithms(target) if tuning else {}
+    algorithms = tuning.algorithms(target.name) if tuning else {}
     kernels = [m.kernels.kernels_path for m in made]
     given_up: tuple[tuple[str, str], ...] = ()
     tried: set[str] = set()
@@ -231,8 +232,8 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
         tried.add(program)
         folder = stage(
             f"link{attempt.suffix}",
-            f"libmodel.so for {target}",
-            digest(sources.folder, *kernels, target, zig_version()),
+            f"libmodel.so for {target.name}",
+            digest(sources.folder, *kernels, target.name, zig_version()),
             functools.partial(_link, sources, kernels, target, cache),
         )
         library = SharedLibrary(folder, target).path
@@ -280,7 +281,7 @@ def build_bundle(spec: ModelSpec, project: Project, progress: Progress, target: 
     return Built(bundle, report, verification, lowering, sources, made, roundings, states)
 
 
-def build_archive(built: Built, spec: ModelSpec, project: Project, progress: Progress, target: str) -> Path:
+def build_archive(built: Built, spec: ModelSpec, project: Project, progress: Progress, target: Target) -> Path:
     """``libmodel.a`` of what was ``built``, verified as the library was. Raises LinkError or VerifyError."""
     cache, kernels = project.cache, [m.kernels.kernels_path for m in built.compiled]
     folder = run_stage(
@@ -288,10 +289,10 @@ def build_archive(built: Built, spec: ModelSpec, project: Project, progress: Pro
         project,
         progress,
         "archive",
-        f"{ARCHIVE} for {target}",
-        digest(built.sources.folder, *kernels, target, zig_version()),
+        f"{ARCHIVE} for {target.name}",
+        digest(built.sources.folder, *kernels, target.name, zig_version()),
         lambda folder: link_archive(built.sources, kernels, target, folder, cache / "zig"),
-        bundle_suffix(target),
+        target.suffix,
     )
     with progress.stage("verify", f"{ARCHIVE} against TensorFlow's answers"):
         machine = machine_for(target, cache)
@@ -368,7 +369,7 @@ def lower_stage(
     folder = stage(
         f"lower{attempt.suffix}",
         f"thunks to steps, buffers and C ({attempt.name})",
-        digest(*inputs, settled.key, json.dumps(algorithms, sort_keys=True), made[0].kernels.target),
+        digest(*inputs, settled.key, json.dumps(algorithms, sort_keys=True), made[0].kernels.target.name),
         functools.partial(_lower, attempt, made, settled, algorithms, cache),
     )
     return Sources(folder)
@@ -432,7 +433,7 @@ def roundings_of(
 
 
 def rounding_of_bundle(
-    bundle: Bundle, spec: ModelSpec, project: Project, progress: Progress, target: str
+    bundle: Bundle, spec: ModelSpec, project: Project, progress: Progress, target: Target
 ) -> Rounding | None:
     """How the weights in ``bundle``, made of ``spec``, were rounded; of several variants for the first."""
     layers = json.loads(bundle.manifest.read_text(encoding="utf-8"))["lowering"]["weights"]["layers"]
@@ -440,9 +441,9 @@ def rounding_of_bundle(
         return None
     made = compile_variants(spec, project, progress, target)
     settled = settle(spec, project, progress)
-    stage = functools.partial(run_stage, spec, project, progress, suffix=bundle_suffix(target))
+    stage = functools.partial(run_stage, spec, project, progress, suffix=target.suffix)
     tuning = read_tuning(tuning_path(spec))
-    algorithms = tuning.algorithms(target) if tuning else {}
+    algorithms = tuning.algorithms(target.name) if tuning else {}
     attempt = attempts_for(spec)[0]  # in any, the same weights are rounded
     sources = lower_stage(attempt, made, settled, algorithms, project.cache, stage)
     return roundings_of(settled.spec, made, sources.folder, stage)[0]
@@ -464,5 +465,5 @@ def settle(spec: ModelSpec, project: Project, progress: Progress) -> Settled:
     return calibrate(spec, project, progress) if spec.calibrated and "int8" in spec.weight_types else Settled(spec)
 
 
-def _link(sources: Sources, kernels: Sequence[Path], target: str, cache: Path, folder: Path) -> None:
+def _link(sources: Sources, kernels: Sequence[Path], target: Target, cache: Path, folder: Path) -> None:
     link_library(sources, kernels, target, folder, cache / "zig")

@@ -10,11 +10,12 @@ from typing import Any
 from builder.audit.facts import ElfFacts, read_facts
 from builder.audit.policy import Violation, load_policy, violations
 from builder.errors import AuditError
+from builder.targets import Target
 
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What ``file`` is and every rule of ``target``'s policy that it breaks."""
+    """What ``file`` is and every rule of the policy of ``target``, a target's name, that it breaks."""
 
     file: str
     target: str
@@ -31,15 +32,15 @@ class AuditReport:
         return asdict(self) | {"passed": self.passed}
 
 
-def audit(path: Path, target: str) -> AuditReport:
-    """Judge the shared library ``path`` for ``target`` ("x86_64", "arm64").
+def audit(path: Path, target: Target) -> AuditReport:
+    """Judge the shared library ``path`` for ``target``.
 
     Raises AuditError when the file is not a readable ELF shared object or the target has no policy;
     a broken rule is no error here: see ``require``.
     """
     policy = load_policy(target)
     facts = read_facts(path)
-    return AuditReport(path.name, target, policy.glibc_floor, facts, tuple(violations(facts, policy)))
+    return AuditReport(path.name, target.name, policy.glibc_floor, facts, tuple(violations(facts, policy)))
 
 
 def require(report: AuditReport) -> None:

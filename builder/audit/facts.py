@@ -49,7 +49,7 @@ class ElfFacts:
 
     size: int
     kind: str  # "ET_DYN" for a shared object
-    machine: str  # "EM_X86_64"
+    machine: str  # pyelftools' name, as in ``Elf.machine``
     bits: int
     little_endian: bool
     soname: str

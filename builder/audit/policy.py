@@ -12,7 +12,7 @@ from pathlib import Path
 
 from builder.audit.facts import ElfFacts, version_key
 from builder.errors import AuditError
-from builder.spec import TARGETS
+from builder.targets import GLIBC_FLOOR, NAMES, TARGETS, Target
 
 
 @dataclass(frozen=True)
@@ -42,29 +42,28 @@ class Violation:
 
 
 @cache
-def load_policy(target: str) -> Policy:
-    """The policy of ``target`` ("x86_64", "arm64"); raises AuditError for a target without one."""
-    text = resources.files("builder.audit").joinpath("policy.json").read_text(encoding="utf-8")
-    targets = json.loads(text)["targets"]
-    if target not in targets:
-        raise AuditError(f"no audit policy for target {target!r}; there is one for {', '.join(sorted(targets))}.")
-    row = targets[target]
-    unknown = set(row["require"]) - set(_REQUIREMENTS)
+def load_policy(target: Target) -> Policy:
+    """The policy of ``target``. Raises AuditError for one whose libraries are no ELF files."""
+    elf = target.elf
+    if elf is None:
+        known = ", ".join(sorted(NAMES))
+        raise AuditError(f"no audit policy for target {target.name!r}; there is one for {known}.")
+    rules = json.loads(resources.files("builder.audit").joinpath("policy.json").read_text(encoding="utf-8"))
+    unknown = set(rules["require"]) - set(_REQUIREMENTS)
     if unknown:
-        raise AuditError(f"audit policy of {target}: unknown requirements {', '.join(sorted(unknown))}.")
-    lists = {key: tuple(row[key]) for key in row if isinstance(row[key], list)}
-    return Policy(target=target, **(row | lists))
+        raise AuditError(f"audit policy: unknown requirements {', '.join(sorted(unknown))}.")
+    lists = {key: tuple(value) for key, value in rules.items() if isinstance(value, list)}
+    return Policy(target.name, elf.machine, elf.bits, elf.little_endian, GLIBC_FLOOR, **(rules | lists))
 
 
 def target_of(path: Path) -> str | None:
     """The target whose machine the ELF file ``path`` is for; None when it is no ELF file or for none of them."""
     with path.open("rb") as stream:
         head = stream.read(20)  # e_ident, e_type, e_machine: the gABI's ELF header
-    machine = _MACHINES.get(int.from_bytes(head[18:20], "little")) if head.startswith(b"\x7fELF") else None
-    return next((target for target in TARGETS if load_policy(target).machine == machine), None)
-
-
-_MACHINES = {62: "EM_X86_64", 183: "EM_AARCH64"}
+    if not head.startswith(b"\x7fELF"):
+        return None
+    number = int.from_bytes(head[18:20], "little")
+    return next((target.name for target in TARGETS if target.elf and target.elf.number == number), None)
 
 
 def violations(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:

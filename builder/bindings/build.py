@@ -10,13 +10,14 @@ from builder.pack.bundle import find_bundle
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec
+from builder.targets import Target
 
 
 def build_bindings(
     spec: ModelSpec,
     project: Project,
     progress: Progress,
-    target: str,
+    target: Target,
     language: str,
     *,
     static: bool = False,

@@ -24,6 +24,7 @@ from builder.errors import UsageError
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec
+from builder.targets import Target, host_target
 
 if TYPE_CHECKING:
     from builder.pack.bundle import Bundle
@@ -54,12 +55,12 @@ def bundle(options: Options, project: Project) -> int:
         if len(bundles) > 1:
             joined = join_active(bundles, project, target)
             print(f"\n{size_table(joined.sizes)}\n\nbundle of {len(specs)} models: {relative(joined.folder)}")
-        if route == "host" and target == "x86_64":  # in Docker, what runs there has said so
+        if route == "host" and target == host_target():  # in Docker, what runs there has said so
             print(f"try it: make invoke MODEL={shlex.quote(' '.join(options.models))} IMAGE=tests/data/face.jpg")
     return 0
 
 
-def _bundle_one(spec: ModelSpec, route: str, target: str, project: Project) -> Bundle:
+def _bundle_one(spec: ModelSpec, route: str, target: Target, project: Project) -> Bundle:
     progress = Progress()
     if route == "docker":
         from builder.docker.run import bundle_in_docker
@@ -72,7 +73,7 @@ def _bundle_one(spec: ModelSpec, route: str, target: str, project: Project) -> B
 
     batches, sizes = ", ".join(map(str, spec.buckets)), len(spec.variants) // len(spec.buckets)
     several = f", in {sizes} sizes" if sizes > 1 else ""
-    progress.say(f"coldforge {__version__}: {spec.name} {spec.version} for {target}, batch {batches}{several}")
+    progress.say(f"coldforge {__version__}: {spec.name} {spec.version} for {target.name}, batch {batches}{several}")
     built = pipeline.build_bundle(spec, project, progress, target)
     print(size_table(built.bundle.sizes))
     print()

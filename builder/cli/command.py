@@ -10,7 +10,8 @@ from typing import Any
 
 from builder.errors import UsageError
 from builder.project import Project
-from builder.spec import TARGETS, ModelSpec, load
+from builder.spec import ModelSpec, load
+from builder.targets import NAMES, TARGETS, Target, target_named
 
 Options = argparse.Namespace
 Arguments = argparse.ArgumentParser
@@ -43,7 +44,9 @@ def add_bundled_models(parser: Arguments) -> None:
 
 
 def add_target(parser: Arguments) -> None:
-    parser.add_argument("--target", metavar="TARGET", help="x86_64, arm64 or all (default: model.toml's `targets`)")
+    parser.add_argument(
+        "--target", metavar="TARGET", help=f"{', '.join(NAMES)} or all (default: model.toml's `targets`)"
+    )
 
 
 def add_route(parser: Arguments) -> None:
@@ -59,12 +62,11 @@ def add_trust(parser: Arguments) -> None:
     parser.add_argument("--trust", action="store_true", help="load a .h5 file, which may run code")
 
 
-def targets_of(options: Options, spec: ModelSpec) -> tuple[str, ...]:
-    """Those asked for, x86_64 last: what a command prints last, and what is active, is Lambda's default."""
-    wanted = {None: spec.targets, "": spec.targets, "all": TARGETS}.get(options.target, (options.target,))
-    if unknown := [t for t in wanted if t not in TARGETS]:
-        raise UsageError(f"there is no target {unknown[0]!r}: {', '.join(TARGETS)} or all.")
-    return tuple(t for t in reversed(TARGETS) if t in wanted)
+def targets_of(options: Options, spec: ModelSpec) -> tuple[Target, ...]:
+    """Those asked for. Lambda's default comes last: a command prints its result last. Raises UsageError."""
+    names = {None: spec.targets, "": spec.targets, "all": NAMES}.get(options.target, (options.target,))
+    wanted = [target_named(name) for name in names]
+    return tuple(target for target in reversed(TARGETS) if target in wanted)
 
 
 def load_spec(model: str, project: Project) -> ModelSpec:

@@ -47,7 +47,7 @@ def publish(options: Options, project: Project) -> int:
         done = publish(
             layer.archive,
             layer.name,
-            architecture=layer.target,
+            architecture=layer.target.architecture,
             bucket=options.bucket,
             keep=options.prune,
             endpoint=options.endpoint_url,

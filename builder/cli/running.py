@@ -13,6 +13,7 @@ from pathlib import Path
 from builder.cli.command import Arguments, Command, Options, add_bundled_models, add_target, load_spec
 from builder.errors import UsageError
 from builder.project import Project
+from builder.targets import host_target
 
 
 def _invoke_arguments(parser: Arguments) -> None:
@@ -24,7 +25,7 @@ def _invoke_arguments(parser: Arguments) -> None:
 def invoke(options: Options, project: Project) -> int:
     from builder.local import rie
 
-    if options.target not in (None, "", "x86_64"):
+    if options.target and options.target != host_target().name:
         raise UsageError(
             f"invoke runs the function on this machine, and {options.target} is another; "
             f"`make bundle TARGET={options.target}` runs its library on TensorFlow's inputs under QEMU."
@@ -68,7 +69,8 @@ def serve(options: Options, project: Project) -> int:
 def _layer(models: Sequence[str], project: Project) -> Path:
     from builder.pack.join import joined_name
 
-    return project.dist / joined_name([load_spec(model, project).name for model in models]) / "layer"
+    name = joined_name([load_spec(model, project).name for model in models])
+    return project.dist / f"{name}{host_target().suffix}" / "layer"
 
 
 COMMANDS = (

@@ -22,11 +22,12 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTT
 
 from builder.cache import file_digest
 from builder.errors import PublishError, UsageError
-from builder.pack.bundle import bundle_suffix, find_bundle
+from builder.pack.bundle import find_bundle
 from builder.pack.dependencies import build_dependencies
 from builder.pack.layer import write_zip
 from builder.project import Project
 from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED
+from builder.targets import DEFAULT, Target
 
 RUNTIMES = ["python3.13"]
 RETRIES = Config(retries={"mode": "standard", "total_max_attempts": 5})
@@ -54,17 +55,17 @@ class Layer:
 
     name: str
     archive: Path
-    target: str
+    target: Target
 
 
 def layers_of(
-    name: str, target: str, project: Project, *, dependencies: bool = False, named: str = ""
+    name: str, target: Target, project: Project, *, dependencies: bool = False, named: str = ""
 ) -> Iterator[Layer]:
     """The layer of the bundle ``name``, and the ``dependencies`` layer, zipped here, where that is wanted.
 
     ``named``: what `make bundle` calls the bundle. Raises UsageError where there is none, or none with a layer.
     """
-    suffix = bundle_suffix(target)
+    suffix = target.suffix
     bundle = find_bundle(project.dist, name, target, named)
     if not bundle.archive.is_file():
         raise UsageError(f"the bundle of {name} is for a container image, and has no layer to publish.")
@@ -79,7 +80,7 @@ def publish(
     archive: Path,
     name: str,
     *,
-    architecture: str = "x86_64",
+    architecture: str = DEFAULT.architecture,
     bucket: str | None = None,
     keep: int | None = None,
     endpoint: str | None = None,

@@ -24,7 +24,7 @@ from builder.library.outside import FILE, Layout
 from builder.lower.decisions import LayerWeights
 from builder.lower.program import Quantisation
 from builder.measure.tuning import read_tuning, tuning_path
-from builder.pack.bundle import LIBRARY, bundle_suffix
+from builder.pack.bundle import LIBRARY
 from builder.pack.swap import replacing_file
 from builder.pipeline import (
     attempts_for,
@@ -39,6 +39,7 @@ from builder.pipeline import (
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec
+from builder.targets import Target
 from builder.verify.compare import Verification, require
 
 
@@ -51,20 +52,20 @@ class NewWeights:
     verification: Verification
 
 
-def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, output: Path | None) -> NewWeights:
+def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: Target, output: Path | None) -> NewWeights:
     """Write the weights of the model as it is now for the bundle that was built of it as it was.
 
     To ``output``, or ``dist/<model>.weights``. Raises WeightsError where more than the weights has changed,
     VerifyError where the answers are not TensorFlow's, UsageError without such a bundle.
     """
-    suffix = bundle_suffix(target)
+    suffix = target.suffix
     bundle = project.dist / f"{spec.name}{suffix}"
     wanted = _wanted(bundle, spec, target)
     made = compile_variants(spec, project, progress, target)
     settled = replace(settle(spec, project, progress), quantisations=_quantisations(bundle))
     spec = settled.spec
     tuning = read_tuning(tuning_path(spec))
-    algorithms = tuning.algorithms(target) if tuning else {}
+    algorithms = tuning.algorithms(target.name) if tuning else {}
     found: list[Layout] = []
     for attempt in attempts_for(spec):
         lowered = lower_variants(attempt, made, settled, algorithms, project.cache)
@@ -98,13 +99,13 @@ def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: str, 
     return NewWeights(path, file_digest(path), verification)
 
 
-def _wanted(bundle: Path, spec: ModelSpec, target: str) -> Layout:
+def _wanted(bundle: Path, spec: ModelSpec, target: Target) -> Layout:
     """What the library in the folder ``bundle`` wants its weights to be. Raises UsageError."""
-    again = f"`make bundle MODEL={spec.path}{'' if target == 'x86_64' else f' TARGET={target}'}`"
+    again = f"`make bundle MODEL={spec.path}{target.option}`"
     try:
         manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"there is no bundle of {spec.name} for {target}: run {again} first.") from error
+        raise UsageError(f"there is no bundle of {spec.name} for {target.name}: run {again} first.") from error
     if "weights" not in manifest:
         raise UsageError(
             f"the weights of {bundle.name} are in its library: they can be changed without compiling where model.toml "

@@ -18,6 +18,7 @@ from builder.audit.policy import target_of
 from builder.errors import TemplateError
 from builder.pack import limits
 from builder.pack.layer import files_of
+from builder.targets import DEFAULT
 
 RUNTIMES = ("python3.12", "python3.13", "python3.14")
 """Lambda's runtimes on Amazon Linux 2023, whose glibc is the library's floor."""
@@ -179,6 +180,6 @@ def _zip_function(name: str, properties: Mapping[str, Any], layers: Mapping[str,
             f"{name}: {total:,} bytes unzipped with its layers, over {limits.LAMBDA_UNZIPPED:,}: "
             "use a smaller network, or PACKAGE=image."
         )
-    architecture = (properties.get("Architectures") or ["x86_64"])[0]
+    architecture = (properties.get("Architectures") or [DEFAULT.architecture])[0]
     for layer, place in folders.items():
         yield from _machines(name, architecture, layer, place)

@@ -27,12 +27,13 @@ from builder.docker.client import client, docker, why_no_engine
 from builder.docker.image import BuilderImage
 from builder.errors import ColdforgeError, EnvironmentSetupError
 from builder.measure.tuning import tuning_path
-from builder.pack.bundle import Bundle, activate, bundle_suffix
+from builder.pack.bundle import Bundle, activate
 from builder.pack.dependencies import build_dependencies
 from builder.pack.swap import replacing
 from builder.project import Project
 from builder.sources import locate
 from builder.spec import ModelSpec
+from builder.targets import DEFAULT, TARGETS, Target
 
 INSIDE = Path("/coldforge")
 IMAGE_USER = 1000
@@ -67,7 +68,7 @@ class Mount:
 
 
 def bundle_in_docker(
-    spec: ModelSpec, project: Project, say: Callable[[str], None] = lambda _: None, target: str = "x86_64"
+    spec: ModelSpec, project: Project, say: Callable[[str], None] = lambda _: None, target: Target = DEFAULT
 ) -> DockerBuild:
     """Build ``spec`` for ``target`` in the builder image, make the result the project's bundle and active layer.
 
@@ -82,9 +83,9 @@ def bundle_in_docker(
     _, dependencies = build_dependencies(project, target)
     scratch = project.build / "docker"
     mounts = build_mounts(spec, project, model, dependencies, scratch)
-    command = ["bundle", str(spec.path), "--in", "host", "--target", target, "--package", spec.packaging]
+    command = ["bundle", str(spec.path), "--in", "host", "--target", target.name, "--package", spec.packaging]
     output = _run(image, mounts, command, owner(scratch), say)
-    place = f"{spec.name}{bundle_suffix(target)}"
+    place = f"{spec.name}{target.suffix}"
     fresh = scratch / "dist" / place
     with replacing(project.dist / place) as folder:
         shutil.copytree(fresh, folder, dirs_exist_ok=True)
@@ -133,7 +134,7 @@ def _outputs(scratch: Path) -> Iterator[Mount]:
         folder.mkdir(parents=True, exist_ok=True)
         yield Mount(folder, INSIDE / name, writable=True)
     # Mount points inside a mount; the engine would make them as root.
-    for name in ("dependencies", "dependencies-arm64", "cache/models"):
+    for name in (*(f"dependencies{target.suffix}" for target in TARGETS), "cache/models"):
         (scratch / "build" / name).mkdir(parents=True, exist_ok=True)
 
 

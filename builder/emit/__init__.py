@@ -15,15 +15,7 @@ from builder.emit.program import Probe, layout_of, other_source, program_source,
 from builder.library.outside import FILE, Layout
 from builder.lower.program import Program, walk
 from builder.spec import ModelSpec, Variant
-
-ISA = {"x86_64": ["x86-64-v3"], "arm64": ["neoverse-n1"]}
-"""Instruction sets that a library for each architecture holds."""
-
-FUSED_ISA = {**ISA, "x86_64": ["x86-64-v3", "x86-64-v4"]}
-"""The same with fused kernels in it."""
-
-INTEGER_ISA = {**FUSED_ISA, "x86_64": [*FUSED_ISA["x86_64"], "x86-64-v4+avx512vnni"]}
-"""The same with layers whose sums are of integers: what runs at each cf_cpu_level()."""
+from builder.targets import Target
 
 
 @dataclass(frozen=True)
@@ -78,7 +70,7 @@ class Sources:
 def emit(
     program: Program,
     spec: ModelSpec,
-    target: str,
+    target: Target,
     folder: Path,
     *,
     kernels: Sequence[Path] = (),
@@ -93,9 +85,9 @@ def emit(
     """
     sources, others = Sources(folder), others or {}
     steps = [step for p in (program, *others.values()) for step in walk(p.steps)]
-    isa = INTEGER_ISA if uses_integer(steps) else FUSED_ISA if uses_fused(steps) else ISA
+    isas = target.isas(fused=uses_fused(steps), integer=uses_integer(steps))
     outside = layout_of(program, kernels, others) if kernels and spec.weights.place != "library" else None
-    description = model_json(program, spec, {target: isa[target]}, outside, others)
+    description = model_json(program, spec, {target.name: isas}, outside, others)
     sources.description.write_text(description + "\n")
     sources.header.write_text(header_source(program, others))
     source = program_source(

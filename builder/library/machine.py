@@ -1,4 +1,4 @@
-"""What can run a library of each architecture here: this machine, or QEMU's emulation of another processor."""
+"""What can run a library of each target here: this machine, or QEMU's emulation of another processor."""
 
 from __future__ import annotations
 
@@ -11,34 +11,11 @@ from pathlib import Path
 
 from builder.cache import digest, run_cached
 from builder.link.toolchain import Toolchain, zig_version
+from builder.targets import Target
 
 RUNNER = Path(__file__).with_name("runner.c")
 LOADER = RUNNER.with_name("library.h")
 INCLUDE = Path(__file__).parent.parent / "runtime" / "abi"
-
-ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
-"""What a machine calls itself to target."""
-
-
-@dataclass(frozen=True)
-class _Emulator:
-    """QEMU's user mode for one architecture; of ``cpus`` the first that it knows is taken."""
-
-    programs: tuple[str, ...]
-    cpus: tuple[str, ...]
-    root: str  # folder of the architecture's C library
-    packages: str  # Debian's and Ubuntu's
-
-
-EMULATORS = {
-    "arm64": _Emulator(
-        ("qemu-aarch64", "qemu-aarch64-static"),
-        # QEMU before 7 knows no Neoverse. "max" would offer the library more than Graviton2 has.
-        ("neoverse-n1", "max,sve=off"),
-        "/usr/aarch64-linux-gnu",
-        "qemu-user libc6-arm64-cross",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -61,32 +38,34 @@ class Machine:
 HERE = Machine("this machine")
 
 
-def machine_for(target: str, cache: Path) -> Machine:
+def machine_for(target: Target, cache: Path) -> Machine:
     """What runs a library for ``target`` here; the runner it may need is built in ``cache``.
 
     Raises LinkError when that fails. Where $QEMU_LD_PREFIX is set, it is the folder of the C library.
     """
-    if ARCHITECTURES.get(platform.machine().lower()) == target:
+    if platform.machine().lower() in target.machines:
         return HERE
-    emulator = EMULATORS.get(target)
+    emulator = target.emulator
     if emulator is None:
-        return Machine("", missing=f"this machine is no {target}, and none is emulated; build on one to verify it")
+        return Machine("", missing=f"this machine is no {target.name}, and none is emulated; build on one to verify it")
     program = next(filter(None, map(shutil.which, emulator.programs)), None)
     root = Path(os.environ.get("QEMU_LD_PREFIX") or emulator.root)
     install = f"`apt-get install {emulator.packages}` makes up for that, then run the same command again"
     if program is None:
-        return Machine("", missing=f"this machine is no {target}, and {emulator.programs[0]} is not on PATH; {install}")
+        return Machine(
+            "", missing=f"this machine is no {target.name}, and {emulator.programs[0]} is not on PATH; {install}"
+        )
     if not (root / "lib").is_dir():
-        return Machine("", missing=f"{program} is here, but no C library for {target} in {root}; {install}")
+        return Machine("", missing=f"{program} is here, but no C library for {target.name} in {root}; {install}")
     cpu = _first_known(program, emulator.cpus)
     name = f"{Path(program).name} {_version(program)} as {cpu}"
     return Machine(name, (program, "-cpu", cpu, "-L", str(root), str(build_runner(target, cache))))
 
 
-def build_runner(target: str, cache: Path) -> Path:
+def build_runner(target: Target, cache: Path) -> Path:
     """runner.c as a program for ``target``, in ``cache``. Raises LinkError."""
-    folder = cache / f"runner-{target}"
-    key = digest(RUNNER, LOADER, INCLUDE / "model.h", target, zig_version())
+    folder = cache / f"runner-{target.name}"
+    key = digest(RUNNER, LOADER, INCLUDE / "model.h", target.name, zig_version())
     toolchain = Toolchain(target, cache / "zig")
     run_cached(folder, key, lambda fresh: toolchain.program([RUNNER], fresh / "runner", [INCLUDE]))
     return folder / "runner"

@@ -10,6 +10,7 @@ from builder.emit import Sources
 from builder.link.library import compile_objects, exports_map, public_names
 from builder.link.symbols import global_symbols, keep_global
 from builder.link.toolchain import Toolchain
+from builder.targets import Target
 
 ARCHIVE = "libmodel.a"
 TRIAL = "trial.so"
@@ -19,7 +20,7 @@ WEAK = ("run",)
 """A program may well have a function of that name: then it is its own that counts."""
 
 
-def link_archive(sources: Sources, kernels: Sequence[Path], target: str, folder: Path, cache: Path) -> Path:
+def link_archive(sources: Sources, kernels: Sequence[Path], target: Target, folder: Path, cache: Path) -> Path:
     """Build ``libmodel.a`` in ``folder``, of the same objects as ``libmodel.so``, and ``trial.so`` from it.
 
     The archive's one member defines the ABI's functions and hides everything else, so that it clashes with no

@@ -10,6 +10,7 @@ from builder.cache import place_file
 from builder.emit import Sources
 from builder.library.outside import FILE
 from builder.link.toolchain import Toolchain
+from builder.targets import Copy, Target
 
 RUNTIME = Path(__file__).parent.parent / "runtime"
 
@@ -29,37 +30,6 @@ FUSED_FLAGS = ("-falign-loops=32",)
 """A loop that begins in the middle of a fetch costs an LSTM's products 7 %, and where it begins changes with every
 edit of the kernels."""
 
-
-@dataclass(frozen=True)
-class Copy:
-    """One copy of some kernels: the C name of its table, the compiler's name of the CPU, more flags."""
-
-    table: str
-    cpu: str
-    flags: tuple[str, ...] = ()
-
-
-_WIDE = ("-mprefer-vector-width=512",)
-"""Without the flag, clang keeps to 256-bit vectors."""
-
-FUSED_COPIES = {
-    "x86_64": (
-        Copy("cf_fused_v3", "x86_64_v3"),
-        Copy("cf_fused_v4", "x86_64_v4", _WIDE),
-    ),
-    # Nothing newer than Graviton2 has multiplies float32 faster by another kernel: see docs/design.md.
-    "arm64": (Copy("cf_fused_n1", "neoverse_n1"),),
-}
-
-INTEGER_COPIES = {
-    "x86_64": (
-        Copy("cf_integer_v3", "x86_64_v3"),
-        Copy("cf_integer_v4", "x86_64_v4", _WIDE),
-        Copy("cf_integer_vnni", "x86_64_v4+avx512vnni", _WIDE),
-    ),
-    "arm64": (Copy("cf_integer_n1", "neoverse_n1"),),
-}
-"""Of the kernel of integer sums; ``table`` is the function's own name."""
 
 PUBLIC = (
     *("cf_abi_version", "cf_describe", "cf_open", "cf_run", "cf_reset", "cf_get_state", "cf_set_state"),
@@ -93,7 +63,7 @@ class SharedLibrary:
     """``libmodel.so`` in ``folder``, with the header and the description it was built with."""
 
     folder: Path
-    target: str
+    target: Target
 
     @property
     def path(self) -> Path:
@@ -108,7 +78,7 @@ class SharedLibrary:
 def link_library(
     sources: Sources,
     kernels: Sequence[Path],
-    target: str,
+    target: Target,
     folder: Path,
     cache: Path,
     *,
@@ -147,13 +117,13 @@ def compile_objects(sources: Sources, toolchain: Toolchain, folder: Path) -> lis
             flags = (*FUSED_FLAGS, *copy.flags, f"-DCF_TABLE={copy.table}")
             toolchain.compile(RUNTIME / source, objects[-1], include=(RUNTIME,), cpu=copy.cpu, flags=flags)
 
-    for name in ("abi/model.c", f"platform/cpu_{target}.c", *THREAD_SOURCES):
+    for name in ("abi/model.c", f"platform/cpu_{target.name}.c", *THREAD_SOURCES):
         build(RUNTIME / name, baseline=True)
-    build(RUNTIME / "fused" / f"tables_{target}.c", baseline=True)
-    build_copies(FUSED_SOURCE, FUSED_COPIES[target])
+    build(RUNTIME / "fused" / f"tables_{target.name}.c", baseline=True)
+    build_copies(FUSED_SOURCE, target.fused_copies)
     if sources.integer:
-        build(RUNTIME / "fused" / f"integer_tables_{target}.c", baseline=True)
-        build_copies(INTEGER_SOURCE, INTEGER_COPIES[target])
+        build(RUNTIME / "fused" / f"integer_tables_{target.name}.c", baseline=True)
+        build_copies(INTEGER_SOURCE, target.integer_copies)
     for name in KERNEL_SOURCES:
         build(RUNTIME / name)
     for program in sources.programs:

@@ -11,12 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.errors import EnvironmentSetupError, LinkError
-
-TRIPLES = {"x86_64": "x86_64-linux-gnu.2.34", "arm64": "aarch64-linux-gnu.2.34"}
-"""Target architecture to triple; the suffix is the glibc floor (Amazon Linux 2023 has 2.34)."""
-
-BASELINE_CPU = {"x86_64": "x86_64", "arm64": "generic"}
-KERNEL_CPU = {"x86_64": "x86_64_v3", "arm64": "neoverse_n1"}
+from builder.targets import Target
 
 _FLAGS = (
     "-std=c11",
@@ -40,7 +35,7 @@ _FLAGS = (
 class Toolchain:
     """A C compiler for one target; ``cache`` keeps its compiled C runtime between builds."""
 
-    target: str
+    target: Target
     cache: Path
 
     def compile(
@@ -58,7 +53,7 @@ class Toolchain:
         Runs in the source's folder, so that no path of this machine gets into the object.
         Raises LinkError with the compiler's message.
         """
-        cpu = cpu or (BASELINE_CPU if baseline else KERNEL_CPU)[self.target]
+        cpu = cpu or (self.target.baseline_cpu if baseline else self.target.kernel_cpu)
         common = [f for f in _FLAGS if source.suffix == ".c" or not f.startswith("-std")]
         includes = [f"-I{folder.resolve()}" for folder in include]
         output = output.resolve()
@@ -83,7 +78,7 @@ class Toolchain:
         """An object with the compiler's own library, such as conversions of 16-bit floats. Raises LinkError."""
         source = output.with_suffix(".c")
         source.touch()
-        options = ["-target", TRIPLES[self.target], f"-mcpu={BASELINE_CPU[self.target]}", "-fPIC", "-OReleaseFast"]
+        options = ["-target", self.target.triple, f"-mcpu={self.target.baseline_cpu}", "-fPIC", "-OReleaseFast"]
         options += ["-fstrip", "-ffunction-sections", "-fcompiler-rt", f"-femit-bin={output.resolve()}"]
         run_zig(["build-obj", *options, source.name], output.parent, self.cache)
         source.unlink()
@@ -97,14 +92,14 @@ class Toolchain:
 
         Raises LinkError.
         """
-        options = [f"-mcpu={BASELINE_CPU[self.target]}", "-O2", "-Wall", "-Wextra", "-Werror", "-s"]
+        options = [f"-mcpu={self.target.baseline_cpu}", "-O2", "-Wall", "-Wextra", "-Werror", "-s"]
         includes = [f"-I{folder.resolve()}" for folder in include]
         paths = [str(source.resolve()) for source in sources]
         tail = ["-Wl,--build-id=none", "-lm", "-ldl", "-o", str(output.resolve())]
         self._run([*options, *includes, *paths, *tail], sources[0].parent)
 
     def _run(self, arguments: list[str], folder: Path) -> None:
-        run_compiler(["-target", TRIPLES[self.target], *arguments], folder, self.cache)
+        run_compiler(["-target", self.target.triple, *arguments], folder, self.cache)
 
 
 def run_compiler(arguments: list[str], folder: Path, cache: Path) -> None:

@@ -17,11 +17,10 @@ from pathlib import Path
 
 from builder.cache import digest, file_digest, run_cached
 from builder.errors import EnvironmentSetupError
+from builder.targets import host_target
 
 LAMBDA_PYTHON = "3.13"
 SAM_WHEEL = "aws-sam-cli==1.170.0"
-EMULATOR_MEMBER = "samcli/local/rapid/aws-lambda-rie-x86_64"
-EMULATOR_SHA256 = "6b1e686e62ab2baf5759c412c4864276ef2a88b094fca53ec070637ccba9b9a5"
 RUNTIME_LOCK = Path(__file__).with_name("requirements.txt")
 
 
@@ -83,8 +82,11 @@ def _probe(path: Path) -> Interpreter | None:
 
 def emulator(cache: Path) -> Path:
     """AWS's Runtime Interface Emulator, out of the SAM CLI's wheel. Raises EnvironmentSetupError."""
-    binary = cache / "aws-lambda-rie"
-    if binary.is_file() and file_digest(binary) == EMULATOR_SHA256:
+    target = host_target()
+    pinned, binary = target.lambda_emulator, cache / "aws-lambda-rie"
+    if pinned is None:
+        raise EnvironmentSetupError(f"AWS has no emulator of Lambda for {target.name}; use a machine of another kind.")
+    if binary.is_file() and file_digest(binary) == pinned.sha256:
         return binary
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="download-") as folder:
@@ -92,9 +94,9 @@ def emulator(cache: Path) -> Path:
         (wheel,) = Path(folder).glob("*.whl")
         fresh = Path(folder, "emulator")
         with zipfile.ZipFile(wheel) as archive:
-            fresh.write_bytes(archive.read(EMULATOR_MEMBER))
-        if file_digest(fresh) != EMULATOR_SHA256:
-            raise EnvironmentSetupError(f"{EMULATOR_MEMBER} in {SAM_WHEEL} is not the pinned file; it is not run.")
+            fresh.write_bytes(archive.read(pinned.path))
+        if file_digest(fresh) != pinned.sha256:
+            raise EnvironmentSetupError(f"{pinned.path} in {SAM_WHEEL} is not the pinned file; it is not run.")
         fresh.chmod(0o755)
         fresh.replace(binary)
     return binary
@@ -105,7 +107,7 @@ def runtime(cache: Path, python: Interpreter) -> Path:
     folder = cache / python.version / "runtime"
 
     def build(fresh: Path) -> None:
-        platforms = ["--platform", "manylinux2014_x86_64", "--platform", "manylinux_2_28_x86_64"]
+        platforms = [option for tag in host_target().wheels for option in ("--platform", tag)]
         _pip(
             "install", "--require-hashes", "--no-deps", "--no-compile", "--only-binary=:all:", *platforms,
             "--implementation", "cp", "--python-version", python.version, "--target", str(fresh),
@@ -128,7 +130,7 @@ def dependencies(cache: Path, python: Interpreter, layer: Path) -> Path:
     script, lock = layer / "build.py", layer / "requirements.txt"
 
     def build(fresh: Path) -> None:
-        options = ["--python-version", python.version, "--python", str(python.path)]
+        options = ["--target", host_target().name, "--python-version", python.version, "--python", str(python.path)]
         command = [sys.executable, str(script), str(fresh / "python"), *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -98,7 +98,7 @@ def explain(
 
     Raises the ColdforgeError of a stage that fails, VerifyError where this machine can't run the library.
     """
-    made = compile_model(spec, project, progress, spec.targets[0])
+    made = compile_model(spec, project, progress, spec.target)
     settled = settle(spec, project, progress)
     spec = settled.spec
     tuning = read_tuning(tuning_path(spec))

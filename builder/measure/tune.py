@@ -52,7 +52,7 @@ def tune(spec: ModelSpec, project: Project, progress: Progress, *, seconds: floa
     Winograd is no candidate where the spec forbids it. Raises the ColdforgeError of a stage that fails, VerifyError
     where this machine can't run the library.
     """
-    made = compile_model(spec, project, progress, spec.targets[0])
+    made = compile_model(spec, project, progress, spec.target)
     settled = settle(spec, project, progress)
     shapes = dict(_open_questions(spec, _lower(made, settled, project, {})))
     rule = {label: choose(shape, allow_winograd=spec.winograd) for label, shape in shapes.items()}

@@ -14,13 +14,14 @@ from builder.audit import require as require_audit
 from builder.cache import place_file
 from builder.library.outside import Layout
 from builder.lower.decisions import Lowering
-from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle, bundle_suffix
+from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
 from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
 from builder.pack.limits import Component, check, require
 from builder.pack.manifest import FileEntry, Manifest, source_entry
 from builder.pack.sbom import read_lock, sbom_json
 from builder.pack.swap import replacing
 from builder.spec import ModelSpec
+from builder.targets import DEFAULT, Target
 from builder.verify.compare import Verification
 from builder.verify.compare import require as require_verification
 
@@ -28,7 +29,7 @@ from builder.verify.compare import require as require_verification
 def pack(
     *,
     spec: ModelSpec,
-    target: str = "x86_64",
+    target: Target = DEFAULT,
     library: Path,
     weights: Path | None = None,
     layout: Layout | None = None,
@@ -46,7 +47,7 @@ def pack(
     function: Path | None = None,
     epoch: int | None = None,
 ) -> Bundle:
-    """Put ``dist/<model>/`` (``dist/<model>-arm64/``) together and let it take the place of the one before.
+    """Put ``dist/<model>/`` with the target's suffix together and let it take the place of the one before.
 
     ``library``, ``header``: libmodel.so and model.h; ``weights``: model.weights, where they are no part of the
     library, and ``layout`` what it wants them to be; ``model_json``: what cf_describe() returns;
@@ -65,7 +66,7 @@ def pack(
     packages = read_lock(dependencies_lock) if dependencies_lock else ()
     others = list(_measured(dependencies, function))
     description: dict[str, Any] = json.loads(model_json)
-    folder = dist / f"{spec.name}{bundle_suffix(target)}"
+    folder = dist / f"{spec.name}{target.suffix}"
     with replacing(folder) as fresh:
         draft = Bundle(fresh, check(others, spec))
         draft.library.parent.mkdir(parents=True)
@@ -78,7 +79,7 @@ def pack(
         manifest = Manifest(
             description=description,
             source=source_entry(spec, source_sha256),
-            targets=(target,),
+            targets=(target.name,),
             versions=dict(versions),
             xla_flags=xla_flags,
             files=in_layer,
@@ -109,7 +110,7 @@ def pack(
         whole = Manifest(
             description=description,
             source=manifest.source,
-            targets=(target,),
+            targets=(target.name,),
             versions=dict(versions),
             xla_flags=xla_flags,
             files=tuple(FileEntry.of(fresh, name) for name in names),

@@ -14,20 +14,16 @@ from builder.library.outside import FILE
 from builder.pack.layer import files_of
 from builder.pack.limits import SizeTable
 from builder.pack.swap import replacing
+from builder.targets import DEFAULT, Target
 
 LIBRARY = "lib/libmodel.so"
 LAYER_MANIFEST = "model/manifest.json"
 """Paths in the layer; Lambda puts the layer's root at /opt."""
 
 
-def bundle_suffix(target: str) -> str:
-    """Follows the name of every folder made for ``target``; x86_64, Lambda's default, has none."""
-    return "" if target == "x86_64" else f"-{target}"
-
-
 @dataclass(frozen=True)
 class Bundle:
-    """``dist/<model>/`` or ``dist/<model>-arm64/``: layer, zip, manifest, bill of materials, header, description."""
+    """``dist/<model>/`` with the target's suffix: layer, zip, manifest, bill of materials, header, description."""
 
     folder: Path
     sizes: SizeTable
@@ -72,23 +68,22 @@ class Bundle:
         return cls(folder, SizeTable.from_dict(manifest["sizes"]))
 
 
-def find_bundle(dist: Path, name: str, target: str, named: str = "") -> Bundle:
+def find_bundle(dist: Path, name: str, target: Target, named: str = "") -> Bundle:
     """A bundle built earlier, of one model or joined; ``named``: what `make bundle` calls it. Raises UsageError."""
-    suffix = bundle_suffix(target)
     try:
-        return Bundle.load(dist / f"{name}{suffix}")
+        return Bundle.load(dist / f"{name}{target.suffix}")
     except (OSError, ValueError, KeyError) as error:
-        again = f"make bundle MODEL={shlex.quote(named or name)}{' TARGET=' + target if suffix else ''}"
-        raise UsageError(f"there is no bundle of {name} for {target}: run `{again}` first.") from error
+        again = f"make bundle MODEL={shlex.quote(named or name)}{target.option}"
+        raise UsageError(f"there is no bundle of {name} for {target.name}: run `{again}` first.") from error
 
 
-def activate(bundle: Bundle, layers: Path, target: str = "x86_64") -> Path:
+def activate(bundle: Bundle, layers: Path, target: Target = DEFAULT) -> Path:
     """Make ``bundle`` the one that ``sam build`` takes for ``target``: its layer becomes ``<layers>/model/content``.
 
     Hard links where the file system has them, copies elsewhere; the place changes in one step.
     Returns the content folder.
     """
-    content = layers / "model" / f"content{bundle_suffix(target)}"
+    content = layers / "model" / f"content{target.suffix}"
     with replacing(content) as fresh:
         for name, path in files_of(bundle.layer):
             copy = fresh / name

@@ -8,28 +8,28 @@ from pathlib import Path
 
 from builder.cache import digest, run_cached
 from builder.errors import EnvironmentSetupError
-from builder.pack.bundle import bundle_suffix
 from builder.project import Project
+from builder.targets import DEFAULT, Target
 
 LAYER = Path("dependencies")
 DEPENDENCIES_LOCK = LAYER / "requirements.txt"
 """Hash-locked requirements, below the layers folder."""
 
 
-def build_dependencies(project: Project, target: str = "x86_64") -> tuple[bool, Path]:
+def build_dependencies(project: Project, target: Target = DEFAULT) -> tuple[bool, Path]:
     """(whether it was there already, the layer's folder) for ``target``, made as ``sam build`` makes it.
 
     Raises EnvironmentSetupError with pip's message when the packages cannot be had.
     """
     source = project.layers / LAYER
-    folder = project.build / f"dependencies{bundle_suffix(target)}"
+    folder = project.build / f"dependencies{target.suffix}"
     cached = run_cached(folder, digest(source), lambda fresh: _make(source, target, fresh))
     return cached, folder
 
 
-def _make(source: Path, target: str, folder: Path) -> None:
+def _make(source: Path, target: Target, folder: Path) -> None:
     command = ["make", "--silent", "-C", str(source), "build-DependenciesLayer"]
-    variables = [f"ARTIFACTS_DIR={folder.resolve()}", f"PYTHON={sys.executable}", f"TARGET={target}"]
+    variables = [f"ARTIFACTS_DIR={folder.resolve()}", f"PYTHON={sys.executable}", f"TARGET={target.name}"]
     done = subprocess.run([*command, *variables], capture_output=True, text=True, check=False)
     if done.returncode:
         raise EnvironmentSetupError(

@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 from builder.errors import ColdforgeError, EnvironmentSetupError, UsageError
-from builder.pack.bundle import bundle_suffix
 from builder.pack.dependencies import build_dependencies
 from builder.pack.swap import replacing
 from builder.project import Project
+from builder.targets import DEFAULT, Target, target_named
 
 DOCKERFILE = Path(__file__).with_name("image.Dockerfile")
 TEMPLATE = "template-image.yaml"
@@ -54,11 +54,11 @@ def image_template(template: str) -> str:
     return head + template.replace(_ZIP_METADATA, _IMAGE_METADATA)
 
 
-def image_context(project: Project, target: str = "x86_64") -> Path:
+def image_context(project: Project, target: Target = DEFAULT) -> Path:
     """Fill ``build/image`` with the active bundle for ``target``, its dependencies and the handler; the folder."""
-    content = project.layers / "model" / f"content{bundle_suffix(target)}"
+    content = project.layers / "model" / f"content{target.suffix}"
     if not content.is_dir():
-        raise UsageError(f"there is no bundle for {target} to put into an image: run `make bundle` first.")
+        raise UsageError(f"there is no bundle for {target.name} to put into an image: run `make bundle` first.")
     _, dependencies = build_dependencies(project, target)
     with replacing(project.build / "image") as fresh:
         shutil.copytree(content, fresh / "opt", dirs_exist_ok=True)
@@ -82,7 +82,7 @@ def _add_function(source: Path, folder: Path) -> None:
 def main() -> int:
     project = Project.here()
     try:
-        image_context(project, *sys.argv[1:])
+        image_context(project, *map(target_named, sys.argv[1:]))
     except ColdforgeError as error:
         print(f"coldforge: {error}", file=sys.stderr)
         return error.exit_code

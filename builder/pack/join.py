@@ -18,11 +18,12 @@ from typing import Any
 
 from builder.cache import file_digest, place_file
 from builder.errors import UsageError
-from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle, activate, bundle_suffix
+from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle, activate
 from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
 from builder.pack.limits import LAMBDA_UNZIPPED, SizeTable, require
 from builder.pack.swap import replacing
 from builder.project import Project
+from builder.targets import Target
 
 SCHEMA_VERSION = 1
 MODEL_LAYER = "model layer"
@@ -38,7 +39,7 @@ def joined_name(names: Sequence[str]) -> str:
 def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int | None = None) -> Bundle:
     """One bundle of several, the first of which is the function's default; a single one as it is.
 
-    ``suffix``: see ``bundle_suffix``, of all of them. ``epoch``: the time of every file in the zip
+    ``suffix``: that of their target, which ends all their names. ``epoch``: the time of every file in the zip
     (SOURCE_DATE_EPOCH when None). Raises UsageError and SizeLimitError; whatever is raised, the previous bundle
     of the same models stays as it was.
     """
@@ -88,9 +89,9 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
     return Bundle(folder, sizes)
 
 
-def join_active(bundles: Sequence[Bundle], project: Project, target: str) -> Bundle:
+def join_active(bundles: Sequence[Bundle], project: Project, target: Target) -> Bundle:
     """``join`` in ``dist/``, and make the result what is deployed for ``target``."""
-    bundle = join(bundles, project.dist, suffix=bundle_suffix(target))
+    bundle = join(bundles, project.dist, suffix=target.suffix)
     activate(bundle, project.layers, target)
     return bundle
 

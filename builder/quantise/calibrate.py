@@ -21,11 +21,11 @@ from builder.lower.program import LayerStep, Quantisation, walk
 from builder.pipeline import Compiled, Settled, attempts_for, compile_model, lower_by, run_stage
 from builder.progress import Progress
 from builder.project import Project
-from builder.quantise.candidates import host_target
 from builder.quantise.inputs import Inputs, golden_inputs, pictures
 from builder.quantise.observe import Look, build, input_of, watch
 from builder.quantise.ranges import Extent, Histogram, best_range, quantisation
 from builder.spec import ActivationType, ModelSpec, to_json
+from builder.targets import host_target
 
 _RANGES = "ranges.json"
 

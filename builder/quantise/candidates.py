@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import platform
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.cache import digest
 from builder.emit import emit
-from builder.errors import UsageError, VerifyError
-from builder.library.machine import ARCHITECTURES
+from builder.errors import UsageError
 from builder.link.library import link_library
 from builder.lower.decisions import Lowering, layer_weights
 from builder.pipeline import (
@@ -26,7 +24,8 @@ from builder.pipeline import (
 )
 from builder.progress import Progress
 from builder.project import Project
-from builder.spec import TARGETS, Activations, ActivationType, ModelSpec, Weights, WeightType
+from builder.spec import Activations, ActivationType, ModelSpec, Weights, WeightType
+from builder.targets import host_target
 
 
 @dataclass(frozen=True)
@@ -50,14 +49,6 @@ class Candidate:
     kind: Kind
     library: Path
     lowering: Lowering
-
-
-def host_target() -> str:
-    """The target that this machine runs libraries of. Raises VerifyError where there is none."""
-    target = ARCHITECTURES.get(platform.machine().lower())
-    if target not in TARGETS:
-        raise VerifyError(f"this machine ({platform.machine()}) is none that libraries are made for: {TARGETS}.")
-    return target
 
 
 def compile_here(spec: ModelSpec, project: Project, progress: Progress) -> Compiled:
@@ -96,7 +87,7 @@ def candidate(spec: ModelSpec, made: Compiled, kind: Kind, project: Project, pro
         progress,
         f"accuracy-{kind.weights}{'-activations' if kind.activations != 'float32' else ''}",
         f"a library with {kind.weights} weights{' and activations' if kind.activations != 'float32' else ''}",
-        digest(*key, made.kernels.target),
+        digest(*key, made.kernels.target.name),
         functools.partial(_build, attempt, made, settled, project.cache),
     )
     return Candidate(kind, folder / "libmodel.so", Lowering.load(folder / LOWERING))

@@ -13,12 +13,13 @@ from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
 from builder.library.machine import INCLUDE, LOADER, Machine, machine_for
 from builder.link.toolchain import Toolchain, zig_version
-from builder.pack.bundle import bundle_suffix, find_bundle
+from builder.pack.bundle import find_bundle
 from builder.pipeline import import_graph, rounding_of_bundle, run_stage
 from builder.progress import Progress
 from builder.project import Project
 from builder.selftest.cases import write_cases
 from builder.spec import ModelSpec, to_json
+from builder.targets import Target
 from builder.verify.compare import Rounding, open_expected
 
 SOURCES = Path(__file__).parent
@@ -37,12 +38,12 @@ class Programs:
     said: str
 
 
-def selftest(spec: ModelSpec, project: Project, progress: Progress, target: str) -> Programs:
+def selftest(spec: ModelSpec, project: Project, progress: Progress, target: Target) -> Programs:
     """Build both programs for the bundle of ``spec`` and ``target``, and run them where something here can.
 
     Raises UsageError where there is no bundle, VerifyError when the test fails.
     """
-    suffix = bundle_suffix(target)
+    suffix = target.suffix
     bundle = find_bundle(project.dist, spec.name, target)
     _, graph = import_graph(spec, project, progress)
     rounding = rounding_of_bundle(bundle, spec, project, progress, target)
@@ -52,8 +53,8 @@ def selftest(spec: ModelSpec, project: Project, progress: Progress, target: str)
         project,
         progress,
         "selftest",
-        f"the test and the benchmark program for {target}",
-        digest(graph.golden_path, *same, graph.ports_path, to_json(spec), target, zig_version()),
+        f"the test and the benchmark program for {target.name}",
+        digest(graph.golden_path, *same, graph.ports_path, to_json(spec), target.name, zig_version()),
         functools.partial(build_programs, spec, graph, target, project.cache, rounding=rounding),
         suffix,
     )
@@ -72,7 +73,7 @@ def selftest(spec: ModelSpec, project: Project, progress: Progress, target: str)
 
 
 def build_programs(
-    spec: ModelSpec, graph: FrozenGraph, target: str, cache: Path, folder: Path, rounding: Rounding | None = None
+    spec: ModelSpec, graph: FrozenGraph, target: Target, cache: Path, folder: Path, rounding: Rounding | None = None
 ) -> None:
     """Write ``test`` and ``benchmark`` into ``folder``; ``rounding``: of the library's weights.
 

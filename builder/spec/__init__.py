@@ -8,7 +8,6 @@ from builder.spec.canonical import to_json
 from builder.spec.model import (
     DIRECT_UPLOAD_ZIPPED,
     LAMBDA_UNZIPPED,
-    TARGETS,
     Activation,
     Activations,
     ActivationType,
@@ -27,7 +26,6 @@ from builder.spec.model import (
     Resize,
     SignatureSpec,
     Source,
-    Target,
     Tolerance,
     Variant,
     Weights,
@@ -40,7 +38,6 @@ from builder.spec.render import render
 __all__ = [
     "DIRECT_UPLOAD_ZIPPED",
     "LAMBDA_UNZIPPED",
-    "TARGETS",
     "Activation",
     "ActivationType",
     "Activations",
@@ -59,7 +56,6 @@ __all__ = [
     "Resize",
     "SignatureSpec",
     "Source",
-    "Target",
     "Tolerance",
     "Variant",
     "WeightType",

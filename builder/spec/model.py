@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from builder.spec.tensor import c_identifier
+from builder.targets import DEFAULT, Target, target_named
 
 Format = Literal["keras", "h5", "saved_model", "graph_def"]
 ColorMode = Literal["rgb", "grey"]
@@ -20,9 +21,6 @@ Packaging = Literal["zip", "image"]
 WeightsPlace = Literal["library", "layer", "image", "elsewhere"]
 WeightType = Literal["float32", "float16", "bfloat16", "int8"]
 ActivationType = Literal["float32", "int8"]
-Target = Literal["x86_64", "arm64"]
-"""Lambda's names of its processors."""
-TARGETS: tuple[Target, ...] = get_args(Target)
 
 LAMBDA_UNZIPPED = 262_144_000
 """Bytes that Lambda allows a function and all its layers, unpacked."""
@@ -192,11 +190,16 @@ class ModelSpec:
     weights: Weights = Weights()
     activations: Activations = Activations()
     layers: tuple[LayerSpec, ...] = ()  # of several that fit a layer, the last one decides
-    targets: tuple[str, ...] = ("x86_64",)
+    targets: tuple[str, ...] = (DEFAULT.name,)
     winograd: bool = True  # whether 3x3 convolutions may use Winograd's algorithm
     max_unzipped: int = LAMBDA_UNZIPPED  # bytes, layers + function
     max_zipped: int = DIRECT_UPLOAD_ZIPPED  # bytes of the largest zip
     packaging: Packaging = "zip"  # of the function; the command says it, not model.toml
+
+    @property
+    def target(self) -> Target:
+        """The first of ``targets``."""
+        return target_named(self.targets[0])
 
     @property
     def buckets(self) -> tuple[int, ...]:

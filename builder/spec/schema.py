@@ -22,12 +22,15 @@ from builder.spec.model import (
     OutputKind,
     OutputSpec,
     Resize,
-    Target,
     Tolerance,
     Weights,
     WeightsPlace,
     WeightType,
 )
+from builder.targets import NAMES, TARGETS
+
+_SUFFIXES = tuple(target.suffix for target in TARGETS if target.suffix)
+"""What no model's name may end in: the folders of these targets do."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,11 @@ MODEL = Section(
         ),
         Field(
             "name",
-            # The folders of another target end in its name.
-            Text("[a-z0-9_-]{1,64}(?<!-arm64)", "a name of a-z, 0-9, _ and -, at most 64, not …-arm64", "emotion"),
+            Text(
+                f"[a-z0-9_-]{{1,64}}{''.join(f'(?<!{suffix})' for suffix in _SUFFIXES)}",
+                f"a name of a-z, 0-9, _ and -, at most 64, not {' or '.join(f'…{suffix}' for suffix in _SUFFIXES)}",
+                "emotion",
+            ),
             "The model's name in answers, and the name of its build and dist folders.",
             otherwise="the file's own name, or its folder's if it is called model.toml",
         ),
@@ -141,7 +147,7 @@ MODEL = Section(
         ),
         Field(
             "targets",
-            Many(Choice(get_args(Target)), unique=True),
+            Many(Choice(NAMES), unique=True),
             "The processors to build for. `TARGET=` on the command line overrides it.",
             default=ModelSpec.targets,
         ),

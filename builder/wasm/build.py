@@ -33,8 +33,9 @@ from builder.pipeline import (
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec
+from builder.targets import WASM32
 from builder.verify.compare import Rounding, Verification, require
-from builder.wasm.module import ARCH, FLAVOURS, Flavour, emit_sources, link_module
+from builder.wasm.module import FLAVOURS, Flavour, emit_sources, link_module
 from builder.wasm.node import PREDICT, node, verify_in_node
 from builder.wasm.verify import can_verify, verify_module
 from builder.xla.descriptors import tensorflow_version
@@ -83,25 +84,25 @@ def build_wasm(spec: ModelSpec, project: Project, progress: Progress) -> tuple[W
             "only libmodel.so does so, not yet a WebAssembly module."
         )
     folder = stage(
-        f"compile-{ARCH}",
+        f"compile{WASM32.suffix}",
         "tfcompile, for its LLVM IR",
-        digest(graph.graph_path, graph.config_path, ARCH, IR_FLAGS, tensorflow_version()),
-        functools.partial(compile_graph, graph, ARCH),
+        digest(graph.graph_path, graph.config_path, WASM32.name, IR_FLAGS, tensorflow_version()),
+        functools.partial(compile_graph, graph, WASM32),
     )
-    compiled = CompiledGraph.load(folder, ARCH)
+    compiled = CompiledGraph.load(folder, WASM32)
     made = Compiled(model, graph, compiled)
     settled = settle(spec, project, progress)
     spec = settled.spec
 
     def link(attempt: Attempt) -> tuple[Path, Rounding | None]:
         sources = stage(
-            f"lower-{ARCH}{attempt.suffix}",
+            f"lower{WASM32.suffix}{attempt.suffix}",
             f"thunks to steps, buffers and C ({attempt.name})",
             digest(compiled.metadata_path, settled.key, graph.ports_path),
             functools.partial(_lower, attempt, made, settled, cache),
         )
         linked = stage(
-            f"link-{ARCH}{attempt.suffix}",
+            f"link{WASM32.suffix}{attempt.suffix}",
             " and ".join(flavour.file for flavour in FLAVOURS),
             digest(sources, *compiled.ir_paths, zig_version()),
             functools.partial(_link, sources, compiled, cache),
@@ -125,7 +126,7 @@ def build_wasm(spec: ModelSpec, project: Project, progress: Progress) -> tuple[W
     for module in modules:
         for verification in module.verifications.values():
             require(verification)
-    sources = project.build / spec.name / f"lower-{ARCH}"
+    sources = project.build / spec.name / f"lower{WASM32.suffix}"
     return _deliver(modules, sources, spec, digest(model), project.dist / spec.name / FOLDER)
 
 

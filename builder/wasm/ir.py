@@ -1,4 +1,4 @@
-"""Edit the LLVM IR that XLA left for x86-64 so that clang compiles it for wasm32.
+"""Edit the LLVM IR that XLA left so that clang compiles it for WebAssembly.
 
 It is the IR before LLVM's optimiser, so nothing of x86 is in it but two lines at the top: addresses are computed
 with LLVM's own types, whose layout the target decides. What XLA would have put in later are its mathematical

@@ -15,11 +15,10 @@ from builder.link.library import FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES, R
 from builder.link.toolchain import run_compiler
 from builder.lower.program import Program
 from builder.spec import ModelSpec
+from builder.targets import WASM32
 from builder.wasm.ir import ir_for_wasm
 
-ARCH = "wasm32"
-
-_COMMON = ("-target", "wasm32-wasi", "-O3", "-g0", "-fno-math-errno", "-fno-stack-protector", "-fno-sanitize=undefined")
+_COMMON = ("-target", WASM32.triple, "-O3", "-g0", "-fno-math-errno", "-fno-stack-protector", "-fno-sanitize=undefined")
 _C = (
     "-std=c11", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections", "-Wall", "-Wextra", "-Werror",
 )  # fmt: skip
@@ -42,19 +41,19 @@ class Flavour:
     cpu: str
 
 
-SIMD = Flavour("model.wasm", "simd128", "generic+simd128")
-BASELINE = Flavour("model-baseline.wasm", "scalar", "generic")
+SIMD = Flavour("model.wasm", "simd128", WASM32.kernel_cpu)
+BASELINE = Flavour("model-baseline.wasm", "scalar", WASM32.baseline_cpu)
 FLAVOURS = (SIMD, BASELINE)
 
 
 def emit_sources(program: Program, spec: ModelSpec, folder: Path) -> None:
     """Write a program.c per flavour in a folder of its name, and one weights.bin, weights.S, model.h, for all."""
     for flavour in FLAVOURS:
-        description = model_json(program, spec, {ARCH: [flavour.isa]})
+        description = model_json(program, spec, {WASM32.name: [flavour.isa]})
         own = folder / flavour.isa
         own.mkdir(parents=True)
         (own / "program.c").write_text(program_source(program, description, flat_run_source(program)))
-    (folder / "model.json").write_text(model_json(program, spec, {ARCH: [SIMD.isa]}) + "\n")
+    (folder / "model.json").write_text(model_json(program, spec, {WASM32.name: [SIMD.isa]}) + "\n")
     (folder / "model.h").write_text(header_source(program))
     weights = folder / "weights.bin"
     with weights.open("wb") as file:
@@ -100,7 +99,8 @@ def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: P
     # One C library for both flavours: it is compiled once for each CPU that is named here.
     run_compiler(
         [
-            *_COMMON, "-mcpu=generic", "-mexec-model=reactor", "-Wl,--no-entry", "-Wl,--gc-sections", "-Wl,-s",
+            *_COMMON, f"-mcpu={WASM32.baseline_cpu}", "-mexec-model=reactor",
+            "-Wl,--no-entry", "-Wl,--gc-sections", "-Wl,-s",
             f"-Wl,-z,stack-size={STACK}", *exports, *(str(o.resolve()) for o in objects),
             "-o", str(module.resolve()),
         ],

@@ -22,27 +22,10 @@ from pathlib import Path
 from builder.errors import CompileError
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import ENVIRONMENT, IR_FLAGS, XLA_FLAGS
+from builder.targets import TARGETS, WASM32, Target
 
 ENTRY_POINT = "coldforge_graph"
 """Prefix of every symbol in graph.o: fixed, so that the objects are the same wherever they are built."""
-
-
-@dataclass(frozen=True)
-class _Machine:
-    triple: str
-    cpu: str
-    ir: bool = False
-    """Keep the LLVM IR: it is what another compiler makes the kernels of."""
-
-
-MACHINES = {
-    # LLVM's "x86-64-v3" is that level and no more; "haswell" would add AES, PCLMUL and others to it.
-    "x86_64": _Machine("x86_64-unknown-linux-gnu", "x86-64-v3"),
-    # Graviton2. A newer one would bring SVE, which Graviton2 has not.
-    "arm64": _Machine("aarch64-unknown-linux-gnu", "neoverse-n1"),
-    # XLA has no back end for WebAssembly. For this CPU its kernels have vectors of 128 bits, as WebAssembly has.
-    "wasm32": _Machine("x86_64-unknown-linux-gnu", "x86-64", ir=True),
-}
 
 
 @dataclass(frozen=True)
@@ -50,7 +33,7 @@ class CompiledGraph:
     """What tfcompile made for one target: kernels in ``graph.o``, and all it knows of them in ``graph_metadata.o``."""
 
     folder: Path
-    target: str
+    target: Target
     flags: str  # the effective XLA_FLAGS
     tensorflow: str  # version
     seconds: float
@@ -65,7 +48,7 @@ class CompiledGraph:
 
     @property
     def ir_paths(self) -> tuple[Path, ...]:
-        """The kernels as LLVM IR for x86-64, not yet optimised; none for targets that XLA compiles for."""
+        """The kernels as LLVM IR for ``target.xla``, not yet optimised; none for targets that XLA compiles for."""
         return tuple(sorted(self.folder.glob("graph*.ll")))
 
     def save(self) -> None:
@@ -74,13 +57,13 @@ class CompiledGraph:
         (self.folder / "compile.json").write_text(json.dumps(facts, indent=1))
 
     @classmethod
-    def load(cls, folder: Path, target: str) -> CompiledGraph:
+    def load(cls, folder: Path, target: Target) -> CompiledGraph:
         """What ``compile_graph`` left in ``folder``."""
         return cls(folder, target, **json.loads((folder / "compile.json").read_text()))
 
 
-def compile_graph(graph: FrozenGraph, target: str, folder: Path, part: str = "") -> CompiledGraph:
-    """Compile ``graph`` for ``target`` ("x86_64", "arm64" or "wasm32") into ``folder``; 3 to 20 s.
+def compile_graph(graph: FrozenGraph, target: Target, folder: Path, part: str = "") -> CompiledGraph:
+    """Compile ``graph`` for ``target`` into ``folder``; 3 to 20 s.
 
     ``part``: goes into every symbol's name; graphs whose kernels are in one library must differ in it.
     The same graph gives the same kernels, byte for byte, and metadata that differs in the order of maps at most.
@@ -88,14 +71,12 @@ def compile_graph(graph: FrozenGraph, target: str, folder: Path, part: str = "")
     """
     from builder.xla.descriptors import tensorflow_version
 
-    if target not in MACHINES:
-        raise CompileError(f"There is no target {target!r}; use one of {', '.join(MACHINES)}.")
     folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
-        [sys.executable, "-m", "builder.xla.tfcompile", str(graph.folder.resolve()), target, part],
+        [sys.executable, "-m", "builder.xla.tfcompile", str(graph.folder.resolve()), target.name, part],
         cwd=folder,
         env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
@@ -103,11 +84,11 @@ def compile_graph(graph: FrozenGraph, target: str, folder: Path, part: str = "")
         text=True,
         errors="replace",
     )
-    flags = IR_FLAGS if MACHINES[target].ir else XLA_FLAGS
+    flags = IR_FLAGS if target.xla.leaves_ir else XLA_FLAGS
     result = CompiledGraph(folder, target, flags, tensorflow_version(), time.monotonic() - started)
     if done.returncode != 0 or not result.kernels_path.exists() or not result.metadata_path.exists():
         raise CompileError(explain(done.returncode, done.stderr))
-    if MACHINES[target].ir and not result.ir_paths:
+    if target.xla.leaves_ir and not result.ir_paths:
         raise CompileError("XLA left no LLVM IR; coldforge needs the TensorFlow version of `make setup`.")
     for leftover in ("graph.h", "graph_constants.o"):
         (folder / leftover).unlink(missing_ok=True)
@@ -151,19 +132,20 @@ def _from_error(lines: list[str]) -> list[str]:
 
 def _main(arguments: Sequence[str]) -> None:
     """In the child: compile the graph in the folder ``arguments[0]`` into the current one."""
-    graph, target = Path(arguments[0]), MACHINES[arguments[1]]
+    graph, name = Path(arguments[0]), arguments[1]
+    xla = next(target.xla for target in (*TARGETS, WASM32) if target.name == name)
     part = arguments[2] if len(arguments) > 2 else ""
     from builder.importers.tf import tensorflow
 
-    tensorflow(leave_ir=target.ir)
+    tensorflow(leave_ir=xla.leaves_ir)
     from tensorflow.python import _pywrap_tfcompile
 
     _pywrap_tfcompile.Compile(
         graph=str(graph / "graph.pb"),
         config=str(graph / "config.pbtxt"),
         cpp_class=f"coldforge::Graph{part}",
-        target_triple=target.triple,
-        target_cpu=target.cpu,
+        target_triple=xla.triple,
+        target_cpu=xla.cpu,
         target_features="",
         entry_point=f"{ENTRY_POINT}{part}",
         out_function_object="graph.o",
@@ -173,7 +155,7 @@ def _main(arguments: Sequence[str]) -> None:
         gen_name_to_index=False,
         gen_program_shape=False,
     )
-    if target.ir:
+    if xla.leaves_ir:
         # One file for each part that XLA compiles on its own; what else it left is for people who debug XLA.
         for number, path in enumerate(sorted(Path("ir").glob("*.ir-no-opt.ll"))):
             path.replace(f"graph{number}.ll")

@@ -17,12 +17,13 @@ from builder.importers.rewrite import keep_cases_functional
 from builder.link.library import SharedLibrary, link_library
 from builder.lower import LoweringPath, Options, lower
 from builder.spec import ModelSpec, Source, Tolerance
+from builder.targets import X86_64, Target
 from builder.xla import tfcompile
 from tests.integration.support import run_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "cache"
-TARGET = "x86_64"
+TARGET = X86_64
 
 Arrays = Mapping[str, Any]
 
@@ -63,10 +64,10 @@ def write_golden(graph: FrozenGraph, samples: Sequence[Arrays]) -> None:
     np.savez(graph.golden_path, **arrays)
 
 
-def compile_here(graph: FrozenGraph, folder: Path, target: str = TARGET) -> None:
+def compile_here(graph: FrozenGraph, folder: Path, target: Target = TARGET) -> None:
     """Compile in this process, which has TensorFlow loaded already."""
     os.chdir(folder)  # tfcompile writes into the current folder
-    tfcompile._main([str(graph.folder.resolve()), target])
+    tfcompile._main([str(graph.folder.resolve()), target.name])
 
 
 def build_library(
@@ -75,7 +76,7 @@ def build_library(
     folder: Path,
     path: LoweringPath = "optimised",
     options: Options | None = None,
-    target: str = TARGET,
+    target: Target = TARGET,
 ) -> SharedLibrary:
     """Compile, unless the graph's folder holds the objects already, then lower, emit and link in ``folder``."""
     compiled = graph.folder.resolve()

@@ -13,6 +13,7 @@ from builder.audit.policy import target_of
 from builder.errors import VerifyError
 from builder.library.machine import Machine
 from builder.lower import Options
+from builder.targets import ARM64
 from builder.verify.compare import require, verify
 from tests.conftest import ROOT, make_bundle
 from tests.integration.build import CACHE, build_library, freeze_function, spec_of, write_golden
@@ -85,7 +86,7 @@ def built(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     graph = freeze_function(case.trace(), [f.name for f in case.feeds], tmp_path)
     spec = spec_of(case.name, case.absolute, case.relative)
     options = Options(allow_winograd=case.name not in WITHOUT_WINOGRAD)
-    library = build_library(graph, spec, tmp_path, options=options, target="arm64").path
+    library = build_library(graph, spec, tmp_path, options=options, target=ARM64).path
     write_golden(graph, [case.sample(i) for i in range(2)])
     return library, graph, spec
 
@@ -97,7 +98,7 @@ def zoo() -> list[Any]:
 @pytest.mark.parametrize("case", zoo())
 def test_agrees_with_tensorflow(case: Case, machine: Machine, built: Any) -> None:
     library, graph, spec = built
-    assert audit(library, "arm64").violations == ()
+    assert audit(library, ARM64).violations == ()
     if case.random:
         with pytest.raises(VerifyError, match="random"):
             require(verify(library, graph, spec, machine))

@@ -20,6 +20,7 @@ from builder.pack.bundle import Bundle
 from builder.selftest.programs import SOURCES as SELFTEST
 from builder.selftest.programs import build_programs
 from builder.spec import load
+from builder.targets import X86_64
 from tests.conftest import ROOT
 from tests.integration.build import CACHE as BUILD_CACHE
 from tests.support.bochs.emulated import Emulated, build_jobs, drawn
@@ -90,7 +91,7 @@ def test_the_copy_is_chosen_where_it_runs(emulated: Emulated, cpu: str, has: boo
 @pytest.mark.parametrize(("cpu", "wide"), [("corei7_haswell_4770", False), ("corei7_skylake_x", True)])
 def test_a_whole_model(emulated: Emulated, digits: Bundle, package: Path, cpu: str, wide: bool, tmp_path: Path) -> None:
     """Its own test program, with libmodel.a: it finds out what the processor has and agrees with TensorFlow."""
-    build_programs(load(SPEC), FrozenGraph.load(ROOT / "build" / "digits" / "import"), "x86_64", BUILD_CACHE, tmp_path)
+    build_programs(load(SPEC), FrozenGraph.load(ROOT / "build" / "digits" / "import"), X86_64, BUILD_CACHE, tmp_path)
     test, library = tmp_path / "digits_test", package / "libmodel.a"
     link_program(
         [tmp_path / "cases.S", SELFTEST / "test.c", library], test, [tmp_path, BOCHS, SELFTEST, RUNTIME / "abi"], CACHE

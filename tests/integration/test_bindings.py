@@ -30,6 +30,7 @@ from builder.link.archive import link_archive
 from builder.link.library import PUBLIC
 from builder.link.symbols import global_symbols
 from builder.link.toolchain import Toolchain
+from builder.targets import X86_64
 from builder.wasm.node import node
 from tests.conftest import ROOT, make_bundle
 from tests.support import tools
@@ -189,11 +190,11 @@ def test_the_static_library_brings_what_a_linker_may_lack(tmp_path: Path) -> Non
         "void graph_less(char *r, void *a, void *b, void *c, void *d, void *e) { *r = a == b && c == d && !e; }\n"
     )
     cache = ROOT / "build" / "cache" / "zig"
-    Toolchain("x86_64", cache).compile(kernels, tmp_path / "kernels.o", flags=("-Wno-unused-parameter",))
+    Toolchain(X86_64, cache).compile(kernels, tmp_path / "kernels.o", flags=("-Wno-unused-parameter",))
     (tmp_path / "sources").mkdir()
     (tmp_path / "link").mkdir()
-    sources = emit(EVERY_STEP, SPEC, "x86_64", tmp_path / "sources")
-    archive = link_archive(sources, [tmp_path / "kernels.o"], "x86_64", tmp_path / "link", cache)
+    sources = emit(EVERY_STEP, SPEC, X86_64, tmp_path / "sources")
+    archive = link_archive(sources, [tmp_path / "kernels.o"], X86_64, tmp_path / "link", cache)
     (tmp_path / "out").mkdir()
     run([sys.executable, "-m", "ziglang", "ar", "x", archive], tmp_path / "out")
     symbols = global_symbols((tmp_path / "out" / "model.o").read_bytes())

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from builder.importers.graph import FrozenGraph
-from builder.link.library import FUSED_COPIES, FUSED_SOURCE, KERNEL_SOURCES, RUNTIME, THREAD_SOURCES
+from builder.link.library import FUSED_SOURCE, KERNEL_SOURCES, RUNTIME, THREAD_SOURCES
+from builder.targets import X86_64
 from tests.integration.build import build_library, freeze_function, spec_of
 from tests.integration.support import run_graph
 from tests.integration.zoo import CASES
@@ -78,7 +79,7 @@ def test_the_whole_library_under_sanitizers(library: Library, tmp_path: Path) ->
     program = tmp_path / "caller"
     names = ("abi/model.c", "platform/cpu_x86_64.c", "fused/tables_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
     runtime = [RUNTIME / name for name in names]
-    for variant in FUSED_COPIES["x86_64"]:
+    for variant in X86_64.fused_copies:
         copy = tmp_path / f"{variant.table}.c"
         copy.write_text(f'#define CF_TABLE {variant.table}\n#include "{RUNTIME / FUSED_SOURCE}"\n')
         runtime.append(copy)

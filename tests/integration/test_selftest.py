@@ -17,6 +17,7 @@ from builder.library.machine import HERE
 from builder.pack.bundle import Bundle
 from builder.selftest.programs import build_programs, run_program
 from builder.spec import load
+from builder.targets import X86_64
 from tests.conftest import ROOT, make_bundle
 from tests.integration.build import CACHE
 from tests.support import qemu
@@ -82,10 +83,10 @@ def changed_golden(change: str, folder: Path) -> FrozenGraph:
 )
 def test_a_wrong_answer_fails_the_test(digits: Bundle, change: str, says: str, tmp_path: Path) -> None:
     graph = changed_golden(change, tmp_path / "graph")
-    build_programs(load(SPEC), graph, "x86_64", CACHE, tmp_path)
+    build_programs(load(SPEC), graph, X86_64, CACHE, tmp_path)
     with pytest.raises(VerifyError, match=says):
         run_program(tmp_path / "test", HERE, str(digits.library))
-    build_programs(load(SPEC), changed_golden("nothing", tmp_path / "same"), "x86_64", CACHE, tmp_path)
+    build_programs(load(SPEC), changed_golden("nothing", tmp_path / "same"), X86_64, CACHE, tmp_path)
     assert "PASSED" in run_program(tmp_path / "test", HERE, str(digits.library))
 
 

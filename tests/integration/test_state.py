@@ -26,6 +26,7 @@ from builder.preflight import require as require_preflight
 from builder.progress import Progress
 from builder.selftest.programs import selftest
 from builder.spec import FeedSpec, ModelSpec
+from builder.targets import ARM64, X86_64, Target
 from builder.verify.compare import open_golden, require, verify
 from builder.verify.golden import make
 from builder.wasm.build import build_wasm
@@ -150,7 +151,7 @@ def saved(name: str, folder: Path) -> ModelSpec:
     return spec_for(folder / name)
 
 
-def built(graph: FrozenGraph, spec: ModelSpec, folder: Path, path: LoweringPath, target: str) -> SharedLibrary:
+def built(graph: FrozenGraph, spec: ModelSpec, folder: Path, path: LoweringPath, target: Target) -> SharedLibrary:
     before = Path.cwd()
     try:
         return build_library(graph, spec, folder, path, target=target)
@@ -184,7 +185,7 @@ def test_the_golden_answers_are_the_models_own_sequence(model: tuple[ModelSpec, 
 @pytest.mark.parametrize("path", ["faithful", "optimised"])
 def test_agrees_with_tensorflow(model: tuple[ModelSpec, FrozenGraph], path: LoweringPath, tmp_path: Path) -> None:
     spec, graph = model
-    require(verify(built(graph, spec, tmp_path, path, "x86_64").path, graph, spec))
+    require(verify(built(graph, spec, tmp_path, path, X86_64).path, graph, spec))
 
 
 @pytest.mark.parametrize("name", ["counter", "mean"])
@@ -192,21 +193,21 @@ def test_agrees_on_arm64(name: str, tmp_path: Path) -> None:
     machine = qemu.arm64(CACHE)
     spec = saved(name, tmp_path)
     graph = imported(spec, tmp_path / "import")
-    require(verify(built(graph, spec, tmp_path, "optimised", "arm64").path, graph, spec, machine))
+    require(verify(built(graph, spec, tmp_path, "optimised", ARM64).path, graph, spec, machine))
 
 
 def test_a_library_that_forgets_is_found_out(tmp_path: Path) -> None:
     """Verification sees a state that is not kept: without this the tests above would prove nothing."""
     spec = saved("counter", tmp_path)
     graph = imported(spec, tmp_path / "import")
-    built(graph, spec, tmp_path, "faithful", "x86_64")
+    built(graph, spec, tmp_path, "faithful", X86_64)
     from builder.link.library import link_library
 
     source = tmp_path / "program.c"
     source.write_text(source.read_text().replace(".state_count = 2", ".state_count = 1"))
     from builder.emit import Sources
 
-    library = link_library(Sources(tmp_path), [tmp_path / "import" / "graph.o"], "x86_64", tmp_path, CACHE / "zig")
+    library = link_library(Sources(tmp_path), [tmp_path / "import" / "graph.o"], X86_64, tmp_path, CACHE / "zig")
     verification = verify(library.path, graph, spec)
     assert not verification.passed
 
@@ -230,7 +231,7 @@ def test_a_keras_rnn_that_keeps_its_state(tmp_path: Path) -> None:
         for case in golden.cases:
             ours = golden.arrays[f"fetch/{case}/y"]
             np.testing.assert_allclose(loaded(golden.feeds_of(case)[0]).numpy(), ours, rtol=1e-5, atol=1e-6)
-    library = built(graph, spec, tmp_path, "optimised", "x86_64").path
+    library = built(graph, spec, tmp_path, "optimised", X86_64).path
     require(verify(library, graph, spec))
     check_function(library, [np.full((1, 4, 5), i / 4, np.float32).tobytes() for i in range(3)])
 
@@ -271,14 +272,14 @@ def test_what_nobody_can_tell_is_no_state(tmp_path: Path) -> None:
     spec = spec_for(tmp_path / "counted")
     graph = imported(spec, tmp_path / "import")
     assert graph.states == ()
-    require(verify(built(graph, spec, tmp_path, "optimised", "x86_64").path, graph, spec))
+    require(verify(built(graph, spec, tmp_path, "optimised", X86_64).path, graph, spec))
 
 
 def test_its_own_test_its_export_and_webassembly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test program runs the cases as one sequence, the export has the first values, a module is refused."""
     spec, project = saved("counter", tmp_path), empty_checkout(tmp_path, monkeypatch)
     build_bundle(spec, project, Progress())
-    assert "PASSED" in selftest(spec, project, Progress(), "x86_64").said
+    assert "PASSED" in selftest(spec, project, Progress(), X86_64).said
     folder = export_model(spec, project, Progress(), tmp_path / "out").folder
     weights = safetensors.numpy.load_file(folder / "weights.safetensors")
     np.testing.assert_array_equal(weights["sum"], [1, 2, 3])
@@ -291,7 +292,7 @@ def test_its_own_test_its_export_and_webassembly(tmp_path: Path, monkeypatch: py
 def test_convolutions_beside_state_are_fused(tmp_path: Path) -> None:
     spec = saved("convolution", tmp_path)
     graph = imported(spec, tmp_path / "import")
-    compile_graph(graph, "x86_64", tmp_path / "compiled")
+    compile_graph(graph, X86_64, tmp_path / "compiled")
     lowered = lower(tmp_path / "compiled" / "graph_metadata.o", graph, CACHE)
     assert lowered.path == "optimised"
     assert "layer" in {note.kind for note in lowered.notes}
@@ -306,7 +307,7 @@ def test_a_c_program_under_sanitizers(tmp_path: Path) -> None:
     spec = saved("counter", tmp_path)
     graph = imported(spec, tmp_path / "import")
     folder = tmp_path / "import"
-    built(graph, spec, folder, "faithful", "x86_64")
+    built(graph, spec, folder, "faithful", X86_64)
     names = ("abi/model.c", "platform/cpu_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
     sources = [Path(__file__).with_name("state_caller.c"), *(RUNTIME / name for name in names)]
     sources += [folder / name for name in ("program.c", "weights.S", "graph.o")]

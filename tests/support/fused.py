@@ -25,6 +25,7 @@ from builder.lower.packing import (
     winograd_band,
 )
 from builder.lower.program import Quantisation
+from builder.targets import X86_64
 
 HARNESS = Path(__file__).with_name("fused.c")
 CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"
@@ -86,7 +87,7 @@ def _tables(folder: Path, sanitized: bool = False) -> Path:
 
 def build(folder: Path, extra: tuple[str, ...] = ()) -> Path:
     """Compile the kernels, the pool and the harness as the builder does."""
-    toolchain = Toolchain("x86_64", CACHE)
+    toolchain = Toolchain(X86_64, CACHE)
     objects = []
     for source, variants in ((FUSED_SOURCE, VARIANTS), (INTEGER_SOURCE, INTEGERS)):
         for name, cpu, flags in variants:

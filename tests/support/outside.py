@@ -14,6 +14,7 @@ from builder.link.library import SharedLibrary, link_library
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import ModelSpec, Source, Weights
 from builder.spec.tensor import TensorSpec
+from builder.targets import X86_64
 
 CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"
 ITEMS = 5000
@@ -48,5 +49,5 @@ def build(folder: Path, seed: int = 0, items: int = ITEMS, spec: ModelSpec = SPE
     (made / "none.c").write_text("typedef int none;\n")
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.34", "-c", "none.c"]
     subprocess.run(command, cwd=made, check=True)
-    sources = emit(program(seed, items), spec, "x86_64", made, kernels=[made / "none.o"])
-    return link_library(sources, [made / "none.o"], "x86_64", folder, CACHE), sources
+    sources = emit(program(seed, items), spec, X86_64, made, kernels=[made / "none.o"])
+    return link_library(sources, [made / "none.o"], X86_64, folder, CACHE), sources

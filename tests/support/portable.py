@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.link.library import INTEGER_COPIES, INTEGER_SOURCE, RUNTIME
-from builder.link.toolchain import TRIPLES, Toolchain, run_compiler
+from builder.link.library import INTEGER_SOURCE, RUNTIME
+from builder.link.toolchain import Toolchain, run_compiler
+from builder.targets import ARM64, X86_64
 from tests.support.fused import CACHE, Prepared
 
 TARGETS = ["arm64", "wasm-simd", "wasm"]
@@ -79,12 +80,10 @@ void _start(void) {
 
 def compile_variant(name: str, folder: Path) -> Path:
     """The object of one of x86-64's copies, as the builder compiles it."""
-    variant = next(v for v in INTEGER_COPIES["x86_64"] if v.table == name)
+    variant = next(v for v in X86_64.integer_copies if v.table == name)
     output = folder / f"{name}.o"
     flags = (*variant.flags, f"-DCF_TABLE={name}")
-    Toolchain("x86_64", CACHE).compile(
-        RUNTIME / INTEGER_SOURCE, output, include=(RUNTIME,), cpu=variant.cpu, flags=flags
-    )
+    Toolchain(X86_64, CACHE).compile(RUNTIME / INTEGER_SOURCE, output, include=(RUNTIME,), cpu=variant.cpu, flags=flags)
     return output
 
 
@@ -103,8 +102,8 @@ def _on_arm64(source: Path) -> bytes:
     if emulator is None:
         pytest.skip("NOT RUN: qemu-aarch64 is not on PATH; `apt-get install qemu-user` brings it")
     program = source.with_suffix("")
-    options = ["-target", TRIPLES["arm64"], "-mcpu=neoverse_n1", *_FLAGS, "-nostdlib", "-I.", f"-I{RUNTIME}", "-static"]
-    run_compiler([*options, str(source), "-o", str(program)], source.parent, CACHE)
+    options = ["-target", ARM64.triple, f"-mcpu={ARM64.kernel_cpu}", *_FLAGS, "-nostdlib", "-I.", f"-I{RUNTIME}"]
+    run_compiler([*options, "-static", str(source), "-o", str(program)], source.parent, CACHE)
     return subprocess.run([emulator, str(program)], capture_output=True, check=True).stdout
 
 

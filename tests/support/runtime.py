@@ -12,6 +12,7 @@ import numpy as np
 
 from builder.link.library import KERNEL_SOURCES, RUNTIME
 from builder.link.toolchain import Toolchain
+from builder.targets import X86_64
 
 FUNCTIONS = ("broadcast", "convolution", "copy", "dot", "sort", "topk")
 TABLE = (
@@ -35,7 +36,7 @@ SANITIZERS = (
 
 def build(folder: Path) -> Path:
     """Compile the runtime as the builder does."""
-    toolchain = Toolchain("x86_64", CACHE)
+    toolchain = Toolchain(X86_64, CACHE)
     sources = _sources(folder)
     objects = [folder / f"{source.stem}.o" for source in sources]
     for source, output in zip(sources, objects, strict=True):

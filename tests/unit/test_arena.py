@@ -14,6 +14,7 @@ from builder.emit import emit
 from builder.link.library import link_library
 from builder.lower.program import Program
 from builder.spec import ModelSpec, Source
+from builder.targets import X86_64
 from tests.support.runtime import CACHE
 
 SPEC = ModelSpec(Path("model.toml"), "arena", "1", Source("graph_def", Path("g.pb")))
@@ -21,8 +22,8 @@ MB = 1 << 20
 
 
 def library(folder: Path, arena: int) -> Path:
-    sources = emit(Program((), (), (), (), arena, 0), SPEC, "x86_64", folder)
-    return link_library(sources, [], "x86_64", folder, CACHE).path
+    sources = emit(Program((), (), (), (), arena, 0), SPEC, X86_64, folder)
+    return link_library(sources, [], X86_64, folder, CACHE).path
 
 
 def wished_for() -> int:

@@ -17,6 +17,7 @@ from builder.audit.elf import AuditReport, audit, render_json, render_text, requ
 from builder.audit.facts import read_facts, version_key
 from builder.audit.policy import load_policy, violations
 from builder.errors import AuditError
+from builder.targets import ARM64, TARGETS, WASM32, X86_64
 
 NO_RUN = ABI.replace("int run(void) { return 0; }", "")
 USER = (
@@ -41,7 +42,7 @@ def rules(report: AuditReport) -> list[str]:
 
 
 def test_a_sound_library_passes(sound: Path) -> None:
-    report = audit(sound, "x86_64")
+    report = audit(sound, X86_64)
     require(report)
     facts = report.facts
     assert report.passed
@@ -64,7 +65,7 @@ def test_a_sound_library_passes(sound: Path) -> None:
 
 
 def test_two_renderings_of_one_result(sound: Path) -> None:
-    report = audit(sound, "x86_64")
+    report = audit(sound, X86_64)
     parsed = json.loads(render_json(report))
     assert parsed["passed"] is True
     assert parsed["facts"]["needed"] == list(report.facts.needed)
@@ -75,21 +76,21 @@ def test_two_renderings_of_one_result(sound: Path) -> None:
 
 
 def test_the_policy_lists_the_abi_exactly() -> None:
-    for target in ("x86_64", "arm64"):
+    for target in TARGETS:
         assert load_policy(target).exports == EXPORTS
         assert load_policy(target).glibc_floor == "2.34"
 
 
 def test_a_target_without_a_policy_is_named(sound: Path) -> None:
-    with pytest.raises(AuditError, match=r"'riscv64'.*arm64, x86_64"):
-        audit(sound, "riscv64")
+    with pytest.raises(AuditError, match=r"'wasm32'.*arm64, x86_64"):
+        audit(sound, WASM32)
 
 
 def test_a_newer_glibc_is_flagged_with_the_function_that_asks_for_it(folder: Path) -> None:
     code = NO_RUN + "long __isoc23_strtol(const char *, char **, int);\n"
     code += "long run(const char *s) { return __isoc23_strtol(s, 0, 10); }\n"
     path = shared_library(folder / "new.so", code, triple="x86_64-linux-gnu.2.38")
-    report = audit(path, "x86_64")
+    report = audit(path, X86_64)
     assert rules(report) == ["glibc"]
     assert "GLIBC_2.38" in report.violations[0].found
     assert "__isoc23_strtol" in report.violations[0].found
@@ -100,20 +101,20 @@ def test_a_newer_glibc_is_flagged_with_the_function_that_asks_for_it(folder: Pat
 def test_glibc_features_without_a_number_are_flagged_as_newer(sound: Path, version: str) -> None:
     facts = read_facts(sound)
     asking = replace(facts, versions=(*facts.versions, f"libc.so.6:{version}"))
-    assert [v.rule for v in violations(asking, load_policy("x86_64"))] == ["glibc"]
+    assert [v.rule for v in violations(asking, load_policy(X86_64))] == ["glibc"]
 
 
 def test_another_needed_library_is_flagged(folder: Path) -> None:
     other = shared_library(folder / "libother.so", "int other(void) { return 1; }\n", "-Wl,-soname,libother.so.1")
     code = "int other(void);\n" + NO_RUN + "int run(void) { return other(); }\n"
-    report = audit(shared_library(folder / "needs.so", code, str(other)), "x86_64")
+    report = audit(shared_library(folder / "needs.so", code, str(other)), X86_64)
     assert "needed" in rules(report)
     assert "libother.so.1" in report.violations[0].found
 
 
 def test_the_dynamic_loader_in_needed_is_flagged(folder: Path) -> None:
     code = "static _Thread_local int counter;\n" + NO_RUN + "int *run(void) { counter++; return &counter; }\n"
-    report = audit(shared_library(folder / "tls.so", code, "-ftls-model=global-dynamic"), "x86_64")
+    report = audit(shared_library(folder / "tls.so", code, "-ftls-model=global-dynamic"), X86_64)
     found = [v for v in report.violations if v.rule == "needed"]
     assert "ld-linux-x86-64.so.2" in found[0].found
     assert "__tls_get_addr" in found[0].found
@@ -122,7 +123,7 @@ def test_the_dynamic_loader_in_needed_is_flagged(folder: Path) -> None:
 
 def test_extra_and_missing_exports_are_both_flagged(folder: Path) -> None:
     code = ABI.replace("cf_close", "cf_shut")
-    report = audit(shared_library(folder / "exports.so", code), "x86_64")
+    report = audit(shared_library(folder / "exports.so", code), X86_64)
     assert rules(report) == ["exports", "exports"]
     assert "cf_shut" in report.violations[0].found
     assert "cf_close" in report.violations[1].found
@@ -133,7 +134,7 @@ def test_an_executable_stack_is_flagged(folder: Path) -> None:
     data = bytearray(path.read_bytes())  # the toolchain refuses -z execstack, so set the flag by hand
     _set_stack_flags(data, 7)
     path.write_bytes(data)
-    assert rules(audit(path, "x86_64")) == ["nx_stack"]
+    assert rules(audit(path, X86_64)) == ["nx_stack"]
 
 
 def _set_stack_flags(data: bytearray, flags: int) -> None:
@@ -145,22 +146,22 @@ def _set_stack_flags(data: bytearray, flags: int) -> None:
 
 def test_a_library_for_another_machine_is_flagged(folder: Path, sound: Path) -> None:
     path = shared_library(folder / "arm.so", ABI, triple="aarch64-linux-gnu.2.34")
-    assert audit(path, "arm64").passed
-    report = audit(path, "x86_64")
+    assert audit(path, ARM64).passed
+    report = audit(path, X86_64)
     assert rules(report) == ["machine"]
     assert "AARCH64" in report.violations[0].found
-    assert rules(audit(sound, "arm64")) == ["machine"]
+    assert rules(audit(sound, ARM64)) == ["machine"]
 
 
 def test_a_search_path_is_flagged(folder: Path) -> None:
-    report = audit(shared_library(folder / "rpath.so", ABI, "-Wl,-rpath,/somewhere"), "x86_64")
+    report = audit(shared_library(folder / "rpath.so", ABI, "-Wl,-rpath,/somewhere"), X86_64)
     assert rules(report) == ["no_search_path"]
     assert "/somewhere" in report.violations[0].found
 
 
 def test_partial_relro_is_flagged(folder: Path) -> None:
     path = shared_library(folder / "lazy.so", USER, "-lm", "-Wl,-z,relro", "-Wl,-z,lazy", hardened=False)
-    report = audit(path, "x86_64")
+    report = audit(path, X86_64)
     assert rules(report) == ["full_relro"]
     assert report.facts.relro == "partial"
 
@@ -172,14 +173,14 @@ def test_text_relocations_are_flagged(folder: Path) -> None:
         '.data\\ntarget_here: .quad 0\\n.text\\n");\n'
     )
     path = shared_library(folder / "textrel.so", code, "-Wl,-z,notext")
-    report = audit(path, "x86_64")
+    report = audit(path, X86_64)
     assert rules(report) == ["no_text_relocations"]
 
 
 def test_symbols_nobody_defines_are_flagged(folder: Path) -> None:
     code = "int absent(void);\n" + NO_RUN + "int run(void) { return absent(); }\n"
     path = shared_library(folder / "undefined.so", code, "-Wl,-z,undefs", "-Wl,--allow-shlib-undefined")
-    report = audit(path, "x86_64")
+    report = audit(path, X86_64)
     assert rules(report) == ["resolved_symbols"]
     assert "absent" in report.violations[0].found
 
@@ -192,7 +193,7 @@ def test_constructors_are_seen(folder: Path) -> None:
 def test_require_lists_every_violation_with_what_to_do(folder: Path) -> None:
     path = shared_library(folder / "many.so", "int other(void) { return 1; }\n", "-Wl,-rpath,/x")
     with pytest.raises(AuditError) as caught:
-        require(audit(path, "x86_64"))
+        require(audit(path, X86_64))
     text = str(caught.value)
     assert "many.so" in text
     assert "other" in text
@@ -206,19 +207,19 @@ def test_what_is_no_elf_file_is_an_audit_error(tmp_path: Path, content: bytes) -
     path = tmp_path / "libmodel.so"
     path.write_bytes(content)
     with pytest.raises(AuditError, match=r"libmodel\.so is not a sound ELF"):
-        audit(path, "x86_64")
+        audit(path, X86_64)
 
 
 def test_a_missing_file_is_an_audit_error(tmp_path: Path) -> None:
     with pytest.raises(AuditError, match="cannot be read"):
-        audit(tmp_path / "libmodel.so", "x86_64")
+        audit(tmp_path / "libmodel.so", X86_64)
 
 
 def test_an_object_file_is_an_audit_error(folder: Path, tmp_path: Path) -> None:
     path = shared_library(folder / "object.o", ABI, "-c")
     shutil.copy(path, tmp_path / "libmodel.so")
     with pytest.raises(AuditError):
-        audit(tmp_path / "libmodel.so", "x86_64")
+        audit(tmp_path / "libmodel.so", X86_64)
 
 
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -231,7 +232,7 @@ def test_a_truncated_file_is_always_an_audit_error(sound: Path, tmp_path: Path, 
     path = tmp_path / "libmodel.so"
     path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
     with pytest.raises(AuditError):
-        audit(path, "x86_64")
+        audit(path, X86_64)
 
 
 @FUZZ
@@ -247,7 +248,7 @@ def test_damaged_bytes_never_give_a_traceback(sound: Path, tmp_path: Path, data:
     path = tmp_path / "libmodel.so"
     path.write_bytes(damaged)
     try:
-        report = audit(path, "x86_64")
+        report = audit(path, X86_64)
     except AuditError:
         return
     render_text(report)

@@ -20,6 +20,7 @@ from builder.lower.compact import together
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, ModelSpec, Source, load, render
 from builder.spec.tensor import TensorSpec
+from builder.targets import X86_64
 from handler.description import parse
 from handler.errors import InferenceError, StartupError
 from handler.image import Limits
@@ -64,9 +65,9 @@ SPEC = ModelSpec(Path("model.toml"), "several", "1", Source("graph_def", Path("g
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("several")
     first, *rest = together([program(1), program(4, bytes(range(64))), program(16)])
-    sources = emit(first, SPEC, "x86_64", folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
+    sources = emit(first, SPEC, X86_64, folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
     assert sources.weights.stat().st_size == 128
-    return link_library(sources, [], "x86_64", folder, CACHE).path
+    return link_library(sources, [], X86_64, folder, CACHE).path
 
 
 # The weights.

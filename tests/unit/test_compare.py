@@ -21,6 +21,7 @@ from builder.importers.graph import FrozenGraph
 from builder.library.machine import HERE, Machine, build_runner
 from builder.spec import ModelSpec, OutputSpec, Tolerance
 from builder.spec.tensor import TensorSpec
+from builder.targets import X86_64
 from builder.verify.agreement import OutputAgreement, agree
 from builder.verify.compare import Verification, require, verify
 
@@ -35,7 +36,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     """What runs a library of another architecture, built for this one: all but the emulation is the same."""
     cache = tmp_path_factory.mktemp("runner")
     (cache / "zig").symlink_to(CACHE)
-    return Machine("the runner", (str(build_runner("x86_64", cache)),))
+    return Machine("the runner", (str(build_runner(X86_64, cache)),))
 
 
 @pytest.fixture(params=["here", "runner"])

@@ -14,6 +14,7 @@ import pytest
 
 from builder.link.library import RUNTIME
 from builder.link.toolchain import Toolchain
+from builder.targets import X86_64
 from tests.support.runtime import CACHE
 
 HERE = len(os.sched_getaffinity(0))
@@ -29,7 +30,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
         '#include "platform/threads.h"\n__attribute__((visibility("default"))) uint32_t cpus(void);\n'
         "uint32_t cpus(void) { return cf_usable_cpus(); }\n"
     )
-    toolchain = Toolchain("x86_64", CACHE)
+    toolchain = Toolchain(X86_64, CACHE)
     for source in (folder / "ask.c", RUNTIME / "platform" / "cpus.c"):
         toolchain.compile(source, folder / f"{source.stem}.o", include=(RUNTIME,), baseline=True)
     (folder / "exports.map").write_text("{ global: cpus; local: *; };\n")

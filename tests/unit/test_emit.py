@@ -36,6 +36,7 @@ from builder.lower.program import (
 )
 from builder.spec import ModelSpec, OutputSpec, Source
 from builder.spec.tensor import TensorSpec
+from builder.targets import X86_64
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -95,7 +96,7 @@ SPEC = ModelSpec(
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    return emit(EVERY_STEP, SPEC, "x86_64", tmp_path).folder
+    return emit(EVERY_STEP, SPEC, X86_64, tmp_path).folder
 
 
 @pytest.mark.parametrize("name", ["program.c", "model.h", "weights.S", "model.json"])
@@ -113,10 +114,10 @@ def test_weights_stand_at_their_offsets(sources: Path) -> None:
 
 def test_new_weights_make_a_new_object(tmp_path: Path) -> None:
     """The compiler keeps objects by the text of their sources, and the file that .incbin takes in is none."""
-    toolchain = Toolchain("x86_64", tmp_path / "cache")
+    toolchain = Toolchain(X86_64, tmp_path / "cache")
     for value in (b"old weights", b"new weights"):
         program = replace(EVERY_STEP, weights=(Weight(0, value),))
-        emit(program, SPEC, "x86_64", tmp_path)
+        emit(program, SPEC, X86_64, tmp_path)
         toolchain.compile(tmp_path / "weights.S", tmp_path / "weights.o")
         assert value in (tmp_path / "weights.o").read_bytes()
 

@@ -34,6 +34,7 @@ from builder.lower.program import (
 )
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
+from builder.targets import ARM64, X86_64
 from tests.support.runtime import CACHE
 
 SPEC = ModelSpec(Path("model.toml"), "fused", "1", Source("graph_def", Path("g.pb")))
@@ -145,8 +146,8 @@ class Port(ctypes.Structure):
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     folder = tmp_path_factory.mktemp("fused")
     compiled, reference = program()
-    sources = emit(compiled, SPEC, "x86_64", folder)
-    return link_library(sources, [], "x86_64", folder, CACHE).path, reference
+    sources = emit(compiled, SPEC, X86_64, folder)
+    return link_library(sources, [], X86_64, folder, CACHE).path, reference
 
 
 def run(library: Path, threads: int, x: Any, runs: int = 1) -> tuple[Any, Any]:
@@ -178,7 +179,7 @@ def test_a_program_of_fused_steps(built: tuple[Path, Any], monkeypatch: pytest.M
 
 def test_the_library_passes_the_audit_and_is_small(built: tuple[Path, Any]) -> None:
     library, _ = built
-    require(audit(library, "x86_64"))
+    require(audit(library, X86_64))
     assert library.stat().st_size < 400_000
 
 
@@ -189,10 +190,10 @@ def isa(description: Path) -> list[str]:
 
 def test_without_fused_steps_the_kernels_are_left_out(built: tuple[Path, Any], tmp_path: Path) -> None:
     compiled, _ = program()
-    sources = emit(replace(compiled, steps=()), SPEC, "x86_64", tmp_path)
+    sources = emit(replace(compiled, steps=()), SPEC, X86_64, tmp_path)
     assert isa(sources.description) == ["x86-64-v3"]
     assert isa(built[0].parent / "model.json") == ["x86-64-v3", "x86-64-v4"]
-    library = link_library(sources, [], "x86_64", tmp_path, CACHE)
+    library = link_library(sources, [], X86_64, tmp_path, CACHE)
     assert library.path.stat().st_size < built[0].stat().st_size - 100_000
 
 
@@ -200,7 +201,7 @@ def test_missing_scratch_is_refused(tmp_path: Path) -> None:
     compiled, _ = program()
     steps = tuple(replace(s, scratch=None) if isinstance(s, LayerStep) else s for s in compiled.steps)
     with pytest.raises(ValueError, match=r"winograd4 needs \d+ bytes of scratch"):
-        emit(replace(compiled, steps=steps), SPEC, "x86_64", tmp_path)
+        emit(replace(compiled, steps=steps), SPEC, X86_64, tmp_path)
 
 
 def test_fused_steps_compile_without_warnings(built: tuple[Path, Any]) -> None:
@@ -244,10 +245,10 @@ def integer_program() -> tuple[Program, Any]:
 def test_a_program_with_integer_sums(built: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it is limited to; and it holds VNNI's instructions, as a library without such layers does not."""
     compiled, reference = integer_program()
-    sources = emit(compiled, SPEC, "x86_64", tmp_path)
+    sources = emit(compiled, SPEC, X86_64, tmp_path)
     assert isa(sources.description) == ["x86-64-v3", "x86-64-v4", "x86-64-v4+avx512vnni"]
-    library = link_library(sources, [], "x86_64", tmp_path, CACHE).path
-    require(audit(library, "x86_64"))
+    library = link_library(sources, [], X86_64, tmp_path, CACHE).path
+    require(audit(library, X86_64))
     x = np.pad(np.random.default_rng(3).standard_normal((1, SIDE, SIDE, CHANNELS)), ((0, 0), (1, 1), (1, 1), (0, 0)))
     x = (4 * x).astype(np.float32)
     y = np.zeros((1, SIDE, SIDE, CHANNELS), np.float32)
@@ -271,6 +272,6 @@ def test_a_program_with_integer_sums(built: tuple[Path, Any], tmp_path: Path, mo
 
 def test_an_arm64_library_has_dot_products(tmp_path: Path) -> None:
     compiled, _ = integer_program()
-    sources = emit(compiled, SPEC, "arm64", tmp_path)
+    sources = emit(compiled, SPEC, ARM64, tmp_path)
     assert isa(sources.description) == ["neoverse-n1"]
-    require(audit(link_library(sources, [], "arm64", tmp_path, CACHE).path, "arm64"))
+    require(audit(link_library(sources, [], ARM64, tmp_path, CACHE).path, ARM64))

@@ -12,6 +12,7 @@ from elftools.elf.elffile import ELFFile
 from builder.errors import LinkError
 from builder.link.symbols import global_symbols, keep_global
 from builder.link.toolchain import Toolchain
+from builder.targets import TARGETS, X86_64, Target
 from tests.conftest import ROOT
 
 CACHE = ROOT / "build" / "cache" / "zig"
@@ -34,7 +35,7 @@ PARTS = {
 }
 
 
-@pytest.fixture(params=["x86_64", "arm64"])
+@pytest.fixture(params=TARGETS, ids=lambda target: target.name)
 def combined(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Toolchain, Path]:
     toolchain = Toolchain(request.param, CACHE)
     objects = []
@@ -81,7 +82,7 @@ def test_a_linker_finds_the_table_in_order(combined: tuple[Toolchain, Path]) -> 
 
 def test_a_program_links_it_beside_names_of_its_own(tmp_path: Path) -> None:
     """Another helper and another table, and a run() that takes precedence over the weak one."""
-    toolchain = Toolchain("x86_64", CACHE)
+    toolchain = Toolchain(X86_64, CACHE)
     objects = []
     for name, text in PARTS.items():
         (tmp_path / name).write_text(text)
@@ -107,14 +108,14 @@ def test_what_cannot_be_edited_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LinkError, match="no ELF object"):
         keep_global(b"not at all", ())
     (tmp_path / "a.c").write_text("int a(void) { return 1; }")
-    toolchain = Toolchain("x86_64", CACHE)
+    toolchain = Toolchain(X86_64, CACHE)
     toolchain.compile(tmp_path / "a.c", tmp_path / "a.o")
     with pytest.raises(LinkError, match="does not define cf_open"):
         keep_global((tmp_path / "a.o").read_bytes(), ("a", "cf_open"))
 
 
-@pytest.mark.parametrize("target", ["x86_64", "arm64"])
-def test_the_compilers_own_library_can_be_taken_in(target: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_the_compilers_own_library_can_be_taken_in(target: Target, tmp_path: Path) -> None:
     """A division of 128 bits is a call that not every linker's library answers."""
     toolchain = Toolchain(target, CACHE)
     (tmp_path / "a.c").write_text("unsigned __int128 cf_run(unsigned __int128 a, long b) { return a / b; }\n")

@@ -11,6 +11,7 @@ from fixtures.zig import CACHE
 from builder.audit.policy import target_of
 from builder.library.machine import HERE, Machine, build_runner, machine_for
 from builder.report.text import agreement_table
+from builder.targets import ARM64, X86_64
 from builder.verify.compare import require, verify
 
 PROGRAM = """#!/bin/sh
@@ -45,32 +46,32 @@ def emulator(folder: Path, more: str = "") -> None:
 
 
 def test_its_own_architecture_needs_nothing(host: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert machine_for("x86_64", cache) is HERE
+    assert machine_for(X86_64, cache) is HERE
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    assert machine_for("arm64", cache) is HERE
-    assert "none is emulated" in machine_for("x86_64", cache).missing
+    assert machine_for(ARM64, cache) is HERE
+    assert "none is emulated" in machine_for(X86_64, cache).missing
 
 
 def test_what_is_missing_is_named_with_what_to_do(host: Path, cache: Path) -> None:
-    assert "qemu-aarch64 is not on PATH; `apt-get install qemu-user" in machine_for("arm64", cache).missing
+    assert "qemu-aarch64 is not on PATH; `apt-get install qemu-user" in machine_for(ARM64, cache).missing
     emulator(host)
-    assert "no C library for arm64 in " in machine_for("arm64", cache).missing
+    assert "no C library for arm64 in " in machine_for(ARM64, cache).missing
 
 
 @pytest.mark.parametrize(("more", "cpu"), [("\\n  neoverse-n1", "neoverse-n1"), ("", "max,sve=off")])
 def test_the_emulator_is_given_gravitons_processor(host: Path, cache: Path, more: str, cpu: str) -> None:
     emulator(host, more)
     (host.parent / "root" / "lib").mkdir(parents=True)
-    machine = machine_for("arm64", cache)
+    machine = machine_for(ARM64, cache)
     assert machine.name == f"qemu-aarch64 9.9.9 as {cpu}"
     assert machine.runner[1:5] == ("-cpu", cpu, "-L", str(host.parent / "root"))
     assert target_of(Path(machine.runner[-1])) == "arm64"
 
 
 def test_the_runner_is_built_once(cache: Path) -> None:
-    first = build_runner("arm64", cache)
+    first = build_runner(ARM64, cache)
     before = first.stat()
-    assert build_runner("arm64", cache).stat() == before
+    assert build_runner(ARM64, cache).stat() == before
 
 
 def test_a_library_that_nothing_runs_passes_loudly(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from builder.emit.outside import CHUNK, HEADER, PAGE, size_of, write_outside, wr
 from builder.emit.program import layout_of
 from builder.library.outside import FILE, Layout
 from builder.lower.program import Program, Weight
+from builder.targets import X86_64
 from handler import weights as outside
 from handler.errors import StartupError
 from handler.model import Model
@@ -130,7 +131,7 @@ def test_a_wrong_file_is_refused_by_name(library: Path, others: Path, layout: La
 
 
 def test_the_library_is_audited_and_has_no_weights_in_it(library: Path) -> None:
-    require(audit(library, "x86_64"))
+    require(audit(library, X86_64))
     assert values(0).tobytes() not in library.read_bytes()
 
 

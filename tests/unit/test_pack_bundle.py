@@ -23,6 +23,7 @@ from builder.pack.assemble import pack
 from builder.pack.bundle import Bundle, activate
 from builder.pack.sbom import read_lock
 from builder.spec import Source
+from builder.targets import ARM64, X86_64
 from builder.verify.compare import verify
 
 HASH = "ab" * 32
@@ -72,7 +73,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "library": library,
         "header": folder / "model.h",
         "model_json": json.dumps(DESCRIPTION),
-        "audit": audit(library, "x86_64"),
+        "audit": audit(library, X86_64),
         "verification": verify(library, write_golden(folder, CASES), spec),
         "source_sha256": HASH,
         "versions": {"coldforge": "0.1.0", "python": "3.13.1", "tensorflow": "2.21.0", "zig": "0.17.0"},
@@ -171,7 +172,7 @@ def test_a_failed_build_leaves_the_last_bundle_alone(packer: Packer, made: dict[
     bundle = packer()
     before = content(bundle.folder)
     worse = replace(made["verification"], failures=("it sulks",))
-    failing = replace(made["audit"], violations=audit(made["library"], "arm64").violations)
+    failing = replace(made["audit"], violations=audit(made["library"], ARM64).violations)
     for error, changes in (
         (VerifyError, {"verification": worse}),
         (AuditError, {"audit": failing}),

@@ -21,6 +21,7 @@ from builder.errors import SizeLimitError, UsageError
 from builder.pack.bundle import Bundle, activate, find_bundle
 from builder.pack.join import join, joined_name
 from builder.pack.limits import Component, SizeTable
+from builder.targets import ARM64
 from handler.errors import StartupError, UnknownModelError
 from handler.model import Models
 from handler.server import Server
@@ -182,4 +183,4 @@ def test_only_the_first_is_opened_at_the_start(joined: Bundle, tmp_path: Path) -
 
 def test_a_bundle_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no bundle of a-b for arm64: run `make bundle MODEL='a b' TARGET=arm64`"):
-        find_bundle(tmp_path, "a-b", "arm64", "a b")
+        find_bundle(tmp_path, "a-b", ARM64, "a b")

@@ -12,6 +12,7 @@ from builder.pack.limits import CONTAINER_IMAGE, Component, SizeTable
 from builder.report.text import RULE, agreement_table, audit_line, size_table, table
 from builder.spec import Tolerance
 from builder.spec.tensor import TensorSpec
+from builder.targets import ARM64, X86_64
 from builder.verify.agreement import agree
 from builder.verify.compare import Verification
 
@@ -62,8 +63,8 @@ def test_agreement_shows_each_output_and_every_warning() -> None:
 
 def test_the_audit_is_one_line(tmp_path: Path) -> None:
     library = shared_library(tmp_path / "libmodel.so", ABI)
-    line = audit_line(audit(library, "x86_64"))
+    line = audit_line(audit(library, X86_64))
     assert line.startswith("  libmodel.so: x86_64; needs ")
     assert line.endswith(": passes")
     assert "\n" not in line
-    assert "FAILS machine" in audit_line(audit(library, "arm64"))
+    assert "FAILS machine" in audit_line(audit(library, ARM64))

@@ -18,6 +18,7 @@ from builder.measure import profile
 from builder.measure.explain import Explanation, Row, render
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
+from builder.targets import X86_64
 from builder.xla.tfcompile import CompiledGraph
 from tests.support.runtime import CACHE
 
@@ -58,7 +59,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> CompiledGraph:
     (folder / "none.c").write_text("typedef int none;\n")
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.34", "-c", "none.c", "-o"]
     subprocess.run([*command, "graph.o"], cwd=folder, check=True)
-    return CompiledGraph(folder, "x86_64", "", "", 0.0)
+    return CompiledGraph(folder, X86_64, "", "", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +86,9 @@ def test_what_cannot_be_run_here_is_an_error(tmp_path: Path, graph: FrozenGraph)
 
 
 def test_the_clock_is_in_no_other_library(tmp_path: Path) -> None:
-    emit(PROGRAM, SPEC, "x86_64", tmp_path)
+    emit(PROGRAM, SPEC, X86_64, tmp_path)
     assert "cf_step" not in (tmp_path / "program.c").read_text()
-    emit(PROGRAM, SPEC, "x86_64", tmp_path, probe="profile")
+    emit(PROGRAM, SPEC, X86_64, tmp_path, probe="profile")
     assert "cf_step(context, 5);" in (tmp_path / "program.c").read_text()
 
 

@@ -32,6 +32,7 @@ from builder.lower.compact import together
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSpec, Source, load, render
 from builder.spec.tensor import TensorSpec
+from builder.targets import X86_64
 from handler.description import Description, parse
 from handler.errors import HandlerError, InferenceError, WrongFieldError, WrongTypeError
 from handler.image import Limits
@@ -95,8 +96,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("coder")
     programs = [(encode, decode)[variant.signature](variant.batch) for variant in SPEC.variants]
     first, *rest = together(programs)
-    sources = emit(first, SPEC, "x86_64", folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
-    return link_library(sources, [], "x86_64", folder, CACHE).path
+    sources = emit(first, SPEC, X86_64, folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
+    return link_library(sources, [], X86_64, folder, CACHE).path
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +132,7 @@ def test_a_run_is_of_the_signature_that_is_named(library: Path, batch: int) -> N
 
 @pytest.mark.parametrize("remote", [False, True])
 def test_the_abi_refuses_an_unknown_name_and_goes_on(library: Path, remote: bool, tmp_path: Path) -> None:
-    command = [str(build_runner("x86_64", tmp_path))] if remote else []
+    command = [str(build_runner(X86_64, tmp_path))] if remote else []
     loaded = RemoteLibrary(command, str(library)) if remote else LoadedLibrary(str(library))
     _, model, _ = loaded.open()
     x, n, outputs = np.arange(4, dtype=np.float32), np.arange(1, dtype=np.int32), (16, 4, 8)
@@ -158,10 +159,10 @@ def _slot(data: Bytes) -> Slot:
 
 
 def test_only_a_library_of_several_exports_the_function(library: Path, tmp_path: Path) -> None:
-    assert audit(library, "x86_64").facts.exports.count("cf_set_signature") == 1
-    one = emit(together([encode(1)])[0], replace(SPEC, signatures=(), batches=()), "x86_64", tmp_path)
-    made = link_library(one, [], "x86_64", tmp_path, CACHE).path
-    assert "cf_set_signature" not in audit(made, "x86_64").facts.exports
+    assert audit(library, X86_64).facts.exports.count("cf_set_signature") == 1
+    one = emit(together([encode(1)])[0], replace(SPEC, signatures=(), batches=()), X86_64, tmp_path)
+    made = link_library(one, [], X86_64, tmp_path, CACHE).path
+    assert "cf_set_signature" not in audit(made, X86_64).facts.exports
 
 
 def test_the_description_and_the_header_tell_every_signature(library: Path, described: Description) -> None:

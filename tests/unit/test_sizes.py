@@ -23,6 +23,7 @@ from builder.lower.compact import together
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, ImageInput, ModelSpec, Source, Variant, load, render
 from builder.spec.tensor import TensorSpec
+from builder.targets import X86_64
 from handler.description import Description, Port, parse
 from handler.errors import HandlerError, InferenceError, StartupError, WrongShapeError
 from handler.image import Limits
@@ -69,9 +70,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shapes = (SPEC.of_variant(variant).feeds[0].shape for variant in SPEC.variants)
     first, *rest = together([program((s[0], s[1])) for s in shapes if s])
     others = dict(zip(SPEC.variants[1:], rest, strict=True))
-    sources = emit(first, SPEC, "x86_64", folder, others=others)
+    sources = emit(first, SPEC, X86_64, folder, others=others)
     assert sources.weights.stat().st_size == 64
-    return link_library(sources, [], "x86_64", folder, CACHE).path
+    return link_library(sources, [], X86_64, folder, CACHE).path
 
 
 @pytest.fixture(scope="module")

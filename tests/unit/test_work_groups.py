@@ -18,6 +18,7 @@ from builder.link.library import link_library
 from builder.lower.program import BoundPort, Buffer, KernelStep, Program
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
+from builder.targets import X86_64
 from tests.support.runtime import CACHE
 
 GROUPS = (5, 3, 2)
@@ -79,7 +80,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         0,
     )
     return ctypes.CDLL(
-        str(link_library(emit(program, SPEC, "x86_64", folder), [folder / "graph.o"], "x86_64", folder, CACHE).path)
+        str(link_library(emit(program, SPEC, X86_64, folder), [folder / "graph.o"], X86_64, folder, CACHE).path)
     )
 
 

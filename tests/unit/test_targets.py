@@ -1,0 +1,105 @@
+"""What is known of each target is in one module, and what cannot read that module agrees with it."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.errors import UsageError, VerifyError
+from builder.targets import ARM64, DEFAULT, NAMES, TARGETS, WASM32, X86_64, Target, host_target, target_named
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILDER = ROOT / "builder"
+PROCESSORS = re.compile(r"x86[-_]?64|arm64|aarch64|amd64", re.IGNORECASE)
+TRIPLES = re.compile(r"\w+-(?:unknown-)?(?:linux-gnu|wasi)\b")
+KERNEL_CODE = {"platform/threads.c", "fused/vector.h"}
+"""Runtime files that hold an instruction or a header of one architecture; they do without it on another."""
+
+
+def test_a_name_is_a_target_or_is_refused_with_those_there_are() -> None:
+    assert [target_named(name) for name in NAMES] == list(TARGETS)
+    with pytest.raises(UsageError, match="no target 'm68k': x86_64, arm64 or all"):
+        target_named("m68k")
+    with pytest.raises(UsageError, match="no target 'wasm32'"):
+        target_named(WASM32.name)
+
+
+@pytest.mark.parametrize(("machine", "target"), [("x86_64", X86_64), ("AMD64", X86_64), ("aarch64", ARM64)])
+def test_a_machine_is_a_target_or_is_refused(machine: str, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert host_target() is target
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    with pytest.raises(VerifyError, match=r"this machine \(riscv64\) is none .*'x86_64', 'arm64'"):
+        host_target()
+
+
+def test_the_instruction_sets_of_a_library_are_those_it_has_copies_of_the_kernels_for() -> None:
+    assert X86_64.isas(fused=False, integer=False) == ["x86-64-v3"]
+    assert X86_64.isas(fused=True, integer=False) == ["x86-64-v3", "x86-64-v4"]
+    assert X86_64.isas(fused=True, integer=True) == ["x86-64-v3", "x86-64-v4", "x86-64-v4+avx512vnni"]
+    assert {tuple(ARM64.isas(fused=f, integer=i)) for f in (False, True) for i in (False, True)} == {("neoverse-n1",)}
+    assert [copy.table for copy in X86_64.fused_copies] == ["cf_fused_v3", "cf_fused_v4"]
+    assert [copy.table for copy in X86_64.integer_copies] == ["cf_integer_v3", "cf_integer_v4", "cf_integer_vnni"]
+
+
+def test_the_makefiles_rely_on_one_name_for_a_target() -> None:
+    """A folder ends in "-<name>", and the template's Architecture is the name."""
+    for target in TARGETS:
+        assert target.architecture == target.name
+        assert target.suffix == ("" if target is DEFAULT else f"-{target.name}")
+        assert target.option == ("" if target is DEFAULT else f" TARGET={target.name}")
+
+
+def test_no_other_module_names_a_processor() -> None:
+    files = [p for p in BUILDER.rglob("*") if p.is_file() and p.suffix not in (".pyc", ".jpg")]
+    others = [p for p in files if p.name != "targets.py" and BUILDER / "runtime" not in p.parents]
+    assert len(others) > 100
+    for path in others:
+        text = path.read_text(encoding="utf-8")
+        assert not PROCESSORS.findall(text), path
+        assert not TRIPLES.findall(text), path
+
+
+def test_the_runtimes_files_of_one_processor_are_named_for_it() -> None:
+    runtime = BUILDER / "runtime"
+    own = {path for name in NAMES for path in runtime.rglob(f"*_{name}.c")}
+    assert {p.relative_to(runtime).as_posix() for p in own} >= {f"platform/cpu_{name}.c" for name in NAMES}
+    for path in set(runtime.rglob("*.*")) - own:
+        macros = re.findall(r"__(?:x86_64|aarch64)__", path.read_text(encoding="utf-8"))
+        assert not macros or path.relative_to(runtime).as_posix() in KERNEL_CODE, path
+
+
+def test_the_dependencies_layer_is_made_of_each_targets_wheels() -> None:
+    machines = runpy.run_path(str(ROOT / "layers" / "dependencies" / "build.py"))["MACHINES"]
+    found = {name: (f"manylinux2014_{machine}", f"manylinux_2_28_{machine}") for name, machine in machines.items()}
+    assert found == {target.name: target.wheels for target in TARGETS}
+
+
+@pytest.mark.parametrize("template", ["template.yaml", "template-image.yaml"])
+def test_the_template_takes_each_targets_architecture(template: str) -> None:
+    (line,) = re.findall(r"  Architecture:\n(?:    .*\n)*?    AllowedValues: (.*)\n", (ROOT / template).read_text())
+    assert line == f"[{', '.join(target.architecture for target in TARGETS)}]"
+
+
+def test_make_tells_of_each_target() -> None:
+    assert f"TARGET={'|'.join(NAMES)}|all " in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=NAMES)
+def test_make_builds_the_function_of_the_target_that_is_asked_for(target: Target) -> None:
+    """By TARGET or by the template's parameter; ``-n`` prints what would be run."""
+    for asked in (f"TARGET={target.name}", f"PARAMETERS=Architecture={target.architecture} MemorySize=512"):
+        command = ["make", "-n", "sam-build", asked, "PACKAGE=image", "PYTHON=python3"]
+        printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        assert f"layers/model/content{target.suffix}/lib/libmodel.so" in printed
+        assert f"builder.pack.image {'' if target is DEFAULT else target.name}\n" in printed
+        assert f"\nTARGET={target.name} " in printed
+        assert ("Architecture=" in printed) == (target is not DEFAULT or "Architecture" in asked)
+    command = ["make", "-n", "-C", "layers/model", "build-ModelLayer", f"TARGET={target.name}", "ARTIFACTS_DIR=x"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert f"cp -R content{target.suffix}/. " in printed
+    assert f"make bundle{target.option}\\`" in printed

@@ -151,7 +151,7 @@ test: $(VENV)/.test sam ## every test; the fast ones beside the others, told of 
 	wait $$fast || failed=$$?; cat build/test-unit.log; exit $$failed
 
 test-unit: $(VENV)/.test ## the fast tests
-	@$(PY) -m pytest tests/unit
+	@$(PY) -m pytest tests/unit tests/handler tests/native
 
 .PHONY: test-emulated
 test-emulated: $(VENV)/.test ## the AVX-512 kernels, on a processor that Bochs emulates (Debian: bochs bochs-term)
@@ -163,7 +163,7 @@ SECONDS ?= 300
 .PHONY: fuzz
 fuzz: $(VENV)/.test ## atheris over images, bodies and events, and Hypothesis with more examples (SECONDS=300 each)
 	@$(PY) -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
-	@HYPOTHESIS_PROFILE=long $(PY) -m pytest -q tests/unit/test_fuzz_corpus.py tests/unit/test_handler_*.py
+	@HYPOTHESIS_PROFILE=long $(PY) -m pytest -q tests/handler
 
 lint: $(VENV)/.test ## ruff and mypy --strict
 	@$(VENV)/bin/ruff check .

@@ -24,9 +24,9 @@ from builder.pack.bundle import Bundle
 from builder.project import Project
 from builder.spec import load
 from tests.conftest import make_bundle
-from tests.e2e import images
-from tests.e2e.aws import LocalAws, local_aws
-from tests.e2e.engine import Engine, NoEngine, running
+from tests.support.aws import LocalAws, local_aws
+from tests.support.docker import images
+from tests.support.docker.engine import Engine, NoEngine, running
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent

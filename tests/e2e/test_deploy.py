@@ -17,7 +17,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from builder.pack.bundle import Bundle
-from tests.e2e.aws import LocalAws, client_environment
+from tests.support.aws import LocalAws, client_environment
 
 ROOT = Path(__file__).parents[2]
 IMAGE = base64.b64encode((ROOT / "tests" / "data" / "face.jpg").read_bytes()).decode()

@@ -14,9 +14,9 @@ import pytest
 
 from builder.docker.client import choose, docker, engine_answers
 from builder.errors import EnvironmentSetupError, UsageError
-from tests.e2e import engine as engines
-from tests.e2e import images
-from tests.e2e.engine import Engine
+from tests.support.docker import engine as engines
+from tests.support.docker import images
+from tests.support.docker.engine import Engine
 from tests.support.process import stop
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +84,7 @@ class TestPrivate:
         script = f"""
             import time
             from pathlib import Path
-            from tests.e2e import engine
+            from tests.support.docker import engine
             with engine._private(Path({str(folder)!r})) as one:
                 print(one.environment["DOCKER_HOST"], flush=True)
                 time.sleep(600)

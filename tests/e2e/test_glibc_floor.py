@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import numpy as np
 
 from builder.docker.client import client
-from tests.e2e import images
 from tests.e2e.conftest import Routes
-
-HERE = Path(__file__).parent / "stand_ins"
+from tests.support.docker import images
 
 
 def test_it_answers_like_tensorflow_on_glibc_2_36(routes: Routes) -> None:
@@ -24,7 +21,7 @@ def test_it_answers_like_tensorflow_on_glibc_2_36(routes: Routes) -> None:
         f"gcc -std=gnu11 -O1 -Wall -Werror -DFEED={feed.nbytes} -DFETCH={expected.nbytes} -I/bundle /caller.c "
         "-L/bundle/layer/lib -lmodel -o /tmp/caller && exec env LD_LIBRARY_PATH=/bundle/layer/lib /tmp/caller"
     )
-    mounts = [(routes.docker.bundle.folder.resolve(), "/bundle"), (HERE / "floor_caller.c", "/caller.c")]
+    mounts = [(routes.docker.bundle.folder.resolve(), "/bundle"), (images.HERE / "floor_caller.c", "/caller.c")]
     options = ["--rm", "--interactive", "--network", "none"]
     for source, target in mounts:
         options += ["--mount", f"type=bind,source={source},target={target},readonly"]

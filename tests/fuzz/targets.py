@@ -1,6 +1,6 @@
 """What is fuzzed: each target takes any bytes, and may only answer or raise HandlerError. Anything else is a finding.
 
-The seeds in ``corpus/<target>/`` are replayed by tests/unit/test_fuzz_corpus.py; what a fuzzer finds joins them.
+The seeds in ``corpus/<target>/`` are replayed by tests/handler/test_fuzz_corpus.py; what a fuzzer finds joins them.
 """
 
 from __future__ import annotations

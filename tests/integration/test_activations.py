@@ -27,13 +27,13 @@ from builder.quantise.observe import input_of, output_of, picture, watch
 from builder.verify.compare import Verification, verify
 from builder.xla.tfcompile import CompiledGraph
 from tests.conftest import ROOT
-from tests.integration.build import CACHE, TARGET, compile_here, freeze_function, spec_of, write_golden
-from tests.integration.support import save_keras
 from tests.integration.test_batches import convolutions, recurrent
 from tests.integration.test_weights import answers, project
-from tests.integration.zoo import CASES, Case
-from tests.integration.zoo.case import f32, weights
 from tests.support import integer
+from tests.support.build import CACHE, TARGET, compile_here, freeze_function, spec_of, write_golden
+from tests.support.models import save_keras
+from tests.support.zoo import CASES, Case
+from tests.support.zoo.case import f32, weights
 
 __all__ = ["project"]
 

@@ -16,10 +16,10 @@ from builder.lower import Options
 from builder.targets import ARM64
 from builder.verify.compare import require, verify
 from tests.conftest import ROOT, make_bundle
-from tests.integration.build import CACHE, build_library, freeze_function, spec_of, write_golden
 from tests.integration.test_zoo import WITHOUT_WINOGRAD
-from tests.integration.zoo import CASES, Case
 from tests.support import qemu
+from tests.support.build import CACHE, build_library, freeze_function, spec_of, write_golden
+from tests.support.zoo import CASES, Case
 
 pytestmark = pytest.mark.integration
 

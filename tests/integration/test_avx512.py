@@ -1,6 +1,6 @@
 """The AVX-512 copy of the kernels, run: on Bochs, which emulates it, whatever the processor here has.
 
-The cases and the bounds are those of tests/unit/test_fused_kernels.py.
+The cases and the bounds are those of tests/native/test_fused_kernels.py.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from builder.selftest.programs import build_programs
 from builder.spec import load
 from builder.targets import X86_64
 from tests.conftest import ROOT
-from tests.integration.build import CACHE as BUILD_CACHE
+from tests.native import test_fused_kernels as fused
 from tests.support.bochs.emulated import Emulated, build_jobs, drawn
 from tests.support.bochs.machine import SOURCES as BOCHS
 from tests.support.bochs.machine import link_program, machine
+from tests.support.build import CACHE as BUILD_CACHE
 from tests.support.fused import CACHE, Case, Kernels
-from tests.unit import test_fused_kernels as fused
 
 pytestmark = pytest.mark.integration
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.integration.test_avx512 import emulated, here
+from tests.native import test_integer_kernels as integer
 from tests.support.bochs.emulated import Emulated, drawn
 from tests.support.fused import Case, Kernels
-from tests.unit import test_integer_kernels as integer
 
 __all__ = ["emulated", "here"]
 

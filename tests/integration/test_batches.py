@@ -11,9 +11,9 @@ import pytest
 from builder.cli import main
 from builder.pack.bundle import Bundle
 from builder.project import Project
-from tests.integration.support import save_keras
 from tests.integration.test_weights import answers, project
 from tests.support.function import served
+from tests.support.models import save_keras
 
 __all__ = ["project"]
 

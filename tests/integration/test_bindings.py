@@ -34,13 +34,13 @@ from builder.targets import X86_64
 from builder.wasm.node import node
 from tests.conftest import ROOT, make_bundle
 from tests.support import tools
-from tests.unit.test_emit import EVERY_STEP, SPEC
+from tests.support.every_step import EVERY_STEP, SPEC
 
 pytestmark = pytest.mark.integration
 
 EXAMPLES = ("digits", "age_gender")
 TOLERANCE = 1e-5 + 5e-7
-HOSTED = Path(__file__).parent / "hosted"
+HOSTED = ROOT / "tests" / "support" / "hosted"
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,14 @@ import pytest
 from builder.importers.graph import FrozenGraph
 from builder.link.library import FUSED_SOURCE, KERNEL_SOURCES, RUNTIME, THREAD_SOURCES
 from builder.targets import X86_64
-from tests.integration.build import build_library, freeze_function, spec_of
-from tests.integration.support import run_graph
-from tests.integration.zoo import CASES
+from tests.conftest import ROOT
+from tests.support.build import build_library, freeze_function, spec_of
+from tests.support.models import run_graph
+from tests.support.zoo import CASES
 
 pytestmark = pytest.mark.integration
 
-CALLER = Path(__file__).with_name("caller.c")
+CALLER = ROOT / "tests" / "support" / "caller.c"
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror")
 
 

@@ -24,8 +24,8 @@ from builder.spec import ImageInput, ModelSpec, OutputSpec, load
 from builder.verify.compare import open_golden, require, verify
 from builder.verify.golden import make
 from tests.conftest import ROOT
-from tests.integration.build import build_library
-from tests.integration.support import save_keras, spec_for
+from tests.support.build import build_library
+from tests.support.models import save_keras, spec_for
 
 pytestmark = pytest.mark.integration
 

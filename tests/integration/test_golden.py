@@ -13,7 +13,7 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
 from builder.spec import ImageInput
 from builder.verify.golden import make
-from tests.integration.support import run_graph, save_graph, spec_for
+from tests.support.models import run_graph, save_graph, spec_for
 
 pytestmark = pytest.mark.integration
 

@@ -19,7 +19,7 @@ from builder.importers.shapes import pin_shapes
 from builder.importers.tf import tensorflow
 from builder.spec import FeedSpec, FetchSpec, ImageInput, OutputSpec
 from builder.spec.tensor import c_identifier
-from tests.integration.support import freeze, run_graph, save_keras, spec_for
+from tests.support.models import freeze, run_graph, save_keras, spec_for
 
 pytestmark = pytest.mark.integration
 

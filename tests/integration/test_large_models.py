@@ -19,8 +19,8 @@ from builder.pack.bundle import Bundle
 from builder.pack.image import image_context
 from builder.pack.limits import LAMBDA_UNZIPPED
 from builder.project import Project
-from tests.e2e.aws import client_environment, local_aws
 from tests.integration.test_weights import project
+from tests.support.aws import client_environment, local_aws
 
 __all__ = ["project"]
 

@@ -15,8 +15,8 @@ import boto3
 import pytest
 
 from handler import storage
-from tests.e2e.aws import client_environment, local_aws
 from tests.support import abi_library
+from tests.support.aws import client_environment, local_aws
 
 ROOT = Path(__file__).parents[2]
 FACE = (ROOT / "tests/data/face.jpg").read_bytes()

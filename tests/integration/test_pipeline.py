@@ -20,8 +20,8 @@ from builder.cli import main
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from tests.conftest import ROOT
-from tests.integration.run import run_library
-from tests.integration.support import empty_checkout, save_keras
+from tests.support.models import empty_checkout, save_keras
+from tests.support.run import run_library
 
 pytestmark = pytest.mark.integration
 

@@ -26,7 +26,7 @@ from builder.deliver.publish import SAM_STACK, publish
 from builder.errors import PublishError, UsageError
 from builder.pack.bundle import Bundle
 from builder.spec import LAMBDA_UNZIPPED
-from tests.e2e.aws import EMULATOR, ROOT, LocalAws, client_environment, local_aws
+from tests.support.aws import EMULATOR, ROOT, LocalAws, client_environment, local_aws
 
 LARGE = 53_000_000
 

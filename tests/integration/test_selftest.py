@@ -19,8 +19,8 @@ from builder.selftest.programs import build_programs, run_program
 from builder.spec import load
 from builder.targets import X86_64
 from tests.conftest import ROOT, make_bundle
-from tests.integration.build import CACHE
 from tests.support import qemu
+from tests.support.build import CACHE
 
 pytestmark = pytest.mark.integration
 

@@ -18,9 +18,9 @@ from builder.pack.bundle import Bundle
 from builder.project import Project
 from handler.errors import InferenceError
 from handler.model import Model
-from tests.integration.support import save_keras
 from tests.integration.test_weights import project
 from tests.support.function import served
+from tests.support.models import save_keras
 
 __all__ = ["project"]
 

@@ -36,9 +36,10 @@ from handler.image import Limits
 from handler.model import Model
 from handler.request import Request
 from handler.server import Call, Server
-from tests.integration.build import CACHE, build_library
-from tests.integration.support import empty_checkout, save_keras, spec_for
+from tests.conftest import ROOT
 from tests.support import qemu
+from tests.support.build import CACHE, build_library
+from tests.support.models import empty_checkout, save_keras, spec_for
 
 pytestmark = pytest.mark.integration
 
@@ -309,7 +310,7 @@ def test_a_c_program_under_sanitizers(tmp_path: Path) -> None:
     folder = tmp_path / "import"
     built(graph, spec, folder, "faithful", X86_64)
     names = ("abi/model.c", "platform/cpu_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
-    sources = [Path(__file__).with_name("state_caller.c"), *(RUNTIME / name for name in names)]
+    sources = [ROOT / "tests" / "support" / "state_caller.c", *(RUNTIME / name for name in names)]
     sources += [folder / name for name in ("program.c", "weights.S", "graph.o")]
     flags = ["-std=c11", "-g", "-O1", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     stub = tmp_path / "tables.c"

@@ -22,7 +22,7 @@ from builder.targets import ARM64, X86_64
 from builder.xla import tfcompile
 from builder.xla.result import read_result
 from builder.xla.tfcompile import CompiledGraph, compile_graph
-from tests.integration.support import save_graph
+from tests.support.models import save_graph
 
 pytestmark = pytest.mark.integration
 

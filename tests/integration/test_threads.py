@@ -16,8 +16,8 @@ import pytest
 
 from builder.pack.bundle import Bundle
 from tests.conftest import ROOT
-from tests.integration.run import run_library
 from tests.support.process import stop
+from tests.support.run import run_library
 
 pytestmark = pytest.mark.integration
 
@@ -82,7 +82,7 @@ FORKS = """
 import ctypes, os, sys, time
 import numpy as np
 from tests.integration import test_threads as t
-from tests.integration.run import _ports
+from tests.support.run import _ports
 
 abi = ctypes.CDLL(sys.argv[1])
 model, other = ctypes.c_void_p(), ctypes.c_void_p()

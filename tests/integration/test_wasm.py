@@ -19,8 +19,8 @@ from builder.wasm.module import BASELINE, FLAVOURS, SIMD, Flavour, emit_sources,
 from builder.wasm.node import node, verify_in_node
 from builder.wasm.verify import verify_module
 from tests.conftest import ROOT
-from tests.integration.build import CACHE, spec_of
-from tests.integration.zoo import CASES
+from tests.support.build import CACHE, spec_of
+from tests.support.zoo import CASES
 
 pytestmark = pytest.mark.integration
 pytest.importorskip("wasmtime")
@@ -38,7 +38,7 @@ GRAPHS = (
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("graphs")
-    command = [sys.executable, "-m", "tests.integration.compile_ir", str(folder), *GRAPHS]
+    command = [sys.executable, "-m", "tests.support.compile_ir", str(folder), *GRAPHS]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder

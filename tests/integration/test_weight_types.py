@@ -29,10 +29,10 @@ from builder.quantise import restored
 from builder.spec import WeightType
 from builder.verify.compare import Rounding, Verification, verify
 from tests.conftest import ROOT
-from tests.integration.build import CACHE, TARGET, compile_here, freeze_function, spec_of, write_golden
-from tests.integration.support import empty_checkout
-from tests.integration.zoo import CASES, Case
-from tests.integration.zoo.case import f32, weights
+from tests.support.build import CACHE, TARGET, compile_here, freeze_function, spec_of, write_golden
+from tests.support.models import empty_checkout
+from tests.support.zoo import CASES, Case
+from tests.support.zoo.case import f32, weights
 
 pytestmark = pytest.mark.integration
 

@@ -13,7 +13,7 @@ from builder.cli import main
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from handler.model import Model
-from tests.integration.support import empty_checkout, save_keras
+from tests.support.models import empty_checkout, save_keras
 
 pytestmark = pytest.mark.integration
 

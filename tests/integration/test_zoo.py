@@ -18,7 +18,7 @@ from builder.preflight import check
 from builder.preflight import require as require_preflight
 from builder.verify.compare import require, verify
 from builder.xla.result import read_result
-from tests.integration.build import (
+from tests.support.build import (
     CACHE,
     TARGET,
     build_library,
@@ -27,8 +27,8 @@ from tests.integration.build import (
     spec_of,
     write_golden,
 )
-from tests.integration.run import run_library
-from tests.integration.zoo import CASES, REFUSED, Case
+from tests.support.run import run_library
+from tests.support.zoo import CASES, REFUSED, Case
 
 pytestmark = pytest.mark.integration
 

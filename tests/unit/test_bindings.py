@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.bindings import LANGUAGES, Parts, generate
-from builder.bindings.c import literal
 from builder.bindings.describe import RESERVED, camel, describe, identifiers, package_name
 from builder.bindings.package import MANIFEST, quoted, wrapped
 from builder.cli import main
@@ -187,30 +186,6 @@ LABELS = st.text(st.characters(exclude_categories=("Cc", "Cs")), max_size=20)
 def test_labels_survive_as_literals(label: str) -> None:
     assert ast.literal_eval(quoted(label)) == label
     assert json.loads(quoted(label)) == label  # JavaScript's, Go's and Rust's are the same but for what isn't used
-
-
-def test_labels_survive_in_c(tmp_path: Path) -> None:
-    labels = ['say "hi"', "back\\slash", "??/ trigraph", "naïve 猫", "*/ /*", "%s %n"]
-    rows = "\n".join(f"puts({literal(label)});" for label in labels)
-    (tmp_path / "a.c").write_text(f"#include <stdio.h>\nint main(void) {{\n{rows}\nreturn 0;\n}}\n")
-    command = [sys.executable, "-m", "ziglang", "cc", "-std=c99", "-Wall", "-Werror", "a.c", "-o", "a"]
-    subprocess.run(command, cwd=tmp_path, check=True)
-    said = subprocess.run([tmp_path / "a"], capture_output=True, check=True).stdout.decode()
-    assert said.splitlines() == labels
-
-
-def test_a_comment_ends_where_it_should(tmp_path: Path) -> None:
-    data = tensor_description()
-    data["model"]["version"] = '1 */ #error """ \\'
-    data["feeds"][0]["name"] = "a*/b c"
-    out = tmp_path / "out"
-    generate("c", parts_of(tmp_path / "c", data), out)
-    command = [sys.executable, "-m", "ziglang", "cc", "-Wall", "-Werror", "-I.", "-c", "a.c", "-o", "a.o"]
-    (out / "a.c").write_text('#include "product.h"\n')
-    (out / "model.h").write_text((Path(__file__).parents[2] / "builder" / "runtime" / "abi" / "model.h").read_text())
-    subprocess.run(command, cwd=out, check=True)
-    generate("python", parts_of(tmp_path / "p", data), tmp_path / "python")
-    ast.parse((tmp_path / "python" / "product.py").read_text())
 
 
 @given(st.lists(st.text("abc", min_size=1, max_size=50), max_size=30))

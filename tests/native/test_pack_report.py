@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from fixtures.zig import ABI, shared_library
 
 from builder.audit import audit
 from builder.pack.limits import CONTAINER_IMAGE, Component, SizeTable
@@ -15,6 +14,7 @@ from builder.spec.tensor import TensorSpec
 from builder.targets import ARM64, X86_64
 from builder.verify.agreement import agree
 from builder.verify.compare import Verification
+from tests.support.zig import ABI, shared_library
 
 
 def test_a_table_lines_up() -> None:

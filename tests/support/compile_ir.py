@@ -1,6 +1,6 @@
 """Trace zoo cases and compile them for wasm32, all in one process whose XLA leaves its IR.
 
-``python -m tests.integration.compile_ir FOLDER NAME ...``: each case below FOLDER, with TensorFlow's answers.
+``python -m tests.support.compile_ir FOLDER NAME ...``: each case below FOLDER, with TensorFlow's answers.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from builder.importers.tf import tensorflow
 tensorflow(leave_ir=True)  # before anything else imports it: flags are read once
 
 from builder.xla import tfcompile  # noqa: E402
-from tests.integration.build import freeze_function, write_golden  # noqa: E402
-from tests.integration.zoo import CASES  # noqa: E402
+from tests.support.build import freeze_function, write_golden  # noqa: E402
+from tests.support.zoo import CASES  # noqa: E402
 
 SAMPLES = 2
 

@@ -1,6 +1,6 @@
 """Stand-ins for the images that a container registry would serve: Debian by mmdebstrap, and what goes on top.
 
-    python -m tests.e2e.images [amazonlinux] [lambda] [floor]
+    python -m tests.support.docker.images [amazonlinux] [lambda] [floor]
 
 An image is tagged with the hash of its recipe, so the engine's own store is the cache. They stand in for
 behaviour (interpreter, paths, entry points), never for Amazon Linux's libraries.
@@ -22,7 +22,7 @@ from builder.docker.image import ca_secret
 from builder.local import parts
 
 HERE = Path(__file__).parent / "stand_ins"
-CACHE = Path(__file__).parents[2] / "build" / "local"
+CACHE = Path(__file__).parents[3] / "build" / "local"
 LAMBDA_TAGS = ("public.ecr.aws/lambda/python:3.13-x86_64", "public.ecr.aws/lambda/python:3.13")
 """What SAM asks for, and what a container image function and the AWS emulator ask for."""
 BOTO3 = "1.43.108"  # in Lambda's image; the function does not import it

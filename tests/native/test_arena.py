@@ -43,10 +43,8 @@ def wished_for() -> int:
 def test_huge_pages_for_whole_ones_of_a_large_arena(tmp_path: Path, arena: int, huge: int) -> None:
     if not Path("/sys/kernel/mm/transparent_hugepage").exists():
         pytest.skip("NOT RUN: this kernel has no huge pages on request")
-    code = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_arena as t; t.child(sys.argv[1])"
-    )
-    command = [sys.executable, "-c", code, str(library(tmp_path, arena))]
+    code = "import sys; sys.path.insert(0, sys.argv[2]); from tests.native import test_arena as t; t.child(sys.argv[1])"
+    command = [sys.executable, "-c", code, str(library(tmp_path, arena)), str(Path(__file__).parents[2])]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) == 3 * huge
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fixtures.abi import CASES, model_spec, write_golden
-from fixtures.zig import CACHE
 
 from builder.audit.policy import target_of
 from builder.library.machine import HERE, Machine, build_runner, machine_for
 from builder.report.text import agreement_table
 from builder.targets import ARM64, X86_64
 from builder.verify.compare import require, verify
+from tests.support.hand_model import CASES, model_spec, write_golden
+from tests.support.zig import CACHE
 
 PROGRAM = """#!/bin/sh
 case "$*" in

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixtures.abi import CASES, Case, golden_case, model_spec, write_golden
-from fixtures.zig import CACHE, FIXTURES, shared_library
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -24,11 +22,13 @@ from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
 from builder.verify.agreement import OutputAgreement, agree
 from builder.verify.compare import Verification, require, verify
+from tests.support.hand_model import CASES, HAND_MODEL, Case, golden_case, model_spec, write_golden
+from tests.support.zig import CACHE, shared_library
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shared_library(tmp_path_factory.mktemp("abi") / "libmodel.so", FIXTURES / "abi.c", "-lm")
+    return shared_library(tmp_path_factory.mktemp("abi") / "libmodel.so", HAND_MODEL, "-lm")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fixtures.zig import ABI, EXPORTS, shared_library
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from builder.audit.facts import read_facts, version_key
 from builder.audit.policy import load_policy, violations
 from builder.errors import AuditError
 from builder.targets import ARM64, TARGETS, WASM32, X86_64
+from tests.support.zig import ABI, EXPORTS, shared_library
 
 NO_RUN = ABI.replace("int run(void) { return 0; }", "")
 USER = (

@@ -19,7 +19,7 @@ from builder.lower import LoweringPath, Options, lower
 from builder.spec import ModelSpec, Source, Tolerance
 from builder.targets import X86_64, Target
 from builder.xla import tfcompile
-from tests.integration.support import run_graph
+from tests.support.models import run_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "cache"

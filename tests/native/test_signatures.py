@@ -38,8 +38,8 @@ from handler.errors import HandlerError, InferenceError, WrongFieldError, WrongT
 from handler.image import Limits
 from handler.model import Model
 from handler.protocols import open_inference, openapi, predict, tf_serving
+from tests.native.test_sizes import accepts
 from tests.support.outside import CACHE
-from tests.unit.test_sizes import accepts
 
 W = np.arange(16, dtype=np.float32)
 SPEC = ModelSpec(

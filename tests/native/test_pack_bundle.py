@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.abi import CASES, model_spec, write_golden
-from fixtures.zig import FIXTURES, shared_library
 
 from builder.audit import audit
 from builder.errors import AuditError, SizeLimitError, VerifyError
@@ -25,6 +23,8 @@ from builder.pack.sbom import read_lock
 from builder.spec import Source
 from builder.targets import ARM64, X86_64
 from builder.verify.compare import verify
+from tests.support.hand_model import CASES, HAND_MODEL, model_spec, write_golden
+from tests.support.zig import shared_library
 
 HASH = "ab" * 32
 DESCRIPTION = {
@@ -60,7 +60,7 @@ Packer = Callable[..., Bundle]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("made")
-    library = shared_library(folder / "libmodel.so", FIXTURES / "abi.c", "-lm", "-Wl,-soname,libmodel.so")
+    library = shared_library(folder / "libmodel.so", HAND_MODEL, "-lm", "-Wl,-soname,libmodel.so")
     spec = replace(model_spec(), source=Source("keras", folder / "secret" / "hand.keras"))
     os.environ.pop("CF_TEST_BEHAVIOUR", None)
     (folder / "model.h").write_text("/* header */\n")

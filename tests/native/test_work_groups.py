@@ -112,8 +112,8 @@ def test_two_threads_are_at_work_at_once(library: ctypes.CDLL, threads: int) -> 
 def test_one_thread_makes_no_thread_and_none_is_left(library: ctypes.CDLL) -> None:
     code = (
         "import ctypes, os, sys\n"
-        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import test_work_groups as t\n"
+        f"sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+        "from tests.native import test_work_groups as t\n"
         "library = ctypes.CDLL(sys.argv[1])\n"
         "tasks = lambda: len(os.listdir('/proc/self/task'))\n"
         "before, seen = tasks(), []\n"

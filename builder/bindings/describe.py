@@ -135,7 +135,7 @@ def describe(text: str) -> Description:
     try:
         data = json.loads(text)
         if data["abi"] != ABI_VERSION:
-            raise UsageError(f"the bundle has ABI {data['abi']}, not {ABI_VERSION}: make it anew with `make bundle`.")
+            raise UsageError(f"the bundle has ABI {data['abi']}, not {ABI_VERSION}: make it again with `make bundle`.")
         feeds, fetches = (_tensors(data[kind]) for kind in ("feeds", "fetches"))
         by_name = {fetch.spec.name: fetch for fetch in fetches}
         image, name = data["image"], data["model"]["name"]
@@ -144,7 +144,7 @@ def describe(text: str) -> Description:
         version, arch, batch = data["model"]["version"], data["target"]["arch"], data["batch"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            f"model.json cannot be used ({type(error).__name__}: {error}): make the bundle anew."
+            f"model.json cannot be used ({type(error).__name__}: {error}): make the bundle again."
         ) from error
     if not feeds or not fetches:
         raise UsageError(f"{name} takes or gives nothing; a binding needs both feeds and fetches. Call it with cf_run.")

@@ -145,7 +145,7 @@ def _before(folder: Path, language: str, description: Description) -> set[str]:
         files = set(made["files"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
-            f"{folder} holds something else than bindings: give an --out that is empty or does not exist."
+            f"{folder} holds files that are not bindings: give an --out that is empty or does not exist."
         ) from error
     if not same:
         raise UsageError(

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"coldforge: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("coldforge: interrupted; the last good bundle is as it was.", file=sys.stderr)
+        print("coldforge: interrupted; the last good bundle is unchanged.", file=sys.stderr)
         return 130
 
 

@@ -36,7 +36,7 @@ def _bundle_arguments(parser: Arguments) -> None:
         "--package",
         choices=("zip", "image"),
         default="zip",
-        help="image: allow what a container image holds, which is more than layers do (default: zip)",
+        help="image: allow the size of a container image, which is larger than layers (default: zip)",
     )
     add_target(parser)
     add_route(parser)

@@ -40,7 +40,7 @@ def add_model(parser: Arguments) -> None:
 
 
 def add_bundled_models(parser: Arguments) -> None:
-    parser.add_argument("models", nargs="+", metavar="model", help=f"{MODEL}; all that are in the bundle")
+    parser.add_argument("models", nargs="+", metavar="model", help=f"{MODEL}; every model in the bundle")
 
 
 def add_target(parser: Arguments) -> None:

@@ -26,7 +26,7 @@ def _publish_arguments(parser: Arguments) -> None:
     parser.add_argument("--dependencies", action="store_true", help="publish the dependencies layer as well")
     parser.add_argument("--bucket", help="S3 bucket for a zip over 50 MB (default: the one SAM made)")
     parser.add_argument("--prune", type=int, metavar="N", help="keep the newest N versions and those in use")
-    parser.add_argument("--endpoint-url", metavar="URL", help="of another AWS, such as a local emulator")
+    parser.add_argument("--endpoint-url", metavar="URL", help="endpoint of another AWS, such as a local emulator")
     add_json(parser)
 
 
@@ -56,12 +56,12 @@ def publish(options: Options, project: Project) -> int:
             print(json.dumps(asdict(done)))
             continue
         gone = f"; deleted {', '.join(map(str, done.pruned))}" if done.pruned else ""
-        print(f"{done.arn}  ({'new' if done.created else 'the same bytes were there'}{gone})")
+        print(f"{done.arn}  ({'new' if done.created else 'AWS had the same bytes already'}{gone})")
     return 0
 
 
 def _check_arguments(parser: Arguments) -> None:
-    parser.add_argument("parameters", nargs="*", metavar="NAME=VALUE", help="parameters of the deploy")
+    parser.add_argument("parameters", nargs="*", metavar="NAME=VALUE", help="parameters to deploy with")
     parser.add_argument("--template", type=Path, default=Path(".aws-sam/build/template.yaml"))
 
 
@@ -69,7 +69,7 @@ def check(options: Options, _project: Project) -> int:
     from builder.deliver.template_check import require
 
     if wrong := [p for p in options.parameters if "=" not in p]:
-        raise UsageError(f"{wrong[0]}: parameters are given as NAME=VALUE.")
+        raise UsageError(f"{wrong[0]}: write parameters as NAME=VALUE.")
     require(options.template, dict(p.split("=", 1) for p in options.parameters))
     return 0
 

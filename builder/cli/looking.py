@@ -68,7 +68,7 @@ def explain(options: Options, project: Project) -> int:
     from builder.measure import explain
 
     if options.threads < 1:
-        raise UsageError(f"--threads {options.threads}: at least 1.")
+        raise UsageError(f"--threads {options.threads}: give at least 1.")
     found = explain.explain(
         load_spec(options.model, project), project, Progress(), threads=options.threads, seconds=options.seconds
     )
@@ -97,7 +97,8 @@ def _accuracy_arguments(parser: Arguments) -> None:
     add_model(parser)
     parser.add_argument(
         "--images", type=Path, action="append", default=[], metavar="FOLDER",
-        help="pictures, or folders of them by label, or an .npz file with images and labels; may be repeated",
+        help="a folder of pictures, or one with a folder for each label, or an .npz file with images and labels; "
+        "may be repeated",
     )  # fmt: skip
     add_json(parser)
 
@@ -113,7 +114,7 @@ def accuracy(options: Options, project: Project) -> int:
 def _init_arguments(parser: Arguments) -> None:
     parser.add_argument("model", type=Path, help=".keras, .h5, .pb or a SavedModel folder")
     parser.add_argument("--output", type=Path, help="where to write (default: model.toml beside the model)")
-    parser.add_argument("--force", action="store_true", help="write over an existing file")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     add_trust(parser)
 
 
@@ -123,9 +124,9 @@ def init(options: Options, _project: Project) -> int:
 
     output: Path = options.output or options.model.resolve().parent / "model.toml"
     if output.exists() and not options.force:
-        raise UsageError(f"{output} exists; give another --output, or --force to write over it.")
+        raise UsageError(f"{output} exists; give another --output, or --force to overwrite it.")
     output.write_text(draft_text(options.model, describe, toml=output, trust=options.trust), encoding="utf-8")
-    print(f"wrote {relative(output)}: check what it says, then run `make bundle MODEL={relative(output)}`")
+    print(f"wrote {relative(output)}: check it, then run `make bundle MODEL={relative(output)}`")
     return 0
 
 

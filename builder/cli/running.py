@@ -27,7 +27,7 @@ def invoke(options: Options, project: Project) -> int:
 
     if options.target and options.target != host_target().name:
         raise UsageError(
-            f"invoke runs the function on this machine, and {options.target} is another; "
+            f"invoke runs the function on this machine, which is not {options.target}; "
             f"`make bundle TARGET={options.target}` runs its library on TensorFlow's inputs under QEMU."
         )
     layer = _layer(options.models, project)
@@ -41,8 +41,10 @@ def invoke(options: Options, project: Project) -> int:
 
 def _serve_arguments(parser: Arguments) -> None:
     add_bundled_models(parser)
-    parser.add_argument("--port", type=int, default=8080, help="(default: 8080; 0 is any)")
-    parser.add_argument("--cors", default="", metavar="ORIGINS", help="origins whose pages may call it, or *")
+    parser.add_argument(
+        "--port", type=int, default=8080, help="port to serve on (default: 8080; 0 takes any free port)"
+    )
+    parser.add_argument("--cors", default="", metavar="ORIGINS", help="origins whose pages may call the function, or *")
 
 
 def serve(options: Options, project: Project) -> int:

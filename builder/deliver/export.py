@@ -139,4 +139,4 @@ def _may_write(folder: Path) -> None:
     except (OSError, ValueError, AttributeError):
         ours = False
     if not ours:
-        raise UsageError(f"{folder} is there and is no export; name an empty or new folder with --out.")
+        raise UsageError(f"{folder} exists and is not an export; name a new or empty folder with --out.")

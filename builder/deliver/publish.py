@@ -41,7 +41,7 @@ SAM_STACK = "aws-sam-cli-managed-default"
 
 @dataclass(frozen=True)
 class Published:
-    """A layer version. ``created`` is False when the same bytes were there already."""
+    """A layer version. ``created`` is False when AWS had the same bytes already."""
 
     arn: str
     version: int
@@ -246,6 +246,5 @@ def _aws_errors(doing: str) -> Iterator[None]:
         yield
     except (ClientError, BotoCoreError, boto3.exceptions.Boto3Error) as error:
         raise PublishError(
-            f"{doing} failed: {error}\n"
-            "Run the same command again once the cause is gone: what is there is not made twice."
+            f"{doing} failed: {error}\nRemove the cause, then run the same command again: it makes nothing twice."
         ) from error

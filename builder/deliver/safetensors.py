@@ -40,9 +40,9 @@ def write(path: Path, tensors: Mapping[str, Array], metadata: Mapping[str, str] 
     for name in order:
         tensor = tensors[name]
         if name == METADATA:
-            raise ValueError(f"{METADATA} is no name for a tensor")
+            raise ValueError(f"{METADATA} cannot be the name of a tensor")
         if tensor.dtype.name not in DTYPES:
-            raise ValueError(f"{name} is {tensor.dtype.name}, which safetensors has not")
+            raise ValueError(f"{name} is {tensor.dtype.name}, which safetensors does not have")
         end = offset + tensor.nbytes
         header[name] = {"dtype": DTYPES[tensor.dtype.name], "shape": list(tensor.shape), "data_offsets": [offset, end]}
         offset = end

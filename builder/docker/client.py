@@ -51,7 +51,7 @@ def choose(build_in: str) -> Route:
     if build_in == "auto":
         return "docker" if engine_answers() else "host"
     if build_in not in ("docker", "host"):
-        raise UsageError(f"BUILD_IN={build_in} is none of docker, host and auto.")
+        raise UsageError(f"BUILD_IN={build_in} is not docker, host or auto.")
     if build_in == "docker" and (reason := why_no_engine()):
         raise EnvironmentSetupError(
             f"BUILD_IN=docker, but no Docker engine answers: {reason}\n"

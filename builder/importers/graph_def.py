@@ -62,7 +62,7 @@ def _read(path: Path) -> Any:
         except (UnicodeDecodeError, text_format.ParseError) as error:
             raise ImportModelError(f"{path.name} is not a GraphDef, neither binary nor text.") from error
     if not graph_def.node:
-        raise ImportModelError(f"{path.name} is not a GraphDef with nodes in it.")
+        raise ImportModelError(f"{path.name} is not a GraphDef, or it has no nodes.")
     variables = sorted({n.name for n in graph_def.node if n.op in _VARIABLES})
     if variables:
         raise ImportModelError(

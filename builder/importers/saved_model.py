@@ -68,7 +68,7 @@ def meta_graph(path: Path) -> Any:
     serving = [m for m in metas if list(m.meta_info_def.tags) == ["serve"]] or metas
     if len(serving) != 1:
         found = "; ".join(",".join(m.meta_info_def.tags) or "(none)" for m in metas) or "none"
-        raise ImportModelError(f"{path.name} has no MetaGraph tagged `serve` (tags there are: {found}).")
+        raise ImportModelError(f"{path.name} has no MetaGraph tagged `serve` (its tags: {found}).")
     return serving[0]
 
 

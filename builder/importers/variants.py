@@ -19,8 +19,8 @@ def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
     if len(variants) > 1 and (states := [state for graph in graphs for state in graph.states]):
         kept = ", ".join(dict.fromkeys(repr(state.spec.name) for state in states))
         raise ImportModelError(
-            f"The model keeps {kept} from call to call, of one batch and size. Give [model] one batch and signature, "
-            "and each of [[feeds]] one shape."
+            f"The model keeps {kept} from call to call, so it can have only one batch and size. Give [model] one "
+            "batch and signature, and each of [[feeds]] one shape."
         )
     found: dict[tuple[int, ...], str] = {}
     for (variant, graph), first in zip(zip(variants, graphs, strict=True), _smallest(variants, graphs), strict=True):

@@ -125,10 +125,10 @@ def _set(result: bytearray, start: int, section: _Section) -> None:
 
 def _sections(data: bytes) -> list[_Section]:
     if len(data) < _HEADER.size or data[:6] != b"\x7fELF\x02\x01":
-        raise LinkError("this is no ELF object of 64 bits, little-endian.")
+        raise LinkError("this is not a 64-bit little-endian ELF object.")
     _, kind, _, _, _, _, at, _, _, _, _, size, count, _ = _HEADER.unpack_from(data)
     if kind != _RELOCATABLE or size != _SECTION.size or count == 0:
-        raise LinkError("this is no relocatable object, or one with too many sections.")
+        raise LinkError("this is not a relocatable object, or it has too many sections.")
     return [_Section(*_SECTION.unpack_from(data, at + number * size)) for number in range(count)]
 
 

@@ -100,7 +100,7 @@ def serving(invoke: Invoke, port: int = 0, say: Say = lambda line: None) -> Iter
     try:
         server = ThreadingHTTPServer(("127.0.0.1", port), _handler(invoke, say))
     except OSError as error:
-        raise EnvironmentSetupError(f"port {port} cannot be had ({error.strerror}); choose another one.") from error
+        raise EnvironmentSetupError(f"port {port} cannot be used ({error.strerror}); choose another one.") from error
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
     thread.start()

@@ -59,7 +59,7 @@ def tune(spec: ModelSpec, project: Project, progress: Progress, *, seconds: floa
     times: dict[str, dict[str, dict[str, float]]] = {label: {} for label in shapes}
     rounds = 0
     if shapes:
-        with progress.stage("tune", f"{len(shapes)} kinds of layer among the others") as outcome:
+        with progress.stage("tune", f"{len(shapes)} kinds of layer, each timed in place") as outcome:
             rounds = _measure(made, settled, project, shapes, seconds, times)
             outcome.note = f"{rounds} rounds"
     layers = {label: Choice(best(rule[label], times[label]), times[label]) for label in shapes}

@@ -88,8 +88,8 @@ def read_tuning(path: Path) -> Tuning | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise SpecError(
-            f"{path} is no tuning file of this coldforge ({type(error).__name__}: {error}); delete it, or write it "
-            "anew with `coldforge tune`."
+            f"{path} is not a tuning file of this version of coldforge ({type(error).__name__}: {error}); delete it, "
+            "or write it again with `coldforge tune`."
         ) from error
 
 

@@ -46,7 +46,7 @@ def calibrate(spec: ModelSpec, project: Project, progress: Progress) -> Settled:
         kept = made.graph.states[0].spec.name
         raise SpecError(
             f"{spec.path}: [activations].images: the model keeps {kept!r} from call to call, and pictures are no "
-            "sequence of calls. Delete this line: the golden inputs are one."
+            "sequence of calls. Delete this line: the golden inputs are such a sequence."
         )
     key = digest(
         *(made.kernels.metadata_path, made.kernels.kernels_path, made.graph.ports_path, made.graph.golden_path),

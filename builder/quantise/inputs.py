@@ -99,7 +99,10 @@ def _output(spec: ModelSpec, names: set[str] | None = None) -> OutputSpec:
     """The classification that labels are of: of several the first that knows them."""
     outputs = [output for output in spec.outputs if output.kind == "classification"]
     if not outputs:
-        raise UsageError(f"{spec.name} has no classification that labels could be of: give pictures without labels.")
+        raise UsageError(
+            f"{spec.name} has no classification, so there is nothing to compare labels with: give pictures without "
+            "labels."
+        )
     return next((o for o in outputs if names and names <= set(o.labels)), outputs[0])
 
 
@@ -109,7 +112,7 @@ def _class(name: str, output: OutputSpec, folder: Path) -> int:
     if not output.labels and name.isdecimal():
         return int(name)
     known = ", ".join(output.labels) or "the numbers of its classes"
-    raise UsageError(f"{folder / name}: is no label of the output {output.name}; its labels are {known}.")
+    raise UsageError(f"{folder / name}: is not a label of the output {output.name}; its labels are {known}.")
 
 
 def _decoded(path: Path, image: ImageInput) -> Array:

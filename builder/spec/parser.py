@@ -38,7 +38,7 @@ def load(path: Path) -> ModelSpec:
     name = tables.model.get("name") or _default_name(path)
     if not name and "name" not in tables.model.present:
         says = tables.model.section.field("name").kind.says
-        tables.model.wrong("name", f"cannot be made from the folder's; add it: {says}")
+        tables.model.wrong("name", f"cannot be made from the folder's name; add it: {says}")
     form = rules.source_format(tables.model, path.parent)
     for output in tables.outputs:
         _prepare(output, path.parent)

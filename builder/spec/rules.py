@@ -117,7 +117,7 @@ def _signatures(tables: Tables) -> None:
         given = entry.values.get("signature")
         if given is not None and given not in names:
             right = f"use {' or '.join(names)}" if names else "name the signatures under [model]"
-            entry.wrong("signature", f'"{given}" is none of [model]; {right}')
+            entry.wrong("signature", f'"{given}" is not a signature of [model]; {right}')
 
 
 def _tensor(name: str) -> str:
@@ -129,13 +129,13 @@ def _origin(model: Table) -> None:
     if not model.present & {"source", "package"}:
         model.wrong("source", 'is missing; name the trained model: source = "model.keras"')
     elif {"source", "package"} <= model.present:
-        model.wrong("package", "stands beside source; keep the one where the model is")
+        model.wrong("package", "cannot be used together with source; keep only the one where the model is")
     elif "package" in model.present:
         for key in ("file", "sha256"):
             if key not in model.present:
                 model.wrong(key, f"is missing; a model from a package needs it: {model.section.field(key).kind.says}")
     elif "file" in model.present:
-        model.wrong("file", "goes with package; name the package too, or only source")
+        model.wrong("file", "needs package; name the package too, or name only source")
 
 
 def _format(tables: Tables, form: Format) -> None:
@@ -187,9 +187,11 @@ def _shapes(feeds: Sequence[Table]) -> None:
     for feed in several:
         shapes, first = feed.values["shapes"], several[0].values["shapes"]
         if "shape" in feed.present:
-            feed.wrong("shapes", "stands beside shape; keep one of them")
+            feed.wrong("shapes", "cannot be used together with shape; keep one of them")
         if len({len(shape) for shape in shapes}) > 1:
-            feed.wrong("shapes", "have different numbers of dimensions; an input has one")
+            feed.wrong(
+                "shapes", "have different numbers of dimensions; all shapes of an input must have the same number"
+            )
         if len(shapes) != len(first):
             other = several[0].values.get("name")
             feed.wrong("shapes", f"are {len(shapes)}, and those of {other!r} are {len(first)}; give both as many")
@@ -197,7 +199,7 @@ def _shapes(feeds: Sequence[Table]) -> None:
     sizes = list(zip(*(feed.values["shapes"] for feed in several), strict=True))
     for number, size in enumerate(sizes):
         if (earlier := sizes.index(size)) != number:
-            several[0].wrong("shapes", f"item {number + 1} is item {earlier + 1} again; each must differ", number)
+            several[0].wrong("shapes", f"item {number + 1} is item {earlier + 1}; each must differ", number)
 
 
 def _image(image: Table, tables: Tables, form: Format | None) -> None:
@@ -218,7 +220,7 @@ def _image(image: Table, tables: Tables, form: Format | None) -> None:
     if "feed" not in image.present and complete and len(names) > 1:
         image.wrong("feed", f"is missing; say which feed takes the picture: {' or '.join(names)}")
     elif feed is not None and complete and feed not in names:
-        image.wrong("feed", f'"{feed}" is none of [[feeds]]; use {" or ".join(names)}')
+        image.wrong("feed", f'"{feed}" is not one of [[feeds]]; use {" or ".join(names)}')
     _image_shape(image, tables, feed or (names[0] if complete and len(names) == 1 else None), channels)
 
 
@@ -243,14 +245,14 @@ def _image_shape(image: Table, tables: Tables, feed: str | None, channels: int) 
                 right = f"pictures are [{batch}, height, width, {channels}]"
                 table.wrong(key, f"item {number + 1} is {list(shape)}; {right}", number)
         if "pad" in table.values:
-            table.wrong("pad", "is of an input that takes pictures, which are resized; delete this line")
+            table.wrong("pad", "is for an input that takes pictures, and pictures are resized; delete this line")
 
 
 def _output(output: Table) -> None:
     kind = output.get("kind")
     labelled = output.present & {"labels", "labels_file"}
     if len(labelled) == 2:
-        output.wrong("labels_file", "stands beside labels; keep one of them")
+        output.wrong("labels_file", "cannot be used together with labels; keep one of them")
     if kind in ("regression", "raw"):
         for key in sorted(labelled | (output.present & {"top_k"})):
             right = f'delete it, or write kind = "classification" instead of "{kind}"'
@@ -275,7 +277,7 @@ def _weights(tables: Tables) -> None:
             weights.wrong(key, 'only type = "auto" uses it; write that, or delete this line')
     elif not any(output.get("kind") == "classification" for output in tables.outputs):
         right = 'name a type, or add [[outputs]] with kind = "classification"'
-        weights.wrong("type", f'"auto" looks at the top class of a classification, and there is none; {right}')
+        weights.wrong("type", f'"auto" compares the top class of a classification, and there is none; {right}')
     elif "images" in weights.values and tables.image is None:
         weights.wrong("images", "are pictures, and the model takes none; add [image], or delete this line")
 
@@ -285,7 +287,7 @@ def _activations(tables: Tables) -> None:
     kinds = {weights for layer in tables.layers if (weights := layer.get("weights"))}
     for layer in tables.layers:
         if not {"weights", "activations"} & layer.present:
-            layer.wrong("weights", "is missing, and so is activations; add what these layers have otherwise")
+            layer.wrong("weights", "is missing, and so is activations; add one of them, or delete this table")
     asked = [t for t in tables.layers if t.get("activations") == "int8"]
     asked = [activations] * (activations.get("type") == "int8") + asked
     if "images" in activations.present and not asked and "type" not in activations.present:
@@ -306,9 +308,9 @@ def _heads(tables: Tables) -> None:
     for output in tables.outputs:
         fetch = output.get("fetch")
         if "fetch" not in output.present and several:
-            output.wrong("fetch", f"is missing; with several results each output names its own{which}")
+            output.wrong("fetch", f"is missing; with several results, each output must name its own{which}")
         elif fetch is not None and len(visible) == len(tables.fetches) > 0 and fetch not in visible:
-            output.wrong("fetch", f'"{fetch}" is none of [[fetches]]; use {" or ".join(visible)}')
+            output.wrong("fetch", f'"{fetch}" is not one of [[fetches]]; use {" or ".join(visible)}')
     applied: dict[str, str] = {}
     for output in tables.outputs:
         fetch, activation = output.values.get("fetch"), output.get("activation")

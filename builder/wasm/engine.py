@@ -39,7 +39,7 @@ class Module:
         except wasmtime.WasmtimeError as error:
             raise VerifyError(f"{path.name} cannot be loaded: {error}") from error
         if wanted := [f"{i.module}.{i.name}" for i in module.imports]:
-            raise VerifyError(f"{path.name} imports {', '.join(wanted)}; it must need nothing of its host.")
+            raise VerifyError(f"{path.name} imports {', '.join(wanted)}; it must import nothing.")
         self._store: Any = wasmtime.Store(engine)
         self._exports: Any = wasmtime.Instance(self._store, module, []).exports(self._store)
 

@@ -89,7 +89,7 @@ def _find(name: str, images: list[mmap.mmap], found: dict[str, descriptor_pb2.Fi
                 found[name] = file
                 return
     raise EnvironmentSetupError(
-        f"TensorFlow {tensorflow_version()} does not carry the schema {name}; "
+        f"TensorFlow {tensorflow_version()} does not contain the schema {name}; "
         "coldforge needs the TensorFlow version in requirements.lock (run `make setup`)."
     )
 

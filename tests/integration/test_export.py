@@ -218,7 +218,7 @@ def test_a_folder_of_the_users_is_not_written_over(small: tuple[ModelSpec, Path]
     spec, folder = small
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis.txt").write_text("mine")
-    with pytest.raises(UsageError, match="is there and is no export"):
+    with pytest.raises(UsageError, match="exists and is not an export"):
         export_model(spec, Project(folder.parents[1]), Progress(), tmp_path / "precious")
     for _ in range(2):  # its own it may
         export_model(spec, Project(folder.parents[1]), Progress(), tmp_path / "out")

@@ -298,8 +298,11 @@ def test_one_signature_is_written_without_brackets(tmp_path: Path) -> None:
     [
         ('signature = ["a", "a"]\n', '"a" is item 1 too; each must differ'),
         ('signature = ["a.b", "a_b"]\n', "are both a_b in C; leave one of them out"),
-        ('signature = ["a", "b"]\n[[feeds]]\nname = "x"\nsignature = "c"\n', '"c" is none of .*; use a or b'),
-        ('[[feeds]]\nname = "x"\nsignature = "c"\n', '"c" is none of .*; name the signatures under'),
+        (
+            'signature = ["a", "b"]\n[[feeds]]\nname = "x"\nsignature = "c"\n',
+            '"c" is not a signature of .*; use a or b',
+        ),
+        ('[[feeds]]\nname = "x"\nsignature = "c"\n', '"c" is not a signature of .*; name the signatures under'),
         (f'{BOTH}[[feeds]]\nname = "x"\nsignature = "decode"\n', '"x" is taken by line'),
     ],
 )

@@ -273,9 +273,9 @@ IMAGE = '[image]\nwidth = 48\nheight = 64\nfeed = "x"\n'
     [
         (feed("x", "shapes = []"), r"7: \[\[feeds\]\]\.shapes: is empty|shapes: is empty"),
         (feed("x", "shapes = [1, 64]"), "item 1: is a whole number; must be a list"),
-        (feed("x", "shape = [1, 2]", "shapes = [[1, 64]]"), "stands beside shape; keep one of them"),
+        (feed("x", "shape = [1, 2]", "shapes = [[1, 64]]"), "cannot be used together with shape; keep one of them"),
         (feed("x", "shapes = [[1, 64], [64]]"), "have different numbers of dimensions"),
-        (feed("x", "shapes = [[1, 64], [1, 64]]"), "item 2 is item 1 again; each must differ"),
+        (feed("x", "shapes = [[1, 64], [1, 64]]"), "item 2 is item 1; each must differ"),
         (
             feed("x", "shapes = [[1, 64], [1, 32]]") + feed("y", "shapes = [[1, 64]]"),
             "are 1, and those of 'x' are 2; give both as many",
@@ -289,7 +289,7 @@ IMAGE = '[image]\nwidth = 48\nheight = 64\nfeed = "x"\n'
             IMAGE + feed("x", "shapes = [[1, 64, 48, 3], [1, 32, 32, 1]]"),
             r"item 2 is \[1, 32, 32, 1\]; pictures are \[1, height, width, 3\]",
         ),
-        (IMAGE + feed("x", "shapes = [[1, 64, 48, 3], [1, 64, 64, 3]]", "pad = 0"), "which are resized; delete"),
+        (IMAGE + feed("x", "shapes = [[1, 64, 48, 3], [1, 64, 64, 3]]", "pad = 0"), "pictures are resized; delete"),
     ],
 )
 def test_rules_of_shapes(tmp_path: Path, more: str, says: str) -> None:

@@ -120,5 +120,8 @@ def test_requests_wait_for_each_other() -> None:
 def test_a_port_that_is_taken_is_said() -> None:
     with serving(lambda sent: None) as url:
         port = urlsplit(url).port or 0
-        with pytest.raises(EnvironmentSetupError, match=f"port {port} cannot be had"), serving(lambda sent: None, port):
+        with (
+            pytest.raises(EnvironmentSetupError, match=f"port {port} cannot be used"),
+            serving(lambda sent: None, port),
+        ):
             pass

@@ -45,7 +45,7 @@ class TestPath:
     def test_folders(self, tmp_path: Path) -> None:
         saved = tmp_path / "saved"
         saved.mkdir()
-        with pytest.raises(ImportModelError, match=r"no SavedModel: it has no saved_model\.pb"):
+        with pytest.raises(ImportModelError, match=r"is not a SavedModel: it has no saved_model\.pb"):
             locate(spec_of(tmp_path, Source("saved_model", saved)), tmp_path)
         with pytest.raises(ImportModelError, match="is a folder"):
             locate(spec_of(tmp_path, Source("graph_def", saved)), tmp_path)

@@ -216,8 +216,11 @@ unzipped = 1e9
                 "4: [model].sha256: a",
             ),
             ('[model]\nsource = "a.keras"\nsha256 = "' + SHA.upper() + '"', '3: [model].sha256: "5953'),
-            ('[model]\nsource = "a.keras"\nfile = "b"', "3: [model].file: goes with package"),
-            ('[model]\nsource = "a.keras"\npackage = "a==1"', "3: [model].package: stands beside source"),
+            ('[model]\nsource = "a.keras"\nfile = "b"', "3: [model].file: needs package"),
+            (
+                '[model]\nsource = "a.keras"\npackage = "a==1"',
+                "3: [model].package: cannot be used together with source",
+            ),
             ('[model]\npackage = "a==1"\nfile = "a/b.keras"', "1: [model].sha256: is missing; a model from a package"),
             ('[model]\npackage = "a>=1"', '2: [model].package: "a>=1" cannot be used; must be a string: a package and'),
             ('[model]\npackage = "--index-url=x==1"', "2: [model].package: "),
@@ -280,7 +283,7 @@ unzipped = 1e9
             ),
             (
                 '[[outputs]]\nfetch = "z"\n[[fetches]]\nname = "y"',
-                '4: [[outputs]].fetch: "z" is none of [[fetches]]',
+                '4: [[outputs]].fetch: "z" is not one of [[fetches]]',
             ),
             ('[[outputs]]\nname = "a"\n[[outputs]]\nfetch = "b"', "3: [[outputs]].fetch: is missing; with several"),
             (
@@ -304,7 +307,10 @@ unzipped = 1e9
                 '[[outputs]]\nlabels_file = "twice.txt"',
                 '4: [[outputs]].labels_file: twice.txt, line 3: "a" is line 1',
             ),
-            ('[[outputs]]\nlabels_file = "a.txt"\nlabels = ["a"]', "4: [[outputs]].labels_file: stands beside labels"),
+            (
+                '[[outputs]]\nlabels_file = "a.txt"\nlabels = ["a"]',
+                "4: [[outputs]].labels_file: cannot be used together with labels",
+            ),
         ],
     )
     def test_of_ports_and_outputs(self, tmp_path: Path, rest: str, expected: str) -> None:
@@ -645,7 +651,7 @@ class TestWeights:
         ("text", "mistake"),
         [
             ('[weights]\ntype = "float64"', '4: [weights].type: "float64" is not known'),
-            ('[weights]\ntype = "auto"', '4: [weights].type: "auto" looks at the top class'),
+            ('[weights]\ntype = "auto"', '4: [weights].type: "auto" compares the top class'),
             ("[weights]\naccuracy = 0.9", '4: [weights].accuracy: only type = "auto" uses it'),
             ("[weights]\naccuracy = 2", "4: [weights].accuracy: 2 is out of range"),
             (OUTPUTS + '[weights]\ntype = "auto"\nimages = "x"', "8: [weights].images: are pictures"),

@@ -101,7 +101,7 @@ def test_what_is_stale_is_told_in_one_line() -> None:
 )
 def test_what_is_no_tuning_is_an_error_that_says_what_to_do(tmp_path: Path, text: str) -> None:
     (tmp_path / "tuning.json").write_text(text)
-    with pytest.raises(SpecError, match=r"tuning\.json is no tuning file.*coldforge tune"):
+    with pytest.raises(SpecError, match=r"tuning\.json is not a tuning file.*coldforge tune"):
         read_tuning(tmp_path / "tuning.json")
 
 

@@ -30,25 +30,32 @@ if TYPE_CHECKING:
 WINOGRAD: tuple[Algorithm, ...] = ("winograd2", "winograd4")
 
 PANEL = 16
-"""Output channels of a panel: a cache line."""
+"""Output channels of a packed panel: a cache line of floats. CF_PANEL in runtime/fused/vector.h."""
 
 QUAD = 4
-"""Input channels that one instruction multiplies and adds up, of bytes."""
+"""Input channels of an integer panel that lie side by side: one instruction multiplies and adds up so many bytes.
+CF_QUAD in runtime/fused/integer_dot.h."""
 
 MAX_THREADS = 8
-"""CF_MAX_THREADS in runtime/platform/threads.h: scratch is laid out for so many. Lambda has six."""
+"""Scratch is laid out for so many threads; Lambda has six. CF_MAX_THREADS in runtime/platform/threads.h."""
 
 MAX_SUM = (2**31 - 1) // (255 * 127)
-"""Products of two bytes that an int32 holds the sum of, whatever they are."""
+"""The most products of an input byte and an int8 weight whose sum fits into int32, whatever their values."""
 
 MAX_TAPS = 1024
-"""CF_MAX_TAPS in runtime/fused/fused.h: the largest KH * KW."""
+"""The largest KH * KW. CF_MAX_TAPS in runtime/fused/fused.h."""
+
+MAX_NR = 32
+"""The largest CF_NR of any instruction set, as in runtime/fused/vector.h: channel vectors are padded for it."""
+
+WINOGRAD_KC = 128
+"""Input channels whose transformed weights are in a thread's scratch. CF_WINOGRAD_KC in runtime/fused/winograd.h."""
+
+WINOGRAD_MC = 24
+"""Tiles whose products are in a thread's scratch. CF_WINOGRAD_MC in runtime/fused/winograd.h."""
 
 _BAND_BYTES = 3 << 20
 _BAND_MIN = 64
-_TILE_BLOCK = 24
-_U_CHANNELS = 128
-_U_COLUMNS = 32
 _LOAD = 64  # bytes that a vector load may reach past what it needs
 
 
@@ -179,9 +186,9 @@ def pack_sums(numbers: NDArray[np.float32]) -> bytes:
 
 
 def pad_channels(vector: NDArray[np.float32]) -> bytes:
-    """A per-channel vector (bias, scale, shift) with zeros up to a multiple of 32."""
+    """A per-channel vector (bias, scale, shift) with zeros up to a multiple of MAX_NR."""
     flat = np.asarray(vector, np.float32).ravel()
-    return np.pad(flat, (0, -flat.size % 32)).tobytes()
+    return np.pad(flat, (0, -flat.size % MAX_NR)).tobytes()
 
 
 def winograd_band(geometry: Geometry, algorithm: Algorithm) -> int:
@@ -201,9 +208,9 @@ def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_TH
         return 0
     points = 36 if algorithm == "winograd4" else 16
     band, channels = winograd_band(geometry, algorithm), geometry.in_channels
-    tiles = band if channels > _U_CHANNELS else min(band, _TILE_BLOCK)
-    own = _plane(min(channels, _U_CHANNELS) * _U_COLUMNS) + _plane(tiles * _U_COLUMNS)
-    return 4 * points * (_plane(band * (channels + 16)) + threads * own)
+    tiles = band if channels > WINOGRAD_KC else min(band, WINOGRAD_MC)
+    per_thread = _plane(min(channels, WINOGRAD_KC) * MAX_NR) + _plane(tiles * MAX_NR)
+    return 4 * points * (_plane(band * (channels + 16)) + threads * per_thread)
 
 
 def quantised_shape(geometry: Geometry) -> tuple[int, int, int, int]:

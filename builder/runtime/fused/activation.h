@@ -1,4 +1,7 @@
-/* Activations, a vector at a time. Errors are a few units in the last place, except where noted. */
+/*
+ * Activations, a vector at a time. Errors are a few units in the last place, except where noted. Only the coefficients
+ * come from the sources that are named, no code.
+ */
 #ifndef COLDFORGE_ACTIVATION_H
 #define COLDFORGE_ACTIVATION_H
 
@@ -6,8 +9,13 @@
 #include "fused/vector.h"
 
 /*
- * e^x: x = n ln 2 + r, a minimax polynomial in r (relative error 1e-7), then n into the exponent. Saturates outside
- * +-87.3.
+ * e^x = 2^n e^r, where x = n ln 2 + r and |r| <= ln(2) / 2. Saturates below -87.33654 (ln 2^-126) and above 88.37626
+ * (ln 2^127.5); relative error 1e-7.
+ *
+ * ln 2 in two parts, 0.693359375 and -2.12194440e-4, is that of Cephes' expf.c (S. L. Moshier, netlib.org/cephes,
+ * single precision; its README: "may be used freely"). The polynomial 1 + r + r^2 (c2 + c3 r + c4 r^2 + c5 r^3) is in
+ * no published library; it was fitted for this file, so that the largest relative error on |r| <= ln(2) / 2 is
+ * smallest, and its coefficients rounded to float32. tests/unit/test_coefficients.py makes that fit again.
  */
 INLINE vec exp_vec(vec x) {
     x = clamp(x, splat(-87.33654f), splat(88.37626f));
@@ -27,7 +35,12 @@ INLINE vec exp_vec(vec x) {
 
 INLINE vec sigmoid_vec(vec x) { return splat(1.0f) / (splat(1.0f) + exp_vec(-x)); }
 
-/* A rational function on [-7.9, 7.9], as in Eigen and XLA. */
+/*
+ * tanh: a rational function, x p(x^2) / q(x^2), on [-7.905, 7.905], outside of which it is +-1.
+ *
+ * Coefficients and bound: Eigen 3.4.0, Eigen/src/Core/MathFunctionsImpl.h, generic_fast_tanh_float (P. Gonnet and
+ * G. Guennebaud, MPL 2.0), which XLA uses as well.
+ */
 INLINE vec tanh_vec(vec x) {
     x = clamp(x, splat(-7.90531110763549805f), splat(7.90531110763549805f));
     const vec q = x * x;
@@ -45,7 +58,12 @@ INLINE vec tanh_vec(vec x) {
     return x * p / d;
 }
 
-/* A rational function on [-4, 4]; absolute error about 1e-7. */
+/*
+ * erf: a rational function, x p(x^2) / q(x^2), on [-4, 4], outside of which it is +-1; absolute error about 1e-7.
+ *
+ * Coefficients: Eigen 3.4.0, unsupported/Eigen/src/SpecialFunctions/SpecialFunctionsImpl.h, generic_fast_erf_float
+ * (MPL 2.0), which XLA uses as well.
+ */
 INLINE vec erf_vec(vec x) {
     x = clamp(x, splat(-4.0f), splat(4.0f));
     const vec q = x * x;
@@ -69,7 +87,7 @@ INLINE vec hard_sigmoid_vec(vec x) {
 }
 
 INLINE vec elu_vec(vec x) {
-    /* e^x - 1 = 2t / (1 - t) with t = tanh(x / 2): exact near zero as well. */
+    /* e^x - 1 = 2t / (1 - t) with t = tanh(x / 2), which is accurate near zero as well. */
     const vec t = tanh_vec(at_most(x, zero()) * splat(0.5f));
     return choose(x > zero(), x, splat(2.0f) * t / (splat(1.0f) - t));
 }

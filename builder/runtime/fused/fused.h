@@ -1,4 +1,4 @@
-/* Layers with everything after them fused in: what a generated program.c passes, and the table of kernels. */
+/* The interface of the fused kernels: the layers that a generated program.c passes, and the table of kernels. */
 #ifndef COLDFORGE_FUSED_H
 #define COLDFORGE_FUSED_H
 
@@ -9,12 +9,12 @@
 
 enum { CF_MAX_TAPS = 1024 };
 
-/* A float32 NHWC tensor; strides in floats, first is that of element [0, 0, 0, 0] from the buffer's start. */
+/* A float32 NHWC tensor: strides in floats, and the offset of element [0, 0, 0, 0] from the buffer's start. */
 typedef struct {
     int64_t first, image, row, pixel;
 } cf_view;
 
-/* Floats of zeros around a picture, in pixels: top, left, bottom, right. */
+/* Zeros around a picture, in pixels. */
 typedef struct {
     int64_t top, left, bottom, right;
 } cf_halo;
@@ -33,7 +33,8 @@ typedef enum {
     CF_ELU
 } cf_activation;
 
-/* How a layer's weights lie in the library; sums are of floats in any case, but for CF_INTEGER's. See compress.py. */
+/* The type of a layer's weights in the library. Sums are float32, except for CF_INTEGER's. See
+ * builder/lower/compress.py. */
 typedef enum { CF_FLOAT32, CF_FLOAT16, CF_BFLOAT16, CF_INT8 } cf_weight_type;
 
 /* See LayerStep and Epilogue in builder/lower/program.py. */
@@ -45,13 +46,13 @@ typedef struct {
     cf_view input, output, residual, second;
     cf_halo halo, second_halo;
     float low, high, second_low, second_high;
-    int64_t band; /* Winograd: tiles transformed at a time */
+    int64_t band; /* Winograd: tiles that are transformed together */
     cf_weight_type weight_type;
-    float input_scale;  /* of CF_INTEGER, as input_zero: see Quantisation in builder/lower/program.py */
+    float input_scale;  /* this and input_zero, for CF_INTEGER: see Quantisation in builder/lower/program.py */
     int32_t input_zero;
 } cf_layer;
 
-/* Starts of the buffers; residual, residual_scale, second and scratch may be NULL. */
+/* The start of each buffer. What a layer does not have is NULL; weights, input, bias and output it always has. */
 typedef struct {
     const float *input;
     const void *weights; /* of weight_type */
@@ -61,11 +62,12 @@ typedef struct {
     float *second;
     const float *second_scale, *second_shift;
     float *scratch;
-    const int32_t *weight_sums; /* of CF_INTEGER: [panels][16], sums of the numbers of an output channel */
-    const float *weight_scale; /* of int8: [panels][16], what a panel's weights are multiplied by */
+    const int32_t *weight_sums; /* CF_INTEGER: [panels][16], the sum of each output channel's int8 weights */
+    const float *weight_scale; /* int8: [panels][16], the scale of each output channel */
 } cf_layer_data;
 
-/* See PoolStep. The largest element (NaN if any is NaN) or scale * sum of those inside the picture. */
+/* See PoolStep in builder/lower/program.py. The largest element (NaN if any is NaN), or scale * sum, of those
+ * inside the picture. */
 typedef struct {
     int32_t maximum;
     float scale;
@@ -75,7 +77,7 @@ typedef struct {
     cf_halo halo;
 } cf_pooling;
 
-/* See RepackStep. */
+/* See RepackStep in builder/lower/program.py. */
 typedef struct {
     int64_t batch, size[2], channels;
     cf_view input, output;
@@ -83,9 +85,9 @@ typedef struct {
 } cf_repack;
 
 /*
- * The kernels for one instruction set. The input's halo holds the zeros its padding means; the output's is
- * written. No function allocates; weights and channel vectors are packed by builder/lower/packing.py. The
- * answer does not depend on the number of threads. A residual may be the output itself.
+ * The kernels for one instruction set. They read padding as zeros from the input's halo, and write the zeros of the
+ * output's halo. No function allocates. Weights and channel vectors are packed by builder/lower/packing.py. The answer
+ * does not depend on the number of threads. A residual may be the output itself.
  */
 typedef struct {
     void (*layer)(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
@@ -96,7 +98,8 @@ typedef struct {
 /* x86_64; arm64. */
 extern const cf_fused cf_fused_v3, cf_fused_v4, cf_fused_n1;
 
-/* Layers of CF_INTEGER, which `cf_fused.layer` does not take: few programs have any, so these kernels are apart. */
+/* Integer GEMM, for layers of CF_INTEGER, which `cf_fused.layer` does not take. Few programs have any, so these kernels
+ * are compiled into those alone. */
 typedef void (*cf_integer_layer)(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
 
 void cf_integer_v3(cf_context *context, const cf_layer *layer, const cf_layer_data *data);

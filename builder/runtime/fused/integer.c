@@ -1,5 +1,6 @@
-/* The kernel of integer sums for one instruction set: compiled once for each, with CF_TABLE as this copy's name. */
-#include "fused/integer.h"
+/* Integer GEMM for one instruction set: compiled once for each, with CF_TABLE as this copy's name. */
+#include "fused/halo.h"
+#include "fused/integer_gemm.h"
 
 #ifndef CF_TABLE
 #define CF_TABLE cf_integer_v3
@@ -8,5 +9,5 @@
 void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
 void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
     zero_halos(layer, data);
-    run_integer(context, layer, data);
+    run_integer_gemm(context, layer, data);
 }

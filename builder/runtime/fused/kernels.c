@@ -4,6 +4,7 @@
  */
 #include "fused/depthwise.h"
 #include "fused/direct.h"
+#include "fused/halo.h"
 #include "fused/pooling.h"
 #include "fused/winograd.h"
 

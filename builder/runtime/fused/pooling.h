@@ -2,9 +2,10 @@
 #ifndef COLDFORGE_POOLING_H
 #define COLDFORGE_POOLING_H
 
-#include "fused/finish.h"
+#include "fused/blocking.h"
+#include "fused/halo.h"
 
-/* NaN if either is. */
+/* The larger; NaN if either is NaN. */
 #if CF_LANES == 4 && defined(__ARM_NEON)
 INLINE vec larger(vec a, vec b) { return at_least(a, b); }
 #else
@@ -15,10 +16,10 @@ typedef struct {
     const cf_pooling *pooling;
     const float *input;
     float *output;
-    int64_t row_tasks, chunk, chunks;
+    int64_t row_tasks, channel_block, channel_blocks;
 } cf_pooling_plan;
 
-/* The window's pixels [rows x columns] from `in` on: `vectors` vectors of channels, or the first n of one. */
+/* Reduce the window's rows x columns pixels from `in` on: `vectors` vectors of channels, or the first n of one. */
 INLINE void pool_window(const int vectors, const int maximum, const cf_pooling *p, const float *in, int64_t rows,
                         int64_t columns, float *out, int64_t n) {
     const int64_t row = p->input.row, pixel = p->input.pixel;
@@ -57,18 +58,19 @@ static void pool_task(void *argument, int64_t task, uint32_t thread) {
     (void)thread;
     const cf_pooling_plan *plan = argument;
     const cf_pooling *p = plan->pooling;
-    const int64_t chunk = task % plan->chunks, block = task / plan->chunks % plan->row_tasks;
-    const int64_t image = task / plan->chunks / plan->row_tasks;
-    const int64_t channel = chunk * plan->chunk, end_channel = min64(p->channels, channel + plan->chunk);
-    const int64_t end_row = part_start(p->out[0], block + 1, plan->row_tasks);
-    for (int64_t row = part_start(p->out[0], block, plan->row_tasks); row < end_row; row++) {
+    const int64_t channel_block = task % plan->channel_blocks, row_task = task / plan->channel_blocks % plan->row_tasks;
+    const int64_t image = task / plan->channel_blocks / plan->row_tasks;
+    const int64_t channel = channel_block * plan->channel_block,
+                  end_channel = min64(p->channels, channel + plan->channel_block);
+    const int64_t end_row = part_start(p->out[0], row_task + 1, plan->row_tasks);
+    for (int64_t row = part_start(p->out[0], row_task, plan->row_tasks); row < end_row; row++) {
         const int64_t y = row * p->stride[0] - p->padding[0], top = max64(y, 0);
         const int64_t rows = min64(y + p->window[0], p->in[0]) - top;
         for (int64_t column = 0; column < p->out[1]; column++) {
             const int64_t x = column * p->stride[1] - p->padding[1], left = max64(x, 0);
             const int64_t columns = min64(x + p->window[1], p->in[1]) - left;
-            const float *in = plan->input + p->input.first + image * p->input.image + top * p->input.row +
-                              left * p->input.pixel;
+            const float *in =
+                plan->input + p->input.first + image * p->input.image + top * p->input.row + left * p->input.pixel;
             float *out = plan->output + p->output.first + image * p->output.image + row * p->output.row +
                          column * p->output.pixel;
             if (p->maximum) {
@@ -86,16 +88,16 @@ static void run_pool(cf_context *context, const cf_pooling *p, const float *inpu
     const int64_t threads = cf_threads(context);
     const int64_t work = p->batch * p->out[0] * p->out[1] * p->window[0] * p->window[1] * p->channels;
     plan.row_tasks = 1;
-    plan.chunk = p->channels;
+    plan.channel_block = p->channels;
     if (threads > 1 && work > 16384) {
         const int64_t wanted = ceil_div(4 * threads, p->batch);
         plan.row_tasks = min64(p->out[0], wanted);
-        /* A mean over the picture has one row: then by channels. */
-        const int64_t chunks = ceil_div(wanted, plan.row_tasks);
-        plan.chunk = max64(64, ceil_div(ceil_div(p->channels, chunks), 64) * 64);
+        /* A mean over the whole picture has one row of output: then divide the channels. */
+        const int64_t channel_blocks = ceil_div(wanted, plan.row_tasks);
+        plan.channel_block = max64(64, ceil_div(ceil_div(p->channels, channel_blocks), 64) * 64);
     }
-    plan.chunks = ceil_div(p->channels, plan.chunk);
-    cf_parallel_for(context, p->batch * plan.row_tasks * plan.chunks, pool_task, &plan);
+    plan.channel_blocks = ceil_div(p->channels, plan.channel_block);
+    cf_parallel_for(context, p->batch * plan.row_tasks * plan.channel_blocks, pool_task, &plan);
 }
 
 typedef struct {
@@ -109,10 +111,10 @@ static void repack_task(void *argument, int64_t task, uint32_t thread) {
     (void)thread;
     const cf_repack_plan *plan = argument;
     const cf_repack *r = plan->repack;
-    const int64_t image = task / plan->row_tasks, block = task % plan->row_tasks;
-    const int64_t end = part_start(r->size[0], block + 1, plan->row_tasks);
+    const int64_t image = task / plan->row_tasks, row_task = task % plan->row_tasks;
+    const int64_t end = part_start(r->size[0], row_task + 1, plan->row_tasks);
     const size_t pixel_bytes = (size_t)r->channels * sizeof(float);
-    for (int64_t row = part_start(r->size[0], block, plan->row_tasks); row < end; row++) {
+    for (int64_t row = part_start(r->size[0], row_task, plan->row_tasks); row < end; row++) {
         const float *in = plan->input + r->input.first + image * r->input.image + row * r->input.row;
         float *out = plan->output + r->output.first + image * r->output.image + row * r->output.row;
         if (r->input.pixel == r->channels && r->output.pixel == r->channels) {

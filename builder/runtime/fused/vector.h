@@ -14,7 +14,7 @@
 #include <wasm_simd128.h>
 #endif
 
-/* CF_COLUMNS channels by CF_ROWS pixels are a register tile. */
+/* A register tile of the float32 micro-kernels has CF_MR rows (pixels) and CF_NR columns (output channels). */
 #ifndef CF_LANES
 #if defined(__AVX512F__)
 #define CF_LANES 16
@@ -25,13 +25,13 @@
 #endif
 #endif
 #if CF_LANES == 16
-#define CF_COLUMNS 32
-#define CF_ROWS 12
+#define CF_NR 32
+#define CF_MR 12
 #else
-#define CF_COLUMNS 16
-#define CF_ROWS 6
+#define CF_NR 16
+#define CF_MR 6
 #endif
-enum { CF_PANEL = 16 }; /* channels of a panel of weights */
+enum { CF_PANEL = 16 }; /* output channels of a packed panel of weights: a cache line of floats */
 
 /* Nothing here passes vectors between translation units. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -39,7 +39,8 @@ enum { CF_PANEL = 16 }; /* channels of a panel of weights */
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
-/* A pointer to compute where it is used: compilers keep a dozen of them on the stack and load each before its use. */
+/* Has a pointer computed where it is used. Compilers would keep a dozen of them on the stack, and load each before
+ * use. */
 #define ADDRESS(pointer) __asm__("" : "+r"(pointer))
 #define UNROLL _Pragma("GCC unroll 64")
 
@@ -55,8 +56,8 @@ INLINE ivec isplat(int32_t x) { return x - (ivec){0}; }
 INLINE vec zero(void) { return (vec){0}; }
 
 INLINE vec choose(ivec mask, vec yes, vec no) { return (vec)((mask & (ivec)yes) | (~mask & (ivec)no)); }
-/* Of NaN and a bound: NaN. Compilers see x86's own instruction for it in the general form, but not for constants, and
- * NEON's not at all. */
+/* max(v, low) and min(v, high), NaN where v is NaN. Compilers find x86's own instruction for the general form, but not
+ * where a bound is constant, and NEON's not at all. */
 #if CF_LANES == 4 && defined(__ARM_NEON)
 INLINE vec at_least(vec v, vec low) { return (vec)vmaxq_f32((float32x4_t)v, (float32x4_t)low); }
 INLINE vec at_most(vec v, vec high) { return (vec)vminq_f32((float32x4_t)v, (float32x4_t)high); }
@@ -75,7 +76,7 @@ INLINE vec at_most(vec v, vec high) { return choose(high < v, high, v); }
 #endif
 INLINE vec clamp(vec v, vec low, vec high) { return at_most(at_least(v, low), high); }
 
-/* The first n < CF_LANES lanes; nothing past them is touched, and they read as zeros. */
+/* Load and store the first n < CF_LANES lanes. Memory past them is not touched; the other lanes load as zeros. */
 #if CF_LANES == 8 && defined(__AVX2__)
 INLINE __m256i first_lanes(int64_t n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

@@ -1,45 +1,46 @@
 /*
- * 3x3 convolution with stride 1 by Winograd's minimal filtering, F(2x2, 3x3) and F(4x4, 3x3)
- * (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015).
+ * 3x3 convolution with stride 1 by Winograd's minimal filtering, F(2x2, 3x3) and F(4x4, 3x3) (Lavin and Gray, "Fast
+ * Algorithms for Convolutional Neural Networks", 2015).
  *
- * For a band of tiles: transform the input, all channels; then for each CF_COLUMNS output channels transform
- * the weights, CF_DEPTH_U input channels at a time, into scratch, multiply at each of the 16 or 36 points, and
- * transform back. Weights stay small in the library, and each is transformed once a band.
+ * A band is a number of tiles that are transformed together. For each band: transform the input, all channels. Then,
+ * for each CF_NR output channels: transform the weights into scratch, CF_WINOGRAD_KC input channels at a time, run one
+ * GEMM for each of the 16 or 36 points, and transform the products back. Weights stay untransformed in the library,
+ * and each is transformed once for each band.
  *
- * Scratch: the band's input [points][tiles][channels + 16], then for each thread weights
- * [points][panels][channels][16] and products [points][tiles][CF_COLUMNS]. See scratch_size in packing.py.
+ * Scratch: the band's input [points][tiles][channels + 16]; then for each thread weights
+ * [points][panels][channels][16] and products [points][tiles][CF_NR]. See scratch_size in builder/lower/packing.py.
  */
 #ifndef COLDFORGE_WINOGRAD_H
 #define COLDFORGE_WINOGRAD_H
 
-#include "fused/multiply.h"
-#include "fused/unpack.h"
+#include "fused/gemm_microkernel.h"
+#include "fused/dequantise.h"
 
 enum {
-    CF_DEPTH_U = 128,  /* _U_CHANNELS in packing.py */
-    CF_TILES_M = 24,   /* _TILE_BLOCK */
-    CF_TASK_TILES = 4, /* input tiles of a task */
-    CF_UNPACKED = 16   /* input channels whose weights are unpacked at a time */
+    CF_WINOGRAD_KC = 128,        /* input channels whose transformed weights are in scratch */
+    CF_WINOGRAD_MC = 24,         /* tiles whose products are in scratch */
+    CF_TASK_TILES = 4,           /* input tiles that a task transforms */
+    CF_WINOGRAD_DEQUANTISED = 16 /* input channels whose weights are dequantised at a time */
 };
 
 typedef struct {
     const cf_layer *layer;
     const cf_layer_data *data;
-    int size;                           /* 2 or 4: output pixels of a tile's side */
-    int64_t points, across, down;       /* tiles of a picture */
-    int64_t first, count;               /* tiles of this band */
-    int64_t row, plane;                 /* of the transformed input, floats */
-    int64_t panel_u, plane_u, plane_m;  /* of the scratch of a thread */
-    int64_t own;                        /* floats of scratch of a thread */
-    int64_t block;                      /* tiles whose products are kept */
-    int64_t share, shares;              /* tiles of a task; tasks for the same channels */
+    int size;                          /* 2 or 4: output pixels of a tile's side */
+    int64_t points, across, down;      /* tiles of a picture */
+    int64_t first, count;              /* tiles of this band */
+    int64_t row, plane;                /* of the transformed input, floats */
+    int64_t panel_u, plane_u, plane_m; /* of a thread's scratch, floats */
+    int64_t thread_scratch;            /* floats of one thread's scratch */
+    int64_t mc;                        /* tiles whose products are in scratch */
+    int64_t task_tiles, m_blocks;      /* tiles of a task; tasks for the same channels */
     float *input, *threads;
 } cf_winograd;
 
 /* An odd number of cache lines: the planes of a transform must not share cache sets. */
 INLINE int64_t odd_lines(int64_t floats) { return (ceil_div(floats, 16) | 1) * 16; }
 
-/* d[0], d[step], ... = B^T d; the input's transform in one dimension. */
+/* The input transform in one dimension: d[0], d[step], ... = B^T d. */
 INLINE void input_transform(const int size, vec *d, const int step) {
     if (size == 2) {
         const vec a = d[0] - d[2 * step], b = d[step] + d[2 * step], c = d[2 * step] - d[step];
@@ -58,7 +59,7 @@ INLINE void input_transform(const int size, vec *d, const int step) {
     d[5 * step] = four * d1 - five * d3 + d5;
 }
 
-/* G g, of three weights. */
+/* The weight transform in one dimension: o = G g, of three weights. */
 INLINE void weight_transform(const int size, const vec *g, const int step, vec *o, const int out_step) {
     const vec g0 = g[0], g1 = g[step], g2 = g[2 * step], even = g0 + g2;
     if (size == 2) {
@@ -78,7 +79,7 @@ INLINE void weight_transform(const int size, const vec *g, const int step, vec *
     o[5 * out_step] = g2;
 }
 
-/* A^T m: products back to `size` outputs. */
+/* The output transform in one dimension: o = A^T m, from products to `size` outputs. */
 INLINE void output_transform(const int size, const vec *m, const int step, vec *o, const int out_step) {
     if (size == 2) {
         o[0] = m[0] + m[step] + m[2 * step];
@@ -93,7 +94,7 @@ INLINE void output_transform(const int size, const vec *m, const int step, vec *
     o[3 * out_step] = b + splat(8.0f) * d + m[5 * step];
 }
 
-/* Tile number `tile` of the batch: its picture and its first output pixel. */
+/* Find the picture and the first output pixel of tile number `tile` of the batch. */
 INLINE void find_tile(const cf_winograd *w, int64_t tile, int64_t *image, int64_t *row, int64_t *column) {
     const int64_t in_picture = tile % (w->across * w->down);
     *image = tile / (w->across * w->down);
@@ -101,16 +102,16 @@ INLINE void find_tile(const cf_winograd *w, int64_t tile, int64_t *image, int64_
     *column = in_picture % w->across * w->size;
 }
 
-INLINE void transform_tile(const int size, const cf_winograd *w, int64_t tile) {
+INLINE void transform_input_tile(const int size, const cf_winograd *w, int64_t tile) {
     enum { MOST = 6 };
     const int side = size + 2;
     const cf_layer *layer = w->layer;
     const cf_view *in = &layer->input;
     int64_t image, row, column;
     find_tile(w, w->first + tile, &image, &row, &column);
-    const float *from = w->data->input + in->first + image * in->image +
-                        (row - layer->padding[0]) * in->row + (column - layer->padding[1]) * in->pixel;
-    /* The last tiles reach past the halo: there are zeros, for outputs nobody wants. */
+    const float *from = w->data->input + in->first + image * in->image + (row - layer->padding[0]) * in->row +
+                        (column - layer->padding[1]) * in->pixel;
+    /* The last tiles reach past the halo. What they read there is zero, and goes into outputs that are not stored. */
     const int64_t rows = min64(side, layer->out[0] + 2 - row), columns = min64(side, layer->out[1] + 2 - column);
     float *to = w->input + tile * w->row;
     for (int64_t c = 0; c < layer->in_channels; c += CF_LANES) {
@@ -132,23 +133,23 @@ INLINE void transform_tile(const int size, const cf_winograd *w, int64_t tile) {
     }
 }
 
-static void transform_task(void *argument, int64_t task, uint32_t thread) {
+static void transform_input_task(void *argument, int64_t task, uint32_t thread) {
     (void)thread;
     const cf_winograd *w = argument;
     const int64_t end = min64(w->count, (task + 1) * CF_TASK_TILES);
     for (int64_t tile = task * CF_TASK_TILES; tile < end; tile++) {
         if (w->size == 4) {
-            transform_tile(4, w, tile);
+            transform_input_tile(4, w, tile);
         } else {
-            transform_tile(2, w, tile);
+            transform_input_tile(2, w, tile);
         }
     }
 }
 
-/* Weights of one panel, input channels [0, depth) from `from`, into u. */
-INLINE void transform_panel(const int size, const cf_winograd *w, const float *from, int64_t depth, float *u) {
+/* Transform one panel's weights of kc input channels from `from` into u. */
+INLINE void transform_weight_panel(const int size, const cf_winograd *w, const float *from, int64_t kc, float *u) {
     const int side = size + 2;
-    for (int64_t c = 0; c < depth; c++) {
+    for (int64_t c = 0; c < kc; c++) {
         UNROLL for (int j = 0; j < CF_PANEL; j += CF_LANES) {
             vec g[9], t[18], o[36];
             UNROLL for (int i = 0; i < 9; i++) g[i] = load(from + i * CF_PANEL + j);
@@ -161,102 +162,104 @@ INLINE void transform_panel(const int size, const cf_winograd *w, const float *f
     }
 }
 
-/* Weights of panel number `panel`, input channels [from, from + depth), into u. */
-static void transform_weights(const cf_winograd *w, int64_t panel, int64_t from, int64_t depth, float *u) {
-    _Alignas(64) float room[CF_UNPACKED * 9 * CF_PANEL];
-    const int64_t most = w->layer->weight_type == CF_FLOAT32 ? depth : CF_UNPACKED;
-    for (int64_t c = 0; c < depth; c += most) {
-        const int64_t count = min64(most, depth - c), first = panel * w->layer->in_channels + from + c;
-        const float *weights =
-            unpack(w->layer, w->data, panel, first * 9 * CF_PANEL, count * 9 * CF_PANEL, room);
+/* Transform the weights of panel number `panel`, input channels [from, from + kc), into u. */
+static void transform_weights(const cf_winograd *w, int64_t panel, int64_t from, int64_t kc, float *u) {
+    _Alignas(64) float buffer[CF_WINOGRAD_DEQUANTISED * 9 * CF_PANEL];
+    const int64_t step = w->layer->weight_type == CF_FLOAT32 ? kc : CF_WINOGRAD_DEQUANTISED;
+    for (int64_t c = 0; c < kc; c += step) {
+        const int64_t count = min64(step, kc - c), first = panel * w->layer->in_channels + from + c;
+        const float *weights = dequantise(w->layer, w->data, panel, first * 9 * CF_PANEL, count * 9 * CF_PANEL, buffer);
         if (w->size == 4) {
-            transform_panel(4, w, weights, count, u + c * CF_PANEL);
+            transform_weight_panel(4, w, weights, count, u + c * CF_PANEL);
         } else {
-            transform_panel(2, w, weights, count, u + c * CF_PANEL);
+            transform_weight_panel(2, w, weights, count, u + c * CF_PANEL);
         }
     }
 }
 
-/* Products of tiles [at, at + count) of the band, kept from `kept` on. */
-static void multiply_points(const cf_winograd *w, int64_t at, int64_t count, int64_t from_channel,
-                            int64_t depth, const float *u, float *m, int half) {
-    static const float zeros[CF_COLUMNS];
-    const int64_t offset = from_channel;
-    const cf_product product = {.offsets = &offset,
-                                .segments = 1,
-                                .length = depth,
-                                .panel = w->panel_u,
-                                .first_row = from_channel == 0 ? 0 : CF_COLUMNS,
-                                .output_row = CF_COLUMNS};
-    const cf_tile_function *tiles = half ? half_tiles : full_tiles;
+/* Multiply tiles [at, at + count) of the band with the weights u of kc input channels from number k_begin on: at
+ * each point m = products for the first channels, m += products for the others. */
+static void gemm_points(const cf_winograd *w, int64_t at, int64_t count, int64_t k_begin, int64_t kc, const float *u,
+                        float *m, int half) {
+    static const float zeros[CF_NR];
+    const int64_t offset = k_begin;
+    const cf_microkernel_params params = {.offsets = &offset,
+                                          .segments = 1,
+                                          .segment_length = kc,
+                                          .panel_stride = w->panel_u,
+                                          .addend_stride = k_begin == 0 ? 0 : CF_NR,
+                                          .sums_stride = CF_NR};
+    const cf_gemm_microkernel *microkernels = half ? half_width_microkernels : full_width_microkernels;
     for (int64_t i = 0; i < w->points; i++) {
         const float *in = w->input + i * w->plane + at * w->row;
         float *out = m + i * w->plane_m;
         for (int64_t t = 0; t < count;) {
-            const int64_t rows = tile_rows(count - t, CF_ROWS);
-            const float *inputs[CF_ROWS];
-            for (int64_t r = 0; r < rows; r++) inputs[r] = in + (t + r) * w->row;
-            float *own = out + t * CF_COLUMNS;
-            tiles[rows](&product, 1, 1, inputs, u + i * w->plane_u, from_channel == 0 ? zeros : own, own, NULL, NULL, 0);
-            t += rows;
+            const int64_t mr = balanced_mr(count - t, CF_MR);
+            const float *inputs[CF_MR];
+            for (int64_t r = 0; r < mr; r++) inputs[r] = in + (t + r) * w->row;
+            float *tile_sums = out + t * CF_NR;
+            microkernels[mr](&params, 1, 1, inputs, u + i * w->plane_u, k_begin == 0 ? zeros : tile_sums, tile_sums,
+                             NULL, NULL, 0);
+            t += mr;
         }
     }
 }
 
-/* From the products of a tile to its output pixels. */
-INLINE void transform_back(const int size, const cf_winograd *w, int64_t tile, const float *m, int64_t channel,
-                           int64_t channels, const float *bias) {
+/* Transform the products of one tile to its output pixels, and store them. */
+INLINE void transform_output_tile(const int size, const cf_winograd *w, int64_t tile, const float *m, int64_t channel,
+                                  int64_t channels, const float *bias) {
     const int side = size + 2;
     const cf_layer *layer = w->layer;
     int64_t image, row, column;
     find_tile(w, tile, &image, &row, &column);
-    _Alignas(64) float sums[16 * CF_COLUMNS];
+    _Alignas(64) float sums[16 * CF_NR];
     for (int64_t j = 0; j < channels; j += CF_LANES) {
         vec p[36], half[24], o[16];
         UNROLL for (int i = 0; i < side * side; i++) p[i] = load(m + i * w->plane_m + j);
         UNROLL for (int x = 0; x < side; x++) output_transform(size, p + x, side, half + x, side);
         UNROLL for (int y = 0; y < size; y++) output_transform(size, half + y * side, 1, o + y * size, 1);
         const vec b = load(bias + j);
-        UNROLL for (int i = 0; i < size * size; i++) store(sums + i * CF_COLUMNS + j, o[i] + b);
+        UNROLL for (int i = 0; i < size * size; i++) store(sums + i * CF_NR + j, o[i] + b);
     }
-    cf_places places;
+    cf_pixel_pointers pointers;
     const int64_t rows = min64(size, layer->out[0] - row), columns = min64(size, layer->out[1] - column);
     if (columns == size) {
         for (int64_t i = 0; i < rows * size; i++) {
-            place_output(&places, i, layer, w->data, image, row + i / size, column + i % size);
+            set_output_pointers(&pointers, i, layer, w->data, image, row + i / size, column + i % size);
         }
-        finish(layer, w->data, &places, 0, rows * size, channel, channels, sums, CF_COLUMNS);
+        run_epilogue(layer, w->data, &pointers, 0, rows * size, channel, channels, sums, CF_NR);
         return;
     }
     for (int64_t y = 0; y < rows; y++) {
-        for (int64_t x = 0; x < columns; x++) place_output(&places, x, layer, w->data, image, row + y, column + x);
-        finish(layer, w->data, &places, 0, columns, channel, channels, sums + y * size * CF_COLUMNS, CF_COLUMNS);
+        for (int64_t x = 0; x < columns; x++)
+            set_output_pointers(&pointers, x, layer, w->data, image, row + y, column + x);
+        run_epilogue(layer, w->data, &pointers, 0, columns, channel, channels, sums + y * size * CF_NR, CF_NR);
     }
 }
 
 static void winograd_task(void *argument, int64_t task, uint32_t thread) {
     const cf_winograd *w = argument;
     const cf_layer *layer = w->layer;
-    const int64_t depth = layer->in_channels;
-    const int64_t from = task % w->shares * w->share, to = min64(w->count, from + w->share);
-    const int64_t channel = task / w->shares * CF_COLUMNS;
-    const int64_t channels = min64(CF_COLUMNS, layer->out_channels - channel);
-    float *u = w->threads + (int64_t)thread * w->own, *m = u + w->points * w->plane_u;
-    for (int64_t k = 0; k < depth; k += CF_DEPTH_U) {
-        const int64_t part = min64(CF_DEPTH_U, depth - k);
+    const int64_t in_channels = layer->in_channels;
+    const int64_t from = task % w->m_blocks * w->task_tiles, to = min64(w->count, from + w->task_tiles);
+    const int64_t channel = task / w->m_blocks * CF_NR;
+    const int64_t channels = min64(CF_NR, layer->out_channels - channel);
+    float *u = w->threads + (int64_t)thread * w->thread_scratch, *m = u + w->points * w->plane_u;
+    for (int64_t k = 0; k < in_channels; k += CF_WINOGRAD_KC) {
+        const int64_t kc = min64(CF_WINOGRAD_KC, in_channels - k);
         for (int64_t p = 0; p < channels / CF_PANEL; p++) {
-            transform_weights(w, channel / CF_PANEL + p, k, part, u + p * w->panel_u);
+            transform_weights(w, channel / CF_PANEL + p, k, kc, u + p * w->panel_u);
         }
-        for (int64_t at = from; at < to; at += w->block) {
-            const int64_t count = min64(w->block, to - at);
-            multiply_points(w, at, count, k, part, u, m, channels < CF_COLUMNS);
-            if (k + part < depth) continue;
+        for (int64_t at = from; at < to; at += w->mc) {
+            const int64_t count = min64(w->mc, to - at);
+            gemm_points(w, at, count, k, kc, u, m, channels < CF_NR);
+            if (k + kc < in_channels) continue;
             for (int64_t t = 0; t < count; t++) {
-                const float *products = m + t * CF_COLUMNS, *bias = w->data->bias + channel;
+                const float *products = m + t * CF_NR, *bias = w->data->bias + channel;
                 if (w->size == 4) {
-                    transform_back(4, w, w->first + at + t, products, channel, channels, bias);
+                    transform_output_tile(4, w, w->first + at + t, products, channel, channels, bias);
                 } else {
-                    transform_back(2, w, w->first + at + t, products, channel, channels, bias);
+                    transform_output_tile(2, w, w->first + at + t, products, channel, channels, bias);
                 }
             }
         }
@@ -265,29 +268,29 @@ static void winograd_task(void *argument, int64_t task, uint32_t thread) {
 
 static void run_winograd(cf_context *context, const cf_layer *layer, const cf_layer_data *data, int size) {
     cf_winograd w = {.layer = layer, .data = data, .size = size};
-    const int64_t depth = min64(layer->in_channels, CF_DEPTH_U), threads = cf_threads(context);
+    const int64_t kc = min64(layer->in_channels, CF_WINOGRAD_KC), threads = cf_threads(context);
     w.points = (size + 2) * (size + 2);
     w.down = ceil_div(layer->out[0], size);
     w.across = ceil_div(layer->out[1], size);
     w.row = layer->in_channels + 16;
     w.plane = odd_lines(layer->band * w.row);
-    w.panel_u = depth * CF_PANEL;
-    w.plane_u = odd_lines(depth * CF_COLUMNS);
-    w.block = layer->in_channels > CF_DEPTH_U ? layer->band : min64(layer->band, CF_TILES_M);
-    w.plane_m = odd_lines(w.block * CF_COLUMNS);
-    w.own = w.points * (w.plane_u + w.plane_m);
+    w.panel_u = kc * CF_PANEL;
+    w.plane_u = odd_lines(kc * CF_NR);
+    w.mc = layer->in_channels > CF_WINOGRAD_KC ? layer->band : min64(layer->band, CF_WINOGRAD_MC);
+    w.plane_m = odd_lines(w.mc * CF_NR);
+    w.thread_scratch = w.points * (w.plane_u + w.plane_m);
     w.input = data->scratch;
     w.threads = w.input + w.points * w.plane;
     const int64_t tiles = layer->batch * w.down * w.across;
-    const int64_t panels = ceil_div(layer->out_channels, CF_COLUMNS);
+    const int64_t panels = ceil_div(layer->out_channels, CF_NR);
     for (w.first = 0; w.first < tiles; w.first += layer->band) {
         w.count = min64(layer->band, tiles - w.first);
-        cf_parallel_for(context, ceil_div(w.count, CF_TASK_TILES), transform_task, &w);
-        /* Tasks for the same channels transform the same weights: only as many as the threads need. */
-        w.shares = threads == 1 ? 1 : min64(ceil_div(2 * threads, panels), ceil_div(w.count, 2 * CF_ROWS));
-        w.share = ceil_div(w.count, w.shares);
-        w.shares = ceil_div(w.count, w.share);
-        cf_parallel_for(context, panels * w.shares, winograd_task, &w);
+        cf_parallel_for(context, ceil_div(w.count, CF_TASK_TILES), transform_input_task, &w);
+        /* Tasks for the same channels transform the same weights, so there are only as many as the threads need. */
+        w.m_blocks = threads == 1 ? 1 : min64(ceil_div(2 * threads, panels), ceil_div(w.count, 2 * CF_MR));
+        w.task_tiles = ceil_div(w.count, w.m_blocks);
+        w.m_blocks = ceil_div(w.count, w.task_tiles);
+        cf_parallel_for(context, panels * w.m_blocks, winograd_task, &w);
     }
 }
 

@@ -1,7 +1,11 @@
 /*
- * The functions that XLA's kernels call an element at a time. Linked into the kernels' IR before it is
- * optimised, so that they are inlined into its loops and become vectors. What is not here comes from the C
- * library. Errors of the float functions are a few units in the last place.
+ * The functions that XLA's kernels call an element at a time. They are linked into the kernels' IR before it is
+ * optimised, so that they are inlined into its loops and become vectors. What is not here comes from the C library.
+ * Errors of the float functions are a few units in the last place.
+ *
+ * exp and log have the coefficients of Cephes' expf.c and logf.c (S. L. Moshier, netlib.org/cephes, single precision;
+ * its README: "may be used freely"). Those of tanh and erf are Eigen's (MPL 2.0); see fused/activation.h. Only the
+ * coefficients come from there, no code.
  */
 #include <math.h>
 #include <stdint.h>
@@ -19,7 +23,7 @@ static inline float float_of(int32_t bits) {
     return x;
 }
 
-/* Of NaN and a bound: NaN. */
+/* x within [low, high]; NaN where x is NaN. */
 static inline float clamp(float x, float low, float high) {
     const float y = x < low ? low : x;
     return y > high ? high : y;
@@ -28,7 +32,7 @@ static inline float clamp(float x, float low, float high) {
 /* 2^n for n in [-126, 127]. */
 static inline float power_of_two(int32_t n) { return float_of((n + 127) * (1 << 23)); }
 
-/* x = n ln 2 + r, Cephes' polynomial in r, then two factors, as 2^n itself may have no float. */
+/* x = n ln 2 + r, then Cephes' polynomial in r. 2^n is multiplied in two factors, since it may be no float itself. */
 float cf_exp_f32(float x) {
     x = clamp(x, -150.0f, 128.0f);
     const float n = rintf(x * 1.44269504f);
@@ -45,7 +49,7 @@ float cf_exp_f32(float x) {
     return p * power_of_two(half) * power_of_two(whole - half);
 }
 
-/* x = 2^n m with m in [sqrt(1/2), sqrt(2)), Cephes' polynomial in m - 1. */
+/* x = 2^n m with m in [sqrt(1/2), sqrt(2)), then Cephes' polynomial in m - 1. */
 float cf_log_f32(float x) {
     const int tiny = x < 1.17549435e-38f;
     const int32_t bits = bits_of(tiny ? x * 8388608.0f : x);
@@ -70,13 +74,13 @@ float cf_log_f32(float x) {
     return x >= 0.0f ? y : NAN;
 }
 
-/* The rounding of 1 + x cancels in log(1 + x) / ((1 + x) - 1). */
+/* x log(u) / (u - 1) with u = 1 + x as rounded: the rounding error of u cancels. */
 float cf_log1p_f32(float x) {
     const float u = 1.0f + x, y = cf_log_f32(u);
     return u == 1.0f || x == INFINITY ? x : y * (u == 0.0f ? 1.0f : x / (u - 1.0f));
 }
 
-/* A rational function on [-7.9, 7.9], as in Eigen and XLA. */
+/* A rational function on [-7.905, 7.905], outside of which it is +-1. */
 float cf_tanh_f32(float x) {
     const float y = clamp(x, -7.90531110763549805f, 7.90531110763549805f), q = y * y;
     float p = -2.76076847742355e-16f;
@@ -93,7 +97,7 @@ float cf_tanh_f32(float x) {
     return fabsf(x) < 4e-4f ? x : y * p / d;
 }
 
-/* A rational function on [-4, 4], as in Eigen and XLA; absolute error about 1e-7. */
+/* A rational function on [-4, 4], outside of which it is +-1; absolute error about 1e-7. */
 float cf_erf_f32(float x) {
     x = clamp(x, -4.0f, 4.0f);
     const float q = x * x;

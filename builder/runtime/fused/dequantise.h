@@ -1,9 +1,9 @@
 /*
- * Weights that take fewer bits in the library than in a sum: a part of a panel is unpacked where it is first used,
- * into room that stays in the first-level cache, and then serves a whole block of pixels as floats do.
+ * Weights of float16, bfloat16 or int8 as floats. A block of a panel is dequantised where it is first used, into a
+ * buffer that stays in the first-level cache, and then serves a whole block of pixels as float32 weights do.
  */
-#ifndef COLDFORGE_UNPACK_H
-#define COLDFORGE_UNPACK_H
+#ifndef COLDFORGE_DEQUANTISE_H
+#define COLDFORGE_DEQUANTISE_H
 
 #include "fused/fused.h"
 #include "fused/vector.h"
@@ -22,8 +22,8 @@ INLINE vec from_float16(const uint16_t *p) { return (vec)_mm256_cvtph_ps(_mm_loa
 #elif CF_LANES == 4 && defined(__ARM_NEON)
 INLINE vec from_float16(const uint16_t *p) { return (vec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 #else
-/* Its exponent counts from another number, which one multiplication mends, subnormal numbers included; there are no
- * infinities among weights. */
+/* The exponents' biases differ by 112. One multiplication corrects that, for subnormal numbers too. Infinities
+ * would come out wrong, but no weight is infinite. */
 INLINE vec from_float16(const uint16_t *p) {
     const ivec bits = widen(p);
     const vec magnitude = (vec)((bits & isplat(0x7fff)) << 13) * splat(0x1p112f);
@@ -34,21 +34,21 @@ INLINE vec from_float16(const uint16_t *p) {
 INLINE vec from_int8(const int8_t *p) { return __builtin_convertvector(*(const loose_bytes *)p, vec); }
 
 /*
- * `count` weights of one panel, whole rows of it, from number `first` of the layer on: where they lie if they are
- * floats, else in `room`. `panel`: its number, for the scales.
+ * `count` weights of one panel as floats, from number `first` of the layer on; both are multiples of CF_PANEL. Returns
+ * where they lie if they are float32, else `buffer`. `panel`: the panel's number, for the scales.
  */
-static const float *unpack(const cf_layer *layer, const cf_layer_data *data, int64_t panel, int64_t first,
-                           int64_t count, float *room) {
+static const float *dequantise(const cf_layer *layer, const cf_layer_data *data, int64_t panel, int64_t first,
+                               int64_t count, float *buffer) {
     switch (layer->weight_type) {
     case CF_FLOAT32: return (const float *)data->weights + first;
     case CF_FLOAT16: {
         const uint16_t *from = (const uint16_t *)data->weights + first;
-        for (int64_t i = 0; i < count; i += CF_LANES) store(room + i, from_float16(from + i));
+        for (int64_t i = 0; i < count; i += CF_LANES) store(buffer + i, from_float16(from + i));
         break;
     }
     case CF_BFLOAT16: {
         const uint16_t *from = (const uint16_t *)data->weights + first;
-        for (int64_t i = 0; i < count; i += CF_LANES) store(room + i, from_bfloat16(from + i));
+        for (int64_t i = 0; i < count; i += CF_LANES) store(buffer + i, from_bfloat16(from + i));
         break;
     }
     case CF_INT8: {
@@ -58,13 +58,13 @@ static const float *unpack(const cf_layer *layer, const cf_layer_data *data, int
         UNROLL for (int v = 0; v < VECTORS; v++) scale[v] = load(data->weight_scale + panel * CF_PANEL + v * CF_LANES);
         for (int64_t i = 0; i < count; i += CF_PANEL) {
             UNROLL for (int v = 0; v < VECTORS; v++) {
-                store(room + i + v * CF_LANES, from_int8(from + i + v * CF_LANES) * scale[v]);
+                store(buffer + i + v * CF_LANES, from_int8(from + i + v * CF_LANES) * scale[v]);
             }
         }
         break;
     }
     }
-    return room;
+    return buffer;
 }
 
 #endif

@@ -1,0 +1,86 @@
+/* The epilogue of every layer: residual, activation and second output, from sums to stored values. */
+#ifndef COLDFORGE_EPILOGUE_H
+#define COLDFORGE_EPILOGUE_H
+
+#include "fused/activation.h"
+#include "fused/indirection.h"
+
+/* sums += residual * residual_scale, for pixels at ... at + count. */
+static void add_residual(const cf_layer_data *data, const cf_pixel_pointers *pointers, int64_t at, int64_t count,
+                         int64_t channel, int64_t channels, float *sums, int64_t sums_stride) {
+    for (int64_t i = 0; i < count; i++) {
+        const float *residual = pointers->residual[at + i] + channel;
+        float *pixel_sums = sums + i * sums_stride;
+        for (int64_t j = 0; j < channels; j += CF_LANES) {
+            const int64_t n = channels - j;
+            vec r = load_upto(residual + j, n);
+            if (data->residual_scale != NULL) r *= load_upto(data->residual_scale + channel + j, n);
+            store(pixel_sums + j, load(pixel_sums + j) + r);
+        }
+    }
+}
+
+/* Store activation(sums). The loop holds as little else as possible: an activation is one long chain of operations, and
+ * the processor must be able to begin the next vector's before this one's ends. */
+INLINE void store_activated(cf_activation kind, float *const *outputs, int64_t count, int64_t channel, int64_t channels,
+                            const float *sums, int64_t sums_stride, vec low, vec high) {
+    for (int64_t i = 0; i < count; i++) {
+        float *output = outputs[i] + channel;
+        int64_t j = 0;
+        for (; j + CF_LANES <= channels; j += CF_LANES) store(output + j, activate(kind, load(sums + j), low, high));
+        if (j < channels) store_some(output + j, activate(kind, load(sums + j), low, high), channels - j);
+        sums += sums_stride;
+    }
+}
+
+/* Store the second output, which is made of what was stored in the first. */
+static void store_second(const cf_layer *layer, const cf_layer_data *data, const cf_pixel_pointers *pointers,
+                         int64_t at, int64_t count, int64_t channel, int64_t channels) {
+    const vec low = splat(layer->second_low), high = splat(layer->second_high);
+    for (int64_t j = 0; j < channels; j += CF_LANES) {
+        const int64_t n = channels - j;
+        const vec scale = load_upto(data->second_scale + channel + j, n);
+        const vec shift = load_upto(data->second_shift + channel + j, n);
+        for (int64_t i = at; i < at + count; i++) {
+            const vec v = load_upto(pointers->output[i] + channel + j, n);
+            store_upto(pointers->second[i] + channel + j, clamp(v * scale + shift, low, high), n);
+        }
+    }
+}
+
+/*
+ * The whole epilogue: store `channels` channels from `channel` on, for pixels at ... at + count. sums has sums_stride
+ * floats for each pixel, which can be read and written up to a whole vector, and contains the bias. Its contents are
+ * undefined afterwards.
+ */
+static __attribute__((noinline)) void run_epilogue(const cf_layer *layer, const cf_layer_data *data,
+                                                   const cf_pixel_pointers *pointers, int64_t at, int64_t count,
+                                                   int64_t channel, int64_t channels, float *sums,
+                                                   int64_t sums_stride) {
+    const vec low = splat(layer->low), high = splat(layer->high);
+    if (data->residual != NULL) add_residual(data, pointers, at, count, channel, channels, sums, sums_stride);
+#define CASE(kind)                                                                                                     \
+    case kind:                                                                                                         \
+        store_activated(kind, pointers->output + at, count, channel, channels, sums, sums_stride, low, high);          \
+        break;
+    switch (layer->activation) {
+        CASE(CF_CLAMP)
+        CASE(CF_SIGMOID)
+        CASE(CF_SWISH)
+        CASE(CF_HARD_SIGMOID)
+        CASE(CF_HARD_SWISH)
+        CASE(CF_GELU)
+        CASE(CF_GELU_TANH)
+        CASE(CF_TANH)
+        CASE(CF_ELU)
+    }
+#undef CASE
+    if (data->second != NULL) store_second(layer, data, pointers, at, count, channel, channels);
+}
+
+/* Whether the micro-kernel can do the epilogue itself, so that sums go from registers to the output. */
+INLINE int simple_epilogue(const cf_layer *layer, const cf_layer_data *data) {
+    return layer->activation == CF_CLAMP && data->second == NULL && data->residual_scale == NULL;
+}
+
+#endif

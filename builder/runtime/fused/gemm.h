@@ -1,0 +1,168 @@
+/*
+ * GEMM over a block of pixels and a range of channel panels of one group: loops around the micro-kernels. Weights that
+ * are not float32 are dequantised here, a block at a time.
+ */
+#ifndef COLDFORGE_GEMM_H
+#define COLDFORGE_GEMM_H
+
+#include "fused/dequantise.h"
+#include "fused/gemm_microkernel.h"
+
+enum {
+    CF_KC = 256,                    /* of a block of K: its weights for one tile stay in the first-level cache */
+    CF_L1_WEIGHT_BYTES = 16 << 10,  /* weights of several tiles that stay in the first-level cache beside some pixels */
+    CF_MAX_N_TILES = CF_MC / CF_MR, /* tiles side by side: one row of them fits into the sums */
+    /* Floats of dequantised weights: a block of K for one tile, or all of K for several tiles. */
+    CF_WEIGHT_BUFFER = CF_KC * CF_NR > CF_L1_WEIGHT_BYTES / 4 ? CF_KC * CF_NR : CF_L1_WEIGHT_BYTES / 4
+};
+
+typedef struct {
+    const cf_layer *layer;
+    const cf_layer_data *data;
+    int64_t pixels, mr, m_blocks;                  /* M: of the batch; of a tile; tasks for the same channels */
+    int64_t group_in_channels, group_out_channels; /* the latter is N */
+    int64_t panels, n_blocks;                      /* of a group; tasks for the same pixels */
+    cf_indirection indirection;                    /* offsets in floats */
+} cf_gemm;
+
+/*
+ * The weights of `panels` panels from number `panel` on, for k inputs from number k_begin on, as floats. The panels are
+ * *panel_stride floats apart. `buffer` holds panels * k * CF_PANEL floats, and is used unless the weights are float32.
+ */
+static const float *block_weights(const cf_gemm *g, int64_t panel, int64_t panels, int64_t k_begin, int64_t k,
+                                  float *buffer, int64_t *panel_stride) {
+    const float *start = NULL;
+    *panel_stride = (g->layer->weight_type == CF_FLOAT32 ? g->indirection.k : k) * CF_PANEL;
+    for (int64_t p = 0; p < panels; p++) {
+        const float *panel_weights =
+            dequantise(g->layer, g->data, panel + p, ((panel + p) * g->indirection.k + k_begin) * CF_PANEL,
+                       k * CF_PANEL, buffer + p * k * CF_PANEL);
+        if (p == 0) start = panel_weights;
+    }
+    return start;
+}
+
+/* Copy the bias of `count` channels, with zeros behind it. */
+static void load_bias(float *bias, const float *from, int64_t count) {
+    memset(bias, 0, CF_NR * sizeof *bias);
+    memcpy(bias, from, (size_t)min64(count, CF_NR) * sizeof *bias);
+}
+
+/* All pixels of the block times one tile's width of channels, from panel number `panel` on, K block by K block. */
+static void gemm_k_blocks(const cf_gemm *g, const cf_pixel_pointers *pointers, int64_t count, int64_t panel,
+                          int64_t channel, int64_t channels) {
+    const cf_layer *layer = g->layer;
+    const int half = channels <= CF_NR / 2;
+    const int64_t width = half ? CF_NR / 2 : CF_NR;
+    const int in_registers = channels >= width && simple_epilogue(layer, g->data);
+    const cf_gemm_microkernel *microkernels = half ? half_width_microkernels : full_width_microkernels;
+    const int64_t max_mr = half ? CF_HALF_MR : CF_MR;
+    _Alignas(64) float buffer[CF_WEIGHT_BUFFER];
+    _Alignas(64) float bias[CF_NR];
+    _Alignas(64) float sums[CF_MC * CF_NR];
+    load_bias(bias, g->data->bias + channel, min64(channels, width));
+    cf_microkernel_params params = {.sums_stride = CF_NR};
+    params.low = splat(layer->low);
+    params.high = splat(layer->high);
+    cf_k_block block = {0};
+    while (next_k_block(&g->indirection, CF_KC, &block)) {
+        const int first = block.begin == 0, last = block.begin + block.k == g->indirection.k;
+        const float *weights =
+            block_weights(g, panel, ceil_div(channels, CF_PANEL), block.begin, block.k, buffer, &params.panel_stride);
+        params.offsets = block.offsets;
+        params.segments = block.segments;
+        params.segment_length = block.segment_length;
+        params.addend_stride = first ? 0 : CF_NR;
+        for (int64_t at = 0; at < count;) {
+            const int64_t mr = balanced_mr(count - at, max_mr), equal = equal_tiles(count - at, max_mr);
+            float *row_sums = sums + at * CF_NR;
+            params.prefetch = at == 0 && weights != buffer ? block.k * CF_PANEL : 0;
+            const int store_now = last && in_registers;
+            microkernels[mr](&params, equal, 1, pointers->input + at, weights, first ? bias : row_sums, row_sums,
+                             store_now ? pointers->output + at : NULL,
+                             g->data->residual != NULL ? pointers->residual + at : NULL, channel);
+            at += mr * equal;
+        }
+    }
+    if (!in_registers) run_epilogue(layer, g->data, pointers, 0, count, channel, channels, sums, CF_NR);
+}
+
+/*
+ * A short K: all pixels of the block times `tiles` tiles side by side (0: one of half the width), whose weights stay in
+ * the first-level cache. All their channels are computed for MR pixels, then for the next MR.
+ */
+static void gemm_n_tiles(const cf_gemm *g, const cf_pixel_pointers *pointers, int64_t count, int64_t panel,
+                         int64_t channel, int64_t tiles) {
+    const cf_layer *layer = g->layer;
+    const int64_t channels = tiles > 0 ? tiles * CF_NR : CF_NR / 2, n_tiles = max64(tiles, 1);
+    const int64_t max_mr = tiles > 0 ? CF_MR : CF_HALF_MR;
+    const cf_gemm_microkernel *microkernels = tiles > 0 ? full_width_microkernels : half_width_microkernels;
+    const int in_registers = simple_epilogue(layer, g->data);
+    const int plain = g->indirection.segments <= CF_SHORT_SEGMENTS && (g->data->residual == NULL || !in_registers);
+    _Alignas(64) float buffer[CF_WEIGHT_BUFFER];
+    _Alignas(64) float sums[CF_MC * CF_NR];
+    cf_microkernel_params params = {.offsets = g->indirection.offsets,
+                                    .segments = g->indirection.segments,
+                                    .segment_length = g->indirection.segment_length};
+    const float *weights =
+        block_weights(g, panel, ceil_div(channels, CF_PANEL), 0, g->indirection.k, buffer, &params.panel_stride);
+    params.low = splat(in_registers ? layer->low : -__builtin_inff());
+    params.high = splat(in_registers ? layer->high : __builtin_inff());
+    const float *bias = g->data->bias + channel;
+    /* As many pixels as the sums hold, where the epilogue needs them. */
+    const int64_t most = in_registers ? count : CF_MC / n_tiles / max_mr * max_mr;
+    float *row_sums[CF_MC];
+    for (int64_t i = 0; i < most && !in_registers; i++) row_sums[i] = sums + i * channels - channel;
+    for (int64_t from = 0; from < count; from += most) {
+        const int64_t pixels = min64(most, count - from);
+        const float *const *inputs = pointers->input + from;
+        const float *const *residuals = g->data->residual != NULL && in_registers ? pointers->residual + from : NULL;
+        float *const *outputs = in_registers ? pointers->output + from : row_sums;
+        int64_t at = 0;
+        if (plain) {
+            if (tiles > 0) {
+                gemm_plain_full_width(&params, pixels / max_mr, n_tiles, inputs, weights, bias, outputs, channel);
+            } else {
+                gemm_plain_half_width(&params, pixels / max_mr, inputs, weights, bias, outputs, channel);
+            }
+            at = pixels / max_mr * max_mr;
+        }
+        while (at < pixels) {
+            const int64_t mr = balanced_mr(pixels - at, max_mr), equal = equal_tiles(pixels - at, max_mr);
+            microkernels[mr](&params, equal, n_tiles, inputs + at, weights, bias, NULL, outputs + at,
+                             residuals != NULL ? residuals + at : NULL, channel);
+            at += mr * equal;
+        }
+        if (!in_registers) run_epilogue(layer, g->data, pointers, from, pixels, channel, channels, sums, channels);
+    }
+}
+
+static void gemm_task(void *argument, int64_t task, uint32_t thread) {
+    (void)thread;
+    const cf_gemm *g = argument;
+    const int64_t n_block = task % g->n_blocks, m_block = task / g->n_blocks % g->m_blocks;
+    const int64_t group = task / g->n_blocks / g->m_blocks;
+    const int64_t m_tiles = ceil_div(g->pixels, g->mr);
+    const int64_t first = part_start(m_tiles, m_block, g->m_blocks) * g->mr;
+    const int64_t count = min64(part_start(m_tiles, m_block + 1, g->m_blocks) * g->mr, g->pixels) - first;
+    cf_pixel_pointers pointers;
+    set_pixel_pointers(&pointers, g->layer, g->data, first, count, group * g->group_in_channels);
+    const int64_t step = CF_NR / CF_PANEL, cached_tiles = CF_L1_WEIGHT_BYTES / (4 * g->indirection.k * CF_NR);
+    const int64_t most = g->indirection.k > CF_KC ? 0 : min64(max64(cached_tiles, 1), CF_MAX_N_TILES);
+    const int64_t n_tiles = ceil_div(g->panels, step);
+    const int64_t end = min64(part_start(n_tiles, n_block + 1, g->n_blocks) * step, g->panels);
+    for (int64_t panel = part_start(n_tiles, n_block, g->n_blocks) * step; panel < end;) {
+        const int64_t number = group * g->panels + panel, channel = group * g->group_out_channels + panel * CF_PANEL;
+        const int64_t channels = min64((end - panel) * CF_PANEL, g->group_out_channels - panel * CF_PANEL);
+        const int64_t tiles = min64(most, channels / CF_NR);
+        if (tiles > 0 || (most > 0 && channels == CF_NR / 2)) {
+            gemm_n_tiles(g, &pointers, count, number, channel, tiles);
+            panel += max64(tiles, 1) * step;
+        } else {
+            gemm_k_blocks(g, &pointers, count, number, channel, min64(channels, CF_NR));
+            panel += step;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,268 @@
+/*
+ * The float32 GEMM micro-kernels: a register tile of MR pixels by NR output channels, summed over K.
+ *
+ * The rows of A are read through an indirection buffer, B is packed into panels of 16 channels. Every micro-kernel adds
+ * a pixel's products one after the other in the order of the weights, whatever its MR and NR, so an answer does not
+ * depend on how the pixels are divided among tiles.
+ */
+#ifndef COLDFORGE_GEMM_MICROKERNEL_H
+#define COLDFORGE_GEMM_MICROKERNEL_H
+
+#include "fused/epilogue.h"
+
+/*
+ * MR of tiles of half the width, CF_NR / 2 channels. With AVX2 there are vector registers for the sums of twelve
+ * pixels, but not enough general ones for their pointers.
+ */
+enum { CF_HALF_MR = CF_LANES == 8 ? 9 : CF_MR, CF_MAX_MR = 12 };
+
+/* What all tiles of a block have in common. */
+typedef struct {
+    const int64_t *offsets; /* of each segment of K from a pixel's input pointer, in floats */
+    int64_t segments, segment_length;
+    int64_t panel_stride;  /* floats between panels of 16 channels */
+    int64_t addend_stride; /* floats between the addends of two pixels; 0: one bias for all */
+    int64_t sums_stride;   /* floats between the sums of two pixels, where there are no outputs */
+    int64_t prefetch;      /* how many floats ahead of the weights to prefetch */
+    vec low, high;
+} cf_microkernel_params;
+
+/*
+ * Compute m_tiles x n_tiles register tiles. Where outputs is NULL: sums[pixel * sums_stride] = products + addend.
+ * Otherwise the simple epilogue is fused: outputs[pixel][channel] = clamp(products + addend + residual). residuals may
+ * be NULL.
+ */
+typedef void (*cf_gemm_microkernel)(const cf_microkernel_params *params, int64_t m_tiles, int64_t n_tiles,
+                                    const float *const *inputs, const float *weights, const float *addend, float *sums,
+                                    float *const *outputs, const float *const *residuals, int64_t channel);
+
+/* Add the products of one k: an outer product of MR inputs and NR weights. */
+INLINE void rank1_update(const int mr, const int vectors, const float *const *in, int64_t k, const float *weights,
+                         int64_t panel_stride, vec sum[][CF_NR / CF_LANES]) {
+    enum { PER_PANEL = CF_PANEL / CF_LANES };
+    vec w[CF_NR / CF_LANES];
+    UNROLL for (int v = 0; v < vectors; v++) {
+        w[v] = load(weights + (v / PER_PANEL) * panel_stride + (v % PER_PANEL) * CF_LANES);
+    }
+    UNROLL for (int r = 0; r < mr; r++) {
+        const vec a = splat(in[r][k]);
+        UNROLL for (int v = 0; v < vectors; v++) sum[r][v] += a * w[v];
+    }
+}
+
+/*
+ * Tiles of mr pixels by `vectors` vectors of channels; both are constants. The loops over tiles are in here, the one
+ * over channels innermost, because calls and waiting for the pixels' pointers cost as much as a short sum.
+ */
+INLINE void gemm_microkernel(const int mr, const int vectors, const cf_microkernel_params *params, int64_t m_tiles,
+                             int64_t n_tiles, const float *const *inputs, const float *weights, const float *addend,
+                             float *sums, float *const *outputs, const float *const *residuals, int64_t channel) {
+    const int64_t segment_length = params->segment_length, panel_stride = params->panel_stride,
+                  segments = params->segments;
+    const int64_t *offsets = params->offsets;
+    const int64_t addend_stride = params->addend_stride, sums_stride = params->sums_stride;
+    const int64_t width = vectors * CF_LANES, next_tile = vectors * CF_LANES / CF_PANEL * panel_stride;
+    const vec low = params->low, high = params->high;
+    int64_t prefetch = params->prefetch;
+    for (int64_t t = 0; t < m_tiles; t++) {
+        const float *w = weights, *bias = addend;
+        float *tile_sums = sums;
+        const int64_t end = channel + n_tiles * width;
+        for (int64_t c = channel; c < end; c += width) {
+            vec sum[CF_MAX_MR][CF_NR / CF_LANES];
+            UNROLL for (int r = 0; r < mr; r++) { UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = zero(); }
+            const float *w_at = w;
+            for (int64_t s = 0; s < segments; s++) {
+                const float *in[CF_MAX_MR];
+                UNROLL for (int r = 0; r < mr; r++) in[r] = inputs[r] + offsets[s];
+                for (int64_t k = 0; k < segment_length; k++) {
+                    rank1_update(mr, vectors, in, k, w_at, panel_stride, sum);
+                    UNROLL for (int v = 0; v < vectors; v += CF_PANEL / CF_LANES) {
+                        __builtin_prefetch(w_at + v * CF_LANES / CF_PANEL * panel_stride + prefetch);
+                    }
+                    w_at += CF_PANEL;
+                }
+            }
+            /* Added last, not first: a long sum is then one of partial sums, whose rounding error grows far less
+             * with K. */
+            if (addend_stride == 0) {
+                UNROLL for (int v = 0; v < vectors; v++) {
+                    const vec b = load(bias + v * CF_LANES);
+                    UNROLL for (int r = 0; r < mr; r++) sum[r][v] += b;
+                }
+            } else {
+                const float *from = bias;
+                UNROLL for (int r = 0; r < mr; r++) {
+                    UNROLL for (int v = 0; v < vectors; v++) sum[r][v] += load(from + v * CF_LANES);
+                    from += addend_stride;
+                    ADDRESS(from);
+                }
+            }
+            if (outputs == NULL) {
+                float *to = tile_sums;
+                UNROLL for (int r = 0; r < mr; r++) {
+                    UNROLL for (int v = 0; v < vectors; v++) store(to + v * CF_LANES, sum[r][v]);
+                    to += sums_stride;
+                    ADDRESS(to);
+                }
+            } else {
+                float *out[CF_MAX_MR]; /* read before anything is stored: stores may alias */
+                UNROLL for (int r = 0; r < mr; r++) out[r] = outputs[r] + c;
+                if (residuals != NULL) {
+                    UNROLL for (int r = 0; r < mr; r++) {
+                        UNROLL for (int v = 0; v < vectors; v++) sum[r][v] += load(residuals[r] + c + v * CF_LANES);
+                    }
+                }
+                UNROLL for (int r = 0; r < mr; r++) {
+                    UNROLL for (int v = 0; v < vectors; v++) {
+                        store(out[r] + v * CF_LANES, clamp(sum[r][v], low, high));
+                    }
+                }
+            }
+            w += next_tile;
+            bias += width;
+            tile_sums += width;
+        }
+        addend += mr * addend_stride;
+        sums += mr * sums_stride;
+        inputs += mr;
+        if (outputs != NULL) outputs += mr;
+        if (residuals != NULL) residuals += mr;
+        prefetch = 0;
+    }
+}
+
+#define TILE(mr, vectors)                                                                                              \
+    static void gemm_##mr##x##vectors(const cf_microkernel_params *params, int64_t m_tiles, int64_t n_tiles,           \
+                                      const float *const *inputs, const float *weights, const float *addend,           \
+                                      float *sums, float *const *outputs, const float *const *residuals,               \
+                                      int64_t channel) {                                                               \
+        gemm_microkernel(mr, vectors, params, m_tiles, n_tiles, inputs, weights, addend, sums, outputs, residuals,     \
+                         channel);                                                                                     \
+    }
+#define MR_1_TO_6(X, v) X(1, v) X(2, v) X(3, v) X(4, v) X(5, v) X(6, v)
+#define MR_1_TO_9(X, v) MR_1_TO_6(X, v) X(7, v) X(8, v) X(9, v)
+#define MR_1_TO_12(X, v) MR_1_TO_9(X, v) X(10, v) X(11, v) X(12, v)
+#define ENTRY(mr, vectors) gemm_##mr##x##vectors,
+
+/* Micro-kernels by MR, for NR channels and for half as many where no more are left. */
+#if CF_LANES == 16
+MR_1_TO_12(TILE, 2)
+MR_1_TO_12(TILE, 1)
+static const cf_gemm_microkernel full_width_microkernels[] = {NULL, MR_1_TO_12(ENTRY, 2)};
+static const cf_gemm_microkernel half_width_microkernels[] = {NULL, MR_1_TO_12(ENTRY, 1)};
+#elif CF_LANES == 8
+MR_1_TO_6(TILE, 2)
+MR_1_TO_9(TILE, 1)
+static const cf_gemm_microkernel full_width_microkernels[] = {NULL, MR_1_TO_6(ENTRY, 2)};
+static const cf_gemm_microkernel half_width_microkernels[] = {NULL, MR_1_TO_9(ENTRY, 1)};
+#elif defined(__wasm__)
+/*
+ * WebAssembly does not say how many registers there are. On x86-64 there are 16: the sums of 6 x 8, their weights and
+ * one broadcast input fit, those of 6 x 16 would be spilled. So a tile of full width is two of half the width, side by
+ * side.
+ */
+#define TILE_IN_HALVES(mr, vectors)                                                                                    \
+    static void gemm_##mr##x##vectors(const cf_microkernel_params *params, int64_t m_tiles, int64_t n_tiles,           \
+                                      const float *const *inputs, const float *weights, const float *addend,           \
+                                      float *sums, float *const *outputs, const float *const *residuals,               \
+                                      int64_t channel) {                                                               \
+        const int64_t half = CF_NR / 2, next_tile = CF_NR / CF_PANEL * params->panel_stride;                           \
+        for (int64_t p = 0; p < n_tiles; p++) {                                                                        \
+            gemm_##mr##x2(params, m_tiles, 1, inputs, weights, addend, sums, outputs, residuals, channel);             \
+            gemm_##mr##x2(params, m_tiles, 1, inputs, weights + half, addend + half, sums + half, outputs, residuals,  \
+                          channel + half);                                                                             \
+            weights += next_tile;                                                                                      \
+            addend += CF_NR;                                                                                           \
+            sums += CF_NR;                                                                                             \
+            channel += CF_NR;                                                                                          \
+        }                                                                                                              \
+    }
+MR_1_TO_6(TILE, 2)
+MR_1_TO_6(TILE_IN_HALVES, 4)
+#undef TILE_IN_HALVES
+static const cf_gemm_microkernel full_width_microkernels[] = {NULL, MR_1_TO_6(ENTRY, 4)};
+static const cf_gemm_microkernel half_width_microkernels[] = {NULL, MR_1_TO_6(ENTRY, 2)};
+#else
+MR_1_TO_6(TILE, 4)
+MR_1_TO_6(TILE, 2)
+static const cf_gemm_microkernel full_width_microkernels[] = {NULL, MR_1_TO_6(ENTRY, 4)};
+static const cf_gemm_microkernel half_width_microkernels[] = {NULL, MR_1_TO_6(ENTRY, 2)};
+#endif
+#undef TILE
+#undef ENTRY
+
+/* The most segments that the plain micro-kernel takes. In WebAssembly its full tiles may not stay in registers. */
+#ifdef __wasm__
+enum { CF_SHORT_SEGMENTS = 1 };
+#else
+enum { CF_SHORT_SEGMENTS = CF_MAX_TAPS };
+#endif
+
+/*
+ * The plain micro-kernel: tiles of the largest MR, with a bias and no residual, over all of K. What the general one may
+ * have to do besides costs a short sum a tenth of its time. single_segment, a constant: K is one segment.
+ */
+INLINE void gemm_microkernel_plain(const int mr, const int vectors, const int single_segment,
+                                   const cf_microkernel_params *params, int64_t m_tiles, int64_t n_tiles,
+                                   const float *const *inputs, const float *weights, const float *bias,
+                                   float *const *outputs, int64_t channel) {
+    const int64_t segment_length = params->segment_length, panel_stride = params->panel_stride,
+                  segments = single_segment ? 1 : params->segments;
+    const int64_t *offsets = params->offsets;
+    const int64_t width = vectors * CF_LANES, next_tile = width / CF_PANEL * panel_stride;
+    const vec low = params->low, high = params->high;
+    for (int64_t t = 0; t < m_tiles; t++) {
+        const float *in[CF_MAX_MR], *w = weights;
+        UNROLL for (int r = 0; r < mr; r++) in[r] = inputs[r] + offsets[0];
+        for (int64_t c = 0; c < n_tiles * width; c += width) {
+            vec sum[CF_MAX_MR][CF_NR / CF_LANES];
+            UNROLL for (int r = 0; r < mr; r++) { UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = zero(); }
+            const float *w_at = w;
+            for (int64_t s = 0; s < segments; s++) {
+                if (!single_segment) {
+                    UNROLL for (int r = 0; r < mr; r++) in[r] = inputs[r] + offsets[s];
+                }
+                for (int64_t k = 0; k < segment_length; k++) {
+                    rank1_update(mr, vectors, in, k, w_at + k * CF_PANEL, panel_stride, sum);
+                }
+                w_at += segment_length * CF_PANEL;
+            }
+            UNROLL for (int v = 0; v < vectors; v++) {
+                const vec b = load(bias + c + v * CF_LANES);
+                UNROLL for (int r = 0; r < mr; r++) sum[r][v] += b;
+            }
+            float *out[CF_MAX_MR]; /* read before anything is stored: stores may alias */
+            UNROLL for (int r = 0; r < mr; r++) out[r] = outputs[r] + channel + c;
+            UNROLL for (int r = 0; r < mr; r++) {
+                UNROLL for (int v = 0; v < vectors; v++) store(out[r] + v * CF_LANES, clamp(sum[r][v], low, high));
+            }
+            w += next_tile;
+        }
+        inputs += mr;
+        outputs += mr;
+    }
+}
+
+static void gemm_plain_full_width(const cf_microkernel_params *params, int64_t m_tiles, int64_t n_tiles,
+                                  const float *const *inputs, const float *weights, const float *bias,
+                                  float *const *outputs, int64_t channel) {
+    enum { VECTORS = CF_NR / CF_LANES };
+    if (params->segments == 1) {
+        gemm_microkernel_plain(CF_MR, VECTORS, 1, params, m_tiles, n_tiles, inputs, weights, bias, outputs, channel);
+    } else {
+        gemm_microkernel_plain(CF_MR, VECTORS, 0, params, m_tiles, n_tiles, inputs, weights, bias, outputs, channel);
+    }
+}
+
+static void gemm_plain_half_width(const cf_microkernel_params *params, int64_t m_tiles, const float *const *inputs,
+                                  const float *weights, const float *bias, float *const *outputs, int64_t channel) {
+    enum { VECTORS = CF_NR / CF_LANES / 2 };
+    if (params->segments == 1) {
+        gemm_microkernel_plain(CF_HALF_MR, VECTORS, 1, params, m_tiles, 1, inputs, weights, bias, outputs, channel);
+    } else {
+        gemm_microkernel_plain(CF_HALF_MR, VECTORS, 0, params, m_tiles, 1, inputs, weights, bias, outputs, channel);
+    }
+}
+
+#endif

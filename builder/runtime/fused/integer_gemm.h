@@ -1,0 +1,159 @@
+/*
+ * Convolution with integer sums, as an implicit GEMM: the input is quantised into scratch first, then pixels x (KH KW
+ * C) times (KH KW C) x channels. The sums are exact, so an answer depends neither on threads nor on tiles nor, until
+ * the epilogue, on the instruction set.
+ */
+#ifndef COLDFORGE_INTEGER_GEMM_H
+#define COLDFORGE_INTEGER_GEMM_H
+
+#include "fused/epilogue.h"
+#include "fused/integer_microkernel.h"
+#include "fused/quantise.h"
+
+enum { CF_L1_WEIGHT_BYTES = CF_NR << 10 }; /* weights that stay in the first-level cache beside some pixels */
+
+/* Widen a panel's int8 weights, for `quads` quads of input channels, to the words that are multiplied. */
+static void widen_panel(const int8_t *weights, int64_t quads, int8_t *buffer) {
+    enum { PER_PANEL = CF_PANEL / CF_LANES };
+    for (int64_t k = 0; k < quads; k++) {
+        UNROLL for (int i = 0; i < CF_WORDS; i++) {
+            UNROLL for (int v = 0; v < PER_PANEL; v++) {
+                *(loose_ivec *)(buffer + (i * PER_PANEL + v) * CF_LANES * 4) =
+                    weight_word(weights + v * CF_LANES * 4, i);
+            }
+        }
+        weights += CF_PANEL * CF_QUAD;
+        buffer += CF_QUAD_BYTES;
+    }
+}
+
+/* Set the weights of `panels` panels for p's block of K: where they lie, or widened, in `buffer`. */
+static void set_weights(cf_integer_params *p, int64_t panels, int8_t *buffer) {
+    const int64_t all = p->gemm->indirection.k * CF_PANEL * CF_QUAD;
+    const int8_t *from =
+        (const int8_t *)p->gemm->data.weights + p->channel / CF_PANEL * all + p->block.begin * CF_PANEL * CF_QUAD;
+    p->weights = buffer == NULL ? from : buffer;
+    p->panel_stride = buffer == NULL ? all : p->block.k * CF_QUAD_BYTES;
+    if (buffer == NULL) return;
+    for (int64_t i = 0; i < panels; i++) widen_panel(from + i * all, p->block.k, buffer + i * p->panel_stride);
+}
+
+/* All pixels of a block times p->n_tiles tiles from p->channel on, K block by K block. */
+static void integer_gemm_block(cf_integer_params *p, const cf_pixel_pointers *pointers, int64_t count, int64_t channels,
+                               int64_t width) {
+    const cf_integer_gemm *m = p->gemm;
+    const int in_registers = simple_epilogue(&m->layer, &m->data) && channels == p->n_tiles * width;
+    const int64_t panels = ceil_div(channels, CF_PANEL);
+    const int half = width < CF_NR;
+    _Alignas(64) float sums[CF_MC * CF_NR];
+    const cf_integer_microkernel *microkernels = integer_microkernels[!half];
+    int8_t *buffer = NULL;
+    int64_t kc = m->indirection.k;
+#if CF_FORM == CF_PAIRS
+    _Alignas(64) int8_t widened[CF_L1_WEIGHT_BYTES];
+    if (m->pixels <= CF_GEMV_PIXELS) {
+        microkernels = integer_gemv_microkernels[!half];
+    } else {
+        buffer = widened;
+        kc = CF_L1_WEIGHT_BYTES / (panels * CF_QUAD_BYTES);
+    }
+#endif
+    while (next_k_block(&m->indirection, kc, &p->block)) {
+        p->first = p->block.begin == 0;
+        p->last = p->block.begin + p->block.k == m->indirection.k;
+        set_weights(p, panels, buffer);
+        for (int64_t at = 0; at < count;) {
+            const int64_t mr = balanced_mr(count - at, CF_INTEGER_MR), equal = equal_tiles(count - at, CF_INTEGER_MR);
+            microkernels[mr](p, equal, pointers->input + at, sums + at * CF_NR,
+                             in_registers ? pointers->output + at : NULL,
+                             m->data.residual != NULL ? pointers->residual + at : NULL);
+            at += mr * equal;
+        }
+    }
+    if (!in_registers) run_epilogue(&m->layer, &m->data, pointers, 0, count, p->channel, channels, sums, CF_NR);
+}
+
+static void integer_gemm_task(void *argument, int64_t task, uint32_t thread) {
+    (void)thread;
+    const cf_integer_gemm *m = argument;
+    const cf_layer *layer = &m->layer;
+    const int64_t n_block = task % m->n_blocks, m_block = task / m->n_blocks;
+    const int64_t m_tiles = ceil_div(m->pixels, CF_INTEGER_MR), n_tiles = ceil_div(layer->out_channels, CF_NR);
+    const int64_t first = part_start(m_tiles, m_block, m->m_blocks) * CF_INTEGER_MR;
+    const int64_t count = min64(part_start(m_tiles, m_block + 1, m->m_blocks) * CF_INTEGER_MR, m->pixels) - first;
+    const int64_t end = min64(part_start(n_tiles, n_block + 1, m->n_blocks) * CF_NR, layer->out_channels);
+    cf_pixel_pointers pointers;
+    set_pixel_pointers(&pointers, layer, &m->data, first, count, 0);
+    /* Tiles side by side whose weights stay in the first-level cache: all their channels are computed for MR
+     * pixels, then for the next MR. */
+    const int64_t cached_tiles = CF_L1_WEIGHT_BYTES / (m->indirection.k * CF_QUAD_BYTES * (CF_NR / CF_PANEL));
+    const int64_t max_n_tiles = simple_epilogue(layer, &m->data) ? max64(cached_tiles, 1) : 1;
+    for (int64_t channel = part_start(n_tiles, n_block, m->n_blocks) * CF_NR; channel < end;) {
+        const int64_t rest = end - channel, width = rest <= CF_NR / 2 ? CF_NR / 2 : CF_NR;
+        cf_integer_params params = {
+            .gemm = m, .channel = channel, .n_tiles = min64(max_n_tiles, max64(rest / width, 1))};
+        const int64_t channels = min64(rest, params.n_tiles * width);
+        integer_gemm_block(&params, &pointers, count, channels, width);
+        channel += channels;
+    }
+}
+
+/* Plan the quantisation, and the indirection over the quantised picture. */
+static void plan_integer_gemm(cf_integer_gemm *m, cf_quantisation *q, const cf_layer *layer,
+                              const cf_layer_data *data) {
+    const cf_view *in = &layer->input;
+    m->layer = *layer;
+    m->data = *data;
+    m->offset = stored_offset(layer);
+    q->layer = layer;
+    q->output = (cf_quantised *)data->scratch;
+    q->input = data->input + in->first - layer->padding[0] * in->row - layer->padding[1] * in->pixel;
+    q->batch = layer->batch;
+    q->channels = ceil_div(layer->in_channels, CF_QUAD) * CF_QUAD;
+    q->inverse = 1.0f / layer->input_scale;
+    q->low = (float)-layer->input_zero;
+    q->high = (float)(255 - layer->input_zero);
+    q->offset = m->offset;
+    int64_t size[2];
+    for (int i = 0; i < 2; i++) {
+        /* A dimension with one tap reads nothing between the strides. */
+        q->sample[i] = layer->kernel[i] == 1 ? layer->stride[i] : 1;
+        m->layer.stride[i] = layer->kernel[i] == 1 ? 1 : layer->stride[i];
+        m->layer.padding[i] = 0;
+        size[i] = (layer->out[i] - 1) * m->layer.stride[i] + (layer->kernel[i] - 1) * layer->dilation[i] + 1;
+    }
+    q->rows = size[0];
+    q->columns = size[1];
+    cf_indirection *indirection = &m->indirection;
+    const int64_t quads = q->channels / CF_QUAD, row = q->columns * quads;
+    m->layer.input = (cf_view){0, q->rows * row * CF_WORDS, row * CF_WORDS, quads * CF_WORDS};
+    m->data.input = data->scratch;
+    /* Adjacent taps are one segment. */
+    const int64_t together = layer->dilation[1] == 1 ? layer->kernel[1] : 1;
+    indirection->segments = 0;
+    for (int64_t y = 0; y < layer->kernel[0]; y++) {
+        for (int64_t x = 0; x < layer->kernel[1]; x += together) {
+            indirection->offsets[indirection->segments++] =
+                y * layer->dilation[0] * row + x * layer->dilation[1] * quads;
+        }
+    }
+    indirection->segment_length = together * quads;
+    indirection->k = indirection->segments * indirection->segment_length;
+}
+
+static void run_integer_gemm(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
+    cf_integer_gemm m; /* not cleared: its offsets are more than a small layer's work */
+    cf_quantisation q;
+    plan_integer_gemm(&m, &q, layer, data);
+    quantise_input(context, &q);
+    m.pixels = layer->batch * layer->out[0] * layer->out[1];
+    const int64_t work = m.pixels * m.indirection.k * CF_QUAD * layer->out_channels;
+    const int64_t threads = threads_for(context, work, 80);
+    const int64_t m_tiles = ceil_div(m.pixels, CF_INTEGER_MR), n_tiles = ceil_div(layer->out_channels, CF_NR);
+    const int64_t bytes = q.channels * (int64_t)sizeof(cf_quantised) * m.layer.stride[0] * m.layer.stride[1];
+    const int64_t max_m_tiles = max64(4, min64(CF_L2_INPUT_BYTES / bytes, CF_MC) / CF_INTEGER_MR);
+    partition(threads, 1, m_tiles, n_tiles, max_m_tiles, &m.m_blocks, &m.n_blocks);
+    run_tasks(context, threads, m.m_blocks * m.n_blocks, integer_gemm_task, &m);
+}
+
+#endif

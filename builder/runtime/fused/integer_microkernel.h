@@ -1,0 +1,169 @@
+/* The micro-kernels of integer GEMM: register tiles of int32 sums of products of bytes, exact whatever their order. */
+#ifndef COLDFORGE_INTEGER_MICROKERNEL_H
+#define COLDFORGE_INTEGER_MICROKERNEL_H
+
+#include "fused/indirection.h"
+#include "fused/integer_dot.h"
+
+/* MR: the most pixels of a tile, which is CF_NR channels wide, or half of that where no more are left. */
+#if CF_LANES == 4 && defined(__wasm__)
+enum { CF_INTEGER_MR = 3 }; /* on x86-64, WebAssembly has 16 registers */
+#else
+enum { CF_INTEGER_MR = CF_MR };
+#endif
+enum {
+    CF_NR_VECTORS = CF_NR / CF_LANES,       /* vectors of a tile's width */
+    CF_QUAD_BYTES = CF_WORDS * 4 * CF_PANEL /* of a panel's weights for four input channels, widened */
+};
+
+typedef struct {
+    cf_layer layer; /* with the quantised input in place of its own, in words */
+    cf_layer_data data;
+    int64_t pixels, m_blocks, n_blocks; /* M; tasks for the same channels; tasks for the same pixels */
+    cf_indirection indirection;         /* in quads of adjacent channels */
+    int32_t offset;
+} cf_integer_gemm;
+
+/* What all tiles of a block have in common: the weights from `channel` on, for a block of K. */
+typedef struct {
+    const cf_integer_gemm *gemm;
+    cf_k_block block;
+    const int8_t *weights;
+    int64_t panel_stride;     /* bytes between panels */
+    int64_t channel, n_tiles; /* the latter: tiles side by side */
+    int first, last;          /* whether it is the first block of K; the last */
+} cf_integer_params;
+
+/* Add the products of one quad of input channels. widen, a constant: the weights are int8, else words. */
+INLINE void dot_update(const int mr, const int vectors, const int widen, const int32_t *const *in, int64_t k,
+                       const int8_t *weights, int64_t panel_stride, ivec sum[][CF_NR_VECTORS]) {
+    enum { PER_PANEL = CF_PANEL / CF_LANES };
+    UNROLL for (int i = 0; i < CF_WORDS; i++) {
+        ivec w[CF_NR_VECTORS];
+        UNROLL for (int v = 0; v < vectors; v++) {
+            const int8_t *panel_weights = weights + (v / PER_PANEL) * panel_stride + (v % PER_PANEL) * CF_LANES * 4;
+            w[v] = widen ? weight_word(panel_weights, i) : iload(panel_weights + i * CF_PANEL * 4);
+        }
+        UNROLL for (int r = 0; r < mr; r++) { dots(vectors, sum[r], broadcast_word(in[r] + k * CF_WORDS + i), w); }
+    }
+}
+
+/*
+ * m_tiles x n_tiles tiles of mr pixels by `vectors` vectors; mr, vectors and widen are constants. Before the last
+ * block of K the sums are kept in `sums`, CF_NR for each pixel. After it they are dequantised and get the bias; with
+ * outputs NULL they are stored in `sums` again, otherwise clamp(value + residual) goes to outputs[pixel] + channel.
+ */
+INLINE void integer_microkernel(const int mr, const int vectors, const int widen, const cf_integer_params *p,
+                                int64_t m_tiles, const float *const *inputs, float *sums, float *const *outputs,
+                                const float *const *residuals) {
+    const cf_integer_gemm *m = p->gemm;
+    const int64_t segments = p->block.segments, quads = p->block.segment_length, panel_stride = p->panel_stride,
+                  width = vectors * CF_LANES;
+    const int64_t *offsets = p->block.offsets;
+    const int64_t step = widen ? CF_PANEL * CF_QUAD : CF_QUAD_BYTES, end = p->channel + p->n_tiles * width;
+    const int first = p->first, last = p->last;
+    const vec low = splat(m->layer.low), high = splat(m->layer.high), input_scale = splat(m->layer.input_scale);
+    for (int64_t t = 0; t < m_tiles; t++) {
+        const int8_t *weights = p->weights;
+        for (int64_t c = p->channel; c < end; c += width) {
+            ivec sum[CF_INTEGER_MR][CF_NR_VECTORS];
+            if (first) {
+                UNROLL for (int v = 0; v < vectors; v++) {
+                    const ivec start = initial_sums(m->data.weight_sums + c + v * CF_LANES, m->offset);
+                    UNROLL for (int r = 0; r < mr; r++) sum[r][v] = start;
+                }
+            } else {
+                UNROLL for (int r = 0; r < mr; r++) {
+                    UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = iload(sums + r * CF_NR + v * CF_LANES);
+                }
+            }
+            const int8_t *w = weights;
+            for (int64_t s = 0; s < segments; s++) {
+                const int32_t *in[CF_INTEGER_MR];
+                UNROLL for (int r = 0; r < mr; r++) in[r] = (const int32_t *)inputs[r] + offsets[s] * CF_WORDS;
+                for (int64_t k = 0; k < quads; k++) {
+                    dot_update(mr, vectors, widen, in, k, w, panel_stride, sum);
+                    w += step;
+                }
+            }
+            weights += vectors * CF_LANES / CF_PANEL * panel_stride;
+            if (!last) {
+                UNROLL for (int r = 0; r < mr; r++) {
+                    UNROLL for (int v = 0; v < vectors; v++) {
+                        *(loose_ivec *)(sums + r * CF_NR + v * CF_LANES) = sum[r][v];
+                    }
+                }
+                continue;
+            }
+            vec value[CF_INTEGER_MR][CF_NR_VECTORS];
+            UNROLL for (int v = 0; v < vectors; v++) {
+                const vec factor = load(m->data.weight_scale + c + v * CF_LANES) * input_scale;
+                const vec bias = load(m->data.bias + c + v * CF_LANES);
+                UNROLL for (int r = 0; r < mr; r++) {
+                    value[r][v] = __builtin_convertvector(sum[r][v], vec) * factor + bias;
+                }
+            }
+            if (outputs == NULL) {
+                UNROLL for (int r = 0; r < mr; r++) {
+                    UNROLL for (int v = 0; v < vectors; v++) store(sums + r * CF_NR + v * CF_LANES, value[r][v]);
+                }
+                continue;
+            }
+            float *out[CF_INTEGER_MR]; /* read before anything is stored: stores may alias */
+            UNROLL for (int r = 0; r < mr; r++) out[r] = outputs[r] + c;
+            if (residuals != NULL) {
+                UNROLL for (int r = 0; r < mr; r++) {
+                    UNROLL for (int v = 0; v < vectors; v++) value[r][v] += load(residuals[r] + c + v * CF_LANES);
+                }
+            }
+            UNROLL for (int r = 0; r < mr; r++) {
+                UNROLL for (int v = 0; v < vectors; v++) {
+                    store(out[r] + v * CF_LANES, clamp(value[r][v], low, high));
+                }
+            }
+        }
+        sums += mr * CF_NR;
+        inputs += mr;
+        if (outputs != NULL) outputs += mr;
+        if (residuals != NULL) residuals += mr;
+    }
+}
+
+typedef void (*cf_integer_microkernel)(const cf_integer_params *params, int64_t m_tiles, const float *const *inputs,
+                                       float *sums, float *const *outputs, const float *const *residuals);
+#define TILE(mr, halves, widen)                                                                                        \
+    static void integer_##mr##_##halves##_##widen(const cf_integer_params *params, int64_t m_tiles,                    \
+                                                  const float *const *inputs, float *sums, float *const *outputs,      \
+                                                  const float *const *residuals) {                                     \
+        integer_microkernel(mr, CF_NR_VECTORS / 2 * halves, widen, params, m_tiles, inputs, sums, outputs, residuals); \
+    }
+#define ENTRY(mr, halves, widen) integer_##mr##_##halves##_##widen,
+#define MR_1_TO_3(X, h, p) X(1, h, p) X(2, h, p) X(3, h, p)
+#define MR_1_TO_6(X, h, p) MR_1_TO_3(X, h, p) X(4, h, p) X(5, h, p) X(6, h, p)
+#define MR_1_TO_12(X, h, p) MR_1_TO_6(X, h, p) X(7, h, p) X(8, h, p) X(9, h, p) X(10, h, p) X(11, h, p) X(12, h, p)
+#if CF_LANES == 16
+#define EVERY_MR MR_1_TO_12
+#elif CF_LANES == 4 && defined(__wasm__)
+#define EVERY_MR MR_1_TO_3
+#else
+#define EVERY_MR MR_1_TO_6
+#endif
+/* Micro-kernels by width (half, full) and MR: for weights as words; where these are wider, also for int8 weights. */
+EVERY_MR(TILE, 1, 0)
+EVERY_MR(TILE, 2, 0)
+static const cf_integer_microkernel integer_microkernels[][CF_INTEGER_MR + 1] = {{NULL, EVERY_MR(ENTRY, 1, 0)},
+                                                                                 {NULL, EVERY_MR(ENTRY, 2, 0)}};
+#if CF_FORM == CF_PAIRS
+MR_1_TO_3(TILE, 1, 1)
+MR_1_TO_3(TILE, 2, 1)
+static const cf_integer_microkernel integer_gemv_microkernels[][CF_GEMV_PIXELS + 1] = {{NULL, MR_1_TO_3(ENTRY, 1, 1)},
+                                                                                       {NULL, MR_1_TO_3(ENTRY, 2, 1)}};
+#endif
+#undef TILE
+#undef ENTRY
+#undef MR_1_TO_3
+#undef MR_1_TO_6
+#undef MR_1_TO_12
+#undef EVERY_MR
+
+#endif

@@ -1,0 +1,55 @@
+"""What Python and C both know has the same value on both sides: packing's constants, and enums that emit prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from builder.emit.fused import ACTIVATIONS, ALGORITHMS, WEIGHT_TYPES
+from builder.lower import packing
+
+RUNTIME = Path(__file__).parents[2] / "builder" / "runtime"
+
+
+def _constants(header: str, name: str) -> set[int]:
+    """Every value that a header gives a constant, by an enum or #define, one for each instruction set."""
+    text = (RUNTIME / header).read_text()
+    return {int(value) for value in re.findall(rf"\b{name}(?: =)? (\d+)\b", text)}
+
+
+def _enumerators(name: str) -> list[str]:
+    """The enumerators of an enum of fused.h that has no values of its own, in lower case, without CF_."""
+    text = re.sub(r"/\*.*?\*/", "", (RUNTIME / "fused" / "fused.h").read_text(), flags=re.S)
+    body = re.search(rf"typedef enum \{{([^}}]*)\}} {name};", text)
+    assert body is not None
+    assert "=" not in body[1]
+    return [word.strip().removeprefix("CF_").lower() for word in body[1].split(",")]
+
+
+@pytest.mark.parametrize(
+    ("header", "name", "value"),
+    [
+        ("fused/vector.h", "CF_PANEL", packing.PANEL),
+        ("fused/integer_dot.h", "CF_QUAD", packing.QUAD),
+        ("fused/fused.h", "CF_MAX_TAPS", packing.MAX_TAPS),
+        ("fused/winograd.h", "CF_WINOGRAD_KC", packing.WINOGRAD_KC),
+        ("fused/winograd.h", "CF_WINOGRAD_MC", packing.WINOGRAD_MC),
+        ("platform/threads.h", "CF_MAX_THREADS", packing.MAX_THREADS),
+    ],
+)
+def test_a_constant_of_packing_is_the_kernels(header: str, name: str, value: int) -> None:
+    assert _constants(header, name) == {value}
+
+
+def test_channel_vectors_are_padded_for_the_widest_tile() -> None:
+    assert max(_constants("fused/vector.h", "CF_NR")) == packing.MAX_NR
+    assert max(_constants("fused/gemv.h", "CF_GEMV_NR")) == packing.MAX_NR
+
+
+def test_the_enums_are_numbered_as_emit_prints_them() -> None:
+    assert _enumerators("cf_weight_type") == list(WEIGHT_TYPES)
+    assert _enumerators("cf_algorithm") == list(ALGORITHMS)
+    numbers = {name: number for number, name in enumerate(_enumerators("cf_activation"))}
+    assert {**numbers, "identity": numbers["clamp"]} == ACTIVATIONS

@@ -6,6 +6,9 @@ catches these: nothing below it prints or exits.
 
 from __future__ import annotations
 
+INTERRUPTED = 130
+"""What the process returns after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
+
 
 class ColdforgeError(Exception):
     """Base of every failure a user can meet; ``exit_code`` is what the process returns."""

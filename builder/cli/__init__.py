@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from builder import __version__
 from builder.cli import building, delivering, looking, running
-from builder.errors import ColdforgeError
+from builder.errors import INTERRUPTED, ColdforgeError
 from builder.project import Project
 
 GROUPS = (building, looking, running, delivering)
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         print("coldforge: interrupted; the last good bundle is unchanged.", file=sys.stderr)
-        return 130
+        return INTERRUPTED
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -17,7 +17,7 @@ from builder.cli.command import (
     load_spec,
     relative,
 )
-from builder.errors import UsageError
+from builder.errors import PreflightError, SizeLimitError, UsageError
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec
@@ -43,7 +43,7 @@ def inspect(options: Options, project: Project) -> int:
     spec = _drafted(path, options.trust) if _is_model(path) else load_spec(options.model, project)
     found = pipeline.inspect(spec, project)
     print(json.dumps(found.to_json(), indent=1) if options.json else preflight.render(found))
-    return 0 if found.ok else (12 if found.unsupported else 18)
+    return 0 if found.ok else (PreflightError if found.unsupported else SizeLimitError).exit_code
 
 
 def _is_model(path: Path) -> bool:

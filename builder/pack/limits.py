@@ -19,16 +19,8 @@ MAX_LAYERS = 5
 CONTAINER_IMAGE = 10 * 1024**3
 """Bytes of a container image, uncompressed, all layers together: the way out for what no zip can hold."""
 
-SYNC_PAYLOAD = 6_291_456
-"""Bytes of a request, and of a response, of a synchronous call (6 MB)."""
-
-ASYNC_PAYLOAD = 1_048_576
-"""Bytes of an event of an asynchronous call (1 MB)."""
-
 TMP_MIN_MB, TMP_MAX_MB = 512, 10_240
 MEMORY_MIN_MB, MEMORY_MAX_MB = 128, 10_240
-MEMORY_PER_VCPU_MB = 1_769
-MAX_VCPUS = 6
 TIMEOUT_MAX_S = 900
 WORKING_MEMORY = 256 << 20
 """Bytes of memory to have besides the weights: Python, the decoders, a model's buffers."""

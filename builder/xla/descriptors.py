@@ -90,7 +90,7 @@ def _find(name: str, images: list[mmap.mmap], found: dict[str, descriptor_pb2.Fi
                 return
     raise EnvironmentSetupError(
         f"TensorFlow {tensorflow_version()} does not contain the schema {name}; "
-        "coldforge needs the TensorFlow version in requirements.lock (run `make setup`)."
+        "coldforge needs the TensorFlow version in requirements/build.txt (run `make setup`)."
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from builder import __version__
 from builder.audit import AuditReport, audit
 from builder.cache import code_digest, digest, run_cached
-from builder.emit import Sources, emit
+from builder.emit import GeneratedSources, emit
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import XLA_FLAGS
@@ -44,9 +44,12 @@ from builder.quantise import restored
 from builder.sources import locate
 from builder.spec import ModelSpec, Variant, to_json
 from builder.targets import Target
-from builder.verify import golden
-from builder.verify.compare import Rounding, Verification, merged, reason, verify
-from builder.verify.compare import require as require_agreement
+from builder.verify import reference
+from builder.verify.compare import verify
+from builder.verify.rounding import Rounding
+from builder.verify.verdict import reason
+from builder.verify.verdict import require as require_agreement
+from builder.verify.verification import Verification, merged
 from builder.xla.descriptors import tensorflow_version
 from builder.xla.tfcompile import CompiledGraph, compile_graph
 
@@ -59,7 +62,7 @@ class Built:
     audit: AuditReport
     verification: Verification
     lowering: Lowering
-    sources: Sources
+    sources: GeneratedSources
     compiled: tuple[Compiled, ...]  # for each variant
     roundings: tuple[Rounding | None, ...]
     states: tuple[str, ...] = ()  # variables that an opened model keeps from call to call
@@ -312,7 +315,7 @@ def import_stage(spec: ModelSpec, model: Path, folder: Path) -> None:
     """The frozen graph of ``model`` and TensorFlow's answers, in ``folder``; raises what the preflight finds."""
     graph = import_model(spec, model, folder)
     require(_preflight(spec, graph))
-    golden.make(spec, graph)
+    reference.make(spec, graph)
 
 
 def _preflight(spec: ModelSpec, graph: FrozenGraph) -> Preflight:
@@ -363,7 +366,7 @@ def lower_stage(
     algorithms: Mapping[str, Algorithm],
     cache: Path,
     stage: Callable[..., Path],
-) -> Sources:
+) -> GeneratedSources:
     """The sources that ``attempt`` makes of a settled spec, with ``LOWERING`` beside them."""
     inputs = (p for m in made for p in (m.kernels.metadata_path, m.kernels.kernels_path, m.graph.ports_path))
     folder = stage(
@@ -372,7 +375,7 @@ def lower_stage(
         digest(*inputs, settled.key, json.dumps(algorithms, sort_keys=True), made[0].kernels.target.name),
         functools.partial(_lower, attempt, made, settled, algorithms, cache),
     )
-    return Sources(folder)
+    return GeneratedSources.load(folder)
 
 
 def _lower(
@@ -465,5 +468,5 @@ def settle(spec: ModelSpec, project: Project, progress: Progress) -> Settled:
     return calibrate(spec, project, progress) if spec.calibrated and "int8" in spec.weight_types else Settled(spec)
 
 
-def _link(sources: Sources, kernels: Sequence[Path], target: Target, cache: Path, folder: Path) -> None:
+def _link(sources: GeneratedSources, kernels: Sequence[Path], target: Target, cache: Path, folder: Path) -> None:
     link_library(sources, kernels, target, folder, cache / "zig")

@@ -11,9 +11,8 @@ from math import prod
 from typing import Any
 
 from builder.errors import UsageError
+from builder.library.abi import ABI_VERSION
 from builder.spec.tensor import TensorSpec
-
-ABI_VERSION = 1
 
 
 def _words(text: str) -> frozenset[str]:

@@ -40,7 +40,8 @@ from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec
 from builder.targets import Target
-from builder.verify.compare import Verification, require
+from builder.verify.verdict import require
+from builder.verify.verification import Verification
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from builder import __version__
+from builder.library.abi import ABI_VERSION
 from builder.library.outside import Layout
 from builder.lower.program import BoundPort, BoundState, Program
 from builder.spec import ModelSpec, OutputSpec, Variant
-
-ABI_VERSION = 1
 
 
 def model_json(

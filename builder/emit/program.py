@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, assert_never
+from typing import assert_never
 
 from builder.cache import digest
 from builder.emit.fused import layer_lines, pool_lines, repack_lines
+from builder.emit.generated import Probe
 from builder.emit.outside import size_of
 from builder.library.outside import Layout
 from builder.lower.program import (
@@ -57,9 +58,6 @@ _HEAD = """\
     } while (0)
 """
 
-
-Probe = Literal["profile", "observe"]
-"""What is told of every step that it begins: the header of builder/runtime/ with its ``cf_step``."""
 
 FIRST = "cf_compiled_program"
 """The C name of the program that a library is known by."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from builder.audit.facts import read_facts
-from builder.emit import Sources
+from builder.emit import GeneratedSources
 from builder.link.library import compile_objects, exports_map, public_names
 from builder.link.symbols import global_symbols, keep_global
 from builder.link.toolchain import Toolchain
@@ -20,7 +20,7 @@ WEAK = ("run",)
 """A program may well have a function of that name: then it is its own that counts."""
 
 
-def link_archive(sources: Sources, kernels: Sequence[Path], target: Target, folder: Path, cache: Path) -> Path:
+def link_archive(sources: GeneratedSources, kernels: Sequence[Path], target: Target, folder: Path, cache: Path) -> Path:
     """Build ``libmodel.a`` in ``folder``, of the same objects as ``libmodel.so``, and ``trial.so`` from it.
 
     The archive's one member defines the ABI's functions and hides everything else, so that it clashes with no

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.cache import place_file
-from builder.emit import Sources
+from builder.emit import GeneratedSources, Probe
 from builder.library.outside import FILE
 from builder.link.toolchain import Toolchain
 from builder.targets import Copy, Target
@@ -43,14 +43,23 @@ PUBLIC_OUTSIDE = ("cf_open_file", "cf_open_memory")
 PUBLIC_SIGNATURES = ("cf_set_signature",)
 """Of one with several signatures."""
 
-PUBLIC_PROFILE = ("cf_profile", "cf_profile_level")
-"""And of one that takes its own times."""
+PUBLIC_PROBES: dict[Probe, tuple[str, ...]] = {
+    "profile": ("cf_step_times", "cf_step_level"),
+    "observe": ("cf_observe",),
+}
+"""And of those that are made to be looked into."""
 
 
-def public_names(sources: Sources) -> tuple[str, ...]:
+def public_names(sources: GeneratedSources) -> tuple[str, ...]:
     """The functions that a library of these sources lets others see."""
-    outside, signatures = sources.outside is not None, sources.several_signatures
-    return (*PUBLIC, *(PUBLIC_OUTSIDE if outside else ()), *(PUBLIC_SIGNATURES if signatures else ()))
+    names = [*PUBLIC]
+    if sources.outside:
+        names += PUBLIC_OUTSIDE
+    if sources.several_signatures:
+        names += PUBLIC_SIGNATURES
+    if sources.probe:
+        names += PUBLIC_PROBES[sources.probe]
+    return tuple(names)
 
 
 def exports_map(names: Iterable[str]) -> str:
@@ -76,23 +85,20 @@ class SharedLibrary:
 
 
 def link_library(
-    sources: Sources,
+    sources: GeneratedSources,
     kernels: Sequence[Path],
     target: Target,
     folder: Path,
     cache: Path,
-    *,
-    profile: bool = False,
 ) -> SharedLibrary:
     """Build ``libmodel.so`` in ``folder`` from the emitted sources and XLA's object files ``kernels``, one per batch.
 
-    ``profile``: of sources that were emitted so.
     Raises LinkError with the compiler's or linker's message; undefined symbols are errors.
     """
     toolchain = Toolchain(target, cache)
     objects = compile_objects(sources, toolchain, folder)
     exports = folder / "exports.map"
-    exports.write_text(exports_map((*public_names(sources), *(PUBLIC_PROFILE if profile else ()))))
+    exports.write_text(exports_map(public_names(sources)))
     library = SharedLibrary(folder, target)
     toolchain.link([*objects, *kernels], exports, library.path)
     if sources.outside:  # as large as the model is: a second name for it, where there can be one
@@ -102,7 +108,7 @@ def link_library(
     return library
 
 
-def compile_objects(sources: Sources, toolchain: Toolchain, folder: Path) -> list[Path]:
+def compile_objects(sources: GeneratedSources, toolchain: Toolchain, folder: Path) -> list[Path]:
     """Objects in ``folder`` of the emitted sources and the runtime. Raises LinkError with the compiler's message."""
     target = toolchain.target
     objects: list[Path] = []

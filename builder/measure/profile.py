@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.cache import code_digest, digest, run_cached
-from builder.emit import Sources, emit
-from builder.errors import VerifyError
+from builder.emit import GeneratedSources, emit
 from builder.importers.graph import FrozenGraph
+from builder.library.opened import OpenedModel
 from builder.link.library import link_library
 from builder.lower.program import Program, walk
 from builder.spec import ModelSpec
+from builder.verify.golden import Golden
 from builder.xla.tfcompile import CompiledGraph
 
 Array = NDArray[Any]
@@ -52,58 +52,40 @@ def build(program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Pa
 
     def make(fresh: Path) -> None:
         sources = emit(program, spec, compiled.target, fresh, probe="profile")
-        link_library(sources, [compiled.kernels_path], compiled.target, fresh, cache / "zig", profile=True)
+        link_library(sources, [compiled.kernels_path], compiled.target, fresh, cache / "zig")
 
     run_cached(folder, digest(code_digest(), key), make)
     return folder / "libmodel.so"
 
 
-class _Slot(ctypes.Structure):
-    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t))
-
-
 class Profiled:
     """A library made by ``build``, opened; ``isa`` None: for what this machine has, or is limited to.
 
-    Raises VerifyError where this machine can't run it.
+    ``fetches``: the answers of the last run, as bytes. Raises VerifyError where this machine can't run it.
     """
 
     def __init__(
         self, library: Path, program: Program, graph: FrozenGraph, threads: int = 1, isa: str | None = None
     ) -> None:
-        try:
-            self.abi = ctypes.CDLL(str(library))
-        except OSError as error:
-            raise VerifyError(f"this machine cannot load a library for the model's target: {error}") from error
-        self.abi.cf_last_error.restype = ctypes.c_char_p
-        self.abi.cf_profile.restype = ctypes.c_void_p
-        self.model = ctypes.c_void_p()
         with _limited_to(isa):
-            self._require(self.abi.cf_open(ctypes.c_uint32(threads), ctypes.byref(self.model)), None)
-        self.times = _as_array(self.abi.cf_profile(), len(walk(program.steps)))
-        with np.load(graph.golden_path, allow_pickle=False) as golden:
-            case = next(name.split("/")[1] for name in golden.files if name.startswith("feed/"))
-            self.feeds = [np.ascontiguousarray(golden[f"feed/{case}/{port.spec.name}"]) for port in graph.feeds]
-        self.fetches = [np.empty(port.spec.size, np.uint8) for port in graph.fetches]
+            self._model = OpenedModel(library, threads)
+        self._model.so.cf_step_times.restype = ctypes.c_void_p
+        self._times = _as_array(self._model.so.cf_step_times(), len(walk(program.steps)))
+        with Golden.open(graph.golden_path) as golden:
+            feeds = [golden.feed(golden.cases[0], port.spec.name) for port in graph.feeds]
+        self._call = self._model.bind(feeds, [port.spec.size for port in graph.fetches])
+        self.fetches = self._call.fetches
 
     def run(self) -> tuple[Array, Array, float]:
-        """One inference: (calls, seconds) of each step, and the seconds of all."""
-        self.times[:] = 0
-        slots = [(_Slot * len(a))(*[_Slot(x.ctypes.data, x.nbytes) for x in a]) for a in (self.feeds, self.fetches)]
-        counts = [ctypes.c_size_t(len(a)) for a in slots]
+        """One inference: (calls, seconds) of each step, and the seconds of all. Raises VerifyError."""
+        self._times[:] = 0
         begin = time.perf_counter()
-        status = self.abi.cf_run(self.model, slots[0], counts[0], slots[1], counts[1])
+        self._call()
         took = time.perf_counter() - begin
-        self._require(status, self.model)
-        return self.times[:, 1].astype(np.int64), self.times[:, 0] * 1e-9, took
+        return self._times[:, 1].astype(np.int64), self._times[:, 0] * 1e-9, took
 
     def close(self) -> None:
-        self.abi.cf_close(self.model)
-
-    def _require(self, status: int, model: ctypes.c_void_p | None) -> None:
-        if status:
-            reason = (self.abi.cf_last_error(model) or b"").decode("utf-8", "replace")
-            raise VerifyError(f"the library cannot be timed on this machine: {reason or f'status {status}'}.")
+        self._model.close()
 
 
 @contextlib.contextmanager
@@ -111,17 +93,19 @@ def _limited_to(isa: str | None) -> Iterator[None]:
     before = os.environ.get(LIMIT)
     if isa is not None:
         os.environ[LIMIT] = isa
-    yield
-    if before is not None:
-        os.environ[LIMIT] = before
-    elif isa is not None:
-        del os.environ[LIMIT]
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[LIMIT] = before
+        elif isa is not None:
+            del os.environ[LIMIT]
 
 
 def host_isas(library: Path) -> tuple[str, ...]:
     """The instruction sets of the fused kernels that this machine has, or is limited to, the least first."""
-    level = int(ctypes.CDLL(str(library)).cf_profile_level())
-    isas = tuple(json.loads(Sources(library.parent).description.read_text())["target"]["isa"][: level + 1])
+    level = int(ctypes.CDLL(str(library)).cf_step_level())
+    isas = GeneratedSources.load(library.parent).isa[: level + 1]
     limit = os.environ.get(LIMIT)
     return isas[: isas.index(limit) + 1] if limit in isas else isas
 

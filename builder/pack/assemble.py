@@ -22,8 +22,8 @@ from builder.pack.sbom import read_lock, sbom_json
 from builder.pack.swap import replacing
 from builder.spec import ModelSpec
 from builder.targets import DEFAULT, Target
-from builder.verify.compare import Verification
-from builder.verify.compare import require as require_verification
+from builder.verify.verdict import require as require_verification
+from builder.verify.verification import Verification
 
 
 def pack(

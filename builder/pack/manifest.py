@@ -17,7 +17,7 @@ from builder.library.outside import Layout
 from builder.lower.decisions import Lowering
 from builder.pack.limits import SizeTable
 from builder.spec import ModelSpec
-from builder.verify.compare import Verification
+from builder.verify.verification import Verification
 
 SCHEMA_VERSION = 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
-from builder.importers.tf import reference_session, tensorflow
-from builder.library.client import CF_OK, Buffer, LoadedLibrary, Refused, Slot
+from builder.library.opened import OpenedModel
 from builder.quantise.inputs import Inputs
 from builder.spec import ModelSpec
+from builder.verify.reference import answers, graph_def
 
 Array = NDArray[Any]
 Answers = dict[str, Array]
@@ -52,49 +50,22 @@ class Accuracy:
 
 def tensorflow_answers(graph: FrozenGraph, inputs: Inputs) -> Answers:
     """TensorFlow's own, op by op, with the graph's float32 weights."""
-    tf = tensorflow()
-    definition = tf.compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
-    with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
-        tf.import_graph_def(definition, name="")
-        tensors = {port.spec.name: port.tensor for port in graph.fetches}
-        found = [
-            session.run(tensors, {port.tensor: feeds[port.spec.name] for port in graph.feeds}) for feeds in inputs.runs
-        ]
-    return _joined(found, inputs.items)
+    calls = {str(number): feeds for number, feeds in enumerate(inputs.runs)}
+    return _joined([found for _, found in answers(graph, graph_def(graph), calls)], inputs.items)
 
 
 def library_answers(library: Path, graph: FrozenGraph, inputs: Inputs) -> Answers:
     """Those of libmodel.so, in this process. Raises VerifyError where this machine can't run it."""
-    with opened(library) as (loaded, model):
-        return _joined([run_once(loaded, model, graph, feeds) for feeds in inputs.runs], inputs.items)
+    with OpenedModel(library) as model:
+        return _joined([run_once(model, graph, feeds) for feeds in inputs.runs], inputs.items)
 
 
-@contextmanager
-def opened(library: Path) -> Iterator[tuple[LoadedLibrary, int]]:
-    """libmodel.so in this process, and an opened model of it. Raises VerifyError where this machine can't run it."""
-    try:
-        loaded = LoadedLibrary(str(library))
-    except Refused as error:
-        raise VerifyError(f"{library.name} {error}") from error
-    status, model, why = loaded.open()
-    if status != CF_OK:
-        raise VerifyError(f"{library.name} cannot be opened on this machine: {why}")
-    try:
-        yield loaded, model
-    finally:
-        loaded.close(model)
-
-
-def run_once(library: LoadedLibrary, model: int, graph: FrozenGraph, feeds: Mapping[str, Array]) -> Answers:
+def run_once(model: OpenedModel, graph: FrozenGraph, feeds: Mapping[str, Array]) -> Answers:
     """One inference: every fetch, by name. Raises VerifyError where it fails."""
-    given = [Buffer.of(np.ascontiguousarray(feeds[p.spec.name]).reshape(-1).view(np.uint8), 0) for p in graph.feeds]
-    taken = [Buffer.of(np.zeros(p.spec.size, np.uint8), 0) for p in graph.fetches]
-    slots = [Slot(b, b.size) for b in given], [Slot(b, b.size) for b in taken]
-    status, why = library.run(model, *slots, (len(given), len(taken)))
-    if status != CF_OK:
-        raise VerifyError(f"the library failed on an input: {why}")
-    pairs = zip(graph.fetches, taken, strict=True)
-    return {p.spec.name: b.data.view(p.spec.dtype).reshape(p.spec.shape).copy() for p, b in pairs}
+    call = model.bind([feeds[port.spec.name] for port in graph.feeds], [port.spec.size for port in graph.fetches])
+    call()
+    pairs = zip(graph.fetches, call.fetches, strict=True)
+    return {p.spec.name: data.view(p.spec.dtype).reshape(p.spec.shape) for p, data in pairs}
 
 
 def _joined(runs: Sequence[Answers], items: int) -> Answers:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from builder.errors import UsageError
 from builder.importers.graph import FrozenGraph
 from builder.spec import ImageInput, ModelSpec, OutputSpec
-from builder.verify.golden import random_values
+from builder.verify.golden import Golden
+from builder.verify.inputs import random_values
 
 Array = NDArray[Any]
 Feeds = dict[str, Array]
@@ -38,9 +39,9 @@ class Inputs:
 
 def golden_inputs(spec: ModelSpec, graph: FrozenGraph) -> Inputs:
     """Those that a library is verified with."""
-    with np.load(graph.golden_path, allow_pickle=False) as golden:
-        cases = dict.fromkeys(key.split("/", 2)[1] for key in golden.files)
-        runs = tuple({p.spec.name: golden[f"feed/{case}/{p.spec.name}"] for p in graph.feeds} for case in cases)
+    names = [port.spec.name for port in graph.feeds]
+    with Golden.open(graph.golden_path) as golden:
+        runs = tuple({name: golden.feed(case, name) for name in names} for case in golden.cases)
     return Inputs("the golden inputs", runs, len(runs) * spec.batch)
 
 

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from builder.emit import emit
 from builder.importers.graph import FrozenGraph
+from builder.library.opened import OpenedModel
 from builder.link.library import link_library
 from builder.lower.program import LayerStep, Program, View
-from builder.quantise.accuracy import opened, run_once
+from builder.quantise.accuracy import run_once
 from builder.spec import ModelSpec
 from builder.xla.tfcompile import CompiledGraph
 
@@ -33,8 +34,7 @@ def build(program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Pa
     No two may have the same path in one process: the second would be the first.
     """
     sources = emit(program, spec, compiled.target, folder, probe="observe")
-    # Both probes export the same two names.
-    link_library(sources, [compiled.kernels_path], compiled.target, folder, cache / "zig", profile=True)
+    link_library(sources, [compiled.kernels_path], compiled.target, folder, cache / "zig")
     return folder / "libmodel.so"
 
 
@@ -56,12 +56,12 @@ def watch(
         except BaseException as error:  # ctypes would print it and go on
             failures.append(error)
 
-    with opened(library) as (loaded, model):
-        observer = _Observer(called)
-        loaded.so.cf_profile.restype = ctypes.POINTER(_Observer)
-        loaded.so.cf_profile()[0] = observer
+    observer = _Observer(called)  # must live as long as it may be called
+    with OpenedModel(library) as model:
+        model.so.cf_observe.restype = None
+        model.so.cf_observe(observer)
         for feeds in runs:
-            run_once(loaded, model, graph, feeds)
+            run_once(model, graph, feeds)
             if failures:
                 raise failures[0]
 

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.importers.graph import FrozenGraph, save_arrays
-from builder.importers.state import assign
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import tensorflow
 from builder.lower.compress import ITEM_SIZES, Array, RoundedInput, constant_digest
 from builder.lower.program import Quantisation
 from builder.quantise.rounded_inputs import Scope, round_inputs, scopes
 from builder.spec import WeightType
-from builder.verify.compare import Rounding
+from builder.verify.golden import Golden, GoldenCase
+from builder.verify.reference import answers, graph_def
+from builder.verify.rounding import Rounding
 
 _GOLDEN, _MISSING, _INPUT = "golden.npz", "missing.json", "input"
 
@@ -45,31 +46,21 @@ def save(path: Path, constants: Mapping[str, Array], inputs: Iterable[RoundedInp
 
 def make(graph: FrozenGraph, restored: Path, folder: Path) -> None:
     """Answer the golden feeds of ``graph`` with what the file ``restored`` says, for ``load``."""
-    tf = tensorflow()
-    definition = tf.compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
+    definition = graph_def(graph)
     with np.load(restored, allow_pickle=False) as file:
         wanted = {key: file[key] for key in file.files if not key.startswith(_INPUT)}
         inputs = list(_inputs({key: file[key] for key in file.files if key.startswith(_INPUT)}))
-    found = exchange(definition, wanted)
-    missing = [*sorted(wanted.keys() - found.keys()), *round_inputs(found, inputs)]
+    places = exchange(definition, wanted)
+    missing = [*sorted(wanted.keys() - places.keys()), *round_inputs(places, inputs)]
     says = {"missing": missing, "inputs": any(one.quantisation for one in inputs)}
     (folder / _MISSING).write_text(json.dumps(says))
     if missing:
         return
-    arrays: dict[str, NDArray[Any]] = {}
-    with (
-        np.load(graph.golden_path, allow_pickle=False) as golden,
-        tf.Graph().as_default() as loaded,
-        reference_session(loaded) as session,
-    ):
-        tf.import_graph_def(definition, name="")
-        assign(loaded, session, graph.first_state())  # of which the cases are one sequence of calls
-        for case in dict.fromkeys(key.split("/", 2)[1] for key in golden.files):
-            feeds = {port.tensor: golden[f"feed/{case}/{port.spec.name}"] for port in graph.feeds}
-            answers = session.run([port.tensor for port in graph.fetches], feeds)
-            for port, answer in zip(graph.fetches, answers, strict=True):
-                arrays[f"fetch/{case}/{port.spec.name}"] = np.asarray(answer, port.spec.dtype)
-    save_arrays(folder / _GOLDEN, arrays)
+    names = [port.spec.name for port in graph.feeds]
+    with Golden.open(graph.golden_path) as golden:
+        calls = {case: {name: golden.feed(case, name) for name in names} for case in golden.cases}
+    found = {case: GoldenCase({}, fetches) for case, fetches in answers(graph, definition, calls)}
+    Golden.write(folder / _GOLDEN, found)
 
 
 def load(folder: Path, types: Collection[WeightType]) -> Rounding:

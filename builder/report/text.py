@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # they need NumPy, which a build in Docker does without
     from builder.audit import AuditReport
     from builder.lower.decisions import Lowering
     from builder.verify.agreement import OutputAgreement
-    from builder.verify.compare import Verification
+    from builder.verify.verification import Verification
 
 RULE = None
 """A row of ``table`` that is a line across."""
@@ -75,7 +75,7 @@ def agreement_table(verification: Verification) -> str:
 
 
 def _agreement_row(row: OutputAgreement) -> tuple[str, ...]:
-    allowed = "equal" if row.exact else f"{row.absolute:g} + {row.relative:g} × |y|"
+    allowed = "equal" if row.exact else row.rule("|y|")
     ties = f", {row.top1_ties} ties" if row.top1_ties else ""
     top1 = f"{row.top1_rows - row.top1_wrong} of {row.top1_rows}{ties}" if row.top1_rows else "–"
     verdict = "agrees" if row.passed else "DISAGREES"

@@ -20,7 +20,8 @@ from builder.project import Project
 from builder.selftest.cases import write_cases
 from builder.spec import ModelSpec, to_json
 from builder.targets import Target
-from builder.verify.compare import Rounding, open_expected
+from builder.verify.expected import open_expected
+from builder.verify.rounding import Rounding
 
 SOURCES = Path(__file__).parent
 KINDS = ("test", "benchmark")
@@ -79,8 +80,8 @@ def build_programs(
 
     Raises LinkError, or VerifyError for unfit golden answers.
     """
-    with open_expected(graph, spec, rounding) as golden:
-        cases = write_cases(golden, spec.name, folder)
+    with open_expected(graph, spec, rounding) as expected:
+        cases = write_cases(expected, spec.name, folder)
     toolchain = Toolchain(target, cache / "zig")
     for kind in KINDS:
         toolchain.program([cases, SOURCES / f"{kind}.c"], folder / kind, [folder, SOURCES, LOADER.parent, INCLUDE])

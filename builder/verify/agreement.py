@@ -16,6 +16,17 @@ from builder.spec.tensor import TensorSpec
 Array = NDArray[Any]
 Scalar = float | int | bool
 
+MOST_SENSITIVE = 1e-3
+"""The greatest sensitivity that counts. An answer that moves further at one ulp jumps, and would excuse anything."""
+
+
+def allowed_sensitivity(sensitivity: float) -> float:
+    """What is allowed for an output's ``sensitivity``, likewise as a share of a case's largest magnitude.
+
+    Twice as much, since our answer is as uncertain as TensorFlow's.
+    """
+    return 2 * min(sensitivity, MOST_SENSITIVE)
+
 
 @dataclass(frozen=True)
 class Worst:
@@ -45,6 +56,7 @@ class OutputAgreement:
     exact: bool  # integers and booleans must be equal
     absolute: float
     relative: float
+    sensitivity: float  # of TensorFlow's own answer, as a share of a case's largest magnitude; see ``agree``
     elements: int  # over all cases
     beyond: int  # elements outside the tolerance
     max_absolute: float
@@ -60,6 +72,11 @@ class OutputAgreement:
     def passed(self) -> bool:
         return not self.beyond and not self.top1_wrong
 
+    def rule(self, answer: str) -> str:
+        """What is allowed, in words; ``answer`` stands for the magnitude of an element of TensorFlow's."""
+        share = allowed_sensitivity(self.sensitivity)
+        return f"{self.absolute:g} + {self.relative:g} × {answer}" + (f" + {share:.1g} × max {answer}" if share else "")
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON: what JSON has no number for (nan, infinities) becomes a string."""
         cleaned: dict[str, Any] = _jsonable(asdict(self) | {"passed": self.passed})
@@ -72,15 +89,17 @@ def agree(
     kind: OutputKind,
     tolerance: Tolerance,
     answers: Iterable[tuple[str, Array, Array]],
+    sensitivity: float = 0.0,
 ) -> OutputAgreement:
     """Compare (case, ours, theirs) arrays of ``fetch``'s dtype and shape.
 
     Floating point: |ours - theirs| <= absolute + relative * |theirs|, NaN equal to NaN, infinities equal
-    by sign. Integers and booleans: equal.
+    by sign. Integers and booleans: equal. ``sensitivity``: how far TensorFlow's answer moves when its weights and
+    inputs do by one ulp, as a share of a case's largest magnitude; for that, ``allowed_sensitivity`` comes on top.
     """
     exact = not fetch.dtype.startswith("float")
     if exact:
-        tolerance = Tolerance(0.0, 0.0)
+        tolerance, sensitivity = Tolerance(0.0, 0.0), 0.0
     elements = beyond = rows = ties = wrong = cases = 0
     max_absolute = max_relative = worst_ratio = 0.0
     worst: Worst | None = None
@@ -89,7 +108,7 @@ def agree(
     constant = True
     for case, ours, theirs in answers:
         cases += 1
-        error, allowed = _errors(ours, theirs, tolerance)
+        error, allowed = _errors(ours, theirs, tolerance, allowed_sensitivity(sensitivity))
         elements += error.size
         beyond += int(np.count_nonzero(error > allowed))
         if first is None:
@@ -126,6 +145,7 @@ def agree(
         exact=exact,
         absolute=tolerance.absolute,
         relative=tolerance.relative,
+        sensitivity=sensitivity,
         elements=elements,
         beyond=beyond,
         max_absolute=max_absolute,
@@ -139,8 +159,11 @@ def agree(
     )
 
 
-def _errors(ours: Array, theirs: Array, tolerance: Tolerance) -> tuple[Array, Array]:
-    """|ours - theirs| and what is allowed of it, elementwise, as float64. NaN against a number is infinite."""
+def _errors(ours: Array, theirs: Array, tolerance: Tolerance, share: float = 0.0) -> tuple[Array, Array]:
+    """|ours - theirs| and what is allowed of it, elementwise, as float64. NaN against a number is infinite.
+
+    ``share``: of the largest finite magnitude in ``theirs``, allowed for every element besides the tolerance.
+    """
     a, b = ours.astype(np.float64), theirs.astype(np.float64)
     with np.errstate(all="ignore"):
         error = np.abs(a - b)
@@ -151,7 +174,10 @@ def _errors(ours: Array, theirs: Array, tolerance: Tolerance) -> tuple[Array, Ar
             # Two 64-bit integers may differ and yet be one float64.
             same = np.asarray(ours == theirs)
             error = np.maximum(error, 1.0)
-        allowed = np.where(np.isfinite(b), tolerance.absolute + tolerance.relative * np.abs(b), 0.0)
+        absolute = tolerance.absolute
+        if share:
+            absolute += share * float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
+        allowed = np.where(np.isfinite(b), absolute + tolerance.relative * np.abs(b), 0.0)
     return np.where(same, 0.0, error), allowed
 
 

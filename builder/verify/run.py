@@ -1,6 +1,6 @@
 """Run libmodel.so on the golden feeds, in a process of its own: a crash here is a finding, not a dead build.
 
-``builder.verify.compare`` starts it with one argument, a request file (JSON), and reads three files it
+``builder.verify.examination`` starts it with one argument, a request file (JSON), and reads three files it
 writes: the step it is at, the answers (npz) and the findings (JSON).
 """
 
@@ -16,20 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from builder.library.client import (
-    CF_ERR_ARGUMENT,
-    CF_OK,
-    Buffer,
-    Bytes,
-    Library,
-    LoadedLibrary,
-    Refused,
-    RemoteLibrary,
-    Slot,
-    status_name,
-)
+from builder.library.abi import CF_ERR_ARGUMENT, CF_OK, status_name
+from builder.library.buffers import POISONS, Buffer, Bytes, Slot
+from builder.library.client import LoadedLibrary, Refused
+from builder.library.remote import RemoteLibrary
+from builder.verify.golden import Golden
 
-POISONS = (0xA5, 0x5A)  # what fetches hold before a run; two values, so that unwritten bytes show
+Library = LoadedLibrary | RemoteLibrary
 
 
 @dataclass(frozen=True)
@@ -149,7 +142,7 @@ def open_model(library: Library) -> int:
     return opened
 
 
-def examine(request: dict[str, Any]) -> dict[str, Any]:
+def examine(request: dict[str, Any], golden: Golden) -> dict[str, Any]:
     """Load, run every case three times, misuse, describe; returns the findings.
 
     An emulated processor is a hundred times slower. There only the first case is run again, and after
@@ -167,11 +160,10 @@ def examine(request: dict[str, Any]) -> dict[str, Any]:
     if request["signature"]:
         library.set_signature(model.opened, request["signature"])
     thorough = not request["runner"]
-    golden = np.load(request["golden"], allow_pickle=False)
     cases: list[str] = request["cases"]
 
     def feeds_of(case: str) -> list[Bytes]:
-        arrays = (np.ascontiguousarray(golden[f"feed/{case}/{port['name']}"]) for port in model.feeds)
+        arrays = (np.ascontiguousarray(golden.feed(case, port["name"])) for port in model.feeds)
         return [array.reshape(-1).view(np.uint8) for array in arrays]
 
     failures: list[str] = []
@@ -255,7 +247,8 @@ def _keeps_state(
 def main() -> None:
     request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     try:
-        findings = examine(request)
+        with Golden.open(Path(request["golden"])) as golden:
+            findings = examine(request, golden)
     except Refused as error:
         findings = {"refused": str(error)}
     Path(request["findings"]).write_text(json.dumps(findings), encoding="utf-8")

@@ -34,7 +34,9 @@ from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec
 from builder.targets import WASM32
-from builder.verify.compare import Rounding, Verification, require
+from builder.verify.rounding import Rounding
+from builder.verify.verdict import require
+from builder.verify.verification import Verification
 from builder.wasm.module import FLAVOURS, Flavour, emit_sources, link_module
 from builder.wasm.node import PREDICT, node, verify_in_node
 from builder.wasm.verify import can_verify, verify_module

@@ -9,11 +9,16 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
 from builder.spec import ModelSpec
-from builder.verify.compare import Rounding, Verification, judge, open_golden
+from builder.verify.compare import judge
+from builder.verify.examination import Examination
+from builder.verify.expected import open_expected
+from builder.verify.rounding import Rounding
+from builder.verify.verification import Verification
 
 PREDICT = Path(__file__).with_name("predict.mjs")
 TIMEOUT = 1800
@@ -51,16 +56,16 @@ def node() -> str | None:
 def verify_in_node(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None = None) -> Verification:
     """Run the module at ``path`` on every golden case once. Raises VerifyError when Node.js or the module fails."""
     with (
-        open_golden(graph, spec, rounding) as golden,
+        open_expected(graph, spec, rounding) as expected,
         tempfile.TemporaryDirectory(prefix="coldforge-node-") as temporary,
     ):
         folder = Path(temporary)
         script, feeds, answers = folder / "run.mjs", folder / "feeds.bin", folder / "answers.bin"
         script.write_text(_SCRIPT)
         feeds.write_bytes(
-            b"".join(np.ascontiguousarray(a).tobytes() for case in golden.cases for a in golden.feeds_of(case))
+            b"".join(np.ascontiguousarray(a).tobytes() for case in expected.cases for a in expected.feeds_of(case))
         )
-        arguments = [str(p.resolve()) for p in (PREDICT, path)] + [str(len(golden.cases)), str(feeds), str(answers)]
+        arguments = [str(p.resolve()) for p in (PREDICT, path)] + [str(len(expected.cases)), str(feeds), str(answers)]
         try:
             done = subprocess.run(
                 [node() or "node", str(script), *arguments],
@@ -74,11 +79,11 @@ def verify_in_node(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Ro
         if done.returncode:
             raise VerifyError(f"{path.name} fails in Node.js: {done.stderr.strip()[-2000:]}")
         data, at = answers.read_bytes(), 0
-        found: dict[str, list[bytes]] = {}
-        for case in golden.cases:
+        found: dict[str, list[NDArray[np.uint8]]] = {}
+        for case in expected.cases:
             found[case] = []
-            for port in golden.fetches:
-                found[case].append(data[at : at + port.size])
+            for port in expected.fetches:
+                found[case].append(np.frombuffer(data, np.uint8, port.size, at))
                 at += port.size
         # JSON is read and written again on the way, so the text itself is compared elsewhere.
-        return judge(path.name, golden, found, json.dumps(json.loads(done.stdout)), ())
+        return judge(path.name, expected, Examination(found, json.dumps(json.loads(done.stdout))))

@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from builder.importers.graph import FrozenGraph
+from builder.library.abi import ABI_VERSION, CF_ERR_ARGUMENT
+from builder.library.buffers import GUARD, GUARD_BYTE, POISONS
 from builder.spec import ModelSpec
-from builder.verify.compare import ABI_VERSION, Golden, Rounding, Verification, judge, open_golden
+from builder.verify.compare import judge
+from builder.verify.examination import Examination
+from builder.verify.expected import Expected, open_expected
+from builder.verify.rounding import Rounding
+from builder.verify.verification import Verification
 from builder.wasm.engine import Module, Slot, Trapped
-
-GUARD = 64  # bytes around every buffer that the module must leave alone
-GUARD_BYTE = 0xC3
-POISONS = (0xA5, 0x5A)  # what fetches hold before a run; two values, so that unwritten bytes show
-CF_ERR_ARGUMENT = 3
 
 
 def can_verify() -> bool:
@@ -31,24 +32,22 @@ def verify_module(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Rou
     through the flat ``run()``; wrong sizes, counts and null pointers must be refused.
     Raises VerifyError when the module cannot be loaded, traps or fails.
     """
-    with open_golden(graph, spec, rounding) as golden:
-        examination = _Examination(Module(path), golden)
-        answers, failures = examination.run()
-        return judge(path.name, golden, answers, examination.description, failures)
+    with open_expected(graph, spec, rounding) as expected:
+        return judge(path.name, expected, _Examiner(Module(path), expected).run())
 
 
-class _Examination:
-    def __init__(self, module: Module, golden: Golden) -> None:
-        self.module, self.golden = module, golden
+class _Examiner:
+    def __init__(self, module: Module, expected: Expected) -> None:
+        self.module, self.expected = module, expected
         self.failures: list[str] = []
         version = module.call("cf_abi_version")
         if version != ABI_VERSION:
             self.failures.append(f"its ABI version is {version}, not {ABI_VERSION}")
         self.description = module.describe()
 
-    def run(self) -> tuple[dict[str, list[bytes]], list[str]]:
-        """The answers by case, and what went wrong."""
-        module, cases = self.module, self.golden.cases
+    def run(self) -> Examination:
+        """Every case, some of them again, and bad calls. Raises Trapped when the module fails."""
+        module, cases = self.module, self.expected.cases
         model = module.open()
         answers = {case: self.answer(model, case, POISONS[0]) for case in cases}
         for case in reversed(cases[:3]):
@@ -58,19 +57,20 @@ class _Examination:
         self.same(cases[0], "after bad calls", answers, self.answer(model, cases[0], POISONS[0]))
         module.call("cf_close", model)
         module.call("cf_close", 0)
-        return answers, list(dict.fromkeys(self.failures))
+        found = {case: [np.frombuffer(data, np.uint8) for data in fetches] for case, fetches in answers.items()}
+        return Examination(found, self.description, tuple(dict.fromkeys(self.failures)))
 
     def same(self, case: str, how: str, answers: dict[str, list[bytes]], again: list[bytes]) -> None:
-        for port, first, second in zip(self.golden.fetches, answers[case], again, strict=True):
+        for port, first, second in zip(self.expected.fetches, answers[case], again, strict=True):
             if first != second:
                 self.failures.append(f"case {case}: the fetch {port.name} changes when the same feeds are run {how}")
 
     def answer(self, model: int, case: str, poison: int, offset: int = 0) -> list[bytes]:
         """One inference from buffers ``offset`` bytes off alignment; ``model`` 0 calls the flat run()."""
         module = self.module
-        feeds = [np.ascontiguousarray(a).tobytes() for a in self.golden.feeds_of(case)]
+        feeds = [np.ascontiguousarray(a).tobytes() for a in self.expected.feeds_of(case)]
         inputs = [self._guarded(data, offset) for data in feeds]
-        outputs = [self._guarded(bytes([poison]) * port.size, offset) for port in self.golden.fetches]
+        outputs = [self._guarded(bytes([poison]) * port.size, offset) for port in self.expected.fetches]
         if model:
             arrays = module.slots(inputs), module.slots(outputs)
             status = module.call("cf_run", model, arrays[0], len(inputs), arrays[1], len(outputs))
@@ -81,7 +81,7 @@ class _Examination:
         if status:
             why = module.text(module.call("cf_last_error", model)) if model else ""
             raise Trapped(f"{'cf_run' if model else 'run'} failed on case {case} with status {status}: {why}")
-        for port, slot, before in zip(self.golden.feeds, inputs, feeds, strict=True):
+        for port, slot, before in zip(self.expected.feeds, inputs, feeds, strict=True):
             if module.read(slot.address, slot.size) != before:
                 self.failures.append(f"case {case}: it writes to the feed {port.name}")
         answers = [module.read(slot.address, slot.size) for slot in outputs]
@@ -94,10 +94,10 @@ class _Examination:
 
     def bad_calls(self, model: int) -> Iterator[str]:
         """A sentence for each call that should be refused with CF_ERR_ARGUMENT and a text, and is not."""
-        module, golden = self.module, self.golden
-        ports = [*golden.feeds, *golden.fetches]
+        module, expected = self.module, self.expected
+        ports = [*expected.feeds, *expected.fetches]
         slots = [self._guarded(bytes(port.size), 0) for port in ports]
-        split = len(golden.feeds)
+        split = len(expected.feeds)
 
         def refused(what: str, changed: list[Slot], counts: tuple[int, int]) -> Iterator[str]:
             arrays = module.slots(changed[:split]), module.slots(changed[split:])
@@ -107,7 +107,7 @@ class _Examination:
             for address in arrays:
                 module.call("cf_free", address)
 
-        right = (split, len(golden.fetches))
+        right = (split, len(expected.fetches))
         for i, (port, slot) in enumerate(zip(ports, slots, strict=True)):
             bad = {f"{size:,} bytes": Slot(slot.address, size) for size in (slot.size - 1, slot.size + 1) if size >= 0}
             if slot.size:

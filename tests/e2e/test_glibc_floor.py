@@ -7,16 +7,18 @@ import subprocess
 import numpy as np
 
 from builder.docker.client import client
+from builder.importers.graph import FrozenGraph
+from builder.verify.golden import Golden
 from tests.e2e.conftest import Routes
 from tests.support.docker import images
 
 
 def test_it_answers_like_tensorflow_on_glibc_2_36(routes: Routes) -> None:
-    golden = np.load(routes.golden)
-    feed_key = next(key for key in golden if key.startswith("feed/") and golden[key].any())
-    feed = golden[feed_key]
-    case = feed_key.split("/")[1]
-    (expected,) = (golden[key] for key in golden if key.startswith(f"fetch/{case}/"))
+    graph = FrozenGraph.load(routes.golden.parent)
+    (feed_port,), (fetch_port,) = graph.feeds, graph.fetches
+    with Golden.open(routes.golden) as golden:
+        case = next(case for case in golden.cases if golden.feed(case, feed_port.spec.name).any())
+        feed, expected = golden.feed(case, feed_port.spec.name), golden.fetch(case, fetch_port.spec.name)
     build = (
         f"gcc -std=gnu11 -O1 -Wall -Werror -DFEED={feed.nbytes} -DFETCH={expected.nbytes} -I/bundle /caller.c "
         "-L/bundle/layer/lib -lmodel -o /tmp/caller && exec env LD_LIBRARY_PATH=/bundle/layer/lib /tmp/caller"

@@ -24,7 +24,8 @@ from builder.quantise.calibrate import measure
 from builder.quantise.inputs import golden_inputs
 from builder.quantise.observe import build as build_observed
 from builder.quantise.observe import input_of, output_of, picture, watch
-from builder.verify.compare import Verification, verify
+from builder.verify.compare import verify
+from builder.verify.verification import Verification
 from builder.xla.tfcompile import CompiledGraph
 from tests.conftest import ROOT
 from tests.integration.test_batches import convolutions, recurrent

@@ -14,7 +14,8 @@ from builder.errors import VerifyError
 from builder.library.machine import Machine
 from builder.lower import Options
 from builder.targets import ARM64
-from builder.verify.compare import require, verify
+from builder.verify.compare import verify
+from builder.verify.verdict import require
 from tests.conftest import ROOT, make_bundle
 from tests.integration.test_zoo import WITHOUT_WINOGRAD
 from tests.support import qemu

@@ -31,6 +31,7 @@ from builder.link.library import PUBLIC
 from builder.link.symbols import global_symbols
 from builder.link.toolchain import Toolchain
 from builder.targets import X86_64
+from builder.verify.golden import Golden
 from builder.wasm.node import node
 from tests.conftest import ROOT, make_bundle
 from tests.support import tools
@@ -63,9 +64,9 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     description = describe(bundle.description.read_text())
     graph, folder = FrozenGraph.load(ROOT / "build" / name / "import"), tmp_path_factory.mktemp(name)
     (feed,) = graph.feeds
-    with np.load(graph.golden_path) as golden:
-        pixels = golden[f"feed/photo-face/{feed.spec.name}"]
-        answers = {p.spec.name: golden[f"fetch/photo-face/{p.spec.name}"].reshape(-1) for p in graph.fetches}
+    with Golden.open(graph.golden_path) as golden:
+        pixels = golden.feed("photo-face", feed.spec.name)
+        answers = {p.spec.name: golden.fetch("photo-face", p.spec.name).reshape(-1) for p in graph.fetches}
     _, height, width, channels = pixels.shape
     head = f"P{5 if channels == 1 else 6}\n# a face\n{width} {height}\n255\n".encode()
     picture, raw = folder / "photo.ppm", folder / "photo.raw"

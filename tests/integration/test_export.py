@@ -21,8 +21,10 @@ from builder.progress import Progress
 from builder.project import Project
 from builder.sources import locate
 from builder.spec import ImageInput, ModelSpec, OutputSpec, load
-from builder.verify.compare import open_golden, require, verify
-from builder.verify.golden import make
+from builder.verify.compare import verify
+from builder.verify.expected import open_expected
+from builder.verify.reference import make
+from builder.verify.verdict import require
 from tests.conftest import ROOT
 from tests.support.build import build_library
 from tests.support.models import save_keras, spec_for
@@ -69,12 +71,16 @@ def answers(graph_def: Any, graph: FrozenGraph, spec: ModelSpec) -> list[tuple[A
     """(plain TensorFlow's answers to the golden feeds, the golden answers)."""
     tf = tensorflow()
     found = []
-    with open_golden(graph, spec) as golden, tf.Graph().as_default() as loaded, reference_session(loaded) as session:
+    with (
+        open_expected(graph, spec) as expected,
+        tf.Graph().as_default() as loaded,
+        reference_session(loaded) as session,
+    ):
         tf.import_graph_def(graph_def, name="")
-        for case in golden.cases:
-            feeds = dict(zip([p.tensor for p in graph.feeds], golden.feeds_of(case), strict=True))
+        for case in expected.cases:
+            feeds = dict(zip([p.tensor for p in graph.feeds], expected.feeds_of(case), strict=True))
             ours = session.run([p.tensor for p in graph.fetches], feeds)
-            found += list(zip(ours, [golden.arrays[f"fetch/{case}/{p.spec.name}"] for p in graph.fetches], strict=True))
+            found += list(zip(ours, expected.answers_of(case), strict=True))
     return found
 
 

@@ -12,7 +12,8 @@ from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
 from builder.spec import ImageInput
-from builder.verify.golden import make
+from builder.verify.golden import Golden
+from builder.verify.reference import make
 from tests.support.models import run_graph, save_graph, spec_for
 
 pytestmark = pytest.mark.integration
@@ -27,7 +28,7 @@ def golden(graph: FrozenGraph, **options: Any) -> dict[str, np.ndarray]:
 
 
 def names(arrays: dict[str, np.ndarray]) -> list[str]:
-    return list(dict.fromkeys(key.split("/")[1] for key in arrays))
+    return list(dict.fromkeys(key.split("/")[1] for key in arrays if key.startswith("feed/")))
 
 
 def test_every_case_has_tensorflows_answer(tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ def test_every_case_has_tensorflows_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "int32", "uint32", "uint64", "float64"])
 def test_every_dtype(tmp_path: Path, dtype: str) -> None:
     arrays = golden(save_graph(lambda x: tf.identity(x), {"x": (dtype, (5,))}, tmp_path))
-    assert {value.dtype for value in arrays.values()} == {np.dtype(dtype)}
+    assert {value.dtype for key, value in arrays.items() if key.startswith(("feed/", "fetch/"))} == {np.dtype(dtype)}
     extremes = set(arrays["feed/extremes/x"].tolist())
     assert extremes == {"uint8": {0, 255}, "int8": {-128, 127}, "float64": {-1.0, 1.0}}.get(dtype, {0, 1})
     if dtype.endswith(("16", "32", "64")) and "int" in dtype:
@@ -74,6 +75,33 @@ def test_twice_the_same_bytes(tmp_path: Path) -> None:
     first = graph.golden_path.read_bytes()
     golden(graph)
     assert graph.golden_path.read_bytes() == first
+
+
+def test_how_far_an_ulp_moves_the_answer_is_recorded(tmp_path: Path) -> None:
+    """A product is as sure as its numbers; the sine of a thousand times it, a thousand times less so."""
+
+    def both(x: Any) -> Any:
+        weights = tf.constant(np.linspace(0.5, 1.5, 64, dtype=np.float32).reshape(8, 8))
+        sure = tf.matmul(x, weights)
+        return {"sure": sure, "unsure": tf.sin(1000.0 * sure), "class": tf.argmax(sure, -1)}
+
+    graph = save_graph(both, {"x": ("float32", (1, 8))}, tmp_path)
+    make(spec_for(graph.graph_path), graph)
+    with Golden.open(graph.golden_path) as file:
+        assert 1e-9 < file.sensitivity("sure") < 1e-5
+        assert 1e-5 < file.sensitivity("unsure") < 1e-1
+        assert file.sensitivity("class") == 0.0
+
+
+def test_the_weights_of_loops_and_branches_are_moved_too(tmp_path: Path) -> None:
+    def loop(x: Any) -> Any:
+        weights = tf.constant(np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4))
+        return tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, tf.matmul(a, weights)), [0, x])[1]
+
+    graph = save_graph(lambda x: loop(tf.cast(x, "float32")), {"x": ("uint8", (1, 4))}, tmp_path)
+    make(spec_for(graph.graph_path), graph)
+    with Golden.open(graph.golden_path) as file:
+        assert file.sensitivity("y") > 0
 
 
 def test_random_graphs_cannot_be_compared(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ import pytest
 
 from builder.cli import main
 from builder.errors import VerifyError
-from builder.importers.graph import FrozenGraph, save_arrays
+from builder.importers.graph import FrozenGraph
 from builder.library.machine import HERE
 from builder.pack.bundle import Bundle
 from builder.selftest.programs import build_programs, run_program
 from builder.spec import load
 from builder.targets import X86_64
+from builder.verify.golden import Golden, GoldenCase
 from tests.conftest import ROOT, make_bundle
 from tests.support import qemu
 from tests.support.build import CACHE
@@ -62,9 +63,13 @@ def changed_golden(change: str, folder: Path) -> FrozenGraph:
     graph = FrozenGraph.load(ROOT / "build" / "digits" / "import")
     folder.mkdir()
     shutil.copyfile(graph.ports_path, folder / "ports.json")
-    with np.load(graph.golden_path) as golden:
-        arrays = {name: golden[name] for name in golden.files}
-    logits = arrays["fetch/random-1/logits"].copy()
+    names = [port.spec.name for port in graph.feeds]
+    with Golden.open(graph.golden_path) as golden:
+        cases = {
+            case: GoldenCase({n: golden.feed(case, n) for n in names}, {"logits": golden.fetch(case, "logits")})
+            for case in golden.cases
+        }
+    logits = cases["random-1"].fetches["logits"]
     if change == "value":
         logits[0, 3] += 1e-3
     elif change == "nan":
@@ -72,8 +77,7 @@ def changed_golden(change: str, folder: Path) -> FrozenGraph:
     elif change == "class":  # within a wide tolerance of every element, but another one is the highest
         order = logits[0].argsort()
         logits[0, order[-1]], logits[0, order[-2]] = logits[0, order[-2]], logits[0, order[-1]]
-    arrays["fetch/random-1/logits"] = logits
-    save_arrays(folder / "golden.npz", arrays)
+    Golden.write(folder / "golden.npz", cases)
     return FrozenGraph.load(folder)
 
 

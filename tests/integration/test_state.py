@@ -27,8 +27,10 @@ from builder.progress import Progress
 from builder.selftest.programs import selftest
 from builder.spec import FeedSpec, ModelSpec
 from builder.targets import ARM64, X86_64, Target
-from builder.verify.compare import open_golden, require, verify
-from builder.verify.golden import make
+from builder.verify.compare import verify
+from builder.verify.expected import open_expected
+from builder.verify.reference import make
+from builder.verify.verdict import require
 from builder.wasm.build import build_wasm
 from builder.xla.tfcompile import compile_graph
 from handler.errors import refusal
@@ -171,15 +173,15 @@ def test_the_golden_answers_are_the_models_own_sequence(model: tuple[ModelSpec, 
     """TensorFlow's loader, called on the golden feeds one after the other, gives the golden answers."""
     spec, graph = model
     signature = tensorflow().saved_model.load(str(spec.source.path)).signatures["serving_default"]
-    with open_golden(graph, spec) as golden:
+    with open_expected(graph, spec) as golden:
         assert len(golden.cases) >= 4
         seen = []
         for case in golden.cases:
             answer = signature(x=tensorflow().constant(golden.feeds_of(case)[0]))
             for port in graph.fetches:
-                expected = golden.arrays[f"fetch/{case}/{port.spec.name}"]
+                expected = golden.golden.fetch(case, port.spec.name)
                 np.testing.assert_allclose(answer[port.spec.name].numpy(), expected, rtol=1e-5, atol=1e-6)
-            seen.append(golden.arrays[f"fetch/{case}/{graph.fetches[0].spec.name}"].tobytes())
+            seen.append(golden.answers_of(case)[0].tobytes())
     assert len(set(seen)) > 2
 
 
@@ -206,9 +208,11 @@ def test_a_library_that_forgets_is_found_out(tmp_path: Path) -> None:
 
     source = tmp_path / "program.c"
     source.write_text(source.read_text().replace(".state_count = 2", ".state_count = 1"))
-    from builder.emit import Sources
+    from builder.emit import GeneratedSources
 
-    library = link_library(Sources(tmp_path), [tmp_path / "import" / "graph.o"], X86_64, tmp_path, CACHE / "zig")
+    library = link_library(
+        GeneratedSources.load(tmp_path), [tmp_path / "import" / "graph.o"], X86_64, tmp_path, CACHE / "zig"
+    )
     verification = verify(library.path, graph, spec)
     assert not verification.passed
 
@@ -228,9 +232,9 @@ def test_a_keras_rnn_that_keeps_its_state(tmp_path: Path) -> None:
     assert not any(value.any() for value in graph.first_state().values())  # Keras saves none
     assert "first/lstm_cell/kernel" in graph.variables.values()
     loaded = keras.saving.load_model(path)
-    with open_golden(graph, spec) as golden:
+    with open_expected(graph, spec) as golden:
         for case in golden.cases:
-            ours = golden.arrays[f"fetch/{case}/y"]
+            ours = golden.golden.fetch(case, "y")
             np.testing.assert_allclose(loaded(golden.feeds_of(case)[0]).numpy(), ours, rtol=1e-5, atol=1e-6)
     library = built(graph, spec, tmp_path, "optimised", X86_64).path
     require(verify(library, graph, spec))

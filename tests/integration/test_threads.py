@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from builder.importers.graph import FrozenGraph
 from builder.pack.bundle import Bundle
+from builder.verify.golden import Golden
 from tests.conftest import ROOT
 from tests.support.process import stop
 from tests.support.run import run_library
@@ -28,8 +29,9 @@ ALONE = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
 
 def samples() -> list[list[Any]]:
     """The golden inputs."""
-    with np.load(ROOT / "build" / "emotion" / "import" / "golden.npz") as golden:
-        return [[golden[name]] for name in golden.files if name.startswith("feed/")]
+    graph = FrozenGraph.load(ROOT / "build" / "emotion" / "import")
+    with Golden.open(graph.golden_path) as golden:
+        return [[golden.feed(case, port.spec.name) for port in graph.feeds] for case in golden.cases]
 
 
 def answers(library: Path, threads: int) -> bytes:

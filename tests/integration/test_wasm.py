@@ -8,13 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from builder.cli import main
 from builder.importers.graph import FrozenGraph
 from builder.lower import LoweringPath, lower
-from builder.verify.compare import require
+from builder.verify.golden import Golden
+from builder.verify.verdict import require
 from builder.wasm.module import BASELINE, FLAVOURS, SIMD, Flavour, emit_sources, link_module
 from builder.wasm.node import node, verify_in_node
 from builder.wasm.verify import verify_module
@@ -125,10 +125,10 @@ needs_node = pytest.mark.skipif(node() is None, reason="needs Node.js")
 def test_predict_answers_a_picture_as_tensorflow_does(tmp_path: Path) -> None:
     subprocess.run(["make", "--silent", "wasm", "MODEL=digits"], cwd=ROOT, check=True, capture_output=True)
     graph = FrozenGraph.load(ROOT / "build" / "digits" / "import")
-    with np.load(graph.golden_path) as golden:
-        case = next(key.split("/")[1] for key in golden.files)
+    with Golden.open(graph.golden_path) as golden:
+        case = golden.cases[0]
         feed, fetch = graph.feeds[0].spec.name, graph.fetches[0].spec.name
-        pixels, answer = golden[f"feed/{case}/{feed}"], golden[f"fetch/{case}/{fetch}"].reshape(-1)
+        pixels, answer = golden.feed(case, feed), golden.fetch(case, fetch).reshape(-1)
     (tmp_path / "raw.bin").write_bytes(pixels.tobytes())
     (tmp_path / "digit.pgm").write_bytes(b"P5\n# a digit\n28 28\n255\n" + pixels.tobytes())
     for name in ("raw.bin", "digit.pgm"):

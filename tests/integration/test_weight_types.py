@@ -27,7 +27,9 @@ from builder.pack.bundle import Bundle
 from builder.project import Project
 from builder.quantise import restored
 from builder.spec import WeightType
-from builder.verify.compare import Rounding, Verification, verify
+from builder.verify.compare import verify
+from builder.verify.rounding import Rounding
+from builder.verify.verification import Verification
 from tests.conftest import ROOT
 from tests.support.build import CACHE, TARGET, compile_here, freeze_function, spec_of, write_golden
 from tests.support.models import empty_checkout
@@ -193,9 +195,9 @@ def test_a_bundle_of_a_trained_model(
 def test_too_coarse_weights_are_said_to_be_that(
     project: Project, digits: Bundle, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from builder.verify import compare
+    from builder.verify import rounding
 
-    monkeypatch.setitem(compare.ROUNDING_SHARE, "int8", 0.0)
+    monkeypatch.setitem(rounding.ROUNDING_SHARE, "int8", 0.0)
     assert main(["bundle", write_spec(project, "digits", '[weights]\ntype = "int8"'), "--in", "host"]) == 17
     message = capsys.readouterr().err
     assert "with the same rounded weights TensorFlow agrees" in message

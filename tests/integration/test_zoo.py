@@ -16,7 +16,8 @@ from builder.lower.optimise import optimise
 from builder.lower.program import LayerStep, RowStep, WhileStep
 from builder.preflight import check
 from builder.preflight import require as require_preflight
-from builder.verify.compare import require, verify
+from builder.verify.compare import verify
+from builder.verify.verdict import require
 from builder.xla.result import read_result
 from tests.support.build import (
     CACHE,

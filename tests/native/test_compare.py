@@ -21,7 +21,9 @@ from builder.spec import ModelSpec, OutputSpec, Tolerance
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
 from builder.verify.agreement import OutputAgreement, agree
-from builder.verify.compare import Verification, require, verify
+from builder.verify.compare import verify
+from builder.verify.verdict import require
+from builder.verify.verification import Verification
 from tests.support.hand_model import CASES, HAND_MODEL, Case, golden_case, model_spec, write_golden
 from tests.support.zig import CACHE, shared_library
 
@@ -105,6 +107,29 @@ def test_the_tolerance_of_an_output_overrides_the_models(check: Callable[..., Ve
     require(check("wrong", spec=model_spec((loose,))))
     with pytest.raises(VerifyError):
         require(check("slightly", spec=model_spec((), Tolerance(0.0, 1e-7))))
+
+
+def test_what_tensorflows_own_answer_moves_by_is_allowed_twice(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that is "slightly" off fails where nothing is allowed, and passes where TensorFlow is that unsure."""
+    monkeypatch.setenv("CF_TEST_BEHAVIOUR", "slightly")
+    spec = model_spec((), Tolerance(0.0, 0.0))
+    assert not verify(library, write_golden(tmp_path, CASES), spec).passed
+    off = row(verify(library, write_golden(tmp_path, CASES, {"y": 1e-5}), spec), "y")
+    assert off.passed
+    assert off.sensitivity == 1e-5
+    assert not verify(library, write_golden(tmp_path, CASES, {"y": 1e-7}), spec).passed
+
+
+def test_no_sensitivity_excuses_a_wrong_kernel(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CF_TEST_BEHAVIOUR", "wrong")
+    verification = verify(library, write_golden(tmp_path, CASES, {"y": math.inf}), model_spec())
+    assert row(verification, "y").beyond >= 3
+    with pytest.raises(VerifyError, match=r"0.0001 × \|TensorFlow's\| \+ 0.002 × max \|TensorFlow's\|"):
+        require(verification)
+    monkeypatch.setenv("CF_TEST_BEHAVIOUR", "off by one")
+    assert not verify(library, write_golden(tmp_path, CASES, {"k": 1.0}), model_spec()).passed
 
 
 @pytest.mark.parametrize(
@@ -237,6 +262,16 @@ def test_another_top_class_is_a_disagreement_unless_it_is_a_tie() -> None:
     assert result.top1_example == "case case, row 0: ours is class 2, TensorFlow's is class 1"
     assert not result.passed
     assert compare(ours, theirs, "raw").top1_rows == 0
+
+
+def test_the_sensitivity_is_a_share_of_the_largest_magnitude() -> None:
+    theirs = np.array([0.0, -50.0, 1.0, np.nan, np.inf], np.float32)
+    spec = TensorSpec("y", "float32", (5,))
+    for error, beyond in ((0.0099, 0), (0.0101, 3)):
+        ours = theirs + np.float32(error)
+        found = agree("y", spec, "raw", Tolerance(0.0, 0.0), [("case", ours, theirs)], sensitivity=1e-4)
+        assert found.beyond == beyond
+    assert found.rule("|y|") == "0 + 0 × |y| + 0.0002 × max |y|"
 
 
 def test_64_bit_integers_that_share_a_float_are_still_different() -> None:

@@ -13,7 +13,7 @@ from builder.spec import Tolerance
 from builder.spec.tensor import TensorSpec
 from builder.targets import ARM64, X86_64
 from builder.verify.agreement import agree
-from builder.verify.compare import Verification
+from builder.verify.verification import Verification
 from tests.support.zig import ABI, shared_library
 
 

@@ -19,6 +19,7 @@ from builder.measure.explain import Explanation, Row, render
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
+from builder.verify.golden import Golden, GoldenCase
 from builder.xla.tfcompile import CompiledGraph
 from tests.support.runtime import CACHE
 
@@ -48,7 +49,7 @@ PROGRAM = Program(
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> FrozenGraph:
     folder = tmp_path_factory.mktemp("graph")
-    np.savez(folder / "golden.npz", **{"feed/case/x": np.arange(1024, dtype=np.float32)})  # type: ignore[arg-type]
+    Golden.write(folder / "golden.npz", {"case": GoldenCase({"x": np.arange(1024, dtype=np.float32)}, {})})
     return FrozenGraph(folder, (Port(X, "x:0"),), (Port(TensorSpec("y", "float32", (1024,)), "y:0"),))
 
 

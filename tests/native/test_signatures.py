@@ -16,17 +16,12 @@ from builder.errors import ImportModelError, SpecError
 from builder.importers.graph import FrozenGraph
 from builder.importers.graph import Port as GraphPort
 from builder.importers.variants import require_variants
-from builder.library import client as abi
-from builder.library.client import (
-    CF_ERR_ARGUMENT,
-    CF_OK,
-    Bytes,
-    LoadedLibrary,
-    Refused,
-    RemoteLibrary,
-    Slot,
-)
+from builder.library.abi import CF_ERR_ARGUMENT, CF_OK
+from builder.library.buffers import Buffer as GuardedBuffer
+from builder.library.buffers import Bytes, Slot
+from builder.library.client import LoadedLibrary, Refused
 from builder.library.machine import build_runner
+from builder.library.remote import RemoteLibrary
 from builder.link.library import link_library
 from builder.lower.compact import together
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
@@ -155,7 +150,7 @@ def test_the_abi_refuses_an_unknown_name_and_goes_on(library: Path, remote: bool
 
 
 def _slot(data: Bytes) -> Slot:
-    return Slot(abi.Buffer.of(data, 0), data.size)
+    return Slot(GuardedBuffer.of(data, 0), data.size)
 
 
 def test_only_a_library_of_several_exports_the_function(library: Path, tmp_path: Path) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from builder.emit import emit
 from builder.importers.freeze import write_frozen
 from builder.importers.graph import FrozenGraph
@@ -18,8 +16,8 @@ from builder.link.library import SharedLibrary, link_library
 from builder.lower import LoweringPath, Options, lower
 from builder.spec import ModelSpec, Source, Tolerance
 from builder.targets import X86_64, Target
+from builder.verify.reference import record
 from builder.xla import tfcompile
-from tests.support.models import run_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "cache"
@@ -57,11 +55,7 @@ def freeze_function(concrete: Any, feeds: Sequence[str], folder: Path) -> Frozen
 
 def write_golden(graph: FrozenGraph, samples: Sequence[Arrays]) -> None:
     """TensorFlow's answers to ``samples`` as golden.npz."""
-    arrays: dict[str, Any] = {}
-    for number, feeds in enumerate(samples):
-        arrays |= {f"feed/{number}/{name}": value for name, value in feeds.items()}
-        arrays |= {f"fetch/{number}/{name}": value for name, value in run_graph(graph, feeds).items()}
-    np.savez(graph.golden_path, **arrays)
+    record(graph, {str(number): feeds for number, feeds in enumerate(samples)})
 
 
 def compile_here(graph: FrozenGraph, folder: Path, target: Target = TARGET) -> None:

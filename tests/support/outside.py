@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from builder.emit import Sources, emit
+from builder.emit import GeneratedSources, emit
 from builder.link.library import SharedLibrary, link_library
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import ModelSpec, Source, Weights
@@ -42,7 +42,9 @@ def values(seed: int, items: int = ITEMS) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(items).astype(np.float32)
 
 
-def build(folder: Path, seed: int = 0, items: int = ITEMS, spec: ModelSpec = SPEC) -> tuple[SharedLibrary, Sources]:
+def build(
+    folder: Path, seed: int = 0, items: int = ITEMS, spec: ModelSpec = SPEC
+) -> tuple[SharedLibrary, GeneratedSources]:
     """The library in ``folder``, model.weights beside it, and what it was made of."""
     made = folder / "sources"
     made.mkdir(parents=True)

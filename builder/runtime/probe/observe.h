@@ -16,9 +16,7 @@ static void cf_step(const cf_context *context, uint32_t number) {
     if (cf_observing) cf_observing(number, context->arena);
 }
 
-/* Where the caller puts its observer. Both have the names of profile.h's, so that libraries of both export alike. */
-__attribute__((visibility("default"))) cf_observer *cf_profile(void) { return &cf_observing; }
-
-__attribute__((visibility("default"))) uint32_t cf_profile_level(void) { return cf_cpu_level(); }
+/* Have `observer` called from now on; NULL for none. */
+__attribute__((visibility("default"))) void cf_observe(cf_observer observer) { cf_observing = observer; }
 
 #endif

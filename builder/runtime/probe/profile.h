@@ -30,9 +30,9 @@ static void cf_step(const cf_context *context, uint32_t number) {
 }
 
 /* CF_STEPS sums, which the caller may set to zero. */
-__attribute__((visibility("default"))) cf_step_time *cf_profile(void) { return cf_times; }
+__attribute__((visibility("default"))) cf_step_time *cf_step_times(void) { return cf_times; }
 
 /* The highest level of the architecture that this processor has: an index of cf_fused_tables. */
-__attribute__((visibility("default"))) uint32_t cf_profile_level(void) { return cf_cpu_level(); }
+__attribute__((visibility("default"))) uint32_t cf_step_level(void) { return cf_cpu_level(); }
 
 #endif

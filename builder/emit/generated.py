@@ -1,0 +1,85 @@
+"""The sources that were generated for a library, and ``sources.json``, which says what they are."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from builder.library.outside import FILE, Layout
+
+Probe = Literal["profile", "observe"]
+"""What is told of every step that it begins: the header in builder/runtime/probe with its ``cf_step``."""
+
+_MANIFEST = "sources.json"
+
+
+@dataclass(frozen=True)
+class GeneratedSources:
+    """Generated files in ``folder``: the C of each variant, model.h, model.json, and the weights.
+
+    These are weights.bin and weights.S, which assembles it, or model.weights, if they are no part of the library.
+    """
+
+    folder: Path
+    names: tuple[str, ...]
+    """Files with the C of each variant of the model, the first variant first."""
+    isa: tuple[str, ...]
+    """The instruction sets that the library has kernels for, the least first."""
+    integer: bool = False
+    """Whether any layer's sums are of integers."""
+    several_signatures: bool = False
+    """Whether there is a signature to choose."""
+    layout: Layout | None = None
+    """What weights have to be that are no part of the library; None where they are."""
+    probe: Probe | None = None
+    """What a library shows that is made to be looked into, never to be packed."""
+
+    @property
+    def header(self) -> Path:
+        return self.folder / "model.h"
+
+    @property
+    def description(self) -> Path:
+        """The text that cf_describe() returns."""
+        return self.folder / "model.json"
+
+    @property
+    def programs(self) -> tuple[Path, ...]:
+        return tuple(self.folder / name for name in self.names)
+
+    @property
+    def outside(self) -> Path | None:
+        """The weights, where they are no part of the library."""
+        return self.folder / FILE if self.layout else None
+
+    @property
+    def weights(self) -> Path:
+        return self.outside or self.folder / "weights.bin"
+
+    def save(self) -> None:
+        """Write sources.json beside the files, for ``load``."""
+        data: dict[str, Any] = {
+            "programs": self.names,
+            "isa": self.isa,
+            "integer": self.integer,
+            "several_signatures": self.several_signatures,
+            "layout": self.layout.to_dict() if self.layout else None,
+            "probe": self.probe,
+        }
+        (self.folder / _MANIFEST).write_text(json.dumps(data, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> GeneratedSources:
+        """What ``emit`` wrote into ``folder``."""
+        data = json.loads((folder / _MANIFEST).read_text())
+        return cls(
+            folder=folder,
+            names=tuple(data["programs"]),
+            isa=tuple(data["isa"]),
+            integer=data["integer"],
+            several_signatures=data["several_signatures"],
+            layout=Layout.of(data["layout"]) if data["layout"] else None,
+            probe=data["probe"],
+        )

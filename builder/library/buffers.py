@@ -1,0 +1,56 @@
+"""Guarded buffers: what a library is called with when it is verified, and given back as it left them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+
+GUARD = 64
+"""Bytes around every buffer that the library must leave alone."""
+GUARD_BYTE = 0xC3
+POISONS = (0xA5, 0x5A)
+"""What fetches hold before a run; two values, so that unwritten bytes show."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """``size`` bytes inside a guarded block, ``offset`` bytes off a 64-byte boundary."""
+
+    block: Bytes
+    start: int
+    size: int
+
+    @classmethod
+    def of(cls, data: Bytes, offset: int) -> Buffer:
+        block = np.full(data.size + 2 * GUARD + 128, GUARD_BYTE, np.uint8)
+        start = GUARD + (-(block.ctypes.data + GUARD)) % 64 + offset
+        block[start : start + data.size] = data
+        return cls(block, start, data.size)
+
+    @property
+    def data(self) -> Bytes:
+        return self.block[self.start : self.start + self.size]
+
+    @property
+    def intact(self) -> bool:
+        """Nothing outside the data was written."""
+        outside = (self.block[: self.start], self.block[self.start + self.size :])
+        return all(bool((part == GUARD_BYTE).all()) for part in outside)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A buffer as it is passed: with the size that is claimed of it, or as a null pointer."""
+
+    buffer: Buffer
+    size: int
+    null: bool = False
+
+    @property
+    def address(self) -> int:
+        """Where the data is in this process."""
+        return int(self.buffer.block.ctypes.data) + self.buffer.start

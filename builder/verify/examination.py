@@ -1,0 +1,113 @@
+"""Have a library run on its golden inputs in a process of its own (``builder.verify.run``), and read what it found."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.errors import VerifyError
+from builder.importers.graph import FrozenGraph
+from builder.library.abi import ABI_VERSION
+from builder.library.machine import Machine
+from builder.spec import Variant
+from builder.spec.tensor import TensorSpec
+
+TIMEOUT = 1800
+"""Seconds after which a library that does not come back is given up."""
+EMULATED_SECONDS = 45
+"""Seconds after which an emulated processor is given no more golden inputs."""
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What a library did: the bytes of each fetch by case, in the graph's order, of those that were run.
+
+    ``description``: what cf_describe() returned. ``failures``: its misbehaviours, other than a wrong number.
+    """
+
+    answers: Mapping[str, Sequence[NDArray[np.uint8]]]
+    description: str
+    failures: tuple[str, ...] = ()
+
+
+def examine(
+    library: Path, graph: FrozenGraph, cases: Sequence[str], machine: Machine, variant: Variant | None = None
+) -> Examination:
+    """Run ``library`` on ``cases`` of ``graph.golden_path`` on ``machine``, in a child process.
+
+    ``variant``: which program of the library is of this graph, if not the first. Raises VerifyError when the library
+    cannot be loaded or opened, fails, hangs or crashes.
+    """
+    with tempfile.TemporaryDirectory(prefix="coldforge-verify-") as temporary:
+        folder = Path(temporary)
+        step, answers, findings = folder / "step", folder / "answers.npz", folder / "findings.json"
+        request = {
+            "abi": ABI_VERSION,
+            "library": str(library.resolve()),
+            "golden": str(graph.golden_path.resolve()),
+            "cases": list(cases),
+            "feeds": _ports(p.spec for p in graph.feeds),
+            "fetches": _ports(p.spec for p in graph.fetches),
+            "signature": variant.of if variant else "",
+            "state": sum(p.spec.size for p in graph.states),
+            "step": str(step),
+            "answers": str(answers),
+            "findings": str(findings),
+            "runner": machine.runner,
+            "seconds": EMULATED_SECONDS if machine.runner else TIMEOUT,
+        }
+        found = _run(library.name, request, folder / "request.json")
+        with np.load(answers, allow_pickle=False) as arrays:
+            fetches = range(len(graph.fetches))
+            ran = {case: [arrays[f"{i}/{number}"] for number in fetches] for i, case in enumerate(found["cases"])}
+        return Examination(ran, found["describe"], tuple(found["failures"]))
+
+
+def _ports(specs: Iterator[TensorSpec]) -> list[dict[str, Any]]:
+    return [{"name": s.name, "bytes": s.size} for s in specs]
+
+
+def _run(library: str, request: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The findings of builder/verify/run.py on ``request``, which is written to ``path``. Raises VerifyError."""
+    path.write_text(json.dumps(request), encoding="utf-8")
+    step, findings_path = Path(request["step"]), Path(request["findings"])
+    root = str(Path(__file__).resolve().parents[2])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
+    command = [sys.executable, "-P", "-m", "builder.verify.run", str(path)]
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise VerifyError(f"{library} did not come back in {TIMEOUT} s while {_read(step)}.") from error
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        advice = {"SIGILL": " This machine lacks an instruction the library uses."}.get(name, "")
+        raise VerifyError(
+            f"{library} crashed ({name}) while {_read(step)}.{advice} Nothing was packed; report it with the "
+            "model's build folder."
+        )
+    if done.returncode or not findings_path.exists():
+        raise VerifyError(
+            f"{library} ended the verifying process (exit code {done.returncode}) while {_read(step)}: "
+            f"{done.stderr.strip()[-2000:] or 'no message'}"
+        )
+    findings: dict[str, Any] = json.loads(_read(findings_path))
+    if "refused" in findings:
+        raise VerifyError(f"{library} cannot be verified: {findings['refused']}.")
+    return findings
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else "starting"

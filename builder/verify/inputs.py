@@ -1,0 +1,80 @@
+"""The golden inputs: what every library is run on, the same on every machine."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.spec import ImageInput, ModelSpec
+from builder.spec.tensor import TensorSpec
+
+Array = NDArray[Any]
+
+RANDOM_CASES = 3
+
+PHOTOGRAPHS = Path(__file__).parent / "photographs"
+"""A face, a person and a cup: public domain, see the README beside them."""
+
+
+PROBES = {"extremes", "wide"}
+"""Cases that a valid model may have no answer to."""
+
+_WIDE = 100
+"""Integers below this are tried too, for the models that take tokens or amounts."""
+
+
+def cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
+    """Every case's name and its arrays by feed; seeded by the feeds' names, so the same on every machine."""
+    yield "zeros", {f.name: np.zeros(f.shape, f.dtype) for f in feeds}
+    yield "extremes", {f.name: extremes(f) for f in feeds}
+    for i in range(RANDOM_CASES):
+        yield f"random-{i}", {f.name: random_values(f, i) for f in feeds}
+    if any(_may_be_index(f) for f in feeds):
+        yield "wide", {f.name: random_values(f, RANDOM_CASES, _WIDE) for f in feeds}
+    if spec.image is None:
+        return
+    feed = spec.image.feed or feeds[0].name
+    paths = sorted(PHOTOGRAPHS.glob("*.jpg"))
+    pictures = [photograph(path, spec.image) for path in paths]
+    for i, path in enumerate(paths):
+        batch = np.stack([pictures[(i + item) % len(pictures)] for item in range(spec.batch)])
+        others = {f.name: random_values(f, RANDOM_CASES + i) for f in feeds}
+        yield f"photo-{path.stem}", {**others, feed: batch}
+
+
+def extremes(feed: TensorSpec) -> Array:
+    """Both ends of a sensible range, alternating: all of 8 bits, -1 and 1 for floats, 0 and 1 for indices."""
+    low, high = {"uint8": (0, 255), "int8": (-128, 127)}.get(feed.dtype, (0, 1))
+    if feed.dtype.startswith("float"):
+        low = -1
+    return np.resize(np.array([high, low], feed.dtype), feed.elements).reshape(feed.shape)
+
+
+def random_values(feed: TensorSpec, seed: int, end: int = 2) -> Array:
+    """Normal floats, any uint8 or int8, and integers below ``end`` for wider ones: they may be indices."""
+    random = np.random.Generator(np.random.PCG64([seed, zlib.crc32(feed.name.encode())]))
+    if feed.dtype.startswith("float"):
+        return random.standard_normal(feed.shape).astype(feed.dtype)
+    if feed.dtype in ("uint8", "int8"):
+        info = np.iinfo(feed.dtype)
+        return random.integers(info.min, info.max, feed.shape, feed.dtype, endpoint=True)
+    return random.integers(0, end if _may_be_index(feed) else 2, feed.shape).astype(feed.dtype)
+
+
+def _may_be_index(feed: TensorSpec) -> bool:
+    return "int" in feed.dtype and not feed.dtype.endswith("int8")
+
+
+def photograph(path: Path, image: ImageInput) -> Array:
+    """A picture as uint8 [height, width, channels], as the spec's image input takes it."""
+    from PIL import Image
+
+    with Image.open(path) as opened:
+        picture = opened.convert("L" if image.mode == "grey" else "RGB")
+    picture = picture.resize((image.width, image.height), Image.Resampling.BILINEAR)
+    return np.asarray(picture, np.uint8).reshape(image.height, image.width, image.channels)

@@ -72,7 +72,9 @@ def require_room(*answers: dict[str, Any]) -> None:
 def require_size(size: int, limit: int) -> None:
     """The same for ``size`` bytes."""
     if size > limit - _AROUND:
-        raise AnswerTooLargeError(f"the answer has {size:,} bytes, and {limit:,} are passed on; ask for less at a time")
+        raise AnswerTooLargeError(
+            f"the answer has {size:,} bytes; at most {limit:,} can be passed on. Ask for less at a time"
+        )
 
 
 def _leaves(value: object) -> int:

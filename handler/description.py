@@ -127,7 +127,7 @@ class Description(NamedTuple):
             if name in ("", one.signature):
                 return one
         names = ", ".join(f'"{one.signature}"' for one in signatures if one.signature) or "only one, without a name"
-        raise WrongFieldError(f'there is no signature "{name[:64]}"; there is {names}')
+        raise WrongFieldError(f'there is no signature "{name[:64]}"; choose from {names}')
 
     def sized(self, number: int) -> Description:
         """The same model in that one of its sizes."""

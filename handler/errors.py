@@ -59,7 +59,7 @@ def shape_of(sender: str) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise MalformedEventError(f"the event is not as {sender} sends it") from None
+        raise MalformedEventError(f"the event does not have the form in which {sender} sends it") from None
 
 
 class WrongTypeError(HandlerError):

@@ -55,7 +55,7 @@ class Limits(NamedTuple):
         named = tuple(name.strip().upper() for name in formats.split(",") if name.strip())
         if unknown := [name for name in named if name not in FORMATS]:
             raise StartupError(
-                f"COLDFORGE_FORMATS has {unknown[0]}, which is none of {', '.join(FORMATS)}: correct it."
+                f"COLDFORGE_FORMATS has {unknown[0]}, which is not one of {', '.join(FORMATS)}: correct it."
             )
         return cls(pixels=min(MAX_PIXELS, megabytes * PIXELS_PER_MB), formats=named or FORMATS)
 
@@ -130,7 +130,7 @@ def _decode(data: bytes, target: ImageInput, limits: Limits) -> _Decoded:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         plugin = "WebP"
     if plugin is None or plugin.upper() not in limits.formats:
-        raise NotAnImageError(f"is no image that is taken here; send {_listed(limits.formats)}")
+        raise NotAnImageError(f"is not an image in a format that is taken here; send {_listed(limits.formats)}")
     if plugin == "WebP":
         _check_webp(data, limits)
     module = importlib.import_module(f"PIL.{plugin}ImagePlugin")

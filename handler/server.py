@@ -64,7 +64,7 @@ class Server(NamedTuple):
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
-            raise UnknownModelError(f'there is no model "{name[:64]}"; there is {", ".join(sorted(self.models))}')
+            raise UnknownModelError(f'there is no model "{name[:64]}"; choose from {", ".join(sorted(self.models))}')
         return self.models[name]
 
     def description(self, name: str | None) -> Description:

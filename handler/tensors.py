@@ -33,7 +33,7 @@ def tensor(value: object, port: Port) -> bytes:
     try:
         return struct.pack(f"<{len(flat)}{port.format}", *flat)
     except (struct.error, OverflowError):
-        raise WrongTypeError(f"{where} holds a number that {kind} cannot") from None
+        raise WrongTypeError(f"{where} holds a number that {kind} cannot hold") from None
 
 
 def sized(values: dict[str, object], description: Description) -> Description:

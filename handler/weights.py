@@ -82,12 +82,12 @@ def download(address: str, layout: str) -> mmap.mmap:
 def _header(first: bytes, address: str, layout: str) -> tuple[int, int, int, list[bytes]]:
     """Where the weights start, their bytes, a piece's, and the SHA-256 of each piece. Raises StartupError."""
     if len(first) < HEADER.size or first[: len(MAGIC)] != MAGIC:
-        raise StartupError(f"{address} is no weights file of coldforge's: name a model.weights with {VARIABLE}.")
+        raise StartupError(f"{address} is not a weights file of coldforge: name a model.weights with {VARIABLE}.")
     _, _, start, size, digest, piece, whole = HEADER.unpack_from(first)
     if digest.hex() != layout:
         raise StartupError(
-            f"the weights at {address} are another model's, or of another build of this one: put there what was "
-            "built with the library, or what `coldforge weights` made for it."
+            f"the weights at {address} belong to another model or another build: put the file there that was built "
+            "with the library, or that `coldforge weights` made for it."
         )
     listed = first[HEADER.size : HEADER.size + 32 * -(-size // piece)] if piece else b""
     if len(first) < start or hashlib.sha256(listed).digest() != whole:

@@ -142,7 +142,7 @@ def _request(event: dict[str, Any], blob: memoryview, description: Description, 
     names = [feed.name for feed in description.feeds]
     if set(given) != set(names):
         need = ", ".join(f'"{feed.name}" ({datatype(feed.dtype)})' for feed in description.feeds)
-        raise WrongFieldError(f'"inputs" must be {need}; it has {len(given)} of other names or too few')
+        raise WrongFieldError(f'"inputs" must be {need}; some are missing or have other names')
     if not description.one_size:
         description = _sized(given, description)
     ports = {feed.name: feed for feed in description.feeds}
@@ -271,7 +271,7 @@ def _outputs(event: dict[str, Any], description: Description) -> list[tuple[str,
     for name, value in asked.items():
         count = _parameters(value).get("classification", 0)
         if name not in names:
-            raise WrongFieldError(f'there is no output "{name[:64]}"; there is {", ".join(names)}')
+            raise WrongFieldError(f'there is no output "{name[:64]}"; choose from {", ".join(names)}')
         if type(count) is not int or count < 0:
             raise WrongTypeError('"classification" must be a whole number')
     return [(name, default | _parameters(asked.get(name, {}))) for name in asked or names]

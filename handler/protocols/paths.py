@@ -21,7 +21,7 @@ class ModelPath:
         """Of the model that is meant. Raises UnknownModelError."""
         description = server.description(self.name)
         if self.version not in (None, description.version):
-            raise UnknownModelError(f"{description.name} has the version {description.version}, no other")
+            raise UnknownModelError(f"{description.name} has only the version {description.version}")
         return description
 
 

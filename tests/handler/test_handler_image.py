@@ -323,7 +323,7 @@ def test_formats_may_be_left_out() -> None:
     assert read(encoded(picture, "PNG"), target(), limits) == picture.tobytes()
     with pytest.raises(errors.NotAnImageError, match="send JPEG or PNG"):
         read(encoded(picture, "GIF"), target(), limits)
-    with pytest.raises(errors.StartupError, match="TIFF, which is none of JPEG"):
+    with pytest.raises(errors.StartupError, match="TIFF, which is not one of JPEG"):
         Limits.for_memory(1769, "TIFF")
 
 

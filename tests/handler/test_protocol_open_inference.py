@@ -218,7 +218,7 @@ def test_classification_of_what_has_no_labels(client: Client) -> None:
         ({"inputs": [A, N, A]}, 400, "a name of its own"),
         ({"inputs": [A, N], "id": 5}, 400, '"id"'),
         ({"inputs": [A, N], "parameters": []}, 400, '"parameters"'),
-        ({"inputs": [A, N], "outputs": [{"name": "x"}]}, 400, 'no output "x"; there is product, total'),
+        ({"inputs": [A, N], "outputs": [{"name": "x"}]}, 400, 'no output "x"; choose from product, total'),
         ({"inputs": [A, N], "outputs": [{"name": "total", "parameters": {"classification": True}}]}, 400, "whole"),
         ({"inputs": [A | {"datatype": "FP64"}, N]}, 400, "datatype FP32"),
         ({"inputs": [A | {"shape": [3, 2]}, N]}, 422, "[3, 2]; [2, 3] is needed"),
@@ -246,7 +246,7 @@ def test_wrong_requests(client: Client, body: Any, status: int, says: str) -> No
     ("change", "status", "says"),
     [
         ({"data": ["@"]}, 400, '"image"[0] is not base64'),
-        ({"data": [base64.b64encode(b"hello").decode()]}, 415, '"image"[0] is no image'),
+        ({"data": [base64.b64encode(b"hello").decode()]}, 415, '"image"[0] is not an image'),
         ({"data": []}, 422, "not as many pictures"),
         ({"data": [text(1)] * 2}, 422, "not as many pictures"),
         ({"data": text(1)}, 400, "list of base64"),

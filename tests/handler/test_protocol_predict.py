@@ -119,7 +119,7 @@ def test_what_is_not_taken(client: Client, body: bytes, media: str, status: int,
 def test_the_file_at_fault_is_named_by_its_field(client: Client) -> None:
     body, headers = form(flat(1), b"hello")
     answer = json.loads(client.send("POST", "/predict", body, headers).body)
-    assert answer["error"]["message"].startswith('file 2 ("image") is no image')
+    assert answer["error"]["message"].startswith('file 2 ("image") is not an image')
 
 
 def test_a_model_without_pictures_takes_json_only(client: Client) -> None:

@@ -128,7 +128,7 @@ def test_triton_with_classification(client: triton.InferenceServerClient) -> Non
 
 @pytest.mark.parametrize(
     ("sent", "says"),
-    [(as_picture(b"hello"), "is no image"), (triton.InferInput("x", [1], "BYTES"), '"inputs" must be "input_1"')],
+    [(as_picture(b"hello"), "is not an image"), (triton.InferInput("x", [1], "BYTES"), '"inputs" must be "input_1"')],
 )
 def test_triton_reads_our_errors(client: triton.InferenceServerClient, sent: triton.InferInput, says: str) -> None:
     if sent.name() == "x":

@@ -23,4 +23,4 @@ def test_each_answers_by_its_name(digits: Bundle, emotion: Bundle, tmp_path: Pat
     assert [answer["model"]["name"] for answer in (first, named, back)] == ["digits", "emotion", "digits"]
     assert named["predictions"][0]["emotion"][0]["label"] == "happy"
     assert back["predictions"] == first["predictions"]
-    assert unknown["error"]["message"] == 'there is no model "cats"; there is digits, emotion'
+    assert unknown["error"]["message"] == 'there is no model "cats"; choose from digits, emotion'

@@ -119,7 +119,7 @@ def test_a_run_is_of_the_signature_that_is_named(library: Path, batch: int) -> N
         model.run([x.tobytes(), n.tobytes()])
     with pytest.raises(InferenceError, match=f"feed n takes {4 * batch} bytes, not 3"):
         model.run([x.tobytes(), bytes(3)], signature="decode")
-    with pytest.raises(WrongFieldError, match='there is no signature "embed"; there is "encode", "decode"'):
+    with pytest.raises(WrongFieldError, match='there is no signature "embed"; choose from "encode", "decode"'):
         model.run([x.tobytes()], signature="embed")
     model.warm_up()
     model.close()

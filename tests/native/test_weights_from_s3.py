@@ -95,13 +95,14 @@ def test_damage_is_found(library: Path, storage: s3.Bucket, place: str) -> None:
 def test_other_weights_are_refused_before_they_are_fetched(library: Path, storage: s3.Bucket, tmp_path: Path) -> None:
     write_outside(program(1, ITEMS), Layout(4 * ITEMS, "another", "model"), tmp_path / "other")
     storage.objects[NAME] = (tmp_path / "other").read_bytes()
-    with pytest.raises(StartupError, match="another model's"):
+    with pytest.raises(StartupError, match="belong to another model"):
         Model(str(library))
     assert len(storage.requests) == 1
 
 
 @pytest.mark.parametrize(
-    ("content", "says"), [(None, "cannot be fetched"), (b"", "no weights file"), (b"hello" * 100, "no weights file")]
+    ("content", "says"),
+    [(None, "cannot be fetched"), (b"", "not a weights file"), (b"hello" * 100, "not a weights file")],
 )
 def test_what_is_not_there_or_no_weights_is_said(
     library: Path, storage: s3.Bucket, content: bytes | None, says: str

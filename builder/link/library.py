@@ -9,6 +9,7 @@ from pathlib import Path
 from builder.cache import place_file
 from builder.emit import GeneratedSources, Probe
 from builder.library.outside import FILE
+from builder.link.tables import fused_tables, integer_tables
 from builder.link.toolchain import Toolchain
 from builder.targets import Copy, Target
 
@@ -123,12 +124,18 @@ def compile_objects(sources: GeneratedSources, toolchain: Toolchain, folder: Pat
             flags = (*FUSED_FLAGS, *copy.flags, f"-DCF_TABLE={copy.table}")
             toolchain.compile(RUNTIME / source, objects[-1], include=(RUNTIME,), cpu=copy.cpu, flags=flags)
 
+    def build_tables(name: str, text: str) -> None:
+        source = folder / f"{name}.c"
+        source.write_text(text)
+        build(source, baseline=True)
+        source.unlink()
+
     for name in ("abi/model.c", f"platform/cpu_{target.name}.c", *THREAD_SOURCES):
         build(RUNTIME / name, baseline=True)
-    build(RUNTIME / "fused" / f"tables_{target.name}.c", baseline=True)
+    build_tables("fused_tables", fused_tables(target))
     build_copies(FUSED_SOURCE, target.fused_copies)
     if sources.integer:
-        build(RUNTIME / "fused" / f"integer_tables_{target.name}.c", baseline=True)
+        build_tables("integer_tables", integer_tables(target))
         build_copies(INTEGER_SOURCE, target.integer_copies)
     for name in KERNEL_SOURCES:
         build(RUNTIME / name)

@@ -14,6 +14,7 @@ import pytest
 
 from builder.importers.graph import FrozenGraph
 from builder.link.library import FUSED_SOURCE, KERNEL_SOURCES, RUNTIME, THREAD_SOURCES
+from builder.link.tables import fused_tables
 from builder.targets import X86_64
 from tests.conftest import ROOT
 from tests.support.build import build_library, freeze_function, spec_of
@@ -78,8 +79,10 @@ def test_the_whole_library_under_sanitizers(library: Library, tmp_path: Path) ->
     if shutil.which("gcc") is None:
         pytest.skip("NOT RUN: the sanitizers need gcc, which this machine does not have")
     program = tmp_path / "caller"
-    names = ("abi/model.c", "platform/cpu_x86_64.c", "fused/tables_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
-    runtime = [RUNTIME / name for name in names]
+    names = ("abi/model.c", "platform/cpu_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
+    tables = tmp_path / "tables.c"
+    tables.write_text(fused_tables(X86_64))
+    runtime = [tables, *(RUNTIME / name for name in names)]
     for variant in X86_64.fused_copies:
         copy = tmp_path / f"{variant.table}.c"
         copy.write_text(f'#define CF_TABLE {variant.table}\n#include "{RUNTIME / FUSED_SOURCE}"\n')

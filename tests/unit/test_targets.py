@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.errors import UsageError, VerifyError
+from builder.link.tables import fused_tables, integer_tables
 from builder.targets import ARM64, DEFAULT, NAMES, TARGETS, WASM32, X86_64, Target, host_target, target_named
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,3 +104,13 @@ def test_make_builds_the_function_of_the_target_that_is_asked_for(target: Target
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert f"cp -R content{target.suffix}/. " in printed
     assert f"make bundle{target.option}\\`" in printed
+
+
+def test_the_tables_of_kernels_have_an_entry_for_each_level() -> None:
+    fused, integer = fused_tables(X86_64), integer_tables(X86_64)
+    assert "cf_fused_tables[] = {&cf_fused_v3, &cf_fused_v4, &cf_fused_v4};\n" in fused
+    assert "extern const cf_fused cf_fused_v3, cf_fused_v4;\n" in fused
+    assert "cf_integer_tables[] = {cf_integer_v3, cf_integer_v4, cf_integer_vnni};\n" in integer
+    assert integer.count("void cf_integer_vnni(") == 1
+    assert "cf_fused_tables[] = {&cf_fused_n1};\n" in fused_tables(ARM64)
+    assert "cf_integer_tables[] = {cf_integer_n1};\n" in integer_tables(ARM64)

@@ -95,16 +95,8 @@ typedef struct {
     void (*repack)(cf_context *context, const cf_repack *repack, const float *input, float *output);
 } cf_fused;
 
-/* x86_64; arm64. */
-extern const cf_fused cf_fused_v3, cf_fused_v4, cf_fused_n1;
-
 /* Integer GEMM, for layers of CF_INTEGER, which `cf_fused.layer` does not take. Few programs have any, so these kernels
  * are compiled into those alone. */
 typedef void (*cf_integer_layer)(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
-
-void cf_integer_v3(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
-void cf_integer_v4(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
-void cf_integer_vnni(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
-void cf_integer_n1(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
 
 #endif

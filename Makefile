@@ -19,7 +19,7 @@ PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-
 
 CORS ?=
 
-.PHONY: help setup bundle explain tune accuracy invoke serve bench sam test test-unit test-integration lint lock clean
+.PHONY: help setup bundle explain tune accuracy invoke serve bench sam test test-all test-unit tools lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -144,18 +144,28 @@ deploy: setup sam-build ## the active bundle to AWS, with sam deploy
 publish: setup ## the layer of MODEL to AWS (PUBLISH_FLAGS="--bucket B --prune 3")
 	@$(PY) -m builder.cli publish $(MODEL) --target "$(TARGET)" $(PUBLISH_FLAGS)
 
-# The fast tests build nothing that the others do, and are at an end long before them.
-test: $(VENV)/.test sam ## every test; the fast ones beside the others, told of at the end
-	@mkdir -p build; make test-unit > build/test-unit.log 2>&1 & fast=$$! failed=0; \
-	$(PY) -m pytest tests/integration tests/e2e || failed=$$?; \
-	wait $$fast || failed=$$?; cat build/test-unit.log; exit $$failed
+# One process for each CPU; tests/support/parts.py says which tests share one. JOBS=0: none but this one.
+JOBS ?= auto
+PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
-test-unit: $(VENV)/.test ## the fast tests
-	@$(PY) -m pytest tests/unit tests/handler tests/native
+# What tests bring into the environments must be there before several processes use them.
+TESTED := $(VENV)/.test $(VENV)/.wasm sam .venv-aws/.done
+
+test: $(TESTED) ## every part for real, in minutes: the units, a build of each kind of model, the emulator, README's commands
+	@$(PYTEST) -m "not slow and not full"
+
+test-all: $(TESTED) ## every test, Docker, QEMU, Bochs, Node, Chromium, SAM and an AWS emulator included (half an hour)
+	@$(PYTEST)
+
+test-unit: $(VENV)/.test ## tests/unit, which needs no compiler
+	@$(PY) -m pytest tests/unit
+
+tools: ## what the tests call and this machine lacks, from the distribution's packages (as root)
+	@tests/tools.sh
 
 .PHONY: test-emulated
-test-emulated: $(VENV)/.test ## the AVX-512 kernels, on a processor that Bochs emulates (Debian: bochs bochs-term)
-	@command -v bochs-bin > /dev/null || { echo "NOTHING WAS RUN: there is no bochs-bin (apt-get install bochs bochs-term)" >&2; exit 2; }
+test-emulated: $(VENV)/.test ## the AVX-512 kernels, on a processor that Bochs emulates
+	@command -v bochs-bin > /dev/null || { echo "NOTHING WAS RUN: there is no bochs-bin (make tools)" >&2; exit 2; }
 	@$(PY) -m pytest tests/integration/test_avx512*.py
 
 # For each of the targets in tests/fuzz/targets.py; TARGETS="image http" chooses.

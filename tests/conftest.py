@@ -1,4 +1,4 @@
-"""Bundles that several tests share, built once with the commands a user runs."""
+"""Which tests run together, and bundles that several share, built once with the commands a user runs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,28 @@ import pytest
 from hypothesis import settings
 
 from builder.pack.bundle import Bundle
+from tests.support import needs, parts
 
 ROOT = Path(__file__).resolve().parents[1]
 
 settings.register_profile("long", max_examples=5_000, deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)  # new findings belong to `make fuzz`
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if parts.is_full(item.nodeid, item.name):
+            item.add_marker(pytest.mark.full)
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(parts.group(item)))
+    items.sort(key=lambda item: parts.order(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    marker = item.get_closest_marker("xdist_group")
+    return str(marker.args[0]) if marker else ""
 
 
 def make_bundle(model: str, target: str = "") -> Bundle:
@@ -34,6 +50,12 @@ def make_bundle(model: str, target: str = "") -> Bundle:
 def pytest_runtest_teardown() -> None:
     """tfcompile writes into the current folder, so what compiles in this process changes it: not for the next test."""
     os.chdir(ROOT)
+
+
+@pytest.fixture
+def node_js() -> str:
+    """The path of Node.js."""
+    return needs.node()
 
 
 @pytest.fixture(scope="session")

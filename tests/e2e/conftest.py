@@ -27,6 +27,7 @@ from tests.conftest import make_bundle
 from tests.support.aws import LocalAws, local_aws
 from tests.support.docker import images
 from tests.support.docker.engine import Engine, NoEngine, running
+from tests.support.needs import missing
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -70,7 +71,7 @@ def package_engine(pytestconfig: pytest.Config) -> Iterator[Engine | None]:
 def engine(package_engine: Engine | None, pytestconfig: pytest.Config) -> Engine:
     """The engine; its clients' environment is set while the tests run."""
     if package_engine is None:
-        pytest.skip(pytestconfig.stash[_REASON])
+        missing(pytestconfig.stash[_REASON])
     return package_engine
 
 

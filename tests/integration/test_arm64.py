@@ -57,6 +57,7 @@ def check_bundle(folder: Path, machine: Machine) -> None:
     assert target_of(folder / "layer" / "lib" / "libmodel.so") == "arm64"
 
 
+@pytest.mark.xdist_group("checkout")
 def test_emotion(machine: Machine) -> None:
     check_bundle(make_bundle("emotion", "arm64").folder, machine)
     libraries = [p for p in (ROOT / "build" / "dependencies-arm64").rglob("*.so*") if target_of(p)]
@@ -64,6 +65,7 @@ def test_emotion(machine: Machine) -> None:
     assert {target_of(p) for p in libraries} == {"arm64"}
 
 
+@pytest.mark.xdist_group("checkout")
 def test_both_targets_at_once_lie_side_by_side(machine: Machine) -> None:
     make_bundle("digits", "all")
     check_bundle(ROOT / "dist" / "digits-arm64", machine)
@@ -76,6 +78,7 @@ def test_both_targets_at_once_lie_side_by_side(machine: Machine) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("checkout")
 def test_age_gender(machine: Machine) -> None:
     check_bundle(make_bundle("age_gender", "arm64").folder, machine)
 

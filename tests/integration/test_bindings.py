@@ -34,7 +34,7 @@ from builder.targets import X86_64
 from builder.verify.golden import Golden
 from builder.wasm.node import node
 from tests.conftest import ROOT, make_bundle
-from tests.support import tools
+from tests.support import needs
 from tests.support.every_step import EVERY_STEP, SPEC
 
 pytestmark = pytest.mark.integration
@@ -116,7 +116,7 @@ def check(said: str, model: Model) -> None:
 
 @pytest.mark.parametrize("target", ["predict", "predict-static"])
 def test_c(model: Model, target: str, tmp_path: Path) -> None:
-    tools.c_compiler()
+    needs.c_compiler()
     folder = copy(package(model.name, "c", "--static"), tmp_path)
     run(["make", target, "CFLAGS=-O2 -Wall -Wextra -Wpedantic -Werror"], folder)
     check(run([folder / target, model.picture], tmp_path), model)
@@ -137,7 +137,7 @@ def test_the_c_header_is_good_for_cpp(model: Model, tmp_path: Path) -> None:
 
 def test_a_picture_that_does_not_fit_is_refused_in_a_sentence(tmp_path: Path) -> None:
     """In every language alike; the others' tests of the same are below."""
-    tools.c_compiler()
+    needs.c_compiler()
     make_bundle("digits")
     folder = copy(package("digits", "c"), tmp_path)
     run(["make"], folder)
@@ -208,7 +208,7 @@ def test_the_static_library_brings_what_a_linker_may_lack(tmp_path: Path) -> Non
 
 
 def cargo(folder: Path, *flags: str) -> list[str | Path]:
-    command = [tools.cargo(), "build", "--release", "--offline", "--quiet", "--example", "predict", *flags]
+    command = [needs.cargo(), "build", "--release", "--offline", "--quiet", "--example", "predict", *flags]
     target = ROOT / "build" / "cargo" / folder.parent.name
     run(command, folder, CARGO_TARGET_DIR=str(target), RUSTFLAGS="-D warnings")
     return [target / "release" / "examples" / "predict"]
@@ -278,7 +278,7 @@ def go_environment() -> dict[str, str]:
 
 @pytest.mark.parametrize("tags", ["", "static"])
 def test_go(model: Model, tags: str, tmp_path: Path) -> None:
-    go = tools.go()
+    go = needs.go()
     folder = package(model.name, "go", "--static")
     program = tmp_path / "predict"
     environment = go_environment()
@@ -292,10 +292,10 @@ def test_go(model: Model, tags: str, tmp_path: Path) -> None:
         assert run([gofmt, "-l", "."], folder) == ""
 
 
-@pytest.mark.skipif(node() is None, reason="needs Node.js, as the engine behind the Go package's interface")
+@pytest.mark.usefixtures("node_js")  # the engine behind the Go package's interface
 def test_go_runs_webassembly_behind_the_interface(model: Model, tmp_path: Path) -> None:
     """The package's own code on the real module, in an engine that is neither wazero nor a pretence."""
-    go = tools.go()
+    go = needs.go()
     folder = copy(package(model.name, "go", "--static"), tmp_path)
     assert (folder / "wasm" / "embed.go").exists()
     shutil.rmtree(folder / "native")  # no cgo
@@ -321,7 +321,7 @@ def test_go_runs_webassembly_behind_the_interface(model: Model, tmp_path: Path) 
 # Node.js and Python
 
 
-@pytest.mark.skipif(node() is None, reason="needs Node.js")
+@pytest.mark.usefixtures("node_js")
 def test_node(model: Model, tmp_path: Path) -> None:
     folder = package(model.name, "node")
     answer = json.loads(run(["node", "predict.mjs", model.picture], folder))

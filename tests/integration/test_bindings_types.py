@@ -15,7 +15,7 @@ import pytest
 
 from builder.bindings import Parts, generate
 from tests.conftest import ROOT
-from tests.support import abi_library, tools
+from tests.support import abi_library, needs
 
 pytestmark = pytest.mark.integration
 
@@ -23,7 +23,7 @@ Command = list[str]
 
 
 def c(folder: Path) -> Command:
-    tools.c_compiler()
+    needs.c_compiler()
     command = ["make", "CFLAGS=-O1 -Wall -Wextra -Wpedantic -Werror -fsanitize=address,undefined"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return [str(folder / "predict")]
@@ -31,7 +31,7 @@ def c(folder: Path) -> Command:
 
 def rust(folder: Path) -> Command:
     environment = os.environ | {"CARGO_TARGET_DIR": str(folder / "target"), "RUSTFLAGS": "-D warnings"}
-    command = [tools.cargo(), "build", "--offline", "--example", "predict"]
+    command = [needs.cargo(), "build", "--offline", "--example", "predict"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [str(folder / "target" / "debug" / "examples" / "predict")]
@@ -40,7 +40,7 @@ def rust(folder: Path) -> Command:
 def go(folder: Path) -> Command:
     cache = ROOT / "build" / "cache" / "go"
     environment = os.environ | {"GOCACHE": str(cache), "GOPATH": str(cache / "path"), "GOPROXY": "off", "GOFLAGS": ""}
-    command = [tools.go(), "build", "-o", "run-predict", "./cmd/predict"]
+    command = [needs.go(), "build", "-o", "run-predict", "./cmd/predict"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     gofmt = Path(command[0]).resolve().parent / "gofmt"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from builder.link.library import FUSED_SOURCE, KERNEL_SOURCES, RUNTIME, THREAD_S
 from builder.link.tables import fused_tables
 from builder.targets import X86_64
 from tests.conftest import ROOT
+from tests.support import needs
 from tests.support.build import build_library, freeze_function, spec_of
 from tests.support.models import run_graph
 from tests.support.zoo import CASES
@@ -64,8 +64,8 @@ def _check(output: str, library: Library) -> None:
 @pytest.mark.parametrize("compiler", ["zig", "gcc"])
 def test_a_c_program_that_knows_only_model_h(library: Library, compiler: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ziglang", "cc"] if compiler == "zig" else ["gcc"]
-    if compiler == "gcc" and shutil.which("gcc") is None:
-        pytest.skip("NOT RUN: there is no gcc on this machine")
+    if compiler == "gcc":
+        needs.gcc()
     program = tmp_path / "caller"
     flags = [*WARNINGS, f"-I{library.folder}", f"-L{library.folder}", f"-Wl,-rpath,{library.folder}"]
     subprocess.run([*command, *flags, str(CALLER), "-lmodel", "-o", str(program)], check=True)
@@ -76,8 +76,7 @@ def test_a_c_program_that_knows_only_model_h(library: Library, compiler: str, tm
 
 def test_the_whole_library_under_sanitizers(library: Library, tmp_path: Path) -> None:
     """Generated program, runtime and caller with AddressSanitizer and UndefinedBehaviorSanitizer."""
-    if shutil.which("gcc") is None:
-        pytest.skip("NOT RUN: the sanitizers need gcc, which this machine does not have")
+    needs.gcc()
     program = tmp_path / "caller"
     names = ("abi/model.c", "platform/cpu_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
     tables = tmp_path / "tables.c"

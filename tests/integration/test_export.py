@@ -240,6 +240,7 @@ def test_the_spec_says_no_more_what_the_graph_does(small: tuple[ModelSpec, Path]
     assert load(folder / "model.toml") == made
 
 
+@pytest.mark.usefixtures("digits")
 def test_the_command_on_digits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert (ROOT / "build" / "digits" / "model.keras").exists(), "make bundle MODEL=digits makes it"
     assert main(["export", "digits", "--out", str(tmp_path / "digits")]) == 0

@@ -19,12 +19,13 @@ from builder.importers.shapes import pin_shapes
 from builder.importers.tf import tensorflow
 from builder.spec import FeedSpec, FetchSpec, ImageInput, OutputSpec
 from builder.spec.tensor import c_identifier
+from tests.support import needs
 from tests.support.models import freeze, run_graph, save_keras, spec_for
 
 pytestmark = pytest.mark.integration
 
 tf = tensorflow()
-keras: Any = pytest.importorskip("keras")
+keras: Any = needs.needs_module("keras")
 L: Any = keras.layers
 
 

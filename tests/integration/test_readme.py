@@ -18,9 +18,11 @@ ELSEWHERE = {
     "make local-invoke": "tests/e2e/test_local_lambda.py",
     "make deploy": "tests/e2e/test_deploy.py",
     "make publish": "tests/integration/test_publish.py",
-    "make test-unit": "Makefile",  # beside this very test
+    "make tools": ".ci/run",
+    "make lint": ".ci/run",
+    "make test": ".ci/run",  # this very test is part of both
 }
-"""Commands that need an engine or an AWS, or that do not end, and what runs them."""
+"""Commands that need an engine or an AWS, that do not end, or that this run is part of; and what runs them."""
 
 COMMANDS = re.findall(r"^\$ (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
 
@@ -41,7 +43,7 @@ def elsewhere(command: str) -> str | None:
 @pytest.mark.parametrize("command", [c for c in COMMANDS if elsewhere(c)])
 def test_command_runs_elsewhere(command: str) -> None:
     target, text = command.split()[1], (ROOT / (elsewhere(command) or "")).read_text()
-    assert f'"{target}"' in text or f"; make {target} " in text
+    assert f'"{target}"' in text or f"\nmake {target}" in text
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if not elsewhere(c)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +38,7 @@ from handler.model import Model
 from handler.request import Request
 from handler.server import Call, Server
 from tests.conftest import ROOT
-from tests.support import qemu
+from tests.support import needs, qemu
 from tests.support.build import CACHE, build_library
 from tests.support.models import empty_checkout, save_keras, spec_for
 
@@ -307,8 +306,7 @@ def test_convolutions_beside_state_are_fused(tmp_path: Path) -> None:
 
 def test_a_c_program_under_sanitizers(tmp_path: Path) -> None:
     """The state functions called well and badly, in a library that is checked for every wrong access and leak."""
-    if shutil.which("gcc") is None:
-        pytest.skip("NOT RUN: the sanitizers need gcc, which this machine does not have")
+    needs.gcc()
     spec = saved("counter", tmp_path)
     graph = imported(spec, tmp_path / "import")
     folder = tmp_path / "import"

@@ -19,11 +19,12 @@ from builder.wasm.module import BASELINE, FLAVOURS, SIMD, Flavour, emit_sources,
 from builder.wasm.node import node, verify_in_node
 from builder.wasm.verify import verify_module
 from tests.conftest import ROOT
+from tests.support import needs
 from tests.support.build import CACHE, spec_of
 from tests.support.zoo import CASES
 
 pytestmark = pytest.mark.integration
-pytest.importorskip("wasmtime")
+wasmtime = needs.needs_module("wasmtime")
 
 EXAMPLES = ("digits", "emotion", "age_gender")
 
@@ -118,7 +119,7 @@ def test_only_one_of_the_two_needs_simd(example: Path) -> None:
         wasmtime.Module.from_file(engine, str(example / SIMD.file))
 
 
-needs_node = pytest.mark.skipif(node() is None, reason="needs Node.js")
+needs_node = pytest.mark.usefixtures("node_js")
 
 
 @needs_node

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +34,7 @@ from builder.lower.program import (
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import ARM64, X86_64
+from tests.support import needs
 from tests.support.runtime import CACHE
 
 SPEC = ModelSpec(Path("model.toml"), "fused", "1", Source("graph_def", Path("g.pb")))
@@ -205,8 +205,7 @@ def test_missing_scratch_is_refused(tmp_path: Path) -> None:
 
 
 def test_fused_steps_compile_without_warnings(built: tuple[Path, Any]) -> None:
-    if shutil.which("gcc") is None:
-        pytest.skip("NOT RUN: there is no gcc on this machine")
+    needs.gcc()
     assert json.loads((built[0].parent / "model.json").read_text())["abi"] == 1
     command = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{RUNTIME}", "-c", "program.c", "-o", "/dev/null"]
     subprocess.run(command, cwd=built[0].parent, check=True)
@@ -263,8 +262,7 @@ def test_a_program_with_integer_sums(built: tuple[Path, Any], tmp_path: Path, mo
         loaded.cf_close(model)
         np.testing.assert_allclose(y, reference(x), atol=1e-4)
         y[...] = np.nan
-    if shutil.which("objdump") is None:
-        pytest.skip("NOT SEEN: there is no objdump on this machine")
+    needs.objdump()
     for path, expected in ((library, True), (built[0], False)):
         done = subprocess.run(["objdump", "-d", str(path)], capture_output=True, text=True, check=True)
         assert ("vpdpbusd" in done.stdout) == expected

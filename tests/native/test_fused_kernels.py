@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from builder.lower.packing import Geometry, candidates, choose, pack_layer, pad_channels, scratch_size
+from tests.support import needs
 from tests.support.fused import Case, Kernels, Prepared, build, build_sanitized, prepare
 from tests.support.layers import ACTIVATIONS, LIBRARY, activate, convolve, epilogues, examples, halos
 from tests.support.runtime import sanitizer_environment
@@ -369,11 +369,13 @@ def test_the_static_choice() -> None:
     assert scratch_size(wide, "winograd4", 1) < scratch_size(wide, "winograd4")
 
 
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+@pytest.mark.xdist_group("sanitized fused kernels")
 def test_the_same_under_sanitizers(tmp_path: Path) -> None:
     if LIBRARY in os.environ:
         pytest.skip("this is the sanitized run")
-    if shutil.which("gcc") is None:
-        pytest.skip("NOT RUN: the sanitizers need gcc, which this machine does not have")
+    needs.gcc()
     library = build_sanitized(tmp_path)
     files = [__file__, str(Path(__file__).with_name("test_integer_kernels.py"))]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]

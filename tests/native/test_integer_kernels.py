@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +23,7 @@ from hypothesis import strategies as st
 
 from builder.lower.packing import MAX_SUM, Geometry, pack_layer, pack_sums, quantised_shape, scratch_size
 from builder.lower.program import Quantisation
-from tests.support import portable
+from tests.support import needs, portable
 from tests.support.fused import Case, Kernels, Prepared, build, prepare
 from tests.support.layers import LIBRARY, activate, convolve, epilogues, examples
 
@@ -210,8 +209,7 @@ def test_on_another_processor(target: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("variant", "instruction"), portable.INSTRUCTIONS)
 def test_the_instruction_that_each_copy_is_for(variant: str, instruction: str, tmp_path: Path) -> None:
     """VNNI's copy cannot run everywhere the tests do; what it is made of can be seen everywhere."""
-    if shutil.which("objdump") is None:
-        pytest.skip("NOT RUN: there is no objdump on this machine")
+    needs.objdump()
     path = portable.compile_variant(variant, tmp_path)
     done = subprocess.run(["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True)
     lines = [line for line in done.stdout.splitlines() if instruction in line]

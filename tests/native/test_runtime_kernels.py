@@ -6,10 +6,8 @@ The same tests run once more on a build with gcc's address and undefined-behavio
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support import needs
 from tests.support.runtime import DTYPES, Runtime, build, build_sanitized, sanitizer_environment
 
 LIBRARY = "COLDFORGE_TEST_RUNTIME"
@@ -403,11 +402,11 @@ def test_top_k(runtime: Runtime, data: st.DataObject, batch: int, length: int) -
 # The same again, watched
 
 
+@pytest.mark.full
+@pytest.mark.xdist_group("sanitized runtime kernels")
 @pytest.mark.skipif(LIBRARY in os.environ, reason="this is the sanitized run")
 def test_under_sanitizers(tmp_path: Path) -> None:
-    if shutil.which("gcc") is None:
-        warnings.warn("NOT TESTED: the C runtime under sanitizers, because there is no gcc", stacklevel=1)
-        pytest.skip("NOT TESTED: the C runtime under sanitizers, because there is no gcc")
+    needs.gcc()
     environment = sanitizer_environment() | {LIBRARY: str(build_sanitized(tmp_path))}
     # -s: a sanitizer's report must get past pytest's capture before the process ends
     options = ["-q", "-x", "-s", "-p", "no:cacheprovider", "-m", "not integration"]
@@ -425,7 +424,7 @@ def test_under_sanitizers(tmp_path: Path) -> None:
 @pytest.mark.skipif(LIBRARY in os.environ, reason="TensorFlow does not run under the sanitizers")
 @pytest.mark.parametrize("kind", ["strided", "dilated", "grouped", "depthwise", "transposed", "volume"])
 def test_against_tensorflow(runtime: Runtime, kind: str) -> None:
-    tf = pytest.importorskip("tensorflow")
+    tf = needs.needs_module("tensorflow")
     generator = np.random.default_rng(3)
     rank = 3 if kind == "volume" else 2
     space, ones, plain = tuple(range(1, rank + 1)), (1,) * rank, (False,) * rank

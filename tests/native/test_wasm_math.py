@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support import needs
 from tests.support.wasm import REPOSITORY, build, through
 
-pytest.importorskip("wasmtime")
+needs.needs_module("wasmtime")
 
 SOURCE = REPOSITORY / "builder" / "runtime" / "wasm" / "math.c"
 EDGES = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 1e-45, -1e-45, 1e-38, -1e-38, 3.4e38, -3.4e38, 1e-8]

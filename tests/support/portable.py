@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from builder.link.library import INTEGER_SOURCE, RUNTIME
 from builder.link.toolchain import Toolchain, run_compiler
 from builder.targets import ARM64, X86_64
+from tests.support import needs
 from tests.support.fused import CACHE, Prepared
 
 TARGETS = ["arm64", "wasm-simd", "wasm"]
@@ -98,9 +98,7 @@ def run(prepared: Sequence[Prepared], target: str, folder: Path) -> list[Any]:
 
 
 def _on_arm64(source: Path) -> bytes:
-    emulator = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
-    if emulator is None:
-        pytest.skip("NOT RUN: qemu-aarch64 is not on PATH; `apt-get install qemu-user` brings it")
+    emulator = shutil.which("qemu-aarch64-static") or needs.needs("qemu-aarch64", "qemu-user")
     program = source.with_suffix("")
     options = ["-target", ARM64.triple, f"-mcpu={ARM64.kernel_cpu}", *_FLAGS, "-nostdlib", "-I.", f"-I{RUNTIME}"]
     run_compiler([*options, "-static", str(source), "-o", str(program)], source.parent, CACHE)
@@ -108,7 +106,7 @@ def _on_arm64(source: Path) -> bytes:
 
 
 def _in_wasm(source: Path, target: str, count: int) -> bytes:
-    pytest.importorskip("wasmtime")
+    needs.needs_module("wasmtime")
     from builder.wasm.engine import Module
 
     module = source.with_suffix(".wasm")

@@ -23,6 +23,7 @@ from builder.bindings.package import MANIFEST, quoted, wrapped
 from builder.cli import main
 from builder.errors import UsageError
 from builder.project import Project
+from tests.support import needs
 from tests.support.abi_library import echo_description, picture_description, tensor_description
 
 GOLDEN = Path(__file__).parent / "golden" / "bindings"
@@ -197,7 +198,7 @@ def test_wrapped_lines_are_short_and_hold_everything(items: list[str]) -> None:
 
 @pytest.mark.parametrize("description", [echo_description(), picture_description(batch=2)])
 def test_generated_python_is_typed_and_clean(description: dict[str, Any], tmp_path: Path) -> None:
-    pytest.importorskip("mypy")
+    needs.needs_module("mypy")
     generate("python", parts_of(tmp_path / "parts", description), tmp_path / "out")
     (module,) = (tmp_path / "out").glob("*.py")
     mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-version=3.11", module]

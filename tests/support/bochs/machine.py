@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.link.toolchain import run_compiler, run_zig
-from tests.support.tools import need
+from tests.support.needs import needs
 
 SOURCES = Path(__file__).parent
 TRIPLE = "x86_64-linux-musl"
@@ -107,7 +107,7 @@ class Machine:
 
 def machine(folder: Path, cache: Path) -> Machine:
     """Bochs, with a firmware made in ``folder``. Skips the test where there is no Bochs."""
-    program = need("bochs-bin", "bochs", "bochs-term")
+    program = needs("bochs-bin", "bochs", "bochs-term")
     objects = [folder / "firmware-start.o", folder / "firmware-calls.o"]
     for source, made in zip(("firmware.S", "firmware.c"), objects, strict=True):
         flags = ["-target", TRIPLE, *(_FREESTANDING if source.endswith(".c") else ())]

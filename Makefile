@@ -212,7 +212,8 @@ LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --pytho
 lock: ## resolve every requirements file again (needs uv)
 	@$(LOCK) pyproject.toml -o requirements/build.txt
 	@$(LOCK) -c requirements/build.txt --group test --group lint -o requirements/test.txt
-	@$(LOCK) -c requirements/build.txt pyproject.toml requirements/bench.in -o requirements/bench.txt
+	@$(LOCK) -c requirements/build.txt --override requirements/bench.overrides.txt \
+		pyproject.toml requirements/bench.in -o requirements/bench.txt
 	@echo wasmtime | $(LOCK) -c requirements/test.txt - -o requirements/wasm.txt
 	@echo tensorflowjs==4.22.0 | $(LOCK) --no-deps - -o requirements/tensorflowjs.txt
 	@echo aws-sam-cli==1.170.0 | $(LOCK) - -o requirements/sam.txt

@@ -142,7 +142,7 @@ def check(
     *,
     dependencies: int = DEPENDENCIES_SIZE,
     max_unzipped: int = LAMBDA_UNZIPPED,
-    max_zipped: int = DIRECT_UPLOAD_ZIPPED,
+    max_zipped: int = LAMBDA_UNZIPPED,
     place: WeightsPlace = "library",
     share: float = 1.0,
 ) -> Preflight:
@@ -204,7 +204,9 @@ def render(preflight: Preflight) -> str:
             lines.append("Or keep the weights outside the layer. The cheapest way comes first:")
             lines += [f"  - {way}" for way in ways_out(preflight.weights)]
     elif preflight.zipped > preflight.max_zipped:
-        lines.append("The layer's zip will have to be uploaded through S3, which `sam deploy` does.")
+        lines.append("The layer's zip is over `zipped` under [limits] in model.toml: the build would stop.")
+    elif preflight.zipped > DIRECT_UPLOAD_ZIPPED and preflight.max_zipped <= LAMBDA_UNZIPPED:
+        lines.append("The layer's zip is over 50 MB: deploy it through S3, as `make deploy` and `make publish` do.")
     return "\n".join(lines)
 
 

@@ -88,8 +88,8 @@ class SizeTable:
 def allowed(spec: ModelSpec) -> tuple[int, int]:
     """Bytes (unzipped, of the largest zip) that ``spec`` may weigh: Lambda's limits, or its own where that is lower.
 
-    The zip limit is the spec's alone: Lambda's 50 MB holds for direct uploads only, and a spec may raise it. A
-    container image, for the whole function or for the weights alone, has no zip, and a limit of its own.
+    The zip limit is the spec's alone: Lambda's 50 MB holds for direct uploads only, and S3 takes what may be unpacked.
+    A container image, for the whole function or for the weights alone, has no zip, and a limit of its own.
     """
     if "image" not in (spec.packaging, spec.weights.place):
         return min(spec.max_unzipped, LAMBDA_UNZIPPED), spec.max_zipped
@@ -146,10 +146,13 @@ def _problems(table: SizeTable) -> Iterator[str]:
     for component in table.components:
         over = component.zipped - table.max_zipped
         if over > 0:
-            yield f"Zipped, {component.name}: {component.zipped:,}, which is {over:,} over {table.max_zipped:,}."
             yield (
-                f"  Lambda takes {DIRECT_UPLOAD_ZIPPED:,} in a direct upload, but any size through S3, which is what "
-                f"`sam deploy` uses: set zipped = {component.zipped} or more under [limits] in model.toml."
+                f"Zipped, {component.name}: {component.zipped:,}, which is {over:,} over the limit in model.toml of "
+                f"{table.max_zipped:,}."
+            )
+            yield (
+                f"  Lambda takes {DIRECT_UPLOAD_ZIPPED:,} in a direct upload, and more through S3, which `sam deploy` "
+                f"uses: set zipped = {component.zipped} or more under [limits] in model.toml."
             )
     if table.layers > MAX_LAYERS:
         yield f"Layers: {table.layers}, and a function takes {MAX_LAYERS}: put several into one."

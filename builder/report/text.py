@@ -50,7 +50,7 @@ def size_table(sizes: SizeTable) -> str:
     ]
     text = table(("bytes", "unzipped", "zipped"), rows, right=(1, 2))
     if sizes.largest_zip > DIRECT_UPLOAD_ZIPPED and sizes.max_zipped != CONTAINER_IMAGE:
-        text += "\n  The largest zip is over 50 MB: deploy it through S3, as `sam deploy` does."
+        text += "\n  The largest zip is over 50 MB: deploy it through S3, as `make deploy` and `make publish` do."
     return text
 
 

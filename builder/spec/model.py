@@ -193,7 +193,7 @@ class ModelSpec:
     targets: tuple[str, ...] = (DEFAULT.name,)
     winograd: bool = True  # whether 3x3 convolutions may use Winograd's algorithm
     max_unzipped: int = LAMBDA_UNZIPPED  # bytes, layers + function
-    max_zipped: int = DIRECT_UPLOAD_ZIPPED  # bytes of the largest zip
+    max_zipped: int = LAMBDA_UNZIPPED  # bytes of the largest zip
     packaging: Packaging = "zip"  # of the function; the command says it, not model.toml
 
     @property

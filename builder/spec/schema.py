@@ -436,7 +436,7 @@ LIMITS = Section(
         Field(
             "zipped",
             Whole(1, LAMBDA_UNZIPPED),
-            f"The largest zip. Lambda takes a zip above {DIRECT_UPLOAD_ZIPPED:_} from S3 only.",
+            f"The largest zip. Lambda takes one above {DIRECT_UPLOAD_ZIPPED:_} through S3 only.",
             default=ModelSpec.max_zipped,
         ),
     ),

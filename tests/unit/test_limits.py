@@ -9,6 +9,7 @@ import pytest
 
 from builder.errors import SizeLimitError
 from builder.pack.limits import CONTAINER_IMAGE, LAMBDA_UNZIPPED, Component, SizeTable, check, require
+from builder.report.text import size_table
 from builder.spec import ModelSpec, Source
 
 MB = 1_000_000
@@ -55,7 +56,17 @@ def test_a_spec_may_ask_for_less() -> None:
     assert "Raise unzipped under [limits]" in str(caught.value)
 
 
-def test_a_zip_over_the_limit_names_the_way_through_s3() -> None:
+def test_a_zip_that_lambda_takes_through_s3_alone_stops_nothing() -> None:
+    usual = replace(SPEC, max_zipped=ModelSpec.max_zipped)
+    largest = replace(MODEL, unzipped=LAMBDA_UNZIPPED, zipped=LAMBDA_UNZIPPED)
+    table = check([largest], usual)
+    require(table)
+    assert "over 50 MB: deploy it through S3" in size_table(table)
+    with pytest.raises(SizeLimitError, match="1 over Lambda's limit"):
+        require(check([replace(largest, unzipped=LAMBDA_UNZIPPED + 1)], usual))
+
+
+def test_a_zip_over_the_limit_of_the_spec_names_the_way_through_s3() -> None:
     big = replace(MODEL, zipped=60 * MB)
     with pytest.raises(SizeLimitError) as caught:
         require(check([big, DEPENDENCIES], SPEC))

@@ -58,7 +58,7 @@ def call(name: str) -> Value:
 
 
 def plain(**changes: Any) -> Preflight:
-    return replace(Preflight(10, (), 4_000_000, 4_600_000, 20_000_000, 262_144_000, 52_428_800), **changes)
+    return replace(Preflight(10, (), 4_000_000, 4_600_000, 20_000_000, 262_144_000, 262_144_000), **changes)
 
 
 class TestGap:
@@ -146,6 +146,10 @@ class TestResult:
         result = plain(weights=100_000_000, library=100_600_000)
         require(result)
         assert "through S3" in render(result)
+        assert "S3" not in render(plain(weights=50_000_000, library=50_600_000))
+
+    def test_a_zip_over_the_limit_of_the_spec_is_told_of_before_the_build(self) -> None:
+        assert "over `zipped` under [limits]" in render(plain(weights=20_000_000, max_zipped=10_000_000))
 
     @given(st.integers(0, 10**9), st.integers(0, 10**9))
     def test_fits_is_the_sum_against_the_limit(self, library: int, limit: int) -> None:

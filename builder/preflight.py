@@ -234,7 +234,7 @@ def walk(definition: Any) -> Iterator[tuple[str, Any]]:
 
 
 Constraints = tuple[tuple[str, frozenset[int]], ...]
-"""Of one kernel: (attribute, DataTypes it may have), all of which must hold."""
+"""What one kernel requires: (attribute, DataTypes that it may have), all of which must hold."""
 
 
 def gap(node: Any, kernels: Callable[[str], tuple[Constraints, ...]]) -> str | None:

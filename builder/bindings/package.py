@@ -36,7 +36,7 @@ class Parts:
 
 
 Files = Mapping[str, str | Path]
-"""By path in the package: its text, or the file to copy."""
+"""The files of a package, by path in it: the text of each, or the file to copy."""
 
 
 def fill(template: str, **values: object) -> str:

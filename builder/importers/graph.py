@@ -94,7 +94,7 @@ def _port(row: dict[str, object]) -> Port:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """As ``numpy.savez``, without the time of day in it."""
+    """Write ``arrays`` as ``numpy.savez`` does, but without the time of day."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, value in arrays.items():
             buffer = io.BytesIO()

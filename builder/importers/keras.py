@@ -127,7 +127,7 @@ def _freeze(model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGr
 
 
 def _freeze_with_state(function: Any, concrete: Any, ports: ModelPorts) -> RawGraph:
-    """By way of a SavedModel, whose importer knows what to do with variables that are written."""
+    """Freeze by way of a SavedModel, whose importer knows what to do with variables that are written."""
     tf = tensorflow()
 
     def signature(*flat: Any) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _choose(wanted: str | None, there: tuple[str, ...], path: Path) -> str:
 
 
 def _named(infos: Mapping[str, Any]) -> dict[str, Any]:
-    """By distinct name, sorted: a protobuf map has no order of its own."""
+    """``infos`` under distinct names, sorted: a protobuf map has no order of its own."""
     keys = sorted(infos)
     return {name: infos[key] for name, key in zip(distinct(keys), keys, strict=True)}
 

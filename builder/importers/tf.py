@@ -21,7 +21,7 @@ ENVIRONMENT = {
 
 
 IR_FLAGS = f"{XLA_FLAGS} --xla_dump_to=ir"
-"""As XLA_FLAGS, and every compilation leaves what it knows, its LLVM IR included, in ``ir`` of the current folder."""
+"""XLA_FLAGS, and every compilation also writes what it knows, LLVM IR included, to ``ir`` of the current folder."""
 
 
 def tensorflow(*, leave_ir: bool = False) -> Any:

@@ -36,7 +36,7 @@ def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
 
 
 def _smallest(variants: Sequence[Variant], graphs: Sequence[FrozenGraph]) -> Iterator[tuple[Variant, FrozenGraph]]:
-    """For each variant, the one of the same size with the smallest batch."""
+    """For each variant, the variant of the same size with the smallest batch, and its graph."""
     smallest: dict[tuple[int, int], tuple[Variant, FrozenGraph]] = {}
     for variant, graph in zip(variants, graphs, strict=True):
         yield smallest.setdefault((variant.signature, variant.size), (variant, graph))

@@ -25,7 +25,7 @@ class Layout:
         return hashlib.sha256(f"{self.size} {self.program} {self.kernels}".encode()).hexdigest()
 
     def to_dict(self) -> dict[str, str | int]:
-        """For manifest.json; ``Layout.of`` reads it back."""
+        """The entry of manifest.json; ``Layout.of`` reads it back."""
         return {"bytes": self.size, "layout": self.digest, "program": self.program, "kernels": self.kernels}
 
     @classmethod

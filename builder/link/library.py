@@ -39,10 +39,10 @@ PUBLIC = (
 """The ABI's functions: all that a library lets others see."""
 
 PUBLIC_OUTSIDE = ("cf_open_file", "cf_open_memory")
-"""The further ones of a library whose weights are a file of their own."""
+"""The further functions of a library whose weights are a separate file."""
 
 PUBLIC_SIGNATURES = ("cf_set_signature",)
-"""Of one with several signatures."""
+"""The further function of a library with several signatures."""
 
 PUBLIC_PROBES: dict[Probe, tuple[str, ...]] = {
     "profile": ("cf_step_times", "cf_step_level"),

@@ -24,7 +24,7 @@ _UNDEFINED, _COMMON = 0, 0xFFF2
 
 
 class _Type(IntEnum):
-    """Of sections that hold numbers of symbols."""
+    """Types of the sections that hold numbers of symbols."""
 
     SYMTAB = 2
     RELA = 4

@@ -64,7 +64,7 @@ class Explanation:
     weights: int
     arena: int
     layers: tuple[LayerWeights, ...] = ()
-    """Of the steps of kind layer, also those inside loops, in the order they run."""
+    """The weights of each step of kind layer, also of those inside loops, in the order they run."""
 
     @property
     def microseconds(self) -> float:

@@ -37,7 +37,7 @@ LIMIT = "COLDFORGE_CPU"
 
 @dataclass(frozen=True)
 class Times:
-    """Of every step of ``walk(program.steps)``: calls in one run, and seconds of all of them together."""
+    """For every step of ``walk(program.steps)``: its calls in one run, and the seconds of these calls together."""
 
     calls: tuple[int, ...]
     fastest: tuple[float, ...]

@@ -95,5 +95,5 @@ def read_tuning(path: Path) -> Tuning | None:
 
 @functools.cache
 def kernels_digest() -> str:
-    """Of everything that decides how fast a layer is: the fused kernels' sources."""
+    """A digest of everything that decides how fast a layer is: the fused kernels' sources."""
     return digest(_RUNTIME / "fused", _RUNTIME / "platform" / "threads.c")[:16]

@@ -71,7 +71,10 @@ def image_context(project: Project, target: Target = DEFAULT) -> Path:
 
 
 def _add_function(source: Path, folder: Path) -> None:
-    """As ``sam build`` does for a zip, with bytecode: Lambda could not write any. Raises EnvironmentSetupError."""
+    """Add the function as ``sam build`` makes it for a zip, with bytecode, because Lambda could not write any.
+
+    Raises EnvironmentSetupError.
+    """
     command = ["make", "--silent", "-C", str(source), "build-Function", f"ARTIFACTS_DIR={folder.resolve()}"]
     if sys.version_info[:2] == (3, 13):
         command.append(f"PYTHON313={sys.executable}")

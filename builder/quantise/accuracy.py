@@ -18,7 +18,7 @@ from builder.verify.reference import answers, graph_def
 
 Array = NDArray[Any]
 Answers = dict[str, Array]
-"""By fetch: [items, ...]."""
+"""Answers of each fetch, by its name: [items, ...]."""
 
 
 @dataclass(frozen=True)

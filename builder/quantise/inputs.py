@@ -113,11 +113,11 @@ def _class(name: str, output: OutputSpec, folder: Path) -> int:
     if not output.labels and name.isdecimal():
         return int(name)
     known = ", ".join(output.labels) or "the numbers of its classes"
-    raise UsageError(f"{folder / name}: is not a label of the output {output.name}; its labels are {known}.")
+    raise UsageError(f"{folder / name} is not a label of the output {output.name}; its labels are {known}.")
 
 
 def _decoded(path: Path, image: ImageInput) -> Array:
-    """As the function decodes it, uint8 [height, width, channels]."""
+    """The picture at ``path`` as the function decodes it: uint8 [height, width, channels]."""
     from handler.description import ImageInput as Target
     from handler.errors import HandlerError
     from handler.image import Limits, pixels

@@ -80,13 +80,16 @@ def _beyond(counts: NDArray[np.float64], distances: NDArray[np.float64]) -> tupl
 
 
 def quantisation(low: float, high: float) -> Quantisation:
-    """Of the range from ``low`` <= 0 to ``high`` >= 0, which are not both 0; 0.0 is one of its steps exactly."""
+    """The scale and zero for the range from ``low`` <= 0 to ``high`` >= 0, which are not both 0.
+
+    0.0 is exactly one of the steps.
+    """
     scale = float(np.float32((high - low) / LEVELS))
     return Quantisation(scale, int(np.clip(np.rint(-low / scale), 0, LEVELS)))
 
 
 def to_bytes(values: Array, by: Quantisation) -> NDArray[np.uint8]:
-    """As the integer kernels round their input."""
+    """``values`` rounded as the integer kernels round their input."""
     steps = np.rint(np.asarray(values, np.float32) * (np.float32(1) / np.float32(by.scale)))
     numbers: NDArray[np.uint8] = np.clip(steps + np.float32(by.zero), 0, LEVELS).astype(np.uint8)
     return numbers

@@ -28,7 +28,7 @@ _GOLDEN, _MISSING, _INPUT = "golden.npz", "missing.json", "input"
 
 
 def path_in(folder: Path, more: str = "") -> Path:
-    """Of the file of rounded constants, by ``constant_digest`` of what the graph has, in a lower stage's ``folder``.
+    """The path, in a lower stage's ``folder``, of the file of constants that are rounded, by ``constant_digest``.
 
     ``more``: what names a variant other than the first.
     """

@@ -36,7 +36,7 @@ class Scope:
 
 
 def scopes(definition: Any) -> Iterator[Scope]:
-    """Of a GraphDef."""
+    """The scopes of a GraphDef: its own nodes, then those of each function in its library."""
     yield Scope(definition.node, inside=False)
     yield from (Scope(function.node_def, inside=True) for function in definition.library.function)
 

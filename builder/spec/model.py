@@ -45,7 +45,7 @@ class Source:
 
 @dataclass(frozen=True)
 class FeedSpec:
-    """An input that needs saying something about."""
+    """What ``[[feeds]]`` says of one input."""
 
     name: str  # "x" or, for a GraphDef, "node" or "node:0"
     shape: tuple[int, ...] | None = None  # fully static, batch included; () is a scalar; None: the model's own
@@ -114,7 +114,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Weights:
-    """What the weights of convolutions and products are stored as, and where all weights are."""
+    """The type in which weights of convolutions and products are stored, and the place of all weights."""
 
     type: WeightType | Literal["auto"] = "float32"
     accuracy: float = 0.995  # of "auto": the share of the calibration set with TensorFlow's own top class
@@ -124,7 +124,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Activations:
-    """What the layers with int8 weights round their inputs to, and the pictures that say which numbers come there."""
+    """The type to which layers with int8 weights round their inputs, and the pictures that their ranges come from."""
 
     type: ActivationType = "float32"
     images: Path | None = None  # of "int8": the calibration set, absolute; None: the golden inputs
@@ -162,12 +162,12 @@ class Variant:
 
     @property
     def suffix(self) -> str:
-        """What ends the names of its folders."""
+        """The end of the names of its folders; empty for the first variant."""
         return f"-{self.name}" if self.name else ""
 
     @property
     def symbol(self) -> str:
-        """What ends its names in C."""
+        """The end of its names in C."""
         return self.suffix.replace("-", "_")
 
 

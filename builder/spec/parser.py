@@ -70,7 +70,7 @@ def _default_name(path: Path) -> str:
 
 
 def _prepare(output: Table, folder: Path) -> None:
-    """Put in what other keys tell: labels out of their file, and the kind."""
+    """Fill in what follows from other keys: labels out of their file, and the kind."""
     if "labels_file" in output.values and "labels" not in output.present:
         labels = _labels(output, folder / output.values["labels_file"])
         if labels:

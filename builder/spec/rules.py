@@ -104,7 +104,7 @@ def check(tables: Tables, form: Format | None) -> None:
 
 
 def _signatures(tables: Tables) -> None:
-    """Those that other sections name are there, and each has a name of its own in C."""
+    """Note signatures that other sections name and [model] does not, and any two that have one name in C."""
     names = tables.model.get("signature") or ()
     written = [c_identifier(name) for name in names]
     for number, name in enumerate(written):

@@ -96,7 +96,7 @@ def read(text: str, mistakes: Mistakes) -> Tables | None:
 
 
 def _syntax(error: str, text: str) -> tuple[int, str]:
-    """tomllib's message, with the line taken out of it."""
+    """tomllib's message without the line number that it names."""
     place = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", error)
     what = error[: place.start()] if place else error
     if place and place[1]:
@@ -120,7 +120,7 @@ def _unknown_top(name: str, value: object) -> str:
 
 
 def _tables(section: Section, data: object, lines: Lines, mistakes: Mistakes) -> tuple[Table, ...]:
-    """The tables of one section; of the wrong shape, one mistake and none."""
+    """The tables of one section. For a section of the wrong shape, it notes one mistake and returns none."""
     if data is None:
         return ()
     tables = data if section.repeated else [data]

@@ -78,7 +78,7 @@ class OutputAgreement:
         return f"{self.absolute:g} + {self.relative:g} × {answer}" + (f" + {share:.1g} × max {answer}" if share else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: what JSON has no number for (nan, infinities) becomes a string."""
+        """The result for JSON. A value that JSON has no number for (nan, infinities) becomes a string."""
         cleaned: dict[str, Any] = _jsonable(asdict(self) | {"passed": self.passed})
         return cleaned
 

@@ -21,7 +21,7 @@ from builder.verify.rounding import Rounding
 from builder.verify.verification import Verification
 
 Answers = Mapping[str, Sequence[NDArray[np.uint8]]]
-"""By case: the bytes of each fetch, in the graph's order."""
+"""The bytes of each fetch, in the graph's order, by case."""
 
 
 def verify(

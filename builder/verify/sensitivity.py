@@ -55,7 +55,7 @@ def nudged(values: Array, random: np.random.Generator) -> Array:
 def sensitivity(
     answers: Mapping[str, Mapping[str, Array]], nudged_answers: Mapping[str, Mapping[str, Array]]
 ) -> dict[str, float]:
-    """By floating-point fetch: the largest change, as a share of the largest magnitude in its case, over all cases.
+    """The largest change of each floating-point fetch over all cases, as a share of the largest magnitude in its case.
 
     Both arguments are arrays by case and fetch. What is not finite in either counts for nothing.
     """

@@ -70,7 +70,10 @@ def _by_lanes(name: str, scalar: str, element: str, lanes: int) -> str:
 
 
 def _to_bfloat(name: str, lanes: int) -> str:
-    """To the nearest, of two to the even one, in integers: LLVM has no such conversion for WebAssembly."""
+    """The IR of a conversion to bfloat16, to nearest, ties to even, in integers.
+
+    LLVM has no such conversion for WebAssembly.
+    """
 
     def of(element: str) -> str:
         return f"<{lanes} x {element}>" if lanes else element

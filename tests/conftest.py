@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,13 +22,15 @@ settings.register_profile("ci", deadline=None, derandomize=True)  # new findings
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Before pytest chooses by markers, and before xdist reads the groups."""
+    if parts.is_full(item.nodeid, item.name):
+        item.add_marker(pytest.mark.full)
+    if item.get_closest_marker("xdist_group") is None:
+        item.add_marker(pytest.mark.xdist_group(parts.group(item)))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if parts.is_full(item.nodeid, item.name):
-            item.add_marker(pytest.mark.full)
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(parts.group(item)))
     items.sort(key=lambda item: parts.order(_group(item)))
 
 
@@ -34,8 +39,31 @@ def _group(item: pytest.Item) -> str:
     return str(marker.args[0]) if marker else ""
 
 
+@contextmanager
+def checkout_lock() -> Iterator[None]:
+    """No other test process builds in this checkout meanwhile. Not reentrant."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    with (ROOT / "build" / "tests.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def make_bundle(model: str, target: str = "") -> Bundle:
     """``make bundle MODEL=... TARGET=...`` in this checkout; of all targets, the bundle of x86_64."""
+    with checkout_lock():
+        return _make_bundle(model, target)
+
+
+def have_dependencies() -> Path:
+    """The dependencies layer of this checkout, built once for all test processes."""
+    built = ROOT / "build" / "dependencies"
+    with checkout_lock():
+        if not built.is_dir():
+            _make_bundle("digits")
+    return built
+
+
+def _make_bundle(model: str, target: str = "") -> Bundle:
     done = subprocess.run(
         ["make", "bundle", f"MODEL={model}", "BUILD_IN=host", f"TARGET={target}"],
         cwd=ROOT,

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, checkout_lock
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
@@ -50,7 +50,10 @@ def test_command_runs_elsewhere(command: str) -> None:
 def test_command_runs(command: str) -> None:
     environment = {**os.environ, "SAM_CLI_TELEMETRY": "0"}
     (ROOT / "build" / "mine").mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
+    with checkout_lock():
+        done = subprocess.run(
+            command, shell=True, cwd=ROOT, capture_output=True, text=True, env=environment, check=False
+        )
     assert done.returncode == 0, done.stdout + done.stderr
     if command.startswith("make invoke"):
         assert '"label": "happy"' in done.stdout

@@ -15,7 +15,7 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.tf import reference_session, tensorflow
 from builder.project import Project
 from builder.spec import Format, ModelSpec, Source
-from tests.conftest import ROOT
+from tests.conftest import ROOT, have_dependencies
 
 SUFFIXES: dict[str, Format] = {".keras": "keras", ".h5": "h5", ".hdf5": "h5", ".pb": "graph_def", ".pbtxt": "graph_def"}
 
@@ -28,8 +28,7 @@ def empty_checkout(root: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """
     for folder in ("layers", "handler"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("content", "__pycache__"))
-    if (ROOT / "build" / "dependencies").is_dir():
-        shutil.copytree(ROOT / "build" / "dependencies", root / "build" / "dependencies")
+    shutil.copytree(have_dependencies(), root / "build" / "dependencies")
     for name in ("zig", "models"):
         ours, theirs = ROOT / "build" / "cache" / name, root / "build" / "cache" / name
         ours.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ from builder.errors import PreflightError, SizeLimitError
 from builder.importers.freeze import MODEL_SCOPE
 from builder.importers.graph import FrozenGraph
 from builder.importers.rewrite import called_by
+from builder.importers.stablehlo import constants_size
 from builder.importers.tf import dtype_name, tensorflow
 from builder.pack.limits import ways_out
 from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, WeightsPlace
@@ -292,6 +293,9 @@ def _register_xla() -> None:
 
 
 def _constant_size(node: Any) -> int:
+    """Bytes of the constants that ``node`` holds."""
+    if node.op == "XlaCallModule":  # a whole program, as JAX saves it
+        return constants_size(node.attr["module"].s)
     if node.op != "Const":
         return 0
     tensor = node.attr["value"].tensor

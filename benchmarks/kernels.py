@@ -14,7 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from builder.lower.packing import Geometry, candidates
+from builder.lower.geometry import Geometry
+from builder.lower.packing import candidates
 from tests.support.fused import TABLES, Case, Kernels, build
 
 # name, side, channels in, channels out, filter, stride; depthwise where channels out is 0
@@ -72,11 +73,6 @@ def _case(geometry: Geometry, algorithm: str, pad: int, size: tuple[int, int]) -
     return Case(geometry, algorithm, padding, size, *gaps, activation="clamp", low=0.0, high=6.0)
 
 
-def flops(g: Geometry) -> int:
-    taps = g.kernel_size[0] * g.kernel_size[1]
-    return 2 * g.batch * g.out_size[0] * g.out_size[1] * g.out_channels * taps * g.in_channels // g.groups
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=1)
@@ -93,7 +89,7 @@ def main() -> int:
             if options.only not in name:
                 continue
             seconds = kernels.time(case, options.table, options.threads, options.seconds)
-            speed = flops(case.geometry) / seconds
+            speed = case.geometry.flop / seconds
             rows.append({"kernel": name, "us": seconds * 1e6, "gflops": speed / 1e9, "of_peak": speed / peak})
             if not options.json:
                 print(f"{name:52} {seconds * 1e6:9.1f} us {speed / 1e9:7.1f} GFLOP/s {speed / peak:6.2f}", flush=True)

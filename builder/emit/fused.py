@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from builder.lower.packing import WINOGRAD, Geometry, scratch_size, winograd_band
+from builder.lower.packing import WINOGRAD, scratch_size, winograd_band
 from builder.lower.program import Buffer, LayerStep, PoolStep, RepackStep, View
 
 WEIGHT_TYPES = ("float32", "float16", "bfloat16", "int8")
@@ -24,24 +24,10 @@ Pointer = Callable[[Buffer], str]
 """The C expression of a buffer's start."""
 
 
-def geometry(step: LayerStep) -> Geometry:
-    """The sizes that packing.py needs to know of a step."""
-    return Geometry(
-        batch=step.batch,
-        in_channels=step.in_channels,
-        out_size=step.out_size,
-        out_channels=step.out_channels,
-        kernel_size=step.kernel_size,
-        stride=step.stride,
-        dilation=step.dilation,
-        groups=step.groups,
-    )
-
-
 def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
     """Raises ValueError where the step's scratch is too small for its algorithm."""
     e = step.epilogue
-    shape = geometry(step)
+    shape = step.geometry
     needed = scratch_size(shape, step.algorithm)
     if needed and (step.scratch is None or step.scratch.size < needed):
         raise ValueError(f"{step.name}: {step.algorithm} needs {needed} bytes of scratch")

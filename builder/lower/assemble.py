@@ -16,9 +16,9 @@ from builder.lower.fuse import Layer
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core, why_not
 from builder.lower.layouts import NO_HALO, Layout, Layouts, dense, lay_out, reads, with_rows, writes
-from builder.lower.notes import Note
+from builder.lower.notes import Note, flop_of_value
 from builder.lower.options import Options
-from builder.lower.packing import Geometry, decide, pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
+from builder.lower.packing import decide, pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
 from builder.lower.pooling import Pool
 from builder.lower.program import (
     Algorithm,
@@ -40,21 +40,6 @@ from builder.lower.thunks import Thunk
 
 SLACK = 256
 """Bytes behind the arena: a vector load of a picture's last channels may reach past it."""
-
-
-def geometry(core: Core) -> Geometry:
-    """``core``'s sizes, for ``packing``."""
-    batch, height, width = core.out_picture
-    return Geometry(
-        batch,
-        core.in_channels,
-        (height, width),
-        core.out_channels,
-        core.kernel_size,
-        core.stride,
-        core.dilation,
-        core.groups,
-    )
 
 
 def assemble(
@@ -137,7 +122,7 @@ class _Assembly:
         if core.kernel_size == core.stride == (1, 1) and all(p.layout.halo == NO_HALO for p in touched):
             core = with_rows(layer).core
         algorithm = self._algorithm(core, quantisation)
-        size = scratch_size(geometry(core), algorithm)
+        size = scratch_size(core.geometry, algorithm)
         scratch = self._new(size) if size else None
         packed = pack_layer(stored.numbers, algorithm, groups=core.groups, kind=stored.type)
         weights = self.store.put(packed)
@@ -193,7 +178,7 @@ class _Assembly:
 
         moved = weights.size + sum(p.storage.size for p in touched)
         used = [p.storage for p in touched] + ([scratch] if scratch else [])
-        self._step(build, used, Note(name, "layer", layer.matched, algorithm, core.flop, moved))
+        self._step(build, used, Note(name, "layer", layer.matched, algorithm, core.geometry.flop, moved))
 
     def pool(self, pool: Pool) -> None:
         name = pool.value.instruction.name
@@ -246,7 +231,7 @@ class _Assembly:
         moved = sum(b.size for b in (*thunk.reads, *thunk.writes))
         made = next((o for o in thunk.outputs if o is not None), None)
         reason = "" if made is None else self.plan.reasons.get(made) or why_not(made)
-        flop = flop_of(made) if made is not None else 0
+        flop = flop_of_value(made) if made is not None else 0
         self._step(build, used, Note(thunk.step.name, "xla", (reason,) if reason else (), "", flop, moved))
 
     def program(self) -> Program:
@@ -281,17 +266,17 @@ class _Assembly:
 
     def _quantisation(self, core: Core, stored: Stored) -> Quantisation | None:
         """How ``core``'s input is rounded, where its sums are of integers."""
-        possible = stored.type == "int8" and geometry(core).summable
+        possible = stored.type == "int8" and core.geometry.summable
         return self.options.quantisations.get(core.name) if possible else None
 
     def _algorithm(self, core: Core, quantisation: Quantisation | None) -> Algorithm:
         if quantisation is not None:
             return "integer"
-        return decide(geometry(core), self.options.algorithms, allow_winograd=self.options.allow_winograd)
+        return decide(core.geometry, self.options.algorithms, allow_winograd=self.options.allow_winograd)
 
     def _stored(self, layer: Layer, kernel: NDArray[np.float32]) -> Stored:
         core = layer.core
-        if geometry(core).depthwise:
+        if core.geometry.depthwise:
             asked = self.compressor.rules.type_of(core.name) != "float32"
             return Stored("float32", kernel, kernel, kept="a depthwise filter" if asked else "")
         constant = core.weights.base
@@ -400,15 +385,3 @@ def _sized(place: Storage | Buffer, size: int) -> Buffer:
 
 def _limits(activation: Activation) -> tuple[float, float]:
     return activation.low, activation.high
-
-
-def flop_of(value: Value) -> int:
-    """Floating-point operations of a convolution or product, 0 of anything else."""
-    if value.op == "dot":
-        left, numbers = value.operands[0], value.instruction.dot_dimension_numbers
-        return 2 * value.elements * int(np.prod([left.dims[d] for d in numbers.lhs_contracting_dimensions]))
-    if value.op == "convolution":
-        kernel, numbers = value.operands[1], value.instruction.convolution_dimension_numbers
-        outer = kernel.dims[numbers.kernel_output_feature_dimension]
-        return int(2 * value.elements * (kernel.elements // max(1, outer)))
-    return 0

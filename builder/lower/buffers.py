@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.errors import LowerError
+from builder.lower.hlo_index import HloIndex
 from builder.lower.literals import literal_bytes
 from builder.lower.program import ALIGNMENT, Buffer, Space, Weight
 
@@ -41,9 +42,7 @@ def align(offset: int) -> int:
 
 def plan_buffers(result: Any, share: bool = True) -> BufferPlan:
     """Place every allocation of a CompilationResultProto; equal constants share one place if ``share``."""
-    instructions = {
-        i.id: i for computation in result.hlo_module.hlo_module.computations for i in computation.instructions
-    }
+    index = HloIndex(result)
     logical = {b.id: b for b in result.buffer_assignment.logical_buffers}
     places: dict[int, tuple[Space, int, int]] = {}
     parameters: dict[int, Buffer] = {}
@@ -54,7 +53,7 @@ def plan_buffers(result: Any, share: bool = True) -> BufferPlan:
         if allocation.is_thread_local:  # a kernel's own stack
             continue
         if allocation.is_constant:
-            source = instructions[logical[allocation.assigned[0].logical_buffer_id].defined_at.instruction_id]
+            source = index.instructions[logical[allocation.assigned[0].logical_buffer_id].defined_at.instruction_id]
             data = literal_bytes(source.literal, allocation.size, source.name)
             offset = shared.get(data) if share else None
             if offset is None:

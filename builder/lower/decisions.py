@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from builder.emit.fused import geometry
 from builder.lower.compress import ITEM_SIZES
 from builder.lower.notes import Note
 from builder.lower.packing import PANEL, WINOGRAD, scratch_size, winograd_band
@@ -78,9 +77,8 @@ def layer_weights(program: Program, kept: Mapping[str, str] | None = None) -> tu
 
 
 def _weights(step: LayerStep, kept: Mapping[str, str]) -> LayerWeights:
-    taps = step.kernel_size[0] * step.kernel_size[1]
     size = sum(b.size for b in (step.weights, step.weight_scale, step.weight_sums) if b is not None)
-    count = taps * step.in_channels // step.groups * step.out_channels
+    count = step.geometry.weights
     as_float32 = step.weights.size // ITEM_SIZES[step.weight_type] * ITEM_SIZES["float32"]
     why = "" if step.quantisation else kept.get(step.layer, "")
     return LayerWeights(
@@ -183,7 +181,7 @@ def decisions(
 def _decision(step: Step, note: Note, tuned: Mapping[str, Algorithm]) -> Decision:
     if not isinstance(step, LayerStep):
         return Decision(note.name, note.kind, note.algorithm, note.matched)
-    shape = geometry(step)
+    shape = step.geometry
     packing: dict[str, Any] = {"layout": LAYOUTS[step.algorithm], "panel": PANEL}
     scratch = scratch_size(shape, step.algorithm)
     if scratch:

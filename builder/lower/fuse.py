@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -237,8 +237,3 @@ def ranks(dag: Dag, cores: list[Core]) -> dict[Value, int]:
     for value in dag.live:
         found[value] = max([order.get(value, -1), *(found[o] for o in value.operands)])
     return found
-
-
-def without_second(layer: Layer) -> Layer:
-    """The same layer storing its end only."""
-    return replace(layer, second=None, matched=tuple(m for m in layer.matched if m != "second output"))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from builder.errors import LowerError
 from builder.lower import shapes
+from builder.lower.hlo_index import HloIndex
 from builder.lower.literals import literal_bytes
 
 COMMUTATIVE = {"add", "multiply", "maximum", "minimum", "and", "or"}
@@ -112,17 +113,15 @@ class Dag:
 
 def read_dag(result: Any) -> Dag:
     """The DAG of a CompilationResultProto's entry computation. Raises LowerError for a dtype without a name."""
-    module = result.hlo_module.hlo_module
-    builder = _Builder({c.id: c for c in module.computations})
-    entry = builder.computations[module.entry_computation_id]
-    root = builder.evaluate(entry, None)
+    builder = _Builder(HloIndex(result))
+    root = builder.evaluate(builder.index.entry, None)
     builder.dag.outputs = root.operands if root.op == "tuple" else (root,)
     return builder.dag
 
 
 class _Builder:
-    def __init__(self, computations: dict[int, Any]) -> None:
-        self.computations = computations
+    def __init__(self, index: HloIndex) -> None:
+        self.index = index
         self.dag = Dag()
         self.known: dict[Any, Value] = {}
 
@@ -145,7 +144,7 @@ class _Builder:
                 number: int = instruction.parameter_number
                 return arguments[number]
             case "fusion":
-                return self.evaluate(self.computations[instruction.called_computation_ids[0]], operands)
+                return self.evaluate(self.index.called(instruction)[0], operands)
             case "get-tuple-element" if operands[0].op == "tuple":
                 index: int = instruction.tuple_index
                 return operands[0].operands[index]
@@ -168,7 +167,7 @@ class _Builder:
             operands = (source,)
         elif op in COMMUTATIVE:
             operands = tuple(sorted(operands, key=lambda v: v.number))
-        reducers = tuple(self._reducer(i) for i in instruction.called_computation_ids)
+        reducers = tuple(self._reducer(c) for c in self.index.called(instruction))
         key: Any = (op, operands, dims, layout, dtype, reducers, self._identity(op, instruction))
         if key not in self.known:
             reducer = str(reducers[0]) if len(reducers) == 1 else ""
@@ -195,15 +194,13 @@ class _Builder:
                 copy.ClearField(name)
         return copy.SerializeToString(deterministic=True)
 
-    def _reducer(self, computation_id: int) -> str | int:
+    def _reducer(self, computation: Any) -> str | int:
         """The opcode of a computation that is one binary operation on its two parameters, else its id."""
-        computation = self.computations[computation_id]
-        by_id = {i.id: i for i in computation.instructions}
-        root = by_id[computation.root_id]
-        operands = [by_id[i] for i in root.operand_ids]
-        if len(by_id) == 3 and root.opcode in COMMUTATIVE and [o.opcode for o in operands] == ["parameter"] * 2:
+        root = self.index.root(computation)
+        binary = [o.opcode for o in self.index.operands(root)] == ["parameter"] * 2
+        if len(computation.instructions) == 3 and root.opcode in COMMUTATIVE and binary:
             return str(root.opcode)
-        return computation_id
+        return int(computation.id)
 
 
 def ancestors(values: Sequence[Value]) -> Iterator[Value]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.lower.geometry import Geometry
 from builder.lower.hlo import Dag, Value
 from builder.lower.packing import MAX_TAPS
 
@@ -53,11 +54,19 @@ class Core:
         return (*self.padding, after(0), after(1))
 
     @property
-    def flop(self) -> int:
-        """Floating-point operations, a multiply-add counted as two."""
+    def geometry(self) -> Geometry:
+        """Its sizes, without padding and without where it reads."""
         batch, height, width = self.out_picture
-        taps = self.kernel_size[0] * self.kernel_size[1] * self.in_channels // self.groups
-        return 2 * batch * height * width * self.out_channels * taps
+        return Geometry(
+            batch,
+            self.in_channels,
+            (height, width),
+            self.out_channels,
+            self.kernel_size,
+            self.stride,
+            self.dilation,
+            self.groups,
+        )
 
     def kernel(self) -> NDArray[np.float32]:
         """The weights as [height, width, in channels / groups, out channels]."""
@@ -111,7 +120,7 @@ def find_cores(dag: Dag) -> list[Core]:
             core = _convolution(value) or _swapped(value)
         elif value.op == "dot":
             core = _dense(value)
-        if core is not None and core.flop:
+        if core is not None and core.geometry.flop:
             found.append(core)
     return found
 

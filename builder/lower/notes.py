@@ -1,11 +1,13 @@
-"""What is told about a step of the optimised path."""
+"""What a person is told about a step: what it is, what was fused, and how much it computes and moves."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
 
-from builder.lower.program import Buffer, ConvolutionStep, DotStep, Step
+from builder.lower.geometry import flop
+from builder.lower.hlo import Value
+from builder.lower.program import Buffer, ConvolutionStep, DotStep, LayerStep, Step
 
 
 @dataclass(frozen=True)
@@ -25,13 +27,32 @@ class Note:
 
 def note_of(step: Step) -> Note:
     """What one of XLA's own steps tells of itself."""
-    flop = 0
-    if isinstance(step, ConvolutionStep):
-        taps = math.prod(step.kernel_size) * step.in_channels // step.groups
-        flop = 2 * step.batch * math.prod(step.out_size) * step.out_channels * taps
-    elif isinstance(step, DotStep):
-        flop = 2 * step.batch * step.m * step.n * step.k
-    return Note(step.name, "xla", (), "", flop, sum(b.size for b in _buffers(step)))
+    return Note(step.name, "xla", (), "", flop_of_step(step), sum(b.size for b in _buffers(step)))
+
+
+def flop_of_step(step: Step) -> int:
+    """Floating-point operations of a layer, convolution or product; 0 of any other step."""
+    match step:
+        case LayerStep():
+            return step.geometry.flop
+        case ConvolutionStep():
+            k = math.prod(step.kernel_size) * step.in_channels // step.groups
+            return flop(step.batch * math.prod(step.out_size) * step.out_channels, k)
+        case DotStep():
+            return flop(step.batch * step.m * step.n, step.k)
+    return 0
+
+
+def flop_of_value(value: Value) -> int:
+    """Floating-point operations of a convolution or product of the graph; 0 of any other value."""
+    if value.op == "dot":
+        left, numbers = value.operands[0], value.instruction.dot_dimension_numbers
+        return flop(value.elements, math.prod(left.dims[d] for d in numbers.lhs_contracting_dimensions))
+    if value.op == "convolution":
+        kernel, numbers = value.operands[1], value.instruction.convolution_dimension_numbers
+        outer = kernel.dims[numbers.kernel_output_feature_dimension]
+        return flop(value.elements, kernel.elements // max(1, outer))
+    return 0
 
 
 def _buffers(step: Step) -> list[Buffer]:

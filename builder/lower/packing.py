@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from builder.lower.compress import encode
+from builder.lower.geometry import MAX_SUM, Geometry
 from builder.spec.model import WeightType
 
 if TYPE_CHECKING:
@@ -39,9 +39,6 @@ CF_QUAD in runtime/fused/integer_dot.h."""
 MAX_THREADS = 8
 """Scratch is laid out for so many threads; Lambda has six. CF_MAX_THREADS in runtime/platform/threads.h."""
 
-MAX_SUM = (2**31 - 1) // (255 * 127)
-"""The most products of an input byte and an int8 weight whose sum fits into int32, whatever their values."""
-
 MAX_TAPS = 1024
 """The largest KH * KW. CF_MAX_TAPS in runtime/fused/fused.h."""
 
@@ -57,49 +54,6 @@ WINOGRAD_MC = 24
 _BAND_BYTES = 3 << 20
 _BAND_MIN = 64
 _LOAD = 64  # bytes that a vector load may reach past what it needs
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """A convolution's sizes; a dense layer is a 1x1 convolution on a 1 x rows picture."""
-
-    batch: int
-    in_channels: int
-    out_size: tuple[int, int]
-    out_channels: int
-    kernel_size: tuple[int, int] = (1, 1)
-    stride: tuple[int, int] = (1, 1)
-    dilation: tuple[int, int] = (1, 1)
-    groups: int = 1
-
-    @property
-    def depthwise(self) -> bool:
-        """One input channel and one output channel in every group, and more than one group."""
-        return self.groups == self.in_channels == self.out_channels > 1
-
-    @property
-    def winograd(self) -> bool:
-        """Whether the Winograd kernels can run it at all."""
-        unit = self.kernel_size == (3, 3) and self.stride == self.dilation == (1, 1) and self.groups == 1
-        return unit and self.in_channels % 16 == 0 and self.out_channels % 16 == 0
-
-    @property
-    def summable(self) -> bool:
-        """Whether the kernel of integer sums can run it: one group, and sums that int32 holds."""
-        height, width = self.kernel_size
-        return self.groups == 1 and height * width * self.in_channels <= MAX_SUM
-
-    @property
-    def label(self) -> str:
-        """All of it in a few characters, such as ``3x3 14x14x256-512``: the key of a tuning file."""
-
-        def pair(name: str, values: tuple[int, int]) -> str:
-            return "" if values == (1, 1) else f" {name}{values[0]}" + (f"x{values[1]}" * (values[0] != values[1]))
-
-        height, width = self.kernel_size
-        rest = pair("/", self.stride) + pair("dilation ", self.dilation)
-        rest += f" groups {self.groups}" * (self.groups > 1) + f" batch {self.batch}" * (self.batch > 1)
-        return f"{height}x{width} {self.out_size[0]}x{self.out_size[1]}x{self.in_channels}-{self.out_channels}{rest}"
 
 
 def choose(geometry: Geometry, *, allow_winograd: bool = True) -> Algorithm:

@@ -36,10 +36,6 @@ class Pool:
     def outputs(self) -> tuple[Value, ...]:
         return (self.value.base,)
 
-    @property
-    def flop(self) -> int:
-        return math.prod(self.out_picture) * self.channels * math.prod(self.window)
-
 
 def find_pools(dag: Dag) -> list[Pool]:
     """Every live pooling of a float32 NHWC picture."""

@@ -20,8 +20,9 @@ from builder.lower import shapes
 from builder.lower.buffers import align
 from builder.lower.compact import compact
 from builder.lower.compress import Compressor
+from builder.lower.hlo_index import HloIndex
 from builder.lower.layers import op_name
-from builder.lower.notes import Note
+from builder.lower.notes import Note, flop_of_step
 from builder.lower.packing import pack_layer, pack_scale, pad_channels
 from builder.lower.program import (
     Buffer,
@@ -62,10 +63,6 @@ class Product:
     rows: int
     added: Buffer | None = None
 
-    @property
-    def flop(self) -> int:
-        return 2 * self.rows * self.weights.size
-
 
 @dataclass(frozen=True)
 class Row:
@@ -87,7 +84,7 @@ def exchange_products(
 
     Equal weights share one place if ``share``. None where nothing is to be exchanged.
     """
-    exchange = _Exchange(_Module(result), faithful, compressor or Compressor())
+    exchange = _Exchange(_Fusions(result), faithful, compressor or Compressor())
     steps = exchange.steps(result.thunk_sequence, faithful.steps)
     if not exchange.weights:
         return None
@@ -102,32 +99,19 @@ def exchange_products(
     return program, tuple(_note(step) for step in program.steps)
 
 
-class _Module:
-    """Instructions and computations of an HLO module by name and id."""
-
-    def __init__(self, result: Any) -> None:
-        module = result.hlo_module.hlo_module
-        self.computations = {c.id: c for c in module.computations}
-        self.names = {i.name: i for c in module.computations for i in c.instructions}
-        self.owners = {i.name: c for c in module.computations for i in c.instructions}
-        self.ids = {i.id: i for c in module.computations for i in c.instructions}
-
-    def operands(self, instruction: Any) -> list[Any]:
-        return [self.ids[i] for i in instruction.operand_ids]
-
-    def root(self, computation: Any) -> Any:
-        return self.ids[computation.root_id]
+class _Fusions(HloIndex):
+    """An HLO module seen through its fusions and bitcasts."""
 
     def through_bitcasts(self, instruction: Any) -> Any:
         while instruction.opcode == "bitcast":
-            instruction = self.ids[instruction.operand_ids[0]]
+            (instruction,) = self.operands(instruction)
         return instruction
 
     def inside(self, instruction: Any) -> Any:
         """The root of a fusion, without bitcasts; any other instruction itself."""
         if instruction.opcode != "fusion":
             return instruction
-        return self.through_bitcasts(self.root(self.computations[instruction.called_computation_ids[0]]))
+        return self.through_bitcasts(self.root(self.called(instruction)[0]))
 
     def argument(self, fusion: Any, inner: Any) -> int | None:
         """Which operand of ``fusion`` the instruction ``inner`` of it is, but for bitcasts."""
@@ -139,7 +123,7 @@ class _Module:
 
     def users(self, instruction: Any) -> Iterator[Any]:
         """Instructions of the same computation that read ``instruction``, through bitcasts."""
-        for other in self.owners[instruction.name].instructions:
+        for other in self.owners[instruction.id].instructions:
             if instruction.id in other.operand_ids:
                 if other.opcode == "bitcast":
                     yield from self.users(other)
@@ -149,7 +133,7 @@ class _Module:
 
 @dataclass
 class _Exchange:
-    module: _Module
+    module: _Fusions
     faithful: Program
     compressor: Compressor
     weights: list[Weight] = field(default_factory=list)
@@ -201,8 +185,7 @@ class _Exchange:
         instruction = self.module.names.get(name)
         if instruction is None or instruction.opcode != "while":
             return None
-        called = [self.module.computations[i] for i in instruction.called_computation_ids]
-        return next((c for c in called if self.module.root(c).opcode == "tuple"), None)
+        return next((c for c in self.module.called(instruction) if self.module.root(c).opcode == "tuple"), None)
 
     # What a step is.
 
@@ -281,7 +264,7 @@ class _Exchange:
         if product.added is not None and product.added.space == "arena":
             return None
         instruction = self.module.names.get(product.name)
-        if instruction is None or self.module.owners[product.name] is not loop:
+        if instruction is None or self.module.owners[instruction.id] is not loop:
             return None
         operands = [self.module.through_bitcasts(o) for o in self.module.operands(instruction)]
         for operand in operands:
@@ -412,9 +395,8 @@ def _last_contracted(data: Any, dot: Any) -> bool:
 
 def _note(step: Step) -> Note:
     if isinstance(step, LayerStep):
-        rows, k, n = step.in_size[1], step.in_channels, step.out_channels
         moved = step.weights.size + step.input.buffer.size + step.output.buffer.size
-        return Note(step.name, "layer", (), step.algorithm, 2 * rows * k * n, moved)
+        return Note(step.name, "layer", (), step.algorithm, flop_of_step(step), moved)
     inside = ("with layers inside",) if isinstance(step, WhileStep) and _has_layer(step.body) else ()
     return Note(step.name, "copy" if isinstance(step, CopyStep | RowStep) else "xla", inside, "", 0, 0)
 

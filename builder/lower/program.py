@@ -1,7 +1,6 @@
 """Program: a compiled graph as a typed list of steps over one arena and one block of weights.
 
-This is what the optimiser will rewrite and what ``emit`` prints as C. Offsets and sizes are bytes,
-strides are elements.
+Both paths of ``lower`` make one, and ``emit`` prints it as C. Offsets and sizes are bytes, strides are elements.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from builder.lower.geometry import Geometry
 from builder.spec.model import WeightType
 from builder.spec.tensor import TensorSpec
 
@@ -224,6 +224,20 @@ class LayerStep:
     quantisation: Quantisation | None = None  # of "integer"
     layer: str = ""  # the op's name in the model
     kept: str = ""  # why its weights are not of the type that was asked for
+
+    @property
+    def geometry(self) -> Geometry:
+        """Its sizes, which packing and the choice of an algorithm depend on."""
+        return Geometry(
+            batch=self.batch,
+            in_channels=self.in_channels,
+            out_size=self.out_size,
+            out_channels=self.out_channels,
+            kernel_size=self.kernel_size,
+            stride=self.stride,
+            dilation=self.dilation,
+            groups=self.groups,
+        )
 
 
 @dataclass(frozen=True)

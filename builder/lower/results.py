@@ -6,6 +6,7 @@ from typing import Any
 
 from builder.errors import LowerError
 from builder.lower.buffers import BufferPlan
+from builder.lower.hlo_index import HloIndex
 from builder.lower.program import Buffer
 
 _TRANSPARENT = {"bitcast", "while", "optimization-barrier", "domain"}
@@ -16,14 +17,11 @@ class _Resolver:
     """Follow an HLO value to the instruction that XLA's buffer assignment says defines it."""
 
     def __init__(self, result: Any, plan: BufferPlan) -> None:
-        module = result.hlo_module.hlo_module
+        self.index = index = HloIndex(result)
         self.plan = plan
-        self.computations = {c.id: c for c in module.computations}
-        self.instructions = {i.id: i for c in module.computations for i in c.instructions}
         self.callers = {
-            called: i for i in self.instructions.values() if i.opcode == "call" for called in i.called_computation_ids
+            called: i for i in index.instructions.values() if i.opcode == "call" for called in i.called_computation_ids
         }
-        self.owner = {i.id: c.id for c in module.computations for i in c.instructions}
         defined = {
             b.id: (b.defined_at.instruction_id, tuple(b.defined_at.shape_index))
             for b in result.buffer_assignment.logical_buffers
@@ -40,18 +38,16 @@ class _Resolver:
             allocation, assigned = self.values[instruction.id, index]
             space, offset, _ = self.plan.places[allocation]
             return Buffer(space, offset + assigned.offset, assigned.size)
-        operands = [self.instructions[i] for i in instruction.operand_ids]
+        operands = self.index.operands(instruction)
         match instruction.opcode:
             case "tuple":
                 return self.find(operands[index[0]], index[1:])
             case "get-tuple-element":
                 return self.find(operands[0], (instruction.tuple_index, *index))
             case "call" | "conditional":
-                called = self.computations[instruction.called_computation_ids[0]]
-                return self.find(self.instructions[called.root_id], index)
-            case "parameter" if self.owner[instruction.id] in self.callers:
-                caller = self.callers[self.owner[instruction.id]]
-                operand = self.instructions[caller.operand_ids[instruction.parameter_number]]
+                return self.find(self.index.root(self.index.called(instruction)[0]), index)
+            case "parameter" if (owner := self.index.owners[instruction.id].id) in self.callers:
+                operand = self.index.operands(self.callers[owner])[instruction.parameter_number]
                 return self.find(operand, index)
             case opcode if opcode in _TRANSPARENT:
                 return self.find(operands[0], index)
@@ -63,8 +59,7 @@ class _Resolver:
 def result_buffers(result: Any, plan: BufferPlan) -> list[tuple[Any, Buffer]]:
     """(ShapeProto, buffer) of every output, in the order of the fetches."""
     resolver = _Resolver(result, plan)
-    module = result.hlo_module.hlo_module
-    root = resolver.instructions[resolver.computations[module.entry_computation_id].root_id]
+    root = resolver.index.root(resolver.index.entry)
     shapes = list(root.shape.tuple_shapes)
     if not shapes:
         return [(root.shape, resolver.find(root, ()))]

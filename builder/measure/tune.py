@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.cache import digest
-from builder.emit.fused import geometry
 from builder.lower import Lowered
-from builder.lower.packing import Geometry, candidates, choose
+from builder.lower.geometry import Geometry
+from builder.lower.packing import candidates, choose
 from builder.lower.program import Algorithm, LayerStep, walk
 from builder.measure import profile
 from builder.measure.tuning import Choice, Times, Tuning, kernels_digest, tuning_path
@@ -104,7 +104,7 @@ def _layers(lowered: Lowered) -> Iterator[tuple[int, Geometry]]:
     """(number in ``walk``, geometry) of every layer that sums floats: for others there is one kernel."""
     for number, step in enumerate(walk(lowered.program.steps)):
         if isinstance(step, LayerStep) and step.algorithm != "integer":
-            yield number, geometry(step)
+            yield number, step.geometry
 
 
 def _open_questions(spec: ModelSpec, lowered: Lowered) -> Iterator[tuple[str, Geometry]]:

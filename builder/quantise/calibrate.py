@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from builder.cache import digest
-from builder.emit.fused import geometry
 from builder.errors import SpecError
 from builder.importers.graph import FrozenGraph
 from builder.lower import Lowered
@@ -100,7 +99,7 @@ def why_kept(spec: ModelSpec, step: LayerStep, lowered: Lowered) -> str:
         return f"its weights are {step.weight_type}"
     if step.groups != 1:
         return "its channels are in groups"
-    if not geometry(step).summable:
+    if not step.geometry.summable:
         return "it adds up more products than int32 holds"
     if not lowered.straight:
         return "the model has loops or branches"

@@ -14,7 +14,6 @@ import pytest
 
 from builder.audit import audit, require
 from builder.emit import emit
-from builder.emit.fused import geometry
 from builder.link.library import RUNTIME, link_library
 from builder.lower.compress import store
 from builder.lower.packing import pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
@@ -76,7 +75,7 @@ def layer(layout: Layout, name: str, source: View, target: View, weights: Any, *
         stride=(1, 1), dilation=(1, 1), padding=(height // 2, width // 2), halo=(1, 1, 1, 1),
         second_halo=(0, 0, 0, 0), scratch=None,
     )  # fmt: skip
-    size = scratch_size(geometry(step), algorithm)
+    size = scratch_size(step.geometry, algorithm)
     return replace(step, scratch=layout.buffer(size) if size else None, **more)
 
 
@@ -224,7 +223,7 @@ def integer_program() -> tuple[Program, Any]:
         weights=layout.constant(pack_layer(stored.numbers, "integer", kind="int8")),
         weight_scale=layout.constant(pack_scale(stored.scale)),
         weight_sums=layout.constant(pack_sums(stored.numbers)),
-        scratch=layout.buffer(scratch_size(geometry(plain), "integer")),
+        scratch=layout.buffer(scratch_size(plain.geometry, "integer")),
     )  # fmt: skip
     side = SIDE + 2
     compiled = Program(

@@ -24,7 +24,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from builder.lower.packing import Geometry, candidates, choose, pack_layer, pad_channels, scratch_size
+from builder.lower.geometry import Geometry
+from builder.lower.packing import candidates, choose, pack_layer, pad_channels, scratch_size
 from tests.support import needs
 from tests.support.fused import Case, Kernels, Prepared, build, build_sanitized, prepare
 from tests.support.layers import ACTIVATIONS, LIBRARY, activate, convolve, epilogues, examples, halos

@@ -21,7 +21,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from builder.lower.packing import MAX_SUM, Geometry, pack_layer, pack_sums, quantised_shape, scratch_size
+from builder.lower.geometry import MAX_SUM, Geometry
+from builder.lower.packing import pack_layer, pack_sums, quantised_shape, scratch_size
 from builder.lower.program import Quantisation
 from tests.support import needs, portable
 from tests.support.fused import Case, Kernels, Prepared, build, prepare

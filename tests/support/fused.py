@@ -15,15 +15,8 @@ from builder.emit.fused import ACTIVATIONS, ALGORITHMS, WEIGHT_TYPES
 from builder.link.library import FUSED_SOURCE, INTEGER_SOURCE, RUNTIME, THREAD_SOURCES
 from builder.link.toolchain import Toolchain
 from builder.lower.compress import Stored, store
-from builder.lower.packing import (
-    Geometry,
-    pack_layer,
-    pack_scale,
-    pack_sums,
-    pad_channels,
-    scratch_size,
-    winograd_band,
-)
+from builder.lower.geometry import Geometry
+from builder.lower.packing import pack_layer, pack_scale, pack_sums, pad_channels, scratch_size, winograd_band
 from builder.lower.program import Quantisation
 from builder.targets import X86_64
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.errors import SpecError
-from builder.lower.packing import Geometry, candidates, choose, decide
+from builder.lower.geometry import Geometry
+from builder.lower.packing import candidates, choose, decide
 from builder.measure.tune import best
 from builder.measure.tuning import Choice, Tuning, kernels_digest, read_tuning, tuning_path
 from builder.spec import ModelSpec, Source

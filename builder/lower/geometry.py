@@ -1,0 +1,70 @@
+"""A layer's sizes, and all that follows from nothing else: its operations, and which kernels can run it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_SUM = (2**31 - 1) // (255 * 127)
+"""The most products of an input byte and an int8 weight whose sum fits into int32, whatever their values."""
+
+
+def flop(outputs: int, k: int) -> int:
+    """Floating-point operations of ``outputs`` sums of ``k`` products each, a multiply-add counted as two."""
+    return 2 * outputs * k
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A convolution's sizes; a dense layer is a 1x1 convolution on a 1 x rows picture."""
+
+    batch: int
+    in_channels: int
+    out_size: tuple[int, int]
+    out_channels: int
+    kernel_size: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+    @property
+    def k(self) -> int:
+        """The products that each output is the sum of: KH * KW * input channels of a group. K of the matrix product."""
+        return self.kernel_size[0] * self.kernel_size[1] * self.in_channels // self.groups
+
+    @property
+    def weights(self) -> int:
+        """How many weights there are."""
+        return self.k * self.out_channels
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations, a multiply-add counted as two."""
+        return flop(self.batch * self.out_size[0] * self.out_size[1] * self.out_channels, self.k)
+
+    @property
+    def depthwise(self) -> bool:
+        """One input channel and one output channel in every group, and more than one group."""
+        return self.groups == self.in_channels == self.out_channels > 1
+
+    @property
+    def winograd(self) -> bool:
+        """Whether the Winograd kernels can run it at all."""
+        unit = self.kernel_size == (3, 3) and self.stride == self.dilation == (1, 1) and self.groups == 1
+        return unit and self.in_channels % 16 == 0 and self.out_channels % 16 == 0
+
+    @property
+    def summable(self) -> bool:
+        """Whether integer GEMM can run it: one group, and sums that fit into int32."""
+        return self.groups == 1 and self.k <= MAX_SUM
+
+    @property
+    def label(self) -> str:
+        """All of it in a few characters, such as ``3x3 14x14x256-512``: the key of a tuning file."""
+
+        def pair(name: str, values: tuple[int, int]) -> str:
+            return "" if values == (1, 1) else f" {name}{values[0]}" + (f"x{values[1]}" * (values[0] != values[1]))
+
+        height, width = self.kernel_size
+        rest = pair("/", self.stride) + pair("dilation ", self.dilation)
+        rest += f" groups {self.groups}" * (self.groups > 1) + f" batch {self.batch}" * (self.batch > 1)
+        return f"{height}x{width} {self.out_size[0]}x{self.out_size[1]}x{self.in_channels}-{self.out_channels}{rest}"

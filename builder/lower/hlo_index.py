@@ -1,0 +1,35 @@
+"""An HLO module's computations and instructions, by id and by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class HloIndex:
+    """Finds what the ids in an HloModuleProto refer to. Ids of instructions are unique in a module, as are names."""
+
+    def __init__(self, result: Any) -> None:
+        """``result``: the CompilationResultProto that holds the module."""
+        module = result.hlo_module.hlo_module
+        self.computations: dict[int, Any] = {c.id: c for c in module.computations}
+        self.entry: Any = self.computations.get(module.entry_computation_id)
+        self.instructions: dict[int, Any] = {}
+        self.names: dict[str, Any] = {}
+        self.owners: dict[int, Any] = {}
+        """The computation of an instruction, by the instruction's id."""
+        for computation in module.computations:
+            for instruction in computation.instructions:
+                self.instructions[instruction.id] = instruction
+                self.names[instruction.name] = instruction
+                self.owners[instruction.id] = computation
+
+    def operands(self, instruction: Any) -> list[Any]:
+        return [self.instructions[i] for i in instruction.operand_ids]
+
+    def called(self, instruction: Any) -> list[Any]:
+        """The computations that an instruction calls: a fusion's, a reducer, branches, a loop's condition and body."""
+        return [self.computations[i] for i in instruction.called_computation_ids]
+
+    def root(self, computation: Any) -> Any:
+        """The instruction whose value is the computation's."""
+        return self.instructions[computation.root_id]

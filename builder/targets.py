@@ -18,7 +18,7 @@ GLIBC_FLOOR = "2.34"
 class Copy:
     """One copy of some kernels: the C name of its table, the compiler's name of the CPU, more flags.
 
-    Of the kernels of integer sums, ``table`` is the function's own name.
+    For integer GEMM, ``table`` is the function's own name.
     """
 
     table: str
@@ -115,7 +115,7 @@ class Target:
 
     @property
     def integer_copies(self) -> tuple[Copy, ...]:
-        """Every copy of the kernel of integer sums, once."""
+        """Every copy of integer GEMM, once."""
         return tuple(dict.fromkeys(level.integer for level in self.levels))
 
     def isas(self, *, fused: bool, integer: bool) -> list[str]:

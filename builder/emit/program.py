@@ -170,7 +170,8 @@ def layout_of(program: Program, kernels: Sequence[Path], others: Mapping[Variant
 
 
 def _fused_tables(steps: Iterable[Step]) -> str:
-    """A program without fused layers names no table, and the linker drops the kernels; so with integer sums."""
+    """The fields that name tables of kernels. A program without fused layers names none of the fused kernels,
+    one without integer layers none of integer GEMM, and the linker drops what is not named."""
     steps = tuple(steps)
     fused = "    .fused = cf_fused_tables,\n" if uses_fused(steps) else ""
     return fused + ("    .integer = cf_integer_tables,\n" if uses_integer(steps) else "")
@@ -182,7 +183,7 @@ def uses_fused(steps: Iterable[Step]) -> bool:
 
 
 def uses_integer(steps: Iterable[Step]) -> bool:
-    """Whether any layer's sums are of integers."""
+    """Whether any layer is run by integer GEMM."""
     return any(isinstance(s, LayerStep) and s.algorithm == "integer" for s in steps)
 
 

@@ -25,7 +25,7 @@ FUSED_SOURCE = "fused/kernels.c"
 """The fused kernels: one file, compiled for each instruction set."""
 
 INTEGER_SOURCE = "fused/integer.c"
-"""The kernel of integer sums, compiled likewise, where a program has such layers."""
+"""Integer GEMM, compiled likewise where a program has layers of it."""
 
 FUSED_FLAGS = ("-falign-loops=32",)
 """A loop that begins in the middle of a fetch costs an LSTM's products 7 %, and where it begins changes with every

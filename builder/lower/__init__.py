@@ -32,8 +32,9 @@ class Lowered:
     notes: tuple[Note, ...]
     reason: str = ""
     restored: Mapping[str, Array] = field(default_factory=dict)
-    """Of the optimised path; see ``optimise.Outcome``. ``rounded`` too."""
+    """Constants of the graph as the library has them, where they are rounded, by digest. Empty on the faithful path."""
     rounded: tuple[RoundedInput, ...] = ()
+    """The layers that read such constants, and how their input is rounded."""
     straight: bool = True
     """Whether the graph is one straight line of steps, which can be rearranged."""
 

@@ -15,7 +15,7 @@ from builder.lower.compress import Compressor, Stored
 from builder.lower.fuse import Layer
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core, why_not
-from builder.lower.layouts import NO_HALO, Layout, Layouts, dense, lay_out, reads, with_rows, writes
+from builder.lower.layouts import NO_HALO, TensorLayout, TensorLayouts, dense, lay_out, reads, with_rows, writes
 from builder.lower.notes import Note, flop_of_value
 from builder.lower.options import Options
 from builder.lower.packing import decide, pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
@@ -44,14 +44,14 @@ SLACK = 256
 
 def assemble(
     dag: Dag,
-    plan: Schedule,
+    scheduled: Schedule,
     faithful: Program,
     options: Options | None = None,
     compressor: Compressor | None = None,
 ) -> tuple[Program, tuple[Note, ...]]:
-    """The Program of ``plan`` with the feeds and fetches of ``faithful``. Raises LowerError where it has none."""
-    assembly = _Assembly(dag, plan, faithful, options or Options(), compressor or Compressor())
-    for number, task in enumerate(plan.tasks):
+    """The Program of ``scheduled`` with the feeds and fetches of ``faithful``. Raises LowerError where it has none."""
+    assembly = _Assembly(dag, scheduled, faithful, options or Options(), compressor or Compressor())
+    for number, task in enumerate(scheduled.tasks):
         match task:
             case Layer():
                 assembly.layer(task, number)
@@ -63,11 +63,11 @@ def assemble(
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Picture:
     """A picture in storage whose offset is known only in the end."""
 
     storage: Storage
-    layout: Layout
+    layout: TensorLayout
 
     def view(self, inset: tuple[int, int] = (0, 0)) -> View:
         return self.layout.view(self.storage.buffer, inset)
@@ -79,23 +79,23 @@ class _Assembly:
     def __init__(
         self,
         dag: Dag,
-        plan: Schedule,
+        scheduled: Schedule,
         faithful: Program,
         options: Options,
         compressor: Compressor,
     ) -> None:
-        self.dag, self.plan, self.faithful = dag, plan, faithful
+        self.dag, self.scheduled, self.faithful = dag, scheduled, faithful
         self.options, self.compressor = options, compressor
-        self.layouts: Layouts = lay_out(dag, plan.tasks)
-        self.makers = makers_of(plan.tasks)
+        self.layouts: TensorLayouts = lay_out(dag, scheduled.tasks)
+        self.makers = makers_of(scheduled.tasks)
         self.fetched = {output.base for output in dag.outputs}
-        self.last_use = {v.base: n for n, task in enumerate(plan.tasks) for v in inputs(task)}
+        self.last_use = {v.base: n for n, task in enumerate(scheduled.tasks) for v in inputs(task)}
         self.constants = {weight.offset: weight.data for weight in faithful.weights}
         self.store = WeightStore(options.share)
         self.placed: dict[Buffer, Buffer] = {}
         self.storages: list[Storage] = []
         self.values: dict[Value, Storage] = {}
-        self.copies: dict[Value, _Place] = {}
+        self.copies: dict[Value, _Picture] = {}
         self.steps: list[Callable[[], Step]] = []
         self.notes: list[Note] = []
         for number, port in enumerate(faithful.feeds):
@@ -230,7 +230,7 @@ class _Assembly:
         used = [s for s in (*sources, *targets, scratch) if isinstance(s, Storage)]
         moved = sum(b.size for b in (*thunk.reads, *thunk.writes))
         made = next((o for o in thunk.outputs if o is not None), None)
-        reason = "" if made is None else self.plan.reasons.get(made) or why_not(made)
+        reason = "" if made is None else self.scheduled.reasons.get(made) or why_not(made)
         flop = flop_of_value(made) if made is not None else 0
         self._step(build, used, Note(thunk.step.name, "xla", (reason,) if reason else (), "", flop, moved))
 
@@ -280,7 +280,7 @@ class _Assembly:
             asked = self.compressor.rules.type_of(core.name) != "float32"
             return Stored("float32", kernel, kernel, kept="a depthwise filter" if asked else "")
         constant = core.weights.base
-        layers = {task.core.value for task in self.plan.tasks if isinstance(task, Layer)}
+        layers = {task.core.value for task in self.scheduled.tasks if isinstance(task, Layer)}
         return self.compressor.layer(
             core.name,
             kernel,
@@ -315,7 +315,7 @@ class _Assembly:
             raise LowerError(f"the fetch {value} was not made")
         return self.store.put(value.data)
 
-    def _over_residual(self, layer: Layer, residual: _Place | None, number: int) -> Storage | None:
+    def _over_residual(self, layer: Layer, residual: _Picture | None, number: int) -> Storage | None:
         """The residual's storage, where nothing reads it afterwards: sums over it spare the cache a picture."""
         value = layer.affine.residual
         if value is None or residual is None or value.base is layer.core.input.base or value.base in self.fetched:
@@ -323,25 +323,25 @@ class _Assembly:
         same = residual.layout == self.layouts.writing(layer.end.base, writes(layer))
         return residual.storage if same and self.last_use[value.base] == number else None
 
-    def _writing(self, value: Value, picture: tuple[int, int, int, int], storage: Storage | None = None) -> _Place:
+    def _writing(self, value: Value, picture: tuple[int, int, int, int], storage: Storage | None = None) -> _Picture:
         layout = self.layouts.writing(value, picture)
         storage = storage or self._new(4 * layout.floats)
         self.values[value] = storage
-        return _Place(storage, layout)
+        return _Picture(storage, layout)
 
-    def _reading(self, value: Value, picture: tuple[int, int, int, int], halo: tuple[int, int, int, int]) -> _Place:
+    def _reading(self, value: Value, picture: tuple[int, int, int, int], halo: tuple[int, int, int, int]) -> _Picture:
         copied, layout = self.layouts.reading(value, picture, halo)
         if layout.picture != picture:
             raise LowerError(f"{value} is read as pictures of different sizes")
         if not copied:
-            return _Place(self.values[value.base], layout)
+            return _Picture(self.values[value.base], layout)
         if value.base not in self.copies:
             self.copies[value.base] = self._repack(value, layout)
         return self.copies[value.base]
 
-    def _repack(self, value: Value, layout: Layout) -> _Place:
-        source = _Place(self.values[value.base], dense(layout.picture))
-        target = _Place(self._new(4 * layout.floats), layout)
+    def _repack(self, value: Value, layout: TensorLayout) -> _Picture:
+        source = _Picture(self.values[value.base], dense(layout.picture))
+        target = _Picture(self._new(4 * layout.floats), layout)
         batch, height, width, channels = layout.picture
         name = f"{value.base.instruction.name} with a halo"
 

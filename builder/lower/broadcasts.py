@@ -59,7 +59,7 @@ def find_broadcast(
 
 
 def strides(value: Value) -> Strides:
-    """Of a value's bytes, in elements."""
+    """The stride of each dimension of a value as it lies in memory, in elements."""
     found, step = [0] * len(value.dims), 1
     for dimension in value.layout:
         found[dimension] = step

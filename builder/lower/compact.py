@@ -1,4 +1,4 @@
-"""Leave out the constants that no step reads any more, and move the others together."""
+"""Drop the constants that no step reads any more, and close the gaps between the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def compact(program: Program, share: bool = True) -> Program:
 
 
 def together(programs: Sequence[Program], share: bool = True) -> tuple[Program, ...]:
-    """The programs over one block of weights, in which each that several have is once; all name all of it.
+    """The programs over one block of weights, each naming all of it. A constant that several have is kept once.
 
     Without ``share``, equal weights of one program stay apart, and each finds its own among another's by its turn.
     Raises LowerError where a step reads no constant.

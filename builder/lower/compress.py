@@ -1,7 +1,7 @@
-"""A layer's weights in fewer bits than they are multiplied in: what is stored, and what the kernels make of it again.
+"""A layer's weights quantised to fewer bits: what is stored, and what the kernels dequantise it to.
 
 Rounding is to nearest, ties to even. int8 has one scale per output channel and no zero point: the largest magnitude
-of the channel is 127. The kernels unpack to exactly ``Stored.restored`` and calculate in float32, so a graph with
+of the channel is 127. The kernels dequantise to exactly ``Stored.restored`` and multiply in float32, so a graph with
 those numbers in the place of its own (``Compressor.restored``) has the library's answers.
 """
 
@@ -135,8 +135,8 @@ def _change(weights: Array, rounded: Array) -> float:
     return float(np.linalg.norm(rounded.astype(np.float64) - weights)) / norm if norm else 0.0
 
 
-Place = Callable[[NDArray[np.float32]], NDArray[np.float32]]
-"""From a constant of the graph to the view of it that has the order of a layer's weights."""
+WeightView = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+"""Takes a constant of the graph, and returns the view of it in the order of a layer's weights."""
 
 
 @dataclass(frozen=True)
@@ -171,12 +171,12 @@ class Compressor:
         name: str,
         weights: Array,
         constant: Array,
-        place: Place,
+        view_of: WeightView,
         scale: NDArray[np.float64] | float = 1.0,
         *,
         alone: bool = True,
     ) -> Stored:
-        """The ``weights`` of the layer ``name``, which are ``place(constant) * scale``; ``scale`` is per channel.
+        """The ``weights`` of the layer ``name``, which are ``view_of(constant) * scale``; ``scale`` is per channel.
 
         ``alone``: nothing but layers like this one reads the constant.
         """
@@ -187,7 +187,7 @@ class Compressor:
         if not alone:
             return _kept(weights, "another step reads the same weights")
         exchanged = np.array(constant, np.float32, order="C")
-        view = place(exchanged)
+        view = view_of(exchanged)
         with np.errstate(divide="ignore", invalid="ignore"):
             unscaled = stored.restored / np.asarray(scale)
         view[...] = np.where(np.isfinite(unscaled), unscaled, view)
@@ -198,5 +198,5 @@ class Compressor:
 
 
 def constant_digest(constant: Array) -> str:
-    """Of its numbers in row-major order, whatever the shape."""
+    """The SHA-256 of a constant's numbers in row-major order, whatever its shape."""
     return hashlib.sha256(np.ascontiguousarray(constant, "<f4").tobytes()).hexdigest()

@@ -72,7 +72,10 @@ class LayerWeights:
 
 
 def layer_weights(program: Program, kept: Mapping[str, str] | None = None) -> tuple[LayerWeights, ...]:
-    """Of every layer, also inside loops and branches, in the order they run; ``kept``: see ``Settled``."""
+    """The weights of every layer, also inside loops and branches, in the order they run.
+
+    ``kept``: why a layer's input is not rounded although that was asked for, by the layer's name.
+    """
     return tuple(_weights(step, kept or {}) for step in walk(program.steps) if isinstance(step, LayerStep))
 
 
@@ -105,7 +108,7 @@ class WeightSizes:
 
     @property
     def compressed_share(self) -> float:
-        """Of the bytes that all constants have as float32, those of the layers that are compressed."""
+        """The share of compressed layers in the bytes that all constants would have as float32."""
         kept = self.bytes - sum(size for kind, size in self.types.items() if kind != "float32")
         return 1 - kept / self.as_float32 if self.as_float32 else 0.0
 
@@ -136,7 +139,7 @@ class Lowering:
 
     @property
     def geometries(self) -> frozenset[str]:
-        """Of all layers."""
+        """The geometry of every layer, as ``Geometry.label``."""
         return frozenset(d.geometry for d in self.decisions if d.geometry)
 
     def to_dict(self) -> dict[str, Any]:

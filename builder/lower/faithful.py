@@ -47,7 +47,7 @@ def lower_faithfully(result: Any, feeds: tuple[Port, ...], fetches: tuple[Port, 
     Raises LowerError naming every thunk the runtime cannot run.
     """
     plan = plan_buffers(result, share)
-    lowering = _Lowering(plan)
+    lowering = _Thunks(plan)
     steps = lowering.sequence(result.thunk_sequence)
     if lowering.refused:
         raise LowerError(
@@ -89,8 +89,8 @@ def _bind(port: Port, shape: Any, buffer: Buffer) -> BoundPort:
 
 
 @dataclass
-class _Lowering:
-    """Collects what is refused, so that a person learns of all of it at once."""
+class _Thunks:
+    """Turns thunks into steps, and collects the refused ones, so that a person learns of all of them at once."""
 
     plan: BufferPlan
     scratch: int = 0

@@ -45,7 +45,7 @@ class Value:
     instruction: Any
     """The HloInstructionProto it was first seen as: windows, dimensions and the like."""
     reducer: str = ""
-    """Of reduce and reduce-window: the opcode it reduces with, where that is all it does."""
+    """The opcode that a reduce or reduce-window reduces with, where its computation does nothing else; else empty."""
 
     @property
     def elements(self) -> int:

@@ -43,7 +43,7 @@ class Core:
         return op_name(self.value.instruction)
 
     @property
-    def reach(self) -> tuple[int, int, int, int]:
+    def input_halo(self) -> tuple[int, int, int, int]:
         """(top, left, bottom, right) pixels of padding that the kernel reads around its input."""
 
         def after(axis: int) -> int:

@@ -23,7 +23,7 @@ _SKEW = 16
 
 
 @dataclass(frozen=True)
-class Layout:
+class TensorLayout:
     """A picture (batch, height, width, channels) with ``halo`` (top, left, bottom, right) and a pixel stride."""
 
     picture: tuple[int, int, int, int]
@@ -49,13 +49,13 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Layouts:
+class TensorLayouts:
     """``stored``: of values that are not dense. ``repacked``: of the copies made for readers that need a halo."""
 
-    stored: dict[Value, Layout]
-    repacked: dict[Value, Layout]
+    stored: dict[Value, TensorLayout]
+    repacked: dict[Value, TensorLayout]
 
-    def reading(self, value: Value, picture: tuple[int, int, int, int], halo: Sides) -> tuple[bool, Layout]:
+    def reading(self, value: Value, picture: tuple[int, int, int, int], halo: Sides) -> tuple[bool, TensorLayout]:
         """(whether it is the copy, the layout) in which a reader with this picture and halo finds a value."""
         base = value.base
         if base in self.stored:
@@ -64,12 +64,12 @@ class Layouts:
             return True, self.repacked[base]
         return False, dense(picture)
 
-    def writing(self, value: Value, picture: tuple[int, int, int, int]) -> Layout:
+    def writing(self, value: Value, picture: tuple[int, int, int, int]) -> TensorLayout:
         return self.stored.get(value.base, dense(picture))
 
 
-def dense(picture: tuple[int, int, int, int]) -> Layout:
-    return Layout(picture, NO_HALO, picture[3])
+def dense(picture: tuple[int, int, int, int]) -> TensorLayout:
+    return TensorLayout(picture, NO_HALO, picture[3])
 
 
 def reads(task: Layer | Pool) -> list[tuple[Value, tuple[int, int, int, int], Sides]]:
@@ -77,7 +77,7 @@ def reads(task: Layer | Pool) -> list[tuple[Value, tuple[int, int, int, int], Si
     if isinstance(task, Pool):
         return [(task.input, (*task.in_picture, task.channels), task.around)]
     core = task.core
-    found = [(core.input, (*core.in_picture, core.in_channels), core.reach)]
+    found = [(core.input, (*core.in_picture, core.in_channels), core.input_halo)]
     if task.affine.residual is not None:
         found.append((task.affine.residual, (*core.out_picture, core.out_channels), NO_HALO))
     return found
@@ -90,7 +90,7 @@ def writes(task: Layer | Pool) -> tuple[int, int, int, int]:
     return (*task.core.out_picture, task.core.out_channels)
 
 
-def lay_out(dag: Dag, tasks: Sequence[Task]) -> Layouts:
+def lay_out(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
     """A layout for everything the tasks store."""
     makers = makers_of(tasks)
     fixed = {output.base for output in dag.outputs}
@@ -105,18 +105,18 @@ def lay_out(dag: Dag, tasks: Sequence[Task]) -> Layouts:
         for value, picture, halo in reads(task):
             pictures.setdefault(value.base, set()).add(picture)
             halos[value.base] = _around(halos.get(value.base, NO_HALO), halo)
-    stored: dict[Value, Layout] = {}
-    repacked: dict[Value, Layout] = {}
+    stored: dict[Value, TensorLayout] = {}
+    repacked: dict[Value, TensorLayout] = {}
     for value, seen in pictures.items():
         maker, halo = makers.get(value), halos.get(value, NO_HALO)
         picture = next(iter(seen))
         free = maker is not None and not isinstance(maker, Thunk) and value not in fixed
         if free and len(seen) == 1:
-            stored[value] = Layout(picture, halo, _pixel(picture))
+            stored[value] = TensorLayout(picture, halo, _pixel(picture))
         elif halo != NO_HALO:
             wanted = _padded_picture(value, tasks)
-            repacked[value] = Layout(wanted, halo, _pixel(wanted))
-    return Layouts(stored, repacked)
+            repacked[value] = TensorLayout(wanted, halo, _pixel(wanted))
+    return TensorLayouts(stored, repacked)
 
 
 def _padded_picture(value: Value, tasks: Sequence[Task]) -> tuple[int, int, int, int]:

@@ -26,7 +26,7 @@ from builder.lower.thunks import read_thunks
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Optimised:
     """``program`` None: the whole graph stays faithful, for ``reason``; so does its memory wherever that is given."""
 
     program: Program | None
@@ -46,7 +46,7 @@ class Outcome:
 
 def optimise(
     result: Any, feeds: tuple[Port, ...], fetches: tuple[Port, ...], options: Options | None = None
-) -> Outcome:
+) -> Optimised:
     """Match what can be matched in a CompilationResultProto. Raises LowerError as ``lower_faithfully`` does."""
     options = options or Options()
     faithful = lower_faithfully(result, feeds, fetches, options.share)
@@ -54,15 +54,15 @@ def optimise(
     made: tuple[Program, tuple[Note, ...]] | None
     try:
         dag = read_dag(result)
-        plan = schedule(dag, read_thunks(result, dag, faithful))
-        made = assemble(dag, plan, faithful, options, compressor)
+        scheduled = schedule(dag, read_thunks(result, dag, faithful))
+        made = assemble(dag, scheduled, faithful, options, compressor)
     except LowerError as error:
         compressor, reason = Compressor(options.weights), str(error)
         made = exchange_products(result, faithful, options.share, compressor)
     if made is None:
-        return Outcome(None, (), reason)
+        return Optimised(None, (), reason)
     _require_known(options.weights, compressor)
-    return Outcome(*made, reason, compressor.restored, tuple(compressor.rounded))
+    return Optimised(*made, reason, compressor.restored, tuple(compressor.rounded))
 
 
 def _require_known(rules: Rules, compressor: Compressor) -> None:

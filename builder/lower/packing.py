@@ -1,12 +1,12 @@
-"""How a layer's weights lie in the library, how much scratch its kernel needs, and which algorithm suits it.
+"""How a layer's weights are packed into panels, how much scratch its kernel needs, and which algorithm suits it.
 
 The layouts are those that builder/runtime/fused/ reads; one layout serves every instruction set.
 
-- direct: per group, panels of 16 output channels ``[ceil(OC / 16)][KH * KW * C][16]``, zeros past the last channel;
-- depthwise: ``[ceil(C / 16)][KH * KW][16]``, zeros past the last channel;
-- integer: int8, panels of 16 output channels ``[ceil(OC / 16)][KH * KW][ceil(C / 4)][16][4]``, zeros past the last
-  channels, in and out;
-- winograd2 and winograd4: not transformed, ``[OC / 16][C][9][16]``; the kernel transforms a panel when it needs it.
+- direct (GEMM): per group, panels of 16 output channels ``[ceil(OC / 16)][KH * KW * C][16]``, zero-padded;
+- depthwise: ``[ceil(C / 16)][KH * KW][16]``, zero-padded;
+- integer (integer GEMM): int8, panels of 16 output channels ``[ceil(OC / 16)][KH * KW][ceil(C / 4)][16][4]``,
+  zero-padded in both kinds of channels;
+- winograd2 and winograd4: not transformed, ``[OC / 16][C][9][16]``. The kernel transforms a block when it needs it.
 
 All but depthwise and integer may be of any type; see compress.py.
 """
@@ -112,7 +112,7 @@ def pack_layer(
         return encode(panels.transpose(2, 1, 0, 3), kind)
     if algorithm == "integer":
         if kind != "int8" or groups != 1:
-            raise ValueError("integer sums take int8 weights and one group")
+            raise ValueError("integer GEMM takes int8 weights and one group")
         if taps * inner > MAX_SUM:
             raise ValueError(f"more than {MAX_SUM} products have sums that int32 does not hold")
         quads = np.pad(_padded(weights), [(0, 0), (0, 0), (0, -inner % QUAD), (0, 0)])
@@ -131,7 +131,7 @@ def pack_scale(scale: NDArray[np.float32], *, groups: int = 1) -> bytes:
 
 
 def pack_sums(numbers: NDArray[np.float32]) -> bytes:
-    """Of ``numbers`` [KH, KW, C, OC], whole ones, the sum for each output channel: int32 ``[panels][16]``, zero-padded.
+    """The sum of each output channel of int8 ``numbers`` [KH, KW, C, OC]: int32 ``[panels][16]``, zero-padded.
 
     What a zero point of the input adds to a sum is a multiple of these.
     """
@@ -146,7 +146,7 @@ def pad_channels(vector: NDArray[np.float32]) -> bytes:
 
 
 def winograd_band(geometry: Geometry, algorithm: Algorithm) -> int:
-    """How many tiles of the output are transformed at a time: what keeps them in the last-level cache."""
+    """How many tiles are transformed together: as many as stay in the last-level cache."""
     size = 4 if algorithm == "winograd4" else 2
     tiles = geometry.batch * -(-geometry.out_size[0] // size) * -(-geometry.out_size[1] // size)
     most = max(_BAND_MIN, _BAND_BYTES // (4 * (size + 2) ** 2 * geometry.in_channels))
@@ -168,8 +168,8 @@ def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_TH
 
 
 def quantised_shape(geometry: Geometry) -> tuple[int, int, int, int]:
-    """[batch, rows, columns, channels] of what the integer kernel rounds of its input: padding and all that the sums
-    read, with channels up to a multiple of 4. It takes two bytes for a number where instructions want that."""
+    """[batch, rows, columns, channels] of integer GEMM's quantised input: all that the sums read, padding included,
+    with channels up to a multiple of 4. Each value takes one byte or, where the instruction set wants that, two."""
     sizes = zip(geometry.out_size, geometry.stride, geometry.kernel_size, geometry.dilation, strict=True)
     rows, columns = ((out - 1) * stride + (kernel - 1) * dilation + 1 for out, stride, kernel, dilation in sizes)
     return geometry.batch, rows, columns, -(-geometry.in_channels // QUAD) * QUAD

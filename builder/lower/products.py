@@ -49,7 +49,7 @@ LEAST_WEIGHTS = 2048
 """A product with fewer weights is as fast in XLA's kernel."""
 
 LEAST_ROWS = 4
-"""Of an array whose rows are multiplied before the loop."""
+"""An array with fewer rows is multiplied row by row in the loop, not before it."""
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,8 @@ class _Exchange:
         return None
 
     def _slice(self, outer: Any, piece: Any, loop: Any) -> tuple[int, int, int] | None:
-        """Of a dynamic-slice of one whole row: the arguments that are its array and index, and how many rows."""
+        """Take a dynamic-slice of one whole row apart: which arguments are the array and the index, and how many rows
+        the array has. None for anything else, or where ``loop`` may change the array."""
         array, first, *others = self.module.operands(piece)
         whole = list(array.shape.dimensions)
         if [1, *whole[1:]] != list(piece.shape.dimensions) or not shapes.is_row_major(array.shape):

@@ -59,9 +59,9 @@ class ConvolutionStep:
     window_dilation: tuple[int, ...]
     reversed: tuple[bool, ...]
     in_strides: tuple[int, ...]
-    """Of batch, channel, then each spatial dimension; ``out_strides`` alike."""
+    """The strides of batch, channel, then each spatial dimension; ``out_strides`` in the same order."""
     kernel_strides: tuple[int, ...]
-    """Of input channel, output channel, then each spatial dimension."""
+    """The strides of input channel, output channel, then each spatial dimension."""
     out_strides: tuple[int, ...]
 
 
@@ -79,7 +79,7 @@ class DotStep:
     n: int
     k: int
     lhs_strides: tuple[int, int, int]
-    """Of b, m and k; ``rhs_strides`` of b, k and n; ``out_strides`` of b, m and n."""
+    """The strides of b, m and k; ``rhs_strides``: of b, k and n; ``out_strides``: of b, m and n."""
     rhs_strides: tuple[int, int, int]
     out_strides: tuple[int, int, int]
 

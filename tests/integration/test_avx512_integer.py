@@ -1,4 +1,4 @@
-"""The AVX-512 and VNNI copies of the kernels of integer sums, run on Bochs as test_avx512.py runs the others."""
+"""The AVX-512 and VNNI copies of integer GEMM, run on Bochs as test_avx512.py runs the others."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def test_fused_steps_compile_without_warnings(built: tuple[Path, Any]) -> None:
 
 
 def integer_program() -> tuple[Program, Any]:
-    """One layer with integer sums, and the same in NumPy."""
+    """One layer run by integer GEMM, and the same in NumPy."""
     random = np.random.default_rng(2)
     stored = store(random.standard_normal((3, 3, CHANNELS, CHANNELS), dtype=np.float32), "int8")
     assert stored.scale is not None

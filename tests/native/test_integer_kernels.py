@@ -1,4 +1,4 @@
-"""The kernels of integer sums against exact sums in NumPy, for every form that the instruction sets have.
+"""Integer GEMM against exact sums in NumPy, for every form that the instruction sets have.
 
 "v3" is AVX2's, with pairs of int16; "wide" multiplies unsigned bytes four at a time in plain C, which is VNNI's logic,
 "narrow" signed ones, which is arm64's; "pairs" is what WebAssembly has without SIMD, "wide_pairs" AVX-512's logic

@@ -24,7 +24,7 @@ HARNESS = Path(__file__).with_name("fused.c")
 CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"
 
 TABLES = {"v3": 0, "wide": 1, "narrow": 2, "v4": 3, "pairs": 4, "vnni": 5, "wide_pairs": 6}
-"""Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's. The last three: integer sums."""
+"""Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's. The last three: integer GEMM."""
 
 VARIANTS = (
     ("cf_fused_v3", "x86_64_v3", ()),
@@ -45,7 +45,7 @@ INTEGERS = (
     # AVX-512's logic without VNNI.
     ("cf_integer_wide_pairs", "x86_64_v3", ("-DCF_LANES=16", "-DCF_FORM=0")),
 )
-"""The kernels of integer sums, as TABLES are numbered and three more."""
+"""The copies of integer GEMM, as TABLES are numbered and three more."""
 
 SANITIZERS = (
     "-std=c11", "-O1", "-g", "-march=x86-64-v3", "-fPIC", "-shared", "-fno-omit-frame-pointer",

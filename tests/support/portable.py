@@ -1,4 +1,4 @@
-"""The kernel of integer sums for processors that are not this one: a program of some cases, run where it can be."""
+"""Integer GEMM for processors that are not this one: a program of some cases, run where it can be."""
 
 from __future__ import annotations
 

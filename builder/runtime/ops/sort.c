@@ -27,7 +27,7 @@ static void merge(const column *c, cf_comparator less, const int64_t *from, int6
     int64_t left = low, right = middle, at = low;
     if (middle < high && precedes(c, less, from[middle], from[middle - 1])) {
         while (left < middle && right < high) {
-            /* Of equals the left one first: that is what makes the sort stable. */
+            /* The left one of two equals comes first, which makes the sort stable. */
             to[at++] = precedes(c, less, from[right], from[left]) ? from[right++] : from[left++];
         }
     }

@@ -24,9 +24,11 @@ from builder.importers.tf import tensorflow
 from builder.progress import Progress
 from builder.project import Project
 from builder.quantise.accuracy import Accuracy, Answers, compare, library_answers, tensorflow_answers
-from builder.quantise.candidates import KINDS, candidate, compile_here
 from builder.quantise.inputs import Inputs, pictures
+from builder.quantise.kinds import KINDS
 from builder.spec import Activations, ModelSpec, load
+from builder.stages.candidate import candidate, compile_here
+from builder.workspace import Workspace
 
 FOLDER = ROOT / "build" / "bench" / "compression"
 PHOTOGRAPHS = ("face.jpg", "astronaut.jpg", "coffee.jpg", "cat_exif_rotated.jpg")
@@ -56,7 +58,8 @@ def measure(name: str, seconds: float, progress: Progress) -> dict[str, Any]:
     """All models of one example; ``seconds`` of them for latency."""
     project = Project(ROOT)
     spec = load(project.examples / name / "model.toml")
-    made = compile_here(spec, project, progress)
+    ws = Workspace(spec, project, spec.target, progress)
+    made = compile_here(ws)
     inputs = pictures(_images(name, spec, CROPS.get(name, 0), seed=1), spec, made.graph)
     theirs = tensorflow_answers(made.graph, inputs)
     found: list[tuple[str, str, Path, Answers]] = []
@@ -64,7 +67,7 @@ def measure(name: str, seconds: float, progress: Progress) -> dict[str, Any]:
     samples = _images(name, spec, CALIBRATION, seed=2)
     spec = replace(spec, activations=Activations("float32", samples))
     for kind in KINDS:
-        library = candidate(spec, made, kind, project, progress).library
+        library = candidate(ws.for_spec(spec), made, kind).library
         found.append(("coldforge", str(kind), library, library_answers(library, made.graph, inputs)))
         runs[f"coldforge {kind}"] = _our_run(library, made.graph, inputs)
     examples = pictures(samples, spec, made.graph)

@@ -25,7 +25,6 @@ from benchmarks.models import FOLDER, ROOT, SAMPLES, Network, named
 from builder.cache import digest, run_cached
 from builder.importers.graph import FrozenGraph
 from builder.pack.bundle import Bundle
-from builder.progress import Progress
 from builder.project import Project
 
 HERE = Path(__file__).parent
@@ -116,6 +115,7 @@ def _save(network: Network, folder: Path) -> None:
 def _build(network: Network) -> Bundle:
     from builder.pipeline import build_bundle
     from builder.spec import load
+    from builder.workspace import Workspace
 
     project = BenchProject(ROOT)
     shutil.copytree(ROOT / "layers" / "dependencies", project.layers / "dependencies", dirs_exist_ok=True)
@@ -127,7 +127,7 @@ def _build(network: Network) -> Bundle:
         # The answers to the benchmark's inputs are held to its own tolerance, as those of every engine.
         text += "\n[tolerance]\nabsolute = 0.002\n"
     spec.write_text(text)
-    return build_bundle(load(spec), project, Progress()).bundle
+    return build_bundle(Workspace.of(load(spec), project)).bundle
 
 
 def _place(folder: Path, files: dict[str, Path]) -> None:

@@ -7,17 +7,16 @@ that of the installed version. The few ops that have a kernel and still cannot b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
 from builder.errors import PreflightError, SizeLimitError
-from builder.importers.freeze import MODEL_SCOPE
 from builder.importers.graph import FrozenGraph
-from builder.importers.rewrite import called_by
 from builder.importers.stablehlo import constants_size
 from builder.importers.tf import dtype_name, tensorflow
+from builder.importers.walk import walk
 from builder.pack.limits import ways_out
 from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, WeightsPlace
 
@@ -126,6 +125,13 @@ class Preflight:
     def ok(self) -> bool:
         return self.fits and not self.unsupported
 
+    @property
+    def exit_code(self) -> int:
+        """That of a command which only asks: 0, or that of the error which ``require`` raises."""
+        if self.unsupported:
+            return PreflightError.exit_code
+        return 0 if self.fits else SizeLimitError.exit_code
+
     def to_json(self) -> dict[str, Any]:
         rows = [{**asdict(u), "nodes": list(u.nodes), "count": u.count} for u in self.unsupported]
         return {
@@ -213,25 +219,6 @@ def render(preflight: Preflight) -> str:
 
 def _size(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if abs(count) >= 100_000 else f"{count / 1e3:.1f} kB"
-
-
-def walk(definition: Any) -> Iterator[tuple[str, Any]]:
-    """Every node with its path in the model; a function's nodes once, under the node that calls it first."""
-    functions = {f.signature.name: f for f in definition.library.function}
-    visited: set[str] = set()
-
-    def visit(nodes: Iterable[Any], prefix: str) -> Iterator[tuple[str, Any]]:
-        for node in nodes:
-            path = prefix + node.name
-            if node.op not in functions:
-                yield path, node
-            for name in called_by(node):
-                if name in functions and name not in visited:
-                    visited.add(name)
-                    yield from visit(functions[name].node_def, f"{path} > ")
-
-    for path, node in visit(definition.node, ""):
-        yield path.removeprefix(MODEL_SCOPE), node
 
 
 Constraints = tuple[tuple[str, frozenset[int]], ...]

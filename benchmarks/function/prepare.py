@@ -16,8 +16,8 @@ from benchmarks.function.functions import LAYER, NETWORK, PLACE
 from benchmarks.models import ROOT
 from builder.importers.graph import FrozenGraph
 from builder.pipeline import build_bundle
-from builder.progress import Progress
 from builder.spec import load
+from builder.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ def main() -> None:
     peers.prepare(NETWORK)
     project = FunctionProject(ROOT)
     shutil.copytree(ROOT / "layers" / "dependencies", project.layers / "dependencies", dirs_exist_ok=True)
-    bundle = build_bundle(load(ROOT / "examples" / "emotion" / "model.toml"), project, Progress()).bundle
+    spec = load(ROOT / "examples" / "emotion" / "model.toml")
+    bundle = build_bundle(Workspace.of(spec, project)).bundle
     assert bundle.layer == LAYER, bundle.layer
     graph = FrozenGraph.load(project.build / NETWORK.name / "import")
     assert graph.feeds[0].spec.dtype == "uint8"

@@ -11,16 +11,16 @@ from benchmarks.models import NETWORKS, ROOT, Network
 from benchmarks.wasm.tfjs import to_tfjs
 from builder.cache import digest, run_cached
 from builder.importers.graph import FrozenGraph
-from builder.progress import Progress
 from builder.spec import load
 from builder.wasm.build import build_wasm
+from builder.workspace import Workspace
 
 
 def prepare_wasm(network: Network) -> None:
     """Add ``wasm`` and ``tfjs`` to the network's folder, and to ready.json what became of them."""
     ready = prepare.prepare(network)
     project = prepare.BenchProject(ROOT)
-    modules = build_wasm(load(network.folder / "model.toml"), project, Progress())
+    modules = build_wasm(Workspace.of(load(network.folder / "model.toml"), project))
     delivered = modules[0].path.parent
     prepare._place(network.folder / "wasm", {path.name: path for path in delivered.iterdir()})
     ready["wasm"] = {

@@ -7,17 +7,11 @@ from pathlib import Path
 from builder.bindings import STATIC, Parts, generate
 from builder.errors import UsageError
 from builder.pack.bundle import find_bundle
-from builder.progress import Progress
-from builder.project import Project
-from builder.spec import ModelSpec
-from builder.targets import Target
+from builder.workspace import Workspace
 
 
 def build_bindings(
-    spec: ModelSpec,
-    project: Project,
-    progress: Progress,
-    target: Target,
+    ws: Workspace,
     language: str,
     *,
     static: bool = False,
@@ -35,11 +29,10 @@ def build_bindings(
 
         if language not in STATIC:
             raise UsageError(f"--static is for {', '.join(STATIC)}: {language} loads the model at run time.")
-        built = pipeline.build_bundle(spec, project, progress, target)
-        archive = pipeline.build_archive(built, spec, project, progress, target)
-    bundle = find_bundle(project.dist, spec.name, target, named)
-    wasm = project.dist / spec.name / "wasm"
+        archive = pipeline.build_archive(ws, pipeline.build_bundle(ws).library)
+    bundle = find_bundle(ws.project.dist, ws.spec.name, ws.target, named)
+    wasm = ws.project.dist / ws.spec.name / "wasm"
     modules = wasm if (wasm / "manifest.json").is_file() else None
-    folder = out or project.dist / "bindings" / bundle.folder.name / language
+    folder = out or ws.project.dist / "bindings" / bundle.folder.name / language
     generate(language, Parts(bundle.description, bundle.header, bundle.library, archive, modules), folder)
     return folder

@@ -21,10 +21,9 @@ from builder.cli.command import (
     targets_of,
 )
 from builder.errors import UsageError
-from builder.progress import Progress
 from builder.project import Project
-from builder.spec import ModelSpec
-from builder.targets import Target, host_target
+from builder.targets import host_target
+from builder.workspace import Workspace
 
 if TYPE_CHECKING:
     from builder.pack.bundle import Bundle
@@ -51,7 +50,7 @@ def bundle(options: Options, project: Project) -> int:
     joined_name([spec.name for spec in specs])  # a model named twice is refused before anything is built
     route = choose(options.route)
     for target in targets_of(options, specs[0]):
-        bundles = [_bundle_one(spec, route, target, project) for spec in specs]
+        bundles = [_bundle_one(Workspace(spec, project, target), route) for spec in specs]
         if len(bundles) > 1:
             joined = join_active(bundles, project, target)
             print(f"\n{size_table(joined.sizes)}\n\nbundle of {len(specs)} models: {relative(joined.folder)}")
@@ -60,31 +59,19 @@ def bundle(options: Options, project: Project) -> int:
     return 0
 
 
-def _bundle_one(spec: ModelSpec, route: str, target: Target, project: Project) -> Bundle:
-    progress = Progress()
+def _bundle_one(ws: Workspace, route: str) -> Bundle:
     if route == "docker":
         from builder.docker.run import bundle_in_docker
 
-        built_inside = bundle_in_docker(spec, project, progress.say, target)
+        built_inside = bundle_in_docker(ws.spec, ws.project, ws.progress.say, ws.target)
         print(built_inside.output, end="")
         return built_inside.bundle
-    from builder import pipeline
-    from builder.report.text import agreement_table, audit_line, lowering_line, size_table
+    from builder.pipeline import build_bundle
+    from builder.report.build import begins, finished
 
-    batches, sizes = ", ".join(map(str, spec.buckets)), len(spec.variants) // len(spec.buckets)
-    several = f", in {sizes} sizes" if sizes > 1 else ""
-    progress.say(f"coldforge {__version__}: {spec.name} {spec.version} for {target.name}, batch {batches}{several}")
-    built = pipeline.build_bundle(spec, project, progress, target)
-    print(size_table(built.bundle.sizes))
-    print()
-    print(agreement_table(built.verification))
-    print()
-    print(lowering_line(built.lowering))
-    print(audit_line(built.audit))
-    if built.states:
-        names = ", ".join(built.states)
-        print(f"state: {names}; each opened model has its own, and the function resets it before every request")
-    print(f"\nbundle: {relative(built.bundle.folder)} ({progress.total():.1f} s)")
+    ws.progress.say(begins(ws))
+    built = build_bundle(ws)
+    print(f"{finished(built)}\n\nbundle: {relative(built.bundle.folder)} ({ws.progress.total():.1f} s)")
     return built.bundle
 
 
@@ -92,12 +79,12 @@ def wasm(options: Options, project: Project) -> int:
     from builder.wasm.build import build_wasm
     from builder.wasm.report import modules_table
 
-    spec, progress = load_spec(options.model, project), Progress()
-    progress.say(f"coldforge {__version__}: {spec.name} {spec.version} for WebAssembly, batch {spec.batch}")
-    modules = build_wasm(spec, project, progress)
+    ws = Workspace.of(load_spec(options.model, project), project)
+    ws.progress.say(f"coldforge {__version__}: {ws.spec.name} {ws.spec.version} for WebAssembly, batch {ws.spec.batch}")
+    modules = build_wasm(ws)
     print(modules_table(modules))
     folder = relative(modules[0].path.parent)
-    print(f"\nmodules: {folder} ({progress.total():.1f} s)\ntry it: node {folder}/predict.mjs")
+    print(f"\nmodules: {folder} ({ws.progress.total():.1f} s)\ntry it: node {folder}/predict.mjs")
     return 0
 
 
@@ -114,9 +101,8 @@ def bindings(options: Options, project: Project) -> int:
 
     spec = load_spec(options.model, project)
     *_, target = targets_of(options, spec)
-    folder = build_bindings(
-        spec, project, Progress(), target, options.lang, static=options.static, out=options.out, named=options.model
-    )
+    ws = Workspace(spec, project, target)
+    folder = build_bindings(ws, options.lang, static=options.static, out=options.out, named=options.model)
     print(f"{options.lang} package: {relative(folder)} (README.md says how to run its example)")
     return 0
 
@@ -129,7 +115,7 @@ def _export_arguments(parser: Arguments) -> None:
 def export(options: Options, project: Project) -> int:
     from builder.deliver.export import export_model
 
-    done = export_model(load_spec(options.model, project), project, Progress(), options.out)
+    done = export_model(Workspace.of(load_spec(options.model, project), project), options.out)
     for file in done.files:
         print(f"{file.size:>14,}  {file.path}")
     print(f"\nexport: {relative(done.folder)} ({len(done.weights)} tensors, {done.parameters:,} parameters)")
@@ -146,7 +132,7 @@ def selftest(options: Options, project: Project) -> int:
 
     spec = load_spec(options.model, project)
     for target in targets_of(options, spec):
-        done = selftest(spec, project, Progress(), target)
+        done = selftest(Workspace(spec, project, target))
         print(done.said or f"NOT RUN: {done.machine.missing}")
         print(f"programs: {relative(done.test)}, {relative(done.benchmark)}")
     return 0
@@ -167,7 +153,7 @@ def weights(options: Options, project: Project) -> int:
     if options.output and len(targets) > 1:
         raise UsageError("--output names one file: say which with --target.")
     for target in targets:
-        made = reweigh(spec, project, Progress(), target, options.output)
+        made = reweigh(Workspace(spec, project, target), options.output)
         print(f"{agreement_table(made.verification)}\n\nweights: {relative(made.path)}, SHA-256 {made.sha256}")
     return 0
 

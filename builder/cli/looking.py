@@ -17,10 +17,10 @@ from builder.cli.command import (
     load_spec,
     relative,
 )
-from builder.errors import PreflightError, SizeLimitError, UsageError
-from builder.progress import Progress
+from builder.errors import UsageError
 from builder.project import Project
 from builder.spec import ModelSpec
+from builder.workspace import Workspace
 
 
 def where(options: Options, _project: Project) -> int:
@@ -37,13 +37,14 @@ def _inspect_arguments(parser: Arguments) -> None:
 
 
 def inspect(options: Options, project: Project) -> int:
-    from builder import pipeline, preflight
+    from builder import preflight
+    from builder.stages import imported
 
     path = Path(options.model)
     spec = _drafted(path, options.trust) if _is_model(path) else load_spec(options.model, project)
-    found = pipeline.inspect(spec, project)
+    found = imported.inspect(Workspace.of(spec, project))
     print(json.dumps(found.to_json(), indent=1) if options.json else preflight.render(found))
-    return 0 if found.ok else (PreflightError if found.unsupported else SizeLimitError).exit_code
+    return found.exit_code
 
 
 def _is_model(path: Path) -> bool:
@@ -69,9 +70,8 @@ def explain(options: Options, project: Project) -> int:
 
     if options.threads < 1:
         raise UsageError(f"--threads {options.threads}: give at least 1.")
-    found = explain.explain(
-        load_spec(options.model, project), project, Progress(), threads=options.threads, seconds=options.seconds
-    )
+    ws = Workspace.of(load_spec(options.model, project), project)
+    found = explain.explain(ws, threads=options.threads, seconds=options.seconds)
     print(found.to_json() if options.json else explain.render(found))
     return 0
 
@@ -84,7 +84,8 @@ def _tune_arguments(parser: Arguments) -> None:
 def tune(options: Options, project: Project) -> int:
     from builder.measure import tune
 
-    print(tune.render(tune.tune(load_spec(options.model, project), project, Progress(), seconds=options.seconds)))
+    ws = Workspace.of(load_spec(options.model, project), project)
+    print(tune.render(tune.tune(ws, seconds=options.seconds)))
     return 0
 
 
@@ -104,10 +105,10 @@ def _accuracy_arguments(parser: Arguments) -> None:
 
 
 def accuracy(options: Options, project: Project) -> int:
-    from builder.quantise import report
+    from builder.measure import accuracy as measured
 
-    found = report.accuracy(load_spec(options.model, project), project, Progress(), images=options.images)
-    print(found.to_json() if options.json else report.render(found))
+    found = measured.accuracy(Workspace.of(load_spec(options.model, project), project), images=options.images)
+    print(found.to_json() if options.json else measured.render(found))
     return 0
 
 

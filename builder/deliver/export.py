@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder import __version__
 from builder.cache import digest
 from builder.deliver import safetensors
 from builder.deliver.safetensors import Array
@@ -19,12 +18,11 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
 from builder.pack.manifest import FileEntry, source_entry
 from builder.pack.swap import replacing
-from builder.pipeline import import_graph
-from builder.progress import Progress
-from builder.project import Project
 from builder.spec import FetchSpec, ModelSpec, Source, render
 from builder.spec.tensor import c_identifier
-from builder.xla.descriptors import tensorflow_version
+from builder.stages.imported import import_variants
+from builder.stages.versions import versions
+from builder.workspace import Workspace
 
 SUFFIX = "-export"
 """Follows the model's name in ``dist/``. Beside the bundle, not in it: a new bundle takes the whole folder's place,
@@ -51,15 +49,17 @@ class Export:
         return sum(weight.value.size for weight in self.weights)
 
 
-def export_model(spec: ModelSpec, project: Project, progress: Progress, out: Path | None = None) -> Export:
+def export_model(ws: Workspace, out: Path | None = None) -> Export:
     """Write the folder ``out``, ``dist/<model>-export`` when None; one that an earlier export wrote is replaced.
 
     Raises UsageError for a folder that holds something else, and as the import stage does.
     """
-    folder = (out or project.dist / f"{spec.name}{SUFFIX}").resolve()
+    spec = ws.spec
+    folder = (out or ws.project.dist / f"{spec.name}{SUFFIX}").resolve()
     _may_write(folder)
-    model, graph = import_graph(spec, project, progress)
-    with progress.stage("export", "weights, graph and configuration"), replacing(folder) as fresh:
+    imported = import_variants(ws.alone)
+    graph = imported.graph
+    with ws.progress.stage("export", "weights, graph and configuration"), replacing(folder) as fresh:
         definition = tensorflow().compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
         weights = weights_of(definition, graph.variables)
         about = {"format": "tf", "model": spec.name, "version": spec.version}
@@ -70,7 +70,7 @@ def export_model(spec: ModelSpec, project: Project, progress: Progress, out: Pat
         if not graph.states:  # a GraphDef has no place for the variables' first values
             (fresh / SPEC).write_text(render(exported_spec(spec, graph, fresh)), encoding="utf-8")
         files = tuple(FileEntry.of(fresh, path.name) for path in sorted(fresh.iterdir()))
-        manifest = _manifest(spec, graph, weights, files) | {"source": source_entry(spec, digest(model))}
+        manifest = _manifest(spec, graph, weights, files) | {"source": source_entry(spec, digest(imported.path))}
         (fresh / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         for path in fresh.iterdir():
             path.chmod(0o644)
@@ -112,7 +112,7 @@ def _manifest(
     return {
         "kind": KIND,
         "model": {"name": spec.name, "version": spec.version},
-        "versions": {"coldforge": __version__, "tensorflow": tensorflow_version()},
+        "versions": {name: versions()[name] for name in ("coldforge", "tensorflow")},
         "files": [asdict(file) for file in files],
         "feeds": [asdict(port) for port in graph.feeds],
         "fetches": [asdict(port) for port in graph.fetches],

@@ -7,7 +7,6 @@ TensorFlow's answers of the new model, and nothing is compiled or linked.
 
 from __future__ import annotations
 
-import functools
 import json
 import shutil
 import tempfile
@@ -19,29 +18,21 @@ from builder.cache import file_digest
 from builder.emit.outside import write_outside
 from builder.emit.program import layout_of
 from builder.errors import UsageError, WeightsError
-from builder.library.machine import machine_for
 from builder.library.outside import FILE, Layout
+from builder.lower import Lowered
 from builder.lower.decisions import LayerWeights
 from builder.lower.program import Quantisation
-from builder.measure.tuning import read_tuning, tuning_path
 from builder.pack.bundle import LIBRARY
 from builder.pack.swap import replacing_file
-from builder.pipeline import (
-    attempts_for,
-    compile_variants,
-    lower_variants,
-    roundings_of,
-    run_stage,
-    save_restored,
-    settle,
-    verify_variants,
-)
-from builder.progress import Progress
-from builder.project import Project
-from builder.spec import ModelSpec
-from builder.targets import Target
+from builder.stages.compile import CompiledModel, compile_variants
+from builder.stages.imported import import_variants
+from builder.stages.lower import attempts_for, programs_of, save_restored
+from builder.stages.settle import settle
+from builder.stages.settled import Settled
+from builder.stages.verify import roundings_of, verify_variants
 from builder.verify.verdict import require
 from builder.verify.verification import Verification
+from builder.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -53,55 +44,54 @@ class NewWeights:
     verification: Verification
 
 
-def reweigh(spec: ModelSpec, project: Project, progress: Progress, target: Target, output: Path | None) -> NewWeights:
+def reweigh(ws: Workspace, output: Path | None) -> NewWeights:
     """Write the weights of the model as it is now for the bundle that was built of it as it was.
 
     To ``output``, or ``dist/<model>.weights``. Raises WeightsError where more than the weights has changed,
     VerifyError where the answers are not TensorFlow's, UsageError without such a bundle.
     """
-    suffix = target.suffix
-    bundle = project.dist / f"{spec.name}{suffix}"
-    wanted = _wanted(bundle, spec, target)
-    made = compile_variants(spec, project, progress, target)
-    settled = replace(settle(spec, project, progress), quantisations=_quantisations(bundle))
-    spec = settled.spec
-    tuning = read_tuning(tuning_path(spec))
-    algorithms = tuning.algorithms(target.name) if tuning else {}
-    found: list[Layout] = []
-    for attempt in attempts_for(spec):
-        lowered = lower_variants(attempt, made, settled, algorithms, project.cache)
-        program, *others = (one.program for one in lowered)
-        kernels = [m.kernels.kernels_path for m in made]
-        layout = layout_of(program, kernels, dict(zip(spec.variants[1:], others, strict=True)))
-        if layout == wanted:
-            break
-        found.append(layout)
-    else:
-        raise WeightsError(
-            f"the model does not fit the library in {bundle.name} any more:\n"
-            + "\n".join(f"  {why}" for why in _differences(found[0], wanted))
-            + f"\nBuild it again: `make bundle MODEL={spec.path}`."
-        )
+    wanted = _wanted(ws)
+    compiled = compile_variants(ws, import_variants(ws))
+    settled = replace(settle(ws), quantisations=_quantisations(ws.bundle))
+    ws = ws.for_spec(settled.spec)
+    lowered = _fitting(ws, compiled, settled, wanted)
     with tempfile.TemporaryDirectory(prefix="coldforge-weights-") as temporary:
         fresh = Path(temporary) / FILE
-        write_outside(program, layout, fresh)
+        write_outside(lowered[0].program, wanted, fresh)
         library = fresh.with_name("libmodel.so")
-        shutil.copyfile(bundle / "layer" / LIBRARY, library)  # takes the weights beside it
-        save_restored(spec, lowered, fresh.parent)
-        stage = functools.partial(run_stage, spec, project, progress, suffix=suffix)
-        roundings = roundings_of(spec, made, fresh.parent, stage)
-        with progress.stage("verify", "the library with these weights against TensorFlow's answers") as outcome:
-            verification = verify_variants(library, made, spec, machine_for(target, project.cache), roundings)
+        shutil.copyfile(ws.bundle / "layer" / LIBRARY, library)  # takes the weights beside it
+        save_restored(ws.spec, lowered, fresh.parent)
+        roundings = roundings_of(ws, compiled, fresh.parent)
+        with ws.progress.stage("verify", "the library with these weights against TensorFlow's answers") as outcome:
+            verification = verify_variants(ws, compiled, library, roundings)
             outcome.note = "" if verification.passed else "DISAGREES"
         require(verification)
-        path = output or project.dist / f"{spec.name}{suffix}.weights"
+        path = output or ws.bundle.with_name(f"{ws.bundle.name}.weights")
         with replacing_file(path) as partial:
             shutil.copyfile(fresh, partial)
     return NewWeights(path, file_digest(path), verification)
 
 
-def _wanted(bundle: Path, spec: ModelSpec, target: Target) -> Layout:
-    """What the library in the folder ``bundle`` wants its weights to be. Raises UsageError."""
+def _fitting(ws: Workspace, compiled: CompiledModel, settled: Settled, wanted: Layout) -> tuple[Lowered, ...]:
+    """The programs, one for each variant, that the library in the bundle was made of. Raises WeightsError."""
+    found: list[Layout] = []
+    for attempt in attempts_for(ws.spec):
+        lowered = programs_of(ws, compiled, settled, attempt)
+        program, *others = (one.program for one in lowered)
+        layout = layout_of(program, compiled.kernels, dict(zip(ws.spec.variants[1:], others, strict=True)))
+        if layout == wanted:
+            return lowered
+        found.append(layout)
+    raise WeightsError(
+        f"the model does not fit the library in {ws.bundle.name} any more:\n"
+        + "\n".join(f"  {why}" for why in _differences(found[0], wanted))
+        + f"\nBuild it again: `make bundle MODEL={ws.spec.path}`."
+    )
+
+
+def _wanted(ws: Workspace) -> Layout:
+    """What the library in the bundle wants its weights to be. Raises UsageError."""
+    spec, bundle, target = ws.spec, ws.bundle, ws.target
     again = f"`make bundle MODEL={spec.path}{target.option}`"
     try:
         manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))

@@ -26,13 +26,13 @@ from typing import IO
 from builder.docker.client import client, docker, why_no_engine
 from builder.docker.image import BuilderImage
 from builder.errors import ColdforgeError, EnvironmentSetupError
-from builder.measure.tuning import tuning_path
 from builder.pack.bundle import Bundle, activate
 from builder.pack.dependencies import build_dependencies
 from builder.pack.swap import replacing
 from builder.project import Project
 from builder.sources import locate
 from builder.spec import ModelSpec
+from builder.stages.tuning import tuning_path
 from builder.targets import DEFAULT, TARGETS, Target
 
 INSIDE = Path("/coldforge")

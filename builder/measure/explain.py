@@ -12,13 +12,12 @@ from builder.lower.decisions import LayerWeights, WeightSizes, layer_weights
 from builder.lower.notes import Note, note_of
 from builder.lower.program import CallStep, ConditionalStep, Quantisation, Step, WhileStep, walk
 from builder.measure import profile
-from builder.measure.tuning import read_tuning, tuning_path
 from builder.pack.bundle import Bundle
-from builder.pipeline import Attempt, attempts_for, compile_model, lower_by, settle
-from builder.progress import Progress
-from builder.project import Project
 from builder.report.text import RULE, table
-from builder.spec import ModelSpec
+from builder.stages.compile import compile_first
+from builder.stages.lower import Attempt, attempts_for, program_of
+from builder.stages.settle import settle
+from builder.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -91,31 +90,25 @@ class Explanation:
         return json.dumps(data | {"together": total, "steps": steps}, indent=1)
 
 
-def explain(
-    spec: ModelSpec, project: Project, progress: Progress, *, threads: int = 1, seconds: float = 3.0
-) -> Explanation:
-    """Compile ``spec`` unless it is, and time the lowering that its last bundle has (the first, without a bundle).
+def explain(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Explanation:
+    """Compile the model unless it is, and time the lowering that its last bundle has (the first, without a bundle).
 
     Raises the ColdforgeError of a stage that fails, VerifyError where this machine can't run the library.
     """
-    made = compile_model(spec, project, progress, spec.target)
-    settled = settle(spec, project, progress)
-    spec = settled.spec
-    tuning = read_tuning(tuning_path(spec))
-    algorithms = tuning.algorithms(spec.targets[0]) if tuning else {}
-    attempt = _attempt(spec, project)
-    lowered = lower_by(attempt, made, settled, algorithms, project.cache)
-    key = [made.kernels.metadata_path, made.kernels.kernels_path, made.graph.ports_path]
-    with progress.stage("profile", "the same program with a clock between its steps") as outcome:
+    compiled, settled = compile_first(ws), settle(ws)
+    ws = ws.for_spec(settled.spec)
+    attempt = _attempt(ws)
+    lowered = program_of(ws, compiled, settled, attempt)
+    with ws.progress.stage("profile", "the same program with a clock between its steps") as outcome:
         library = profile.build(
             lowered.program,
-            spec,
-            made.kernels,
-            project.build / spec.name / "explain",
-            project.cache,
-            digest(*key, settled.key, attempt.name, json.dumps(algorithms, sort_keys=True)),
+            ws.spec,
+            compiled.kernels,
+            ws.build / "explain",
+            ws.cache,
+            digest(*compiled.inputs, settled.key, attempt.name),
         )
-        profiled = profile.Profiled(library, lowered.program, made.graph, threads)
+        profiled = profile.Profiled(library, lowered.program, compiled.graph, threads)
         times = profile.measure({"": profiled}, seconds)[""]
         profiled.close()
         outcome.note = f"{times.rounds} runs"
@@ -125,7 +118,7 @@ def explain(
         for (depth, n), calls, fastest, median in steps
     )
     return Explanation(
-        model=spec.name,
+        model=ws.spec.name,
         path=attempt.name if lowered.path == attempt.path else lowered.path,
         reason=lowered.reason,
         isa=profile.host_isas(library)[-1],
@@ -183,11 +176,11 @@ def _weights(e: Explanation) -> str:
     return f"{e.weights:,} bytes of weights" + (rest if sizes.as_float32 != e.weights else "")
 
 
-def _attempt(spec: ModelSpec, project: Project) -> Attempt:
+def _attempt(ws: Workspace) -> Attempt:
     """The one that the bundle has, so that what is explained is what was packed."""
-    possible = attempts_for(spec)
+    possible = attempts_for(ws.spec)
     try:
-        manifest = json.loads(Bundle.load(project.dist / spec.name).manifest.read_text(encoding="utf-8"))
+        manifest = json.loads(Bundle.load(ws.bundle).manifest.read_text(encoding="utf-8"))
         return next(a for a in possible if a.name == manifest["lowering"]["path"])
     except (OSError, KeyError, ValueError, StopIteration):
         return possible[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.cache import code_digest, digest, run_cached
-from builder.emit import GeneratedSources, emit
+from builder.emit import GeneratedSources
 from builder.importers.graph import FrozenGraph
 from builder.library.opened import OpenedModel
-from builder.link.library import link_library
+from builder.link.program import build_library
 from builder.lower.program import Program, walk
 from builder.spec import ModelSpec
 from builder.verify.golden import Golden
@@ -50,10 +51,7 @@ class Times:
 def build(program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Path, cache: Path, key: str) -> Path:
     """A library of ``program`` with the clock in it, in ``folder``; kept for the same ``key``. Raises LinkError."""
 
-    def make(fresh: Path) -> None:
-        sources = emit(program, spec, compiled.target, fresh, probe="profile")
-        link_library(sources, [compiled.kernels_path], compiled.target, fresh, cache / "zig")
-
+    make = functools.partial(build_library, program, spec, compiled, zig=cache / "zig", probe="profile")
     run_cached(folder, digest(code_digest(), key), make)
     return folder / "libmodel.so"
 

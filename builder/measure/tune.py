@@ -10,7 +10,7 @@ import math
 import platform
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.cache import digest
@@ -19,12 +19,14 @@ from builder.lower.geometry import Geometry
 from builder.lower.packing import candidates, choose
 from builder.lower.program import Algorithm, LayerStep, walk
 from builder.measure import profile
-from builder.measure.tuning import Choice, Times, Tuning, kernels_digest, tuning_path
-from builder.pipeline import ATTEMPTS, Compiled, Settled, compile_model, lower_by, settle
-from builder.progress import Progress
-from builder.project import Project
 from builder.report.text import table
 from builder.spec import ModelSpec
+from builder.stages import settle
+from builder.stages.compile import CompiledVariant, compile_first
+from builder.stages.lower import ATTEMPTS, program_of
+from builder.stages.settled import Settled
+from builder.stages.tuning import Choice, Times, Tuning, kernels_digest, tuning_path
+from builder.workspace import Workspace
 
 ROUNDS = 15
 """At least."""
@@ -46,24 +48,23 @@ class Tuned:
     rounds: int
 
 
-def tune(spec: ModelSpec, project: Project, progress: Progress, *, seconds: float = 10.0) -> Tuned:
+def tune(ws: Workspace, *, seconds: float = 10.0) -> Tuned:
     """Measure for about ``seconds``, on one thread, and write the tuning file beside model.toml.
 
     Winograd is no candidate where the spec forbids it. Raises the ColdforgeError of a stage that fails, VerifyError
     where this machine can't run the library.
     """
-    made = compile_model(spec, project, progress, spec.target)
-    settled = settle(spec, project, progress)
-    shapes = dict(_open_questions(spec, _lower(made, settled, project, {})))
+    compiled, settled, spec = compile_first(ws), settle.measure(ws), ws.spec
+    shapes = dict(_open_questions(spec, _lower(ws, compiled, settled, {})))
     rule = {label: choose(shape, allow_winograd=spec.winograd) for label, shape in shapes.items()}
     times: dict[str, dict[str, dict[str, float]]] = {label: {} for label in shapes}
     rounds = 0
     if shapes:
-        with progress.stage("tune", f"{len(shapes)} kinds of layer, each timed in place") as outcome:
-            rounds = _measure(made, settled, project, shapes, seconds, times)
+        with ws.progress.stage("tune", f"{len(shapes)} kinds of layer, each timed in place") as outcome:
+            rounds = _measure(ws, compiled, settled, shapes, seconds, times)
             outcome.note = f"{rounds} rounds"
     layers = {label: Choice(best(rule[label], times[label]), times[label]) for label in shapes}
-    tuning = Tuning(kernels_digest(), spec.targets[0], _cpu(), layers)
+    tuning = Tuning(kernels_digest(), ws.target.name, _cpu(), layers)
     path = tuning_path(spec)
     if layers:
         path.write_text(tuning.to_json(), encoding="utf-8")
@@ -96,8 +97,8 @@ def render(tuned: Tuned) -> str:
     )
 
 
-def _lower(made: Compiled, settled: Settled, project: Project, algorithms: Mapping[str, Algorithm]) -> Lowered:
-    return lower_by(ATTEMPTS[0], made, settled, algorithms, project.cache)
+def _lower(ws: Workspace, compiled: CompiledVariant, settled: Settled, algorithms: Mapping[str, Algorithm]) -> Lowered:
+    return program_of(ws, compiled, replace(settled, algorithms=algorithms), ATTEMPTS[0])
 
 
 def _layers(lowered: Lowered) -> Iterator[tuple[int, Geometry]]:
@@ -114,9 +115,9 @@ def _open_questions(spec: ModelSpec, lowered: Lowered) -> Iterator[tuple[str, Ge
 
 
 def _measure(
-    made: Compiled,
+    ws: Workspace,
+    compiled: CompiledVariant,
     settled: Settled,
-    project: Project,
     shapes: Mapping[str, Geometry],
     seconds: float,
     times: dict[str, dict[str, dict[str, float]]],
@@ -129,13 +130,13 @@ def _measure(
     isas: tuple[str, ...] = ()
     for algorithm in sorted({a for found in possible.values() for a in found}):
         everywhere = {label: algorithm for label, found in possible.items() if algorithm in found}
-        lowered[algorithm] = _lower(made, settled, project, everywhere)
-        key = digest(made.kernels.metadata_path, made.kernels.kernels_path, settled.key, repr(sorted(everywhere)))
-        folder = project.build / spec.name / f"tune-{algorithm}"
-        library = profile.build(lowered[algorithm].program, spec, made.kernels, folder, project.cache, key)
+        lowered[algorithm] = _lower(ws, compiled, settled, everywhere)
+        key = digest(*compiled.inputs, settled.key, repr(sorted(everywhere)))
+        folder = ws.build / f"tune-{algorithm}"
+        library = profile.build(lowered[algorithm].program, spec, compiled.kernels, folder, ws.cache, key)
         isas = profile.host_isas(library)
         for isa in isas:
-            opened = profile.Profiled(library, lowered[algorithm].program, made.graph, isa=isa)
+            opened = profile.Profiled(library, lowered[algorithm].program, compiled.graph, isa=isa)
             profiled[f"{isa} {algorithm}"] = opened
     measured = profile.measure(profiled, seconds, ROUNDS)
     for opened in profiled.values():

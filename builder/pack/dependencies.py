@@ -16,13 +16,18 @@ DEPENDENCIES_LOCK = LAYER / "requirements.txt"
 """Hash-locked requirements, below the layers folder."""
 
 
+def dependencies_folder(project: Project, target: Target = DEFAULT) -> Path:
+    """Where ``build_dependencies`` leaves the layer."""
+    return project.build / f"dependencies{target.suffix}"
+
+
 def build_dependencies(project: Project, target: Target = DEFAULT) -> tuple[bool, Path]:
     """(whether it was there already, the layer's folder) for ``target``, made as ``sam build`` makes it.
 
     Raises EnvironmentSetupError with pip's message when the packages cannot be had.
     """
     source = project.layers / LAYER
-    folder = project.build / f"dependencies{target.suffix}"
+    folder = dependencies_folder(project, target)
     cached = run_cached(folder, digest(source), lambda fresh: _make(source, target, fresh))
     return cached, folder
 

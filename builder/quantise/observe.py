@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.emit import emit
 from builder.importers.graph import FrozenGraph
 from builder.library.opened import OpenedModel
-from builder.link.library import link_library
+from builder.link.program import build_library
 from builder.lower.program import LayerStep, Program, View
 from builder.quantise.accuracy import run_once
 from builder.spec import ModelSpec
@@ -33,9 +32,7 @@ def build(program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Pa
 
     No two may have the same path in one process: the second would be the first.
     """
-    sources = emit(program, spec, compiled.target, folder, probe="observe")
-    link_library(sources, [compiled.kernels_path], compiled.target, folder, cache / "zig")
-    return folder / "libmodel.so"
+    return build_library(program, spec, compiled, folder, cache / "zig", probe="observe")
 
 
 def watch(

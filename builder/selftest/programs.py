@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -13,15 +14,18 @@ from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
 from builder.library.machine import INCLUDE, LOADER, Machine, machine_for
 from builder.link.toolchain import Toolchain, zig_version
-from builder.pack.bundle import find_bundle
-from builder.pipeline import import_graph, rounding_of_bundle, run_stage
-from builder.progress import Progress
-from builder.project import Project
+from builder.pack.bundle import Bundle, find_bundle
 from builder.selftest.cases import write_cases
 from builder.spec import ModelSpec, to_json
+from builder.stages.compile import compile_variants
+from builder.stages.imported import import_variants
+from builder.stages.lower import attempts_for, lower_variants
+from builder.stages.settle import settle
+from builder.stages.verify import roundings_of
 from builder.targets import Target
 from builder.verify.expected import open_expected
 from builder.verify.rounding import Rounding
+from builder.workspace import Workspace
 
 SOURCES = Path(__file__).parent
 KINDS = ("test", "benchmark")
@@ -39,27 +43,23 @@ class Programs:
     said: str
 
 
-def selftest(spec: ModelSpec, project: Project, progress: Progress, target: Target) -> Programs:
-    """Build both programs for the bundle of ``spec`` and ``target``, and run them where something here can.
+def selftest(ws: Workspace) -> Programs:
+    """Build both programs for the workspace's bundle, and run them where something here can.
 
     Raises UsageError where there is no bundle, VerifyError when the test fails.
     """
-    suffix = target.suffix
-    bundle = find_bundle(project.dist, spec.name, target)
-    _, graph = import_graph(spec, project, progress)
-    rounding = rounding_of_bundle(bundle, spec, project, progress, target)
+    spec, target = ws.spec, ws.target
+    bundle = find_bundle(ws.project.dist, spec.name, target)
+    graph, rounding = import_variants(ws.alone).graph, _rounding(ws, bundle)
     same = [rounding.golden] if rounding and rounding.golden else []
-    folder = run_stage(
-        spec,
-        project,
-        progress,
+    folder = ws.stage(
         "selftest",
         f"the test and the benchmark program for {target.name}",
         digest(graph.golden_path, *same, graph.ports_path, to_json(spec), target.name, zig_version()),
-        functools.partial(build_programs, spec, graph, target, project.cache, rounding=rounding),
-        suffix,
+        functools.partial(build_programs, spec, graph, target, ws.cache, rounding=rounding),
+        target.suffix,
     )
-    machine = machine_for(target, project.cache)
+    machine = machine_for(target, ws.cache)
     placed = {}
     for kind in KINDS:
         placed[kind] = bundle.folder / f"{spec.name}_{kind}"
@@ -68,9 +68,21 @@ def selftest(spec: ModelSpec, project: Project, progress: Progress, target: Targ
         placed[kind].chmod(0o755)
     said = ""
     if not machine.missing:
-        with progress.stage("run", f"both programs, on {machine.name}"):
+        with ws.progress.stage("run", f"both programs, on {machine.name}"):
             said = run_program(placed["test"], machine) + run_program(placed["benchmark"], machine, "--seconds", "1")
     return Programs(placed["test"], placed["benchmark"], machine, said)
+
+
+def _rounding(ws: Workspace, bundle: Bundle) -> Rounding | None:
+    """How the weights in ``bundle`` were rounded; of several variants for the first."""
+    layers = json.loads(bundle.manifest.read_text(encoding="utf-8"))["lowering"]["weights"]["layers"]
+    if all(layer["type"] == "float32" for layer in layers):
+        return None
+    compiled, settled = compile_variants(ws, import_variants(ws)), settle(ws)
+    ws = ws.for_spec(settled.spec)
+    attempt = attempts_for(ws.spec)[0]  # in any, the same weights are rounded
+    emitted = lower_variants(ws, compiled, settled, attempt)
+    return roundings_of(ws, compiled, emitted.folder)[0]
 
 
 def build_programs(

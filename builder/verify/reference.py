@@ -12,7 +12,7 @@ from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
 from builder.importers.state import assign, read
 from builder.importers.tf import reference_session, tensorflow
-from builder.preflight import walk
+from builder.importers.walk import walk
 from builder.spec import ModelSpec
 from builder.verify.golden import Golden, GoldenCase
 from builder.verify.inputs import PROBES, cases

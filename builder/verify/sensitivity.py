@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.importers.tf import tensorflow
-from builder.preflight import walk
+from builder.importers.walk import walk
 
 Array = NDArray[Any]
 

@@ -1,38 +1,33 @@
-"""The order of the stages from a ModelSpec to ``dist/<model>/wasm/``; ``builder.pipeline`` is that of a bundle."""
+"""The way of a WebAssembly module: a model.toml's spec in, ``dist/<model>/wasm/`` out.
+
+It shares the stages of a bundle (``builder.pipeline``). Its sources, its linker and the engines that verify it are its
+own.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
-import platform
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder import __version__
-from builder.cache import code_digest, digest, run_cached
+from builder.cache import digest
 from builder.errors import LowerError
-from builder.importers.graph import FrozenGraph
-from builder.importers.tf import IR_FLAGS
 from builder.link.toolchain import zig_version
+from builder.lower import Lowered
 from builder.pack.manifest import FileEntry, source_entry
 from builder.pack.swap import replacing
-from builder.pipeline import (
-    Attempt,
-    Compiled,
-    Settled,
-    attempts_for,
-    import_graph,
-    lower_by,
-    roundings_of,
-    save_restored,
-    settle,
-)
-from builder.progress import Progress
-from builder.project import Project
-from builder.spec import ModelSpec
+from builder.stages.attempts import until_final
+from builder.stages.compile import CompiledModel, compile_variants
+from builder.stages.imported import import_variants
+from builder.stages.lower import Emitted, lower_variants
+from builder.stages.settle import measure
+from builder.stages.settled import Settled
+from builder.stages.verify import roundings_of
+from builder.stages.versions import versions
 from builder.targets import WASM32
 from builder.verify.rounding import Rounding
 from builder.verify.verdict import require
@@ -40,8 +35,7 @@ from builder.verify.verification import Verification
 from builder.wasm.module import FLAVOURS, Flavour, emit_sources, link_module
 from builder.wasm.node import PREDICT, node, verify_in_node
 from builder.wasm.verify import can_verify, verify_module
-from builder.xla.descriptors import tensorflow_version
-from builder.xla.tfcompile import CompiledGraph, compile_graph
+from builder.workspace import Workspace
 
 FOLDER = "wasm"
 """In ``dist/<model>/``."""
@@ -53,9 +47,21 @@ class WasmModule:
 
     path: Path
     flavour: Flavour
-    attempt: str
+    emitted: Emitted
     verifications: dict[str, Verification]
     """By the engine's name; empty when there is none."""
+
+    @property
+    def attempt(self) -> str:
+        return self.emitted.attempt.name
+
+    @property
+    def passed(self) -> bool:
+        return all(v.passed for v in self.verifications.values())
+
+    @property
+    def final(self) -> bool:
+        return self.passed or any(v.too_coarse for v in self.verifications.values())
 
     def to_dict(self) -> dict[str, Any]:
         """For the manifest."""
@@ -66,110 +72,94 @@ class WasmModule:
         }
 
 
-def build_wasm(spec: ModelSpec, project: Project, progress: Progress) -> tuple[WasmModule, ...]:
-    """Build both flavours into ``dist/<model>/wasm/``, or take a stage's output from an earlier run.
+def build_wasm(ws: Workspace) -> tuple[WasmModule, ...]:
+    """Build both flavours of the first variant into ``dist/<model>/wasm/``, whatever the workspace's target.
 
     Raises the ColdforgeError of the stage that fails; what was in ``dist/`` then stays.
     """
-    cache, spec = project.cache, spec.alone
-
-    def stage(name: str, what: str, key: str, build: Callable[[Path], object]) -> Path:
-        folder = project.build / spec.name / name
-        with progress.stage(name, what) as outcome:
-            outcome.cached = run_cached(folder, digest(code_digest(), key), build)
-        return folder
-
-    model, graph = import_graph(spec, project, progress)
-    if graph.states:
+    folder = ws.project.dist / ws.spec.name / FOLDER
+    ws = ws.alone.on(WASM32)
+    imported = import_variants(ws)
+    if states := imported.graph.states:
         raise LowerError(
-            f"{spec.name} keeps state from call to call ({graph.states[0].spec.name} ...); "
+            f"{ws.spec.name} keeps state from call to call ({states[0].spec.name} ...); "
             "only libmodel.so does so, not yet a WebAssembly module."
         )
-    folder = stage(
-        f"compile{WASM32.suffix}",
-        "tfcompile, for its LLVM IR",
-        digest(graph.graph_path, graph.config_path, WASM32.name, IR_FLAGS, tensorflow_version()),
-        functools.partial(compile_graph, graph, WASM32),
-    )
-    compiled = CompiledGraph.load(folder, WASM32)
-    made = Compiled(model, graph, compiled)
-    settled = settle(spec, project, progress)
-    spec = settled.spec
-
-    def link(attempt: Attempt) -> tuple[Path, Rounding | None]:
-        sources = stage(
-            f"lower{WASM32.suffix}{attempt.suffix}",
-            f"thunks to steps, buffers and C ({attempt.name})",
-            digest(compiled.metadata_path, settled.key, graph.ports_path),
-            functools.partial(_lower, attempt, made, settled, cache),
-        )
-        linked = stage(
-            f"link{WASM32.suffix}{attempt.suffix}",
-            " and ".join(flavour.file for flavour in FLAVOURS),
-            digest(sources, *compiled.ir_paths, zig_version()),
-            functools.partial(_link, sources, compiled, cache),
-        )
-        (rounding,) = roundings_of(spec, [made], sources, stage)
-        return linked, rounding
-
-    modules = []
-    for flavour in FLAVOURS:
-        for attempt in attempts_for(spec):
-            folder, rounding = link(attempt)
-            path = folder / flavour.file
-            with progress.stage("verify", f"{flavour.file} against TensorFlow's answers") as outcome:
-                found = _verify(path, graph, spec, rounding)
-                passed = all(v.passed for v in found.values())
-                outcome.note = "" if passed else "DISAGREES"
-                outcome.note = outcome.note if found else "NOT RUN: neither wasmtime (`pip install wasmtime`) nor node"
-            if passed or any(v.too_coarse for v in found.values()):
-                break
-        modules.append(WasmModule(path, flavour, attempt.name, found))
+    compiled = compile_variants(ws, imported)
+    settled = measure(ws)
+    ws = ws.for_spec(settled.spec)
+    modules = [verified_module(ws, compiled, settled, flavour) for flavour in FLAVOURS]
     for module in modules:
         for verification in module.verifications.values():
             require(verification)
-    sources = project.build / spec.name / f"lower{WASM32.suffix}"
-    return _deliver(modules, sources, spec, digest(model), project.dist / spec.name / FOLDER)
+    return _deliver(ws, compiled, modules, folder)
 
 
-def _lower(attempt: Attempt, made: Compiled, settled: Settled, cache: Path, folder: Path) -> None:
-    lowered = lower_by(attempt, made, settled, {}, cache)
-    emit_sources(lowered.program, settled.spec, folder)
-    save_restored(settled.spec, [lowered], folder)
+def verified_module(ws: Workspace, compiled: CompiledModel, settled: Settled, flavour: Flavour) -> WasmModule:
+    """The module of the first attempt that agrees with TensorFlow, or of the last one; ``ws.spec`` is settled."""
+    *_, kept = until_final(
+        ws.spec,
+        lambda attempt: lower_variants(ws, compiled, settled, attempt, emit_module),
+        lambda emitted: _tried(ws, compiled, emitted, flavour),
+    )
+    return kept
 
 
-def _link(sources: Path, compiled: CompiledGraph, cache: Path, folder: Path) -> None:
+def emit_module(ws: Workspace, _: CompiledModel, lowered: Sequence[Lowered], folder: Path) -> None:
+    """The sources of both flavours."""
+    (one,) = lowered
+    emit_sources(one.program, ws.spec, folder)
+
+
+def _tried(ws: Workspace, compiled: CompiledModel, emitted: Emitted, flavour: Flavour) -> WasmModule:
+    ir = compiled.first.kernels.ir_paths
+    folder = ws.stage(
+        f"link{emitted.attempt.suffix}",
+        " and ".join(flavour.file for flavour in FLAVOURS),
+        digest(emitted.folder, *ir, zig_version()),
+        functools.partial(_link, emitted.folder, ir, ws.zig),
+        ws.target.suffix,
+    )
+    path = folder / flavour.file
+    (rounding,) = roundings_of(ws, compiled, emitted.folder)
+    with ws.progress.stage("verify", f"{flavour.file} against TensorFlow's answers") as outcome:
+        module = WasmModule(path, flavour, emitted, _verifications(ws, compiled, path, rounding))
+        outcome.note = "" if module.passed else "DISAGREES"
+        if not module.verifications:
+            outcome.note = "NOT RUN: neither wasmtime (`pip install wasmtime`) nor node"
+    return module
+
+
+def _link(sources: Path, ir: tuple[Path, ...], zig: Path, folder: Path) -> None:
     for flavour in FLAVOURS:
-        link_module(sources, compiled.ir_paths, flavour, folder, cache / "zig")
+        link_module(sources, ir, flavour, folder, zig)
 
 
-def _verify(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None) -> dict[str, Verification]:
-    found = {}
+def _verifications(
+    ws: Workspace, compiled: CompiledModel, path: Path, rounding: Rounding | None
+) -> dict[str, Verification]:
+    graph, found = compiled.first.graph, {}
     if can_verify():
-        found["wasmtime"] = verify_module(path, graph, spec, rounding)
+        found["wasmtime"] = verify_module(path, graph, ws.spec, rounding)
     if node():
-        found["node"] = verify_in_node(path, graph, spec, rounding)
+        found["node"] = verify_in_node(path, graph, ws.spec, rounding)
     return found
 
 
 def _deliver(
-    modules: Sequence[WasmModule], sources: Path, spec: ModelSpec, source_sha256: str, folder: Path
+    ws: Workspace, compiled: CompiledModel, modules: Sequence[WasmModule], folder: Path
 ) -> tuple[WasmModule, ...]:
+    sources = modules[0].emitted.sources
     with replacing(folder) as fresh:
         for module in modules:
             shutil.copyfile(module.path, fresh / module.path.name)
-        for path in (PREDICT, sources / "model.json", sources / "model.h"):
+        for path in (PREDICT, sources.description, sources.header):
             shutil.copyfile(path, fresh / path.name)
         manifest = {
-            "model": {"name": spec.name, "version": spec.version},
-            "source": source_entry(spec, source_sha256),
-            "versions": {
-                "coldforge": __version__,
-                "python": platform.python_version(),
-                "tensorflow": tensorflow_version(),
-                "zig": zig_version(),
-            },
-            "xla_flags": IR_FLAGS,
+            "model": {"name": ws.spec.name, "version": ws.spec.version},
+            "source": source_entry(ws.spec, digest(compiled.path)),
+            "versions": versions(),
+            "xla_flags": compiled.first.kernels.flags,
             "files": [asdict(FileEntry.of(fresh, path.name)) for path in sorted(fresh.iterdir())],
             "modules": {module.path.name: module.to_dict() for module in modules},
         }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from builder.cache import file_digest
 from builder.emit.blob import weights_source
+from builder.emit.generated import GeneratedSources
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_weights
@@ -48,17 +49,18 @@ FLAVOURS = (SIMD, BASELINE)
 
 def emit_sources(program: Program, spec: ModelSpec, folder: Path) -> None:
     """Write a program.c per flavour in a folder of its name, and one weights.bin, weights.S, model.h, for all."""
-    for flavour in FLAVOURS:
-        description = model_json(program, spec, {WASM32.name: [flavour.isa]})
-        own = folder / flavour.isa
-        own.mkdir(parents=True)
-        (own / "program.c").write_text(program_source(program, description, flat_run_source(program)))
-    (folder / "model.json").write_text(model_json(program, spec, {WASM32.name: [SIMD.isa]}) + "\n")
-    (folder / "model.h").write_text(header_source(program))
-    weights = folder / "weights.bin"
-    with weights.open("wb") as file:
+    isas = tuple(flavour.isa for flavour in FLAVOURS)
+    sources = GeneratedSources(folder, tuple(f"{isa}/program.c" for isa in isas), isas)
+    for isa, path in zip(isas, sources.programs, strict=True):
+        path.parent.mkdir(parents=True)
+        description = model_json(program, spec, {WASM32.name: [isa]})
+        path.write_text(program_source(program, description, flat_run_source(program)))
+    sources.description.write_text(model_json(program, spec, {WASM32.name: [SIMD.isa]}) + "\n")
+    sources.header.write_text(header_source(program))
+    with sources.weights.open("wb") as file:
         write_weights(program, file)
-    (folder / "weights.S").write_text(weights_source(weights, wasm=True))
+    (folder / "weights.S").write_text(weights_source(sources.weights, wasm=True))
+    sources.save()
 
 
 def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: Path, cache: Path) -> Path:

@@ -62,6 +62,11 @@ class CompiledGraph:
         return cls(folder, target, **json.loads((folder / "compile.json").read_text()))
 
 
+def flags_for(target: Target) -> str:
+    """XLA_FLAGS of a compilation for ``target``."""
+    return IR_FLAGS if target.xla.leaves_ir else XLA_FLAGS
+
+
 def compile_graph(graph: FrozenGraph, target: Target, folder: Path, part: str = "") -> CompiledGraph:
     """Compile ``graph`` for ``target`` into ``folder``; 3 to 20 s.
 
@@ -84,8 +89,7 @@ def compile_graph(graph: FrozenGraph, target: Target, folder: Path, part: str = 
         text=True,
         errors="replace",
     )
-    flags = IR_FLAGS if target.xla.leaves_ir else XLA_FLAGS
-    result = CompiledGraph(folder, target, flags, tensorflow_version(), time.monotonic() - started)
+    result = CompiledGraph(folder, target, flags_for(target), tensorflow_version(), time.monotonic() - started)
     if done.returncode != 0 or not result.kernels_path.exists() or not result.metadata_path.exists():
         raise CompileError(explain(done.returncode, done.stderr))
     if target.xla.leaves_ir and not result.ir_paths:

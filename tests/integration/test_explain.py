@@ -11,8 +11,8 @@ import pytest
 
 from builder.measure import explain
 from builder.pack.bundle import Bundle
-from builder.progress import Progress
 from builder.project import Project
+from builder.workspace import Workspace
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.integration
@@ -54,7 +54,7 @@ def test_the_json_of_digits(digits: Bundle) -> None:
 def test_table_and_json_of_one_measurement_agree(digits: Bundle) -> None:
     from builder.cli.command import load_spec
 
-    found = explain.explain(load_spec("digits", Project.here()), Project.here(), Progress(), seconds=0.2)
+    found = explain.explain(Workspace.of(load_spec("digits", Project.here()), Project.here()), seconds=0.2)
     lines = explain.render(found).splitlines()[2:]
     for line, step in zip(lines, json.loads(found.to_json())["steps"], strict=False):
         assert line.startswith(f"{step['step']} ")

@@ -17,7 +17,6 @@ from builder.errors import UsageError
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import reference_session, tensorflow
-from builder.progress import Progress
 from builder.project import Project
 from builder.sources import locate
 from builder.spec import ImageInput, ModelSpec, OutputSpec, load
@@ -25,6 +24,7 @@ from builder.verify.compare import verify
 from builder.verify.expected import open_expected
 from builder.verify.reference import make
 from builder.verify.verdict import require
+from builder.workspace import Workspace
 from tests.conftest import ROOT
 from tests.support.build import build_library
 from tests.support.models import save_keras, spec_for
@@ -33,8 +33,7 @@ pytestmark = pytest.mark.integration
 
 
 def exported(spec: ModelSpec, root: Path) -> Path:
-    project = Project(root)
-    return export_model(spec, project, Progress()).folder
+    return export_model(Workspace.of(spec, Project(root))).folder
 
 
 def small_network() -> Any:
@@ -225,9 +224,9 @@ def test_a_folder_of_the_users_is_not_written_over(small: tuple[ModelSpec, Path]
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis.txt").write_text("mine")
     with pytest.raises(UsageError, match="exists and is not an export"):
-        export_model(spec, Project(folder.parents[1]), Progress(), tmp_path / "precious")
+        export_model(Workspace.of(spec, Project(folder.parents[1])), tmp_path / "precious")
     for _ in range(2):  # its own it may
-        export_model(spec, Project(folder.parents[1]), Progress(), tmp_path / "out")
+        export_model(Workspace.of(spec, Project(folder.parents[1])), tmp_path / "out")
     assert (tmp_path / "precious" / "thesis.txt").read_text() == "mine"
 
 

@@ -22,7 +22,6 @@ from builder.lower import LoweringPath, lower
 from builder.pipeline import build_bundle
 from builder.preflight import check
 from builder.preflight import require as require_preflight
-from builder.progress import Progress
 from builder.selftest.programs import selftest
 from builder.spec import FeedSpec, ModelSpec
 from builder.targets import ARM64, X86_64, Target
@@ -31,6 +30,7 @@ from builder.verify.expected import open_expected
 from builder.verify.reference import make
 from builder.verify.verdict import require
 from builder.wasm.build import build_wasm
+from builder.workspace import Workspace
 from builder.xla.tfcompile import compile_graph
 from handler.errors import refusal
 from handler.image import Limits
@@ -282,15 +282,16 @@ def test_what_nobody_can_tell_is_no_state(tmp_path: Path) -> None:
 def test_its_own_test_its_export_and_webassembly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test program runs the cases as one sequence, the export has the first values, a module is refused."""
     spec, project = saved("counter", tmp_path), empty_checkout(tmp_path, monkeypatch)
-    build_bundle(spec, project, Progress())
-    assert "PASSED" in selftest(spec, project, Progress(), X86_64).said
-    folder = export_model(spec, project, Progress(), tmp_path / "out").folder
+    ws = Workspace.of(spec, project)
+    build_bundle(ws)
+    assert "PASSED" in selftest(ws).said
+    folder = export_model(ws, tmp_path / "out").folder
     weights = safetensors.numpy.load_file(folder / "weights.safetensors")
     np.testing.assert_array_equal(weights["sum"], [1, 2, 3])
     assert weights["calls"] == 0
     assert not (folder / "model.toml").exists()
     with pytest.raises(LowerError, match="keeps state from call to call"):
-        build_wasm(spec, project, Progress())
+        build_wasm(ws)
 
 
 def test_convolutions_beside_state_are_fused(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_a_module_of_a_zoo_graph_runs_in_node(compiled: Path, tmp_path: Path) ->
 
 
 def test_a_bundle_keeps_the_modules_of_the_same_model(tmp_path: Path) -> None:
-    from builder.pack.assemble import _keep_wasm
+    from builder.stages.pack import _keep_wasm
 
     before, fresh = tmp_path / "before", tmp_path / "fresh"
     (before / "wasm").mkdir(parents=True)

@@ -5,29 +5,38 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import threading
 import zipfile
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from builder.audit import audit
+from builder.cache import digest
+from builder.emit import GeneratedSources
 from builder.errors import AuditError, SizeLimitError, VerifyError
+from builder.lower.decisions import Lowering
 from builder.pack import swap
-from builder.pack.assemble import pack
 from builder.pack.bundle import Bundle, activate
 from builder.pack.sbom import read_lock
-from builder.spec import Source
+from builder.project import Project
+from builder.spec import ModelSpec, Source
+from builder.stages.attempts import VerifiedLibrary
+from builder.stages.compile import CompiledModel, CompiledVariant
+from builder.stages.lower import ATTEMPTS, Emitted
+from builder.stages.pack import pack
 from builder.targets import ARM64, X86_64
 from builder.verify.compare import verify
+from builder.workspace import Workspace
+from builder.xla.tfcompile import CompiledGraph
 from tests.support import needs
 from tests.support.hand_model import CASES, HAND_MODEL, model_spec, write_golden
 from tests.support.zig import shared_library
 
-HASH = "ab" * 32
 DESCRIPTION = {
     "abi": 1,
     "coldforge": "0.1.0",
@@ -58,43 +67,77 @@ cffi==2.1.1
 Packer = Callable[..., Bundle]
 
 
+@dataclass(frozen=True)
+class Made:
+    """A library that passed everything, and the folder of a project with what else goes into a function."""
+
+    spec: ModelSpec
+    library: VerifiedLibrary
+    parts: Path
+
+
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("made")
-    library = shared_library(folder / "libmodel.so", HAND_MODEL, "-lm", "-Wl,-soname,libmodel.so")
-    spec = replace(model_spec(), source=Source("keras", folder / "secret" / "hand.keras"))
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder, parts = tmp_path_factory.mktemp("made"), tmp_path_factory.mktemp("parts")
+    path = shared_library(folder / "libmodel.so", HAND_MODEL, "-lm", "-Wl,-soname,libmodel.so")
+    model = folder / "secret" / "hand.keras"
+    model.parent.mkdir()
+    model.write_bytes(b"trained")
+    spec = replace(model_spec(), source=Source("keras", model))
     os.environ.pop("CF_TEST_BEHAVIOUR", None)
-    (folder / "model.h").write_text("/* header */\n")
-    (folder / "requirements.lock").write_text(LOCK)
-    for name, size in (("dependencies/python/pillow.so", 50_000), ("function/handler/app.py", 2_000)):
-        (folder / name).parent.mkdir(parents=True)
-        (folder / name).write_bytes(bytes(size))
-    return {
-        "spec": spec,
-        "library": library,
-        "header": folder / "model.h",
-        "model_json": json.dumps(DESCRIPTION),
-        "audit": audit(library, X86_64),
-        "verification": verify(library, write_golden(folder, CASES), spec),
-        "source_sha256": HASH,
-        "versions": {"coldforge": "0.1.0", "python": "3.13.1", "tensorflow": "2.21.0", "zig": "0.17.0"},
-        "xla_flags": "--xla_cpu_multi_thread_eigen=false",
-        "dependencies": folder / "dependencies",
-        "dependencies_lock": folder / "requirements.lock",
-        "function": folder / "function",
-    }
+    for name, content in (
+        ("layers/dependencies/requirements.txt", LOCK.encode()),
+        ("build/dependencies/python/pillow.so", bytes(50_000)),
+        ("handler/app.py", bytes(2_000)),
+    ):
+        (parts / name).parent.mkdir(parents=True)
+        (parts / name).write_bytes(content)
+    graph = write_golden(folder, CASES)
+    kernels = CompiledGraph(folder, X86_64, "--xla_cpu_multi_thread_eigen=false", "2.21.0", 0.0)
+    library = VerifiedLibrary(
+        path=path,
+        compiled=CompiledModel(model, (CompiledVariant(graph, kernels),)),
+        emitted=emitted(folder / "lower"),
+        lowering=Lowering("optimised", 0, ()),
+        audit=audit(path, X86_64),
+        roundings=(None,),
+        verification=verify(path, graph, spec),
+        versions={"coldforge": "0.1.0", "python": "3.13.1", "tensorflow": "2.21.0", "zig": "0.17.0"},
+    )
+    return Made(spec, library, parts)
 
 
 @pytest.fixture
-def packer(made: dict[str, Any], tmp_path: Path) -> Packer:
-    return lambda **changes: pack(**({**made, "dist": tmp_path / "dist"} | changes))
+def packer(made: Made, tmp_path: Path) -> Packer:
+    """Packs in the project at ``root``, ``without`` some of its parts, the library with ``changes``."""
+
+    def packed(
+        root: Path = tmp_path, spec: ModelSpec = made.spec, without: Sequence[str] = (), **changes: Any
+    ) -> Bundle:
+        for part in ("layers", "build", "handler"):
+            shutil.rmtree(root / part, ignore_errors=True)
+            if part not in without:
+                shutil.copytree(made.parts / part, root / part)
+        return pack(Workspace(spec, Project(root), X86_64), replace(made.library, **changes))
+
+    return packed
+
+
+def emitted(folder: Path, description: Any = DESCRIPTION, *, header: bool = True) -> Emitted:
+    """Sources in ``folder``, as the lower stage leaves them."""
+    folder.mkdir()
+    (folder / "model.json").write_text(json.dumps(description))
+    GeneratedSources(folder, ("program.c",), ("x86-64-v3",)).save()
+    if header:
+        (folder / "model.h").write_text("/* header */\n")
+    return Emitted(ATTEMPTS[0], folder)
 
 
 def content(folder: Path) -> dict[str, bytes]:
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_a_bundle_holds_what_the_handler_and_sam_look_for(packer: Packer, made: dict[str, Any]) -> None:
+def test_a_bundle_holds_what_the_handler_and_sam_look_for(packer: Packer, made: Made) -> None:
     bundle = packer()
     assert bundle.folder.name == "hand"
     assert set(content(bundle.folder)) == {
@@ -106,7 +149,7 @@ def test_a_bundle_holds_what_the_handler_and_sam_look_for(packer: Packer, made: 
         "model.h",
         "model.json",
     }
-    assert bundle.library.read_bytes() == made["library"].read_bytes()
+    assert bundle.library.read_bytes() == made.library.path.read_bytes()
     assert json.loads(bundle.description.read_text()) == DESCRIPTION
     with zipfile.ZipFile(bundle.archive) as archive:
         assert {n: archive.read(n) for n in archive.namelist()} == content(bundle.layer)
@@ -117,14 +160,14 @@ def test_a_bundle_holds_what_the_handler_and_sam_look_for(packer: Packer, made: 
     assert list(bundle.folder.parent.iterdir()) == [bundle.folder]
 
 
-def test_the_manifest_tells_everything_and_hashes_are_right(packer: Packer) -> None:
+def test_the_manifest_tells_everything_and_hashes_are_right(packer: Packer, made: Made) -> None:
     bundle = packer()
     manifest = json.loads(bundle.manifest.read_text())
     assert manifest["schema"] == 1
     assert manifest["model"] == {
         "name": "hand",
         "version": "1",
-        "source": {"format": "keras", "sha256": HASH, "file": "hand.keras"},
+        "source": {"format": "keras", "sha256": digest(made.library.compiled.path), "file": "hand.keras"},
     }
     assert manifest["built_with"]["python"] == "3.13.1"
     assert manifest["xla_flags"] == "--xla_cpu_multi_thread_eigen=false"
@@ -143,15 +186,15 @@ def test_the_manifest_tells_everything_and_hashes_are_right(packer: Packer) -> N
 def test_packing_twice_gives_the_same_bytes(packer: Packer, tmp_path: Path) -> None:
     previous = os.umask(0o077)
     try:
-        first = content(packer(dist=tmp_path / "one").folder)
+        first = content(packer(tmp_path / "one").folder)
     finally:
         os.umask(previous)
-    assert content(packer(dist=tmp_path / "two").folder) == first
+    assert content(packer(tmp_path / "two").folder) == first
 
 
-def test_the_layer_does_not_depend_on_the_machine_that_built_it(packer: Packer, made: dict[str, Any]) -> None:
+def test_the_layer_does_not_depend_on_the_machine_that_built_it(packer: Packer, made: Made) -> None:
     here = packer().archive.read_bytes()
-    elsewhere = packer(versions=made["versions"] | {"python": "3.12.9"}, function=None)
+    elsewhere = packer(versions={**made.library.versions, "python": "3.12.9"}, without=["handler"])
     assert elsewhere.archive.read_bytes() == here
     in_layer = json.loads((elsewhere.layer / "model" / "manifest.json").read_text())
     assert not {"verification", "sizes", "audit"} & set(in_layer)
@@ -169,17 +212,17 @@ def test_modes_do_not_follow_the_umask(packer: Packer) -> None:
             assert path.stat().st_mode & 0o777 == wanted, path
 
 
-def test_a_failed_build_leaves_the_last_bundle_alone(packer: Packer, made: dict[str, Any], tmp_path: Path) -> None:
+def test_a_failed_build_leaves_the_last_bundle_alone(packer: Packer, made: Made, tmp_path: Path) -> None:
     bundle = packer()
     before = content(bundle.folder)
-    worse = replace(made["verification"], failures=("it sulks",))
-    failing = replace(made["audit"], violations=audit(made["library"], ARM64).violations)
+    worse = replace(made.library.verification, failures=("it sulks",))
+    failing = replace(made.library.audit, violations=audit(made.library.path, ARM64).violations)
     for error, changes in (
         (VerifyError, {"verification": worse}),
         (AuditError, {"audit": failing}),
-        (SizeLimitError, {"spec": replace(made["spec"], max_unzipped=1000)}),
-        (FileNotFoundError, {"library": tmp_path / "absent.so"}),
-        (FileNotFoundError, {"header": tmp_path / "absent.h"}),
+        (SizeLimitError, {"spec": replace(made.spec, max_unzipped=1000)}),
+        (FileNotFoundError, {"path": tmp_path / "absent.so"}),
+        (FileNotFoundError, {"emitted": emitted(tmp_path / "no header", header=False)}),
     ):
         with pytest.raises(error):
             packer(**changes)
@@ -187,9 +230,10 @@ def test_a_failed_build_leaves_the_last_bundle_alone(packer: Packer, made: dict[
         assert list(bundle.folder.parent.iterdir()) == [bundle.folder]
 
 
-def test_a_new_build_takes_the_place_of_the_old_one(packer: Packer) -> None:
+def test_a_new_build_takes_the_place_of_the_old_one(packer: Packer, tmp_path: Path) -> None:
     packer()
-    bundle = packer(model_json=json.dumps(DESCRIPTION | {"model": {"name": "hand", "version": "2"}}))
+    second = emitted(tmp_path / "second", DESCRIPTION | {"model": {"name": "hand", "version": "2"}})
+    bundle = packer(emitted=second)
     assert json.loads(bundle.manifest.read_text())["model"]["version"] == "2"
     assert list(bundle.folder.parent.iterdir()) == [bundle.folder]
 
@@ -275,8 +319,8 @@ def test_readers_never_find_nothing(tmp_path: Path) -> None:
     assert not missing
 
 
-def test_the_lock_file_gives_names_versions_and_hashes(made: dict[str, Any], tmp_path: Path) -> None:
-    packages = read_lock(made["dependencies_lock"])
+def test_the_lock_file_gives_names_versions_and_hashes(made: Made, tmp_path: Path) -> None:
+    packages = read_lock(made.parts / "layers" / "dependencies" / "requirements.txt")
     assert [(p.name, p.version, len(p.hashes)) for p in packages] == [
         ("aws-lambda-powertools", "3.37.0", 1),
         ("cffi", "2.1.1", 0),
@@ -308,6 +352,6 @@ def test_the_bill_of_materials_is_valid_and_complete(packer: Packer) -> None:
 
 
 def test_a_bill_without_a_lock_file_is_valid_too(packer: Packer) -> None:
-    bundle = packer(dependencies_lock=None, dependencies=None)
+    bundle = packer(without=["layers", "build"])
     assert len(json.loads(bundle.sbom.read_text())["components"]) == 2
     assert [c.name for c in bundle.sizes.components] == ["model layer", "function"]

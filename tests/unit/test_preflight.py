@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from builder import preflight
 from builder.errors import PreflightError, SizeLimitError
-from builder.preflight import HINTS, Preflight, Unsupported, gap, render, require, walk
+from builder.importers.walk import walk
+from builder.preflight import HINTS, Preflight, Unsupported, gap, render, require
 
 FLOAT, INT32, STRING = 1, 3, 7
 NAMES = {FLOAT: "float32", INT32: "int32", STRING: "string"}

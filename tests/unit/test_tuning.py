@@ -13,8 +13,8 @@ from builder.errors import SpecError
 from builder.lower.geometry import Geometry
 from builder.lower.packing import candidates, choose, decide
 from builder.measure.tune import best
-from builder.measure.tuning import Choice, Tuning, kernels_digest, read_tuning, tuning_path
 from builder.spec import ModelSpec, Source
+from builder.stages.tuning import Choice, Tuning, kernels_digest, read_tuning, tuning_path
 
 sides = st.tuples(st.integers(1, 40), st.integers(1, 40))
 geometries = st.builds(

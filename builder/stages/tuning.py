@@ -76,6 +76,17 @@ def tuning_path(spec: ModelSpec) -> Path:
     return path.with_name("tuning.json" if path.name == "model.toml" else f"{path.stem}.tuning.json")
 
 
+def tuning_of(spec: ModelSpec) -> Tuning:
+    """The tuning beside model.toml; one that decides nothing, where there is none. Raises as ``read_tuning`` does."""
+    return read_tuning(tuning_path(spec)) or Tuning(kernels_digest(), "")
+
+
+def stale_tuning(spec: ModelSpec, geometries: Collection[str]) -> str:
+    """In one line, what of the tuning a model with these geometries can't use; empty where it is all of use."""
+    stale = tuning_of(spec).stale(geometries)
+    return f"{tuning_path(spec).name} {stale}" if stale else ""
+
+
 def read_tuning(path: Path) -> Tuning | None:
     """The tuning at ``path``, None where there is none. Raises SpecError for a file that is no tuning."""
     try:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from builder.progress import Progress
-from builder.project import Project
 from builder.quantise.accuracy import Accuracy, OutputAccuracy, compare, library_answers, tensorflow_answers
-from builder.quantise.candidates import KINDS, Kind, candidate, compile_here
 from builder.quantise.inputs import Inputs, golden_inputs, pictures
+from builder.quantise.kinds import KINDS, Kind
 from builder.report.text import table
-from builder.spec import ActivationType, ModelSpec, WeightType
+from builder.spec import ActivationType, WeightType
+from builder.stages.candidate import candidate, compile_here
+from builder.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -43,20 +43,20 @@ class AccuracyReport:
         return json.dumps(asdict(self), indent=1)
 
 
-def accuracy(spec: ModelSpec, project: Project, progress: Progress, *, images: Sequence[Path] = ()) -> AccuracyReport:
+def accuracy(ws: Workspace, *, images: Sequence[Path] = ()) -> AccuracyReport:
     """Build a library of every type and compare it on the golden inputs and on each of ``images``.
 
     ``images``: folders of pictures, of folders by label, or ``.npz`` files. Raises UsageError for those that do not fit
     the model, and the ColdforgeError of a stage that fails.
     """
-    made = compile_here(spec, project, progress)
-    graph = made.graph
+    compiled = compile_here(ws)
+    spec, graph = ws.spec, compiled.graph
     sets: list[Inputs] = [golden_inputs(spec, graph), *(pictures(path, spec, graph) for path in images)]
-    with progress.stage("reference", "TensorFlow's own answers"):
+    with ws.progress.stage("reference", "TensorFlow's own answers"):
         theirs = [tensorflow_answers(graph, inputs) for inputs in sets]
     found = []
     for kind in KINDS:
-        built = candidate(spec, made, kind, project, progress)
+        built = candidate(ws, compiled, kind)
         compared = {
             inputs.source: compare(spec, graph, inputs, library_answers(built.library, graph, inputs), answers)
             for inputs, answers in zip(sets, theirs, strict=True)

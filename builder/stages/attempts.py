@@ -1,0 +1,111 @@
+"""Attempts: lower, and make and verify what was lowered, until an attempt agrees with TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from builder.audit import AuditReport, audit
+from builder.emit import GeneratedSources
+from builder.library.machine import machine_for
+from builder.lower.decisions import Lowering
+from builder.spec import ModelSpec
+from builder.stages.compile import CompiledModel
+from builder.stages.link import link_shared
+from builder.stages.lower import Attempt, Emitted, attempts_for, lower_variants
+from builder.stages.settled import Settled
+from builder.stages.verify import Roundings, roundings_of, verify_variants
+from builder.stages.versions import versions
+from builder.verify.verdict import reason
+from builder.verify.verification import Verification
+from builder.workspace import Workspace
+
+
+class Trial(Protocol):
+    """What came of an attempt."""
+
+    @property
+    def final(self) -> bool:
+        """Whether no further attempt is worth making: this one agrees, or its weights are what is too coarse."""
+
+
+T = TypeVar("T", bound=Trial)
+
+
+def until_final(spec: ModelSpec, lowered: Callable[[Attempt], Emitted], tried: Callable[[Emitted], T]) -> tuple[T, ...]:
+    """What ``tried`` found of each attempt that ``spec`` permits, up to the first that is final. The last one counts.
+
+    An attempt that comes to the program of an earlier one is passed over: the same library would disagree again.
+    """
+    trials: list[T] = []
+    programs: set[str] = set()
+    for attempt in attempts_for(spec):
+        emitted = lowered(attempt)
+        if emitted.program in programs:
+            continue
+        programs.add(emitted.program)
+        trials.append(tried(emitted))
+        if trials[-1].final:
+            break
+    return tuple(trials)
+
+
+@dataclass(frozen=True)
+class VerifiedLibrary:
+    """``libmodel.so`` of one attempt, what it was linked from, and what the audit and TensorFlow's answers say of it.
+
+    That it passed is not said: ``pack`` refuses one that did not.
+    """
+
+    path: Path
+    compiled: CompiledModel
+    emitted: Emitted
+    lowering: Lowering
+    audit: AuditReport
+    roundings: Roundings
+    verification: Verification
+    versions: Mapping[str, str] = field(default_factory=versions)
+
+    @property
+    def sources(self) -> GeneratedSources:
+        return self.emitted.sources
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Variables that an opened model keeps from call to call."""
+        return tuple(state.spec.name for state in self.compiled.first.graph.states)
+
+    @property
+    def final(self) -> bool:
+        return self.verification.passed or self.verification.too_coarse
+
+
+def verified_library(ws: Workspace, compiled: CompiledModel, settled: Settled) -> VerifiedLibrary:
+    """The library of the first attempt that agrees with TensorFlow, or of the last one; ``ws.spec`` is settled.
+
+    Its ``lowering`` says which attempts were given up for it, and why. Raises LowerError, LinkError, or VerifyError
+    where a library fails in another way than by its answers.
+    """
+    *given_up, kept = until_final(
+        ws.spec,
+        lambda attempt: lower_variants(ws, compiled, settled, attempt),
+        lambda emitted: _tried(ws, compiled, emitted),
+    )
+    why = tuple((one.lowering.path, reason(one.verification)) for one in given_up)
+    return replace(kept, lowering=replace(kept.lowering, given_up=why))
+
+
+def _tried(ws: Workspace, compiled: CompiledModel, emitted: Emitted) -> VerifiedLibrary:
+    path = link_shared(ws, compiled, emitted)
+    with ws.progress.stage("audit", "the library against the portability policy"):
+        report = audit(path, ws.target)
+    roundings = roundings_of(ws, compiled, emitted.folder)
+    machine = machine_for(ws.target, ws.cache)
+    by = f", on {machine.name}" if machine.runner else ""
+    with ws.progress.stage("verify", f"the library against TensorFlow's answers{by}") as outcome:
+        verification = verify_variants(ws, compiled, path, roundings)
+        outcome.note = "" if verification.passed else f"DISAGREES: {reason(verification)}"
+        outcome.note = f"NOT RUN: {machine.missing}" if machine.missing else outcome.note
+    return VerifiedLibrary(path, compiled, emitted, emitted.lowering, report, roundings, verification)

@@ -1,0 +1,68 @@
+"""Calibrate: the model runs on pictures as it is, and each layer's input gets a range."""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from builder.cache import digest
+from builder.errors import SpecError
+from builder.lower.program import LayerStep, Quantisation, walk
+from builder.quantise.calibrate import measure, require_known, type_of, why_kept
+from builder.quantise.inputs import golden_inputs, pictures
+from builder.quantise.observe import build
+from builder.spec import to_json
+from builder.stages.compile import CompiledVariant, compile_first
+from builder.stages.lower import attempts_for, program_of
+from builder.stages.settled import Settled
+from builder.targets import host_target
+from builder.workspace import Workspace
+
+_RANGES = "ranges.json"
+
+
+def calibrate(ws: Workspace) -> Settled:
+    """The spec, in which no type is "auto" any more, with the rounding of its layers' inputs where it asks for that.
+
+    Measured on this machine, whatever the target, and for the first variant: layers have the same names in all. Kept
+    for the same model, spec and pictures. Raises SpecError for pictures that are not there and for an exception that
+    fits no layer, and the ColdforgeError of a stage that fails.
+    """
+    spec, images = ws.spec, ws.spec.activations.images
+    if not (spec.calibrated and "int8" in spec.weight_types):
+        return Settled(spec)
+    if images is not None and not images.exists():
+        raise SpecError(f"{spec.path}: [activations].images: there is no {images}; ranges are measured on it.")
+    compiled = compile_first(ws.on(host_target()))
+    if images is not None and compiled.graph.states:
+        kept = compiled.graph.states[0].spec.name
+        raise SpecError(
+            f"{spec.path}: [activations].images: the model keeps {kept!r} from call to call, and pictures are no "
+            "sequence of calls. Delete this line: the golden inputs are such a sequence."
+        )
+    key = digest(*compiled.inputs, compiled.graph.golden_path, to_json(spec.alone), *([images] if images else []))
+    what = f"the ranges of layers' inputs on {images.name if images else 'the golden inputs'}"
+    folder = ws.stage("calibrate", what, key, functools.partial(_calibrate, ws.alone, compiled))
+    found = json.loads((folder / _RANGES).read_text())
+    return Settled(spec, {name: Quantisation(**by) for name, by in found["rounded"].items()}, found["kept"])
+
+
+def _calibrate(ws: Workspace, compiled: CompiledVariant, folder: Path) -> None:
+    spec, images = ws.spec, ws.spec.activations.images
+    lowered = program_of(ws, compiled, Settled(spec), attempts_for(spec)[0])
+    steps = {n: step for n, step in enumerate(walk(lowered.program.steps)) if isinstance(step, LayerStep)}
+    require_known(spec, [step.layer for step in steps.values()])
+    kept = {step.layer: why for step in steps.values() if (why := why_kept(spec, step, lowered))}
+    wanted = {n: s for n, s in steps.items() if s.layer not in kept and type_of(spec, s.layer) == "int8"}
+    rounded: dict[str, Quantisation] = {}
+    if wanted:
+        inputs = pictures(images, spec, compiled.graph) if images else golden_inputs(spec, compiled.graph)
+        with tempfile.TemporaryDirectory(prefix="coldforge-calibrate-") as temporary:
+            library = build(lowered.program, spec, compiled.kernels, Path(temporary), ws.cache)
+            rounded, more = measure(library, lowered, compiled.graph, inputs, wanted)
+        kept |= more
+    found = {"rounded": {name: asdict(by) for name, by in rounded.items()}, "kept": kept}
+    (folder / _RANGES).write_text(json.dumps(found, indent=1) + "\n")

@@ -1,0 +1,67 @@
+"""A library of a model for each kind of numbers, for this machine: what is compared and chosen from."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from builder.cache import digest
+from builder.errors import UsageError
+from builder.link.program import build_library
+from builder.lower.decisions import Lowering
+from builder.quantise.kinds import Kind, of_kind
+from builder.spec import Weights
+from builder.stages.calibrate import calibrate
+from builder.stages.compile import CompiledVariant, compile_first
+from builder.stages.lower import LOWERING, attempts_for, program_of, report_of
+from builder.stages.settled import Settled
+from builder.targets import host_target
+from builder.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The library of ``kind``, but for the spec's exceptions."""
+
+    kind: Kind
+    library: Path
+    lowering: Lowering
+
+
+def compile_here(ws: Workspace) -> CompiledVariant:
+    """The model compiled for this machine, whatever its targets are; of several variants the first.
+
+    Raises VerifyError where libraries for this machine are not made, UsageError for a model with state.
+    """
+    compiled = compile_first(ws.on(host_target()))
+    if compiled.graph.states:
+        raise UsageError(
+            f"{ws.spec.name} keeps state from call to call: its answers to single inputs cannot be compared."
+        )
+    return compiled
+
+
+def candidate(ws: Workspace, compiled: CompiledVariant, kind: Kind) -> Candidate:
+    """Built for this machine unless it is there. What it answers is not verified here.
+
+    ``compiled``: by ``compile_here``. Ranges of activations are measured on [activations].images, or those of
+    [weights].
+    """
+    ws = ws.for_spec(replace(of_kind(ws.spec, kind), weights=Weights(kind.weights)))
+    settled = calibrate(ws)
+    rounded = kind.activations != "float32"
+    folder = ws.stage(
+        f"accuracy-{kind.weights}{'-activations' if rounded else ''}",
+        f"a library with {kind.weights} weights{' and activations' if rounded else ''}",
+        digest(*compiled.inputs, settled.key, compiled.kernels.target.name),
+        functools.partial(_build, ws, compiled, settled),
+    )
+    return Candidate(kind, folder / "libmodel.so", Lowering.load(folder / LOWERING))
+
+
+def _build(ws: Workspace, compiled: CompiledVariant, settled: Settled, folder: Path) -> None:
+    attempt = attempts_for(settled.spec)[0]
+    lowered = program_of(ws, compiled, settled, attempt)
+    build_library(lowered.program, settled.spec, compiled.kernels, folder, ws.zig)
+    report_of([lowered], settled, attempt).save(folder / LOWERING)

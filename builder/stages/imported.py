@@ -1,0 +1,82 @@
+"""Import: the trained model's file becomes a frozen graph for each variant, with TensorFlow's own answers."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.cache import digest
+from builder.importers import import_model
+from builder.importers.graph import FrozenGraph
+from builder.importers.variants import require_variants
+from builder.lower.compress import ITEM_SIZES
+from builder.pack.limits import allowed
+from builder.preflight import Preflight, check, require
+from builder.sources import locate
+from builder.spec import ModelSpec, Variant, to_json
+from builder.verify import reference
+from builder.workspace import Workspace
+from builder.xla.descriptors import tensorflow_version
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """The trained model's file, and its frozen graph for each variant of the spec."""
+
+    path: Path
+    graphs: tuple[FrozenGraph, ...]
+
+    @property
+    def graph(self) -> FrozenGraph:
+        """That of the first variant."""
+        return self.graphs[0]
+
+
+def import_variants(ws: Workspace) -> ImportedModel:
+    """Import every variant of the spec, or take it from an earlier run. TensorFlow is loaded only where one is new.
+
+    Raises ImportModelError where the model is not there, cannot be read, or one library cannot hold all its variants;
+    EnvironmentSetupError where it cannot be fetched; PreflightError and SizeLimitError for what the preflight finds.
+    """
+    with ws.progress.stage("source", ws.spec.source.package or f"{ws.spec.source.path}"):
+        model = locate(ws.spec, ws.cache)
+    graphs = tuple(_import_variant(ws, variant, model) for variant in ws.spec.variants)
+    require_variants(ws.spec, graphs)
+    return ImportedModel(model, graphs)
+
+
+def inspect(ws: Workspace) -> Preflight:
+    """The preflight on its own: what stands in the way of building the spec. Raises ImportModelError."""
+    folder = ws.build / "inspect"
+    folder.mkdir(parents=True, exist_ok=True)
+    return _preflight(ws.spec, import_model(ws.spec, locate(ws.spec, ws.cache), folder))
+
+
+def named(variant: Variant) -> str:
+    """What tells a further variant's lines in the build's output from those of the first; empty for that one."""
+    return f", {variant.says}" if variant.says else ""
+
+
+def _import_variant(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph:
+    spec = ws.spec.of_variant(variant)
+    folder = ws.stage(
+        "import",
+        f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers{named(variant)}",
+        digest(to_json(spec), model, tensorflow_version()),
+        functools.partial(_import, spec, model),
+        variant.suffix,
+    )
+    return FrozenGraph.load(folder)
+
+
+def _import(spec: ModelSpec, model: Path, folder: Path) -> None:
+    graph = import_model(spec, model, folder)
+    require(_preflight(spec, graph))
+    reference.make(spec, graph)
+
+
+def _preflight(spec: ModelSpec, graph: FrozenGraph) -> Preflight:
+    unzipped, zipped = allowed(spec)
+    share = min(ITEM_SIZES[kind] for kind in spec.weight_types) / ITEM_SIZES["float32"]
+    return check(graph, max_unzipped=unzipped, max_zipped=zipped, place=spec.weights.place, share=share)

@@ -1,0 +1,38 @@
+"""Link: the emitted C, the runtime and XLA's kernels become a library, or an archive for static linking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builder.cache import digest
+from builder.link.archive import ARCHIVE, link_archive
+from builder.link.library import SharedLibrary, link_library
+from builder.link.toolchain import zig_version
+from builder.stages.compile import CompiledModel
+from builder.stages.lower import Emitted
+from builder.workspace import Workspace
+
+
+def link_shared(ws: Workspace, compiled: CompiledModel, emitted: Emitted) -> Path:
+    """``libmodel.so`` of an attempt, or that of an earlier run. Raises LinkError with the linker's message."""
+    kernels, target = compiled.kernels, ws.target
+    folder = ws.stage(
+        f"link{emitted.attempt.suffix}",
+        f"libmodel.so for {target.name}",
+        digest(emitted.folder, *kernels, target.name, zig_version()),
+        lambda folder: link_library(emitted.sources, kernels, target, folder, ws.zig),
+        target.suffix,
+    )
+    return SharedLibrary(folder, target).path
+
+
+def link_static(ws: Workspace, compiled: CompiledModel, emitted: Emitted) -> Path:
+    """The folder of ``libmodel.a`` and of a library that it gives alone, for verifying. Raises LinkError."""
+    kernels, target = compiled.kernels, ws.target
+    return ws.stage(
+        "archive",
+        f"{ARCHIVE} for {target.name}",
+        digest(emitted.folder, *kernels, target.name, zig_version()),
+        lambda folder: link_archive(emitted.sources, kernels, target, folder, ws.zig),
+        target.suffix,
+    )

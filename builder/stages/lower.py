@@ -1,0 +1,146 @@
+"""Lower: XLA's thunks become steps over one arena and one block of weights, and those become C."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from builder.cache import digest
+from builder.emit import GeneratedSources, emit
+from builder.lower import Lowered, LoweringPath, lower
+from builder.lower.compact import together
+from builder.lower.compress import Rules
+from builder.lower.decisions import Lowering, decisions, layer_weights
+from builder.lower.options import Options
+from builder.quantise import restored
+from builder.spec import ModelSpec
+from builder.stages.compile import CompiledModel, CompiledVariant
+from builder.stages.settled import Settled
+from builder.workspace import Workspace
+
+LOWERING = "lowering.json"
+"""In the stage's folder, beside the sources: what was decided."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One way to lower a graph; ``suffix`` tells its folders from those of the others."""
+
+    name: str
+    suffix: str
+    path: LoweringPath
+    winograd: bool = False
+
+
+ATTEMPTS = (
+    Attempt("optimised", "", "optimised", winograd=True),
+    Attempt("optimised, without Winograd", "-direct", "optimised"),
+    Attempt("faithful", "-faithful", "faithful"),
+)
+"""In this order, until one agrees with TensorFlow: speed is never had for a wrong answer."""
+
+
+def attempts_for(spec: ModelSpec) -> tuple[Attempt, ...]:
+    """Those of ``ATTEMPTS`` that ``spec`` permits."""
+    return tuple(a for a in ATTEMPTS if spec.winograd or not a.winograd)
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """The C of one attempt in ``folder``, with its weights, and how it was lowered."""
+
+    attempt: Attempt
+    folder: Path
+
+    @property
+    def sources(self) -> GeneratedSources:
+        return GeneratedSources.load(self.folder)
+
+    @property
+    def lowering(self) -> Lowering:
+        return Lowering.load(self.folder / LOWERING)
+
+    @property
+    def program(self) -> str:
+        """The digest of the C and the weights: attempts with the same one come to the same library."""
+        return digest(*self.sources.programs, self.sources.weights)
+
+
+Emit = Callable[[Workspace, CompiledModel, Sequence[Lowered], Path], object]
+"""Writes the C of each variant's program, and the weights, into a folder."""
+
+
+def emit_library(ws: Workspace, compiled: CompiledModel, lowered: Sequence[Lowered], folder: Path) -> None:
+    """The sources of ``libmodel.so``."""
+    first, *rest = (one.program for one in lowered)
+    others = dict(zip(ws.spec.variants[1:], rest, strict=True))
+    emit(first, ws.spec, ws.target, folder, kernels=compiled.kernels, others=others)
+
+
+def lower_variants(
+    ws: Workspace, compiled: CompiledModel, settled: Settled, attempt: Attempt, write: Emit = emit_library
+) -> Emitted:
+    """The C that ``attempt`` makes of the model, or that of an earlier run. ``ws.spec`` is the settled one.
+
+    Raises LowerError, naming what the runtime cannot do.
+    """
+    folder = ws.stage(
+        f"lower{attempt.suffix}",
+        f"thunks to steps, buffers and C ({attempt.name})",
+        digest(*compiled.inputs, settled.key, ws.target.name),
+        functools.partial(_lower, ws, compiled, settled, attempt, write),
+        ws.target.suffix,
+    )
+    return Emitted(attempt, folder)
+
+
+def programs_of(ws: Workspace, compiled: CompiledModel, settled: Settled, attempt: Attempt) -> tuple[Lowered, ...]:
+    """``program_of`` for each variant; several programs are over one block of weights."""
+    lowered = tuple(program_of(ws, variant, settled, attempt) for variant in compiled.variants)
+    if len(lowered) == 1:
+        return lowered
+    programs = together([one.program for one in lowered], share=settled.spec.weights.place == "library")
+    return tuple(replace(one, program=program) for one, program in zip(lowered, programs, strict=True))
+
+
+def program_of(ws: Workspace, compiled: CompiledVariant, settled: Settled, attempt: Attempt) -> Lowered:
+    """The program that ``attempt`` makes of one variant, with a tuner's decisions where it may have them."""
+    spec = settled.spec
+    if spec.weights.type == "auto":
+        raise ValueError("settle first")
+    rules = Rules(spec.weights.type, tuple((layer.name, layer.weights) for layer in spec.layers if layer.weights))
+    winograd, share = attempt.winograd and spec.winograd, spec.weights.place == "library"
+    options = Options(winograd, settled.algorithms, share, rules, settled.quantisations)
+    return lower(compiled.kernels.metadata_path, compiled.graph, ws.cache, attempt.path, options)
+
+
+def report_of(lowered: Sequence[Lowered], settled: Settled, attempt: Attempt) -> Lowering:
+    """What was decided about the programs of all variants, for the manifest."""
+    first = lowered[0].program
+    unlike = next((one for one in lowered if one.path != attempt.path), None)
+    return Lowering(
+        unlike.path if unlike else attempt.name,
+        sum(len(one.notes) for one in lowered),
+        tuple(d for one in lowered for d in decisions(one.program, one.notes, settled.algorithms)),
+        unlike.reason if unlike else "",
+        weights=layer_weights(first, settled.kept),
+        weights_size=first.weights_size,
+    )
+
+
+def save_restored(spec: ModelSpec, lowered: Sequence[Lowered], folder: Path) -> None:
+    """Beside the sources of ``lowered``, one for each variant, what ``verify.roundings_of`` needs."""
+    for variant, one in zip(spec.variants, lowered, strict=True):
+        if one.restored:
+            restored.save(restored.path_in(folder, variant.suffix), one.restored, one.rounded)
+
+
+def _lower(
+    ws: Workspace, compiled: CompiledModel, settled: Settled, attempt: Attempt, write: Emit, folder: Path
+) -> None:
+    lowered = programs_of(ws, compiled, settled, attempt)
+    write(ws, compiled, lowered, folder)
+    report_of(lowered, settled, attempt).save(folder / LOWERING)
+    save_restored(ws.spec, lowered, folder)

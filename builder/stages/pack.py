@@ -1,0 +1,115 @@
+"""Pack: layer, zip, manifest and bill of materials, checked against Lambda's limits."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from builder.audit import require as require_audit
+from builder.cache import digest, place_file
+from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
+from builder.pack.dependencies import DEPENDENCIES_LOCK, dependencies_folder
+from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
+from builder.pack.limits import Component, check, require
+from builder.pack.manifest import FileEntry, Manifest, source_entry
+from builder.pack.sbom import read_lock, sbom_json
+from builder.pack.swap import replacing
+from builder.stages.attempts import VerifiedLibrary
+from builder.verify.verdict import require as require_verification
+from builder.workspace import Workspace
+
+
+def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
+    """Put ``ws.bundle`` together, beside its place, and let it take the place of the one before.
+
+    The dependencies layer and the function's code count towards the limits where they are there; the layer's
+    hash-locked requirements go into the bill of materials. Every file in the zip has the time SOURCE_DATE_EPOCH.
+
+    Raises AuditError or VerifyError when the library did not pass, SizeLimitError when it all is larger than Lambda or
+    the spec allows. Whatever is raised, the previous bundle stays as it was.
+    """
+    require_audit(library.audit)
+    require_verification(library.verification)
+    spec, sources, moment = ws.spec, library.sources, source_date_epoch()
+    lock = ws.project.layers / DEPENDENCIES_LOCK
+    packages = read_lock(lock) if lock.is_file() else ()
+    others = list(_others(ws))
+    model_json = sources.description.read_text(encoding="utf-8")
+    source_sha256 = digest(library.compiled.path)
+    with replacing(ws.bundle) as fresh:
+        draft = Bundle(fresh, check(others, spec))
+        draft.library.parent.mkdir(parents=True)
+        shutil.copyfile(library.path, draft.library)
+        draft.library.chmod(0o755)
+        apart = f"{spec.name}.weights" if sources.outside and spec.weights.place == "elsewhere" else ""
+        if sources.outside:
+            place_file(sources.outside, fresh / apart if apart else draft.weights)
+        manifest = Manifest(
+            description=json.loads(model_json),
+            source=source_entry(spec, source_sha256),
+            targets=(ws.target.name,),
+            versions=dict(library.versions),
+            xla_flags=library.compiled.first.kernels.flags,
+            files=tuple(FileEntry.of(draft.layer, name) for name, _ in files_of(draft.layer)),
+            weights=sources.layout,
+        )
+        _write(draft.layer / LAYER_MANIFEST, manifest.to_json())
+        inside = [name for name, _ in files_of(draft.layer)]
+        unzipped = sum((draft.layer / name).stat().st_size for name in inside)
+        zipped = 0  # an image has no zip
+        if spec.weights.place != "image":
+            write_zip(draft.layer, draft.archive, epoch=moment)
+            zipped = draft.archive.stat().st_size
+        sizes = check([Component("model layer", unzipped, zipped), *others], spec)
+        require(sizes)
+        _write(draft.header, sources.header.read_text(encoding="utf-8"))
+        _write(draft.description, model_json.rstrip("\n") + "\n")
+        bill = sbom_json(
+            description=manifest.description,
+            source=manifest.source,
+            library_sha256=next(f.sha256 for f in manifest.files if f.path == LIBRARY),
+            versions=manifest.versions,
+            packages=packages,
+        )
+        _write(draft.sbom, bill)
+        names = [f"layer/{name}" for name in inside]
+        names += [*(["layer.zip"] if zipped else []), "model.h", "model.json", "sbom.cdx.json", *filter(None, [apart])]
+        measured = replace(
+            manifest,
+            files=tuple(FileEntry.of(fresh, name) for name in names),
+            lowering=library.lowering,
+            audit=library.audit,
+            verification=library.verification,
+            sizes=sizes,
+        )
+        _write(draft.manifest, measured.to_json())
+        _keep_wasm(ws.bundle, fresh, source_sha256)
+    return Bundle(ws.bundle, sizes)
+
+
+def _others(ws: Workspace) -> Iterator[Component]:
+    """What the function has besides the model's layer."""
+    if (dependencies := dependencies_folder(ws.project, ws.target)).is_dir():
+        yield measure("dependencies layer", dependencies)
+    if ws.project.function.is_dir():
+        yield measure("function", ws.project.function, layer=False, bytecode=False)
+
+
+def _keep_wasm(before: Path, fresh: Path, source_sha256: str) -> None:
+    """What `coldforge wasm` made of the same trained model stays in the bundle's folder."""
+    try:
+        made_of = json.loads((before / "wasm" / "manifest.json").read_text(encoding="utf-8"))["source"]["sha256"]
+    except (OSError, ValueError, KeyError):
+        return
+    if made_of == source_sha256:
+        shutil.copytree(before / "wasm", fresh / "wasm", copy_function=os.link)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)

@@ -1,0 +1,31 @@
+"""Settle: what a spec leaves open is answered, by measuring and by the tuning file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from builder.quantise.kinds import of_kind
+from builder.stages.calibrate import calibrate
+from builder.stages.choose import choose
+from builder.stages.settled import Settled
+from builder.stages.tuning import tuning_of
+from builder.workspace import Workspace
+
+
+def settle(ws: Workspace) -> Settled:
+    """The spec with types in the place of ``auto``, the ranges of layers' inputs, and the tuner's decisions.
+
+    Raises SpecError for a tuning file that is none, and as ``measure`` does.
+    """
+    return replace(measure(ws), algorithms=tuning_of(ws.spec).algorithms(ws.target.name))
+
+
+def measure(ws: Workspace) -> Settled:
+    """As ``settle``, without the tuner's decisions: the static rule decides everywhere.
+
+    Types and ranges are measured on this machine's own build of the model, whatever the target. Raises SpecError for
+    what the spec names and is not there, and the ColdforgeError of a stage that fails.
+    """
+    if ws.spec.weights.type == "auto":
+        ws = ws.for_spec(of_kind(ws.spec, choose(ws)))
+    return calibrate(ws)

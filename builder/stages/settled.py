@@ -1,0 +1,33 @@
+"""A spec without open questions: what a program is lowered by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from builder.cache import digest
+from builder.lower.program import Algorithm, Quantisation
+from builder.spec import ModelSpec, to_json
+
+
+@dataclass(frozen=True)
+class Settled:
+    """``spec``, in which no type is "auto", and what only measuring says of its layers.
+
+    ``quantisations``: of layers' inputs, by the layer's name in the model. ``kept``: why others are not rounded where
+    that was asked for, by name. ``algorithms``: a tuner's decisions, by ``Geometry.label``; the static rule decides
+    where they say nothing.
+    """
+
+    spec: ModelSpec
+    quantisations: Mapping[str, Quantisation] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+    algorithms: Mapping[str, Algorithm] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """For caches."""
+        answers = {name: asdict(by) for name, by in self.quantisations.items()}
+        measured = [answers, dict(self.kept), dict(self.algorithms)]
+        return digest(to_json(self.spec), json.dumps(measured, sort_keys=True))

@@ -1,0 +1,75 @@
+"""What a build holds from its first stage to its last: the model, the target, the folders and the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from builder.cache import code_digest, digest, run_cached
+from builder.progress import Progress
+from builder.project import Project
+from builder.spec import ModelSpec
+from builder.targets import Target
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """One model, built for one target in one project.
+
+    A stage gets this and the results of the stages before it, and nothing else.
+    """
+
+    spec: ModelSpec
+    project: Project
+    target: Target
+    progress: Progress = field(default_factory=Progress)
+
+    @classmethod
+    def of(cls, spec: ModelSpec, project: Project, target: Target | None = None) -> Workspace:
+        """That of a new build; ``target``: the spec's first when None."""
+        return cls(spec, project, target or spec.target)
+
+    def for_spec(self, spec: ModelSpec) -> Workspace:
+        """The same for another spec, such as one whose open questions are answered."""
+        return replace(self, spec=spec)
+
+    def on(self, target: Target) -> Workspace:
+        """The same for another target."""
+        return replace(self, target=target)
+
+    @property
+    def alone(self) -> Workspace:
+        """The same for the spec's first variant alone."""
+        return self.for_spec(self.spec.alone)
+
+    @property
+    def cache(self) -> Path:
+        """What all models share: downloads, compiler caches, TensorFlow's recovered schema."""
+        return self.project.cache
+
+    @property
+    def zig(self) -> Path:
+        """The compiler's own cache."""
+        return self.cache / "zig"
+
+    @property
+    def build(self) -> Path:
+        """The stages' folders."""
+        return self.project.build / self.spec.name
+
+    @property
+    def bundle(self) -> Path:
+        """The folder that the build delivers."""
+        return self.project.dist / f"{self.spec.name}{self.target.suffix}"
+
+    def stage(self, name: str, what: str, key: str, make: Callable[[Path], object], suffix: str = "") -> Path:
+        """The folder ``build/<model>/<name><suffix>``: made by ``make`` unless it is there for this ``key`` and this
+        coldforge.
+
+        ``what`` is printed; ``key`` is the digest of all that goes in. What ``make`` raises passes through.
+        """
+        folder = self.build / f"{name}{suffix}"
+        with self.progress.stage(name, what) as outcome:
+            outcome.cached = run_cached(folder, digest(code_digest(), key), make)
+        return folder

@@ -1,0 +1,90 @@
+"""The shape of the builder: which module imports which, imports inside functions included."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+STAGES = ("imported", "compile", "settle", "lower", "link", "verify", "attempts", "pack")
+"""In the order the data flows, as the package's docstring says."""
+
+
+def sources() -> dict[str, Path]:
+    """Every module of the builder, by its name."""
+    found = {}
+    for path in sorted((ROOT / "builder").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports() -> dict[str, set[str]]:
+    """Which modules of the builder each one imports, at any place in it, for types alone too."""
+    modules = sources()
+    return {name: set(imported(name, path, modules)) - {name} for name, path in modules.items()}
+
+
+def imported(name: str, path: Path, modules: Mapping[str, Path]) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name in modules]
+        elif isinstance(node, ast.ImportFrom) and node.module in modules:
+            assert not node.level, f"{name} imports by a relative name"
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [one if one in modules else node.module for one in inside]
+    return found
+
+
+def in_order(graph: Mapping[str, set[str]]) -> list[str]:
+    """The nodes, each after all that it imports."""
+    try:
+        return list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(f"a cycle of imports: {' <- '.join(error.args[1])}")
+
+
+def test_no_modules_import_each_other_in_a_cycle() -> None:
+    assert "builder.pipeline" in in_order(imports())
+
+
+def test_a_stage_knows_only_those_before_it() -> None:
+    graph = imports()
+
+    def reached(name: str) -> set[str]:
+        direct = {other for other in graph[name] if other.startswith("builder.stages.")}
+        return direct.union(*(reached(other) for other in direct))
+
+    for number, stage in enumerate(STAGES):
+        later = {f"builder.stages.{name}" for name in STAGES[number + 1 :]}
+        if stage == "settle":  # it measures on libraries of its own
+            later -= {"builder.stages.lower"}
+        assert not reached(f"builder.stages.{stage}") & later, stage
+
+
+def test_a_bundle_goes_through_the_stages_in_their_order() -> None:
+    tree = ast.parse((ROOT / "builder" / "pipeline.py").read_text(encoding="utf-8"))
+    stage_of = {
+        alias.name: node.module.removeprefix("builder.stages.")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("builder.stages.")
+        for alias in node.names
+    }
+    (build,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "build_bundle")
+    calls = [node for node in ast.walk(build) if isinstance(node, ast.Call)]
+    called = sorted((call.lineno, call.func.id) for call in calls if isinstance(call.func, ast.Name))
+    went = [stage_of[name] for _, name in called if name in stage_of]
+    assert [stage for stage in went if stage in STAGES] == ["imported", "compile", "settle", "attempts", "pack"]
+
+
+def test_the_stages_are_said_in_their_order() -> None:
+    text = ast.get_docstring(ast.parse((ROOT / "builder" / "stages" / "__init__.py").read_text(encoding="utf-8")))
+    assert text
+    said = [line.split()[0] for line in text.splitlines() if "    " in line and not line.startswith(" ")]
+    assert tuple(said) == STAGES

@@ -146,7 +146,7 @@ publish: setup ## the layer of MODEL to AWS (PUBLISH_FLAGS="--bucket B --prune 3
 
 # One process for each CPU; tests/support/parts.py says which tests share one. JOBS=0: none but this one.
 JOBS ?= auto
-PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
 # What tests bring into the environments must be there before several processes use them.
 TESTED := $(VENV)/.test $(VENV)/.wasm sam .venv-aws/.done

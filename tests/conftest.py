@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from builder.pack.bundle import Bundle
 from tests.support import needs, parts
+from tests.support.schedule import GroupScheduling, group_of, write_groups
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -22,8 +26,11 @@ settings.register_profile("ci", deadline=None, derandomize=True)  # new findings
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
 
 
+_GROUPS = pytest.StashKey[Path]()
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Before pytest chooses by markers, and before xdist reads the groups."""
+    """Before pytest chooses by markers."""
     if parts.is_full(item.nodeid, item.name):
         item.add_marker(pytest.mark.full)
     if item.get_closest_marker("xdist_group") is None:
@@ -31,12 +38,31 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: parts.order(_group(item)))
+    items.sort(key=lambda item: parts.order(group_of(item)))
 
 
-def _group(item: pytest.Item) -> str:
-    marker = item.get_closest_marker("xdist_group")
-    return str(marker.args[0]) if marker else ""
+@pytest.hookimpl(tryfirst=True)  # before xdist says that the tests are collected
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if path := getattr(session.config, "workerinput", {}).get("groups"):
+        write_groups(Path(path), session.items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    stash = node.config.stash
+    if _GROUPS not in stash:
+        stash[_GROUPS] = Path(tempfile.mkdtemp(prefix="coldforge-tests-")) / "groups.json"
+    node.workerinput["groups"] = str(stash[_GROUPS])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling:
+    return GroupScheduling(config, log, config.stash[_GROUPS])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if path := config.stash.get(_GROUPS, None):
+        shutil.rmtree(path.parent, ignore_errors=True)
 
 
 @contextmanager

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from builder.arrays import save_arrays
 from builder.errors import ImportModelError
-from builder.importers.graph import FrozenGraph, Port, save_arrays
+from builder.importers.graph import FrozenGraph, Port
 from builder.importers.loaded import RawGraph, Shape
 from builder.importers.preprocess import activate, image_to_input
 from builder.importers.rewrite import (

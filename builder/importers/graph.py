@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -91,12 +89,3 @@ def _port(row: dict[str, object]) -> Port:
     spec = row["spec"]
     assert isinstance(spec, dict)
     return Port(TensorSpec(spec["name"], spec["dtype"], tuple(spec["shape"])), str(row["tensor"]))
-
-
-def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write ``arrays`` as ``numpy.savez`` does, but without the time of day."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for name, value in arrays.items():
-            buffer = io.BytesIO()
-            np.lib.format.write_array(buffer, np.asarray(value, order="C"), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), buffer.getvalue())

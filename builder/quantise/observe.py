@@ -74,8 +74,3 @@ def picture(view: View, shape: tuple[int, int, int, int], arena: NDArray[np.uint
 def input_of(step: LayerStep, arena: NDArray[np.uint8]) -> NDArray[np.float32]:
     """What ``step`` reads, without its padding: [batch, height, width, channels]."""
     return picture(step.input, (step.batch, *step.in_size, step.in_channels), arena)
-
-
-def output_of(step: LayerStep, arena: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """What ``step`` wrote: [batch, height, width, channels]."""
-    return picture(step.output, (step.batch, *step.out_size, step.out_channels), arena)

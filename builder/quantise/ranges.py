@@ -86,15 +86,3 @@ def quantisation(low: float, high: float) -> Quantisation:
     """
     scale = float(np.float32((high - low) / LEVELS))
     return Quantisation(scale, int(np.clip(np.rint(-low / scale), 0, LEVELS)))
-
-
-def to_bytes(values: Array, by: Quantisation) -> NDArray[np.uint8]:
-    """``values`` rounded as the integer kernels round their input."""
-    steps = np.rint(np.asarray(values, np.float32) * (np.float32(1) / np.float32(by.scale)))
-    numbers: NDArray[np.uint8] = np.clip(steps + np.float32(by.zero), 0, LEVELS).astype(np.uint8)
-    return numbers
-
-
-def from_bytes(numbers: NDArray[np.uint8], by: Quantisation) -> Array:
-    """What the bytes stand for."""
-    return (numbers.astype(np.float32) - np.float32(by.zero)) * np.float32(by.scale)

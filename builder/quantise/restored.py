@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.importers.graph import FrozenGraph, save_arrays
+from builder.arrays import save_arrays
+from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
 from builder.lower.compress import ITEM_SIZES, Array, RoundedInput, constant_digest
 from builder.lower.program import Quantisation

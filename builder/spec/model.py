@@ -106,7 +106,7 @@ class OutputSpec:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """|ours - TensorFlow's| <= absolute + relative * |TensorFlow's|, elementwise."""
+    """|ours - TensorFlow's| <= absolute + relative * |TensorFlow's|, elementwise; see docs/verification.md."""
 
     absolute: float = 1e-5
     relative: float = 1e-4

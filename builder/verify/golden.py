@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.arrays import save_arrays
 from builder.errors import VerifyError
-from builder.importers.graph import save_arrays
 
 if TYPE_CHECKING:
     from builder.spec.tensor import TensorSpec

@@ -23,7 +23,7 @@ from builder.quantise import restored
 from builder.quantise.calibrate import measure
 from builder.quantise.inputs import golden_inputs
 from builder.quantise.observe import build as build_observed
-from builder.quantise.observe import input_of, output_of, picture, watch
+from builder.quantise.observe import input_of, picture, watch
 from builder.verify.compare import verify
 from builder.verify.verification import Verification
 from builder.xla.tfcompile import CompiledGraph
@@ -106,6 +106,11 @@ def _build(case: Case, graph: FrozenGraph, folder: Path) -> Built:
     rounding = restored.load(same, {"int8"})
     assert rounding.golden is not None
     return Built(graph, lowered, library, verify(library, graph, spec, rounding=rounding))
+
+
+def output_of(step: LayerStep, arena: np.ndarray) -> np.ndarray:
+    """What ``step`` wrote: [batch, height, width, channels]."""
+    return picture(step.output, (step.batch, *step.out_size, step.out_channels), arena)
 
 
 NAMES = ("dense_wide", "mlp_batch_64", "wide_resnet", "wired")

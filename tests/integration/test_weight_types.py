@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.arrays import save_arrays
 from builder.cli import main
 from builder.emit import emit
 from builder.errors import SpecError
-from builder.importers.graph import FrozenGraph, save_arrays
+from builder.importers.graph import FrozenGraph
 from builder.link.library import link_library
 from builder.lower import Options, lower
 from builder.lower.compress import Rules

@@ -17,9 +17,10 @@ from builder.importers.graph import FrozenGraph
 from builder.lower.program import Buffer, Quantisation, View
 from builder.quantise.calibrate import require_known, type_of, why_kept
 from builder.quantise.observe import build, picture, watch
-from builder.quantise.ranges import Extent, Histogram, best_range, from_bytes, quantisation, to_bytes
+from builder.quantise.ranges import Extent, Histogram, best_range, quantisation
 from builder.spec import Activations, LayerSpec
 from tests.native.test_profile import PROGRAM, SPEC, compiled, graph
+from tests.support.quantise import from_bytes, to_bytes
 from tests.support.runtime import CACHE
 
 __all__ = ["compiled", "graph"]

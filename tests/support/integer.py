@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.lower.program import Buffer, LayerStep, Program
-from builder.quantise.ranges import to_bytes
+from tests.support.quantise import to_bytes
 
 PANEL, QUAD = 16, 4
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from builder.arrays import save_arrays
 from builder.emit.header import header_source
 from builder.emit.metadata import model_json
 from builder.emit.program import program_source
-from builder.importers.graph import FrozenGraph, Port, save_arrays
+from builder.importers.graph import FrozenGraph, Port
 from builder.lower.program import BoundPort, Buffer, Program, Weight
 from builder.lower.state import bind_state, with_state
 from builder.spec import ModelSpec, Source

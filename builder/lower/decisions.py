@@ -114,7 +114,7 @@ class WeightSizes:
 
 
 @dataclass(frozen=True)
-class Lowering:
+class LoweringReport:
     """How a graph was lowered: ``path`` is the name of the pipeline's attempt, ``steps`` how many it came to.
 
     ``reason``: why the optimised path was not to be had, where it was asked for. ``given_up``: the attempts before
@@ -163,7 +163,7 @@ class Lowering:
         path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, path: Path) -> Lowering:
+    def load(cls, path: Path) -> LoweringReport:
         """What ``save`` wrote."""
         data = json.loads(path.read_text(encoding="utf-8"))
         decisions = tuple(Decision(**d | {"fused": tuple(d["fused"])}) for d in data.pop("decisions"))

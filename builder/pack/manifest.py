@@ -14,7 +14,7 @@ from typing import Any
 
 from builder.audit import AuditReport
 from builder.library.outside import Layout
-from builder.lower.decisions import Lowering
+from builder.lower.decisions import LoweringReport
 from builder.pack.limits import SizeTable
 from builder.spec import ModelSpec
 from builder.verify.verification import Verification
@@ -52,7 +52,7 @@ class Manifest:
     xla_flags: str
     files: tuple[FileEntry, ...]
     weights: Layout | None = None  # of those that are no part of the library
-    lowering: Lowering | None = field(default=None)
+    lowering: LoweringReport | None = field(default=None)
     audit: AuditReport | None = field(default=None)
     verification: Verification | None = field(default=None)
     sizes: SizeTable | None = field(default=None)

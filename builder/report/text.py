@@ -9,7 +9,7 @@ from builder.pack.limits import CONTAINER_IMAGE, DIRECT_UPLOAD_ZIPPED, SizeTable
 
 if TYPE_CHECKING:  # they need NumPy, which a build in Docker does without
     from builder.audit import AuditReport
-    from builder.lower.decisions import Lowering
+    from builder.lower.decisions import LoweringReport
     from builder.verify.agreement import OutputAgreement
     from builder.verify.verification import Verification
 
@@ -82,7 +82,7 @@ def _agreement_row(row: OutputAgreement) -> tuple[str, ...]:
     return row.output, row.dtype, f"{row.max_absolute:.2g}", f"{row.max_relative:.2g}", allowed, top1, verdict
 
 
-def lowering_line(lowering: Lowering) -> str:
+def lowering_line(lowering: LoweringReport) -> str:
     """Which lowering the library has, how many steps are fused, and what was given up for it and why."""
     fused, tuned = len(lowering.decisions), lowering.to_dict()["tuned"]
     steps = f"{fused} of {lowering.steps} steps fused" if fused else f"{lowering.steps} steps, none fused"
@@ -94,7 +94,7 @@ def lowering_line(lowering: Lowering) -> str:
     return "\n".join(parts)
 
 
-def weights_line(lowering: Lowering) -> str:
+def weights_line(lowering: LoweringReport) -> str:
     """What the weights take, of which types they are, and how many layers keep theirs."""
     sizes = lowering.sizes
     kinds = dict.fromkeys(layer.type for layer in lowering.weights if layer.type != "float32")

@@ -12,7 +12,6 @@ from pathlib import Path
 from builder.cache import digest
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
-from builder.library.machine import INCLUDE, LOADER, Machine, machine_for
 from builder.link.toolchain import Toolchain, zig_version
 from builder.pack.bundle import Bundle, find_bundle
 from builder.selftest.cases import write_cases
@@ -24,6 +23,7 @@ from builder.stages.settle import settle
 from builder.stages.verify import roundings_of
 from builder.targets import Target
 from builder.verify.expected import open_expected
+from builder.verify.machine import INCLUDE, LOADER, Machine, machine_for
 from builder.verify.rounding import Rounding
 from builder.workspace import Workspace
 

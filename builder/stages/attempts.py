@@ -9,8 +9,7 @@ from typing import Protocol, TypeVar
 
 from builder.audit import AuditReport, audit
 from builder.emit import GeneratedSources
-from builder.library.machine import machine_for
-from builder.lower.decisions import Lowering
+from builder.lower.decisions import LoweringReport
 from builder.spec import ModelSpec
 from builder.stages.compile import CompiledModel
 from builder.stages.link import link_shared
@@ -18,6 +17,7 @@ from builder.stages.lower import Attempt, Emitted, attempts_for, lower_variants
 from builder.stages.settled import Settled
 from builder.stages.verify import Roundings, roundings_of, verify_variants
 from builder.stages.versions import versions
+from builder.verify.machine import machine_for
 from builder.verify.verdict import reason
 from builder.verify.verification import Verification
 from builder.workspace import Workspace
@@ -62,7 +62,7 @@ class VerifiedLibrary:
     path: Path
     compiled: CompiledModel
     emitted: Emitted
-    lowering: Lowering
+    lowering: LoweringReport
     audit: AuditReport
     roundings: Roundings
     verification: Verification

@@ -9,7 +9,7 @@ from pathlib import Path
 from builder.cache import digest
 from builder.errors import UsageError
 from builder.link.program import build_library
-from builder.lower.decisions import Lowering
+from builder.lower.decisions import LoweringReport
 from builder.quantise.kinds import Kind, of_kind
 from builder.spec import Weights
 from builder.stages.calibrate import calibrate
@@ -26,7 +26,7 @@ class Candidate:
 
     kind: Kind
     library: Path
-    lowering: Lowering
+    lowering: LoweringReport
 
 
 def compile_here(ws: Workspace) -> CompiledVariant:
@@ -57,7 +57,7 @@ def candidate(ws: Workspace, compiled: CompiledVariant, kind: Kind) -> Candidate
         digest(*compiled.inputs, settled.key, compiled.kernels.target.name),
         functools.partial(_build, ws, compiled, settled),
     )
-    return Candidate(kind, folder / "libmodel.so", Lowering.load(folder / LOWERING))
+    return Candidate(kind, folder / "libmodel.so", LoweringReport.load(folder / LOWERING))
 
 
 def _build(ws: Workspace, compiled: CompiledVariant, settled: Settled, folder: Path) -> None:

@@ -12,7 +12,7 @@ from builder.emit import GeneratedSources, emit
 from builder.lower import Lowered, LoweringPath, lower
 from builder.lower.compact import together
 from builder.lower.compress import Rules
-from builder.lower.decisions import Lowering, decisions, layer_weights
+from builder.lower.decisions import LoweringReport, decisions, layer_weights
 from builder.lower.options import Options
 from builder.quantise import restored
 from builder.spec import ModelSpec
@@ -59,8 +59,8 @@ class Emitted:
         return GeneratedSources.load(self.folder)
 
     @property
-    def lowering(self) -> Lowering:
-        return Lowering.load(self.folder / LOWERING)
+    def lowering(self) -> LoweringReport:
+        return LoweringReport.load(self.folder / LOWERING)
 
     @property
     def program(self) -> str:
@@ -116,11 +116,11 @@ def program_of(ws: Workspace, compiled: CompiledVariant, settled: Settled, attem
     return lower(compiled.kernels.metadata_path, compiled.graph, ws.cache, attempt.path, options)
 
 
-def report_of(lowered: Sequence[Lowered], settled: Settled, attempt: Attempt) -> Lowering:
+def report_of(lowered: Sequence[Lowered], settled: Settled, attempt: Attempt) -> LoweringReport:
     """What was decided about the programs of all variants, for the manifest."""
     first = lowered[0].program
     unlike = next((one for one in lowered if one.path != attempt.path), None)
-    return Lowering(
+    return LoweringReport(
         unlike.path if unlike else attempt.name,
         sum(len(one.notes) for one in lowered),
         tuple(d for one in lowered for d in decisions(one.program, one.notes, settled.algorithms)),

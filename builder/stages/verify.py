@@ -8,12 +8,12 @@ from pathlib import Path
 
 from builder.cache import digest
 from builder.importers.graph import FrozenGraph
-from builder.library.machine import machine_for
 from builder.quantise import restored
 from builder.spec import Variant
 from builder.stages.compile import CompiledModel
 from builder.stages.imported import named
 from builder.verify.compare import verify
+from builder.verify.machine import machine_for
 from builder.verify.rounding import Rounding
 from builder.verify.verification import Verification, merged
 from builder.workspace import Workspace

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.importers.graph import FrozenGraph
-from builder.library.machine import HERE, Machine
 from builder.spec import ModelSpec, Variant
 from builder.spec.tensor import TensorSpec
 from builder.verify.agreement import Array, OutputAgreement, agree
@@ -17,6 +16,7 @@ from builder.verify.description import description_failures
 from builder.verify.examination import Examination, examine
 from builder.verify.expected import Expected, open_expected, widened
 from builder.verify.golden import Golden
+from builder.verify.machine import HERE, Machine
 from builder.verify.rounding import Rounding
 from builder.verify.verification import Verification
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
 from builder.library.abi import ABI_VERSION
-from builder.library.machine import Machine
 from builder.spec import Variant
 from builder.spec.tensor import TensorSpec
+from builder.verify.machine import Machine
 
 TIMEOUT = 1800
 """Seconds after which a library that does not come back is given up."""

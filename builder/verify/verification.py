@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from builder.library.machine import HERE
 from builder.verify.agreement import OutputAgreement
+from builder.verify.machine import HERE
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import pytest
 from builder.audit import audit
 from builder.audit.policy import target_of
 from builder.errors import VerifyError
-from builder.library.machine import Machine
 from builder.lower import Options
 from builder.targets import ARM64
 from builder.verify.compare import verify
+from builder.verify.machine import Machine
 from builder.verify.verdict import require
 from tests.conftest import ROOT, make_bundle
 from tests.integration.test_zoo import WITHOUT_WINOGRAD

@@ -13,12 +13,12 @@ import pytest
 from builder.cli import main
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
-from builder.library.machine import HERE
 from builder.pack.bundle import Bundle
 from builder.selftest.programs import build_programs, run_program
 from builder.spec import load
 from builder.targets import X86_64
 from builder.verify.golden import Golden, GoldenCase
+from builder.verify.machine import HERE
 from tests.conftest import ROOT, make_bundle
 from tests.support import qemu
 from tests.support.build import CACHE

@@ -16,12 +16,12 @@ from hypothesis.extra import numpy as hnp
 
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
-from builder.library.machine import HERE, Machine, build_runner
 from builder.spec import ModelSpec, OutputSpec, Tolerance
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
 from builder.verify.agreement import OutputAgreement, agree
 from builder.verify.compare import verify
+from builder.verify.machine import HERE, Machine, build_runner
 from builder.verify.verdict import require
 from builder.verify.verification import Verification
 from tests.support.hand_model import CASES, HAND_MODEL, Case, golden_case, model_spec, write_golden

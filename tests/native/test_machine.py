@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from builder.audit.policy import target_of
-from builder.library.machine import HERE, Machine, build_runner, machine_for
 from builder.report.text import agreement_table
 from builder.targets import ARM64, X86_64
 from builder.verify.compare import verify
+from builder.verify.machine import HERE, Machine, build_runner, machine_for
 from builder.verify.verdict import require
 from tests.support.hand_model import CASES, model_spec, write_golden
 from tests.support.zig import CACHE

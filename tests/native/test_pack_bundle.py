@@ -19,7 +19,7 @@ from builder.audit import audit
 from builder.cache import digest
 from builder.emit import GeneratedSources
 from builder.errors import AuditError, SizeLimitError, VerifyError
-from builder.lower.decisions import Lowering
+from builder.lower.decisions import LoweringReport
 from builder.pack import swap
 from builder.pack.bundle import Bundle, activate
 from builder.pack.sbom import read_lock
@@ -98,7 +98,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         path=path,
         compiled=CompiledModel(model, (CompiledVariant(graph, kernels),)),
         emitted=emitted(folder / "lower"),
-        lowering=Lowering("optimised", 0, ()),
+        lowering=LoweringReport("optimised", 0, ()),
         audit=audit(path, X86_64),
         roundings=(None,),
         verification=verify(path, graph, spec),

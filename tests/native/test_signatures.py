@@ -20,7 +20,6 @@ from builder.library.abi import CF_ERR_ARGUMENT, CF_OK
 from builder.library.buffers import Buffer as GuardedBuffer
 from builder.library.buffers import Bytes, Slot
 from builder.library.client import LoadedLibrary, Refused
-from builder.library.machine import build_runner
 from builder.library.remote import RemoteLibrary
 from builder.link.library import link_library
 from builder.lower.compact import together
@@ -28,6 +27,7 @@ from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSpec, Source, load, render
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
+from builder.verify.machine import build_runner
 from handler.description import Description, parse
 from handler.errors import HandlerError, InferenceError, WrongFieldError, WrongTypeError
 from handler.image import Limits

@@ -23,7 +23,7 @@ from builder.lower.compress import (
     to_bfloat16,
     to_float16,
 )
-from builder.lower.decisions import LayerWeights, Lowering, WeightSizes
+from builder.lower.decisions import LayerWeights, LoweringReport, WeightSizes
 from builder.lower.packing import pack_layer, pack_scale
 from builder.report.text import weights_line
 
@@ -176,7 +176,7 @@ def test_what_was_saved_adds_up() -> None:
     assert sizes.as_float32 == 4000 + 2000 + 400 + 36
     assert sizes.types == {"int8": 1064, "float16": 1000, "float32": 400}
     assert sizes.compressed_share == pytest.approx(6000 / 6436)
-    lowering = Lowering("optimised", 3, (), weights=layers, weights_size=sizes.bytes)
+    lowering = LoweringReport("optimised", 3, (), weights=layers, weights_size=sizes.bytes)
     assert lowering.compressed
     line = weights_line(lowering)
     assert line == "weights: 2,500 bytes, 6,436 as float32; 93.2 % of them int8 and float16; 1 layer keeps float32"
@@ -190,6 +190,6 @@ def test_a_lowering_is_read_back(tmp_path: Path) -> None:
         LayerWeights("dot", "a/MatMul", "int8", 1000, 1064, 4000),
         LayerWeights("d", "e", "float32", 1, 4, 4, "why"),
     )
-    lowering = Lowering("optimised", 2, (), weights=layers, weights_size=1100)
+    lowering = LoweringReport("optimised", 2, (), weights=layers, weights_size=1100)
     lowering.save(tmp_path / "lowering.json")
-    assert Lowering.load(tmp_path / "lowering.json") == lowering
+    assert LoweringReport.load(tmp_path / "lowering.json") == lowering

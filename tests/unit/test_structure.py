@@ -42,6 +42,19 @@ def imported(name: str, path: Path, modules: Mapping[str, Path]) -> list[str]:
     return found
 
 
+def rooms() -> dict[str, set[str]]:
+    """The same between the packages and loose modules of the builder."""
+
+    def room(module: str) -> str:
+        return ".".join(module.split(".")[:2])
+
+    found: dict[str, set[str]] = {}
+    for name, others in imports().items():
+        if name != "builder":
+            found.setdefault(room(name), set()).update(room(other) for other in others if other != "builder")
+    return {name: others - {name} for name, others in found.items()}
+
+
 def in_order(graph: Mapping[str, set[str]]) -> list[str]:
     """The nodes, each after all that it imports."""
     try:
@@ -52,6 +65,10 @@ def in_order(graph: Mapping[str, set[str]]) -> list[str]:
 
 def test_no_modules_import_each_other_in_a_cycle() -> None:
     assert "builder.pipeline" in in_order(imports())
+
+
+def test_no_packages_import_each_other_in_a_cycle() -> None:
+    assert "builder.stages" in in_order(rooms())
 
 
 def test_a_stage_knows_only_those_before_it() -> None:

@@ -13,7 +13,7 @@ from builder.cache import digest, run_cached
 from builder.link.toolchain import Toolchain, zig_version
 from builder.targets import Target
 
-RUNNER = Path(__file__).with_name("runner.c")
+RUNNER = Path(__file__).parents[1] / "library" / "runner.c"
 LOADER = RUNNER.with_name("library.h")
 INCLUDE = Path(__file__).parent.parent / "runtime" / "abi"
 

@@ -44,7 +44,7 @@ def build_bundle(ws: Workspace) -> Built:
     ws = ws.for_spec(settled.spec)
     library = verified_library(ws, compiled, settled)
     if stale := stale_tuning(ws.spec, library.lowering.geometries):
-        ws.progress.say(f"  {stale}; `coldforge tune` measures anew")
+        ws.progress.say(f"  {stale}; `coldforge tune` measures again")
     with ws.progress.stage("layer", "the function's dependencies") as outcome:
         outcome.cached, _ = build_dependencies(ws.project, ws.target)
     with ws.progress.stage("pack", f"dist/{ws.bundle.name}"):

@@ -207,7 +207,7 @@ def target_named(name: str) -> Target:
     for target in TARGETS:
         if target.name == name:
             return target
-    raise UsageError(f"there is no target {name!r}: {', '.join(NAMES)} or all.")
+    raise UsageError(f"there is no target {name!r}; use {', '.join(NAMES)} or all.")
 
 
 def host_target() -> Target:
@@ -216,4 +216,4 @@ def host_target() -> Target:
     for target in TARGETS:
         if machine.lower() in target.machines:
             return target
-    raise VerifyError(f"this machine ({machine}) is none that libraries are made for: {NAMES}.")
+    raise VerifyError(f"this machine ({machine}) is not a target; libraries are made for {', '.join(NAMES)}.")

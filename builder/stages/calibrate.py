@@ -40,7 +40,7 @@ def calibrate(ws: Workspace) -> Settled:
     if images is not None and compiled.graph.states:
         kept = compiled.graph.states[0].spec.name
         raise SpecError(
-            f"{spec.path}: [activations].images: the model keeps {kept!r} from call to call, and pictures are no "
+            f"{spec.path}: [activations].images: the model keeps {kept!r} from call to call, and pictures are not a "
             "sequence of calls. Delete this line: the golden inputs are such a sequence."
         )
     key = digest(*compiled.inputs, compiled.graph.golden_path, to_json(spec.alone), *([images] if images else []))

@@ -59,7 +59,7 @@ def _choose(ws: Workspace, compiled: CompiledVariant, folder: Path) -> None:
         library = candidate(ws, compiled, kind).library
         agreement = compare(spec, graph, inputs, library_answers(library, graph, inputs), theirs).agreement
         assert agreement is not None  # the spec has a classification
-        tried.append(f"{kind}: {100 * agreement:.2f} % of {inputs.source} as TensorFlow's")
+        tried.append(f"{kind}: {100 * agreement:.2f} % of {inputs.source} agree with TensorFlow")
         if agreement >= spec.weights.accuracy:
             break
     (folder / _CHOICE).write_text(json.dumps({"chosen": asdict(kind), "tried": tried}))

@@ -90,7 +90,7 @@ def _run(library: str, request: Mapping[str, Any], path: Path) -> dict[str, Any]
             command, env=environment, capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise VerifyError(f"{library} did not come back in {TIMEOUT} s while {_read(step)}.") from error
+        raise VerifyError(f"{library} did not finish within {TIMEOUT} s while {_read(step)}.") from error
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
         advice = {"SIGILL": " This machine lacks an instruction the library uses."}.get(name, "")

@@ -83,7 +83,7 @@ class Golden:
     def require_fits(self, feeds: Sequence[TensorSpec], fetches: Sequence[TensorSpec]) -> None:
         """Raises VerifyError when there are no cases, or an array is missing or of another dtype or shape."""
         if not self.cases:
-            raise VerifyError(f"{self.path.name} has no cases to verify with; make it again.")
+            raise VerifyError(f"{self.path.name} has no cases to verify with; delete it and build again.")
         for case in self.cases:
             for kind, ports in (("feed", feeds), ("fetch", fetches)):
                 for port in ports:
@@ -91,10 +91,10 @@ class Golden:
 
     def _require_fits(self, key: str, port: TensorSpec) -> None:
         if key not in self._arrays:
-            raise VerifyError(f"{self.path.name} lacks {key}; make it again.")
+            raise VerifyError(f"{self.path.name} has no {key}; delete it and build again.")
         array = self._arrays[key]
         if (array.dtype.name, array.shape) != (port.dtype, port.shape):
             raise VerifyError(
                 f"{self.path.name}: {key} is {array.dtype.name}{list(array.shape)}, the model's is "
-                f"{port.dtype}{list(port.shape)}; make it again."
+                f"{port.dtype}{list(port.shape)}; delete it and build again."
             )

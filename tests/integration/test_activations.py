@@ -307,7 +307,7 @@ def test_digits_with_the_pictures_of_their_training(
     (project.root / "digits.toml").write_text(text)
     assert main(["bundle", "digits.toml", "--in", "host"]) == 0
     said = capsys.readouterr()
-    tried = re.findall(r"  (.+): (\d+\.\d+) % of 1,000 pictures of held_out\.npz as TensorFlow's", said.err)
+    tried = re.findall(r"  (.+): (\d+\.\d+) % of 1,000 pictures of held_out\.npz agree with TensorFlow", said.err)
     assert [kind for kind, _ in tried] == ["int8, int8 activations"]
     manifest = json.loads(Bundle.load(project.dist / "digits").manifest.read_text())
     assert sum("input" in layer for layer in manifest["lowering"]["weights"]["layers"]) == 2

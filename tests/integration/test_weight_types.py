@@ -214,7 +214,7 @@ def test_auto_takes_the_smallest_that_is_accurate_enough(
     more = f'[weights]\ntype = "auto"\naccuracy = {accuracy}\nimages = "{images}"'
     assert main(["bundle", write_spec(project, "digits", more), "--in", "host"]) == 0
     said = capsys.readouterr()
-    tried = re.findall(r"(\w+): (\d+\.\d+) % of 1,000 pictures of held_out\.npz as TensorFlow's", said.err)
+    tried = re.findall(r"(\w+): (\d+\.\d+) % of 1,000 pictures of held_out\.npz agree with TensorFlow", said.err)
     assert [kind for kind, _ in tried] == ["int8", "float16", "bfloat16"][: len(tried)]
     shares = [float(share) for _, share in tried]
     assert all(share < 100 * accuracy for share in shares[:-1])

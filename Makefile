@@ -101,8 +101,10 @@ export: setup $(MADE_$(MODEL)) ## MODEL's weights (safetensors), frozen graph an
 selftest: setup $(MADE_$(MODEL)) ## a test and a benchmark program for the bundle of MODEL, in dist/<model>/
 	@$(PY) -m builder.cli selftest $(MODEL) --target "$(TARGET)"
 
-invoke: ## run the bundle of MODEL on IMAGE in Lambda's emulator, without Docker
-	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) $(IMAGE) --target "$(TARGET)"
+# IMAGE's default is for models that take a picture alone, which the command knows.
+invoke: ## run the bundle of MODEL on IMAGE, or on the request in INPUTS=FILE, in Lambda's emulator, without Docker
+	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) --target "$(TARGET)" \
+		$(if $(INPUTS),--inputs "$(INPUTS)",$(if $(filter-out file,$(origin IMAGE)),--image "$(IMAGE)"))
 
 serve: ## the bundle of MODEL behind http://127.0.0.1:8080 (PORT=...), without Docker
 	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli serve $(MODEL) --port $(or $(PORT),8080) --cors "$(CORS)"

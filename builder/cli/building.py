@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +45,7 @@ def bundle(options: Options, project: Project) -> int:
     from builder.docker.client import choose
     from builder.pack.join import join_active, joined_name
     from builder.report.text import size_table
+    from builder.report.trying import how_to_try
 
     specs = [replace(load_spec(model, project), packaging=options.package) for model in options.models]
     joined_name([spec.name for spec in specs])  # a model named twice is refused before anything is built
@@ -55,7 +56,7 @@ def bundle(options: Options, project: Project) -> int:
             joined = join_active(bundles, project, target)
             print(f"\n{size_table(joined.sizes)}\n\nbundle of {len(specs)} models: {relative(joined.folder)}")
         if route == "host" and target == host_target():  # in Docker, what runs there has said so
-            print(f"try it: make invoke MODEL={shlex.quote(' '.join(options.models))} IMAGE=tests/data/face.jpg")
+            print(how_to_try(options.models, json.loads(bundles[0].description.read_text())))
     return 0
 
 

@@ -18,7 +18,9 @@ from builder.targets import host_target
 
 def _invoke_arguments(parser: Arguments) -> None:
     add_bundled_models(parser)
-    parser.add_argument("image", type=Path)
+    sent = parser.add_mutually_exclusive_group()
+    sent.add_argument("--image", type=Path, metavar="FILE", help="a picture (default: the tests' own)")
+    sent.add_argument("--inputs", type=Path, metavar="FILE", help="a request in JSON (default: zeros)")
     add_target(parser)
 
 
@@ -30,8 +32,13 @@ def invoke(options: Options, project: Project) -> int:
             f"invoke runs the function on this machine, which is not {options.target}; "
             f"`make bundle TARGET={options.target}` runs its library on TensorFlow's inputs under QEMU."
         )
-    layer = _layer(options.models, project)
-    result = rie.invoke(layer, None, None, rie.image_event(options.image))
+    if options.inputs:
+        event = rie.file_event(options.inputs)
+    elif options.image:
+        event = rie.image_event(options.image)
+    else:
+        event = rie.default_event(project.dist / load_spec(options.models[0], project).name)
+    result = rie.invoke(_layer(options.models, project), None, None, event)
     print(json.dumps(result.answer, indent=2), flush=True)
     if result.note:
         print(result.note, file=sys.stderr)

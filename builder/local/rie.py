@@ -13,6 +13,7 @@ from typing import Any
 from builder.errors import EnvironmentSetupError, UsageError
 from builder.local import parts
 from builder.local.emulator import Emulator
+from builder.report import trying
 
 REPOSITORY = Path(__file__).parents[2]
 CACHE = REPOSITORY / "build" / "local"
@@ -44,7 +45,7 @@ def invoke(
     bundle_layer: Path,
     dependencies: Path | None,
     function: Path | None,
-    event: dict[str, Any],
+    event: Any,
     python: Path | None = None,
     *,
     cache: Path = CACHE,
@@ -104,7 +105,32 @@ def image_event(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def _timed(running: Emulator, event: dict[str, Any]) -> tuple[Any, float]:
+def file_event(path: Path) -> Any:
+    """The request in a file of JSON. Raises UsageError."""
+    try:
+        return json.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise UsageError(
+            f'{path} is not JSON ({error}); it must hold a request such as {{"inputs": {{...}}}}.'
+        ) from error
+
+
+def default_event(bundle: Path) -> dict[str, Any]:
+    """A request that the model of ``bundle``, its folder in dist/, takes: the tests' picture, zeros for other inputs.
+
+    Raises UsageError where nothing is built.
+    """
+    try:
+        described = json.loads((bundle / "model.json").read_text())
+    except OSError as error:
+        raise UsageError(f"there is no bundle in {bundle}; run `make bundle` first.") from error
+    picture = image_event(REPOSITORY / trying.PICTURE) if described["image"] else {}
+    return picture | trying.zeros(described)
+
+
+def _timed(running: Emulator, event: Any) -> tuple[Any, float]:
     start = time.perf_counter()
     answer = running.invoke(event)
     return answer, (time.perf_counter() - start) * 1000

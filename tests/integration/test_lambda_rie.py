@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 from PIL import Image, ImageOps
 
+from builder.cli import main
 from builder.errors import EnvironmentSetupError, UsageError
 from builder.local import parts
 from builder.local.emulator import MAX_REQUEST, Emulator
-from builder.local.rie import CACHE, REPOSITORY, emulator, image_event, invoke
+from builder.local.rie import CACHE, REPOSITORY, default_event, emulator, file_event, image_event, invoke
 from builder.pack.bundle import Bundle
+from builder.project import Project
 from tests.support import abi_library
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
@@ -222,6 +224,48 @@ def test_a_missing_bundle_or_picture_is_said(tmp_path: Path) -> None:
         emulator(tmp_path)
     with pytest.raises(UsageError, match="cannot be read"):
         image_event(tmp_path / "none.jpg")
+
+
+def test_a_file_that_is_no_request_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        file_event(tmp_path / "none.json")
+    (tmp_path / "request.json").write_text("{")
+    with pytest.raises(UsageError, match=r"request\.json is not JSON"):
+        file_event(tmp_path / "request.json")
+    with pytest.raises(UsageError, match="make bundle"):
+        default_event(tmp_path)
+
+
+def test_zeros_are_what_a_model_without_pictures_takes(tmp_path: Path) -> None:
+    description = abi_library.tensor_description()
+    (tmp_path / "model.json").write_text(json.dumps(description))
+    answer = invoke(abi_library.layer(tmp_path, description), None, None, default_event(tmp_path)).answer
+    assert answer["predictions"] == [{"product": [0, 0, 0], "total": 0}] * 2
+
+
+def test_the_command_sends_zeros_or_the_request_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    description = abi_library.tensor_description()
+    bundle = tmp_path / "dist" / "tensors"
+    bundle.mkdir(parents=True)
+    (bundle / "model.json").write_text(json.dumps(description))
+    assert abi_library.layer(bundle, description) == bundle / "layer"
+    spec, request = tmp_path / "model.toml", tmp_path / "request.json"
+    spec.write_text('[model]\nname = "tensors"\nsource = "tensors.keras"\n')
+    request.write_text(json.dumps({"inputs": {"a": [[1, 2, 3], [4, 5, 6]], "n": [2, -1]}}))
+    monkeypatch.setattr(Project, "here", classmethod(lambda cls: Project(tmp_path)))
+    assert main(["invoke", str(spec)]) == 0
+    assert json.loads(capsys.readouterr().out)["predictions"][0]["total"] == 0
+    assert main(["invoke", str(spec), "--inputs", str(request)]) == 0
+    assert json.loads(capsys.readouterr().out)["predictions"][0]["product"] == [2, 4, 6]
+
+
+def test_make_invoke_without_an_image_sends_the_tests_own(emotion: Bundle) -> None:
+    command = ["make", "--silent", "invoke", "MODEL=emotion"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["predictions"][0]["emotion"][0]["label"] == "happy"
 
 
 def test_make_invoke(emotion: Bundle) -> None:

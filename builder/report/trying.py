@@ -1,0 +1,35 @@
+"""What a bundle can be tried with: a picture, or zeros for the inputs of a model that takes more than a picture."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+PICTURE = "tests/data/face.jpg"
+"""The picture that is sent where none is named, below the repository."""
+
+
+def how_to_try(models: Sequence[str], described: Mapping[str, Any]) -> str:
+    """Lines that name the command for a bundle of ``models``, the first of which has the model.json ``described``."""
+    command = f"try it: make invoke MODEL={shlex.quote(' '.join(models))}"
+    tensors = tensor_feeds(described)
+    if not tensors:
+        return f"{command} IMAGE={PICTURE}"
+    shapes = ", ".join(f'"{feed["name"]}": <{feed["dtype"]} {feed["shape"]}>' for feed in tensors)
+    picture = '"image": "<base64>", ' if described["image"] else ""
+    return f'{command}\n  It sends zeros. INPUTS=FILE sends your own request: {{{picture}"inputs": {{{shapes}}}}}'
+
+
+def tensor_feeds(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The feeds of a model.json that take tensors: all but the one that takes pictures."""
+    pictures = described["image"]["feed"] if described["image"] else None
+    return [feed for feed in described["feeds"] if feed["name"] != pictures]
+
+
+def zeros(described: Mapping[str, Any]) -> dict[str, Any]:
+    """A request's ``inputs`` for each feed that takes a tensor; none where there is no such feed."""
+    feeds = tensor_feeds(described)
+    raw = {feed["name"]: {"b64": base64.b64encode(bytes(feed["bytes"])).decode()} for feed in feeds}
+    return {"inputs": raw} if raw else {}

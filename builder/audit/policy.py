@@ -56,14 +56,14 @@ def load_policy(target: Target) -> Policy:
     return Policy(target.name, elf.machine, elf.bits, elf.little_endian, GLIBC_FLOOR, **(rules | lists))
 
 
-def target_of(path: Path) -> str | None:
+def target_of(path: Path) -> Target | None:
     """The target whose machine the ELF file ``path`` is for; None when it is no ELF file or for none of them."""
     with path.open("rb") as stream:
         head = stream.read(20)  # e_ident, e_type, e_machine: the gABI's ELF header
     if not head.startswith(b"\x7fELF"):
         return None
     number = int.from_bytes(head[18:20], "little")
-    return next((target.name for target in TARGETS if target.elf and target.elf.number == number), None)
+    return next((target for target in TARGETS if target.elf and target.elf.number == number), None)
 
 
 def violations(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:

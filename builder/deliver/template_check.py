@@ -155,11 +155,11 @@ def _machines(name: str, architecture: Any, layer: str, folder: Path) -> Iterato
     """The first library of a layer that is for another processor."""
     for path in sorted(folder.rglob("*.so")):
         found = target_of(path)
-        if found not in (None, architecture):
+        if found and found.architecture != architecture:
             again = f"`make bundle TARGET={architecture}`, then `make deploy TARGET={architecture}`"
             yield (
                 f"{name}: its architecture is {architecture}, but {path.relative_to(folder)} in {layer} "
-                f"is for {found}: {again}."
+                f"is for {found.name}: {again}."
             )
             return
 

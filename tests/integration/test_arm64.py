@@ -12,7 +12,7 @@ from builder.audit import audit
 from builder.audit.policy import target_of
 from builder.errors import VerifyError
 from builder.lower import Options
-from builder.targets import ARM64
+from builder.targets import ARM64, X86_64
 from builder.verify.compare import verify
 from builder.verify.machine import Machine
 from builder.verify.verdict import require
@@ -54,7 +54,7 @@ def check_bundle(folder: Path, machine: Machine) -> None:
     assert verified["run_by"] == machine.name
     assert len(verified["cases"]) >= 2
     assert all(0 < row["max_absolute"] < 1e-5 for row in verified["outputs"])
-    assert target_of(folder / "layer" / "lib" / "libmodel.so") == "arm64"
+    assert target_of(folder / "layer" / "lib" / "libmodel.so") == ARM64
 
 
 @pytest.mark.xdist_group("checkout")
@@ -62,7 +62,7 @@ def test_emotion(machine: Machine) -> None:
     check_bundle(make_bundle("emotion", "arm64").folder, machine)
     libraries = [p for p in (ROOT / "build" / "dependencies-arm64").rglob("*.so*") if target_of(p)]
     assert len(libraries) >= 5
-    assert {target_of(p) for p in libraries} == {"arm64"}
+    assert {target_of(p) for p in libraries} == {ARM64}
 
 
 @pytest.mark.xdist_group("checkout")
@@ -71,7 +71,7 @@ def test_both_targets_at_once_lie_side_by_side(machine: Machine) -> None:
     check_bundle(ROOT / "dist" / "digits-arm64", machine)
     assert manifest(ROOT / "dist" / "digits")["target"]["arch"] == "x86_64"
     content = {name: ROOT / "layers" / "model" / name / "lib" / "libmodel.so" for name in ("content", "content-arm64")}
-    assert {name: target_of(path) for name, path in content.items()} == {"content": "x86_64", "content-arm64": "arm64"}
+    assert {name: target_of(path) for name, path in content.items()} == {"content": X86_64, "content-arm64": ARM64}
     # One packing of the weights serves both.
     blobs = [(ROOT / "build" / "digits" / name / "weights.bin").read_bytes() for name in ("lower", "lower-arm64")]
     assert blobs[0] == blobs[1]

@@ -14,6 +14,7 @@ from builder.audit.policy import target_of
 from builder.deliver.template_check import problems
 from builder.pack.image import image_context
 from builder.project import Project
+from builder.targets import ARM64
 from tests.support import abi_library
 
 REPOSITORY = Path(__file__).parents[2]
@@ -134,7 +135,7 @@ def test_arm64_takes_its_own_layers_and_a_library_for_another_processor_is_refus
     assert (tmp_path / "ModelLayer" / "model" / "arm64").exists()
     compiled = list((tmp_path / "DependenciesLayer").rglob("*.so"))
     assert compiled
-    assert {target_of(path) for path in compiled} == {"arm64"}
+    assert {target_of(path) for path in compiled} == {ARM64}
     # The copied library is the one thing that is wrong.
     found = list(problems(tmp_path / "template.yaml", {"Architecture": "arm64"}))
     assert len(found) == 1

@@ -66,7 +66,7 @@ def test_the_emulator_is_given_gravitons_processor(host: Path, cache: Path, more
     machine = machine_for(ARM64, cache)
     assert machine.name == f"qemu-aarch64 9.9.9 as {cpu}"
     assert machine.runner[1:5] == ("-cpu", cpu, "-L", str(host.parent / "root"))
-    assert target_of(Path(machine.runner[-1])) == "arm64"
+    assert target_of(Path(machine.runner[-1])) is ARM64
 
 
 def test_the_runner_is_built_once(cache: Path) -> None:

@@ -1,0 +1,36 @@
+"""The runtime's sources stand for any processor: what is for one alone is in files of its name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from builder.link.library import FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES, RUNTIME, THREAD_SOURCES
+from builder.link.tables import fused_tables, integer_tables
+from builder.link.toolchain import Toolchain
+from builder.targets import X86_64, Copy, Level
+from tests.support.zig import CACHE
+
+RISCV64 = replace(
+    X86_64,
+    name="riscv64",
+    suffix="-riscv64",
+    triple="riscv64-linux-gnu.2.34",
+    baseline_cpu="baseline_rv64",
+    kernel_cpu="baseline_rv64+v",
+    levels=(Level("rv64gcv", *(Copy(f"cf_{name}_rvv", "baseline_rv64+v") for name in ("fused", "integer"))),),
+)
+"""A processor that the runtime has never heard of."""
+
+
+def test_the_runtime_compiles_for_a_processor_that_it_does_not_know(tmp_path: Path) -> None:
+    toolchain, (level,) = Toolchain(RISCV64, CACHE), RISCV64.levels
+    sources = [RUNTIME / name for name in ("abi/model.c", "abi/weights.c", *THREAD_SOURCES, *KERNEL_SOURCES)]
+    for text, name in ((fused_tables(RISCV64), "fused.c"), (integer_tables(RISCV64), "integer.c")):
+        sources.append(tmp_path / name)
+        sources[-1].write_text(text)
+    for source in sources:
+        toolchain.compile(source, tmp_path / "object.o", include=(RUNTIME,), flags=("-O0",))
+    for kernels, copy in ((FUSED_SOURCE, level.fused), (INTEGER_SOURCE, level.integer)):
+        flags = ("-O0", f"-DCF_TABLE={copy.table}")
+        toolchain.compile(RUNTIME / kernels, tmp_path / "object.o", include=(RUNTIME,), cpu=copy.cpu, flags=flags)

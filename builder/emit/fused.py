@@ -8,18 +8,6 @@ from collections.abc import Callable, Iterable
 from builder.lower.packing import WINOGRAD, scratch_size, winograd_band
 from builder.lower.program import Buffer, LayerStep, PoolStep, RepackStep, View
 
-WEIGHT_TYPES = ("float32", "float16", "bfloat16", "int8")
-"""In the order of cf_weight_type."""
-
-ALGORITHMS = ("direct", "depthwise", "winograd2", "winograd4", "integer")
-"""In the order of cf_algorithm."""
-
-ACTIVATIONS = {
-    "identity": 0, "clamp": 0, "sigmoid": 1, "swish": 2, "hard_sigmoid": 3, "hard_swish": 4,
-    "gelu": 5, "gelu_tanh": 6, "tanh": 7, "elu": 8,
-}  # fmt: skip
-"""ActivationName to cf_activation."""
-
 Pointer = Callable[[Buffer], str]
 """The C expression of a buffer's start."""
 

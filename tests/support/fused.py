@@ -7,18 +7,25 @@ import math
 import subprocess
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from builder.emit.fused import ACTIVATIONS, ALGORITHMS, WEIGHT_TYPES
 from builder.link.library import FUSED_SOURCE, INTEGER_SOURCE, RUNTIME, THREAD_SOURCES
 from builder.link.toolchain import Toolchain
 from builder.lower.compress import Stored, store
 from builder.lower.geometry import Geometry
 from builder.lower.packing import pack_layer, pack_scale, pack_sums, pad_channels, scratch_size, winograd_band
-from builder.lower.program import Quantisation
+from builder.lower.program import ActivationName, Algorithm, Quantisation
+from builder.spec.model import WeightType
 from builder.targets import X86_64
+
+ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
+WEIGHT_TYPES: tuple[str, ...] = get_args(WeightType)
+"""In the order of cf_algorithm and cf_weight_type."""
+
+ACTIVATIONS: dict[str, int] = {"identity": 0, **{n: i for i, n in enumerate(get_args(ActivationName)[1:])}}
+"""ActivationName to cf_activation, whose CF_CLAMP has bounds that make it the identity."""
 
 HARNESS = Path(__file__).with_name("fused.c")
 CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"

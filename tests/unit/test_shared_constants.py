@@ -1,14 +1,16 @@
-"""What Python and C both know has the same value on both sides: packing's constants, and enums that emit prints."""
+"""What Python and C both know has the same value on both sides: packing's constants, and the names that emit prints."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from builder.emit.fused import ACTIVATIONS, ALGORITHMS, WEIGHT_TYPES
 from builder.lower import packing
+from builder.lower.program import ActivationName, Algorithm
+from builder.spec.model import WeightType
 
 RUNTIME = Path(__file__).parents[2] / "builder" / "runtime"
 
@@ -48,8 +50,7 @@ def test_channel_vectors_are_padded_for_the_widest_tile() -> None:
     assert max(_constants("fused/gemv.h", "CF_GEMV_NR")) == packing.MAX_NR
 
 
-def test_the_enums_are_numbered_as_emit_prints_them() -> None:
-    assert _enumerators("cf_weight_type") == list(WEIGHT_TYPES)
-    assert _enumerators("cf_algorithm") == list(ALGORITHMS)
-    numbers = {name: number for number, name in enumerate(_enumerators("cf_activation"))}
-    assert {**numbers, "identity": numbers["clamp"]} == ACTIVATIONS
+def test_the_enums_are_named_as_emit_prints_them() -> None:
+    assert _enumerators("cf_weight_type") == list(get_args(WeightType))
+    assert _enumerators("cf_algorithm") == list(get_args(Algorithm))
+    assert ["identity", *_enumerators("cf_activation")] == list(get_args(ActivationName))

@@ -36,11 +36,11 @@ static inline channels8 gather8(const float *from, const int64_t channel[8]) {
 }
 
 /*
- * Some neighbouring pixels (a constant) by 8 * vectors (a constant) channels from o on. range holds the taps
- * of the three axes, at is the offset of the input that tap 0 of the first pixel meets (maybe out of bounds).
+ * The micro-kernel: `pixels` neighbouring pixels by 8 * vectors channels from o on; both are constants. range holds the
+ * taps of the three axes. at is the offset of the input, maybe out of bounds, that tap 0 of the first pixel meets.
  */
 static inline __attribute__((always_inline)) void
-block(const int pixels, const int vectors, const cf_axis x[3], const taps range[3], int64_t multiplier, int64_t o,
+microkernel(const int pixels, const int vectors, const cf_axis x[3], const taps range[3], int64_t multiplier, int64_t o,
       const float *input, int64_t at, const float *kernel, float *output) {
     const int64_t pixel = x[2].stride * x[2].in_step;
     channels8 sum[PIXELS][2] = {{{0}}};
@@ -76,11 +76,11 @@ all_channels(const int pixels, const cf_convolution *c, const cf_axis x[3], cons
     const int64_t multiplier = c->out_channels / c->groups;
     int64_t o = 0;
     if (multiplier == 1) {
-        for (; o + 16 <= c->out_channels; o += 16) block(pixels, 2, x, range, 1, o, input, at, kernel, output);
+        for (; o + 16 <= c->out_channels; o += 16) microkernel(pixels, 2, x, range, 1, o, input, at, kernel, output);
     }
     for (; o < c->out_channels; o += 8) {
         if (o + 8 > c->out_channels) o = c->out_channels - 8;
-        block(pixels, 1, x, range, multiplier, o, input, at, kernel, output);
+        microkernel(pixels, 1, x, range, multiplier, o, input, at, kernel, output);
     }
 }
 

@@ -1,24 +1,24 @@
-/* The register tile that dot.c and convolution.c are built on. */
+/* The micro-kernel that dot.c and convolution.c are built on: one register tile of a matrix product. */
 #ifndef COLDFORGE_TILE_H
 #define COLDFORGE_TILE_H
 
 #include <stdint.h>
 
-enum { CF_TILE_ROWS = 6, CF_TILE_COLUMNS = 16 };
+enum { CF_TILE_MR = 6, CF_TILE_NR = 16 };
 
 /*
- * sum[r][c] += sum over i < count of a[r * a_row + i * a_step] * b[i * b_row + c]
- * for r < rows <= CF_TILE_ROWS and c < columns, one of the widths cf_tile_columns gives. The columns of b are
- * dense; the rows of sum are CF_TILE_COLUMNS apart.
+ * sum[r][c] += sum over i < k of a[r * a_row + i * a_step] * b[i * b_row + c], for r < mr and c < nr.
+ * mr is at most CF_TILE_MR, nr one of the widths that cf_tile_nr gives. The columns of b are dense; the rows of sum are
+ * CF_TILE_NR apart.
  */
-void cf_tile_f32(int rows, int columns, int64_t count, const float *a, int64_t a_row, int64_t a_step,
-                 const float *b, int64_t b_row, float *sum);
+void cf_microkernel_f32(int mr, int nr, int64_t k, const float *a, int64_t a_row, int64_t a_step, const float *b,
+                        int64_t b_row, float *sum);
 
 /*
- * The width of the tile that begins at column *at of total, or of one that begins earlier: rather than
- * narrow to the rest, a tile moves back and computes a few columns again. Go on at *at + width.
+ * NR of the tile that begins at column *at of total. Where few columns are left, the tile moves *at back and computes
+ * some columns again, rather than narrow to what is left. The next tile begins at *at + NR.
  */
-static inline int cf_tile_columns(int64_t total, int64_t *at) {
+static inline int cf_tile_nr(int64_t total, int64_t *at) {
     const int64_t rest = total - *at;
     if (rest >= 16) return 16;
     if (total < 4) return (int)total;
@@ -27,10 +27,10 @@ static inline int cf_tile_columns(int64_t total, int64_t *at) {
     return width;
 }
 
-/* The rows of the next tile, when rest remain: tiles of about equal height. */
-static inline int cf_tile_rows(int64_t rest) {
-    if (rest <= CF_TILE_ROWS) return (int)rest;
-    const int64_t tiles = (rest + CF_TILE_ROWS - 1) / CF_TILE_ROWS;
+/* MR of the next tile, when rest rows remain: all tiles get about equal heights. */
+static inline int cf_tile_mr(int64_t rest) {
+    if (rest <= CF_TILE_MR) return (int)rest;
+    const int64_t tiles = (rest + CF_TILE_MR - 1) / CF_TILE_MR;
     return (int)((rest + tiles - 1) / tiles);
 }
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from builder.errors import SpecError, VerifyError
 from builder.importers.graph import FrozenGraph
-from builder.lower.program import Buffer, Quantisation, View
+from builder.lower.program import Buffer, Epilogue, LayerStep, Quantisation, View
 from builder.quantise.calibrate import require_known, type_of, why_kept
 from builder.quantise.observe import build, picture, watch
 from builder.quantise.ranges import Extent, Histogram, best_range, quantisation
@@ -101,11 +101,16 @@ def test_numbers_that_are_not_finite_are_noticed() -> None:
     assert Extent() == Extent(0.0, 0.0, True)
 
 
-def layer(**changes: Any) -> Any:
-    shape = {"batch": 1, "in_channels": 8, "out_channels": 8, "groups": 1, "out_size": (1, 1)}
-    window = {"kernel_size": (1, 1), "stride": (1, 1), "dilation": (1, 1)}
-    rest = {"layer": "model/conv", "weight_type": "int8", "input": View(Buffer("arena", 0, 4), 0, 1, 1, 1)}
-    return SimpleNamespace(**{**shape, **window, **rest, **changes})
+def layer(**changes: Any) -> LayerStep:
+    arena = View(Buffer("arena", 0, 4), 0, 1, 1, 1)
+    epilogue = Epilogue(Buffer("weights", 64, 128))
+    step = LayerStep(
+        name="conv", layer="model/conv", algorithm="direct", weight_type="int8", epilogue=epilogue, scratch=None,
+        input=arena, output=arena, weights=Buffer("weights", 0, 64),
+        batch=1, in_size=(1, 1), in_channels=8, out_size=(1, 1), out_channels=8, groups=1,
+        kernel_size=(1, 1), stride=(1, 1), dilation=(1, 1), padding=(0, 0), halo=(0,) * 4, second_halo=(0,) * 4,
+    )  # fmt: skip
+    return replace(step, **changes)
 
 
 ASKED = replace(SPEC, activations=Activations("int8"))

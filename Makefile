@@ -146,9 +146,9 @@ deploy: setup sam-build ## the active bundle to AWS, with sam deploy
 publish: setup ## the layer of MODEL to AWS (PUBLISH_FLAGS="--bucket B --prune 3")
 	@$(PY) -m builder.cli publish $(MODEL) --target "$(TARGET)" $(PUBLISH_FLAGS)
 
-# One process for each CPU; tests/support/parts.py says which tests share one. JOBS=0: none but this one.
-JOBS ?= auto
-PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
+# A process for each CPU; tests/support/parts.py says which tests share one. JOBS=0: none but this one.
+JOBS ?= $(shell nproc)
+PYTEST = $(PY) -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 
 # What tests bring into the environments must be there before several processes use them.
 TESTED := $(VENV)/.test $(VENV)/.wasm sam .venv-aws/.done

@@ -104,7 +104,7 @@ def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_statu
     shutil.copy(REPOSITORY / "builder" / "runtime" / "abi" / "model.h", folder)
     exports = folder / "exports.map"
     exports.write_text("{ global: " + " ".join(f"{name};" for name in EXPORTS) + " local: *; };\n")
-    toolchain = Toolchain(X86_64, REPOSITORY / "build" / "test-zig-cache")
+    toolchain = Toolchain(X86_64, REPOSITORY / "build" / "cache" / "zig")
     toolchain.compile(source, folder / "abi_library.o", include=(folder,))
     library = folder / "libmodel.so"
     toolchain.link([folder / "abi_library.o"], exports, library)

@@ -28,7 +28,7 @@ ACTIVATIONS: dict[str, int] = {"identity": 0, **{n: i for i, n in enumerate(get_
 """ActivationName to cf_activation, whose CF_CLAMP has bounds that make it the identity."""
 
 HARNESS = Path(__file__).with_name("fused.c")
-CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"
+CACHE = Path(__file__).parents[2] / "build" / "cache" / "zig"
 
 TABLES = {"v3": 0, "wide": 1, "narrow": 2, "v4": 3, "pairs": 4, "vnni": 5, "wide_pairs": 6}
 """Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's. The last three: integer GEMM."""

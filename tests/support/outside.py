@@ -16,7 +16,7 @@ from builder.spec import ModelSpec, Source, Weights
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
 
-CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"
+CACHE = Path(__file__).parents[2] / "build" / "cache" / "zig"
 ITEMS = 5000
 SPEC = ModelSpec(Path("model.toml"), "outside", "1", Source("graph_def", Path("g.pb")), weights=Weights(place="layer"))
 

@@ -22,7 +22,7 @@ TABLE = (
 )
 """The runtime's functions are hidden, as they are in a model's library; this table finds them."""
 
-CACHE = Path(__file__).parents[2] / "build" / "test-zig-cache"
+CACHE = Path(__file__).parents[2] / "build" / "cache" / "zig"
 
 DTYPES = ("f4", "f8", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 """In the order of cf_dtype."""

@@ -12,7 +12,7 @@ import re
 import tempfile
 from pathlib import Path
 
-HEADER = Path(__file__).parents[1] / "builder" / "runtime" / "model.h"
+HEADER = Path(__file__).parents[1] / "builder" / "runtime" / "abi" / "model.h"
 MODULE = Path(__file__).with_name("_abi.py")
 PREFIX = "# ruff: noqa\n# fmt: off\n# Written by _abi_build.py from builder/runtime/abi/model.h.\n"
 

@@ -127,7 +127,7 @@ def test_no_bit_of_a_float_is_lost(client: Client, rows: list[tuple[float, float
         ("echo", {"instances": [[0, 0]] * 5000}, 413, "5000 items; at most 4096"),
         ("brightness", {"instances": [b64(1), 5]}, 400, "all"),
         ("brightness", {"instances": [{"b64": "@"}]}, 400, '"image"[0] is not base64'),
-        ("brightness", {"instances": [{"b64": "aGVsbG8="}]}, 415, "no image"),
+        ("brightness", {"instances": [{"b64": "aGVsbG8="}]}, 415, "not an image"),
         ("brightness", {"instances": [{"b64": ""}] * 100}, 413, "100 pictures"),
         ("product", {"inputs": {"a": A}}, 400, "object with a, n"),
         ("product", {"inputs": A}, 400, "object with a, n"),

@@ -263,7 +263,7 @@ def test_pictures_that_do_not_fit_are_refused(
     (project.root / "empty").mkdir()
     (project.root / "wrong" / "eleven").mkdir(parents=True)
     shutil.copy(ROOT / "tests" / "data" / "face.jpg", project.root / "wrong" / "eleven")
-    for folder, message in (("nowhere", "no such folder"), ("empty", "has no pictures"), ("wrong", "is no label")):
+    for folder, message in (("nowhere", "no such folder"), ("empty", "has no pictures"), ("wrong", "is not a label")):
         assert main(["accuracy", spec, "--images", str(project.root / folder)]) == 2
         assert message in capsys.readouterr().err
 

@@ -13,7 +13,10 @@ Pointer = Callable[[Buffer], str]
 
 
 def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
-    """Raises ValueError where the step's scratch is too small for its algorithm."""
+    """The lines of C that call the layer kernel; ``pointer`` gives the C expression of a buffer's start.
+
+    Raises ValueError where the step's scratch is too small for its algorithm.
+    """
     e = step.epilogue
     shape = step.geometry
     needed = scratch_size(shape, step.algorithm)
@@ -76,6 +79,7 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
 
 
 def pool_lines(step: PoolStep, pointer: Pointer) -> list[str]:
+    """The lines of C that call the pooling kernel."""
     fields = {
         "maximum": int(step.kind == "max"),
         "scale": _float(step.scale),
@@ -91,6 +95,7 @@ def pool_lines(step: PoolStep, pointer: Pointer) -> list[str]:
 
 
 def repack_lines(step: RepackStep, pointer: Pointer) -> list[str]:
+    """The lines of C that call the repacking kernel."""
     fields = {"batch": step.batch, "size": _list(step.size), "channels": step.channels}
     return _two_views("repack", "repack", fields, step, pointer)
 

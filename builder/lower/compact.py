@@ -22,7 +22,7 @@ def compact(program: Program, share: bool = True) -> Program:
     return replace(_over(program, store.put), weights=store.weights, weights_size=store.size)
 
 
-def together(programs: Sequence[Program], share: bool = True) -> tuple[Program, ...]:
+def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Program, ...]:
     """The programs over one block of weights, each naming all of it. A constant that several have is kept once.
 
     Without ``share``, equal weights of one program stay apart, and each finds its own among another's by its turn.

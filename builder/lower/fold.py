@@ -43,7 +43,7 @@ class Affine:
 
 
 def fold(user: Value, current: Value, so_far: Affine) -> Affine | None:
-    """``so_far`` (which is ``current``) with the arithmetic of ``user`` on top, or None where that is not affine."""
+    """``so_far``, which computes ``current``, with the arithmetic of ``user`` added. None where that is not affine."""
     if user.op == "negate":
         return so_far.times(np.full(so_far.scale.size, -1.0))
     if user.op not in ("add", "subtract", "multiply", "divide") or len({*user.operands}) != 2:

@@ -41,10 +41,10 @@ class Layer:
     activation: Activation
     second: Second | None
     inside: dict[Value, Value]
-    """What it computes and does not store, and the value to stop at for that to be computed elsewhere."""
+    """Values it computes and does not store, each with the value to stop at so that a step of XLA's computes it."""
     matched: tuple[str, ...]
     before_residual: Value | None = None
-    """Where to stop for the residual to be added elsewhere."""
+    """The value to stop at so that a step of XLA's adds the residual."""
 
     @property
     def outputs(self) -> tuple[Value, ...]:
@@ -53,7 +53,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Limits:
-    """What an attempt to schedule found out: values a layer must store at the latest, and what to leave out."""
+    """What earlier attempts to schedule found out: values where layers must end, and second outputs nobody reads."""
 
     stops: AbstractSet[Value] = frozenset()
     no_second: AbstractSet[Value] = frozenset()
@@ -62,7 +62,7 @@ class Limits:
 
 @dataclass
 class _Chain:
-    """The walk from the sums to the last value that is fused."""
+    """The walk from a core's sums to the last value that is fused to them."""
 
     core: Core
     dag: Dag
@@ -83,7 +83,10 @@ class _Chain:
 
 
 def match_layer(core: Core, dag: Dag, rank: dict[Value, int], limits: Limits) -> Layer:
-    """The longest chain from ``core``; ``rank`` is the number of the last core that a value depends on."""
+    """The layer with the longest chain from ``core``.
+
+    ``rank``: for each value, the number of the last core that it depends on; see ``ranks``.
+    """
     # A value that is stored anyway ends the chain; what it is stored for decides nothing else.
     stored = {output.base for output in dag.outputs} | limits.stops
     chain = _Chain(core, dag, stored, Affine.identity(core.out_channels), core.value)

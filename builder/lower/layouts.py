@@ -50,7 +50,7 @@ class TensorLayout:
 
 @dataclass(frozen=True)
 class TensorLayouts:
-    """``stored``: of values that are not dense. ``repacked``: of the copies made for readers that need a halo."""
+    """``stored``: layouts of values that are not dense. ``repacked``: those of copies with a halo for their readers."""
 
     stored: dict[Value, TensorLayout]
     repacked: dict[Value, TensorLayout]
@@ -69,11 +69,12 @@ class TensorLayouts:
 
 
 def dense(picture: tuple[int, int, int, int]) -> TensorLayout:
+    """The layout without a halo or gaps."""
     return TensorLayout(picture, NO_HALO, picture[3])
 
 
 def reads(task: Layer | Pool) -> list[tuple[Value, tuple[int, int, int, int], Sides]]:
-    """(value, picture, halo it must have) of what a task reads as a picture."""
+    """Everything a task reads as a picture: (value, picture, halo it must have)."""
     if isinstance(task, Pool):
         return [(task.input, (*task.in_picture, task.channels), task.around)]
     core = task.core
@@ -91,7 +92,10 @@ def writes(task: Layer | Pool) -> tuple[int, int, int, int]:
 
 
 def lay_out(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
-    """A layout for everything the tasks store."""
+    """The layout of everything the tasks store.
+
+    A value is stored with the halo its readers need, if one of our own kernels makes it and all see the same picture.
+    """
     makers = makers_of(tasks)
     fixed = {output.base for output in dag.outputs}
     pictures: dict[Value, set[tuple[int, int, int, int]]] = {}

@@ -16,7 +16,7 @@ _KINDS: dict[str, tuple[Literal["max", "sum"], float]] = {"maximum": ("max", -ma
 
 @dataclass(frozen=True)
 class Pool:
-    """``value`` is what it stores; ``inside`` what it computes on the way."""
+    """Pooling of a float32 NHWC picture. ``value``: what it stores; ``inside``: values that it computes on the way."""
 
     value: Value
     input: Value
@@ -49,7 +49,7 @@ def find_pools(dag: Dag) -> list[Pool]:
 
 
 def without_padding(pool: Pool) -> Pool:
-    """``pool`` reading the padded picture itself."""
+    """``pool`` with its absorbed padding given back: it reads the padded picture."""
     if pool.around == (0, 0, 0, 0):
         return pool
     padded = pool.inside[0]

@@ -1,4 +1,4 @@
-"""Memory for values by how long they live, instead of XLA's plan."""
+"""Memory planned anew, instead of XLA's plan: each value has a place for as long as it lives."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ class Storage:
         return Buffer("arena", self.offset, self.size)
 
     def use(self, step: int) -> None:
+        """Extend the life of the storage to step number ``step``."""
         self.first, self.last = min(self.first, step), max(self.last, step)
 
 
 def place(storages: list[Storage]) -> int:
-    """Give every storage an offset so that none overlaps another that lives at the same time; the arena's size.
+    """Give every storage an offset so that none overlaps another that lives at the same time.
 
-    Largest first, each in the lowest gap that is free for its whole life.
+    Largest first, each in the lowest gap that is free for its whole life. Returns the arena's size, in bytes.
     """
     placed: list[Storage] = []
     for storage in sorted(storages, key=lambda s: (-s.size, s.first, s.last)):
@@ -45,7 +46,7 @@ def place(storages: list[Storage]) -> int:
 
 @dataclass
 class WeightStore:
-    """Constants in the order they are used; equal bytes share one place if ``share``."""
+    """Collects constants in the order they are used; equal bytes share one place if ``share``."""
 
     share: bool = True
     places: dict[bytes, int] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class WeightStore:
     size: int = 0
 
     def put(self, data: bytes) -> Buffer:
+        """Add a constant, or find an equal one. Returns its place."""
         if not (self.share and data in self.places):
             self.places[data] = self.size
             self.found.append(Weight(self.size, data))

@@ -1,7 +1,7 @@
-"""Which steps make the fetches: matched layers and pools where their inputs can be had, XLA's steps elsewhere.
+"""Which steps make the fetches: matched layers and pools where their inputs are stored, XLA's steps elsewhere.
 
-From the fetches back, each value is asked for. Where one is asked for that a layer computes but does not store, the
-layer is cut there; where a layer's input exists nowhere, that match is given up. Then all is asked again.
+Values are demanded from the fetches back. Where one is demanded that a layer computes but does not store, the layer is
+cut there. Where a layer's input is stored nowhere, that match is given up. Then the demands start again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Schedule:
 
 @dataclass
 class _Findings:
-    """What the attempts so far ruled out."""
+    """What the attempts so far have ruled out."""
 
     stops: set[Value] = field(default_factory=set)
     no_second: set[Value] = field(default_factory=set)
@@ -62,7 +62,7 @@ def outputs(task: Task) -> Iterator[Value]:
 
 
 def makers_of(tasks: Sequence[Task]) -> dict[Value, Task]:
-    """Who stores each value: a layer or pool rather than one of XLA's steps that happens to store it as well."""
+    """Which task stores each value: a layer or pool, where one of XLA's steps stores it as well."""
     makers: dict[Value, Task] = {}
     for task in sorted(tasks, key=lambda t: isinstance(t, Thunk)):
         for output in outputs(task):
@@ -119,7 +119,7 @@ class _Attempt:
             self.makers[output] = task
 
     def demand_all(self) -> list[Task]:
-        """Everything the fetches need; what stands in the way goes to the findings."""
+        """The tasks that make what the fetches need. Adds what stands in the way to the findings."""
         found: dict[int, Task] = {}
         wanted: set[Value] = set()
         pending: list[tuple[Value, Task | None]] = [(output, None) for output in self.dag.outputs]

@@ -10,7 +10,7 @@ from pathlib import Path
 from builder.cache import digest
 from builder.emit import GeneratedSources, emit
 from builder.lower import Lowered, LoweringPath, lower
-from builder.lower.compact import together
+from builder.lower.compact import merge_weights
 from builder.lower.compress import Rules
 from builder.lower.decisions import LoweringReport, decisions, layer_weights
 from builder.lower.options import Options
@@ -101,7 +101,7 @@ def programs_of(ws: Workspace, compiled: CompiledModel, settled: Settled, attemp
     lowered = tuple(program_of(ws, variant, settled, attempt) for variant in compiled.variants)
     if len(lowered) == 1:
         return lowered
-    programs = together([one.program for one in lowered], share=settled.spec.weights.place == "library")
+    programs = merge_weights([one.program for one in lowered], share=settled.spec.weights.place == "library")
     return tuple(replace(one, program=program) for one, program in zip(lowered, programs, strict=True))
 
 

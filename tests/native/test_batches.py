@@ -16,7 +16,7 @@ from builder.errors import ImportModelError, SpecError
 from builder.importers.graph import FrozenGraph, Port
 from builder.importers.variants import require_variants
 from builder.link.library import link_library
-from builder.lower.compact import together
+from builder.lower.compact import merge_weights
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, ModelSpec, Source, load, render
 from builder.spec.tensor import TensorSpec
@@ -64,7 +64,7 @@ SPEC = ModelSpec(Path("model.toml"), "several", "1", Source("graph_def", Path("g
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("several")
-    first, *rest = together([program(1), program(4, bytes(range(64))), program(16)])
+    first, *rest = merge_weights([program(1), program(4, bytes(range(64))), program(16)])
     sources = emit(first, SPEC, X86_64, folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
     assert sources.weights.stat().st_size == 128
     return link_library(sources, [], X86_64, folder, CACHE).path
@@ -74,7 +74,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_several_programs_have_is_there_once() -> None:
-    one, two = together([program(1), program(4, bytes(range(64)))])
+    one, two = merge_weights([program(1), program(4, bytes(range(64)))])
     assert one.weights == two.weights == (Weight(0, W.tobytes()), Weight(64, bytes(range(64))))
     assert one.weights_size == two.weights_size == 128
     assert [s.source.offset for s in two.steps if isinstance(s, CopyStep)] == [64, 0, 48]
@@ -92,7 +92,7 @@ def twice(batch: int) -> Program:
 
 @pytest.mark.parametrize(("share", "places"), [(True, [0, 0]), (False, [0, 64])])
 def test_equal_weights_of_one_program_stay_apart_where_they_may_change(share: bool, places: list[int]) -> None:
-    found = together([twice(1), twice(4)], share)
+    found = merge_weights([twice(1), twice(4)], share)
     assert [[s.source.offset for s in p.steps if isinstance(s, CopyStep)] for p in found] == [places, places]
     assert len(found[0].weights) == len(set(places))
 

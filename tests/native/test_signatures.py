@@ -22,7 +22,7 @@ from builder.library.buffers import Bytes, Slot
 from builder.library.client import LoadedLibrary, Refused
 from builder.library.remote import RemoteLibrary
 from builder.link.library import link_library
-from builder.lower.compact import together
+from builder.lower.compact import merge_weights
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSpec, Source, load, render
 from builder.spec.tensor import TensorSpec
@@ -90,7 +90,7 @@ def decode(batch: int) -> Program:
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("coder")
     programs = [(encode, decode)[variant.signature](variant.batch) for variant in SPEC.variants]
-    first, *rest = together(programs)
+    first, *rest = merge_weights(programs)
     sources = emit(first, SPEC, X86_64, folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
     return link_library(sources, [], X86_64, folder, CACHE).path
 
@@ -155,7 +155,7 @@ def _slot(data: Bytes) -> Slot:
 
 def test_only_a_library_of_several_exports_the_function(library: Path, tmp_path: Path) -> None:
     assert audit(library, X86_64).facts.exports.count("cf_set_signature") == 1
-    one = emit(together([encode(1)])[0], replace(SPEC, signatures=(), batches=()), X86_64, tmp_path)
+    one = emit(merge_weights([encode(1)])[0], replace(SPEC, signatures=(), batches=()), X86_64, tmp_path)
     made = link_library(one, [], X86_64, tmp_path, CACHE).path
     assert "cf_set_signature" not in audit(made, X86_64).facts.exports
 

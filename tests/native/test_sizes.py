@@ -19,7 +19,7 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.graph import Port as GraphPort
 from builder.importers.variants import require_variants
 from builder.link.library import link_library
-from builder.lower.compact import together
+from builder.lower.compact import merge_weights
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, ImageInput, ModelSpec, Source, Variant, load, render
 from builder.spec.tensor import TensorSpec
@@ -68,7 +68,7 @@ def program(shape: tuple[int, int]) -> Program:
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sized")
     shapes = (SPEC.of_variant(variant).feeds[0].shape for variant in SPEC.variants)
-    first, *rest = together([program((s[0], s[1])) for s in shapes if s])
+    first, *rest = merge_weights([program((s[0], s[1])) for s in shapes if s])
     others = dict(zip(SPEC.variants[1:], rest, strict=True))
     sources = emit(first, SPEC, X86_64, folder, others=others)
     assert sources.weights.stat().st_size == 64

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#ifndef __wasm__ /* which has no pages to ask for */
+#ifndef __wasm__ /* WebAssembly has no pages to ask for */
 #include <sys/mman.h>
 #endif
 
@@ -19,7 +19,7 @@ struct cf_model {
     cf_context context;
     void *mapping; /* of a weights file, or NULL */
     size_t mapped;
-    size_t signature; /* that cf_run is of */
+    size_t signature; /* the one that cf_run runs */
     char error[256];
 };
 
@@ -34,7 +34,7 @@ cf_status cf_refuse_open(const char *why, cf_status status) {
     return status;
 }
 
-/* COLDFORGE_CPU=x86-64-v3 or x86-64-v4 keeps to that level, to measure what a lesser CPU would do. */
+/* COLDFORGE_CPU=x86-64-v3 or x86-64-v4 limits the level, to measure how a lesser CPU would do. */
 static void choose_kernels(cf_context *context) {
     uint32_t level = cf_cpu_level();
     const char *most = getenv("COLDFORGE_CPU");
@@ -52,7 +52,7 @@ static uint8_t *new_arena(size_t size) {
 #ifdef MADV_HUGEPAGE
     if (size >= 2 * HUGE_PAGE) {
         uint8_t *arena = aligned_alloc(HUGE_PAGE, (size + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE);
-        if (arena != NULL) (void)madvise(arena, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a wish */
+        if (arena != NULL) (void)madvise(arena, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* may be refused */
         return arena;
     }
 #endif
@@ -144,7 +144,7 @@ EXPORT cf_status cf_set_state(cf_model *model, const void *data, size_t size) {
     return status;
 }
 
-/* The steps change the variables in the arena; the state is what they were, until a run has come to its end. */
+/* Steps change the variables in the arena. The state keeps what they were until a run has ended well. */
 static void load_state(const cf_context *context) {
     for (size_t i = 0; i < cf_compiled_program.state_count; i++) {
         const cf_state *state = &cf_compiled_program.states[i];
@@ -168,7 +168,7 @@ static const cf_program *program_at(size_t i) {
     return i == 0 ? &cf_compiled_program : cf_compiled_program.others[i - 1];
 }
 
-/* The first program of the signature that the model is set to. */
+/* The first program of the signature that is set. */
 static const cf_program *first_program(const cf_model *model) {
     size_t i = 0;
     while (program_at(i)->signature != model->signature) i++;
@@ -184,7 +184,7 @@ static size_t size_at(const cf_feed *feeds, size_t feed_count, const cf_fetch *f
     return i < feed_count ? feeds[i].size : fetches[i - feed_count].size;
 }
 
-/* How many of the sizes, in their order, are those of this program. */
+/* How many of the given sizes, from the first on, are this program's. */
 static size_t fit(const cf_program *program, const cf_feed *feeds, const cf_fetch *fetches) {
     const size_t count = program->feed_count + program->fetch_count;
     size_t i = 0;
@@ -192,7 +192,7 @@ static size_t fit(const cf_program *program, const cf_feed *feeds, const cf_fetc
     return i;
 }
 
-/* The error text of a size that is none of those that it could be after `fitting` right ones. */
+/* Write the error text for the first wrong size, after `fitting` right ones: what it could be instead. */
 static cf_status refuse_size(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches, size_t fitting) {
     const cf_program *first = first_program(model);
     char *text = model->error;
@@ -216,7 +216,7 @@ static cf_status refuse_size(cf_model *model, const cf_feed *feeds, const cf_fet
     return CF_ERR_ARGUMENT;
 }
 
-/* The program of the signature, and of the batch and size that all the sizes are of. */
+/* The program of the signature whose sizes are all as given. */
 static cf_status choose_program(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches,
                                 const cf_program **program) {
     size_t most = 0;
@@ -315,7 +315,7 @@ typedef struct {
     cf_dim3 workgroups;
     const cf_kernel_argument *arguments;
     size_t count;
-    uint64_t share, total; /* work groups of a task; all */
+    uint64_t share, total; /* work groups of one task; of all */
     int failed;
 } kernel_call;
 

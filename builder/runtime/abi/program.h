@@ -34,7 +34,7 @@ struct cf_context {
     uint64_t rng_low, rng_high;
     cf_pool *pool;         /* NULL for one thread */
     const cf_fused *fused; /* kernels for this CPU; NULL if the program uses none */
-    cf_integer_layer integer; /* the same of layers with integer sums */
+    cf_integer_layer integer; /* integer GEMM for this CPU; NULL if the program uses none */
     uint8_t *state;        /* variables that last from run to run; NULL if the program has none */
 };
 

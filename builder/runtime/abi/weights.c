@@ -20,12 +20,12 @@
 typedef struct {
     char magic[8];
     uint32_t format;
-    uint32_t start; /* of the weights, from the file's beginning; what is between is for who transfers the file */
+    uint32_t start; /* of the weights, from the file's beginning; what lies between is for whoever transfers the file */
     uint64_t size;  /* of the weights, bytes */
     uint8_t layout[32];
 } header;
 
-/* NULL, or what is wrong with a file's content. */
+/* Returns what is wrong with a file's content, or NULL. */
 static const char *fault(const uint8_t *data, size_t size) {
     const cf_outside *wanted = cf_compiled_program.outside;
     header head;

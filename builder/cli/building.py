@@ -19,6 +19,7 @@ from builder.cli.command import (
     load_spec,
     relative,
     targets_of,
+    workspace_of,
 )
 from builder.errors import UsageError
 from builder.project import Project
@@ -80,7 +81,7 @@ def wasm(options: Options, project: Project) -> int:
     from builder.wasm.build import build_wasm
     from builder.wasm.report import modules_table
 
-    ws = Workspace.of(load_spec(options.model, project), project)
+    ws = workspace_of(options, project)
     ws.progress.say(f"coldforge {__version__}: {ws.spec.name} {ws.spec.version} for WebAssembly, batch {ws.spec.batch}")
     modules = build_wasm(ws)
     print(modules_table(modules))
@@ -116,7 +117,7 @@ def _export_arguments(parser: Arguments) -> None:
 def export(options: Options, project: Project) -> int:
     from builder.deliver.export import export_model
 
-    done = export_model(Workspace.of(load_spec(options.model, project), project), options.out)
+    done = export_model(workspace_of(options, project), options.out)
     for file in done.files:
         print(f"{file.size:>14,}  {file.path}")
     print(f"\nexport: {relative(done.folder)} ({len(done.weights)} tensors, {done.parameters:,} parameters)")

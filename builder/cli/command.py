@@ -12,6 +12,7 @@ from builder.errors import UsageError
 from builder.project import Project
 from builder.spec import ModelSpec, load
 from builder.targets import NAMES, TARGETS, Target, target_named
+from builder.workspace import Workspace
 
 Options = argparse.Namespace
 Arguments = argparse.ArgumentParser
@@ -81,6 +82,11 @@ def load_spec(model: str, project: Project) -> ModelSpec:
         f"there is no model.toml at {model}, and no such example ({', '.join(examples)}). "
         "`coldforge init MODEL` writes one for a trained model."
     )
+
+
+def workspace_of(options: Options, project: Project) -> Workspace:
+    """The workspace of the model that is named, for the first of its targets. Raises as ``load_spec`` does."""
+    return Workspace.of(load_spec(options.model, project), project)
 
 
 def relative(path: Path) -> Path:

@@ -16,6 +16,7 @@ from builder.cli.command import (
     add_trust,
     load_spec,
     relative,
+    workspace_of,
 )
 from builder.errors import UsageError
 from builder.project import Project
@@ -70,8 +71,7 @@ def explain(options: Options, project: Project) -> int:
 
     if options.threads < 1:
         raise UsageError(f"--threads {options.threads}: give at least 1.")
-    ws = Workspace.of(load_spec(options.model, project), project)
-    found = explain.explain(ws, threads=options.threads, seconds=options.seconds)
+    found = explain.explain(workspace_of(options, project), threads=options.threads, seconds=options.seconds)
     print(found.to_json() if options.json else explain.render(found))
     return 0
 
@@ -84,8 +84,7 @@ def _tune_arguments(parser: Arguments) -> None:
 def tune(options: Options, project: Project) -> int:
     from builder.measure import tune
 
-    ws = Workspace.of(load_spec(options.model, project), project)
-    print(tune.render(tune.tune(ws, seconds=options.seconds)))
+    print(tune.render(tune.tune(workspace_of(options, project), seconds=options.seconds)))
     return 0
 
 
@@ -107,7 +106,7 @@ def _accuracy_arguments(parser: Arguments) -> None:
 def accuracy(options: Options, project: Project) -> int:
     from builder.measure import accuracy as measured
 
-    found = measured.accuracy(Workspace.of(load_spec(options.model, project), project), images=options.images)
+    found = measured.accuracy(workspace_of(options, project), images=options.images)
     print(found.to_json() if options.json else measured.render(found))
     return 0
 

@@ -16,7 +16,7 @@ from builder.errors import UsageError
 from builder.importers.freeze import MODEL_SCOPE
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
-from builder.pack.manifest import FileEntry, source_entry
+from builder.pack.manifest import FileEntry, manifest_head
 from builder.pack.swap import replacing
 from builder.spec import FetchSpec, ModelSpec, Source, render
 from builder.spec.tensor import c_identifier
@@ -70,7 +70,9 @@ def export_model(ws: Workspace, out: Path | None = None) -> Export:
         if not graph.states:  # a GraphDef has no place for the variables' first values
             (fresh / SPEC).write_text(render(exported_spec(spec, graph, fresh)), encoding="utf-8")
         files = tuple(FileEntry.of(fresh, path.name) for path in sorted(fresh.iterdir()))
-        manifest = _manifest(spec, graph, weights, files) | {"source": source_entry(spec, digest(imported.path))}
+        made_with = {name: versions()[name] for name in ("coldforge", "tensorflow")}
+        head = {"kind": KIND, **manifest_head(spec, digest(imported.path), made_with)}
+        manifest = head | _content(graph, weights, files)
         (fresh / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         for path in fresh.iterdir():
             path.chmod(0o644)
@@ -106,13 +108,8 @@ def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpe
     )
 
 
-def _manifest(
-    spec: ModelSpec, graph: FrozenGraph, weights: tuple[Weight, ...], files: tuple[FileEntry, ...]
-) -> dict[str, Any]:
+def _content(graph: FrozenGraph, weights: tuple[Weight, ...], files: tuple[FileEntry, ...]) -> dict[str, Any]:
     return {
-        "kind": KIND,
-        "model": {"name": spec.name, "version": spec.version},
-        "versions": {name: versions()[name] for name in ("coldforge", "tensorflow")},
         "files": [asdict(file) for file in files],
         "feeds": [asdict(port) for port in graph.feeds],
         "fetches": [asdict(port) for port in graph.fetches],

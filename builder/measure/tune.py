@@ -21,9 +21,9 @@ from builder.lower.program import Algorithm, LayerStep, walk
 from builder.measure import profile
 from builder.report.text import table
 from builder.spec import ModelSpec
-from builder.stages import settle
 from builder.stages.compile import CompiledVariant, compile_first
 from builder.stages.lower import ATTEMPTS, program_of
+from builder.stages.settle import settle_by_rule
 from builder.stages.settled import Settled
 from builder.stages.tuning import Choice, Times, Tuning, kernels_digest, tuning_path
 from builder.workspace import Workspace
@@ -54,7 +54,7 @@ def tune(ws: Workspace, *, seconds: float = 10.0) -> Tuned:
     Winograd is no candidate where the spec forbids it. Raises the ColdforgeError of a stage that fails, VerifyError
     where this machine can't run the library.
     """
-    compiled, settled, spec = compile_first(ws), settle.measure(ws), ws.spec
+    compiled, settled, spec = compile_first(ws), settle_by_rule(ws), ws.spec
     shapes = dict(_open_questions(spec, _lower(ws, compiled, settled, {})))
     rule = {label: choose(shape, allow_winograd=spec.winograd) for label, shape in shapes.items()}
     times: dict[str, dict[str, dict[str, float]]] = {label: {} for label in shapes}

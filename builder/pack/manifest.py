@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,15 @@ class Manifest:
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+
+
+def manifest_head(spec: ModelSpec, source_sha256: str, versions: Mapping[str, str]) -> dict[str, Any]:
+    """What the manifest of anything made of a model begins with; ``source_sha256`` is of the trained model."""
+    return {
+        "model": {"name": spec.name, "version": spec.version},
+        "source": source_entry(spec, source_sha256),
+        "versions": dict(versions),
+    }
 
 
 def source_entry(spec: ModelSpec, sha256: str) -> dict[str, str]:

@@ -42,7 +42,7 @@ def load(path: Path) -> ModelSpec:
     form = rules.source_format(tables.model, path.parent)
     for output in tables.outputs:
         _prepare(output, path.parent)
-    rules.settle(tables)
+    rules.name_ports(tables)
     rules.check(tables, form)
     config = _config(tables.model, path.parent)
     if mistakes.found or form is None:

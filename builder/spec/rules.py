@@ -54,7 +54,7 @@ def source_format(model: Table, folder: Path) -> Format | None:
     return None
 
 
-def settle(tables: Tables) -> None:
+def name_ports(tables: Tables) -> None:
     """Write names of feeds and fetches one way: "x" for "x:0" when [[feeds]] says "x", an alias for its name."""
     for _, own in by_signature(tables):
         feeds = {_tensor(name): name for feed in own.feeds if (name := feed.values.get("name"))}

@@ -15,12 +15,12 @@ from builder.workspace import Workspace
 def settle(ws: Workspace) -> Settled:
     """The spec with types in the place of ``auto``, the ranges of layers' inputs, and the tuner's decisions.
 
-    Raises SpecError for a tuning file that is none, and as ``measure`` does.
+    Raises SpecError for a tuning file that is none, and as ``settle_by_rule`` does.
     """
-    return replace(measure(ws), algorithms=tuning_of(ws.spec).algorithms(ws.target.name))
+    return replace(settle_by_rule(ws), algorithms=tuning_of(ws.spec).algorithms(ws.target.name))
 
 
-def measure(ws: Workspace) -> Settled:
+def settle_by_rule(ws: Workspace) -> Settled:
     """As ``settle``, without the tuner's decisions: the static rule decides everywhere.
 
     Types and ranges are measured on this machine's own build of the model, whatever the target. Raises SpecError for

@@ -18,13 +18,13 @@ from builder.cache import digest
 from builder.errors import LowerError
 from builder.link.toolchain import zig_version
 from builder.lower import Lowered
-from builder.pack.manifest import FileEntry, source_entry
+from builder.pack.manifest import FileEntry, manifest_head
 from builder.pack.swap import replacing
 from builder.stages.attempts import until_final
 from builder.stages.compile import CompiledModel, compile_variants
 from builder.stages.imported import import_variants
 from builder.stages.lower import Emitted, lower_variants
-from builder.stages.settle import measure
+from builder.stages.settle import settle_by_rule
 from builder.stages.settled import Settled
 from builder.stages.verify import roundings_of
 from builder.stages.versions import versions
@@ -86,7 +86,7 @@ def build_wasm(ws: Workspace) -> tuple[WasmModule, ...]:
             "only libmodel.so does so, not yet a WebAssembly module."
         )
     compiled = compile_variants(ws, imported)
-    settled = measure(ws)
+    settled = settle_by_rule(ws)
     ws = ws.for_spec(settled.spec)
     modules = [verified_module(ws, compiled, settled, flavour) for flavour in FLAVOURS]
     for module in modules:
@@ -156,9 +156,7 @@ def _deliver(
         for path in (PREDICT, sources.description, sources.header):
             shutil.copyfile(path, fresh / path.name)
         manifest = {
-            "model": {"name": ws.spec.name, "version": ws.spec.version},
-            "source": source_entry(ws.spec, digest(compiled.path)),
-            "versions": versions(),
+            **manifest_head(ws.spec, digest(compiled.path), versions()),
             "xla_flags": compiled.first.kernels.flags,
             "files": [asdict(FileEntry.of(fresh, path.name)) for path in sorted(fresh.iterdir())],
             "modules": {module.path.name: module.to_dict() for module in modules},

@@ -1,0 +1,63 @@
+"""The attempts at a library: in which order, which are passed over, and which one counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from builder.emit import GeneratedSources
+from builder.spec import ModelSpec, Source
+from builder.stages.attempts import until_final
+from builder.stages.lower import ATTEMPTS, Attempt, Emitted
+
+SPEC = ModelSpec(Path("/model.toml"), "hand", "1", Source("keras", Path("/hand.keras")))
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of an attempt: whether it agreed."""
+
+    name: str
+    final: bool
+
+
+def went(folder: Path, programs: dict[str, str], agrees: str, spec: ModelSpec = SPEC) -> list[str]:
+    """The attempts that were tried, where each comes to the C in ``programs``, and only ``agrees`` agrees."""
+
+    def lowered(attempt: Attempt) -> Emitted:
+        own = folder / attempt.path / attempt.suffix
+        own.mkdir(parents=True)
+        sources = GeneratedSources(own, ("program.c",), ("x86-64-v3",))
+        sources.programs[0].write_text(programs[attempt.name])
+        sources.weights.write_bytes(b"weights")
+        sources.save()
+        return Emitted(attempt, own)
+
+    def tried(emitted: Emitted) -> Tried:
+        return Tried(emitted.attempt.name, emitted.attempt.name == agrees)
+
+    return [one.name for one in until_final(spec, lowered, tried)]
+
+
+FAST, DIRECT, FAITHFUL = (attempt.name for attempt in ATTEMPTS)
+EACH_ITS_OWN = {FAST: "1", DIRECT: "2", FAITHFUL: "3"}
+
+
+@pytest.mark.parametrize(
+    ("agrees", "expected"),
+    [(FAST, [FAST]), (DIRECT, [FAST, DIRECT]), (FAITHFUL, [FAST, DIRECT, FAITHFUL]), ("", [FAST, DIRECT, FAITHFUL])],
+)
+def test_attempts_end_at_the_first_that_agrees_or_with_the_last(
+    agrees: str, expected: list[str], tmp_path: Path
+) -> None:
+    assert went(tmp_path, EACH_ITS_OWN, agrees) == expected
+
+
+def test_the_same_program_is_not_tried_twice(tmp_path: Path) -> None:
+    assert went(tmp_path, EACH_ITS_OWN | {DIRECT: "1"}, FAITHFUL) == [FAST, FAITHFUL]
+
+
+def test_a_spec_without_winograd_begins_with_the_direct_algorithm(tmp_path: Path) -> None:
+    assert went(tmp_path, EACH_ITS_OWN, DIRECT, replace(SPEC, winograd=False)) == [DIRECT]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from builder.errors import LowerError
 from builder.lower.activations import Activation
+from builder.lower.buffers import SLACK
 from builder.lower.compress import Compressor, Stored
 from builder.lower.fuse import Layer
 from builder.lower.hlo import Dag, Value
@@ -37,9 +38,6 @@ from builder.lower.program import (
 from builder.lower.replan import Storage, WeightStore, place
 from builder.lower.schedule import Schedule, inputs, makers_of
 from builder.lower.thunks import Thunk
-
-SLACK = 256
-"""Bytes behind the arena: a vector load of a picture's last channels may reach past it."""
 
 
 def assemble(

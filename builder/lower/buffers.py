@@ -14,6 +14,9 @@ from builder.lower.hlo_index import HloIndex
 from builder.lower.literals import literal_bytes
 from builder.lower.program import ALIGNMENT, Buffer, Space, Weight
 
+SLACK = 256
+"""Bytes behind the arena of a program with layers: a vector load of a picture's last channels may reach past it."""
+
 
 @dataclass(frozen=True)
 class BufferPlan:

@@ -25,7 +25,8 @@ def compact(program: Program, share: bool = True) -> Program:
 def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Program, ...]:
     """The programs over one block of weights, each naming all of it. A constant that several have is kept once.
 
-    Without ``share``, equal weights of one program stay apart, and each finds its own among another's by its turn.
+    Without ``share``, equal weights of one program are kept separately: the first is shared with the first of another
+    program, the second with its second.
     Raises LowerError where a step reads no constant.
     """
     places: dict[bytes, list[Buffer]] = {}

@@ -39,7 +39,7 @@ class Core:
 
     @property
     def name(self) -> str:
-        """The op's in the model, as XLA was told it; XLA's own where it was not."""
+        """The op's name in the model; the instruction's name where XLA was not told that."""
         return op_name(self.value.instruction)
 
     @property

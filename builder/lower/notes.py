@@ -26,7 +26,7 @@ class Note:
 
 
 def note_of(step: Step) -> Note:
-    """What one of XLA's own steps tells of itself."""
+    """The note of one of XLA's own steps."""
     return Note(step.name, "xla", (), "", flop_of_step(step), sum(b.size for b in _buffers(step)))
 
 

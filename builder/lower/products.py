@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.lower import shapes
-from builder.lower.buffers import align
+from builder.lower.buffers import SLACK, align
 from builder.lower.compact import compact
 from builder.lower.compress import Compressor
 from builder.lower.hlo_index import HloIndex
@@ -41,9 +41,6 @@ from builder.lower.program import (
     Weight,
     WhileStep,
 )
-
-SLACK = 256
-"""Bytes behind the arena: a vector load of a row's last channels may reach past it."""
 
 LEAST_WEIGHTS = 2048
 """A product with fewer weights is as fast in XLA's kernel."""
@@ -202,7 +199,7 @@ class _Exchange:
         if step.m == 1:
             dense = step.batch == 1 and step.lhs_strides[2] == 1 and step.out_strides[2] == 1
         weights = self._constant(step.rhs) if step.dtype == "float32" and dense else None
-        if weights is None or step.lhs.space != "arena" or _overlap(step.lhs, step.out):
+        if weights is None or step.lhs.space != "arena" or step.lhs.overlaps(step.out):
             return None
         _, down, across = step.rhs_strides
         if weights.size != step.k * step.n or {down, across} - {1} - {step.n if across == 1 else step.k}:
@@ -231,7 +228,7 @@ class _Exchange:
             return None
         matrix = self._matrix(root, operands[1], step.buffers[weights])
         source, output = step.buffers[data], step.buffers[-1]
-        if matrix is None or source.space != "arena" or _overlap(source, output):
+        if matrix is None or source.space != "arena" or source.overlaps(output):
             return None
         k, n = matrix.shape
         rows = output.size // (4 * n)
@@ -239,7 +236,7 @@ class _Exchange:
             return None
         other_buffer = None if added is None else step.buffers[added]
         if other_buffer is not None:
-            shared = other_buffer != output and _overlap(other_buffer, output)
+            shared = other_buffer != output and other_buffer.overlaps(output)
             whole = other_buffer.size == output.size and (other_buffer.space == "arena" or rows == 1)
             if shared or not whole:
                 return None
@@ -376,10 +373,6 @@ def _rows(buffer: Buffer, rows: int, width: int) -> View:
 
 def _copy(name: str, source: Buffer, target: Buffer) -> CopyStep:
     return CopyStep(name, source, target, 4, (source.size // 4,), (1,), (1,))
-
-
-def _overlap(a: Buffer, b: Buffer) -> bool:
-    return a.space == b.space and a.offset < b.offset + b.size and b.offset < a.offset + a.size
 
 
 def _is_zero(instruction: Any) -> bool:

@@ -26,6 +26,14 @@ class Buffer:
     offset: int
     size: int
 
+    def overlaps(self, other: Buffer) -> bool:
+        """Whether any byte belongs to both."""
+        return (
+            self.space == other.space
+            and self.offset < other.offset + other.size
+            and other.offset < self.offset + self.size
+        )
+
 
 @dataclass(frozen=True)
 class KernelStep:

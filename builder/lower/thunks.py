@@ -81,7 +81,7 @@ def read_thunks(result: Any, dag: Dag, faithful: Program) -> list[Thunk]:
             raise LowerError(f"{step.name} is a {type(step).__name__.removesuffix('Step').lower()}")
         reads, writes = _ports(step, proto)
         for write in writes:
-            if any(_overlap(write, read) and write != read for read in reads):
+            if any(write.overlaps(read) and write != read for read in reads):
                 raise LowerError(f"{step.name} writes over a part of what it reads")
         sources = tuple(memory.load(buffer, step.name) for buffer in reads)
         outputs: tuple[Value | None, ...]
@@ -134,10 +134,6 @@ def _output(dag: Dag, name: str, index: int, count: int) -> Value | None:
     return next((v for v in parts if v.instruction.tuple_index == index), None)
 
 
-def _overlap(a: Buffer, b: Buffer) -> bool:
-    return a.space == b.space and a.offset < b.offset + b.size and b.offset < a.offset + a.size
-
-
 class _Memory:
     """What every place of XLA's arena holds at the moment."""
 
@@ -145,7 +141,7 @@ class _Memory:
         self.places: dict[Buffer, Value | None] = {}
 
     def store(self, buffer: Buffer, value: Value | None) -> None:
-        for other in [b for b in self.places if _overlap(b, buffer)]:
+        for other in [b for b in self.places if b.overlaps(buffer)]:
             del self.places[other]
         self.places[buffer] = value
 

@@ -48,7 +48,7 @@ class Network:
         return FOLDER / self.key
 
     def batched(self, batch: int) -> Network:
-        """The same network for so many inputs at once, where ``BATCH_CLAIM`` is the ratio aimed at."""
+        """This network with ``batch`` inputs a run, for which ``BATCH_CLAIM`` is the ratio aimed at."""
         return self if batch == 1 else replace(self, batch=batch, claim=(BATCH_CLAIM, BATCH_CLAIM))
 
     @property

@@ -33,7 +33,7 @@ def write(results: Results, folder: Path) -> None:
 
 
 def name(results: Results) -> str:
-    """Of the page, the plot and, in ``docs/``, the JSON."""
+    """The name, without a suffix, of the page, of the plot and of the JSON in ``docs/``."""
     return "benchmarks" if results.get("batch", 1) == 1 else f"benchmarks-batch{results['batch']}"
 
 

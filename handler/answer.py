@@ -29,7 +29,7 @@ class Tensor(NamedTuple):
     data: memoryview
 
     def numbers(self, *, strict: bool = True) -> list[Number]:
-        """Flat; infinity and NaN are None unless ``strict`` is off."""
+        """All values of the tensor, flat; infinity and NaN are None unless ``strict`` is off."""
         return _numbers(self.dtype, self.data, strict)
 
 
@@ -70,7 +70,7 @@ def require_room(*answers: dict[str, Any]) -> None:
 
 
 def require_size(size: int, limit: int) -> None:
-    """The same for ``size`` bytes."""
+    """Raises AnswerTooLargeError for an answer of ``size`` bytes where ``limit`` are passed on."""
     if size > limit - _AROUND:
         raise AnswerTooLargeError(
             f"the answer has {size:,} bytes; at most {limit:,} can be passed on. Ask for less at a time"

@@ -121,7 +121,7 @@ class Description(NamedTuple):
         return [size if known else -1 for size, known in zip(port.shape, fixed, strict=True)]
 
     def of_signature(self, name: str) -> Description:
-        """The same model's signature of that name; without one, the first. Raises WrongFieldError."""
+        """The description of the signature ``name``; of the first where it is empty. Raises WrongFieldError."""
         signatures: tuple[Description, ...] = (self, *self.others)
         for one in signatures:
             if name in ("", one.signature):
@@ -129,8 +129,8 @@ class Description(NamedTuple):
         names = ", ".join(f'"{one.signature}"' for one in signatures if one.signature) or "only one, without a name"
         raise WrongFieldError(f'there is no signature "{name[:64]}"; choose from {names}')
 
-    def sized(self, number: int) -> Description:
-        """The same model in that one of its sizes."""
+    def of_size(self, number: int) -> Description:
+        """The description in the size ``number``, an index into ``sizes``; 0 for a model of one size."""
         if number == self.size:
             return self
         feeds, fetches = self.sizes[number]

@@ -54,8 +54,10 @@ class MalformedEventError(HandlerError):
 
 
 @contextmanager
-def shape_of(sender: str) -> Iterator[None]:
-    """Around code that takes an AWS event apart: what is missing or of another type is a MalformedEventError."""
+def event_from(sender: str) -> Iterator[None]:
+    """A context in which an event of ``sender`` is taken apart: what it lacks or has another type for raises
+    MalformedEventError.
+    """
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError):

@@ -22,12 +22,12 @@ class Fit(NamedTuple):
 
 
 def float32(value: float) -> float:
-    """The nearest number of 32 bits."""
+    """``value`` rounded to the nearest float32."""
     rounded: float = struct.unpack("f", struct.pack("f", value))[0]
     return rounded
 
 
-def plan(size: tuple[int, int], target: ImageInput) -> Fit:
+def placement(size: tuple[int, int], target: ImageInput) -> Fit:
     """How a picture of ``size`` becomes ``target``, to the pixel as in Keras and TensorFlow.
 
     cover: ``keras.utils.image_dataset_from_directory(crop_to_aspect_ratio=True)``, which is ``smart_resize``.

@@ -21,7 +21,7 @@ from .errors import (
     TooManyPixelsError,
     TruncatedImageError,
 )
-from .fit import Fit, plan
+from .fit import Fit, placement
 from .resize import resize
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def pixels(data: bytes, where: str, target: ImageInput, limits: Limits) -> bytes
     try:
         if len(data) > limits.encoded:
             raise TooLargeError(f"has {len(data):,} bytes; at most {limits.encoded:,} are taken")
-        return _decode(data, target, limits).fitted(target).tobytes()
+        return _decode(data, target, limits).resized_to(target).tobytes()
     except HandlerError as error:
         raise type(error)(f"{where} {error.message}") from error.__cause__
 
@@ -111,7 +111,7 @@ class _Decoded(NamedTuple):
     scale: int = 1
     origin: tuple[float, float] = (0, 0)
 
-    def fitted(self, target: ImageInput) -> Image:
+    def resized_to(self, target: ImageInput) -> Image:
         from PIL import Image
 
         fit, (x, y), scale = self.fit, self.origin, self.scale
@@ -143,7 +143,7 @@ def _decode(data: bytes, target: ImageInput, limits: Limits) -> _Decoded:
                 return _jpeg(picture, target)
             picture.load()
             upright = _upright(_in_mode(picture, target), picture.getexif().get(_EXIF_ORIENTATION))
-            return _Decoded(upright, plan(upright.size, target))
+            return _Decoded(upright, placement(upright.size, target))
     except (HandlerError, MemoryError):
         raise
     except Exception as error:  # decoders raise what they like: OSError, SyntaxError, ValueError, struct.error, ...
@@ -156,7 +156,7 @@ def _jpeg(picture: ImageFile, target: ImageInput) -> _Decoded:
     """Decoded no larger than the target needs, and in grey without its colours, as ``tf.io.decode_jpeg`` does."""
     orientation = picture.getexif().get(_EXIF_ORIENTATION)
     width, height = picture.size
-    fit = plan((height, width) if orientation in _LYING else (width, height), target)
+    fit = placement((height, width) if orientation in _LYING else (width, height), target)
     averaging = target.antialias and target.resize in ("bilinear", "bicubic", "lanczos")
     scale = _scale(fit, picture.size) if averaging and target.decode == "fast" else 1
     mode = "L" if target.mode == "grey" else "RGB"

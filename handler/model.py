@@ -46,7 +46,7 @@ class Model:
         """
         description = self.description.of_signature(signature)
         if description.sizes:
-            description = description.sized(_size(feeds, description) if size is None else size)
+            description = description.of_size(_size(feeds, description) if size is None else size)
         if len(feeds) != len(description.feeds):
             raise InferenceError(f"the model takes {len(description.feeds)} feeds, not {len(feeds)}")
         times, whole = 1, 1
@@ -86,7 +86,7 @@ class Model:
         for one in (self.description, *self.description.others):
             for number in range(len(one.sizes) or 1):
                 for batch in one.batches:
-                    zeros = [bytes(port.size * batch // one.batch) for port in one.sized(number).feeds]
+                    zeros = [bytes(port.size * batch // one.batch) for port in one.of_size(number).feeds]
                     self.run(zeros, number, one.signature)
 
     def close(self) -> None:

@@ -51,7 +51,7 @@ class _Budget:
     together: int
 
     def seconds(self) -> float:
-        """What is left, more than 0. Raises SourceUnavailableError."""
+        """The seconds that are left, more than 0. Raises SourceUnavailableError when none is."""
         left = self.ends - time.monotonic()
         if left <= 0:
             raise SourceUnavailableError("names a picture that takes too long to fetch")

@@ -65,7 +65,10 @@ def picture(value: object, where: str, limits: Limits) -> Picture:
 
 
 def source(value: object, where: str, limits: Limits) -> Picture | Reference:
-    """As ``picture``, and for {"s3": …} and {"url": …} where the file is. Raises HandlerError."""
+    """The file in ``value``, in the forms that ``picture`` takes, or where it is: {"s3": …} or {"url": …}.
+
+    Raises HandlerError.
+    """
     if not isinstance(value, dict):
         return picture(value, where, limits)
     kind, address = next(iter(value.items())) if len(value) == 1 else (None, None)

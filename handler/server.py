@@ -32,7 +32,7 @@ class Call(NamedTuple):
     correlate: Callable[[str], Call] | None = None
 
     def correlated(self, correlation_id: object) -> Call:
-        """The same call, whose log lines carry the id that the sender's side knows the request by."""
+        """This call with log lines that carry the id by which the sender's side knows the request."""
         return self.correlate(str(correlation_id)[:128]) if self.correlate and correlation_id else self
 
 
@@ -60,7 +60,7 @@ class Server(NamedTuple):
     sources: Sources = NOWHERE
 
     def model(self, name: str | None) -> Model:
-        """Raises UnknownModelError."""
+        """The model ``name``; the first where it is None. Raises UnknownModelError."""
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
@@ -68,7 +68,7 @@ class Server(NamedTuple):
         return self.models[name]
 
     def description(self, name: str | None) -> Description:
-        """Raises UnknownModelError."""
+        """The description of the model ``name``; of the first where it is None. Raises UnknownModelError."""
         return self.model(name).description
 
     def infer(self, request: Request, call: Call) -> Result:
@@ -78,7 +78,7 @@ class Server(NamedTuple):
         """
         began = time.perf_counter()
         model = self.model(request.model)
-        description = model.description.of_signature(request.signature).sized(request.size)
+        description = model.description.of_signature(request.signature).of_size(request.size)
         seconds: dict[str, float] = {}
         if any(isinstance(p, Reference) for p in request.pictures):
             from .remote import fetched

@@ -23,12 +23,12 @@ def shape_of(value: object, port: Port) -> Shape:
     return tuple(shape)
 
 
-def fitting(shapes: Mapping[str, Shape], description: Description) -> Description:
-    """``description`` in the size that feeds of these ``shapes`` are of, or in the smallest that they are padded to.
+def choose_size(shapes: Mapping[str, Shape], description: Description) -> Description:
+    """``description`` in the size whose feeds have ``shapes``, or else in the smallest that they can be padded to.
 
     Raises WrongShapeError, which names every size.
     """
-    sizes = [description.sized(number) for number in range(len(description.sizes) or 1)]
+    sizes = [description.of_size(number) for number in range(len(description.sizes) or 1)]
     for sized in sizes:
         if all(_is(shapes[p.name], p, sized) for p in sized.feeds if p.name in shapes):
             return sized
@@ -41,7 +41,10 @@ def fitting(shapes: Mapping[str, Shape], description: Description) -> Descriptio
 
 
 def within(shape: Shape, port: Port, description: Description) -> Port:
-    """``port`` of a ``fitting`` description as the request has it: of ``shape`` where that is smaller, to be padded."""
+    """The port that a request's tensor of ``shape`` is: ``port``, or a smaller one, which ``padded`` fills up.
+
+    ``description`` is what ``choose_size`` gave for the request, and ``port`` one of its feeds.
+    """
     items = 1 if description.batched else 0
     if _room(shape, port, description) and len(shape) == len(port.shape) and shape[:items] == port.shape[:items]:
         return Port(port.name, port.dtype, shape, port.size // (port.elements or 1) * prod(shape))
@@ -49,7 +52,7 @@ def within(shape: Shape, port: Port, description: Description) -> Port:
 
 
 def padded(data: bytes, given: Port, port: Port, description: Description) -> bytes:
-    """``data`` of the shape of ``given`` in that of ``port``; what is more is ``description.pad``."""
+    """``data``, row-major of the shape of ``given``, in the shape of ``port``: ``description.pad`` fills the rest."""
     if given.shape == port.shape:
         return data
     pad = description.pad[port.name]

@@ -65,7 +65,7 @@ def opened(source: S3Object, seconds: float) -> Iterator[tuple[int, Any]]:
 
 
 def results() -> tuple[str, str] | None:
-    """(bucket, prefix) where results go, or None."""
+    """The bucket and the prefix that results are written to; None where they are only logged."""
     place = os.environ.get(RESULTS, "").removeprefix("s3://")
     bucket, _, prefix = place.partition("/")
     return (bucket, prefix) if bucket else None

@@ -36,18 +36,21 @@ def tensor(value: object, port: Port) -> bytes:
         raise WrongTypeError(f"{where} holds a number that {kind} cannot hold") from None
 
 
-def sized(values: dict[str, object], description: Description) -> Description:
-    """``description`` in the size that these ``values``, by feed, are of. Raises WrongShapeError."""
+def description_for(values: dict[str, object], description: Description) -> Description:
+    """``description`` in the size of these ``values`` (by feed, as ``tensor`` takes them). Raises WrongShapeError."""
     if description.one_size:
         return description
-    from .sizes import fitting, shape_of
+    from .sizes import choose_size, shape_of
 
     ports = {port.name: port for port in description.feeds}
-    return fitting({name: shape_of(value, ports[name]) for name, value in values.items()}, description)
+    return choose_size({name: shape_of(value, ports[name]) for name, value in values.items()}, description)
 
 
-def fitted(value: object, port: Port, description: Description) -> bytes:
-    """As ``tensor``, of a ``sized`` description; a smaller one is filled up where the description says with what."""
+def input_bytes(value: object, port: Port, description: Description) -> bytes:
+    """Raw bytes of the feed ``port`` from ``value``, in the forms that ``tensor`` takes. Raises HandlerError.
+
+    ``description`` is what ``description_for`` gave. A smaller tensor is filled up where its ``pad`` says with what.
+    """
     if port.name not in description.pad:
         return tensor(value, port)
     from .sizes import padded, shape_of, within

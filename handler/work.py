@@ -1,15 +1,17 @@
-"""Requests that no caller waits for: what a message asks for, and where its answer goes."""
+"""Requests that no caller waits for: how each is answered, and where its answer goes.
+
+``events/messages.py`` says which an event holds.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import unquote_plus
 
 from . import storage
 from .answer import require_room
 from .deadline import Deadline
-from .errors import AnswerTooLargeError, MalformedEventError, OutOfTimeError, RetryLater, shape_of
+from .errors import AnswerTooLargeError, MalformedEventError, OutOfTimeError, RetryLater
 from .protocols import predict
 from .request import Picture, Request
 from .server import Call, Server
@@ -21,27 +23,8 @@ Task = S3Object | dict[str, Any]
 """A picture in S3, or a request of our own protocol."""
 
 
-def tasks(message: object) -> list[Task]:
-    """What ``message`` asks for: the objects of an S3 notification, as S3 sends it, or EventBridge, or SNS around
-    it; anything else is a request itself. Raises MalformedEventError.
-    """
-    if not isinstance(message, dict):
-        return [message]  # type: ignore[list-item]  # answered as a request that is wrong
-    if message.get("Type") == "Notification" and "TopicArn" in message:
-        return tasks(loaded(message.get("Message")))
-    if message.get("Event") == "s3:TestEvent":  # sent once, when the notification is set up
-        return []
-    if "Records" in message:
-        with shape_of("S3"):
-            return [_created(record) for record in message["Records"] if _is_created(record["eventName"])]
-    if "detail-type" in message:
-        with shape_of("EventBridge"):
-            return _of_eventbridge(message)
-    return [message]
-
-
-def loaded(text: object) -> object:
-    """The JSON in a message's text. Raises MalformedEventError."""
+def from_json(text: object) -> object:
+    """The value that ``text``, a message, holds as JSON. Raises MalformedEventError."""
     try:
         if isinstance(text, str):
             return json.loads(text)
@@ -51,13 +34,13 @@ def loaded(text: object) -> object:
 
 
 def answered(task: Task, server: Server, call: Call, *, partial: bool = False) -> dict[str, Any]:
-    """The answer in our protocol. Raises HandlerError."""
+    """The answer to ``task`` in our own protocol. Raises HandlerError."""
     if not isinstance(task, S3Object):
         return predict.answer(task, server, call, partial=partial)
     data = storage.read(task, server.limits.encoded, call.remaining_ms() / 1000)
     description = server.description(None)
     if description.image is None or len(description.feeds) > 1:  # more than a picture is asked for: a request in JSON
-        return predict.answer(loaded(data.decode(errors="replace")), server, call, partial=partial)
+        return predict.answer(from_json(data.decode(errors="replace")), server, call, partial=partial)
     return predict.told(server.infer(Request((Picture(data, str(task)),), {}), call), call)
 
 
@@ -109,25 +92,3 @@ def background(found: list[Task], message_id: str, server: Server, call: Call) -
     except AnswerTooLargeError as error:  # to Lambda a failure, after which it delivers the event again
         return predict.error(call.refuse(error))
     return {"results": answers}
-
-
-def _is_created(event: str) -> bool:
-    return event.removeprefix("s3:").startswith("ObjectCreated:")
-
-
-def _created(record: Any) -> S3Object:
-    """An object of an S3 notification, whose key is URL-encoded as in a form."""
-    return _object(record["s3"]["bucket"]["name"], unquote_plus(record["s3"]["object"]["key"]), record["s3"]["object"])
-
-
-def _of_eventbridge(event: Any) -> list[Task]:
-    detail = event["detail"]
-    if event.get("source") != "aws.s3":
-        return [detail]
-    if event["detail-type"] != "Object Created":
-        return []
-    return [_object(detail["bucket"]["name"], detail["object"]["key"], detail["object"])]
-
-
-def _object(bucket: str, key: str, rest: Any) -> S3Object:
-    return S3Object(str(bucket), str(key), rest.get("versionId") or rest.get("version-id"))

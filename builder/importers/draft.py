@@ -42,7 +42,7 @@ def draft(model_path: Path, describe: Describe, *, toml: Path | None = None, tru
 
 
 def draft_text(model_path: Path, describe: Describe, *, toml: Path | None = None, trust: bool = False) -> str:
-    """The same as the text of a model.toml, with comments on what to check. Arguments and errors as ``draft``."""
+    """The text of a model.toml for a model, with comments on what to check. Arguments and errors as in ``draft``."""
     made = _draft(model_path, describe, toml, trust)
     return render(made.spec, made.notes)
 

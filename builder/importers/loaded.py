@@ -51,6 +51,6 @@ def distinct(names: list[str]) -> list[str]:
 
 
 def tensor_name(name: str) -> str:
-    """``node`` and ``node:0`` alike as ``node:0``."""
+    """The full name of a tensor: ``node`` means ``node:0``."""
     node, colon, index = name.removeprefix("^").rpartition(":")
     return f"{node}:{index}" if colon and index.isdigit() else f"{name}:0"

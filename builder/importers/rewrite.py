@@ -38,7 +38,7 @@ def keep_reachable(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str])
 
 
 def keep_called_functions(graph_def: Any) -> Any:
-    """Without the functions of the library that nothing calls."""
+    """A copy of ``graph_def`` without the functions of its library that nothing calls."""
     result = _copy(graph_def)
     names = _functions_in_call_order(graph_def)
     functions = {f.signature.name: f for f in graph_def.library.function}

@@ -6,7 +6,7 @@ import binascii
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import MalformedEventError, shape_of
+from ..errors import MalformedEventError, event_from
 from ..http import HttpRequest, HttpResponse
 from ..protocols import respond
 from ..server import Call, Server
@@ -17,7 +17,7 @@ def served(
 ) -> HttpResponse:
     """The protocols' answer to the request that ``parse`` finds in the event; 400 where it finds none."""
     try:
-        with shape_of(sender):
+        with event_from(sender):
             request = parse(event)
     except MalformedEventError as error:
         from ..protocols import predict
@@ -27,7 +27,7 @@ def served(
 
 
 def body(event: dict[str, Any]) -> bytes:
-    """Raises MalformedEventError."""
+    """The bytes of the request's body, decoded where the event says it is base64. Raises MalformedEventError."""
     text = event.get("body") or ""
     if not event.get("isBase64Encoded"):
         return bytes(text.encode())
@@ -38,7 +38,7 @@ def body(event: dict[str, Any]) -> bytes:
 
 
 def single(headers: Any) -> dict[str, str]:
-    """Names in lower case."""
+    """Headers of one value each, by name in lower case."""
     return {str(name).lower(): str(value) for name, value in (headers or {}).items()}
 
 
@@ -48,7 +48,7 @@ def joined(multiple: Any) -> dict[str, str]:
 
 
 def last(multiple: Any) -> dict[str, str]:
-    """Of each parameter's values the last, as services that pass only one do."""
+    """``{"name": ["a", "b"]}`` as ``{"name": "b"}``: the last value counts, as where a service passes only one."""
     return {str(name): str(values[-1]) for name, values in (multiple or {}).items() if values}
 
 

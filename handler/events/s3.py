@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import shape_of
+from ..errors import event_from
 from ..protocols import predict
 from ..server import Call, Server
-from ..work import background, tasks
+from ..work import background
+from .messages import tasks
 
 
 def matches(event: dict[str, Any]) -> bool:
@@ -18,9 +19,9 @@ def matches(event: dict[str, Any]) -> bool:
 
 
 def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
-    """Raises RetryLater."""
+    """The answers to all that the event asks for. Raises RetryLater where one may succeed later."""
     try:
-        with shape_of("S3"):
+        with event_from("S3"):
             call = call.correlated(event["Records"][0].get("responseElements", {}).get("x-amz-request-id"))
         found = tasks(event)
     except Exception as error:

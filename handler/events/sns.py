@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import shape_of
+from ..errors import event_from
 from ..protocols import predict
 from ..server import Call, Server
-from ..work import background, loaded, tasks
+from ..work import background, from_json
+from .messages import tasks
 
 
 def matches(event: dict[str, Any]) -> bool:
@@ -16,14 +17,14 @@ def matches(event: dict[str, Any]) -> bool:
 
 
 def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
-    """Raises RetryLater."""
+    """The answers to all that the event asks for. Raises RetryLater where one may succeed later."""
     try:
-        with shape_of("SNS"):
+        with event_from("SNS"):
             message = event["Records"][0]["Sns"]  # there is always exactly one
             message_id = str(message["MessageId"])
             text = message["Message"]
         call = call.correlated(message_id)
-        found = tasks(loaded(text))
+        found = tasks(from_json(text))
     except Exception as error:
         return predict.error(call.refuse(error))
     return background(found, message_id, server, call)

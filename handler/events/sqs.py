@@ -10,10 +10,11 @@ from typing import Any
 
 from .. import storage
 from ..deadline import Deadline
-from ..errors import MalformedEventError, OutOfTimeError, shape_of
+from ..errors import MalformedEventError, OutOfTimeError, event_from
 from ..server import Call, Server
 from ..storage import S3Object
-from ..work import answered, deliver, loaded, named, tasks
+from ..work import answered, deliver, from_json, named
+from .messages import tasks
 
 
 def matches(event: dict[str, Any]) -> bool:
@@ -29,7 +30,7 @@ def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
     for record in event["Records"]:
         message_id = group = None
         try:
-            with shape_of("SQS"):
+            with event_from("SQS"):
                 message_id = record["messageId"]
                 group = record.get("attributes", {}).get("MessageGroupId")
                 body = record["body"]
@@ -49,7 +50,7 @@ def _one(message_id: str, body: str, deadline: Deadline, server: Server, call: C
     """Raises HandlerError, InferenceError."""
     if not deadline.allows_another():
         raise OutOfTimeError("the function's time was up before this message")
-    for task in tasks(loaded(body)):
+    for task in tasks(from_json(body)):
         if isinstance(task, S3Object) and storage.is_result(task):
             raise MalformedEventError(f"{task} lies among the results; send notifications of other prefixes only")
         deliver(named(task, message_id), task, answered(task, server, call), call)

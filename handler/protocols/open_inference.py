@@ -167,11 +167,11 @@ def _request(event: dict[str, Any], blob: memoryview, description: Description, 
 
 def _sized(given: dict[str, dict[str, Any]], description: Description) -> Description:
     """``description`` in the size that the inputs are of; pictures are resized to the first."""
-    from ..sizes import fitting
+    from ..sizes import choose_size
 
     if description.image and given[description.image.feed].get("datatype") == "BYTES":
         return description
-    return fitting({name: _shape(name, value) for name, value in given.items()}, description)
+    return choose_size({name: _shape(name, value) for name, value in given.items()}, description)
 
 
 def _fitted(

@@ -95,7 +95,7 @@ def _signatures(model: Description) -> list[Description]:
 
 
 def _sizes(model: Description) -> list[Description]:
-    return [model.sized(number) for number in range(len(model.sizes) or 1)]
+    return [model.of_size(number) for number in range(len(model.sizes) or 1)]
 
 
 def _named(model: Description, first: Description) -> Schema:

@@ -18,7 +18,7 @@ class ModelPath:
     rest: tuple[str, ...]
 
     def description(self, server: Server) -> Description:
-        """Of the model that is meant. Raises UnknownModelError."""
+        """The description of the model that the path names. Raises UnknownModelError."""
         description = server.description(self.name)
         if self.version not in (None, description.version):
             raise UnknownModelError(f"{description.name} has only the version {description.version}")

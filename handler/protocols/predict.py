@@ -40,7 +40,7 @@ from ..http import HttpRequest, HttpResponse
 from ..image import Limits
 from ..request import Picture, Reference, Request, source
 from ..server import Call, Result, Server
-from ..tensors import fitted, sized
+from ..tensors import description_for, input_bytes
 
 EXAMPLE = '{"image": "<base64>"}'
 
@@ -165,9 +165,11 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
     wanted = [port for port in description.feeds if not (pictures and image and port.name == image.feed)]
     values = _named(event.get("inputs", {}), wanted)
     if not pictures:
-        description = sized(values, description)
+        description = description_for(values, description)
     inputs = {
-        port.name: fitted(values[port.name], port, description) for port in description.feeds if port.name in values
+        port.name: input_bytes(values[port.name], port, description)
+        for port in description.feeds
+        if port.name in values
     }
     return Request(pictures, inputs, _model(event), size=description.size, signature=description.signature)
 

@@ -23,7 +23,7 @@ from ..http import HttpRequest, HttpResponse
 from ..image import Limits
 from ..request import Picture, Request, picture
 from ..server import Call, Server
-from ..tensors import fitted, of_shape, require_items, sized
+from ..tensors import description_for, input_bytes, of_shape, require_items
 from .paths import model_path
 
 SIGNATURE = "serving_default"
@@ -155,7 +155,7 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
         pictures = tuple(_pictures(image.feed, files, limits))
         counts[image.feed] = len(pictures)
     else:
-        description = sized(columns, description)
+        description = description_for(columns, description)
     for port in description.feeds:
         if port.name not in columns:
             continue
@@ -167,7 +167,7 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
             # Before the numbers are looked at: it is cheap to ask for many.
             require_items(counts, description, limits)
             port = of_shape(port, (len(value), *port.shape[1:]), description)
-        inputs[port.name] = fitted(value, port, description)
+        inputs[port.name] = input_bytes(value, port, description)
     require_items(counts, description, limits)
     return Request(pictures, inputs, description.name, size=description.size, signature=description.signature)
 

@@ -6,7 +6,7 @@ import pytest
 
 from builder.report.errors import PAGE, page
 from handler import errors
-from handler.errors import HandlerError, refusal, shape_of
+from handler.errors import HandlerError, event_from, refusal
 
 CATALOGUE = HandlerError.__subclasses__()
 
@@ -51,7 +51,8 @@ def test_any_other_error_is_opaque() -> None:
 
 @pytest.mark.parametrize("error", [KeyError("a"), TypeError(), ValueError(), AttributeError(), IndexError()])
 def test_what_is_missing_in_an_event_is_the_events_fault(error: Exception) -> None:
-    with pytest.raises(errors.MalformedEventError, match="does not have the form in which S3 sends it"), shape_of("S3"):
+    said = "does not have the form in which S3 sends it"
+    with pytest.raises(errors.MalformedEventError, match=said), event_from("S3"):
         raise error
-    with pytest.raises(errors.TooLargeError), shape_of("S3"):
+    with pytest.raises(errors.TooLargeError), event_from("S3"):
         raise errors.TooLargeError("x")

@@ -79,8 +79,8 @@ def predicted(answer: Any) -> bool:
 
 
 def test_every_event_module_is_known() -> None:
-    modules = {path.stem for path in (ROOT / "handler/events").glob("*.py")} - {"__init__", "direct", "gateway"}
-    assert {name for _, name in KINDS} == modules
+    modules = {path.stem for path in (ROOT / "handler/events").glob("*.py")}
+    assert {name for _, name in KINDS} == modules - {"__init__", "direct", "gateway", "messages"}
 
 
 def test_a_direct_invocation(app: ModuleType) -> None:
@@ -276,7 +276,7 @@ def test_a_version_is_read_as_that_version(app: ModuleType, bucket: s3.Bucket) -
     event["detail"]["object"]["version-id"] = "IYV3p45BT0ac8hjHg1houSdS1a.Mro8e"
     call(app, event)
     assert storage.S3Object("pictures", KEY, "IYV3p45BT0ac8hjHg1houSdS1a.Mro8e") in importlib.import_module(
-        "handler.work"
+        "handler.events.messages"
     ).tasks(event)
 
 

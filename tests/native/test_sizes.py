@@ -30,7 +30,7 @@ from handler.image import Limits
 from handler.model import Model
 from handler.protocols import open_inference, openapi, predict, tf_serving
 from handler.request import feeds, items, parts
-from handler.sizes import fitting, padded, within
+from handler.sizes import choose_size, padded, within
 from tests.support.outside import CACHE
 
 W = np.arange(16, dtype=np.float32)
@@ -159,20 +159,20 @@ def test_padding_is_as_numpys(shapes: tuple[tuple[int, ...], tuple[int, ...]], d
     ("shape", "size"), [((1, 4), 0), ((9, 8), 1), ((2, 16), 2), ((1, 3), 0), ((1, 5), 1), ((7, 9), 2), ((16,), 2)]
 )
 def test_the_smallest_size_with_room_is_taken(described: Description, shape: tuple[int, ...], size: int) -> None:
-    assert fitting({"x": shape}, described).size == size
+    assert choose_size({"x": shape}, described).size == size
 
 
 @pytest.mark.parametrize("shape", [(1, 17), (0, 4), (1, 0), (1, 4, 1), (), (17,)])
 def test_what_fits_nowhere_is_refused_with_what_there_is(described: Description, shape: tuple[int, ...]) -> None:
     with pytest.raises(WrongShapeError, match=r'"x" \[n, 4\] or "x" \[n, 8\] or "x" \[n, 16\] is needed, or less'):
-        fitting({"x": shape}, described)
+        choose_size({"x": shape}, described)
 
 
 def test_without_a_pad_only_exact_sizes_are_taken(described: Description) -> None:
     exact = described._replace(pad={})
-    assert fitting({"x": (5, 8)}, exact).size == 1
+    assert choose_size({"x": (5, 8)}, exact).size == 1
     with pytest.raises(WrongShapeError, match=r"\[n, 16\] is needed$"):
-        fitting({"x": (5, 7)}, exact)
+        choose_size({"x": (5, 7)}, exact)
 
 
 def request_of(protocol: str, x: np.ndarray, description: Description) -> Any:
@@ -193,7 +193,7 @@ def test_every_protocol_fills_up(library: Path, described: Description, protocol
     request = request_of(protocol, x, described)
     size = next(n for n, most in enumerate(LENGTHS) if most >= length)
     assert request.size == size
-    sized = described.sized(size)
+    sized = described.of_size(size)
     cut = [(feeds([], part.inputs, sized), items(part, sized)) for part in parts(request, sized)]
     assert sum(n for _, n in cut) == count
     model = Model(str(library))

@@ -1,0 +1,53 @@
+"""What a message asks for: the shapes of S3's notifications, of EventBridge's events, and of SNS's envelope."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote_plus
+
+from ..errors import event_from
+from ..storage import S3Object
+from ..work import Task, from_json
+
+
+def tasks(message: object) -> list[Task]:
+    """The tasks in ``message``: the objects of an S3 notification, whether S3, EventBridge or SNS sends it.
+
+    Any other message is one task, a request of our own protocol. Raises MalformedEventError.
+    """
+    if not isinstance(message, dict):
+        return [message]  # type: ignore[list-item]  # answered as a request that is wrong
+    if message.get("Type") == "Notification" and "TopicArn" in message:
+        return tasks(from_json(message.get("Message")))
+    if message.get("Event") == "s3:TestEvent":  # sent once, when the notification is set up
+        return []
+    if "Records" in message:
+        with event_from("S3"):
+            return [_created(record) for record in message["Records"] if _is_created(record["eventName"])]
+    if "detail-type" in message:
+        with event_from("EventBridge"):
+            return _detail(message)
+    return [message]
+
+
+def _is_created(event: str) -> bool:
+    return event.removeprefix("s3:").startswith("ObjectCreated:")
+
+
+def _created(record: Any) -> S3Object:
+    """The object of a record of S3's, where the key is URL-encoded as in a form."""
+    return _object(record["s3"]["bucket"]["name"], unquote_plus(record["s3"]["object"]["key"]), record["s3"]["object"])
+
+
+def _detail(event: Any) -> list[Task]:
+    """The tasks of an EventBridge event, in whose ``detail`` S3 leaves keys as they are."""
+    detail = event["detail"]
+    if event.get("source") != "aws.s3":
+        return [detail]
+    if event["detail-type"] != "Object Created":
+        return []
+    return [_object(detail["bucket"]["name"], detail["object"]["key"], detail["object"])]
+
+
+def _object(bucket: str, key: str, rest: Any) -> S3Object:
+    return S3Object(str(bucket), str(key), rest.get("versionId") or rest.get("version-id"))

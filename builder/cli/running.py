@@ -37,7 +37,8 @@ def invoke(options: Options, project: Project) -> int:
     elif options.image:
         event = rie.image_event(options.image)
     else:
-        event = rie.default_event(project.dist / load_spec(options.models[0], project).name)
+        name = load_spec(options.models[0], project).name
+        event = rie.default_event(project.dist / f"{name}{host_target().suffix}")
     result = rie.invoke(_layer(options.models, project), None, None, event)
     print(json.dumps(result.answer, indent=2), flush=True)
     if result.note:

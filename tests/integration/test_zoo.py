@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from builder.audit import audit
+from builder.emit import emit
+from builder.emit.blob import weights_source
 from builder.errors import ColdforgeError
 from builder.importers.graph import FrozenGraph
-from builder.lower import LoweringPath, Options
+from builder.link.library import link_library
+from builder.lower import LoweringPath, Options, lower
 from builder.lower.optimise import optimise
 from builder.lower.program import LayerStep, RowStep, WhileStep
 from builder.preflight import check
@@ -80,6 +83,25 @@ def test_agrees_with_tensorflow(
     if not graph.golden_path.exists():
         write_golden(graph, samples)
     require(verify(library.path, graph, spec))
+
+
+def test_one_wrong_weight_is_noticed_where_tensorflow_is_least_certain(
+    compiled: Callable[[Case], FrozenGraph], tmp_path: Path
+) -> None:
+    """One of five million: what is allowed for TensorFlow's own uncertainty excuses nothing else."""
+    case = next(c for c in CASES if c.name == "efficientnet_b0")
+    graph, spec = compiled(case), spec_of(case.name, case.absolute, case.relative)
+    if not graph.golden_path.exists():
+        write_golden(graph, [case.sample(i) for i in range(SAMPLES)])
+    sources = emit(lower(graph.folder / "graph_metadata.o", graph, CACHE).program, spec, TARGET, tmp_path)
+    weights = np.fromfile(sources.weights, np.float32)
+    weights[weights.size // 2] = 0.0
+    weights.tofile(sources.weights)
+    (tmp_path / "weights.S").write_text(weights_source(sources.weights))
+    library = link_library(sources, [graph.folder / "graph.o"], TARGET, tmp_path, CACHE / "zig")
+    verification = verify(library.path, graph, spec)
+    assert verification.outputs[0].sensitivity > 1e-5
+    assert not verification.passed
 
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "resnet50", "wide_resnet", "efficientnet_b0", "densenet121"])

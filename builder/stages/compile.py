@@ -47,7 +47,7 @@ class CompiledModel:
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """As those of a variant, of all."""
+        """The files that whatever is lowered and linked depends on, of all variants."""
         return tuple(path for variant in self.variants for path in variant.inputs)
 
 

@@ -21,7 +21,7 @@ def settle(ws: Workspace) -> Settled:
 
 
 def settle_by_rule(ws: Workspace) -> Settled:
-    """As ``settle``, without the tuner's decisions: the static rule decides everywhere.
+    """What ``settle`` gives, without the tuner's decisions: the static rule decides everywhere.
 
     Types and ranges are measured on this machine's own build of the model, whatever the target. Raises SpecError for
     what the spec names and is not there, and the ColdforgeError of a stage that fails.

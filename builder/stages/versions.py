@@ -10,7 +10,7 @@ from builder.xla.descriptors import tensorflow_version
 
 
 def versions() -> dict[str, str]:
-    """Of coldforge, Python, TensorFlow and zig, as they are here."""
+    """The versions of coldforge, Python, TensorFlow and zig that are installed here."""
     return {
         "coldforge": __version__,
         "python": platform.python_version(),

@@ -49,7 +49,7 @@ class WasmModule:
     flavour: Flavour
     emitted: Emitted
     verifications: dict[str, Verification]
-    """By the engine's name; empty when there is none."""
+    """The verification in each engine, by the engine's name; empty when there is none."""
 
     @property
     def attempt(self) -> str:

@@ -6,6 +6,12 @@ away by name. ``Case.trace()`` gives the concrete function, ``Case.sample()`` va
 
 from __future__ import annotations
 
+import os
+
+from builder.importers.tf import ENVIRONMENT
+
+os.environ.update(ENVIRONMENT)  # before TensorFlow is loaded: it is to answer here as it does in a build
+
 from . import control, layers, maths, networks, refusals
 from .case import CASES, REFUSED, Case
 

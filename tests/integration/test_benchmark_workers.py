@@ -23,11 +23,14 @@ from tests.support.process import stop
 pytestmark = pytest.mark.integration
 
 PARENT = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from types import SimpleNamespace
 from benchmarks.process import Setting, Worker
 
+# Whoever runs the tests in the background may have them ignored.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 worker = Worker("coldforge", SimpleNamespace(folder=Path(sys.argv[1])), Setting(threads=1))
 worker.ask(do="time", least=1, budget=0)
 print(worker.process.pid, flush=True)

@@ -326,8 +326,8 @@ OUTPUTS = Section(
 TOLERANCE = Section(
     "tolerance",
     "How far the library's answers may be off: for each element, `absolute + relative * |TensorFlow's answer|`. A "
-    "library that is further off is not packed. Where TensorFlow's own answer is uncertain, that uncertainty is "
-    "measured and allowed too: docs/verification.md.",
+    "library that is further off is not packed. The default also allows for how uncertain TensorFlow's own answer is, "
+    "as measured; a tolerance that you state holds as it is: docs/verification.md.",
     (
         Field("absolute", Number(0, 1e6), "The absolute part, in the output's own unit.", default=Tolerance.absolute),
         Field(

@@ -177,7 +177,7 @@ def test_only_the_first_is_opened_at_the_start(joined: Bundle, tmp_path: Path) -
     assert models["product"] is models["product"]
     with pytest.raises(StartupError, match="cannot be loaded"):
         models["digits"]
-    with pytest.raises(UnknownModelError, match="there is digits, faces, product"):
+    with pytest.raises(UnknownModelError, match="choose from digits, faces, product"):
         Server(models, limits=None).model("x")  # type: ignore[arg-type]
 
 

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.integration
 
 CALLER = ROOT / "tests" / "support" / "caller.c"
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror")
+SANITIZERS = ("-g", "-O1", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 @dataclass(frozen=True)
@@ -74,23 +75,31 @@ def test_a_c_program_that_knows_only_model_h(library: Library, compiler: str, tm
     _check(done.stdout, library)
 
 
-def test_the_whole_library_under_sanitizers(library: Library, tmp_path: Path) -> None:
-    """Generated program, runtime and caller with AddressSanitizer and UndefinedBehaviorSanitizer."""
+@pytest.fixture(scope="module")
+def sanitized_runtime(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Objects of all that is the same in every library, with AddressSanitizer and UndefinedBehaviorSanitizer."""
     needs.gcc()
-    program = tmp_path / "caller"
-    names = ("abi/model.c", "platform/cpu_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
-    tables = tmp_path / "tables.c"
+    folder = tmp_path_factory.mktemp("sanitized")
+    tables = folder / "tables.c"
     tables.write_text(fused_tables(X86_64))
-    runtime = [tables, *(RUNTIME / name for name in names)]
+    names = ("abi/model.c", "platform/cpu_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
+    sources = [tables, *(RUNTIME / name for name in names)]
     for variant in X86_64.fused_copies:
-        copy = tmp_path / f"{variant.table}.c"
+        copy = folder / f"{variant.table}.c"
         copy.write_text(f'#define CF_TABLE {variant.table}\n#include "{RUNTIME / FUSED_SOURCE}"\n')
-        runtime.append(copy)
-    sources = [CALLER, *runtime, library.folder / "program.c", library.folder / "weights.S", library.folder / "graph.o"]
-    flags = ["-g", "-O1", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    includes = [f"-I{library.folder}", f"-I{RUNTIME}"]
-    command = ["gcc", *WARNINGS, *flags, *includes, *map(str, sources), "-lm", "-lpthread", "-o", str(program)]
-    subprocess.run(command, cwd=library.folder, check=True)
+        sources.append(copy)
+    objects = folder / "objects"
+    objects.mkdir()
+    subprocess.run(["gcc", *WARNINGS, *SANITIZERS, f"-I{RUNTIME}", "-c", *map(str, sources)], cwd=objects, check=True)
+    return sorted(objects.iterdir())
+
+
+def test_the_whole_library_under_sanitizers(library: Library, sanitized_runtime: list[Path], tmp_path: Path) -> None:
+    """Generated program, runtime and caller with AddressSanitizer and UndefinedBehaviorSanitizer."""
+    program, own = tmp_path / "caller", library.folder
+    sources = [CALLER, own / "program.c", own / "weights.S", own / "graph.o", *sanitized_runtime]
+    command = ["gcc", *WARNINGS, *SANITIZERS, f"-I{own}", f"-I{RUNTIME}", *map(str, sources), "-lm", "-lpthread"]
+    subprocess.run([*command, "-o", str(program)], cwd=own, check=True)
     # The flat run() keeps its model for the life of the process, by design.
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
     done = subprocess.run([program], capture_output=True, text=True, check=False, env=environment)

@@ -127,7 +127,7 @@ class Preflight:
 
     @property
     def exit_code(self) -> int:
-        """That of a command which only asks: 0, or that of the error which ``require`` raises."""
+        """The exit code of a command that only asks: 0, or that of the error which ``require`` raises."""
         if self.unsupported:
             return PreflightError.exit_code
         return 0 if self.fits else SizeLimitError.exit_code

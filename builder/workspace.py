@@ -27,7 +27,7 @@ class Workspace:
 
     @classmethod
     def of(cls, spec: ModelSpec, project: Project, target: Target | None = None) -> Workspace:
-        """That of a new build; ``target``: the spec's first when None."""
+        """The workspace of a new build; ``target``: the spec's first when None."""
         return cls(spec, project, target or spec.target)
 
     def for_spec(self, spec: ModelSpec) -> Workspace:

@@ -173,10 +173,10 @@ def _jpeg(picture: ImageFile, target: ImageInput) -> _Decoded:
 
 def _scale(fit: Fit, size: tuple[int, int]) -> int:
     """The part of its size, 1/2, 1/4 or 1/8, that libjpeg may decode to; 1 is all of it."""
-    room = min((fit.box[2] - fit.box[0]) / fit.size[0], (fit.box[3] - fit.box[1]) / fit.size[1])
+    shrinkage = min((fit.box[2] - fit.box[0]) / fit.size[0], (fit.box[3] - fit.box[1]) / fit.size[1])
     for scale in (8, 4, 2):
         whole = not any(edge % scale for edge in (*fit.box, *size))
-        if room >= scale * (_MARGIN if whole else _MARGIN_ACROSS):
+        if shrinkage >= scale * (_MARGIN if whole else _MARGIN_ACROSS):
             return scale
     return 1
 

@@ -135,12 +135,12 @@ def _along(picture: Image.Image, taps: Taps) -> Image.Image:
     firsts, weights = taps
     size = picture.width, len(firsts)
     # Outside the picture weights are 0, and any row will do.
-    places = [[min(max(first + i, 0), picture.height - 1) for first in firsts] for i in range(len(weights[0]))]
-    rows = _rows(picture, {y for place in places for y in place})
+    row_numbers = [[min(max(first + i, 0), picture.height - 1) for first in firsts] for i in range(len(weights[0]))]
+    rows = _rows(picture, {y for numbers in row_numbers for y in numbers})
     total: Image.Image | None = None
-    for i, place in enumerate(places):
-        taken = Image.frombytes(picture.mode, size, b"".join([rows[y] for y in place]))
-        if len(places) == 1:
+    for i, numbers in enumerate(row_numbers):
+        taken = Image.frombytes(picture.mode, size, b"".join([rows[y] for y in numbers]))
+        if len(row_numbers) == 1:
             return taken.transpose(Image.Transpose.TRANSPOSE)
         column = Image.frombytes("F", (1, len(firsts)), array("f", [row[i] for row in weights]).tobytes())
         operands = {"rows": taken.convert("F"), "weight": column.resize(size, Image.Resampling.NEAREST)}

@@ -1,4 +1,4 @@
-"""XLA's buffer assignment as places in one arena and one block of weights.
+"""XLA's buffer assignment as offsets in one arena and one block of weights.
 
 The faithful plan: every allocation keeps its own place, so whatever XLA let share memory still
 does, and kernels that write through an argument's pointer stay right.
@@ -20,7 +20,7 @@ SLACK = 256
 
 @dataclass(frozen=True)
 class BufferPlan:
-    places: dict[int, tuple[Space, int, int]]
+    allocations: dict[int, tuple[Space, int, int]]
     """Allocation index to (space, offset, size)."""
     parameters: dict[int, Buffer]
     """Entry parameter number to where it is read from."""
@@ -31,9 +31,9 @@ class BufferPlan:
     def slice(self, proto: Any, what: str) -> Buffer:
         """Where a BufferAllocationSliceProto lies. Raises LowerError for one outside the plan."""
         index = proto.buffer_allocation_index
-        if index not in self.places:
+        if index not in self.allocations:
             raise LowerError(f"{what} uses buffer {index}, which belongs to one kernel.")
-        space, offset, size = self.places[index]
+        space, offset, size = self.allocations[index]
         if proto.offset + proto.size > size:
             raise LowerError(f"{what} reaches past buffer {index}: {proto.offset}+{proto.size} > {size}.")
         return Buffer(space, offset + proto.offset, proto.size)
@@ -44,10 +44,10 @@ def align(offset: int) -> int:
 
 
 def plan_buffers(result: Any, share: bool = True) -> BufferPlan:
-    """Place every allocation of a CompilationResultProto; equal constants share one place if ``share``."""
+    """Place every allocation of a CompilationResultProto; equal constants are kept once if ``share``."""
     index = HloIndex(result)
     logical = {b.id: b for b in result.buffer_assignment.logical_buffers}
-    places: dict[int, tuple[Space, int, int]] = {}
+    allocations: dict[int, tuple[Space, int, int]] = {}
     parameters: dict[int, Buffer] = {}
     weights: list[Weight] = []
     shared: dict[bytes, int] = {}
@@ -63,12 +63,12 @@ def plan_buffers(result: Any, share: bool = True) -> BufferPlan:
                 offset = shared[data] = end_of_weights
                 weights.append(Weight(offset, data))
                 end_of_weights = align(end_of_weights + len(data))
-            places[allocation.index] = ("weights", offset, allocation.size)
+            allocations[allocation.index] = ("weights", offset, allocation.size)
             continue
-        places[allocation.index] = ("arena", arena, allocation.size)
+        allocations[allocation.index] = ("arena", arena, allocation.size)
         if allocation.is_entry_computation_parameter:
             if list(allocation.parameter_shape_index):
                 raise LowerError("a feed that is a tuple cannot be bound; give the model plain tensors.")
             parameters[allocation.parameter_number] = Buffer("arena", arena, allocation.size)
         arena = align(arena + allocation.size)
-    return BufferPlan(places, parameters, tuple(weights), arena, end_of_weights)
+    return BufferPlan(allocations, parameters, tuple(weights), arena, end_of_weights)

@@ -29,14 +29,14 @@ def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Prog
     program, the second with its second.
     Raises LowerError where a step reads no constant.
     """
-    places: dict[bytes, list[Buffer]] = {}
+    equal: dict[bytes, list[Buffer]] = {}
     store = WeightStore(share=False)
     moved = []
     for program in programs:
         turns: Counter[bytes] = Counter()
 
         def place(data: bytes, turns: Counter[bytes] = turns) -> Buffer:
-            found = places.setdefault(data, [])
+            found = equal.setdefault(data, [])
             turn = 0 if share else turns[data]
             turns[data] += 1
             if turn == len(found):

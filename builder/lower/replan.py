@@ -49,17 +49,17 @@ class WeightStore:
     """Collects constants in the order they are used; equal bytes share one place if ``share``."""
 
     share: bool = True
-    places: dict[bytes, int] = field(default_factory=dict)
+    offsets: dict[bytes, int] = field(default_factory=dict)
     found: list[Weight] = field(default_factory=list)
     size: int = 0
 
     def put(self, data: bytes) -> Buffer:
         """Add a constant, or find an equal one. Returns its place."""
-        if not (self.share and data in self.places):
-            self.places[data] = self.size
+        if not (self.share and data in self.offsets):
+            self.offsets[data] = self.size
             self.found.append(Weight(self.size, data))
             self.size = align(self.size + len(data))
-        return Buffer("weights", self.places[data], len(data))
+        return Buffer("weights", self.offsets[data], len(data))
 
     @property
     def weights(self) -> tuple[Weight, ...]:

@@ -36,7 +36,7 @@ class _Resolver:
         """The buffer of the leaf ``index`` of an instruction's (tuple) result."""
         if (instruction.id, index) in self.values:
             allocation, assigned = self.values[instruction.id, index]
-            space, offset, _ = self.plan.places[allocation]
+            space, offset, _ = self.plan.allocations[allocation]
             return Buffer(space, offset + assigned.offset, assigned.size)
         operands = self.index.operands(instruction)
         match instruction.opcode:

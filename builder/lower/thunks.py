@@ -138,17 +138,17 @@ class _Memory:
     """What every place of XLA's arena holds at the moment."""
 
     def __init__(self) -> None:
-        self.places: dict[Buffer, Value | None] = {}
+        self.written: dict[Buffer, Value | None] = {}
 
     def store(self, buffer: Buffer, value: Value | None) -> None:
-        for other in [b for b in self.places if b.overlaps(buffer)]:
-            del self.places[other]
-        self.places[buffer] = value
+        for other in [b for b in self.written if b.overlaps(buffer)]:
+            del self.written[other]
+        self.written[buffer] = value
 
     def load(self, buffer: Buffer, name: str) -> Value | Buffer:
         if buffer.space == "weights":
             return buffer
-        found = self.places.get(buffer)
+        found = self.written.get(buffer)
         if found is None:
             raise LowerError(f"{name} reads memory that no whole value lies in")
         return found

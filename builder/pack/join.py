@@ -57,8 +57,8 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
             (draft.layer / place).chmod(0o755)
             if bundle.weights.exists():
                 place_file(bundle.weights, (draft.layer / place).with_name(bundle.weights.name))
-            for apart in bundle.folder.glob("*.weights"):
-                place_file(apart, fresh / apart.name)
+            for weights in bundle.folder.glob("*.weights"):
+                place_file(weights, fresh / weights.name)
             (fresh / name).mkdir()
             for path in (bundle.header, bundle.description, bundle.manifest, bundle.sbom):
                 shutil.copyfile(path, fresh / name / path.name)

@@ -29,7 +29,7 @@ class ImportedModel:
 
     @property
     def graph(self) -> FrozenGraph:
-        """That of the first variant."""
+        """The first variant's graph."""
         return self.graphs[0]
 
 

@@ -45,9 +45,9 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         draft.library.parent.mkdir(parents=True)
         shutil.copyfile(library.path, draft.library)
         draft.library.chmod(0o755)
-        apart = f"{spec.name}.weights" if sources.outside and spec.weights.place == "elsewhere" else ""
+        weights_file = f"{spec.name}.weights" if sources.outside and spec.weights.place == "elsewhere" else ""
         if sources.outside:
-            place_file(sources.outside, fresh / apart if apart else draft.weights)
+            place_file(sources.outside, fresh / weights_file if weights_file else draft.weights)
         manifest = Manifest(
             description=json.loads(model_json),
             source=source_entry(spec, source_sha256),
@@ -77,7 +77,8 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         )
         _write(draft.sbom, bill)
         names = [f"layer/{name}" for name in inside]
-        names += [*(["layer.zip"] if zipped else []), "model.h", "model.json", "sbom.cdx.json", *filter(None, [apart])]
+        names += [*(["layer.zip"] if zipped else []), "model.h", "model.json", "sbom.cdx.json"]
+        names += [weights_file] if weights_file else []
         measured = replace(
             manifest,
             files=tuple(FileEntry.of(fresh, name) for name in names),

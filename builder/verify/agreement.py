@@ -114,8 +114,8 @@ def agree(
         if first is None:
             first = theirs
         else:
-            spread, room = _errors(theirs, first, tolerance)
-            constant = constant and not bool(np.any(spread > room))
+            spread, allowed_spread = _errors(theirs, first, tolerance)
+            constant = constant and not bool(np.any(spread > allowed_spread))
         if error.size == 0:
             continue
         max_absolute = max(max_absolute, float(error.max()))
@@ -200,7 +200,7 @@ def _top1(case: str, ours: Array, theirs: Array, allowed: Array) -> tuple[int, i
     """Rows compared, ties among them, and a sentence for each row whose highest class is another."""
     classes = theirs.shape[-1]
     a, b = ours.reshape(-1, classes), theirs.reshape(-1, classes)
-    room = allowed.reshape(-1, classes)
+    tied_within = allowed.reshape(-1, classes)
     rows = ties = 0
     texts: list[str] = []
     for row in range(b.shape[0]):
@@ -210,7 +210,7 @@ def _top1(case: str, ours: Array, theirs: Array, allowed: Array) -> tuple[int, i
         mine, other = int(a[row].argmax()), int(b[row].argmax())
         if mine == other:
             continue
-        if float(b[row, other]) - float(b[row, mine]) <= float(room[row, other]):
+        if float(b[row, other]) - float(b[row, mine]) <= float(tied_within[row, other]):
             ties += 1
             continue
         texts.append(f"case {case}, row {row}: ours is class {mine}, TensorFlow's is class {other}")

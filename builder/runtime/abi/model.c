@@ -197,21 +197,21 @@ static cf_status refuse_size(cf_model *model, const cf_feed *feeds, const cf_fet
     const cf_program *first = first_program(model);
     char *text = model->error;
     size_t used = 0, last = 0;
-    const size_t room = sizeof model->error;
-    for (size_t i = 0; i <= cf_compiled_program.other_count && used < room; i++) {
+    const size_t capacity = sizeof model->error;
+    for (size_t i = 0; i <= cf_compiled_program.other_count && used < capacity; i++) {
         if (program_at(i)->signature != model->signature || fit(program_at(i), feeds, fetches) != fitting) continue;
         const cf_port *port = port_at(program_at(i), fitting);
         if (used != 0 && port->size == last) continue;
         last = port->size;
         if (used == 0) {
             const char *kind = fitting < first->feed_count ? "feed" : "fetch";
-            used = (size_t)snprintf(text, room, "%s %s takes %zu", kind, port->name, last);
+            used = (size_t)snprintf(text, capacity, "%s %s takes %zu", kind, port->name, last);
         } else {
-            used += (size_t)snprintf(text + used, room - used, " or %zu", last);
+            used += (size_t)snprintf(text + used, capacity - used, " or %zu", last);
         }
     }
-    if (used < room) {
-        snprintf(text + used, room - used, " bytes, not %zu", size_at(feeds, first->feed_count, fetches, fitting));
+    if (used < capacity) {
+        snprintf(text + used, capacity - used, " bytes, not %zu", size_at(feeds, first->feed_count, fetches, fitting));
     }
     return CF_ERR_ARGUMENT;
 }

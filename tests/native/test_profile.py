@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -119,3 +120,12 @@ def test_table_and_json_tell_the_same() -> None:
     assert [s["gflops"] for s in data["steps"]] == pytest.approx([100.0, 0.0, 105.263], rel=1e-5)
     assert sum(s["share"] for s in data["steps"]) == pytest.approx(1)
     assert "1 layer, 2 xla; fused steps do 66.7 %" in lines[8]
+
+
+def test_a_library_that_cannot_be_opened_leaves_the_environment_alone(
+    graph: FrozenGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(profile.LIMIT, raising=False)
+    with pytest.raises(VerifyError, match="cannot load"):
+        profile.Profiled(tmp_path / "libmodel.so", PROGRAM, graph, isa="x86-64-v3")
+    assert profile.LIMIT not in os.environ

@@ -98,3 +98,9 @@ class WeightsError(ColdforgeError):
     """A model that was trained again does not fit the library that was compiled before."""
 
     exit_code = 22
+
+
+class SandboxError(ColdforgeError):
+    """A model's code did, or left behind, what no model's import or compilation does."""
+
+    exit_code = 23

@@ -43,6 +43,12 @@ def engine_answers() -> bool:
     return why_no_engine() is None
 
 
+def engine_memory() -> int | None:
+    """Bytes of memory that the engine's machine has; None where it does not say."""
+    done = docker("info", "--format", "{{.MemTotal}}")
+    return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdigit() else None
+
+
 def choose(build_in: str) -> Route:
     """Where to build: ``docker`` or ``host`` as asked; ``auto`` is Docker when an engine answers.
 

@@ -5,8 +5,9 @@ container then runs the same command as the host route,
 
     python -m builder.cli bundle <model.toml> --in host
 
-with this checkout's code mounted at /coldforge, and writes only below ``build/docker/``. When it has ended
-well, the bundle takes its place in ``dist/`` as any other does.
+with this checkout's code mounted at /coldforge, and writes only into a folder of its model's own below
+``build/docker/``. When it has ended well, the bundle's files are copied from there, regular ones from a list, and take
+their place in ``dist/`` as any other bundle does.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from builder.docker.client import client, docker, why_no_engine
+from builder.cache import digest
+from builder.docker.client import client, docker, engine_memory, why_no_engine
 from builder.docker.image import BuilderImage
-from builder.errors import ColdforgeError, EnvironmentSetupError
-from builder.pack.bundle import Bundle, activate
+from builder.errors import ColdforgeError, EnvironmentSetupError, SandboxError
+from builder.pack.bundle import LIBRARY, Bundle, BundleFiles, activate
 from builder.pack.dependencies import build_dependencies
+from builder.pack.limits import CONTAINER_IMAGE
 from builder.pack.swap import replacing
 from builder.project import Project
+from builder.regular import copy_regular, exists, make_folder
 from builder.sources import locate
 from builder.spec import ModelSpec
 from builder.stages.tuning import tuning_path
@@ -40,6 +44,13 @@ IMAGE_USER = 1000
 """The user of the image, for a caller that is root."""
 DOCKER_FAILED, KILLED, INTERRUPTED = range(125, 128), 137, 130
 _ERROR = "coldforge: "
+
+PROCESSES = 4096
+"""How many a build may have at once, threads among them: TensorFlow and zig have some for each processor."""
+MEMORY_SHARE = 0.75
+"""What a build may have of the memory of the engine's machine, so that the machine outlives it."""
+_LINE, _OUTPUT, _MESSAGE = 4096, 1 << 20, 1 << 16
+"""Characters: of a line of progress, of the result and of the error message, beyond which they are cut."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +92,47 @@ def bundle_in_docker(
     say(f"building in {image}")
     model = locate(spec, project.cache)
     _, dependencies = build_dependencies(project, target)
-    scratch = project.build / "docker"
+    scratch = scratch_of(spec, project, model, target)
     mounts = build_mounts(spec, project, model, dependencies, scratch)
     command = ["bundle", str(spec.path), "--in", "host", "--target", target.name, "--package", spec.packaging]
     output = _run(image, mounts, command, owner(scratch), say)
     place = f"{spec.name}{target.suffix}"
-    fresh = scratch / "dist" / place
     with replacing(project.dist / place) as folder:
-        shutil.copytree(fresh, folder, dirs_exist_ok=True)
+        take_bundle(scratch / "dist", place, BundleFiles.of(spec.name), folder)
     bundle = Bundle.load(project.dist / place)
     activate(bundle, project.layers, target)
     return DockerBuild(bundle, image, output)
+
+
+def scratch_of(spec: ModelSpec, project: Project, model: Path, target: Target) -> Path:
+    """The folder that the container of this very model may write, with its stages and caches.
+
+    Another model never meets what this one wrote: also one of the same name has another folder, and takes this one's
+    place.
+    """
+    place = project.build / "docker" / f"{spec.name}{target.suffix}"
+    scratch = place / digest(str(spec.path), model)[:16]
+    scratch.mkdir(parents=True, exist_ok=True)
+    for other in place.iterdir():
+        if other != scratch:
+            shutil.rmtree(other, ignore_errors=True)
+    return scratch
+
+
+def take_bundle(dist: Path, place: str, files: BundleFiles, folder: Path, limit: int = CONTAINER_IMAGE) -> None:
+    """Copy the bundle that a container left in ``dist/place`` into the empty ``folder``: the files in ``files`` alone.
+
+    ``limit``: bytes of all together. Raises SandboxError for a link, a special file, files that are too large, and a
+    bundle that is not one.
+    """
+    wanted = [*files.required, *(name for name in files.optional if exists(dist, f"{place}/{name}"))]
+    try:
+        for name in wanted:
+            limit -= copy_regular(dist, f"{place}/{name}", folder / name, limit)
+        Bundle.load(folder)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise SandboxError(f"the container gave back no bundle: {error}") from error
+    (folder / "layer" / LIBRARY).chmod(0o755)
 
 
 def build_mounts(spec: ModelSpec, project: Project, model: Path, dependencies: Path, scratch: Path) -> list[Mount]:
@@ -130,12 +171,10 @@ def _named_files(toml: Path) -> Iterator[Path]:
 
 def _outputs(scratch: Path) -> Iterator[Mount]:
     for name in ("build", "dist", "layers/model"):
-        folder = scratch / name
-        folder.mkdir(parents=True, exist_ok=True)
-        yield Mount(folder, INSIDE / name, writable=True)
+        yield Mount(make_folder(scratch, name), INSIDE / name, writable=True)
     # Mount points inside a mount; the engine would make them as root.
     for name in (*(f"dependencies{target.suffix}" for target in TARGETS), "cache/models"):
-        (scratch / "build" / name).mkdir(parents=True, exist_ok=True)
+        make_folder(scratch, f"build/{name}")
 
 
 def owner(scratch: Path) -> str:
@@ -148,10 +187,16 @@ def owner(scratch: Path) -> str:
     return f"{IMAGE_USER}:{IMAGE_USER}"
 
 
-def sandbox(user: str, mounts: Iterable[Mount]) -> list[str]:
-    """Options of ``docker run`` for a program that is not to be trusted: a model may run code when it is loaded."""
+def sandbox(user: str, mounts: Iterable[Mount], memory: int | None = None) -> list[str]:
+    """Options of ``docker run`` for a program that is not to be trusted: a model may run code when it is loaded.
+
+    ``memory``: bytes that it may have, swap included; no limit when None.
+    """
     options = ["--network", "none", "--user", user, "--read-only", "--tmpfs", "/tmp:rw,nosuid,nodev,size=2g"]
     options += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    options += ["--pids-limit", str(PROCESSES), "--ulimit", "core=0"]
+    if memory:
+        options += ["--memory", str(memory), "--memory-swap", str(memory)]
     for mount in mounts:
         options += ["--mount", mount.option()]
     return options
@@ -160,7 +205,9 @@ def sandbox(user: str, mounts: Iterable[Mount]) -> list[str]:
 def _run(image: str, mounts: list[Mount], command: list[str], user: str, say: Callable[[str], None]) -> str:
     """What the command printed. Raises the error that its exit code and last words stand for."""
     name = f"coldforge-{uuid.uuid4().hex[:12]}"
-    options = ["--rm", "--init", "--name", name, *sandbox(user, mounts)]
+    memory = engine_memory()
+    limit = int(memory * MEMORY_SHARE) if memory else None
+    options = ["--rm", "--init", "--name", name, *sandbox(user, mounts, limit)]
     if "SOURCE_DATE_EPOCH" in os.environ:
         options += ["--env", "SOURCE_DATE_EPOCH"]
     try:
@@ -176,24 +223,30 @@ def _run(image: str, mounts: list[Mount], command: list[str], user: str, say: Ca
             assert process.stderr
             # The result is one page, printed at the end: it cannot fill the pipe while progress is read.
             message = _relay(process.stderr, say)
-            output = process.stdout.read()
+            output = process.stdout.read(_OUTPUT)
     except BaseException:
         docker("rm", "--force", name)
         raise
     if process.returncode:
         raise _failure(process.returncode, message)
-    return output
+    return plain(output)
+
+
+def plain(text: str) -> str:
+    """``text`` with every character that a terminal would act on written out, but for ends of lines."""
+    return "".join(c if c == "\n" or c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _relay(lines: IO[str], say: Callable[[str], None]) -> str:
     """Pass progress on as it comes; hold back the message that the command ends with."""
     message: list[str] = []
-    for line in lines:
-        text = line.rstrip("\n")
-        if message or text.startswith((_ERROR, "Traceback ", "docker: ")):
-            message.append(text.removeprefix(_ERROR))
-        else:
+    room = _MESSAGE
+    while line := lines.readline(_LINE):
+        text = plain(line.rstrip("\n"))
+        if not message and not text.startswith((_ERROR, "Traceback ", "docker: ")):
             say(text)
+        elif (room := room - len(text)) > 0:
+            message.append(text.removeprefix(_ERROR))
     return "\n".join(message)
 
 
@@ -206,8 +259,8 @@ def _failure(code: int, message: str) -> BaseException:
         return EnvironmentSetupError(f"Docker could not run the build: {why}\nBUILD_IN=host builds without it.")
     if code == KILLED:
         return EnvironmentSetupError(
-            "the build was killed in its container, most likely for want of memory: give the engine more, or "
-            "build with BUILD_IN=host."
+            "the build was killed in its container, most likely for want of memory (it may have three quarters of the "
+            "engine's): give the engine more, or build with BUILD_IN=host."
         )
     for kind in ColdforgeError.__subclasses__():
         if kind.exit_code == code:

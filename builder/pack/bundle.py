@@ -22,6 +22,22 @@ LAYER_MANIFEST = "model/manifest.json"
 
 
 @dataclass(frozen=True)
+class BundleFiles:
+    """The files of one model's bundle, by their paths in it: those that it has, and those that it may have."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+
+    @classmethod
+    def of(cls, name: str) -> BundleFiles:
+        """``name``: the model's."""
+        return cls(
+            (f"layer/{LIBRARY}", f"layer/{LAYER_MANIFEST}", "manifest.json", "sbom.cdx.json", "model.h", "model.json"),
+            ("layer.zip", f"layer/{Path(LIBRARY).with_name(FILE)}", f"{name}.weights"),
+        )
+
+
+@dataclass(frozen=True)
 class Bundle:
     """``dist/<model>/`` with the target's suffix: layer, zip, manifest, bill of materials, header, description."""
 

@@ -19,10 +19,12 @@ import pytest
 from builder.cache import file_digest
 from builder.docker.client import docker
 from builder.docker.image import BuilderImage
-from builder.docker.run import DockerBuild, bundle_in_docker
+from builder.docker.run import DockerBuild, bundle_in_docker, scratch_of
 from builder.pack.bundle import Bundle
 from builder.project import Project
+from builder.sources import locate
 from builder.spec import load
+from builder.targets import DEFAULT
 from tests.conftest import make_bundle
 from tests.support.aws import LocalAws, local_aws
 from tests.support.docker import images
@@ -135,8 +137,10 @@ def routes(project: Project, builder_image: str) -> Routes:
     assert done.returncode == 0, done.stderr
     host = file_digest(Bundle.load(project.dist / "emotion").library)
     said: list[str] = []
-    built = bundle_in_docker(load(project.examples / "emotion" / "model.toml"), project, said.append)
-    golden = project.build / "docker" / "build" / "emotion" / "import" / "golden.npz"
+    spec = load(project.examples / "emotion" / "model.toml")
+    built = bundle_in_docker(spec, project, said.append)
+    scratch = scratch_of(spec, project, locate(spec, project.cache), DEFAULT)
+    golden = scratch / "build" / "emotion" / "import" / "golden.npz"
     return Routes(host, built, golden, tuple(said))
 
 

@@ -74,6 +74,9 @@ def tried(action):
         return error.__class__.__name__ + " " + os.strerror(error.errno)
     return "allowed"
 
+def limit(*paths):
+    return next(int(open(path).read()) for path in paths if os.path.exists(path))
+
 print(json.dumps({
     "user": os.getuid(),
     "interfaces": [name for _, name in socket.if_nameindex()],
@@ -85,6 +88,8 @@ print(json.dumps({
     "output": tried(lambda: open("build/new", "w")),
     "scratch": tried(lambda: open("/tmp/new", "w")),
     "capabilities": [l.split()[1] for l in open("/proc/self/status") if l.startswith("CapEff")],
+    "processes": limit("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"),
+    "memory": limit("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 }))
 """
 
@@ -96,7 +101,7 @@ def test_a_model_can_reach_and_change_nothing(builder_image: str, project: Proje
     scratch = project.build / "docker-probe"
     mounts = build_mounts(spec, project, model, dependencies, scratch)
     inside = [str(spec.path), str(INSIDE / model.relative_to(project.root))]
-    options = [*sandbox(owner(scratch), mounts), "--rm", "--entrypoint", "python"]
+    options = [*sandbox(owner(scratch), mounts, 1 << 30), "--rm", "--entrypoint", "python"]
     done = docker("run", *options, builder_image, "-c", f"MODELS = {inside}\n{PROBE}")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
@@ -110,6 +115,8 @@ def test_a_model_can_reach_and_change_nothing(builder_image: str, project: Proje
         "output": "allowed",
         "scratch": "allowed",
         "capabilities": ["0000000000000000"],
+        "processes": 4096,
+        "memory": 1 << 30,
     }
 
 

@@ -21,7 +21,7 @@ from builder.emit import GeneratedSources
 from builder.errors import AuditError, SizeLimitError, VerifyError
 from builder.lower.decisions import LoweringReport
 from builder.pack import swap
-from builder.pack.bundle import Bundle, activate
+from builder.pack.bundle import Bundle, BundleFiles, activate
 from builder.pack.sbom import read_lock
 from builder.project import Project
 from builder.spec import ModelSpec, Source
@@ -149,6 +149,9 @@ def test_a_bundle_holds_what_the_handler_and_sam_look_for(packer: Packer, made: 
         "model.h",
         "model.json",
     }
+    files = BundleFiles.of("hand")  # of which a container's bundle is taken
+    assert set(content(bundle.folder)) - {"layer.zip"} == set(files.required)
+    assert "layer.zip" in files.optional
     assert bundle.library.read_bytes() == made.library.path.read_bytes()
     assert json.loads(bundle.description.read_text()) == DESCRIPTION
     with zipfile.ZipFile(bundle.archive) as archive:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ._abi import ffi
@@ -28,7 +29,7 @@ class Model:
         """Load ``path`` and open the model in it. Raises StartupError with what to do about it."""
         self._library = _load(path)
         self.description: Description = parse(_text(self._library.cf_describe()))
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._handle, self._weights = _open(self._library, self.description)
         # Written before every run, so that a request allocates nothing but its answer.
         signatures = (self.description, *self.description.others)
@@ -72,11 +73,18 @@ class Model:
             raise InferenceError(f"the model failed with status {int(status)}: {reason}")
         return [memoryview(r).cast(port.format) for r, port in zip(results, description.fetches, strict=True)]
 
-    def reset(self) -> None:
-        """Give a model with state its first state again; nothing for others."""
+    @contextmanager
+    def sequence(self) -> Iterator[None]:
+        """A context whose runs follow one another: a model with state begins with its first state, and no run of
+        another thread comes between. Nothing for a model without state.
+        """
+        if not self.description.stateful:
+            yield
+            return
         with self._lock:
-            if self.description.stateful and self._handle is not None:
+            if self._handle is not None:
                 self._library.cf_reset(self._handle)
+            yield
 
     def warm_up(self) -> None:
         """Run every batch, size and signature once on zeros, which touches all that a request will.

@@ -89,18 +89,18 @@ class Server(NamedTuple):
         deadline = Deadline(call.remaining_ms)
         batches: list[tuple[list[memoryview], int]] = []
         left = items(request, description)
-        model.reset()  # state lives for the items of one request: no caller sees another's
-        for part in parts(request, description):
-            if not deadline.allows_another():
-                break
-            start = time.perf_counter()
-            pictures = decoded(part, description, self.limits)
-            middle = time.perf_counter()
-            fetches = model.run(feeds(pictures, part.inputs, description), request.size, request.signature)
-            batches.append((fetches, items(part, description)))
-            left -= batches[-1][1]
-            seconds["decode"] += middle - start
-            seconds["infer"] += time.perf_counter() - middle
+        with model.sequence():  # state lives for the items of one request: no caller sees another's
+            for part in parts(request, description):
+                if not deadline.allows_another():
+                    break
+                start = time.perf_counter()
+                pictures = decoded(part, description, self.limits)
+                middle = time.perf_counter()
+                fetches = model.run(feeds(pictures, part.inputs, description), request.size, request.signature)
+                batches.append((fetches, items(part, description)))
+                left -= batches[-1][1]
+                seconds["decode"] += middle - start
+                seconds["infer"] += time.perf_counter() - middle
         if left and not (request.partial and batches):
             raise OutOfTimeError("the function's time was up before the request was done; send fewer items at a time")
         seconds["total"] = time.perf_counter() - began

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,8 +13,11 @@ import pytest
 
 from handler import _abi_build
 from handler.description import parse
-from handler.errors import InferenceError, StartupError
+from handler.errors import InferenceError, StartupError, refusal
+from handler.image import Limits
 from handler.model import DEFAULT_LIBRARY, Model, open_models
+from handler.request import Request
+from handler.server import Call, Server
 from tests.support import abi_library
 
 
@@ -75,6 +80,33 @@ def test_threads_may_share_a_model(pictures: Model) -> None:
     values = [v for v in range(256) if v != abi_library.POISON] * 4
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(level, values)) == values
+
+
+def test_no_run_of_another_request_comes_between_those_of_one(tmp_path: Path) -> None:
+    """A request of three items lets another one begin before its second item. The model counts its runs."""
+    model = Model(str(abi_library.build(tmp_path, abi_library.counter_description())))
+    server = Server({"counter": model}, Limits())
+    seen: dict[int, list[int]] = {}
+
+    def ask(items: int, remaining_ms: Callable[[], int]) -> None:
+        call = Call("request", False, remaining_ms, lambda result: None, lambda error: refusal(error, "request"))
+        batches = server.infer(Request((), {"x": bytes(4 * items)}), call).batches
+        seen[items] = [fetches[0][0] for fetches, _ in batches]
+
+    other = threading.Thread(target=ask, args=(2, lambda: 15_000))
+    asked = iter((None, other))
+
+    def remaining_ms() -> int:
+        """Asked before each item."""
+        if thread := next(asked, None):
+            thread.start()
+            thread.join(0.5)  # time to get in between, if it can
+        return 15_000
+
+    ask(3, remaining_ms)
+    other.join()
+    assert seen == {3: [1, 2, 3], 2: [1, 2]}
+    model.close()
 
 
 def test_a_closed_model_says_so(tmp_path: Path) -> None:

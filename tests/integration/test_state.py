@@ -245,8 +245,8 @@ def check_function(library: Path, steps: list[bytes]) -> None:
     model = Model(str(library))
     assert model.description.stateful
     model.warm_up()
-    model.reset()
-    expected = [bytes(model.run([step])[0]) for step in steps]
+    with model.sequence():
+        expected = [bytes(model.run([step])[0]) for step in steps]
     assert expected != [bytes(model.run([step])[0]) for step in steps]
     server = Server({model.description.name: model}, Limits())
     call = Call("request", False, lambda: 15_000, lambda result: None, lambda error: refusal(error, "request"))

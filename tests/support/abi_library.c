@@ -5,6 +5,7 @@
  *            (mean brightness, 0..255), pixels uint8 [B,H,W,C] (what came in)
  * Tensors:   a float32 [2,3], n int64 [2]  ->  product float32 [2,3] (a times its row's n), total float64 []
  * Echo:      every fetch is the feed of its place
+ * Counter:   x float32 [B]  ->  calls int64 [B] (runs since it was opened or reset, this one included)
  *
  * A first pixel of value POISON makes the picture model fail, as a compiled kernel may.
  */
@@ -17,6 +18,7 @@
 
 struct cf_model {
     const char *error;
+    int64_t calls;
 };
 
 static const size_t feed_sizes[] = FEED_SIZES, fetch_sizes[] = FETCH_SIZES;
@@ -40,18 +42,31 @@ cf_status cf_open(uint32_t threads, cf_model **model) {
 
 void cf_close(cf_model *model) { free(model); }
 
+cf_status cf_reset(cf_model *model) {
+    model->calls = 0;
+    return CF_OK;
+}
+
 const char *cf_last_error(const cf_model *model) {
     return model == NULL ? "this processor has no AVX2" : model->error;
 }
 
 static int poisoned(const void *image) { return *(const uint8_t *)image == POISON; }
 
-#if ECHO
-static void compute(const cf_feed *feeds, const cf_fetch *fetches) {
+#if COUNTER
+static void compute(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches) {
+    (void)feeds;
+    model->calls++;
+    memcpy(fetches[0].data, &model->calls, sizeof model->calls);
+}
+#elif ECHO
+static void compute(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches) {
+    (void)model;
     for (size_t i = 0; i < FEEDS; i++) memcpy(fetches[i].data, feeds[i].data, feed_sizes[i]);
 }
 #elif PICTURES
-static void compute(const cf_feed *feeds, const cf_fetch *fetches) {
+static void compute(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches) {
+    (void)model;
     size_t each = feed_sizes[0] / BATCH;
     for (size_t i = 0; i < BATCH; i++) {
         const uint8_t *pixels = (const uint8_t *)feeds[0].data + i * each;
@@ -64,7 +79,8 @@ static void compute(const cf_feed *feeds, const cf_fetch *fetches) {
     memcpy(fetches[2].data, feeds[0].data, feed_sizes[0]);
 }
 #else
-static void compute(const cf_feed *feeds, const cf_fetch *fetches) {
+static void compute(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches) {
+    (void)model;
     float a[6];
     int64_t n[2];
     double total = 0;
@@ -89,6 +105,6 @@ cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count, const
         model->error = "the kernel fell over";
         return CF_ERR_KERNEL;
     }
-    compute(feeds, fetches);
+    compute(model, feeds, fetches);
     return CF_OK;
 }

@@ -13,7 +13,7 @@ from builder.targets import X86_64
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 POISON = 13
-EXPORTS = ("cf_abi_version", "cf_close", "cf_describe", "cf_last_error", "cf_open", "cf_run")
+EXPORTS = ("cf_abi_version", "cf_close", "cf_describe", "cf_last_error", "cf_open", "cf_reset", "cf_run")
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
 _SIZES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4}
 
@@ -81,6 +81,14 @@ def echo_description(*, batch: int = 2) -> dict[str, Any]:
     return _describe("echo", batch, feeds, fetches, image=None, outputs=outputs)
 
 
+def counter_description() -> dict[str, Any]:
+    """The model with state: feed ``x`` float32 [1] -> fetch ``calls`` int64 [1], its runs since the last reset."""
+    outputs = [{"name": "calls", "fetch": "calls", "kind": "raw", "labels": [], "top_k": None}]
+    states = [{"name": "calls", "dtype": "int64", "shape": [], "offset": 0, "bytes": 8}]
+    feeds, fetches = [_port("x", "float32", 1)], [_port("calls", "int64", 1)]
+    return _describe("counter", 1, feeds, fetches, image=None, outputs=outputs, states=states)
+
+
 def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_status: int = 0) -> Path:
     """Compile the model of ``description`` (one of those above) to ``folder/libmodel.so``."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,6 +100,7 @@ def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_statu
         "OPEN_STATUS": open_status,
         "POISON": POISON,
         "BATCH": description["batch"],
+        "COUNTER": int(description["model"]["name"] == "counter"),
         "ECHO": int(description["model"]["name"] == "echo"),
         "PICTURES": int(description["image"] is not None),
         "FEED_SIZES": "{" + ", ".join(str(p["bytes"]) for p in description["feeds"]) + "}",

@@ -169,6 +169,12 @@ class ObjectNotFoundError(HandlerError):
     status = 404
 
 
+class KeyTooLongError(HandlerError):
+    """The result's key in S3 would have more than 1,024 bytes: the object's own key is too long."""
+
+    code = "key_too_long"
+
+
 class StorageUnavailableError(HandlerError):
     """S3 did not give or take an object in time, or asked to slow down."""
 

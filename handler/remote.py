@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import http.client
 import ipaddress
+import queue
 import socket
 import ssl
 import threading
@@ -40,6 +41,7 @@ RESERVE_MS = 500  # kept for the inference and the answer
 LONGEST_SECONDS = 20.0
 CHUNK = 65_536
 LONGEST_URL = 4096
+TOO_LONG = "names a picture that takes too long to fetch"
 
 
 @dataclass
@@ -54,7 +56,7 @@ class _Budget:
         """The seconds that are left, more than 0. Raises SourceUnavailableError when none is."""
         left = self.ends - time.monotonic()
         if left <= 0:
-            raise SourceUnavailableError("names a picture that takes too long to fetch")
+            raise SourceUnavailableError(TOO_LONG)
         return left
 
     def take(self, chunks: Iterator[bytes]) -> bytes:
@@ -120,7 +122,7 @@ def _page(address: str, sources: Sources, budget: _Budget) -> bytes:
     if not sources.allow_host(host, port):
         raise SourceNotAllowedError("names a host that this function may not read from")
     try:
-        connection = _Pinned(host, port, _address(host, port, sources), budget.seconds())
+        connection = _Pinned(host, port, _address(_addresses(host, port, budget), sources), budget.seconds())
         with _ended(connection, budget.seconds()):
             connection.request("GET", path, headers={"Accept": "image/*", "User-Agent": "coldforge"})
             response = connection.getresponse()
@@ -151,9 +153,32 @@ def _parts(address: str) -> tuple[str, int, str]:
     return host, port, (url.path or "/") + (f"?{url.query}" if url.query else "")
 
 
-def _address(host: str, port: int, sources: Sources) -> str:
-    """The IPv4 address to connect to. One that is not public makes all of a host's unusable."""
-    found = {str(row[4][0]) for row in socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)}
+def _addresses(host: str, port: int, budget: _Budget) -> set[str]:
+    """A host's IPv4 addresses. Raises SourceUnavailableError when the time is up, and OSError where there are none.
+
+    The C library's look-up takes no limit of time: a thread does it, which then ends when the resolver gives up.
+    """
+    answers: queue.SimpleQueue[set[str] | Exception] = queue.SimpleQueue()
+
+    def look_up() -> None:
+        try:
+            rows = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)
+            answers.put({str(row[4][0]) for row in rows})
+        except Exception as error:
+            answers.put(error)
+
+    threading.Thread(target=look_up, daemon=True).start()
+    try:
+        answer = answers.get(timeout=budget.seconds())
+    except queue.Empty:
+        raise SourceUnavailableError(TOO_LONG) from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _address(found: set[str], sources: Sources) -> str:
+    """The one of a host's IPv4 addresses to connect to. One that is not public makes all of them unusable."""
     networks = [ipaddress.IPv4Network(network) for network in sources.networks]
     for text in found:
         address = ipaddress.IPv4Address(text)

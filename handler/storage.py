@@ -12,10 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import ObjectNotFoundError, StorageUnavailableError, TooLargeError
+from .errors import KeyTooLongError, ObjectNotFoundError, StorageUnavailableError, TooLargeError
 
 RESULTS = "COLDFORGE_RESULTS"
 """The variable that names where results go: ``s3://bucket`` or ``s3://bucket/prefix/``."""
+
+LONGEST_KEY = 1024
+"""Bytes of UTF-8, which S3 takes."""
 
 ATTEMPTS = 3
 _clients: dict[int, Any] = {}
@@ -49,8 +52,10 @@ def opened(source: S3Object, seconds: float) -> Iterator[tuple[int, Any]]:
 
     Raises ObjectNotFoundError, StorageUnavailableError, the latter also while it is read.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
+    if not _is_key(source.key):
+        raise ObjectNotFoundError(f"{source} is not there: no key in S3 is so long, or of such characters")
     version = {"VersionId": source.version} if source.version else {}
     try:
         answer = s3(seconds).get_object(Bucket=source.bucket, Key=source.key, **version)
@@ -60,6 +65,8 @@ def opened(source: S3Object, seconds: float) -> Iterator[tuple[int, Any]]:
         if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) >= 500:
             raise StorageUnavailableError(f"S3 did not give {source}; try again") from error
         raise ObjectNotFoundError(f"{source} is not there, or the function's role may not read it") from error
+    except ParamValidationError as error:  # to be caught before BotoCoreError, as one of them
+        raise ObjectNotFoundError(f"{source} is not there: no bucket or key in S3 is like this") from error
     except (BotoCoreError, OSError) as error:  # no connection, no credentials, or a body that broke off
         raise StorageUnavailableError(f"S3 did not give {source}; try again") from error
 
@@ -77,24 +84,38 @@ def is_result(source: S3Object) -> bool:
     return place is not None and source.bucket == place[0] and source.key.startswith(place[1])
 
 
-def write_result(name: str, text: str, seconds: float) -> S3Object | None:
-    """Put ``text``, which is JSON, among the results as ``name``.json; None where none are kept.
+def result_named(name: str) -> S3Object | None:
+    """Where the result ``name`` goes, which is its key but for the prefix and ``.json``; None where none are kept.
 
-    ``seconds``: see ``s3``. Raises StorageUnavailableError.
+    Raises KeyTooLongError.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
-
     place = results()
     if place is None:
         return None
     target = S3Object(place[0], f"{place[1]}{name}.json")
+    if not _is_key(target.key):
+        raise KeyTooLongError(f"the result's key would have more than {LONGEST_KEY:,} bytes: {target}")
+    return target
+
+
+def write(target: S3Object, text: str, seconds: float) -> None:
+    """Put ``text``, which is JSON, at ``target``. ``seconds``: see ``s3``. Raises StorageUnavailableError."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
     try:
         s3(seconds).put_object(
             Bucket=target.bucket, Key=target.key, Body=text.encode(), ContentType="application/json; charset=utf-8"
         )
     except (ClientError, BotoCoreError, OSError) as error:
         raise StorageUnavailableError(f"S3 did not take {target}; the result is in the log") from error
-    return target
+
+
+def _is_key(key: str) -> bool:
+    """Whether S3 can have such a key."""
+    try:
+        return 0 < len(key.encode()) <= LONGEST_KEY
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON's escapes can make
+        return False
 
 
 def s3(seconds: float) -> Any:

@@ -44,18 +44,22 @@ def answered(task: Task, server: Server, call: Call, *, partial: bool = False) -
     return predict.told(server.infer(Request((Picture(data, str(task)),), {}), call), call)
 
 
-def deliver(name: str, task: Task, answer: dict[str, Any], call: Call) -> None:
-    """Log the answer, and write it among the results where there are any. Raises StorageUnavailableError."""
+def deliver(target: S3Object | None, task: Task, answer: dict[str, Any], call: Call) -> None:
+    """Log the answer, and write it to ``target`` if there is one. Raises StorageUnavailableError."""
     text = json.dumps(answer)
-    place = {"object": str(task)} if isinstance(task, S3Object) else {}
+    origin = {"object": str(task)} if isinstance(task, S3Object) else {}
     shown: dict[str, object] = {"result": answer} if len(text) <= LOGGED else {"result_characters": len(text)}
-    call.report("result", place | shown)
-    storage.write_result(name, text, call.remaining_ms() / 1000)
+    call.report("result", origin | shown)
+    if target:
+        storage.write(target, text, call.remaining_ms() / 1000)
 
 
-def named(task: Task, message_id: str) -> str:
-    """The name of the task's result."""
-    return task.key if isinstance(task, S3Object) else message_id
+def place(task: Task, message_id: str) -> S3Object | None:
+    """Where the task's result goes, which no other object's or message's does; None where none are kept.
+
+    Raises KeyTooLongError.
+    """
+    return storage.result_named(f"{task.bucket}/{task.key}" if isinstance(task, S3Object) else message_id)
 
 
 def background(found: list[Task], message_id: str, server: Server, call: Call) -> dict[str, Any]:
@@ -70,10 +74,11 @@ def background(found: list[Task], message_id: str, server: Server, call: Call) -
         if isinstance(task, S3Object) and storage.is_result(task):
             call.report("object skipped: it lies among the results", {"object": str(task)})
             continue
-        retry = False
+        retry, target = False, None
         try:
             if not deadline.allows_another():
                 raise OutOfTimeError("the function's time was up before this item")
+            target = place(task, message_id)  # before anything is read
             answer = answered(task, server, call)
         except Exception as error:
             refusal = call.refuse(error)
@@ -81,7 +86,7 @@ def background(found: list[Task], message_id: str, server: Server, call: Call) -
         answers.append(answer)
         try:
             if not retry:
-                deliver(named(task, message_id), task, answer, call)
+                deliver(target, task, answer, call)
         except Exception as error:
             retry = call.refuse(error).retryable
         again += retry

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import io
 import itertools
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,13 +20,17 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from builder.errors import EnvironmentSetupError
+from builder.local.framing import Refusal, read_head
 
 Invoke = Callable[[dict[str, Any]], Any]
 """The function: takes an event, gives its answer."""
 
 Say = Callable[[str], None]
 
-MAX_BODY = 6_291_556 * 3 // 4 - 4096
+MAX_EVENT = 6_291_556
+"""Bytes of JSON that Lambda takes; its emulator cuts off what is more."""
+
+MAX_BODY = MAX_EVENT * 3 // 4 - 4096
 """Bytes: what is left of Lambda's limit on an event once the body is base64 and the headers are in."""
 
 BAD_GATEWAY = {"statusCode": 502, "body": '{"message": "the function failed; see its log"}'}
@@ -119,16 +125,29 @@ def _handler(invoke: Invoke, say: Say) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
         server_version, sys_version = "coldforge", ""
 
+        def parse_request(self) -> bool:
+            """Of the request line only if the headers are refused, so that no "100 Continue" is sent."""
+            stream, head = self.rfile, read_head(self.rfile, MAX_BODY)
+            self.rfile = io.BytesIO(b"\r\n" if isinstance(head, Refusal) else b"".join(head.lines))
+            try:
+                parsed = super().parse_request()
+            finally:
+                self.rfile = stream
+            if parsed and isinstance(head, Refusal):
+                self._refuse(*head)
+                return False
+            self._length = 0 if isinstance(head, Refusal) else head.length
+            return parsed
+
         def _serve(self) -> None:
-            length = self.headers.get("content-length", "0")
-            if "transfer-encoding" in self.headers or not length.isdecimal():
-                return self._refuse(411, "send the body with its Content-Length")
-            if int(length) > MAX_BODY:
-                return self._refuse(413, f"Lambda takes bodies of at most {MAX_BODY:,} bytes")
-            body = self.rfile.read(int(length))
+            body = self.rfile.read(self._length)
+            if len(body) < self._length:
+                return self._refuse(400, "the body breaks off")
             began = time.perf_counter()
             with turn:
                 sent = event(self.command, self.path, self.headers, body, f"local-{next(numbers)}")
+                if len(json.dumps(sent)) > MAX_EVENT:
+                    return self._refuse(413, f"Lambda takes events of at most {MAX_EVENT:,} bytes")
                 try:
                     status, headers, content = response(invoke(sent))
                 except EnvironmentSetupError as error:

@@ -13,7 +13,7 @@ from ..deadline import Deadline
 from ..errors import MalformedEventError, OutOfTimeError, event_from
 from ..server import Call, Server
 from ..storage import S3Object
-from ..work import answered, deliver, from_json, named
+from ..work import answered, deliver, from_json, place
 from .messages import tasks
 
 
@@ -53,4 +53,5 @@ def _one(message_id: str, body: str, deadline: Deadline, server: Server, call: C
     for task in tasks(from_json(body)):
         if isinstance(task, S3Object) and storage.is_result(task):
             raise MalformedEventError(f"{task} lies among the results; send notifications of other prefixes only")
-        deliver(named(task, message_id), task, answered(task, server, call), call)
+        target = place(task, message_id)  # before anything is read
+        deliver(target, task, answered(task, server, call), call)

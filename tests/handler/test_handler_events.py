@@ -238,7 +238,7 @@ def test_a_new_object_is_answered(
     monkeypatch.setenv("COLDFORGE_RESULTS", "s3://answers/of/today/")
     (answer,) = call(app, fixture(name))["results"]
     assert predicted(answer)
-    assert json.loads(bucket.objects[f"answers/of/today/{KEY}.json"]) == answer
+    assert json.loads(bucket.objects[f"answers/of/today/pictures/{KEY}.json"]) == answer
     (line,) = [vars(record) for record in caplog.records if record.msg == "result"]
     assert (line["object"], line["result"]) == (f"s3://pictures/{KEY}", answer)
     assert line["correlation_id"] in (EVENTS / f"{name}.json").read_text()
@@ -250,7 +250,7 @@ def test_a_queue_of_notifications(
 ) -> None:
     monkeypatch.setenv("COLDFORGE_RESULTS", "s3://answers")
     assert call(app, fixture(name)) == {"batchItemFailures": []}
-    assert predicted(json.loads(bucket.objects[f"answers/{KEY}.json"]))
+    assert predicted(json.loads(bucket.objects[f"answers/pictures/{KEY}.json"]))
     del bucket.objects[f"pictures/{KEY}"]
     event = fixture(name)
     assert call(app, event) == {"batchItemFailures": [{"itemIdentifier": event["Records"][0]["messageId"]}]}
@@ -285,7 +285,7 @@ def test_a_wrong_object_is_an_answer_too(app: ModuleType, bucket: s3.Bucket, mon
     bucket.objects[f"pictures/{KEY}"] = b"no picture"
     (answer,) = call(app, fixture("s3"))["results"]
     assert answer["error"]["code"] == "not_an_image"
-    assert json.loads(bucket.objects[f"answers/{KEY}.json"]) == answer
+    assert json.loads(bucket.objects[f"answers/pictures/{KEY}.json"]) == answer
 
 
 @pytest.mark.parametrize(("status", "code"), [(403, "object_not_found"), (404, "object_not_found")])
@@ -310,9 +310,61 @@ def test_results_that_cannot_be_written_are_tried_again(
     app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLDFORGE_RESULTS", "s3://answers")
-    bucket.failing[f"answers/{KEY}.json"] = [403]
+    bucket.failing[f"answers/pictures/{KEY}.json"] = [403]
     with pytest.raises(RetryLater):
         call(app, fixture("s3"))
+
+
+def test_objects_of_one_key_in_two_buckets_have_results_of_their_own(
+    app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLDFORGE_RESULTS", "s3://answers/")
+    event = fixture("s3")
+    event["Records"].append(copy.deepcopy(event["Records"][0]))
+    event["Records"][1]["s3"]["bucket"]["name"] = "others"
+    bucket.objects[f"others/{KEY}"] = b"no picture"
+    first, second = call(app, event)["results"]
+    assert predicted(first)
+    assert second["error"]["code"] == "not_an_image"
+    assert json.loads(bucket.objects[f"answers/pictures/{KEY}.json"]) == first
+    assert json.loads(bucket.objects[f"answers/others/{KEY}.json"]) == second
+
+
+def object_named(key: str) -> dict[str, Any]:
+    event = fixture("eventbridge_s3")
+    event["detail"]["object"]["key"] = key
+    return event
+
+
+# "é" has two bytes; "pictures/" and ".json" have 14.
+@pytest.mark.parametrize(("key", "fits"), [("é" * 505, True), ("é" * 505 + "a", False), ("a" * 1024, False)])
+def test_a_result_whose_key_would_be_too_long_is_refused_before_any_work(
+    app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch, key: str, fits: bool
+) -> None:
+    monkeypatch.setenv("COLDFORGE_RESULTS", "s3://answers")
+    bucket.objects[f"pictures/{key}"] = FACE
+    (answer,) = call(app, object_named(key))["results"]
+    if fits:
+        assert json.loads(bucket.objects[f"answers/pictures/{key}.json"]) == answer
+    else:
+        assert answer["error"]["code"] == "key_too_long"
+        assert bucket.requests == []
+        message = {"messageId": "1", "eventSource": "aws:sqs", "body": json.dumps(object_named(key))}
+        assert call(app, {"Records": [message]}) == {"batchItemFailures": [{"itemIdentifier": "1"}]}
+        assert bucket.requests == []
+
+
+@pytest.mark.parametrize("key", ["", "a" * 1025, "é" * 513, "\ud800"])
+def test_a_key_that_no_object_has_is_not_asked_for(app: ModuleType, bucket: s3.Bucket, key: str) -> None:
+    (answer,) = call(app, object_named(key))["results"]
+    assert answer["error"]["code"] == "object_not_found"
+    assert bucket.requests == []
+
+
+def test_a_bucket_that_cannot_be_is_not_asked_for_again(app: ModuleType, bucket: s3.Bucket) -> None:
+    answer = call(app, {"Bucket": "no bucket", "Key": "a.jpg"})
+    assert answer["error"]["code"] == "object_not_found"
+    assert bucket.requests == []
 
 
 def test_no_result_is_answered_again(app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch) -> None:

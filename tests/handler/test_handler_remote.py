@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
+import os
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +27,7 @@ from handler.protocols.predict import parse as parse_request
 from handler.remote import fetched, is_public
 from handler.request import Picture, Reference, Request
 from handler.sources import Sources
-from tests.support import abi_library, s3
+from tests.support import abi_library, needs, s3
 
 TLS = Path(__file__).parents[1] / "data" / "tls"
 FILE = b"not a picture, but nobody looks here"
@@ -186,6 +189,47 @@ def test_a_slow_host_does_not_use_up_the_call(host: Host, answer: Answer) -> Non
     host.answer = answer
     with pytest.raises(errors.SourceUnavailableError, match="takes too long"):
         host.get(remaining_ms=remote.RESERVE_MS + 300)
+
+
+SILENT_RESOLVER = """
+import ctypes, json, os, pathlib, socket, subprocess, sys
+# A network and a mount table of this process' own, whose only name server never answers.
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("127.0.0.1", 53))
+from handler import errors, remote
+from handler.sources import Sources
+from tests.handler.test_handler_remote import got
+try:
+    got("https://pictures.example/a.jpg", Sources(hosts=("pictures.example",)), remaining_ms=remote.RESERVE_MS + 300)
+except errors.SourceUnavailableError as error:
+    print(error.message)
+server.settimeout(10)
+print(server.recv(512)[13:21].decode())  # the question
+"""
+
+
+def test_a_slow_name_server_does_not_use_up_the_call(tmp_path: Path) -> None:
+    """The C library would wait for it for five minutes: the answer comes before, and so does the process' end."""
+    for tool, package in (("unshare", "util-linux"), ("mount", "mount"), ("ip", "iproute2")):
+        needs.needs(tool, package)
+    (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+    (tmp_path / "nsswitch.conf").write_text("hosts: files dns\n")
+    enter = ["unshare", "--map-root-user", "--mount", "--net"]
+    if subprocess.run([*enter, "true"], capture_output=True, check=False).returncode:
+        needs.missing("this machine lets no process have a network and mounts of its own")
+    mounts = [f"mount --bind {tmp_path}/{name} /etc/{name}" for name in ("resolv.conf", "nsswitch.conf")]
+    script = " && ".join([*mounts, 'exec "$@"'])
+    done = subprocess.run(
+        [*enter, "sh", "-c", script, "sh", sys.executable, "-c", SILENT_RESOLVER],
+        env=os.environ | {"RES_OPTIONS": "timeout:30 attempts:5"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ['"image" names a picture that takes too long to fetch', "pictures"], done.stderr
 
 
 def test_nothing_is_begun_when_no_time_is_left(host: Host) -> None:

@@ -83,7 +83,7 @@ def kind(answer: Any) -> str:
 def test_each_event(running: Emulator, bucket: s3.Bucket, name: str, expected: str) -> None:
     assert kind(running.invoke(EVENTS[name])) == expected
     if "s3" in name:
-        assert "predictions" in json.loads(bucket.objects["results/in/a face (1).jpg.json"])
+        assert "predictions" in json.loads(bucket.objects["results/pictures/in/a face (1).jpg.json"])
 
 
 def test_every_fixture_is_tried() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from email.message import Message
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,7 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from builder.errors import EnvironmentSetupError
-from builder.local.http import MAX_BODY, event, response, serving
+from builder.local.framing import LONGEST_HEAD, MOST_LINES
+from builder.local.http import MAX_BODY, MAX_EVENT, event, response, serving
 
 
 def headers(**values: str) -> Message:
@@ -125,3 +129,114 @@ def test_a_port_that_is_taken_is_said() -> None:
             serving(lambda sent: None, port),
         ):
             pass
+
+
+class Server:
+    """The local server, and the bodies that reached the function."""
+
+    def __init__(self, url: str, bodies: list[bytes]) -> None:
+        self.address, self.bodies = (urlsplit(url).hostname, urlsplit(url).port), bodies
+
+    def says(self, sent: bytes) -> list[int]:
+        """The statuses of all that it answers to these bytes, read to the end of the connection."""
+        got = b""
+        # What it leaves unread makes the end of the connection a reset.
+        with socket.create_connection(self.address, timeout=30) as connection, suppress(ConnectionError):
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            while part := connection.recv(65_536):
+                got += part
+        return [int(part[:3]) for part in got.split(b"HTTP/1.1 ")[1:]]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    bodies: list[bytes] = []
+
+    def invoke(sent: dict[str, Any]) -> Any:
+        bodies.append(sent.get("body", "").encode())
+        return {"statusCode": 200}
+
+    with serving(invoke) as url:
+        yield Server(url, bodies)
+
+
+INNER = b"POST /inner HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\ninner"
+"""What must not be taken for a request when it stands in the body of another one."""
+
+
+def test_requests_one_after_the_other(server: Server) -> None:
+    server.bodies.clear()
+    assert server.says(INNER * 3) == [200] * 3
+    assert server.bodies == [b"inner"] * 3
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (b"Content-Length: 5\r\nContent-Length: 0", 400),
+        (b"Content-Length: 5\r\nContent-Length: 5", 400),
+        (b"Content-Length: 5\r\ncontent-length: 0", 400),
+        (b"Content-Length: 5, 5", 400),
+        (b"Content-Length: +5", 400),
+        (b"Content-Length: -5", 400),
+        (b"Content-Length: 1e3", 400),
+        (b"Content-Length: 0x5", 400),
+        (b"Content-Length: 5_0", 400),
+        (b"Content-Length: 5 0", 400),
+        (b"Content-Length: \xb2", 400),
+        (b"Content-Length:", 400),
+        (b"Content-Length: " + b"9" * 5_000, 400),
+        (b"Content-Length: " + b"0" * 5_000, 400),
+        (b"Content-Length: %d" % (MAX_BODY + 1), 413),
+        (b"Transfer-Encoding: chunked", 411),
+        (b"Transfer-Encoding: identity", 411),
+        (b"Transfer-Encoding: chunked\r\nContent-Length: 5", 400),
+        (b"Content-Length: 5\r\nTRANSFER-ENCODING: x", 400),
+        (b"Content-Length : 5", 400),
+        (b"X y: 1\r\nContent-Length: 5", 400),
+        (b": 1\r\nContent-Length: 5", 400),
+        (b"no header\r\nContent-Length: 5", 400),
+        (b"A: b\r\n Content-Length: 5", 400),
+        (b"A: b\r\n\tc", 400),
+        (b"A: b\rContent-Length: 5", 400),
+        (b"A: b\0", 400),
+        (b"\r\n".join(b"A%d: b" % i for i in range(MOST_LINES + 1)), 431),
+        (b"A: " + b"b" * LONGEST_HEAD, 431),
+        (b"\r\n".join(b"A%d: " % i + b"b" * 40_000 for i in range(2)), 431),
+    ],
+)
+def test_a_request_whose_end_is_in_doubt_is_refused(server: Server, lines: bytes, status: int) -> None:
+    """And the connection with it: nothing after such headers is a request."""
+    server.bodies.clear()
+    assert server.says(b"POST / HTTP/1.1\r\n" + lines + b"\r\n\r\n" + INNER) == [status]
+    assert server.bodies == []
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"POST / HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhalf",
+        b"POST / HTTP/1.1\r\nContent-Length: 5",
+        b"POST / HTTP/1.1\r\n",
+    ],
+)
+def test_half_a_request_is_none(server: Server, sent: bytes) -> None:
+    server.bodies.clear()
+    assert server.says(sent) == [400]
+    assert server.bodies == []
+
+
+def test_a_body_that_is_refused_is_not_asked_for(server: Server) -> None:
+    head = b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+    assert server.says(head % (MAX_BODY + 1)) == [413]
+    assert server.says(head % 2 + b"xy") == [100, 200]
+
+
+def test_a_text_that_json_makes_too_long_is_refused(server: Server) -> None:
+    """Lambda's limit is on the event, in which a quotation mark has two bytes."""
+    server.bodies.clear()
+    text = b'"' * (MAX_EVENT // 2)
+    head = b"POST / HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(text)
+    assert server.says(head + text) == [413]
+    assert server.bodies == []

@@ -1,0 +1,68 @@
+"""Where a request over HTTP/1.1 ends: RFC 9112, section 6. Whatever leaves room for two opinions is refused.
+
+If two servers in a row disagree on where a body ends, the second takes the end of one request for another request.
+Python's own parser is lenient: it takes the first of two lengths, and drops all headers after a line that is none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, Protocol
+
+MOST_LINES = 100
+LONGEST_HEAD = 65_536
+"""Bytes of all header lines together."""
+
+_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n\0]*)\r?\n")  # no spaces before the colon, no folding
+_LENGTH = re.compile(rb"[0-9]{1,15}")
+
+
+class Lines(Protocol):
+    """What header lines are read from."""
+
+    def readline(self, limit: int, /) -> bytes: ...
+
+
+class Head(NamedTuple):
+    """``lines``: as they came, the blank one included. ``length``: the body's, in bytes."""
+
+    lines: list[bytes]
+    length: int
+
+
+class Refusal(NamedTuple):
+    """The HTTP status, and why."""
+
+    status: int
+    message: str
+
+
+def read_head(stream: Lines, longest_body: int) -> Head | Refusal:
+    """A request's header lines, read to the blank line after them, and what they say of the body."""
+    lines: list[bytes] = []
+    left = LONGEST_HEAD
+    while not lines or lines[-1].rstrip(b"\r\n"):
+        lines.append(stream.readline(left + 1))
+        left -= len(lines[-1])
+        if left < 0 or len(lines) > MOST_LINES + 1:
+            return Refusal(431, f"send at most {MOST_LINES} headers, of {LONGEST_HEAD:,} bytes together")
+    values: dict[bytes, list[bytes]] = {}
+    for line in lines[:-1]:
+        parts = _LINE.fullmatch(line)
+        if parts is None:
+            return Refusal(400, "a line of the headers is none")
+        values.setdefault(parts[1].lower(), []).append(parts[2].strip(b" \t"))
+    if lines[-1] not in (b"\r\n", b"\n"):
+        return Refusal(400, "the headers break off")
+    lengths = values.get(b"content-length", [])
+    if b"transfer-encoding" in values:
+        if lengths:
+            return Refusal(400, "send Content-Length or Transfer-Encoding, not both")
+        return Refusal(411, "send the body with its Content-Length")
+    if not lengths:
+        return Head(lines, 0)
+    if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
+        return Refusal(400, "Content-Length must be one number, and stand there once")
+    if int(lengths[0]) > longest_body:
+        return Refusal(413, f"Lambda takes bodies of at most {longest_body:,} bytes")
+    return Head(lines, int(lengths[0]))

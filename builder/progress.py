@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from builder.escape import terminal, visible
+
 
 @dataclass
 class Outcome:
@@ -28,6 +30,7 @@ class Progress:
     @contextmanager
     def stage(self, name: str, what: str) -> Iterator[Outcome]:
         """Announce a stage, then its time. A stage that raises is marked as failed."""
+        what = visible(what)
         live = self.stream.isatty()
         if live:
             print(f"  {name:<10} {what} …", end="\r", file=self.stream, flush=True)
@@ -39,11 +42,11 @@ class Progress:
             print(f"  {name:<10} {what} — failed", file=self.stream, flush=True)
             raise
         took = "cached" if outcome.cached else f"{time.monotonic() - begin:.1f} s"
-        note = f" · {outcome.note}" if outcome.note else ""
+        note = f" · {visible(outcome.note)}" if outcome.note else ""
         print(f"  {name:<10} {what} · {took}{note}", file=self.stream, flush=True)
 
     def say(self, text: str) -> None:
-        print(text, file=self.stream, flush=True)
+        print(terminal(text), file=self.stream, flush=True)
 
     def total(self) -> float:
         """Seconds since the build began."""

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from builder.bindings import c, go, node, python, rust
 from builder.bindings.describe import Description, describe
-from builder.bindings.package import Files, Parts, comment, fill, usage, write
+from builder.bindings.package import Files, Parts, fill, usage, write
 from builder.errors import UsageError
+from builder.escape import javascript_string, markdown
 
 LANGUAGES = {"c": c.files, "rust": rust.files, "go": go.files, "node": node.files, "python": python.files}
 
@@ -33,26 +34,26 @@ def generate(language: str, parts: Parts, folder: Path) -> Description:
 
 def readme(language: str, description: Description) -> str:
     picture = description.picture
-    files = " and ".join(f"the raw bytes of {f.spec.name} ({f.shape})" for f in description.feeds)
+    files = " and ".join(f"the raw bytes of {markdown(f.spec.name)} ({f.shape})" for f in description.feeds)
     if picture:
         taken = f"a picture of {picture.width}×{picture.height}, binary PPM or PGM ({picture.mode})"
         others = [f for f in description.feeds if not description.takes_picture(f)]
-        files = " and ".join([taken, *(f"the raw bytes of {f.spec.name} ({f.shape})" for f in others)])
+        files = " and ".join([taken, *(f"the raw bytes of {markdown(f.spec.name)} ({f.shape})" for f in others)])
     feeds = description.feeds
     example = {
         "python": ", ".join(f"{f.identifier}=..." for f in feeds),
-        "node": ", ".join(f'"{f.spec.name}": ...' for f in feeds),
+        "node": ", ".join(f"{javascript_string(f.spec.name)}: ..." for f in feeds),
     }
     return fill(
         f"{language}/README.md",
-        title=comment(description.title),
+        title=markdown(description.title),
         name=description.name,
         model=description.package,
         package=go.package_name(description),
         module=go.module_path(description),
         arch=description.arch,
         arguments=usage(description),
-        reads=comment(files),
+        reads=files,
         doc_feeds=example.get(language, ""),
     )
 

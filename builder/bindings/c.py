@@ -8,7 +8,6 @@ from builder.bindings.package import (
     Files,
     Parts,
     about,
-    comment,
     fill,
     or_picture,
     pixels,
@@ -18,6 +17,7 @@ from builder.bindings.package import (
     wrapped,
 )
 from builder.emit.header import C_TYPES
+from builder.escape import c_literal, comment
 
 
 def files(description: Description, parts: Parts) -> Files:
@@ -72,19 +72,14 @@ def _head(description: Description, head: Head) -> str:
         rows=rows(head),
         length=head.length,
         top=head.top,
-        labels=wrapped([literal(label) for label in head.labels], 4),
+        labels=wrapped([c_literal(label) for label in head.labels], 4),
     )
-
-
-def literal(text: str) -> str:
-    """A C string literal of UTF-8; escaped question marks make no trigraph."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("?", "\\?") + '"'
 
 
 def example(description: Description) -> str:
     model, picture = description.package, description.picture
     reads = [
-        f"    read_feed(arguments[{number}], {literal(feed.spec.name)}, feeds->{feed.identifier}, "
+        f"    read_feed(arguments[{number}], {c_literal(feed.spec.name)}, feeds->{feed.identifier}, "
         f"{feed.spec.size}u, {int(description.takes_picture(feed))});"
         for number, feed in enumerate(description.feeds, 1)
     ]
@@ -92,7 +87,7 @@ def example(description: Description) -> str:
         f"    for (size_t item = 0; item < {model.upper()}_ITEMS_{head.identifier.upper()}; item++) {{\n"
         f"        {model}_class classes[{model.upper()}_TOP_{head.identifier.upper()}];\n"
         f"        {model}_rank_{head.identifier}(fetches, item, classes);\n"
-        f"        print_classes({literal(head.name)}, classes, {model.upper()}_TOP_{head.identifier.upper()});\n"
+        f"        print_classes({c_literal(head.name)}, classes, {model.upper()}_TOP_{head.identifier.upper()});\n"
         "    }"
         for head in description.classifications
     ]
@@ -131,7 +126,7 @@ def _print(name: str, fetch: Tensor) -> str:
         number = '" %llu", (unsigned long long)' if fetch.spec.dtype.startswith("u") else '" %lld", (long long)'
     more = " ..." if fetch.spec.elements > shown else ""
     return (
-        f"    fputs({literal(name + ':')}, stdout);\n"
+        f"    fputs({c_literal(name + ':')}, stdout);\n"
         f"    for (size_t i = 0; i < {shown}; i++) printf({number}fetches->{fetch.identifier}[i]);\n"
         f'    puts("{more}");'
     )

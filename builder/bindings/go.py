@@ -8,16 +8,15 @@ from builder.bindings.package import (
     Files,
     Parts,
     about,
-    comment,
     fill,
     or_picture,
     pixels,
     plain,
-    quoted,
     rows,
     usage,
     wrapped,
 )
+from builder.escape import comment, go_string
 
 TYPES = {
     "bool": "uint8", "int8": "int8", "uint8": "uint8", "int16": "int16", "uint16": "uint16", "int32": "int32",
@@ -73,15 +72,15 @@ def types(description: Description) -> str:
         package=package_name(description),
         title=comment(description.title),
         imports="import (\n" + "".join(f'\t"{name}"\n' for name in imports) + ")\n",
-        name=quoted(description.name),
-        version=quoted(description.version),
+        name=go_string(description.name),
+        version=go_string(description.version),
         batch=description.batch,
         feeds=members(feeds),
         fetches=members(fetches),
         feed_zeros=zeros(feeds),
         fetch_zeros=zeros(fetches),
         checks="\n".join(
-            f"\tif err := check({quoted(f.spec.name)}, len(f.{camel(f.identifier)}), {f.spec.elements}); "
+            f"\tif err := check({go_string(f.spec.name)}, len(f.{camel(f.identifier)}), {f.spec.elements}); "
             "err != nil {\n\t\treturn err\n\t}"
             for f in feeds
         ),
@@ -95,16 +94,16 @@ def _field(tensor: Tensor) -> str:
 
 def _rank(head: Head) -> str:
     name = f"Labels{camel(head.identifier)}"
-    labels = wrapped([quoted(label) for label in head.labels], 0).replace("\n", "\n\t")
+    labels = wrapped([go_string(label) for label in head.labels], 0).replace("\n", "\n\t")
     item, first = ("", "0") if head.items == 1 else ("item int", f"item*{head.length}")
     last = str(head.length) if head.items == 1 else f"(item+1)*{head.length}"
     return f"""
-// {name} are the labels of output {quoted(comment(head.name))}, which is {rows(head)}.
+// {name} are the labels of output {go_string(comment(head.name))}, which is {rows(head)}.
 var {name} = [...]string{{
 \t{labels}
 }}
 
-// Rank{camel(head.identifier)} gives the likeliest classes of output {quoted(comment(head.name))}, the best first.
+// Rank{camel(head.identifier)} gives the likeliest classes of output {go_string(comment(head.name))}, the best first.
 func (f *Fetches) Rank{camel(head.identifier)}({item}) []Class {{
 \treturn rank(f.{camel(head.fetch.identifier)}[{first}:{last}], {name}[:], {head.top})
 }}
@@ -178,7 +177,7 @@ def example(description: Description) -> str:
     """cmd/predict/main.go."""
     package, picture = package_name(description), description.picture
     reads = [
-        f"\tif err := readFeed(paths[{number}], {quoted(f.spec.name)}, feeds.{camel(f.identifier)}, "
+        f"\tif err := readFeed(paths[{number}], {go_string(f.spec.name)}, feeds.{camel(f.identifier)}, "
         f"{str(description.takes_picture(f)).lower()}); err != nil {{\n\t\treturn err\n\t}}"
         for number, f in enumerate(description.feeds)
     ]
@@ -225,7 +224,7 @@ func printClasses(name string, classes []PACKAGE.Class) {
 
 
 def _print_classes(head: Head) -> str:
-    call = f"printClasses({quoted(head.name)}, fetches.Rank{camel(head.identifier)}"
+    call = f"printClasses({go_string(head.name)}, fetches.Rank{camel(head.identifier)}"
     if head.items == 1:
         return f"\t{call}())"
     return f"\tfor item := 0; item < {head.items}; item++ {{\n\t\t{call}(item))\n\t}}"
@@ -236,7 +235,7 @@ def _print(name: str, fetch: Tensor) -> str:
     number = " %.6f" if fetch.spec.dtype.startswith("float") else " %d"
     more = " ..." if fetch.spec.elements > SHOWN else ""
     return (
-        f"\tfmt.Print({quoted(name + ':')})\n"
+        f"\tfmt.Print({go_string(name + ':')})\n"
         f"\tfor _, value := range fetches.{camel(fetch.identifier)}[:{shown}] {{\n"
         f'\t\tfmt.Printf("{number}", value)\n\t}}\n'
         f'\tfmt.Println("{more}")'

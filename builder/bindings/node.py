@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from builder.bindings.describe import Description, Head, Tensor, camel
-from builder.bindings.package import Files, Parts, about, comment, fill, quoted, wrapped
+from builder.bindings.package import Files, Parts, about, fill, wrapped
 from builder.errors import UsageError
+from builder.escape import comment, javascript_string
 
 ARRAYS = {
     "bool": "Uint8Array", "int8": "Int8Array", "uint8": "Uint8Array", "int16": "Int16Array", "uint16": "Uint16Array",
@@ -24,7 +25,7 @@ def files(description: Description, parts: Parts) -> Files:
         "package.json": fill(
             "node/package.json",
             npm=description.name.lstrip("-_"),  # npm's names begin with a letter or digit
-            description=quoted(f"{description.title}, compiled by coldforge to WebAssembly"),
+            description=javascript_string(f"{description.title}, compiled by coldforge to WebAssembly"),
         ),
         "predict.d.mts": declarations(description),
         **{name: parts.wasm / name for name in names},
@@ -38,18 +39,18 @@ def declarations(description: Description) -> str:
         feeds="\n".join(_member(description, f, f"Given<{ARRAYS[f.spec.dtype]}>") for f in description.feeds),
         fetches="\n".join(_member(description, f, ARRAYS[f.spec.dtype]) for f in description.fetches),
         labels="".join(_labels(head) for head in description.classifications),
-        outputs="\n".join(f"  {quoted(head.name)}: {_answer(head)};" for head in description.heads),
+        outputs="\n".join(f"  {javascript_string(head.name)}: {_answer(head)};" for head in description.heads),
     )
 
 
 def _member(description: Description, tensor: Tensor, kind: str) -> str:
-    return f"  /** {about(description, tensor)} */\n  {quoted(tensor.spec.name)}: {kind};"
+    return f"  /** {about(description, tensor)} */\n  {javascript_string(tensor.spec.name)}: {kind};"
 
 
 def _labels(head: Head) -> str:
     if not head.labelled:
         return f"\nexport type {_type(head)} = string;\n"
-    members = wrapped([f"| {quoted(label)}" for label in head.labels], 2, after="")
+    members = wrapped([f"| {javascript_string(label)}" for label in head.labels], 2, after="")
     return f"\n/** The labels of output {comment(head.name)}. */\nexport type {_type(head)} =\n{members};\n"
 
 

@@ -14,6 +14,7 @@ from builder import __version__
 from builder.bindings.describe import Description, Head, Tensor
 from builder.cache import file_digest
 from builder.errors import UsageError
+from builder.escape import comment
 
 TEMPLATES = Path(__file__).with_name("templates")
 MANIFEST = "bindings.json"
@@ -42,19 +43,6 @@ Files = Mapping[str, str | Path]
 def fill(template: str, **values: object) -> str:
     """The text of ``templates/<template>.in`` with each ``$name`` replaced; raises KeyError for one not given."""
     return Template((TEMPLATES / f"{template}.in").read_text(encoding="utf-8")).substitute(values)
-
-
-def quoted(text: str) -> str:
-    """``text`` as a string literal of Rust, Go, Python and JavaScript: in quotes, and only what all four know escaped.
-
-    Control characters are not among the labels that a model.toml may have.
-    """
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def comment(text: str) -> str:
-    """``text`` so that it ends no comment."""
-    return " ".join(text.replace("*/", "* /").replace("/*", "/ *").split())
 
 
 def wrapped(items: list[str], indent: int, width: int = 116, after: str = ",") -> str:

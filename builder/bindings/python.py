@@ -8,17 +8,16 @@ from builder.bindings.package import (
     Files,
     Parts,
     about,
-    comment,
     fill,
     or_picture,
     pixels,
     plain,
-    quoted,
     rows,
     usage,
     wrapped,
 )
 from builder.errors import UsageError
+from builder.escape import doc, python_string
 
 FORMATS = {
     "bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
@@ -42,12 +41,12 @@ def module(description: Description) -> str:
     feeds, fetches, picture = description.feeds, description.fetches, description.picture
     return fill(
         "python/module.py",
-        title=_in_doc(comment(description.title)),
+        title=doc(description.title),
         model=description.package,
         arguments=usage(description),
         doc_feeds=", ".join(f"{f.identifier}=..." for f in feeds),
-        name=quoted(description.name),
-        version=quoted(description.version),
+        name=python_string(description.name),
+        version=python_string(description.version),
         batch=description.batch,
         feed_ports=_ports(feeds),
         fetch_ports=_ports(fetches),
@@ -60,7 +59,7 @@ def module(description: Description) -> str:
         pixels=pixels(description, "python/pixels.py"),
         imports="\n".join(f"import {name}" for name in (*_IMPORTS, *(["re"] if picture else []), *_MORE_IMPORTS)),
         or_picture=or_picture(description),
-        from_picture=_FROM_PICTURE.replace("FEED", quoted(picture.feed)) if picture else "",
+        from_picture=_FROM_PICTURE.replace("FEED", python_string(picture.feed)) if picture else "",
         prints="\n".join(
             [*map(_print_classes, description.classifications), *(_print(*p) for p in plain(description))]
         ),
@@ -76,12 +75,7 @@ _FROM_PICTURE = """\
 
 
 def _doc(text: str) -> str:
-    return f'"""{_in_doc(text)}"""'
-
-
-def _in_doc(text: str) -> str:
-    """``text`` so that it ends no docstring."""
-    return text.replace("\\", "/").replace('"', "'")
+    return f'"""{doc(text)}"""'
 
 
 def _ports(tensors: tuple[Tensor, ...]) -> str:
@@ -93,11 +87,11 @@ def _ports(tensors: tuple[Tensor, ...]) -> str:
 def _port(tensor: Tensor) -> str:
     spec = tensor.spec
     shape = f"({', '.join(map(str, spec.shape))}{',' if len(spec.shape) == 1 else ''})"
-    return f'Port({quoted(spec.name)}, "{spec.dtype}", {shape}, "{FORMATS[spec.dtype]}", {spec.size})'
+    return f'Port({python_string(spec.name)}, "{spec.dtype}", {shape}, "{FORMATS[spec.dtype]}", {spec.size})'
 
 
 def _labels(head: Head) -> str:
-    labels = wrapped([quoted(label) for label in head.labels], 4)
+    labels = wrapped([python_string(label) for label in head.labels], 4)
     return f"\n{head.identifier.upper()}_LABELS = (\n{labels}\n)  # fmt: skip\n"
 
 
@@ -106,8 +100,8 @@ def _rank(head: Head) -> str:
     last = str(head.length) if head.items == 1 else f"(item + 1) * {head.length}"
     return f'''
     def rank_{head.identifier}(self{item}) -> list[Class]:
-        """The likeliest classes of output `{_in_doc(comment(head.name))}`, which is {rows(head)}; the best first."""
-        values = self.{head.fetch.identifier}.cast("B").cast({quoted(FORMATS[head.fetch.spec.dtype])})
+        """The likeliest classes of output `{doc(head.name)}`, which is {rows(head)}; the best first."""
+        values = self.{head.fetch.identifier}.cast("B").cast({python_string(FORMATS[head.fetch.spec.dtype])})
         return _ranked(values[{first}:{last}].tolist(), {head.identifier.upper()}_LABELS, {head.top})
 '''
 
@@ -124,12 +118,12 @@ def _ranked(values: Sequence[float], labels: tuple[str, ...], top: int) -> list[
 def _print_classes(head: Head) -> str:
     show = f'", ".join(f"{{c.label}} {{c.probability:.6f}}" for c in fetches.rank_{head.identifier}'
     if head.items == 1:
-        return f"    print({quoted(head.name + ':')}, {show}()))"
-    return f"    for item in range({head.items}):\n        print({quoted(head.name + ':')}, {show}(item)))"
+        return f"    print({python_string(head.name + ':')}, {show}()))"
+    return f"    for item in range({head.items}):\n        print({python_string(head.name + ':')}, {show}(item)))"
 
 
 def _print(name: str, fetch: Tensor) -> str:
     number = 'f"{v:.6f}"' if fetch.spec.dtype.startswith("float") else "str(int(v))"
     more = ', "..."' if fetch.spec.elements > SHOWN else ""
     values = f'fetches.{fetch.identifier}.cast("B").cast("{FORMATS[fetch.spec.dtype]}")[:{SHOWN}]'
-    return f"    print({quoted(name + ':')}, *({number} for v in {values}){more})"
+    return f"    print({python_string(name + ':')}, *({number} for v in {values}){more})"

@@ -8,16 +8,15 @@ from builder.bindings.package import (
     Files,
     Parts,
     about,
-    comment,
     fill,
     or_picture,
     pixels,
     plain,
-    quoted,
     rows,
     usage,
     wrapped,
 )
+from builder.escape import comment, rust_string, toml_string
 
 TYPES = {
     "bool": "u8", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32",
@@ -27,10 +26,10 @@ TYPES = {
 
 def files(description: Description, parts: Parts) -> Files:
     """``Cargo.toml``, ``build.rs``, ``src/``, ``examples/predict.rs`` and the libraries in ``native/``."""
-    model, title = description.package, comment(description.title)
+    model, about_crate = description.package, f"{description.title}, compiled by coldforge"
     archive = {"native/libmodel.a": parts.archive} if parts.archive else {}
     return {
-        "Cargo.toml": fill("rust/Cargo.toml", model=model, title=title),
+        "Cargo.toml": fill("rust/Cargo.toml", model=model, about=toml_string(about_crate)),
         "build.rs": fill("rust/build.rs"),
         "src/lib.rs": library(description),
         "src/native.rs": fill("rust/native.rs"),
@@ -58,8 +57,8 @@ def library(description: Description) -> str:
         "rust/lib.rs",
         title=comment(description.title),
         model=description.package,
-        name=quoted(description.name),
-        version=quoted(description.version),
+        name=rust_string(description.name),
+        version=rust_string(description.version),
         batch=description.batch,
         doc_feeds=", ".join(f"{f.identifier}: &[0; {f.spec.elements}]" for f in feeds),
         feeds="\n".join(
@@ -84,7 +83,7 @@ def _zero(tensor: Tensor) -> str:
 
 def _rank(head: Head) -> str:
     constant = f"LABELS_{head.identifier.upper()}"
-    labels = wrapped([quoted(label) for label in head.labels], 8)
+    labels = wrapped([rust_string(label) for label in head.labels], 8)
     item, start = ("", "0") if head.items == 1 else (", item: usize", f"item * {head.length}")
     end = str(head.length) if head.items == 1 else f"(item + 1) * {head.length}"
     return f"""
@@ -116,14 +115,14 @@ fn rank<T: Copy>(values: &[T], labels: &[&'static str], top: usize, number: fn(T
 def example(description: Description) -> str:
     feeds, picture = description.feeds, description.picture
     reads = [
-        f"    let {f.identifier} = read_feed(&paths[{number}], {quoted(f.spec.name)}, "
+        f"    let {f.identifier} = read_feed(&paths[{number}], {rust_string(f.spec.name)}, "
         f"Feeds::LEN_{f.identifier.upper()}, {_zero(f)}, {str(description.takes_picture(f)).lower()})?;"
         for number, f in enumerate(feeds)
     ]
     prints = []
     for head in description.classifications:
         for item in ["0"] if head.items == 1 else ["item"]:
-            call = f"print_classes({quoted(head.name)}, &fetches.rank_{head.identifier}"
+            call = f"print_classes({rust_string(head.name)}, &fetches.rank_{head.identifier}"
             if head.items == 1:
                 prints.append(f"    {call}());")
             else:
@@ -168,5 +167,5 @@ def _print(name: str, fetch: Tensor) -> str:
     return (
         f"    let shown: Vec<String> = fetches.{fetch.identifier}.iter().take({SHOWN})"
         f'.map(|v| format!("{number}", v)).collect();\n'
-        f'    println!("{{}}: {{}}{more}", {quoted(name)}, shown.join(" "));'
+        f'    println!("{{}}: {{}}{more}", {rust_string(name)}, shown.join(" "));'
     )

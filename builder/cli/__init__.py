@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from builder import __version__
 from builder.cli import building, delivering, looking, running
 from builder.errors import INTERRUPTED, ColdforgeError
+from builder.escape import terminal
 from builder.project import Project
 
 GROUPS = (building, looking, running, delivering)
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = options.command(options, Project.here())
         return code
     except ColdforgeError as error:
-        print(f"coldforge: {error}", file=sys.stderr)
+        print(terminal(f"coldforge: {error}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("coldforge: interrupted; the last good bundle is unchanged.", file=sys.stderr)

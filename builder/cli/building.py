@@ -18,6 +18,7 @@ from builder.cli.command import (
     add_target,
     load_spec,
     relative,
+    say,
     targets_of,
     workspace_of,
 )
@@ -55,9 +56,9 @@ def bundle(options: Options, project: Project) -> int:
         bundles = [_bundle_one(Workspace(spec, project, target), route) for spec in specs]
         if len(bundles) > 1:
             joined = join_active(bundles, project, target)
-            print(f"\n{size_table(joined.sizes)}\n\nbundle of {len(specs)} models: {relative(joined.folder)}")
+            say(f"\n{size_table(joined.sizes)}\n\nbundle of {len(specs)} models: {relative(joined.folder)}")
         if route == "host" and target == host_target():  # in Docker, what runs there has said so
-            print(how_to_try(options.models, json.loads(bundles[0].description.read_text())))
+            say(how_to_try(options.models, json.loads(bundles[0].description.read_text())))
     return 0
 
 
@@ -66,14 +67,14 @@ def _bundle_one(ws: Workspace, route: str) -> Bundle:
         from builder.docker.run import bundle_in_docker
 
         built_inside = bundle_in_docker(ws.spec, ws.project, ws.progress.say, ws.target)
-        print(built_inside.output, end="")
+        say(built_inside.output.removesuffix("\n"))
         return built_inside.bundle
     from builder.pipeline import build_bundle
     from builder.report.build import begins, finished
 
     ws.progress.say(begins(ws))
     built = build_bundle(ws)
-    print(f"{finished(built)}\n\nbundle: {relative(built.bundle.folder)} ({ws.progress.total():.1f} s)")
+    say(f"{finished(built)}\n\nbundle: {relative(built.bundle.folder)} ({ws.progress.total():.1f} s)")
     return built.bundle
 
 
@@ -84,9 +85,9 @@ def wasm(options: Options, project: Project) -> int:
     ws = workspace_of(options, project)
     ws.progress.say(f"coldforge {__version__}: {ws.spec.name} {ws.spec.version} for WebAssembly, batch {ws.spec.batch}")
     modules = build_wasm(ws)
-    print(modules_table(modules))
+    say(modules_table(modules))
     folder = relative(modules[0].path.parent)
-    print(f"\nmodules: {folder} ({ws.progress.total():.1f} s)\ntry it: node {folder}/predict.mjs")
+    say(f"\nmodules: {folder} ({ws.progress.total():.1f} s)\ntry it: node {folder}/predict.mjs")
     return 0
 
 
@@ -105,7 +106,7 @@ def bindings(options: Options, project: Project) -> int:
     *_, target = targets_of(options, spec)
     ws = Workspace(spec, project, target)
     folder = build_bindings(ws, options.lang, static=options.static, out=options.out, named=options.model)
-    print(f"{options.lang} package: {relative(folder)} (README.md says how to run its example)")
+    say(f"{options.lang} package: {relative(folder)} (README.md says how to run its example)")
     return 0
 
 
@@ -119,8 +120,8 @@ def export(options: Options, project: Project) -> int:
 
     done = export_model(workspace_of(options, project), options.out)
     for file in done.files:
-        print(f"{file.size:>14,}  {file.path}")
-    print(f"\nexport: {relative(done.folder)} ({len(done.weights)} tensors, {done.parameters:,} parameters)")
+        say(f"{file.size:>14,}  {file.path}")
+    say(f"\nexport: {relative(done.folder)} ({len(done.weights)} tensors, {done.parameters:,} parameters)")
     return 0
 
 
@@ -135,8 +136,8 @@ def selftest(options: Options, project: Project) -> int:
     spec = load_spec(options.model, project)
     for target in targets_of(options, spec):
         done = selftest(Workspace(spec, project, target))
-        print(done.said or f"NOT RUN: {done.machine.missing}")
-        print(f"programs: {relative(done.test)}, {relative(done.benchmark)}")
+        say(done.said or f"NOT RUN: {done.machine.missing}")
+        say(f"programs: {relative(done.test)}, {relative(done.benchmark)}")
     return 0
 
 
@@ -156,7 +157,7 @@ def weights(options: Options, project: Project) -> int:
         raise UsageError("--output names one file: say which with --target.")
     for target in targets:
         made = reweigh(Workspace(spec, project, target), options.output)
-        print(f"{agreement_table(made.verification)}\n\nweights: {relative(made.path)}, SHA-256 {made.sha256}")
+        say(f"{agreement_table(made.verification)}\n\nweights: {relative(made.path)}, SHA-256 {made.sha256}")
     return 0
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.errors import UsageError
+from builder.escape import terminal
 from builder.project import Project
 from builder.spec import ModelSpec, load
 from builder.targets import NAMES, TARGETS, Target, target_named
@@ -87,6 +88,11 @@ def load_spec(model: str, project: Project) -> ModelSpec:
 def workspace_of(options: Options, project: Project) -> Workspace:
     """The workspace of the model that is named, for the first of its targets. Raises as ``load_spec`` does."""
     return Workspace.of(load_spec(options.model, project), project)
+
+
+def say(text: str) -> None:
+    """Print what a command found on standard output; it may quote names from a model."""
+    print(terminal(text))
 
 
 def relative(path: Path) -> Path:

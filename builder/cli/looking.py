@@ -16,6 +16,7 @@ from builder.cli.command import (
     add_trust,
     load_spec,
     relative,
+    say,
     workspace_of,
 )
 from builder.errors import UsageError
@@ -27,7 +28,7 @@ from builder.workspace import Workspace
 def where(options: Options, _project: Project) -> int:
     from builder.docker.client import choose
 
-    print(choose(options.route))
+    say(choose(options.route))
     return 0
 
 
@@ -44,7 +45,7 @@ def inspect(options: Options, project: Project) -> int:
     path = Path(options.model)
     spec = _drafted(path, options.trust) if _is_model(path) else load_spec(options.model, project)
     found = imported.inspect(Workspace.of(spec, project))
-    print(json.dumps(found.to_json(), indent=1) if options.json else preflight.render(found))
+    say(json.dumps(found.to_json(), indent=1) if options.json else preflight.render(found))
     return found.exit_code
 
 
@@ -72,7 +73,7 @@ def explain(options: Options, project: Project) -> int:
     if options.threads < 1:
         raise UsageError(f"--threads {options.threads}: give at least 1.")
     found = explain.explain(workspace_of(options, project), threads=options.threads, seconds=options.seconds)
-    print(found.to_json() if options.json else explain.render(found))
+    say(found.to_json() if options.json else explain.render(found))
     return 0
 
 
@@ -84,7 +85,7 @@ def _tune_arguments(parser: Arguments) -> None:
 def tune(options: Options, project: Project) -> int:
     from builder.measure import tune
 
-    print(tune.render(tune.tune(workspace_of(options, project), seconds=options.seconds)))
+    say(tune.render(tune.tune(workspace_of(options, project), seconds=options.seconds)))
     return 0
 
 
@@ -107,7 +108,7 @@ def accuracy(options: Options, project: Project) -> int:
     from builder.measure import accuracy as measured
 
     found = measured.accuracy(workspace_of(options, project), images=options.images)
-    print(found.to_json() if options.json else measured.render(found))
+    say(found.to_json() if options.json else measured.render(found))
     return 0
 
 
@@ -126,7 +127,7 @@ def init(options: Options, _project: Project) -> int:
     if output.exists() and not options.force:
         raise UsageError(f"{output} exists; give another --output, or --force to overwrite it.")
     output.write_text(draft_text(options.model, describe, toml=output, trust=options.trust), encoding="utf-8")
-    print(f"wrote {relative(output)}: check it, then run `make bundle MODEL={relative(output)}`")
+    say(f"wrote {relative(output)}: check it, then run `make bundle MODEL={relative(output)}`")
     return 0
 
 

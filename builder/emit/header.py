@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from builder.escape import comment
 from builder.lower.program import BoundPort, Program
 from builder.spec import Variant
 from builder.spec.tensor import c_identifier
@@ -40,7 +41,7 @@ def header_source(program: Program, others: Mapping[Variant, Program] | None = N
         for p in ports
     ]
     if program.states:
-        names = ", ".join(state.spec.name for state in program.states)
+        names = comment(", ".join(state.spec.name for state in program.states))
         rows.append(f"#define CF_STATE_SIZE {program.state_size}u /* {names} */")
     note = (
         f"/* This model's tensors.{_batches(others or {})} */\n"
@@ -66,7 +67,7 @@ def _sizes(others: Mapping[Variant, Program]) -> list[str]:
                 f"Signature {variant.of}, after cf_set_signature" if variant.of else "Other sizes, for cf_run and run"
             )
             ports = (f"{p.spec.name} {_describe(p)} of {p.spec.size} bytes" for p in (*one.feeds, *one.fetches))
-            rows.setdefault(what, []).append(f" *   {', '.join(ports)}")
+            rows.setdefault(comment(what), []).append(f" *   {comment(', '.join(ports))}")
     return [line for what, lines in rows.items() for line in (f"/* {what}:", *lines, " */")]
 
 

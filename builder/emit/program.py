@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import assert_never
@@ -11,6 +10,7 @@ from builder.cache import digest
 from builder.emit.fused import layer_lines, pool_lines, repack_lines
 from builder.emit.generated import Probe
 from builder.emit.outside import size_of
+from builder.escape import c_name, c_string, comment
 from builder.library.outside import Layout
 from builder.lower.program import (
     BoundPort,
@@ -141,16 +141,6 @@ def _program(name: str, program: Program, fields: dict[str, str], used: Iterable
     )
 
 
-def c_string(text: str) -> str:
-    """``text`` as C string literals of at most 2000 characters, which compilers join again.
-
-    Non-ASCII text must have been escaped (as json.dumps does).
-    """
-    pieces = [text[i : i + 2000] for i in range(0, len(text), 2000)] or [""]
-    # "??" would begin a trigraph; json.dumps escapes quotes, backslashes and control characters as C does.
-    return "\n        ".join(json.dumps(piece).replace("??", '?" "?') for piece in pieces)
-
-
 def _outside(layout: Layout) -> str:
     digest = ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(layout.digest))
     fields = f"{{{digest}}}, {layout.size}u, cf_open_beside, cf_unmap"
@@ -188,8 +178,8 @@ def uses_integer(steps: Iterable[Step]) -> bool:
 
 
 def _declarations(steps: Iterable[Step]) -> str:
-    kernels = {s.kernel for s in steps if isinstance(s, KernelStep)}
-    comparators = {s.comparator for s in steps if isinstance(s, SortStep)}
+    kernels = {c_name(s.kernel) for s in steps if isinstance(s, KernelStep)}
+    comparators = {c_name(s.comparator) for s in steps if isinstance(s, SortStep)}
     lines = [f"extern void *{name}(const cf_call_frame *frame);" for name in sorted(kernels)]
     lines += [
         f"extern void {name}(uint8_t *result, const void *run_options, const void **operands,\n"
@@ -210,7 +200,7 @@ def _ports(name: str, ports: tuple[BoundPort, ...]) -> str:
 def _states(program: Program) -> list[str]:
     rows = [
         f"    {{{s.offset}u, {s.spec.size}u, {s.read.offset}u, {s.write.offset}u, {int(s.write.space == 'weights')}, "
-        f"{s.first.offset}u}}, /* {s.spec.name} */"
+        f"{s.first.offset}u}}, /* {comment(s.spec.name)} */"
         for s in program.states
     ]
     return ["\n".join(["static const cf_state states[] = {", *rows, "};\n"])] if rows else []
@@ -256,7 +246,7 @@ class _Printer:
     def step(self, step: Step) -> str:
         tell = [f"cf_step(context, {self.probed[id(step)]});"] if self.probed else []
         lines = "\n".join(f"        {line}" for line in [*tell, *self._lines(step)])
-        return f"    {{ /* {step.name} */\n{lines}\n    }}\n"
+        return f"    {{ /* {comment(step.name)} */\n{lines}\n    }}\n"
 
     def _lines(self, step: Step) -> list[str]:
         match step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from builder.escape import visible
 from builder.pack.limits import CONTAINER_IMAGE, DIRECT_UPLOAD_ZIPPED, SizeTable
 
 if TYPE_CHECKING:  # they need NumPy, which a build in Docker does without
@@ -25,7 +26,7 @@ def table(
     A row may be shorter than the headers. No line ends in a space.
     """
     width = len(headers)
-    cells = [None if row is None else [*row, *[""] * (width - len(row))] for row in rows]
+    cells = [None if row is None else [*map(visible, row), *[""] * (width - len(row))] for row in rows]
     sizes = [max(len(row[i]) for row in [list(headers), *(c for c in cells if c)]) for i in range(width)]
 
     def line(row: Sequence[str]) -> str:

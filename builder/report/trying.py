@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from builder.escape import json_line, shell
 
 PICTURE = "tests/data/face.jpg"
 """The picture that is sent where none is named, below the repository."""
@@ -13,11 +14,11 @@ PICTURE = "tests/data/face.jpg"
 
 def how_to_try(models: Sequence[str], described: Mapping[str, Any]) -> str:
     """Lines that name the command for a bundle of ``models``, the first of which has the model.json ``described``."""
-    command = f"try it: make invoke MODEL={shlex.quote(' '.join(models))}"
+    command = f"try it: make invoke MODEL={shell(' '.join(models))}"
     tensors = tensor_feeds(described)
     if not tensors:
         return f"{command} IMAGE={PICTURE}"
-    shapes = ", ".join(f'"{feed["name"]}": <{feed["dtype"]} {feed["shape"]}>' for feed in tensors)
+    shapes = ", ".join(f"{json_line(feed['name'])}: <{feed['dtype']} {feed['shape']}>" for feed in tensors)
     picture = '"image": "<base64>", ' if described["image"] else ""
     return f'{command}\n  It sends zeros. INPUTS=FILE sends your own request: {{{picture}"inputs": {{{shapes}}}}}'
 

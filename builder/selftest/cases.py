@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from builder.cache import file_digest
-from builder.emit.program import c_string
+from builder.escape import c_string
 from builder.lower.buffers import align
 from builder.spec.tensor import TensorSpec
 from builder.verify.expected import Expected

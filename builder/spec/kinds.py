@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Protocol
 
+from builder.escape import visible
+
 Problem = tuple[tuple[int, ...], str]
 
 _FRACTION = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]+)?)\s*/\s*([0-9]+(?:\.[0-9]+)?)\s*")
@@ -50,11 +52,6 @@ def quoted(options: tuple[str, ...]) -> str:
     return ", ".join(f'"{option}"' for option in options)
 
 
-def shown(text: str) -> str:
-    """``text`` on one line: a mistake is one, whatever it quotes."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
 def suggestion(word: str, known: tuple[str, ...]) -> str:
     """`` (did you mean "x"?)`` or nothing."""
     close = get_close_matches(word.lower(), known, 1)
@@ -78,7 +75,7 @@ class Text:
         if not isinstance(value, str):
             yield (), f"is {describe(value)}; must be {self.says}"
         elif not re.fullmatch(self.pattern, value):
-            yield (), f'"{shown(value)}" cannot be used; must be {self.says}'
+            yield (), f'"{visible(value)}" cannot be used; must be {self.says}'
 
     def convert(self, value: Any) -> str:
         return str(value)
@@ -98,7 +95,7 @@ class Choice:
         if not isinstance(value, str):
             yield (), f"is {describe(value)}; must be {self.says}"
         elif value not in self.options:
-            yield (), f'"{shown(value)}" is not known; must be {self.says}{suggestion(value, self.options)}'
+            yield (), f'"{visible(value)}" is not known; must be {self.says}{suggestion(value, self.options)}'
 
     def convert(self, value: Any) -> str:
         return str(value)
@@ -146,7 +143,7 @@ class Number:
             yield (), f"is {describe(value)}; must be {self.says}"
             return
         if isinstance(value, str) and not _FRACTION.fullmatch(value):
-            yield (), f'"{shown(value)}" is not a fraction; must be {self.says}'
+            yield (), f'"{visible(value)}" is not a fraction; must be {self.says}'
             return
         try:
             number = self.convert(value)

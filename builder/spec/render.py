@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from builder.escape import toml_string, visible
 from builder.spec.canonical import relative
 from builder.spec.model import Activations, ModelSpec, Weights
 from builder.spec.rules import guess_format, is_saved_model
@@ -26,7 +27,6 @@ from builder.spec.schema import (
 )
 
 _WIDTH = 100
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _ALWAYS = {"name", "version", "feed", "fetch", "kind", "mode", "scale", "mean", "activation"}
 
 
@@ -98,7 +98,7 @@ class _Writer:
         self.lines: list[str] = []
 
     def text(self, comment: str) -> None:
-        comment = "".join(c if c.isprintable() else " " for c in comment)
+        comment = visible(" ".join(comment.split()))
         self.lines += [f"# {line}" for line in textwrap.wrap(comment, _WIDTH - 2, break_long_words=False)]
 
     def table(self, section: Section, place: str, values: Mapping[str, Any], *, optional: bool = False) -> None:
@@ -133,7 +133,7 @@ def _value(value: Any, *, fraction: bool = False) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return f'"{"".join(map(_character, value))}"'
+        return toml_string(value)
     if isinstance(value, float):
         return (_fraction(value) if fraction else None) or repr(value)
     if isinstance(value, int):
@@ -143,12 +143,6 @@ def _value(value: Any, *, fraction: bool = False) -> str:
     items = [_value(item, fraction=fraction) for item in value]
     line = f"[{', '.join(items)}]"
     return line if len(line) < _WIDTH - 10 else "[\n" + "".join(f"    {item},\n" for item in items) + "]"
-
-
-def _character(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    return character if character.isprintable() else f"\\U{ord(character):08x}"
 
 
 def _fraction(value: float) -> str | None:

@@ -15,15 +15,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builder.bindings import generate
-from builder.bindings.c import literal
 from builder.emit import emit
-from builder.emit.program import c_string
+from builder.emit.header import flat_run_source, header_source
+from builder.emit.program import program_source
+from builder.escape import c_literal, c_string, go_string, rust_string
 from builder.link.toolchain import Toolchain
-from builder.lower.program import Weight
+from builder.lower.program import BoundPort, BoundState, Weight
+from builder.spec import OutputSpec, Variant
+from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
+from tests.support import needs
 from tests.support.abi_library import tensor_description
-from tests.support.every_step import EVERY_STEP, SPEC
+from tests.support.every_step import EVERY_STEP, KERNEL, SPEC, arena
+from tests.support.hostile import NAMES
 from tests.unit.test_bindings import parts_of
+
+RUNTIME = Path(__file__).resolve().parents[2] / "builder" / "runtime"
+STRICT = (sys.executable, "-m", "ziglang", "cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{RUNTIME}")
 
 
 @pytest.fixture
@@ -42,9 +50,46 @@ def test_new_weights_make_a_new_object(tmp_path: Path) -> None:
 
 
 def test_every_step_compiles_without_warnings(sources: Path) -> None:
-    runtime = Path(__file__).resolve().parents[2] / "builder" / "runtime"
-    command = [sys.executable, "-m", "ziglang", "cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{runtime}"]
-    subprocess.run([*command, "-c", "program.c"], cwd=sources, check=True)
+    subprocess.run([*STRICT, "-c", "program.c"], cwd=sources, check=True)
+
+
+def test_names_of_a_model_are_no_code(tmp_path: Path) -> None:
+    """Every name in every place of the generated C. An attack that got out of its comment would be a constructor."""
+    scalar = TensorSpec("x", "float32", (1,))
+    program = replace(
+        EVERY_STEP,
+        steps=(*EVERY_STEP.steps, *(replace(KERNEL, name=name) for name in NAMES)),
+        fetches=tuple(BoundPort(replace(scalar, name=f"{i}{name}"), arena(64, 4)) for i, name in enumerate(NAMES)),
+        states=tuple(
+            BoundState(replace(scalar, name=name), 4 * i, arena(0, 4), arena(64, 4), arena(0, 4))
+            for i, name in enumerate(NAMES)
+        ),
+    )
+    spec = replace(SPEC, outputs=(OutputSpec("a", f"0{NAMES[0]}", "classification", labels=NAMES),))
+    folder = emit(program, spec, X86_64, tmp_path).folder
+    others = {Variant(1, 0, i, str(i), of=name): EVERY_STEP for i, name in enumerate(NAMES, 1)}
+    (folder / "model.h").write_text(header_source(program, others))
+    source = program_source(program, "", flat_run_source(program), others=others, signatures=NAMES)
+    (folder / "all.c").write_text(f'#include "model.h"\n{source}')
+    for file in ("program.c", "all.c"):
+        subprocess.run([*STRICT, "-c", file, "-o", "it.o"], cwd=folder, check=True)
+        assert b".init_array" not in (folder / "it.o").read_bytes()
+
+
+def test_labels_and_names_survive_in_other_languages(tmp_path: Path) -> None:
+    """What rustc and Go's compiler make of the literals."""
+    texts = [name for name in NAMES if "\ud800" not in name]
+    expected = [list(text.encode()) for text in texts]
+    (tmp_path / "a.rs").write_text(
+        "fn main() {" + "".join(f'println!("{{:?}}", {rust_string(t)}.as_bytes());' for t in texts) + "}"
+    )
+    subprocess.run([needs.needs("rustc", "rustc"), "a.rs"], cwd=tmp_path, check=True)
+    said = subprocess.run([tmp_path / "a"], capture_output=True, check=True, text=True).stdout
+    assert list(map(json.loads, said.splitlines())) == expected
+    rows = "".join(f"fmt.Println([]byte({go_string(t)}))\n" for t in texts)
+    (tmp_path / "a.go").write_text(f'package main\nimport "fmt"\nfunc main() {{\n{rows}}}\n')
+    done = subprocess.run([needs.go(), "run", "a.go"], cwd=tmp_path, capture_output=True, check=True, text=True)
+    assert [list(map(int, line[1:-1].split())) for line in done.stdout.splitlines()] == expected
 
 
 @settings(max_examples=25, deadline=None)
@@ -62,8 +107,8 @@ def test_any_json_survives_as_a_c_string(tmp_path_factory: pytest.TempPathFactor
 
 
 def test_labels_survive_in_c(tmp_path: Path) -> None:
-    labels = ['say "hi"', "back\\slash", "??/ trigraph", "naïve 猫", "*/ /*", "%s %n"]
-    rows = "\n".join(f"puts({literal(label)});" for label in labels)
+    labels = ['say "hi"', "back\\slash", "??/ trigraph", "naïve 猫", "*/ /*", "%s %n", "???/", "\x1b[2J \u202e"]
+    rows = "\n".join(f"puts({c_literal(label)});" for label in labels)
     (tmp_path / "a.c").write_text(f"#include <stdio.h>\nint main(void) {{\n{rows}\nreturn 0;\n}}\n")
     command = [sys.executable, "-m", "ziglang", "cc", "-std=c99", "-Wall", "-Werror", "a.c", "-o", "a"]
     subprocess.run(command, cwd=tmp_path, check=True)

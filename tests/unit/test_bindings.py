@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 
 from builder.bindings import LANGUAGES, Parts, generate
 from builder.bindings.describe import RESERVED, camel, describe, identifiers, package_name
-from builder.bindings.package import MANIFEST, quoted, wrapped
+from builder.bindings.package import MANIFEST, wrapped
 from builder.cli import main
 from builder.errors import UsageError
+from builder.escape import javascript_string, python_string
 from builder.project import Project
 from tests.support import needs
 from tests.support.abi_library import echo_description, picture_description, tensor_description
@@ -185,8 +186,8 @@ LABELS = st.text(st.characters(exclude_categories=("Cc", "Cs")), max_size=20)
 
 @given(LABELS)
 def test_labels_survive_as_literals(label: str) -> None:
-    assert ast.literal_eval(quoted(label)) == label
-    assert json.loads(quoted(label)) == label  # JavaScript's, Go's and Rust's are the same but for what isn't used
+    assert ast.literal_eval(python_string(label)) == label
+    assert json.loads(javascript_string(label)) == label
 
 
 @given(st.lists(st.text("abc", min_size=1, max_size=50), max_size=30))

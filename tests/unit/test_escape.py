@@ -1,0 +1,198 @@
+"""Text from a model in every place where it is printed, read back by a real parser of that place."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+import subprocess
+import tokenize
+import tomllib
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from builder import escape
+from builder.bindings import LANGUAGES, generate
+from builder.emit.header import header_source
+from builder.errors import LowerError
+from builder.lower.program import BoundState
+from builder.progress import Progress
+from builder.report.text import table
+from builder.report.trying import how_to_try
+from builder.spec import FeedSpec, render
+from builder.spec.tensor import TensorSpec
+from tests.support.abi_library import picture_description
+from tests.support.every_step import EVERY_STEP, SPEC, arena
+from tests.support.hostile import NAMES
+from tests.unit.test_bindings import parts_of
+
+ANYTHING = st.one_of(st.sampled_from(NAMES), st.text(st.characters(exclude_categories=()), max_size=30))
+ORDINARY = st.from_regex(r"[A-Za-z0-9_.:/][A-Za-z0-9_.:/ -]*", fullmatch=True)
+SCALARS = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+"""What becomes of half a surrogate pair in a language that cannot write it."""
+
+
+def seen(text: str) -> bool:
+    """Whether a terminal shows ``text`` as it is."""
+    return all(c.isprintable() or c in "\n\t" for c in text)
+
+
+@given(ORDINARY)
+def test_an_ordinary_name_stays_as_it_is(name: str) -> None:
+    plain = " ".join(name.split())
+    for function in (escape.visible, escape.terminal):
+        assert function(name) == name
+    assert [f(plain) for f in (escape.comment, escape.doc, escape.html, escape.markdown)] == (
+        [plain.replace("/*", "/ *")] * 2 + [plain] * 2
+    )
+    for literal in (escape.c_string, escape.c_literal, escape.rust_string, escape.go_string, escape.python_string):
+        assert literal(name) == f'"{name}"'
+    assert escape.toml_string(name) == escape.javascript_string(name) == f'"{name}"'
+
+
+@given(ANYTHING)
+def test_what_is_shown_can_be_seen(text: str) -> None:
+    assert seen(escape.terminal(text))
+    for one_line in (escape.visible, escape.comment, escape.doc, escape.html, escape.shell, escape.json_line):
+        assert seen(shown := one_line(text))
+        assert "\n" not in shown
+        assert "\t" not in shown
+
+
+@given(ANYTHING)
+def test_a_comment_neither_ends_nor_begins_another(text: str) -> None:
+    line = escape.comment(text)
+    assert not re.search(r"\*/|/\*|\?\?", line)
+    assert not re.search(r"\?\?/", escape.c_string(text))
+    tokens = [t.type for t in tokenize.generate_tokens(io.StringIO(f'"""{escape.doc(text)}."""\n').readline)]
+    assert tokens == [tokenize.STRING, tokenize.NEWLINE, tokenize.ENDMARKER]
+
+
+@given(ANYTHING)
+def test_literals_are_read_back(text: str) -> None:
+    assert ast.literal_eval(escape.python_string(text)) == text
+    assert json.loads(escape.javascript_string(text)) == text.encode("utf-16", "surrogatepass").decode(
+        "utf-16", "surrogatepass"
+    )
+    assert json.loads(escape.json_line("x" + text)) is not None if seen(text) else True
+    assert tomllib.loads(f"x = {escape.toml_string(text)}") == {"x": text.translate(SCALARS)}
+
+
+@given(ANYTHING)
+def test_html_is_text(text: str) -> None:
+    found: list[Any] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: Any) -> None:
+            found.append((tag, attrs))
+
+        def handle_data(self, data: str) -> None:
+            found.append(data)
+
+        def handle_comment(self, data: str) -> None:
+            found.append(("comment", data))
+
+    reader = Reader()
+    reader.feed(f'<p title="{escape.html(text)}">{escape.html("x" + text)}</p>')
+    reader.close()
+    shown = escape.visible(text)
+    assert found[0] == ("p", [("title", shown)])
+    assert "".join(found[1:]) == "x" + shown
+
+
+@given(ANYTHING)
+@example("[a](b) ![a](b) <b> `c` | d")
+def test_markdown_is_text(text: str) -> None:
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parseInline(f"a {escape.markdown(text)} z")
+    kinds = {child.type for token in tokens for child in token.children or ()}
+    assert kinds <= {"text", "em_open", "em_close", "strong_open", "strong_close", "text_special"}
+
+
+def test_a_word_of_a_shell(tmp_path: Path) -> None:
+    words = [escape.shell(name) for name in NAMES]
+    script = "\n".join(f"printf '%s\\n' {word}" for word in words)
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, check=True)
+    assert done.stdout.decode().splitlines() == list(map(escape.visible, NAMES))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_function_of_xla_has_a_name() -> None:
+    assert escape.c_name("fused_add.1".replace(".", "_")) == "fused_add_1"
+    for name in (*NAMES, "", "1x", "x y"):
+        with pytest.raises(LowerError, match="report this model"):
+            escape.c_name(name)
+
+
+def hostile_description(name: str) -> dict[str, Any]:
+    """A picture's model that calls everything ``name``."""
+    text = json.dumps(picture_description(mode="rgb"))
+    description: dict[str, Any] = json.loads(text)
+    for port in (*description["feeds"], *description["fetches"]):
+        port["name"] += name
+    description["image"]["feed"] += name
+    for output in description["outputs"]:
+        output["name"] += name
+        output["fetch"] += name
+        output["labels"] = [label + name for label in output["labels"]]
+    return description
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_generated_packages_stay_what_they_are(name: str, tmp_path: Path) -> None:
+    for language in LANGUAGES:
+        parts = parts_of(tmp_path / language / "parts", hostile_description(name))
+        generate(language, parts, out := tmp_path / language / "out")
+        for path in (p for p in out.rglob("*") if p.suffix in (".md", ".py", ".rs", ".go", ".h", ".c", ".mts")):
+            assert seen(path.read_text()), path
+    module = ast.parse((tmp_path / "python" / "out" / "brightness.py").read_text())
+    calls = {node.func.attr for node in ast.walk(module) if isinstance(node, ast.Call) and hasattr(node.func, "attr")}
+    assert "abort" not in calls
+    assert json.loads((tmp_path / "node" / "out" / "package.json").read_text())["private"] is True
+    assert tomllib.loads((tmp_path / "rust" / "out" / "Cargo.toml").read_text())["package"]["name"] == "brightness"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_toml_says_nothing_more(name: str) -> None:
+    notes = {"feeds.0": name, "feeds.0.shape": name}
+    text = render(replace(SPEC, feeds=(FeedSpec(name, (1, 2)),)), notes)
+    (feed,) = tomllib.loads(text)["feeds"]
+    assert feed == {"name": name.translate(SCALARS), "shape": [1, 2]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_header_has_no_code_of_the_model(name: str) -> None:
+    state = BoundState(TensorSpec(name, "float32", (1,)), 0, arena(0, 4), arena(4, 4), arena(8, 4))
+    text = header_source(replace(EVERY_STEP, states=(state,)))
+    code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    assert "cf_attack" not in code
+    assert seen(text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_person_sees(name: str) -> None:
+    stream = io.StringIO()
+    progress = Progress(stream)
+    with progress.stage("import", name) as outcome:
+        outcome.note = name
+    assert stream.getvalue().count("\n") == 1
+    progress.say(name)
+    assert seen(stream.getvalue())
+    assert table(("a",), [(name,)]).count("\n") == 2
+    tried = how_to_try(["m"], {"image": None, "feeds": [{"name": name, "dtype": "int8", "shape": [1]}]})
+    assert seen(tried)
+    assert tried.count("\n") == 1
+
+
+@settings(max_examples=20)
+@given(ANYTHING)
+def test_c_strings_are_ascii(text: str) -> None:
+    assert escape.c_string(text).isascii()
+    assert "\n" not in escape.c_literal(text)

@@ -4,19 +4,28 @@
 
 Standalone: only the standard library, and any Python 3.11+ with pip. The packages are wheels of
 requirements.txt, hash-checked, for Linux on x86_64 or arm64 and the named Python, which need not be the one that
-runs this. Bytecode is written if the named Python can be found: in Lambda the folder is read-only, so
-modules without it are compiled again at every start. It is never checked against the sources (unchecked
-hash) and holds no times or paths of this machine: the same input gives the same bytes.
+runs this. Each package's ``*.dist-info/wheel.json`` says which wheel it came from. Bytecode is written if the named
+Python can be found: in Lambda the folder is read-only, so modules without it are compiled again at every start. It
+is never checked against the sources (unchecked hash) and holds no times or paths of this machine: the same input
+gives the same bytes.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import elf
 
 HERE = Path(__file__).parent
 MACHINES = {"x86_64": "x86_64", "arm64": "aarch64"}
@@ -26,11 +35,18 @@ IN_LAMBDA = "/opt/python"
 # What stays of Powertools. Another part of it (event_handler, batch, ...) is had by adding its folder.
 POWERTOOLS = {"exceptions", "logging", "metrics", "shared", "tracing", "utilities", "warnings"}
 UTILITIES = {"jmespath_utils"}  # Logger imports it
-# Of Pillow: what decodes JPEG, PNG, WebP, GIF and BMP, reads EXIF, resizes and computes.
-PIL_PLUGINS = {"Bmp", "Gif", "Jpeg", "Mpo", "Png", "Tiff", "WebP"}  # Tiff: EXIF is a TIFF inside
+# Of Pillow: what decodes JPEG, PNG, WebP, GIF and BMP, reads EXIF (a TIFF inside), resizes and computes.
+PIL_MODULES = {
+    "__init__", "_binary", "_deprecate", "_typing", "_util", "_version", "BmpImagePlugin", "ExifTags",
+    "GifImagePlugin", "GimpGradientFile", "GimpPaletteFile", "Image", "ImageChops", "ImageColor", "ImageFile",
+    "ImageFilter", "ImageMath", "ImageMode", "ImageOps", "ImagePalette", "ImageSequence", "JpegImagePlugin",
+    "JpegPresets", "MpoImagePlugin", "PaletteFile", "PngImagePlugin", "TiffImagePlugin", "TiffTags", "WebPImagePlugin",
+}  # fmt: skip
 PIL_EXTENSIONS = {"_imaging", "_imagingmath", "_webp"}
-# Shared libraries that only the dropped extensions need.
-PIL_LIBRARIES = ("libavif", "libfreetype", "libharfbuzz", "libbrotli", "liblcms2", "libpng")
+# _imaging is linked with libraries for formats that the function refuses: it does not load without them. What takes
+# their place has the same functions, each of which fails (returns 0) or says that its version is "none".
+STAND_INS = ("libtiff", "libopenjp2", "libxcb")
+VERSIONS = {"TIFFGetVersion": "none", "opj_version": "none"}  # called when _imaging is loaded
 # cffi's out-of-line ABI mode needs only _cffi_backend, so the parser and what that needs go.
 DROPPED = ("cffi", "pycparser", "pycparser-*", "bin", "__pycache__")
 
@@ -55,14 +71,30 @@ def main() -> int:
 def install(target: Path, version: str, machine: str) -> None:
     """Exactly the locked wheels, without their bytecode. Raises CalledProcessError."""
     digits = version.replace(".", "")
-    command = [
-        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
-        "--require-hashes", "--no-deps", "--no-compile", "--only-binary=:all:", "--implementation", "cp",
-        "--platform", f"manylinux2014_{machine}", "--platform", f"manylinux_2_28_{machine}",
-        "--python-version", version, "--abi", f"cp{digits}", "--abi", "abi3", "--abi", "none",
-        "--target", str(target), "-r", str(HERE / "requirements.txt"),
-    ]  # fmt: skip
-    subprocess.run(command, check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        command = [
+            sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
+            "--require-hashes", "--no-deps", "--no-compile", "--only-binary=:all:", "--implementation", "cp",
+            "--platform", f"manylinux2014_{machine}", "--platform", f"manylinux_2_28_{machine}",
+            "--python-version", version, "--abi", f"cp{digits}", "--abi", "abi3", "--abi", "none",
+            "--target", str(target), "-r", str(HERE / "requirements.txt"), "--report", str(report),
+        ]  # fmt: skip
+        subprocess.run(command, check=True)
+        name_wheels(target, json.loads(report.read_text(encoding="utf-8")))
+
+
+def name_wheels(target: Path, report: dict[str, Any]) -> None:
+    """Leave in each package's ``*.dist-info`` the name and SHA-256 of its wheel, of pip's ``report``."""
+    for package in report["install"]:
+        name, version = package["metadata"]["name"], package["metadata"]["version"]
+        origin = package["download_info"]
+        wheel = {
+            "file": unquote(urlsplit(origin["url"]).path.rpartition("/")[2]),
+            "sha256": origin["archive_info"]["hashes"]["sha256"],
+        }
+        folder = target / f"{re.sub(r'[-_.]+', '_', name).lower()}-{version}.dist-info"
+        (folder / "wheel.json").write_text(json.dumps(wheel, indent=2) + "\n", encoding="utf-8")
 
 
 def trim(target: Path) -> None:
@@ -74,18 +106,46 @@ def trim(target: Path) -> None:
     _keep(powertools, POWERTOOLS)
     _keep(powertools / "utilities", UTILITIES)
     pil = target / "PIL"
-    for path in pil.glob("*ImagePlugin.py"):
-        if path.name.removesuffix("ImagePlugin.py") not in PIL_PLUGINS:
-            path.unlink()
-    for path in pil.glob("*.so"):
-        if path.name.split(".")[0] not in PIL_EXTENSIONS:
-            path.unlink()
+    for path in pil.iterdir():
+        if path.name.split(".")[0] not in (PIL_EXTENSIONS if path.suffix == ".so" else PIL_MODULES):
+            _delete(path)
     for pattern in ("*.pyi", "py.typed"):
         for path in list(target.rglob(pattern)):
             path.unlink()
-    for prefix in PIL_LIBRARIES:
-        for path in list((target / "pillow.libs").glob(f"{prefix}*")):
+    libraries = list((target / "pillow.libs").iterdir())
+    extensions = list(pil.glob("*.so"))
+    for path in libraries:
+        if path.name.startswith(tuple(f"{name}-" for name in STAND_INS)):
+            replace(path, extensions)
+    needed = reached(extensions, libraries)
+    for path in libraries:
+        if path.name not in needed:
             path.unlink()
+
+
+def replace(path: Path, users: Iterable[Path]) -> None:
+    """Put a stand-in into the place of the library ``path``. Raises ElfError where ``users`` want more of it than
+    functions."""
+    library = elf.Library(path.read_bytes())
+    offered = {symbol.name: symbol for symbol in library.symbols() if symbol.defined}
+    wanted = {s.name for user in users for s in elf.Library(user.read_bytes()).symbols() if not s.defined}
+    for name in wanted & offered.keys():
+        if not offered[name].function:
+            raise elf.ElfError(f"{name} of {path.name} is data, and a stand-in has only functions")
+    versions = {name: offered[name].version for name in wanted & offered.keys()}
+    path.write_bytes(elf.stand_in(library, versions, {n: t for n, t in VERSIONS.items() if n in versions}))
+
+
+def reached(users: Iterable[Path], libraries: Iterable[Path]) -> set[str]:
+    """Names of those ``libraries`` that the loader loads for ``users``, directly or not."""
+    there = {path.name: path for path in libraries}
+    found: set[str] = set()
+    todo = list(users)
+    while todo:
+        names = {name for name in elf.Library(todo.pop().read_bytes()).needed if name in there} - found
+        found |= names
+        todo += [there[name] for name in names]
+    return found
 
 
 def _keep(package: Path, folders: set[str]) -> None:

@@ -74,8 +74,10 @@ def test_the_runtimes_files_of_one_processor_are_named_for_it() -> None:
         assert not macros or path.relative_to(runtime).as_posix() in KERNEL_CODE, path
 
 
-def test_the_dependencies_layer_is_made_of_each_targets_wheels() -> None:
-    machines = runpy.run_path(str(ROOT / "layers" / "dependencies" / "build.py"))["MACHINES"]
+def test_the_dependencies_layer_is_made_of_each_targets_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = ROOT / "layers" / "dependencies"
+    monkeypatch.syspath_prepend(layer)  # as for a script that is run
+    machines = runpy.run_path(str(layer / "build.py"))["MACHINES"]
     found = {name: (f"manylinux2014_{machine}", f"manylinux_2_28_{machine}") for name, machine in machines.items()}
     assert found == {target.name: target.wheels for target in TARGETS}
 

@@ -1,0 +1,143 @@
+"""The dependencies layer of each target: all that is loaded is there, nothing else is, and each package says its wheel.
+
+The libraries are read with pyelftools, which knows nothing of ``layers/dependencies/elf.py``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import PIL
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from builder.cache import digest
+from builder.link.toolchain import Toolchain
+from builder.pack.sbom import read_lock
+from builder.targets import ARM64, NAMES, TARGETS, X86_64, Target
+from tests.conftest import ROOT, have_dependencies
+from tests.support import qemu
+
+pytestmark = [pytest.mark.integration, pytest.mark.network]
+
+SOURCE = ROOT / "layers" / "dependencies"
+RUNTIME = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libz.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+"""What Lambda's own image has, Python's zlib included."""
+
+
+@pytest.fixture(scope="module", params=TARGETS, ids=NAMES)
+def target(request: pytest.FixtureRequest) -> Target:
+    chosen: Target = request.param
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def layer(target: Target, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The layer's ``python`` folder, made as ``sam build`` makes it."""
+    folder = tmp_path_factory.mktemp("layer") / "python"
+    command = [sys.executable, str(SOURCE / "build.py"), str(folder), "--target", target.name]
+    subprocess.run(command, check=True)
+    return folder
+
+
+def libraries(layer: Path) -> dict[str, Path]:
+    found = {path.name: path for path in layer.rglob("*") if ".so" in path.suffixes}
+    assert len(found) > 8
+    return found
+
+
+def needed(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        (dynamic,) = (s for s in ELFFile(file).iter_segments() if s.header.p_type == "PT_DYNAMIC")
+        return [tag.needed for tag in dynamic.iter_tags() if tag.entry.d_tag == "DT_NEEDED"]
+
+
+def test_every_library_is_there_and_is_reached(layer: Path) -> None:
+    there = libraries(layer)
+    todo = [name for name in there if ".cpython-313-" in name]  # Python loads these
+    assert len(todo) == 4
+    reached = set(todo)
+    while todo:
+        missing = [name for name in needed(there[todo.pop()]) if name not in RUNTIME | reached]
+        assert not set(missing) - there.keys()
+        reached |= set(missing)
+        todo += missing
+    assert reached == there.keys()
+
+
+def test_what_the_function_refuses_has_no_code_in_the_layer(layer: Path) -> None:
+    (tiff,) = layer.glob("pillow.libs/libtiff*")
+    names = {name.partition("-")[0] for name in libraries(layer)}
+    assert not names & {"libXau", "liblzma", "libzstd", "libavif", "libfreetype", "libharfbuzz", "liblcms2", "libpng16"}
+    for stand_in in (tiff, *layer.glob("pillow.libs/libopenjp2*"), *layer.glob("pillow.libs/libxcb*")):
+        assert stand_in.stat().st_size < 4_000
+        assert needed(stand_in) == []
+
+
+def test_every_module_that_is_imported_is_there(layer: Path) -> None:
+    """At a module's own level; what a function imports may be for a format that is refused."""
+    whole = {path.name.partition(".")[0] for path in Path(PIL.__file__).parent.glob("*.*")}
+    modules = {path.stem for path in (layer / "PIL").glob("*.py")}
+    modules |= {path.name.partition(".")[0] for path in (layer / "PIL").glob("*.so")}
+    for path in (layer / "PIL").glob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                wanted = [node.module.partition(".")[0]] if node.module else [alias.name for alias in node.names]
+                assert whole.intersection(wanted) <= modules, path.name
+
+
+def test_each_package_says_which_locked_wheel_it_came_from(layer: Path) -> None:
+    locked = {package.name: package for package in read_lock(SOURCE / "requirements.txt")}
+    folders = list(layer.glob("*.dist-info"))
+    assert len(folders) == 5
+    for folder in folders:
+        wheel = json.loads((folder / "wheel.json").read_text())
+        name, version = folder.name.removesuffix(".dist-info").rsplit("-", 1)
+        package = locked[name.replace("_", "-")]
+        assert package.version == version
+        assert wheel["sha256"] in package.hashes
+        assert wheel["file"].startswith(f"{name}-{version}-")
+
+
+CALLER = """
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(int count, char **names) {
+    for (int i = 1; i < count; i += 3) {
+        void *library = dlopen(names[i], RTLD_NOW);
+        void *zero = library ? dlsym(library, names[i + 1]) : 0, *text = library ? dlsym(library, names[i + 2]) : 0;
+        if (!zero || ((void *(*)(void))zero)()) return printf("%s\\n", dlerror()), 1;
+        if (text && puts(((const char *(*)(void))text)()) < 0) return 2;
+    }
+    return 0;
+}
+"""
+
+
+def test_a_stand_in_loads_and_its_functions_fail(layer: Path, target: Target, tmp_path: Path) -> None:
+    """In a C program on the target's processor, with every symbol bound at once."""
+    source, program = tmp_path / "caller.c", tmp_path / "caller"
+    source.write_text(CALLER)
+    Toolchain(target, ROOT / "build" / "cache" / "zig").program([source], program, [])
+    calls = []
+    for stem, zero, text in (
+        ("libtiff", "TIFFClientOpen", "TIFFGetVersion"),
+        ("libopenjp2", "opj_create_decompress", "opj_version"),
+        ("libxcb", "xcb_connect", "none"),
+    ):
+        (library,) = layer.glob(f"pillow.libs/{stem}-*")
+        calls += [str(library), zero, text]
+    runner = [] if target == X86_64 else list(qemu.arm64(ROOT / "build" / "cache").emulator)
+    done = subprocess.run([*runner, str(program), *calls], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "none\nnone\n"), done.stderr
+
+
+def test_the_same_wheels_give_the_same_bytes(layer: Path, target: Target) -> None:
+    if target == ARM64:
+        pytest.skip("the other target's build shows it")
+    assert digest(have_dependencies() / "python") == digest(layer)

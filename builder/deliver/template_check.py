@@ -1,4 +1,4 @@
-"""Check a built template against Lambda's limits, before a deploy finds them one at a time.
+"""Check a built template against AWS's limits, before a deploy finds them one at a time.
 
 Reads ``.aws-sam/build/template.yaml``, where every CodeUri and ContentUri is a folder, and resolves parameters and
 conditions in it. Ranges: see ``builder.pack.limits``. No zip is too large here: `sam deploy` goes through S3.
@@ -6,6 +6,7 @@ conditions in it. Ranges: see ``builder.pack.limits``. No zip is too large here:
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ LAYER_RUNTIME = "python3.13"
 """What the dependencies layer's compiled modules are for."""
 
 SNAPSTART_TMP_MB = 512
+FAILURE_SERVICES = ("sqs", "sns", "s3", "lambda", "events")
+"""What takes a function's failed events. A rule's take SQS only."""
 _NO_VALUE = {"Ref": "AWS::NoValue"}
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -71,6 +74,10 @@ class _Scope:
         resolved = {key: self.resolve(item) for key, item in value.items()}
         return {key: item for key, item in resolved.items() if item != _NO_VALUE}
 
+    def has(self, resource: Mapping[str, Any]) -> bool:
+        """Whether the resource is there under these parameters."""
+        return "Condition" not in resource or self._holds({"Condition": resource["Condition"]})
+
     def _holds(self, condition: Any) -> bool:
         ((kind, value),) = condition.items()
         if kind == "Condition":
@@ -103,14 +110,70 @@ def problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
     for name in sorted(parameters.keys() - declared.keys()):  # `sam deploy` would leave them out without a word
         yield f"{name} is no parameter of this template; it has {', '.join(declared)}."
     values = {name: row.get("Default") for name, row in declared.items()} | dict(parameters)
+    for name, row in declared.items():
+        if values[name] is not None:
+            yield from _parameter(name, row, str(values[name]))
     scope = _Scope(values, template.get("Conditions", {}))
     shared = template.get("Globals", {}).get("Function", {})
     resources = template.get("Resources", {})
     layers = {n: r for n, r in resources.items() if r["Type"] == "AWS::Serverless::LayerVersion"}
     for name, resource in resources.items():
-        if resource["Type"] == "AWS::Serverless::Function":
-            properties = scope.resolve(shared | resource.get("Properties", {}))
-            yield from _function(name, properties, layers, path.parent)
+        if not scope.has(resource):
+            continue
+        properties = scope.resolve(resource.get("Properties", {}))
+        match resource["Type"]:
+            case "AWS::Serverless::Function":
+                yield from _function(name, scope.resolve(shared) | properties, layers, path.parent)
+            case "AWS::Lambda::EventSourceMapping":
+                yield from _mapping(name, properties)
+            case "AWS::Lambda::EventInvokeConfig":
+                failed = (properties.get("DestinationConfig") or {}).get("OnFailure") or {}
+                yield from _destination(name, failed.get("Destination"), resources, FAILURE_SERVICES)
+            case "AWS::Events::Rule":
+                for target in properties.get("Targets") or []:
+                    yield from _destination(
+                        name, (target.get("DeadLetterConfig") or {}).get("Arn"), resources, ("sqs",)
+                    )
+
+
+def _parameter(name: str, declared: Mapping[str, Any], value: str) -> Iterator[str]:
+    """What CloudFormation would refuse of a parameter's value."""
+    if "AllowedValues" in declared and value not in map(str, declared["AllowedValues"]):
+        yield f"{name} is {value!r}; it may be {', '.join(map(str, declared['AllowedValues']))}."
+    if "AllowedPattern" in declared and not re.fullmatch(declared["AllowedPattern"], value):
+        yield f"{name} is {value!r}; it must match {declared['AllowedPattern']}."
+    if declared.get("Type") == "Number":
+        low, high = declared.get("MinValue", -math.inf), declared.get("MaxValue", math.inf)
+        try:
+            good = low <= float(value) <= high
+        except ValueError:
+            good = False
+        if not good:
+            span = f"from {low} to {high}" if high < math.inf else f"{low} or more"
+            yield f"{name} is {value!r}; it must be a number, {span}."
+
+
+def _mapping(name: str, properties: Mapping[str, Any]) -> Iterator[str]:
+    most = (properties.get("ScalingConfig") or {}).get("MaximumConcurrency")
+    low, high = limits.QUEUE_CONCURRENCY
+    if most is not None and not (str(most).isdecimal() and low <= int(most) <= high):
+        yield f"{name}: MaximumConcurrency {most}; Lambda takes {low} to {high}."
+
+
+def _destination(name: str, arn: Any, resources: Mapping[str, Any], services: tuple[str, ...]) -> Iterator[str]:
+    """``arn``: of what takes failed events, as text or as ``!GetAtt`` of a resource; None where there is none."""
+    if isinstance(arn, dict) and "Fn::GetAtt" in arn:
+        resource = resources.get(str(arn["Fn::GetAtt"]).partition(".")[0], {})
+        service = str(resource.get("Type", "::")).split("::")[1].lower()
+        ordered = bool((resource.get("Properties") or {}).get("FifoQueue"))
+    elif isinstance(arn, str):
+        service, ordered = (arn.split(":") + [""] * 3)[2], arn.endswith(".fifo")
+    else:
+        return
+    if service not in services:
+        yield f"{name}: what fails goes to {service or arn}; AWS takes {', '.join(services)} here."
+    elif ordered:
+        yield f"{name}: what fails goes to a FIFO queue or topic; AWS takes a standard one."
 
 
 def _function(name: str, properties: Mapping[str, Any], layers: Mapping[str, Any], folder: Path) -> Iterator[str]:
@@ -127,10 +190,24 @@ def _function(name: str, properties: Mapping[str, Any], layers: Mapping[str, Any
     if size > limits.ENVIRONMENT:
         yield f"{name}: {size:,} bytes of environment variables; Lambda takes {limits.ENVIRONMENT:,}."
     image = properties.get("PackageType", "Zip") == "Image"
+    yield from _concurrency(name, properties)
+    if image and properties.get("CodeSigningConfigArn"):
+        yield f"{name}: code signing is for zip functions, and this one is a container image."
     if (properties.get("SnapStart") or {}).get("ApplyOn") == "PublishedVersions":
         yield from _snap_start(name, properties, storage, image)
     if not image:
         yield from _zip_function(name, properties, layers, folder)
+
+
+def _concurrency(name: str, properties: Mapping[str, Any]) -> Iterator[str]:
+    reserved = properties.get("ReservedConcurrentExecutions")
+    started = (properties.get("ProvisionedConcurrencyConfig") or {}).get("ProvisionedConcurrentExecutions", 0)
+    if reserved is None:
+        return
+    if not str(reserved).isdecimal():
+        yield f"{name}: {reserved} reserved instances; Lambda takes a number, 0 or more."
+    elif str(started).isdecimal() and int(started) > int(reserved):
+        yield f"{name}: {started} provisioned instances are more than its {reserved} reserved ones."
 
 
 def _snap_start(name: str, properties: Mapping[str, Any], storage: Any, image: bool) -> Iterator[str]:

@@ -22,9 +22,14 @@ DOCKERFILE = Path(__file__).with_name("image.Dockerfile")
 TEMPLATE = "template-image.yaml"
 
 _ZIP_ONLY = (
+    r"^          - SnapStart\n",
+    r"^          - CodeSigningConfigArn\n",
     r"^  SnapStart:\n(?:    .*\n)+",  # the parameter
+    r"^  CodeSigningConfigArn:\n(?:    .*\n)+",  # Lambda takes signatures of zips only
     r"^Rules:\n(?:  .*\n)+\n",
     r"^  UseSnapStart: .*\n",
+    r"^  IsSigned: .*\n",
+    r"^      CodeSigningConfigArn: .*\n",
     r"^      SnapStart:\n        .*\n",
     r"      CodeUri: .*\n      Handler: .*\n      Runtime: .*\n",
     r"      Layers:\n(?:        - .*\n)+",

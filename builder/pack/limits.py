@@ -25,6 +25,9 @@ TIMEOUT_MAX_S = 900
 WORKING_MEMORY = 256 << 20
 """Bytes of memory to have besides the weights: Python, the decoders, a model's buffers."""
 
+QUEUE_CONCURRENCY = (2, 1000)
+"""Instances that a queue as event source may keep busy (MaximumConcurrency), from and to."""
+
 ENVIRONMENT = 4 * 1024
 """Bytes of all environment variables together."""
 

@@ -132,6 +132,129 @@ def test_a_library_for_another_processor_is_refused(tmp_path: Path, of_library: 
             ]
 
 
+REAL = ROOT / "template.yaml"
+"""Not built, but its parameters, conditions and events are those of the built one."""
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"Playground": "yes"}, "Playground is 'yes'; it may be off, on."),
+        ({"MemorySize": "64"}, "MemorySize is '64'; it must be a number, from 128 to 10240."),
+        ({"ApiRateLimit": "-1"}, "ApiRateLimit is '-1'; it must be a number, 0 or more."),
+        ({"ApiRateLimit": "many"}, "ApiRateLimit is 'many'; it must be a number"),
+        ({"QueueMaximumConcurrency": "1"}, "QueueMaximumConcurrency is '1'; it must match"),
+        ({"QueueMaximumConcurrency": "1001"}, "QueueMaximumConcurrency is '1001'; it must match"),
+        ({"QueueArn": "q", "QueueMaximumConcurrency": "1"}, "QueueMapping: MaximumConcurrency 1; Lambda takes 2 to"),
+        ({"ReservedConcurrency": "-1"}, "Function: -1 reserved instances; Lambda takes a number, 0 or more."),
+        (
+            {"ReservedConcurrency": "3", "ProvisionedConcurrency": "4"},
+            "Function: 4 provisioned instances are more than its 3 reserved ones.",
+        ),
+        ({"KmsKeyArn": "arn:aws:kms:eu-west-1:123456789012:alias/mine"}, "KmsKeyArn is 'arn:aws:kms:eu-west-1:"),
+        ({"CodeSigningConfigArn": "csc-1"}, "CodeSigningConfigArn is 'csc-1'; it must match"),
+        ({"GradualDeployment": "Canary"}, "GradualDeployment is 'Canary'; it may be off, Canary10Percent5Minutes"),
+        ({"Weights": "s3://bucket/a,b"}, "Weights is 's3://bucket/a,b'; it must match"),
+    ],
+)
+def test_what_aws_refuses_of_parameters(given: dict[str, str], says: str) -> None:
+    assert [problem for problem in problems(REAL, given) if problem.startswith(says)]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"QueueArn": "q", "QueueMaximumConcurrency": "2"},
+        {"QueueArn": "q", "QueueMaximumConcurrency": "1000"},
+        {"ReservedConcurrency": "0"},
+        {"ReservedConcurrency": "4", "ProvisionedConcurrency": "4"},
+        {"KeepFailures": "on", "PicturesBucket": "inbox"},
+        {"DebugSampling": "0.01"},
+        {"Weights": "s3://bucket/key"},
+        {"CodeSigningConfigArn": "arn:aws:lambda:eu-west-1:123456789012:code-signing-config:csc-0123456789abcdefg"},
+    ],
+)
+def test_what_aws_takes_of_parameters(given: dict[str, str]) -> None:
+    assert list(problems(REAL, given)) == []
+
+
+FAILED = """\
+  Topic: {{Type: AWS::SNS::Topic}}
+  Queue:
+    Type: AWS::SQS::Queue
+    Properties: {{FifoQueue: {fifo}}}
+  Rule:
+    Type: AWS::Events::Rule
+    Properties:
+      Targets: [{{Id: x, Arn: x, DeadLetterConfig: {{Arn: {rule}}}}}]
+  Failed:
+    Type: AWS::Lambda::EventInvokeConfig
+    Properties:
+      DestinationConfig: {{OnFailure: {{Destination: {function}}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "function", "fifo", "says"),
+    [
+        ("!GetAtt Queue.Arn", "!GetAtt Queue.Arn", "false", []),
+        ("!GetAtt Queue.Arn", "!GetAtt Topic.Arn", "false", []),
+        ("arn:aws:sqs:eu-west-1:1:q", "arn:aws:sns:eu-west-1:1:t", "false", []),
+        ("arn:aws:sns:eu-west-1:1:t", "!GetAtt Queue.Arn", "false", ["Rule: what fails goes to sns; AWS takes sqs"]),
+        ("!GetAtt Topic.Arn", "!GetAtt Queue.Arn", "false", ["Rule: what fails goes to sns; AWS takes sqs here."]),
+        (
+            "!GetAtt Queue.Arn",
+            "arn:aws:kinesis:x:1:s",
+            "false",
+            ["Failed: what fails goes to kinesis; AWS takes sqs, "],
+        ),
+        ("!GetAtt Queue.Arn", "arn:aws:sqs:x:1:q.fifo", "false", ["Failed: what fails goes to a FIFO queue"]),
+        ("!GetAtt Queue.Arn", "!GetAtt Topic.Arn", "true", ["Rule: what fails goes to a FIFO queue"]),
+        ("nowhere", "!Ref AWS::NoValue", "false", ["Rule: what fails goes to nowhere; AWS takes sqs"]),
+    ],
+)
+def test_where_failed_events_may_go(tmp_path: Path, rule: str, function: str, fifo: str, says: list[str]) -> None:
+    path = built(tmp_path)
+    path.write_text(path.read_text() + FAILED.format(rule=rule, function=function, fifo=fifo))
+    found = list(problems(path, {}))
+    assert len(found) == len(says)
+    assert all(problem.startswith(start) for problem, start in zip(found, says, strict=True))
+
+
+def test_an_image_cannot_be_signed(tmp_path: Path) -> None:
+    path = built(tmp_path, package="Image\n      CodeSigningConfigArn: arn")
+    assert list(problems(path, {})) == [
+        "Function: code signing is for zip functions, and this one is a container image."
+    ]
+
+
+@pytest.mark.parametrize("name", ["template.yaml", TEMPLATE])
+def test_every_parameter_is_in_one_group(name: str) -> None:
+    template = yaml.load((ROOT / name).read_text(), Loader=_Loader)
+    groups = template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+    listed = [parameter for group in groups for parameter in group["Parameters"]]
+    assert sorted(listed) == sorted(template["Parameters"])
+
+
+def test_every_parameter_is_documented_in_its_group() -> None:
+    template = yaml.load(REAL.read_text(), Loader=_Loader)
+    page = (ROOT / "docs" / "deploying.md").read_text()
+    for group in template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]:
+        _, heading, rest = page.partition(f"\n### {group['Label']['default']}\n")
+        assert heading, group["Label"]
+        section = rest.partition("\n#")[0]
+        assert [row.split("`")[1] for row in section.splitlines() if row.startswith("| `")] == group["Parameters"]
+
+
+def test_defaults_on_the_page_are_the_templates() -> None:
+    parameters = yaml.load(REAL.read_text(), Loader=_Loader)["Parameters"]
+    rows = [row.split("|") for row in (ROOT / "docs" / "deploying.md").read_text().splitlines() if row[:3] == "| `"]
+    assert {row[1].strip(" `"): row[2].strip(" `") for row in rows} == {
+        name: str(row["Default"]) for name, row in parameters.items()
+    }
+
+
 def test_too_large_together_recommends_the_image(tmp_path: Path) -> None:
     path = built(tmp_path)
     with (tmp_path / "Model" / "weights").open("wb") as file:

@@ -1,0 +1,428 @@
+"""What a security team asks of the template: what the function may do, and what each parameter switches on.
+
+SAM's own transform and the emulator's CloudFormation resolve the template, once for all sets of parameters; the
+emulator's IAM decides.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import time
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import pytest
+
+from tests.support.aws import LocalAws, client_environment, local_aws
+from tests.support.stacks import CODE, Stack, allowed, packaged, policies, stacks
+
+pytestmark = pytest.mark.integration
+
+AWS = "us-east-1:000000000000"
+KEY = f"arn:aws:kms:{AWS}:key/of-the-team"
+SIGNING = f"arn:aws:lambda:{AWS}:code-signing-config:csc-0123456789abcdefg"
+BOUNDARY = "arn:aws:iam::000000000000:policy/boundary"
+QUEUE = f"arn:aws:sqs:{AWS}:pictures"
+ACCESS_POINT = f"arn:aws:elasticfilesystem:{AWS}:access-point/fsap-1"
+ORIGIN = "https://a.example"
+
+SETS: dict[str, dict[str, str]] = {
+    "defaults": {},
+    "traced": {"Tracing": "on"},
+    "sources": {"S3Sources": "shop/photos/,archive/"},
+    "weights": {"Weights": "s3://models/emotion.weights"},
+    "folder": {"Weights": "s3://models/emotion/"},
+    "mounted": {"Weights": "/mnt/weights/", "FileSystem": ACCESS_POINT},
+    "pictures": {"PicturesBucket": "inbox", "PicturesPrefix": "in/"},
+    "queue": {"QueueArn": QUEUE},
+    "results": {"ResultsBucket": "answers"},
+    "failures": {"KeepFailures": "on"},
+    "key": {"KmsKeyArn": KEY},
+    "everything": {
+        "ApiAccessLog": "on",
+        "ApiBurstLimit": "20",
+        "ApiRateLimit": "10",
+        "CodeSigningConfigArn": SIGNING,
+        "CorsOrigins": f"{ORIGIN},https://b.example",
+        "GradualDeployment": "Canary10Percent5Minutes",
+        "KeepFailures": "on",
+        "KmsKeyArn": KEY,
+        "PermissionsBoundaryArn": BOUNDARY,
+        "PicturesBucket": "inbox",
+        "ProvisionedConcurrency": "1",
+        "QueueArn": QUEUE,
+        "QueueMaximumConcurrency": "7",
+        "ReservedConcurrency": "5",
+        "ResultsBucket": "answers",
+        "Tracing": "on",
+    },
+}
+
+LOG = f"arn:aws:logs:{AWS}:log-group:stack/LogGroup"
+FUNCTION = f"arn:aws:lambda:{AWS}:Function"
+OWN_CODE = {"lambda:SourceFunctionArn": f"arn:aws:lambda:{AWS}:function:stack-Function-1"}
+
+ATTEMPTS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "write its log": ("logs:PutLogEvents", f"{LOG}:log-stream:1", {}),
+    "write another log": ("logs:PutLogEvents", f"arn:aws:logs:{AWS}:log-group:/aws/lambda/other:log-stream:1", {}),
+    "read its log": ("logs:GetLogEvents", f"{LOG}:log-stream:1", {}),
+    "make a log": ("logs:CreateLogGroup", f"arn:aws:logs:{AWS}:log-group:new", {}),
+    "delete its log": ("logs:DeleteLogGroup", LOG, {}),
+    "send a trace": ("xray:PutTraceSegments", "*", {}),
+    "read traces": ("xray:GetTraceSummaries", "*", {}),
+    "read a source": ("s3:GetObject", "arn:aws:s3:::shop/photos/1.jpg", {}),
+    "read a whole source": ("s3:GetObject", "arn:aws:s3:::archive/1.jpg", {}),
+    "read beside a source": ("s3:GetObject", "arn:aws:s3:::shop/customers.csv", {}),
+    "read another bucket like a source": ("s3:GetObject", "arn:aws:s3:::archive-of-others/1.jpg", {}),
+    "list a source": ("s3:ListBucket", "arn:aws:s3:::shop", {}),
+    "write a source": ("s3:PutObject", "arn:aws:s3:::shop/photos/1.jpg", {}),
+    "read the weights": ("s3:GetObject", "arn:aws:s3:::models/emotion.weights", {}),
+    "read an object named like the weights": ("s3:GetObject", "arn:aws:s3:::models/emotion.weights.secret", {}),
+    "read the folder's weights": ("s3:GetObject", "arn:aws:s3:::models/emotion/emotion.weights", {}),
+    "read what else the folder has": ("s3:GetObject", "arn:aws:s3:::models/emotion/training.csv", {}),
+    "write the weights": ("s3:PutObject", "arn:aws:s3:::models/emotion.weights", {}),
+    "read a picture": ("s3:GetObject", "arn:aws:s3:::inbox/in/1.jpg", {}),
+    "read beside the pictures": ("s3:GetObject", "arn:aws:s3:::inbox/out/1.jpg", {}),
+    "delete a picture": ("s3:DeleteObject", "arn:aws:s3:::inbox/in/1.jpg", {}),
+    "write a result": ("s3:PutObject", "arn:aws:s3:::answers/coldforge/1.json", {}),
+    "write beside the results": ("s3:PutObject", "arn:aws:s3:::answers/other/1.json", {}),
+    "read a result": ("s3:GetObject", "arn:aws:s3:::answers/coldforge/1.json", {}),
+    "delete a result": ("s3:DeleteObject", "arn:aws:s3:::answers/coldforge/1.json", {}),
+    "publish a result": ("s3:PutObjectAcl", "arn:aws:s3:::answers/coldforge/1.json", {}),
+    "take a message": ("sqs:ReceiveMessage", QUEUE, {}),
+    "send a message": ("sqs:SendMessage", QUEUE, {}),
+    "take another queue's message": ("sqs:ReceiveMessage", f"{QUEUE}-of-others", {}),
+    "keep a failure": ("sqs:SendMessage", f"arn:aws:sqs:{AWS}:FailureQueue", {}),
+    "take a failure": ("sqs:ReceiveMessage", f"arn:aws:sqs:{AWS}:FailureQueue", {}),
+    "encrypt a failure": ("kms:GenerateDataKey", KEY, {"kms:ViaService": "sqs.us-east-1.amazonaws.com"}),
+    "decrypt anything": ("kms:Decrypt", KEY, {}),
+    "decrypt in S3": ("kms:Decrypt", KEY, {"kms:ViaService": "s3.us-east-1.amazonaws.com"}),
+    "use another key": ("kms:Decrypt", f"{KEY}-2", {"kms:ViaService": "sqs.us-east-1.amazonaws.com"}),
+    "mount": ("elasticfilesystem:ClientMount", "*", {"elasticfilesystem:AccessPointArn": ACCESS_POINT}),
+    "mount another": ("elasticfilesystem:ClientMount", "*", {"elasticfilesystem:AccessPointArn": ACCESS_POINT + "2"}),
+    "mount without an access point": ("elasticfilesystem:ClientMount", "*", {}),
+    "write to the mount": ("elasticfilesystem:ClientWrite", "*", {"elasticfilesystem:AccessPointArn": ACCESS_POINT}),
+    "let Lambda join the network": ("ec2:CreateNetworkInterface", "*", {}),
+    "join the network itself": ("ec2:CreateNetworkInterface", "*", OWN_CODE),
+    "leave the network itself": ("ec2:DeleteNetworkInterface", "*", OWN_CODE),
+    "start a machine": ("ec2:RunInstances", "*", {}),
+    "call itself": ("lambda:InvokeFunction", FUNCTION, {}),
+    "change its code": ("lambda:UpdateFunctionCode", FUNCTION, {}),
+    "read its own policy": ("iam:GetRolePolicy", "arn:aws:iam::000000000000:role/Role", {}),
+    "pass its role": ("iam:PassRole", "arn:aws:iam::000000000000:role/Role", {}),
+    "take another role": ("sts:AssumeRole", "arn:aws:iam::000000000000:role/other", {}),
+    "read a secret": ("secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:{AWS}:secret:x", {}),
+    "read a parameter": ("ssm:GetParameter", f"arn:aws:ssm:{AWS}:parameter/x", {}),
+}
+
+MAY: dict[str, set[str]] = {
+    "defaults": set(),
+    "traced": {"send a trace"},
+    "sources": {"read a source", "read a whole source"},
+    "weights": {"read the weights"},
+    "folder": {"read the folder's weights"},
+    "mounted": {"mount", "let Lambda join the network"},
+    "pictures": {"read a picture"},
+    "queue": {"take a message"},
+    "results": {"write a result"},
+    "failures": {"keep a failure"},
+    "key": set(),
+    "everything": {
+        "send a trace",
+        "read a picture",
+        "read beside the pictures",  # there is no prefix
+        "write a result",
+        "take a message",
+        "keep a failure",
+        "encrypt a failure",
+    },
+}
+"""Besides its own log, which it may always write."""
+
+WITHOUT_RESOURCE = {
+    "xray:PutTraceSegments",
+    "xray:PutTelemetryRecords",
+    "elasticfilesystem:ClientMount",  # with the access point as its condition
+    "ec2:CreateNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DeleteNetworkInterface",
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:UnassignPrivateIpAddresses",
+    "cloudwatch:DescribeAlarms",
+}
+"""What AWS takes only for all resources, or where the resource has no name yet."""
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Stack]:
+    return stacks(packaged(), SETS)
+
+
+@pytest.fixture(scope="module")
+def decided(made: dict[str, Stack]) -> dict[str, set[str]]:
+    """What the function may do of ATTEMPTS, for each set of parameters."""
+    asked = [
+        {"policies": policies(made[name], "Role"), "action": action, "resource": resource, "context": context}
+        for name in SETS
+        for action, resource, context in ATTEMPTS.values()
+    ]
+    answers = iter(allowed(asked))
+    return {name: {attempt for attempt in ATTEMPTS if next(answers)} for name in SETS}
+
+
+def test_the_emulators_iam_decides_as_aws_documents_it() -> None:
+    """Deny wins; wildcards; a condition on a key that the request lacks is not met; a boundary narrows."""
+
+    def policy(effect: str, action: str, resource: str, **condition: Any) -> dict[str, Any]:
+        statement = {"Effect": effect, "Action": action, "Resource": resource}
+        return {"Version": "2012-10-17", "Statement": [statement | ({"Condition": condition} if condition else {})]}
+
+    read = policy("Allow", "s3:Get*", "arn:aws:s3:::a/?.jpg")
+    if_key = policy("Allow", "s3:*", "*", StringEquals={"kms:ViaService": "x"})
+    request = {"action": "s3:GetObject", "resource": "arn:aws:s3:::a/1.jpg"}
+    deny = policy("Deny", "*", "*")
+    assert allowed(
+        [
+            request | {"policies": [read]},
+            request | {"policies": []},
+            request | {"policies": [read, deny]},
+            request | {"policies": [read], "resource": "arn:aws:s3:::a/10.jpg"},
+            request | {"policies": [read], "action": "s3:PutObject"},
+            request | {"policies": [if_key]},
+            request | {"policies": [if_key], "context": {"kms:ViaService": "x"}},
+            request | {"policies": [read], "boundary": policy("Allow", "sqs:*", "*")},
+            request | {"policies": [read], "boundary": policy("Allow", "s3:*", "*")},
+        ]
+    ) == [True, False, False, False, False, False, True, False, True]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_what_the_function_may_do_and_nothing_else(name: str, decided: dict[str, set[str]]) -> None:
+    assert decided[name] == MAY[name] | {"write its log"}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_no_role_may_do_a_thing_to_everything(name: str, made: dict[str, Stack]) -> None:
+    for role in {"Role", "DeploymentRole"} & made[name].keys():
+        for statement in (s for policy in policies(made[name], role) for s in policy["Statement"]):
+            if statement["Effect"] == "Deny":
+                continue
+            actions = set(listed(statement["Action"]))
+            assert not any("*" in action for action in actions), statement
+            if "*" in listed(statement["Resource"]):
+                assert actions <= WITHOUT_RESOURCE, statement
+
+
+def test_no_statement_is_about_what_no_parameter_named(made: dict[str, Stack]) -> None:
+    """An empty parameter must not leave a policy for every bucket or queue behind."""
+    (only,) = policies(made["defaults"], "Role")
+    assert [row["Resource"] for row in only["Statement"]] == [f"{LOG}:*"]
+
+
+def test_what_is_off_is_not_there(made: dict[str, Stack]) -> None:
+    stack = made["defaults"]
+    kinds = {row["Type"] for row in stack.values()}
+    assert not {kind for kind in kinds if kind.startswith(("AWS::SQS", "AWS::CodeDeploy", "AWS::Events"))}
+    assert "ApiLogGroup" not in stack
+    assert (
+        not {"KmsKeyArn", "CodeSigningConfigArn", "ReservedConcurrentExecutions"}
+        & stack["Function"]["Properties"].keys()
+    )
+    assert "UpdatePolicy" not in stack["FunctionAliaslive"]
+    assert "PermissionsBoundary" not in stack["Role"]["Properties"]
+    assert not {"AccessLogSettings", "DefaultRouteSettings"} & stack["ApiApiGatewayDefaultStage"]["Properties"].keys()
+    assert "x-amazon-apigateway-cors" not in stack["Api"]["Properties"]["Body"]
+    assert "ScalingConfig" not in made["queue"]["QueueMapping"]["Properties"]
+
+
+def test_what_is_on_reaches_the_resource(made: dict[str, Stack]) -> None:
+    stack = {name: row["Properties"] for name, row in made["everything"].items()}
+    function = stack["Function"]
+    assert function["KmsKeyArn"] == KEY
+    assert function["CodeSigningConfigArn"] == SIGNING
+    assert function["ReservedConcurrentExecutions"] == "5"
+    assert [stack[log]["KmsKeyId"] for log in ("LogGroup", "ApiLogGroup")] == [KEY, KEY]
+    assert stack["FailureQueue"]["KmsMasterKeyId"] == KEY
+    assert [stack[role]["PermissionsBoundary"] for role in ("Role", "DeploymentRole")] == [BOUNDARY, BOUNDARY]
+    assert stack["QueueMapping"]["ScalingConfig"] == {"MaximumConcurrency": "7"}
+    stage = stack["ApiApiGatewayDefaultStage"]
+    assert stage["DefaultRouteSettings"] == {"ThrottlingRateLimit": "10", "ThrottlingBurstLimit": "20"}
+    assert stage["AccessLogSettings"]["DestinationArn"] == f"arn:aws:logs:{AWS}:log-group:ApiLogGroup"
+    assert made["failures"]["FailureQueue"]["Properties"]["SqsManagedSseEnabled"] is True
+
+
+def test_the_access_log_is_json_without_what_the_caller_wrote(made: dict[str, Stack]) -> None:
+    form = made["everything"]["ApiApiGatewayDefaultStage"]["Properties"]["AccessLogSettings"]["Format"]
+    fields = set(json.loads(form).values())
+    assert "$context.identity.userArn" in fields
+    assert not {"$context.path", "$context.identity.userAgent"} & fields
+
+
+def test_failures_are_kept_of_the_function_and_of_the_rule(made: dict[str, Stack]) -> None:
+    stack = {name: row["Properties"] for name, row in made["everything"].items()}
+    queue = f"arn:aws:sqs:{AWS}:FailureQueue"
+    destination = stack["FailureDestination"]
+    assert destination["DestinationConfig"] == {"OnFailure": {"Destination": queue}}
+    assert destination["Qualifier"] == stack["FunctionAliaslive"]["Name"]
+    assert made["everything"]["FailureDestination"]["DependsOn"] in made["everything"]
+    assert stack["PicturesRule"]["Targets"][0]["DeadLetterConfig"] == {"Arn": queue}
+    deny, send = stack["FailureQueuePolicy"]["PolicyDocument"]["Statement"]
+    assert deny["Effect"] == "Deny"
+    assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    assert send["Action"] == "sqs:SendMessage"
+    assert send["Principal"] == {"Service": "events.amazonaws.com"}
+    assert send["Condition"] == {"ArnEquals": {"aws:SourceArn": f"arn:aws:events:{AWS}:PicturesRule"}}
+    (alone,) = made["failures"]["FailureQueuePolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    assert alone["Effect"] == "Deny"
+
+
+def test_a_gradual_deployment_is_rolled_back_by_alarms_for_errors(made: dict[str, Stack]) -> None:
+    stack = made["everything"]
+    moved = stack["FunctionAliaslive"]["UpdatePolicy"]["CodeDeployLambdaAliasUpdate"]
+    assert moved["DeploymentGroupName"] == {"Ref": "FunctionDeploymentGroup"}
+    group = stack["FunctionDeploymentGroup"]["Properties"]
+    assert group["DeploymentConfigName"] == "CodeDeployDefault.LambdaCanary10Percent5Minutes"
+    alarms = [row["Name"] for row in group["AlarmConfiguration"]["Alarms"]]
+    assert group["AlarmConfiguration"]["Enabled"] is True
+    assert alarms == ["ErrorAlarm", "InternalErrorAlarm"]
+    assert all(stack[alarm]["Type"] == "AWS::CloudWatch::Alarm" for alarm in alarms)
+    assert "DEPLOYMENT_STOP_ON_ALARM" in group["AutoRollbackConfiguration"]["Events"]
+    assert group["AutoRollbackConfiguration"]["Enabled"] is True
+    assert group["ServiceRoleArn"] == f"arn:aws:iam:{AWS}:DeploymentRole"
+    (trust,) = stack["DeploymentRole"]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": "000000000000"}}
+
+
+def test_code_deploy_moves_this_functions_alias_only(made: dict[str, Stack]) -> None:
+    own = policies(made["everything"], "DeploymentRole")
+    asked = [
+        ("lambda:UpdateAlias", FUNCTION),
+        ("lambda:UpdateAlias", f"{FUNCTION}-of-others"),
+        ("lambda:UpdateFunctionCode", FUNCTION),
+        ("lambda:InvokeFunction", FUNCTION),
+        ("cloudwatch:DescribeAlarms", "*"),
+        ("cloudwatch:DeleteAlarms", "*"),
+    ]
+    found = allowed([{"policies": own, "action": action, "resource": resource} for action, resource in asked])
+    assert found == [True, False, False, False, True, False]
+
+
+def operations(stack: Stack) -> dict[tuple[str, str], dict[str, Any]]:
+    paths = stack["Api"]["Properties"]["Body"]["paths"]
+    return {(method.upper(), path): row for path, methods in paths.items() for method, row in methods.items()}
+
+
+@pytest.mark.parametrize("name", ["defaults", "everything"])
+def test_every_route_wants_a_signature_and_none_takes_a_preflight(name: str, made: dict[str, Stack]) -> None:
+    """API Gateway answers a preflight itself only where no route takes OPTIONS, as $default and ANY do.
+
+    https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-cors.html
+    """
+    found = operations(made[name])
+    assert found.keys() == {
+        ("GET", "/"),
+        ("HEAD", "/"),
+        ("GET", "/{proxy+}"),
+        ("HEAD", "/{proxy+}"),
+        ("POST", "/{proxy+}"),
+    }
+    assert all(row["security"] == [{"AWS_IAM": []}] for row in found.values())
+
+
+def test_both_entrances_answer_a_preflight_alike(made: dict[str, Stack]) -> None:
+    api = made["everything"]["Api"]["Properties"]["Body"]["x-amazon-apigateway-cors"]
+    url = made["everything"]["FunctionUrl"]["Properties"]["Cors"]
+    assert api == {name[0].lower() + name[1:]: value for name, value in url.items()}
+
+
+# From here on with the emulator's API, over HTTP. It needs no engine: no function runs.
+
+
+@pytest.fixture(scope="module")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
+    with local_aws(tmp_path_factory.mktemp("aws") / "log") as emulator, pytest.MonkeyPatch.context() as patch:
+        for name, value in client_environment(emulator.endpoint).items():
+            patch.setenv(name, value)
+        yield emulator
+
+
+def test_a_stack_with_everything_is_created(aws: LocalAws) -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("handler/app.py", "")
+    s3 = boto3.client("s3")
+    s3.create_bucket(Bucket=CODE["Bucket"])
+    s3.put_object(Bucket=CODE["Bucket"], Key=CODE["Key"], Body=archive.getvalue())
+    boto3.client("sqs").create_queue(QueueName=QUEUE.rpartition(":")[2])
+    cloudformation = boto3.client("cloudformation")
+    cloudformation.create_stack(
+        StackName="everything",
+        TemplateBody=json.dumps(packaged(), separators=(",", ":")),
+        Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
+        Parameters=[
+            {"ParameterKey": name, "ParameterValue": value}
+            for name, value in SETS["everything"].items()
+            if name != "GradualDeployment"  # it has no CodeDeploy
+        ],
+    )
+    deadline = time.monotonic() + 60
+    while True:
+        stack = cloudformation.describe_stacks(StackName="everything")["Stacks"][0]
+        if not stack["StackStatus"].endswith("IN_PROGRESS") or time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    assert stack["StackStatus"] == "CREATE_COMPLETE", cloudformation.describe_stack_events(StackName="everything")
+    rows = cloudformation.describe_stack_resources(StackName="everything")["StackResources"]
+    ids = {row["LogicalResourceId"]: row["PhysicalResourceId"] for row in rows}
+    functions = boto3.client("lambda")
+    kept = functions.get_function_event_invoke_config(FunctionName=ids["Function"], Qualifier="live")
+    queue = boto3.client("sqs").get_queue_attributes(QueueUrl=ids["FailureQueue"], AttributeNames=["All"])["Attributes"]
+    assert kept["DestinationConfig"]["OnFailure"]["Destination"] == queue["QueueArn"]
+    (target,) = boto3.client("events").list_targets_by_rule(Rule=ids["PicturesRule"])["Targets"]
+    assert target["DeadLetterConfig"]["Arn"] == queue["QueueArn"]
+    (mapping,) = functions.list_event_source_mappings(FunctionName=ids["Function"])["EventSourceMappings"]
+    assert mapping["ScalingConfig"] == {"MaximumConcurrency": 7}
+
+
+@pytest.mark.parametrize("name", ["defaults", "everything"])
+def test_a_preflight_without_a_signature(name: str, aws: LocalAws, made: dict[str, Stack]) -> None:
+    """The API as the template describes it, made in the emulator and asked as a browser asks."""
+    client = boto3.client("apigatewayv2")
+    cors = made[name]["Api"]["Properties"]["Body"].get("x-amazon-apigateway-cors", {})
+    settings = {field[0].upper() + field[1:]: value for field, value in cors.items()}
+    api = client.create_api(Name=name, ProtocolType="HTTP", CorsConfiguration=settings)["ApiId"]
+    for (method, path), row in operations(made[name]).items():
+        (kind,) = row["security"][0]
+        client.create_route(ApiId=api, RouteKey=f"{method} {path}", AuthorizationType=kind)
+    client.create_stage(ApiId=api, StageName="$default", AutoDeploy=True)
+    place = urlsplit(aws.endpoint)
+
+    def answer(method: str, **headers: str) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=30)
+        host = f"{api}.execute-api.localhost:{place.port}"
+        connection.request(method, "/predict", headers={"Host": host, **headers})
+        response = connection.getresponse()
+        response.read()
+        return response
+
+    wanted = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
+    preflight = answer("OPTIONS", Origin=ORIGIN, **wanted)
+    if name == "defaults":
+        assert preflight.getheader("access-control-allow-origin") is None
+    else:
+        assert preflight.status in (200, 204)
+        assert preflight.getheader("access-control-allow-origin") == ORIGIN
+        assert {"content-type", "authorization"} <= set(preflight.getheader("access-control-allow-headers").split(","))
+        assert "POST" in preflight.getheader("access-control-allow-methods").split(",")
+    stranger = answer("OPTIONS", Origin="https://evil.example", **wanted)
+    assert stranger.getheader("access-control-allow-origin") is None
+    assert answer("POST", Origin=ORIGIN).status == 403  # only preflights go without a signature

@@ -1,20 +1,22 @@
 """Stage outputs in folders, built once for the same input.
 
 A stage's key is the hash of everything that goes in: the bytes of its input files, its options and
-coldforge's own code. A folder is built beside its place and moved there whole, so that an
-interrupted or failed stage leaves the previous output as it was.
+coldforge's own code. A folder is built beside its place and moved there whole (``builder.files``), so that
+an interrupted or failed stage leaves the previous output as it was.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import builder
+from builder.files import Say, locked, replacing_held, settled, silent
 
 _KEY_FILE = ".key"
 
@@ -57,20 +59,29 @@ def code_digest() -> str:
     return digest(*(part for p in sources for part in (p.relative_to(root).as_posix(), p)))
 
 
-def run_cached(folder: Path, key: str, build: Callable[[Path], object]) -> bool:
+def run_cached(folder: Path, key: str, build: Callable[[Path], object], say: Say = silent) -> bool:
     """Have ``folder`` hold what ``build`` makes for ``key``; True if it was there already.
 
-    ``build`` gets an empty folder to write into. What it raises passes through, and the previous
-    content of ``folder`` stays.
+    ``build`` gets an empty folder to write into. What it raises passes through, as a DiskError where the disk is at
+    fault, and the previous content of ``folder`` stays. Of several processes one builds, and the others wait for it:
+    ``say`` then gets the line that says so.
     """
-    marker = folder / _KEY_FILE
-    if marker.exists() and marker.read_text() == key:
+    if _holds(folder, key) and settled(folder):
         return True
-    fresh = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    build(fresh)
-    (fresh / _KEY_FILE).write_text(key)
-    shutil.rmtree(folder, ignore_errors=True)
-    fresh.rename(folder)
+    with locked(folder, say):
+        if _holds(folder, key):  # since another process has built it
+            return True
+        with replacing_held(folder) as fresh:
+            build(fresh)
+            files = {p.relative_to(fresh).as_posix(): p.stat().st_size for p in fresh.rglob("*") if p.is_file()}
+            (fresh / _KEY_FILE).write_text(json.dumps({"key": key, "files": files}, sort_keys=True))
     return False
+
+
+def _holds(folder: Path, key: str) -> bool:
+    """Whether ``folder`` was made for ``key`` and still has every file, as long as it was."""
+    try:
+        made = json.loads((folder / _KEY_FILE).read_text())
+        return bool(made["key"] == key) and all((folder / f).stat().st_size == n for f, n in made["files"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False

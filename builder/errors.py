@@ -104,3 +104,9 @@ class SandboxError(ColdforgeError):
     """A model's code did, or left behind, what no model's import or compilation does."""
 
     exit_code = 23
+
+
+class DiskError(ColdforgeError):
+    """A disk is full or fails, a quota or limit is used up, or a folder may not be written."""
+
+    exit_code = 24

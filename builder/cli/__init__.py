@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from builder import __version__
 from builder.cli import building, delivering, looking, running
+from builder.disk import disk_error
 from builder.errors import INTERRUPTED, ColdforgeError
 from builder.escape import terminal
 from builder.project import Project
@@ -30,6 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ColdforgeError as error:
         print(terminal(f"coldforge: {error}"), file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        found = disk_error(error, Path.cwd())
+        if found is None:
+            raise
+        print(f"coldforge: {found}", file=sys.stderr)
+        return found.exit_code
     except KeyboardInterrupt:
         print("coldforge: interrupted; the last good bundle is unchanged.", file=sys.stderr)
         return INTERRUPTED

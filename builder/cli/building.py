@@ -25,7 +25,7 @@ from builder.cli.command import (
 from builder.errors import UsageError
 from builder.project import Project
 from builder.targets import host_target
-from builder.workspace import Workspace
+from builder.workspace import Workspace, all_held
 
 if TYPE_CHECKING:
     from builder.pack.bundle import Bundle
@@ -53,10 +53,12 @@ def bundle(options: Options, project: Project) -> int:
     joined_name([spec.name for spec in specs])  # a model named twice is refused before anything is built
     route = choose(options.route)
     for target in targets_of(options, specs[0]):
-        bundles = [_bundle_one(Workspace(spec, project, target), route) for spec in specs]
-        if len(bundles) > 1:
-            joined = join_active(bundles, project, target)
-            say(f"\n{size_table(joined.sizes)}\n\nbundle of {len(specs)} models: {relative(joined.folder)}")
+        workspaces = [Workspace(spec, project, target) for spec in specs]
+        with all_held(workspaces):
+            bundles = [_bundle_one(ws, route) for ws in workspaces]
+            if len(bundles) > 1:
+                joined = join_active(bundles, project, target)
+                say(f"\n{size_table(joined.sizes)}\n\nbundle of {len(specs)} models: {relative(joined.folder)}")
         if route == "host" and target == host_target():  # in Docker, what runs there has said so
             say(how_to_try(options.models, json.loads(bundles[0].description.read_text())))
     return 0
@@ -84,7 +86,8 @@ def wasm(options: Options, project: Project) -> int:
 
     ws = workspace_of(options, project)
     ws.progress.say(f"coldforge {__version__}: {ws.spec.name} {ws.spec.version} for WebAssembly, batch {ws.spec.batch}")
-    modules = build_wasm(ws)
+    with ws.held():
+        modules = build_wasm(ws)
     say(modules_table(modules))
     folder = relative(modules[0].path.parent)
     say(f"\nmodules: {folder} ({ws.progress.total():.1f} s)\ntry it: node {folder}/predict.mjs")
@@ -105,7 +108,8 @@ def bindings(options: Options, project: Project) -> int:
     spec = load_spec(options.model, project)
     *_, target = targets_of(options, spec)
     ws = Workspace(spec, project, target)
-    folder = build_bindings(ws, options.lang, static=options.static, out=options.out, named=options.model)
+    with ws.held():
+        folder = build_bindings(ws, options.lang, static=options.static, out=options.out, named=options.model)
     say(f"{options.lang} package: {relative(folder)} (README.md says how to run its example)")
     return 0
 
@@ -118,7 +122,9 @@ def _export_arguments(parser: Arguments) -> None:
 def export(options: Options, project: Project) -> int:
     from builder.deliver.export import export_model
 
-    done = export_model(workspace_of(options, project), options.out)
+    ws = workspace_of(options, project)
+    with ws.held():
+        done = export_model(ws, options.out)
     for file in done.files:
         say(f"{file.size:>14,}  {file.path}")
     say(f"\nexport: {relative(done.folder)} ({len(done.weights)} tensors, {done.parameters:,} parameters)")
@@ -135,7 +141,9 @@ def selftest(options: Options, project: Project) -> int:
 
     spec = load_spec(options.model, project)
     for target in targets_of(options, spec):
-        done = selftest(Workspace(spec, project, target))
+        ws = Workspace(spec, project, target)
+        with ws.held():
+            done = selftest(ws)
         say(done.said or f"NOT RUN: {done.machine.missing}")
         say(f"programs: {relative(done.test)}, {relative(done.benchmark)}")
     return 0
@@ -156,7 +164,9 @@ def weights(options: Options, project: Project) -> int:
     if options.output and len(targets) > 1:
         raise UsageError("--output names one file: say which with --target.")
     for target in targets:
-        made = reweigh(Workspace(spec, project, target), options.output)
+        ws = Workspace(spec, project, target)
+        with ws.held():
+            made = reweigh(ws, options.output)
         say(f"{agreement_table(made.verification)}\n\nweights: {relative(made.path)}, SHA-256 {made.sha256}")
     return 0
 

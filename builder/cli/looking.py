@@ -20,6 +20,7 @@ from builder.cli.command import (
     workspace_of,
 )
 from builder.errors import UsageError
+from builder.files import write_file
 from builder.project import Project
 from builder.spec import ModelSpec
 from builder.workspace import Workspace
@@ -44,7 +45,9 @@ def inspect(options: Options, project: Project) -> int:
 
     path = Path(options.model)
     spec = _drafted(path, options.trust) if _is_model(path) else load_spec(options.model, project)
-    found = imported.inspect(Workspace.of(spec, project))
+    ws = Workspace.of(spec, project)
+    with ws.held():
+        found = imported.inspect(ws)
     say(json.dumps(found.to_json(), indent=1) if options.json else preflight.render(found))
     return found.exit_code
 
@@ -72,7 +75,9 @@ def explain(options: Options, project: Project) -> int:
 
     if options.threads < 1:
         raise UsageError(f"--threads {options.threads}: give at least 1.")
-    found = explain.explain(workspace_of(options, project), threads=options.threads, seconds=options.seconds)
+    ws = workspace_of(options, project)
+    with ws.held():
+        found = explain.explain(ws, threads=options.threads, seconds=options.seconds)
     say(found.to_json() if options.json else explain.render(found))
     return 0
 
@@ -85,7 +90,9 @@ def _tune_arguments(parser: Arguments) -> None:
 def tune(options: Options, project: Project) -> int:
     from builder.measure import tune
 
-    say(tune.render(tune.tune(workspace_of(options, project), seconds=options.seconds)))
+    ws = workspace_of(options, project)
+    with ws.held():
+        say(tune.render(tune.tune(ws, seconds=options.seconds)))
     return 0
 
 
@@ -107,7 +114,9 @@ def _accuracy_arguments(parser: Arguments) -> None:
 def accuracy(options: Options, project: Project) -> int:
     from builder.measure import accuracy as measured
 
-    found = measured.accuracy(workspace_of(options, project), images=options.images)
+    ws = workspace_of(options, project)
+    with ws.held():
+        found = measured.accuracy(ws, images=options.images)
     say(found.to_json() if options.json else measured.render(found))
     return 0
 
@@ -126,7 +135,7 @@ def init(options: Options, _project: Project) -> int:
     output: Path = options.output or options.model.resolve().parent / "model.toml"
     if output.exists() and not options.force:
         raise UsageError(f"{output} exists; give another --output, or --force to overwrite it.")
-    output.write_text(draft_text(options.model, describe, toml=output, trust=options.trust), encoding="utf-8")
+    write_file(output, draft_text(options.model, describe, toml=output, trust=options.trust))
     say(f"wrote {relative(output)}: check it, then run `make bundle MODEL={relative(output)}`")
     return 0
 

@@ -22,6 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTT
 
 from builder.cache import file_digest
 from builder.errors import PublishError, UsageError
+from builder.files import replacing_file
 from builder.pack.bundle import find_bundle
 from builder.pack.dependencies import build_dependencies
 from builder.pack.layer import write_zip
@@ -72,7 +73,8 @@ def layers_of(
     yield Layer(f"coldforge-{name}{suffix}", bundle.archive, target)
     if dependencies:
         archive = project.build / f"dependencies{suffix}.zip"
-        write_zip(build_dependencies(project, target)[1], archive)
+        with replacing_file(archive) as fresh:
+            write_zip(build_dependencies(project, target)[1], fresh)
         yield Layer(f"coldforge-dependencies{suffix}", archive, target)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,12 +17,12 @@ from builder.cache import file_digest
 from builder.emit.outside import write_outside
 from builder.emit.program import layout_of
 from builder.errors import UsageError, WeightsError
+from builder.files import replacing_file, scratch
 from builder.library.outside import FILE, Layout
 from builder.lower import Lowered
 from builder.lower.decisions import LayerWeights
 from builder.lower.program import Quantisation
 from builder.pack.bundle import LIBRARY
-from builder.pack.swap import replacing_file
 from builder.stages.compile import CompiledModel, compile_variants
 from builder.stages.imported import import_variants
 from builder.stages.lower import attempts_for, programs_of, save_restored
@@ -55,8 +54,8 @@ def reweigh(ws: Workspace, output: Path | None) -> NewWeights:
     settled = replace(settle(ws), quantisations=_quantisations(ws.bundle))
     ws = ws.for_spec(settled.spec)
     lowered = _fitting(ws, compiled, settled, wanted)
-    with tempfile.TemporaryDirectory(prefix="coldforge-weights-") as temporary:
-        fresh = Path(temporary) / FILE
+    with scratch(ws.build / "weigh") as temporary:
+        fresh = temporary / FILE
         write_outside(lowered[0].program, wanted, fresh)
         library = fresh.with_name("libmodel.so")
         shutil.copyfile(ws.bundle / "layer" / LIBRARY, library)  # takes the weights beside it

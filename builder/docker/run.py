@@ -28,10 +28,10 @@ from builder.cache import digest
 from builder.docker.client import client, docker, engine_memory, why_no_engine
 from builder.docker.image import BuilderImage
 from builder.errors import ColdforgeError, EnvironmentSetupError, SandboxError
+from builder.files import replacing
 from builder.pack.bundle import LIBRARY, Bundle, BundleFiles, activate
 from builder.pack.dependencies import build_dependencies
 from builder.pack.limits import CONTAINER_IMAGE
-from builder.pack.swap import replacing
 from builder.project import Project
 from builder.regular import copy_regular, exists, make_folder
 from builder.sources import locate

@@ -10,13 +10,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.cache import digest, file_digest, run_cached
 from builder.errors import EnvironmentSetupError
+from builder.files import replacing_file, scratch
 from builder.targets import host_target
 
 LAMBDA_PYTHON = "3.13"
@@ -88,17 +88,14 @@ def emulator(cache: Path) -> Path:
         raise EnvironmentSetupError(f"AWS has no emulator of Lambda for {target.name}; use a machine of another kind.")
     if binary.is_file() and file_digest(binary) == pinned.sha256:
         return binary
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache, prefix="download-") as folder:
-        _pip("download", "--no-deps", "--only-binary=:all:", "--dest", folder, SAM_WHEEL)
-        (wheel,) = Path(folder).glob("*.whl")
-        fresh = Path(folder, "emulator")
+    with replacing_file(binary) as fresh, scratch(cache / "download") as folder:
+        _pip("download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), SAM_WHEEL)
+        (wheel,) = folder.glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             fresh.write_bytes(archive.read(pinned.path))
         if file_digest(fresh) != pinned.sha256:
             raise EnvironmentSetupError(f"{pinned.path} in {SAM_WHEEL} is not the pinned file; it is not run.")
         fresh.chmod(0o755)
-        fresh.replace(binary)
     return binary
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.cache import digest
+from builder.files import write_file
 from builder.lower import Lowered
 from builder.lower.geometry import Geometry
 from builder.lower.packing import candidates, choose
@@ -67,7 +68,7 @@ def tune(ws: Workspace, *, seconds: float = 10.0) -> Tuned:
     tuning = Tuning(kernels_digest(), ws.target.name, _cpu(), layers)
     path = tuning_path(spec)
     if layers:
-        path.write_text(tuning.to_json(), encoding="utf-8")
+        write_file(path, tuning.to_json())
     return Tuned(path, tuning, rule, rounds)
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.errors import UsageError
+from builder.files import replacing
 from builder.library.outside import FILE
 from builder.pack.layer import files_of
 from builder.pack.limits import SizeTable
-from builder.pack.swap import replacing
 from builder.targets import DEFAULT, Target
 
 LIBRARY = "lib/libmodel.so"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from builder.cache import digest, run_cached
 from builder.errors import EnvironmentSetupError
+from builder.files import Say, silent
 from builder.project import Project
 from builder.targets import DEFAULT, Target
 
@@ -21,14 +22,15 @@ def dependencies_folder(project: Project, target: Target = DEFAULT) -> Path:
     return project.build / f"dependencies{target.suffix}"
 
 
-def build_dependencies(project: Project, target: Target = DEFAULT) -> tuple[bool, Path]:
+def build_dependencies(project: Project, target: Target = DEFAULT, say: Say = silent) -> tuple[bool, Path]:
     """(whether it was there already, the layer's folder) for ``target``, made as ``sam build`` makes it.
 
-    Raises EnvironmentSetupError with pip's message when the packages cannot be had.
+    ``say`` gets the line that this process waits for another, which makes it. Raises EnvironmentSetupError with pip's
+    message when the packages cannot be had.
     """
     source = project.layers / LAYER
     folder = dependencies_folder(project, target)
-    cached = run_cached(folder, digest(source), lambda fresh: _make(source, target, fresh))
+    cached = run_cached(folder, digest(source), lambda fresh: _make(source, target, fresh), say)
     return cached, folder
 
 

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from builder.errors import ColdforgeError, EnvironmentSetupError, UsageError
+from builder.files import replacing, write_file
 from builder.pack.dependencies import build_dependencies
-from builder.pack.swap import replacing
 from builder.project import Project
 from builder.targets import DEFAULT, Target, target_named
 
@@ -95,7 +95,7 @@ def main() -> int:
         print(f"coldforge: {error}", file=sys.stderr)
         return error.exit_code
     made = image_template((project.root / "template.yaml").read_text(encoding="utf-8"))
-    (project.root / TEMPLATE).write_text(made, encoding="utf-8")
+    write_file(project.root / TEMPLATE, made)
     return 0
 
 

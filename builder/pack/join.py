@@ -18,10 +18,10 @@ from typing import Any
 
 from builder.cache import file_digest, place_file
 from builder.errors import UsageError
+from builder.files import replacing
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle, activate
 from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
 from builder.pack.limits import LAMBDA_UNZIPPED, SizeTable, require
-from builder.pack.swap import replacing
 from builder.project import Project
 from builder.targets import Target
 

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
+from builder.errors import INTERRUPTED, ColdforgeError
+from builder.files import write_file
 from handler.errors import HandlerError
 
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
@@ -64,10 +66,20 @@ told only the request's id. `correlation_id` is API Gateway's request id, the lo
 SQS or SNS message or of the EventBridge event. The metric `Error` counts every error by `Code`.
 """
 
+_COMMANDS = """
+## How a command ends
+
+A `coldforge` command that fails says why and what to do next, and ends with one of these exit codes. `make` prints the
+code and ends with 2. Whatever stops a build, the last good bundle stays.
+
+| exit code | |
+|---|---|
+"""
+
 
 def page() -> str:
     """The whole page, Markdown."""
-    return _HEAD + "".join(_row(error) for error in _catalogue()) + _TAIL
+    return _HEAD + "".join(_row(error) for error in _catalogue()) + _TAIL + _COMMANDS + "".join(_codes())
 
 
 def _catalogue() -> Iterator[tuple[int, str, bool, str]]:
@@ -84,10 +96,17 @@ def _catalogue() -> Iterator[tuple[int, str, bool, str]]:
     yield from sorted(rows)
 
 
+def _codes() -> Iterator[str]:
+    """A row for each way a command can end that a program may want to tell from others."""
+    for error in sorted(ColdforgeError.__subclasses__(), key=lambda error: error.exit_code):
+        yield f"| {error.exit_code} | {' '.join((inspect.getdoc(error) or '').replace('``', '`').split())} |\n"
+    yield f"| {INTERRUPTED} | Ctrl-C ended the command. |\n"
+
+
 def _row(error: tuple[int, str, bool, str]) -> str:
     status, code, retryable, meaning = error
     return f"| `{code}` | {status} | {'yes' if retryable else ''} | {' '.join(meaning.split())} |\n"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    write_file(PAGE, page())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from builder.cache import digest
 from builder.errors import VerifyError
+from builder.files import replacing_file
 from builder.importers.graph import FrozenGraph
 from builder.link.toolchain import Toolchain, zig_version
 from builder.pack.bundle import Bundle, find_bundle
@@ -63,9 +64,9 @@ def selftest(ws: Workspace) -> Programs:
     placed = {}
     for kind in KINDS:
         placed[kind] = bundle.folder / f"{spec.name}_{kind}"
-        placed[kind].unlink(missing_ok=True)  # it may be running
-        shutil.copyfile(folder / kind, placed[kind])
-        placed[kind].chmod(0o755)
+        with replacing_file(placed[kind]) as fresh:  # the one before may be running
+            shutil.copyfile(folder / kind, fresh)
+            fresh.chmod(0o755)
     said = ""
     if not machine.missing:
         with ws.progress.stage("run", f"both programs, on {machine.name}"):

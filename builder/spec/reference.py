@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from builder.files import write_file
 from builder.spec.schema import SECTIONS, Field, Section
 
 _INTRODUCTION = """\
@@ -133,4 +134,4 @@ def _toml(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(document(), encoding="utf-8")
+    write_file(Path(sys.argv[1]), document())

@@ -60,7 +60,7 @@ def _calibrate(ws: Workspace, compiled: CompiledVariant, folder: Path) -> None:
     rounded: dict[str, Quantisation] = {}
     if wanted:
         inputs = pictures(images, spec, compiled.graph) if images else golden_inputs(spec, compiled.graph)
-        with tempfile.TemporaryDirectory(prefix="coldforge-calibrate-") as temporary:
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:  # goes with the stage's, if this is killed
             library = build(lowered.program, spec, compiled.kernels, Path(temporary), ws.cache)
             rounded, more = measure(library, lowered, compiled.graph, inputs, wanted)
         kept |= more

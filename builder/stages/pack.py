@@ -11,13 +11,13 @@ from pathlib import Path
 
 from builder.audit import require as require_audit
 from builder.cache import digest, place_file
+from builder.files import replacing
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
 from builder.pack.dependencies import DEPENDENCIES_LOCK, dependencies_folder
 from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
 from builder.pack.limits import Component, check, require
 from builder.pack.manifest import FileEntry, Manifest, source_entry
 from builder.pack.sbom import read_lock, sbom_json
-from builder.pack.swap import replacing
 from builder.stages.attempts import VerifiedLibrary
 from builder.verify.verdict import require as require_verification
 from builder.workspace import Workspace

@@ -16,10 +16,10 @@ from typing import Any
 
 from builder.cache import digest
 from builder.errors import LowerError
+from builder.files import replacing
 from builder.link.toolchain import zig_version
 from builder.lower import Lowered
 from builder.pack.manifest import FileEntry, manifest_head
-from builder.pack.swap import replacing
 from builder.stages.attempts import until_final
 from builder.stages.compile import CompiledModel, compile_variants
 from builder.stages.imported import import_variants

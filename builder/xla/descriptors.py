@@ -18,6 +18,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from builder.errors import EnvironmentSetupError
+from builder.files import write_file
 
 ROOT_FILE = "xla/service/cpu/executable.proto"
 ROOT_MESSAGE = "xla.cpu.CompilationResultProto"
@@ -46,10 +47,7 @@ def compilation_result_class(cache: Path) -> Any:
     """
     cached = cache / f"xla-{tensorflow_version()}.fds"
     if not cached.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        partial = cached.with_suffix(".partial")
-        partial.write_bytes(_recover().SerializeToString())
-        partial.replace(cached)
+        write_file(cached, _recover().SerializeToString())
     files = descriptor_pb2.FileDescriptorSet.FromString(cached.read_bytes())
     pool = descriptor_pool.DescriptorPool()
     for name in ("any", "timestamp", "duration", "struct", "wrappers", "descriptor", "empty"):

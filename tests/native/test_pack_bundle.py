@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
+from builder import files
 from builder.audit import audit
 from builder.cache import digest
 from builder.emit import GeneratedSources
 from builder.errors import AuditError, SizeLimitError, VerifyError
 from builder.lower.decisions import LoweringReport
-from builder.pack import swap
 from builder.pack.bundle import Bundle, BundleFiles, activate
 from builder.pack.sbom import read_lock
 from builder.project import Project
@@ -266,7 +266,7 @@ def test_activating_copies_where_links_are_not_possible(
 
 
 def interrupted(target: Path) -> None:
-    with swap.replacing(target) as fresh:
+    with files.replacing(target) as fresh:
         (fresh / "value").write_text("half")
         raise KeyboardInterrupt
 
@@ -274,10 +274,10 @@ def interrupted(target: Path) -> None:
 @pytest.mark.parametrize("exchange", [True, False])
 def test_a_folder_changes_place_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool) -> None:
     if not exchange:
-        monkeypatch.setattr(swap, "_exchange", lambda *_: False)
+        monkeypatch.setattr(files, "_exchange", lambda *_: False)
     target = tmp_path / "target"
     for value in ("old", "new"):
-        with swap.replacing(target) as fresh:
+        with files.replacing(target) as fresh:
             (fresh / "value").write_text(value)
     assert content(target) == {"value": b"new"}
     with pytest.raises(KeyboardInterrupt):
@@ -287,23 +287,23 @@ def test_a_folder_changes_place_whole(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_when_the_last_step_fails_the_old_folder_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(swap, "_exchange", lambda *_: False)
+    monkeypatch.setattr(files, "_exchange", lambda *_: False)
     target = tmp_path / "target"
     target.mkdir()
     (target / "value").write_text("old")
     with pytest.raises(OSError, match="No such file"):
-        swap.swap(tmp_path / "never made", target)
+        files.swap(tmp_path / "never made", target)
     assert content(target) == {"value": b"old"}
 
 
 def test_readers_never_find_nothing(tmp_path: Path) -> None:
     target = tmp_path / "target"
-    with swap.replacing(target) as fresh:
+    with files.replacing(target) as fresh:
         (fresh / "value").write_text("0")
     probe = [tmp_path / "a", tmp_path / "b"]
     for path in probe:
         path.mkdir()
-    if not swap._exchange(*probe):
+    if not files._exchange(*probe):
         pytest.skip("this file system cannot exchange two folders")
     done, missing = threading.Event(), []
 
@@ -315,7 +315,7 @@ def test_readers_never_find_nothing(tmp_path: Path) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     for i in range(100):
-        with swap.replacing(target) as fresh:
+        with files.replacing(target) as fresh:
             (fresh / "value").write_text(str(i))
     done.set()
     reader.join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,10 +47,37 @@ def test_a_failing_stage_leaves_the_previous_output(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_an_interrupted_stage_do_not_leak_in(tmp_path: Path) -> None:
-    (tmp_path / "stage.partial").mkdir()
-    (tmp_path / "stage.partial" / "stray").write_text("old")
+    (tmp_path / "stage.tmp-1").mkdir()
+    (tmp_path / "stage.tmp-1" / "stray").write_text("old")
     run_cached(tmp_path / "stage", "a", _write("new", []))
     assert sorted(p.name for p in (tmp_path / "stage").iterdir()) == [".key", "out.txt"]
+    assert [p.name for p in tmp_path.iterdir()] == ["stage"]
+
+
+@pytest.mark.parametrize("damage", ["deleted", "cut short", "in a folder", "a key of before"])
+def test_a_stage_that_lost_a_file_is_built_again(tmp_path: Path, damage: str) -> None:
+    """As `rm -rf build` leaves it, when it is interrupted, or a disk that lost its power."""
+    folder, calls = tmp_path / "stage", list[str]()
+
+    def build(fresh: Path) -> None:
+        calls.append("built")
+        (fresh / "deep").mkdir()
+        for name in ("out.txt", "deep/out.txt"):
+            (fresh / name).write_text("content")
+
+    run_cached(folder, "a", build)
+    if damage == "deleted":
+        (folder / "out.txt").unlink()
+    elif damage == "cut short":
+        (folder / "out.txt").write_text("")
+    elif damage == "in a folder":
+        shutil.rmtree(folder / "deep")
+    else:
+        (folder / ".key").write_text("a")
+    assert run_cached(folder, "a", build) is False
+    assert (folder / "out.txt").read_text() == (folder / "deep" / "out.txt").read_text() == "content"
+    assert run_cached(folder, "a", build) is True
+    assert calls == ["built"] * 2
 
 
 def test_digest_sees_names_and_contents_of_a_folder(tmp_path: Path) -> None:

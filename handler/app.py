@@ -16,9 +16,10 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from .budget import Limits
 from .errors import RetryLater, StartupError
 from .events import answer
-from .image import Limits, load_decoders
+from .image import load_decoders
 from .model import open_models
 from .server import Server
 from .sources import Sources

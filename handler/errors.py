@@ -97,6 +97,15 @@ class DamagedImageError(HandlerError):
     status = 422
 
 
+class UnsupportedImageError(HandlerError):
+    """The image is of a kind that the function does not take, within a format that it does: a BMP with run-length
+    encoding, a JPEG that is neither baseline nor progressive.
+    """
+
+    code = "unsupported_image"
+    status = 422
+
+
 class TruncatedImageError(HandlerError):
     """The image ends too early."""
 
@@ -115,6 +124,15 @@ class TooManyPixelsError(HandlerError):
     """The image has more pixels than allowed, whatever the size of the file."""
 
     code = "too_many_pixels"
+    status = 413
+
+
+class OverBudgetError(HandlerError):
+    """Answering would take more memory or processor time than the function gives to one request, whatever the size of
+    the file. Send smaller pictures or fewer items, or give the function more memory.
+    """
+
+    code = "over_budget"
     status = 413
 
 

@@ -1,7 +1,7 @@
 """An image file becomes the raw pixels a model takes.
 
-bytes → decode → colour mode → upright (EXIF) → crop and resize (``fit``) → uint8 bytes. Formats are recognised
-by their first bytes, and only the plugin of that format is imported and asked: Pillow's own ``open`` would
+bytes → survey and budget → decode → colour mode → upright (EXIF) → crop and resize (``fit``) → uint8 bytes. Formats are
+recognised by their first bytes, and only the plugin of that format is imported and asked: Pillow's own ``open`` would
 import five of them, and try each.
 """
 
@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import importlib
 import io
+import math
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
+from .budget import MAX_SIDE, Cost, Limits, decoding, resizing
 from .errors import (
     DamagedImageError,
     HandlerError,
     NotAnImageError,
-    StartupError,
     TooLargeError,
     TooManyPixelsError,
     TruncatedImageError,
+    UnsupportedImageError,
 )
+from .exif import orientation
 from .fit import Fit, placement
 from .resize import resize
+from .survey import Survey, survey
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -31,39 +35,9 @@ if TYPE_CHECKING:
     from .description import ImageInput
 
 
-MAX_PIXELS = 50_000_000
-PIXELS_PER_MB = 25_000  # decoding takes up to 24 bytes a pixel (a rotated WebP with alpha): 60 % of the memory
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
-"""All that are known here; COLDFORGE_FORMATS may leave some out."""
-
-
-class Limits(NamedTuple):
-    """What one request may ask for. Of an animation only the first frame is read, however many there are."""
-
-    encoded: int = 10_000_000  # bytes of one image file; Lambda's own limit on a request is about 4.5 MB of image
-    pixels: int = MAX_PIXELS
-    images: int = 64
-    items: int = 4096  # of tensors, in as many runs as the compiled batch makes of them
-    formats: tuple[str, ...] = FORMATS
-
-    @classmethod
-    def for_memory(cls, megabytes: int, formats: str = "") -> Limits:
-        """The usual limits, with only as many pixels as a function of this memory can decode.
-
-        ``formats``: the ones to take, as in "JPEG, PNG"; empty is all. Raises StartupError.
-        """
-        named = tuple(name.strip().upper() for name in formats.split(",") if name.strip())
-        if unknown := [name for name in named if name not in FORMATS]:
-            raise StartupError(
-                f"COLDFORGE_FORMATS has {unknown[0]}, which is not one of {', '.join(FORMATS)}: correct it."
-            )
-        return cls(pixels=min(MAX_PIXELS, megabytes * PIXELS_PER_MB), formats=named or FORMATS)
-
-
 _MAGIC = ((b"\xff\xd8\xff", "Jpeg"), (b"\x89PNG\r\n\x1a\n", "Png"), (b"GIF8", "Gif"), (b"BM", "Bmp"))
 _NAMES = {"WEBP": "WebP"}  # as people write them
 _TOO_SHORT = ("truncated", "eof", "not enough")  # in the messages of Pillow's decoders
-_EXIF_ORIENTATION = 0x0112
 _UPRIGHT = {
     2: "FLIP_LEFT_RIGHT",
     3: "ROTATE_180",
@@ -87,15 +61,15 @@ def load_decoders(*more: str) -> None:
         importlib.import_module(f"PIL.{name}ImagePlugin")
 
 
-def pixels(data: bytes, where: str, target: ImageInput, limits: Limits) -> bytes:
+def pixels(data: bytes, where: str, target: ImageInput, limits: Limits, seconds: float = math.inf) -> bytes:
     """The image file ``data`` as ``target.size`` bytes, row-major, uint8. ``where`` names it in messages.
 
-    Raises HandlerError.
+    ``seconds`` are left for it. Raises HandlerError.
     """
     try:
         if len(data) > limits.encoded:
             raise TooLargeError(f"has {len(data):,} bytes; at most {limits.encoded:,} are taken")
-        return _decode(data, target, limits).resized_to(target).tobytes()
+        return _decode(data, target, limits, seconds).resized_to(target).tobytes()
     except HandlerError as error:
         raise type(error)(f"{where} {error.message}") from error.__cause__
 
@@ -125,7 +99,7 @@ class _Decoded(NamedTuple):
         return canvas
 
 
-def _decode(data: bytes, target: ImageInput, limits: Limits) -> _Decoded:
+def _decode(data: bytes, target: ImageInput, limits: Limits, seconds: float) -> _Decoded:
     plugin = next((name for magic, name in _MAGIC if data.startswith(magic)), None)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         plugin = "WebP"
@@ -137,13 +111,17 @@ def _decode(data: bytes, target: ImageInput, limits: Limits) -> _Decoded:
     try:
         with warnings.catch_warnings():  # Pillow warns of odd metadata, with the file's own words
             warnings.simplefilter("ignore")
-            picture: ImageFile = getattr(module, f"{plugin}ImageFile")(io.BytesIO(data))
+            found = survey(plugin, data)
+            picture: ImageFile = getattr(module, f"{plugin}ImageFile")(io.BytesIO(found.data))
             _check_pixels(picture.size, limits)
-            if plugin == "Jpeg":
-                return _jpeg(picture, target)
-            picture.load()
-            upright = _upright(_in_mode(picture, target), picture.getexif().get(_EXIF_ORIENTATION))
-            return _Decoded(upright, placement(upright.size, target))
+            _check_decoder(picture, plugin)
+            exif, xmp = (found.exif or picture.info.get("exif", b"")), (found.xmp or picture.info.get("xmp", b""))
+            turn = orientation(exif, xmp)
+            width, height = picture.size
+            fit = placement((height, width) if turn in _LYING else (width, height), target)
+            scale = _scale(fit, picture.size) if plugin == "Jpeg" and _averages(target) else 1
+            limits.require(_cost(plugin, found, picture.size, fit, scale, target), seconds)
+            return _loaded(picture, plugin, turn, fit, scale, target)
     except (HandlerError, MemoryError):
         raise
     except Exception as error:  # decoders raise what they like: OSError, SyntaxError, ValueError, struct.error, ...
@@ -152,23 +130,31 @@ def _decode(data: bytes, target: ImageInput, limits: Limits) -> _Decoded:
         raise DamagedImageError(f"is a {plugin.upper()} file that cannot be decoded") from error
 
 
-def _jpeg(picture: ImageFile, target: ImageInput) -> _Decoded:
-    """Decoded no larger than the target needs, and in grey without its colours, as ``tf.io.decode_jpeg`` does."""
-    orientation = picture.getexif().get(_EXIF_ORIENTATION)
+def _cost(plugin: str, found: Survey, size: tuple[int, int], fit: Fit, scale: int, target: ImageInput) -> Cost:
+    decode = decoding(plugin, size, len(found.data), found.scans, found.steps)
+    left, top, right, bottom = fit.box
+    part = (right - left) / scale, (bottom - top) / scale
+    resize = resizing(part, fit.size, target.resize, target.antialias, 1 if target.mode == "grey" else 3)
+    return Cost(max(decode.bytes, resize.bytes), decode.nanoseconds + resize.nanoseconds)
+
+
+def _loaded(picture: ImageFile, plugin: str, turn: int, fit: Fit, scale: int, target: ImageInput) -> _Decoded:
+    """A JPEG no larger than the target needs, and in grey without its colours, as ``tf.io.decode_jpeg`` does."""
     width, height = picture.size
-    fit = placement((height, width) if orientation in _LYING else (width, height), target)
-    averaging = target.antialias and target.resize in ("bilinear", "bicubic", "lanczos")
-    scale = _scale(fit, picture.size) if averaging and target.decode == "fast" else 1
-    mode = "L" if target.mode == "grey" else "RGB"
-    done = picture.draft(mode, (width // scale, height // scale))
+    done = picture.draft("L" if target.mode == "grey" else "RGB", (width // scale, height // scale))
     picture.load()
-    upright = _upright(_in_mode(picture, target), orientation)
-    if done is None or picture.size == (width, height):
+    upright = _upright(_in_mode(picture, target), turn)
+    if plugin != "Jpeg" or done is None or picture.size == (width, height):
         return _Decoded(upright, fit)
     # libjpeg rounds sizes up, so the last pixel is in part beyond the picture: after turning, perhaps the first.
-    x = picture.width - width / scale if orientation in _FROM_RIGHT else 0
-    y = picture.height - height / scale if orientation in _FROM_BOTTOM else 0
-    return _Decoded(upright, fit, scale, (y, x) if orientation in _LYING else (x, y))
+    x = picture.width - width / scale if turn in _FROM_RIGHT else 0
+    y = picture.height - height / scale if turn in _FROM_BOTTOM else 0
+    return _Decoded(upright, fit, scale, (y, x) if turn in _LYING else (x, y))
+
+
+def _averages(target: ImageInput) -> bool:
+    """Whether a pixel of the target is of so many of the picture's that a smaller one will do."""
+    return target.antialias and target.resize in ("bilinear", "bicubic", "lanczos") and target.decode == "fast"
 
 
 def _scale(fit: Fit, size: tuple[int, int]) -> int:
@@ -188,8 +174,18 @@ def _listed(formats: tuple[str, ...]) -> str:
 
 def _check_pixels(size: tuple[int, int], limits: Limits) -> None:
     width, height = size
+    if max(size) > MAX_SIDE:
+        raise TooManyPixelsError(f"has {width} × {height} pixels; at most {MAX_SIDE:,} are taken on a side")
     if width * height > limits.pixels:
         raise TooManyPixelsError(f"has {width} × {height} pixels; at most {limits.pixels:,} in all are taken")
+
+
+def _check_decoder(picture: ImageFile, plugin: str) -> None:
+    """Pillow decodes some kinds in Python, a hundred times slower than in C: a BMP with run-length encoding."""
+    from PIL import Image
+
+    if any(tile.codec_name in Image.DECODERS for tile in picture.tile):
+        raise UnsupportedImageError(f"is a {plugin.upper()} file of a kind that is not taken; save it uncompressed")
 
 
 def _check_webp(data: bytes, limits: Limits) -> None:
@@ -224,10 +220,10 @@ def _in_mode(picture: Image, target: ImageInput) -> Image:
     return picture.convert(wanted)
 
 
-def _upright(picture: Image, orientation: object) -> Image:
+def _upright(picture: Image, turn: int) -> Image:
     from PIL import Image
 
-    name = _UPRIGHT.get(orientation) if isinstance(orientation, int) else None
+    name = _UPRIGHT.get(turn)
     return picture.transpose(Image.Transpose[name]) if name else picture
 
 

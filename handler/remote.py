@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from .budget import Limits
 from .errors import (
     HandlerError,
     ObjectNotFoundError,
@@ -30,7 +31,6 @@ from .errors import (
     TooLargeError,
     WrongTypeError,
 )
-from .image import Limits
 from .request import Picture, Reference, Request
 from .sources import Sources
 from .storage import S3Object, opened

@@ -6,9 +6,10 @@ import binascii
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .budget import Limits
 from .description import Description
 from .errors import NotBase64Error, TooLargeError, WrongTypeError
-from .image import Limits, pixels
+from .image import pixels
 
 
 class Picture(NamedTuple):

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from .budget import Limits
 from .deadline import Deadline
 from .description import Description
 from .errors import OutOfTimeError, Refusal, UnknownModelError
-from .image import Limits
 from .model import Model
 from .request import Reference, Request, decoded, feeds, items, parts
 from .sources import NOWHERE, Sources

@@ -5,9 +5,9 @@ from __future__ import annotations
 import binascii
 import struct
 
+from .budget import Limits
 from .description import Description, Port
 from .errors import HandlerError, NotBase64Error, TooManyImagesError, WrongShapeError, WrongTypeError
-from .image import Limits
 
 _TYPES: dict[str, set[type]] = {"bool": {bool, int}, "float32": {float, int}, "float64": {float, int}}
 

@@ -118,9 +118,10 @@ def _class(name: str, output: OutputSpec, folder: Path) -> int:
 
 def _decoded(path: Path, image: ImageInput) -> Array:
     """The picture at ``path`` as the function decodes it: uint8 [height, width, channels]."""
+    from handler.budget import Limits
     from handler.description import ImageInput as Target
     from handler.errors import HandlerError
-    from handler.image import Limits, pixels
+    from handler.image import pixels
 
     target = Target(
         feed=image.feed or "",

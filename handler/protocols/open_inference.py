@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..answer import Number, Tensor, tensors
+from ..budget import Limits
 from ..description import Description, Port
 from ..errors import (
     MethodNotAllowedError,
@@ -21,7 +22,6 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..image import Limits
 from ..request import Picture, Request, picture
 from ..server import Call, Server
 from ..tensors import of_shape, require_items, tensor

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ..budget import Limits
 from ..description import Description, Port
 from ..errors import MethodNotAllowedError, NotFoundError, Refusal
 from ..http import HttpRequest, HttpResponse
-from ..image import Limits
 from ..server import Call, Server
 from . import predict
 from .open_inference import datatype

@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..answer import predictions
+from ..budget import Limits
 from ..description import Description, Port
 from ..errors import (
     MethodNotAllowedError,
@@ -37,7 +38,6 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..image import Limits
 from ..request import Picture, Reference, Request, source
 from ..server import Call, Result, Server
 from ..tensors import description_for, input_bytes

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..answer import Tensor, nested, tensors
+from ..budget import Limits
 from ..description import Description, Port
 from ..errors import (
     MethodNotAllowedError,
@@ -20,7 +21,6 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..image import Limits
 from ..request import Picture, Request, picture
 from ..server import Call, Server
 from ..tensors import description_for, input_bytes, of_shape, require_items

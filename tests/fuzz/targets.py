@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from handler import events, protocols
+from handler.budget import Limits
 from handler.description import Description, ImageInput, Port, parse
 from handler.errors import HandlerError, InferenceError, Refusal, SourceNotAllowedError, WrongTypeError, refusal
 from handler.http import HttpRequest
-from handler.image import Limits, pixels
+from handler.image import pixels
 from handler.model import Model
 from handler.protocols import predict
 from handler.remote import fetched

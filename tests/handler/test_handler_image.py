@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from handler import errors
+from handler.budget import Limits
 from handler.description import ImageInput
-from handler.image import Limits, pixels
+from handler.image import pixels
 from handler.request import picture
 
 PHOTOS = Path(__file__).parents[1] / "data"

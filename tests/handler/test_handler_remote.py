@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handler import errors, remote, storage
+from handler.budget import Limits
 from handler.description import Description, parse
-from handler.image import Limits
 from handler.protocols.predict import parse as parse_request
 from handler.remote import fetched, is_public
 from handler.request import Picture, Reference, Request

@@ -16,8 +16,8 @@ from PIL import Image
 
 from handler import errors
 from handler.answer import predictions
+from handler.budget import Limits
 from handler.description import FORMATS, Description, Port, parse
-from handler.image import Limits
 from handler.protocols.predict import parse as parse_request
 from handler.request import decoded, feeds, items, parts
 from handler.tensors import tensor

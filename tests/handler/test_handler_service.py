@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from handler import server as server_module
+from handler.budget import Limits
 from handler.deadline import CAUTION, RESERVE_MS, Deadline
 from handler.errors import OutOfTimeError, Refusal, refusal
-from handler.image import Limits
 from handler.model import Model
 from handler.protocols import predict
 from handler.request import Picture, Request

@@ -17,8 +17,8 @@ from PIL import Image
 from urllib3 import encode_multipart_formdata
 from urllib3.fields import RequestField
 
+from handler.budget import Limits
 from handler.errors import HandlerError, WrongFieldError, WrongTypeError
-from handler.image import Limits
 from handler.protocols.multipart import parts
 from tests.conftest import ROOT
 from tests.support import abi_library

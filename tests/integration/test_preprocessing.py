@@ -14,8 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from builder.importers.tf import tensorflow
+from handler.budget import Limits
 from handler.description import ImageInput
-from handler.image import Limits, pixels
+from handler.image import pixels
 
 PHOTOS = Path(__file__).parents[1] / "data"
 UPRIGHT = ["face.jpg", "astronaut.jpg", "coffee.jpg"]

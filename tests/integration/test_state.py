@@ -32,8 +32,8 @@ from builder.verify.verdict import require
 from builder.wasm.build import build_wasm
 from builder.workspace import Workspace
 from builder.xla.tfcompile import compile_graph
+from handler.budget import Limits
 from handler.errors import refusal
-from handler.image import Limits
 from handler.model import Model
 from handler.request import Request
 from handler.server import Call, Server

@@ -21,9 +21,9 @@ from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, ModelSpec, Source, load, render
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
+from handler.budget import Limits
 from handler.description import parse
 from handler.errors import InferenceError, StartupError
-from handler.image import Limits
 from handler.model import Model
 from handler.protocols.tf_serving import _request
 from handler.request import feeds, items, parts, runs

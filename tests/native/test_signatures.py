@@ -28,9 +28,9 @@ from builder.spec import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSp
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
 from builder.verify.machine import build_runner
+from handler.budget import Limits
 from handler.description import Description, parse
 from handler.errors import HandlerError, InferenceError, WrongFieldError, WrongTypeError
-from handler.image import Limits
 from handler.model import Model
 from handler.protocols import open_inference, openapi, predict, tf_serving
 from tests.native.test_sizes import accepts

@@ -24,9 +24,9 @@ from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, ImageInput, ModelSpec, Source, Variant, load, render
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
+from handler.budget import Limits
 from handler.description import Description, Port, parse
 from handler.errors import HandlerError, InferenceError, StartupError, WrongShapeError
-from handler.image import Limits
 from handler.model import Model
 from handler.protocols import open_inference, openapi, predict, tf_serving
 from handler.request import feeds, items, parts

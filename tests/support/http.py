@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from builder.local.http import serving
+from handler.budget import Limits
 from handler.errors import Refusal, refusal
 from handler.events import answer
 from handler.http import HttpRequest, HttpResponse
-from handler.image import Limits
 from handler.model import Model
 from handler.protocols import respond
 from handler.server import Call, Server

@@ -16,8 +16,9 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
+from handler.budget import Limits
 from handler.description import ImageInput
-from handler.image import Limits, load_decoders, pixels
+from handler.image import load_decoders, pixels
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  pathlib would be imported for this alone
 

@@ -1,0 +1,101 @@
+"""What pictures cost: ``python -m benchmarks.pictures [MEMORY_MB]``.
+
+First how soon each picture of tests/support/hostile_pictures.py is answered, at its best of three, by a function of
+1,769 MB or as many as are given. Then the rates that handler/budget.py estimates from: nanoseconds of the processor for
+each pixel, of large pictures decoded and resized, beside the estimate. Idle processors give the best figures.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Callable
+
+from PIL import Image
+
+from handler.budget import Limits, decoding, resizing
+from handler.description import ImageInput
+from handler.errors import HandlerError
+from handler.image import pixels
+from handler.resize import resize
+from tests.support import hostile_pictures as hostile
+
+SIZE = 6_000, 4_000
+ROUNDS = 3
+METHODS = [("nearest", True), ("area", True)]
+METHODS += [(method, antialias) for method in ("bilinear", "bicubic", "lanczos") for antialias in (True, False)]
+
+
+def main() -> None:
+    limits = Limits.for_memory(int(sys.argv[1]) if len(sys.argv) > 1 else 1769)
+    target = ImageInput("image", 224, 224, "rgb", "stretch", "bilinear", decode="exact")
+    made = {name: make() for name, (_, make) in hostile.REFUSED.items()}
+    made |= {name: make() for name, make in hostile.HARMLESS.items()}
+    for name, data in made.items():
+        seconds, answer = _best(lambda data=data: _answer(data, target, limits))
+        print(f"{name:50} {len(data):>10,} bytes {seconds * 1000:7.1f} ms  {answer}")
+    sampled = target._replace(resize="nearest")  # the quickest
+    for name, plugin, data in _files():
+        seconds, _ = _best(lambda data=data: pixels(data, "it", sampled, Limits(encoded=10**9)))
+        estimate = decoding(plugin, SIZE, len(data))
+        _rate(f"decode {name}, {len(data) / SIZE[0] / SIZE[1]:.2f} bytes a pixel", seconds, estimate.nanoseconds)
+    picture = _photo()
+    for method, antialias in METHODS:
+        seconds, _ = _best(lambda m=method, a=antialias: resize(picture, (224, 224), m, a))
+        estimate = resizing(SIZE, (224, 224), method, antialias, 3)
+        _rate(f"resize {method}{'' if antialias else ', not antialiased'}", seconds, estimate.nanoseconds)
+
+
+def _best(call: Callable[[], object]) -> tuple[float, object]:
+    """The seconds of the processor that it took, and what it gave."""
+    seconds = []
+    for _ in range(ROUNDS):
+        start = time.process_time()
+        answer = call()
+        seconds.append(time.process_time() - start)
+    return min(seconds), answer
+
+
+def _answer(data: bytes, target: ImageInput, limits: Limits) -> str:
+    try:
+        pixels(data, "it", target, limits)
+    except HandlerError as error:
+        return f"{error.status} {error.code}"
+    return "200"
+
+
+def _rate(what: str, seconds: float, estimate: float) -> None:
+    count = SIZE[0] * SIZE[1]
+    print(f"{what:50} {seconds * 1e9 / count:6.1f} ns a pixel, estimated {estimate / count:6.1f}")
+
+
+def _photo() -> Image.Image:
+    width, height = SIZE
+    noise = Image.effect_noise((width // 4, height // 4), 60).resize(SIZE, Image.Resampling.BICUBIC)
+    turned = noise.transpose(Image.Transpose.ROTATE_180), noise.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return Image.merge("RGB", (noise, *turned))
+
+
+def _files() -> list[tuple[str, str, bytes]]:
+    photo, plain = _photo(), Image.new("RGB", SIZE, (10, 200, 30))
+    kinds: list[tuple[str, str, dict[str, object]]] = [
+        ("JPEG", "Jpeg", {"quality": 85}),
+        ("JPEG", "Jpeg", {"quality": 85, "progressive": True}),
+        ("PNG", "Png", {"compress_level": 1}),
+        ("WEBP", "WebP", {"quality": 85, "method": 0}),
+        ("GIF", "Gif", {}),
+        ("BMP", "Bmp", {}),
+    ]
+    files = []
+    for form, plugin, options in kinds:
+        for name, picture in (("plain", plain), ("photograph", photo)):
+            buffer = io.BytesIO()
+            picture.save(buffer, form, **options)
+            kind = "progressive " if "progressive" in options else ""
+            files.append((f"{kind}{form}, {name}", plugin, buffer.getvalue()))
+    return files
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""A look at an image file before a decoder sees it: how much there is to do, and only what the decoder needs.
+
+Pillow reads what stands before a picture in Python, byte by byte or piece by piece, and keeps it all; ten megabytes of
+comments would take seconds. Here pieces are counted, and those that do not matter to the pixels are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import NamedTuple
+
+from .errors import DamagedImageError, OverBudgetError, TruncatedImageError, UnsupportedImageError
+
+MOST_STEPS = 16_384
+"""Segments, chunks and blocks of a file."""
+MOST_TABLES = 65_536
+"""Bytes of a JPEG's tables; four of quantisation and eight of Huffman's have 3 KB."""
+MOST_TEXT = 1 << 20
+"""Bytes of a compressed text of a PNG, unpacked."""
+
+_MARKER = re.compile(rb"\xff([\x01-\xfe])", re.DOTALL)
+_EOI, _SOS, _APP1 = 0xD9, 0xDA, 0xE1
+_ALONE = (0x01, *range(0xD0, 0xD8))  # TEM and RST0 to RST7: markers without a segment
+_FRAMES = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive, with Huffman's code
+_TABLES = (0xC4, 0xDB, 0xDD)  # DHT, DQT, DRI
+_COLOURS = (0xE0, 0xEE)  # APP0 of JFIF and APP14 of Adobe: which colours the components are
+_SKIPPED = (0xDC, *range(0xE0, 0xF0), 0xFE)  # DNL, APP0 to APP15, COM
+_OTHER_FRAMES = range(0xC3, 0xD0)
+_EXIF, _XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"
+
+_PNG_KEPT = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
+_PNG_XMP = b"XML:com.adobe.xmp\0\0\0\0\0"  # uncompressed, without a language
+_PNG_EXIF = b"Raw profile type exif\0"  # as ImageMagick writes it: in hexadecimal digits, after three lines
+
+
+class Survey(NamedTuple):
+    """``data``: the file, without what its decoder does not need. ``scans``: of a JPEG, no fewer than it has.
+
+    ``steps``: the pieces before the picture. ``exif``, ``xmp``: metadata, unread.
+    """
+
+    data: bytes
+    steps: int = 0
+    scans: int = 1
+    exif: bytes = b""
+    xmp: bytes = b""
+
+
+def survey(plugin: str, data: bytes) -> Survey:
+    """The file ``data``, which Pillow's ``plugin`` is to decode. Raises HandlerError."""
+    look = {"Jpeg": _jpeg, "Png": _png, "Gif": _gif}.get(plugin)
+    return look(data) if look else Survey(data)
+
+
+def _jpeg(data: bytes) -> Survey:
+    """Tables, frame and scans. What stands between two segments is skipped, as libjpeg skips it."""
+    kept, size, exif, xmp, at = [b"\xff\xd8"], 0, b"", b"", 2
+    for steps in range(MOST_STEPS):
+        found = _MARKER.search(data, at)
+        if found is None or found[1][0] == _EOI:
+            raise TruncatedImageError("is a JPEG file that ends too early")
+        marker, at = found[1][0], found.end()
+        if marker in _ALONE:
+            continue
+        length = int.from_bytes(data[at : at + 2], "big")
+        segment, at = data[at - 2 : at + length], at + length
+        if at > len(data):
+            raise TruncatedImageError("is a JPEG file that ends too early")
+        if marker == _SOS and length >= 2:
+            # Not only those of this picture, if the file holds another: too many rather than too few.
+            scans = data.count(b"\xff\xda", at) + 1
+            return Survey(b"".join(kept) + data[found.start() :], steps, scans, exif, xmp)
+        content = segment[4:]
+        if marker in _OTHER_FRAMES and marker not in _TABLES:
+            raise UnsupportedImageError(
+                "is a JPEG file of a kind that is not taken; save it as baseline or progressive"
+            )
+        if length < 2 or not (marker in _FRAMES or marker in _TABLES or marker in _SKIPPED):
+            raise DamagedImageError("is a JPEG file that cannot be decoded")
+        if marker == _APP1 and content.startswith(_EXIF):
+            exif = exif or content
+        elif marker == _APP1 and content.startswith(_XMP):
+            xmp = content
+        elif marker in _FRAMES or marker in _TABLES or marker in _COLOURS:
+            kept.append(segment)
+            size += len(segment)
+        if size > MOST_TABLES:
+            raise OverBudgetError(f"is a JPEG file with more than {MOST_TABLES:,} bytes of tables")
+    raise _too_many("JPEG", "segments")
+
+
+def _png(data: bytes) -> Survey:
+    """The chunks of the picture: no second frame, profile or text."""
+    kept, exif, xmp, at = [data[:8]], b"", b"", 8
+    for steps in range(MOST_STEPS):
+        name, end = data[at + 4 : at + 8], at + 12 + int.from_bytes(data[at : at + 4], "big")
+        if len(name) < 4 or end > len(data) or name in _PNG_KEPT:  # of the last one Pillow says whether it is whole
+            kept.append(data[at:end])
+        elif name == b"eXIf":
+            exif = data[at + 8 : end - 4]
+        elif name == b"iTXt" and data.startswith(_PNG_XMP, at + 8):
+            xmp = data[at + 8 : end - 4]
+        elif name in (b"tEXt", b"zTXt") and data.startswith(_PNG_EXIF, at + 8):
+            exif = exif or _profile(name, data[at + 8 + len(_PNG_EXIF) : end - 4])
+        if name == b"IEND" or end >= len(data):
+            return Survey(b"".join(kept), steps, exif=exif, xmp=xmp)
+        at = end
+    raise _too_many("PNG", "chunks")
+
+
+def _profile(name: bytes, text: bytes) -> bytes:
+    try:
+        if name == b"zTXt":
+            text = zlib.decompressobj().decompress(text[1:], MOST_TEXT)
+        return bytes.fromhex("".join(text.decode("latin-1").split("\n")[3:]))
+    except (zlib.error, ValueError):
+        return b""
+
+
+def _gif(data: bytes) -> Survey:
+    """The blocks before the first frame are counted, and each byte between them."""
+    at, inside = 13 + (3 << (data[10] & 7) + 1 if data[10:11] and data[10] & 128 else 0), False
+    for steps in range(MOST_STEPS):
+        byte = data[at] if at < len(data) else None
+        if byte is None or (byte == ord(";") and not inside):
+            raise TruncatedImageError("is a GIF file that ends too early")
+        if inside:
+            at, inside = at + byte + 1, byte > 0
+        elif byte == ord(","):
+            return Survey(data, steps)
+        elif byte == ord("!"):
+            at, inside = at + 2, True
+        else:
+            at += 1
+    raise _too_many("GIF", "blocks")
+
+
+def _too_many(name: str, pieces: str) -> OverBudgetError:
+    return OverBudgetError(f"is a {name} file with more than {MOST_STEPS:,} {pieces} before its picture")

@@ -1,0 +1,215 @@
+"""Small pictures with large costs: refused by what their headers say, before they are decoded."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import zlib
+
+import pytest
+from PIL import Image, ImageFile
+
+from handler import errors
+from handler.budget import Cost, Limits, decoding, resizing
+from handler.description import ImageInput
+from handler.exif import orientation
+from handler.image import pixels
+from tests.conftest import ROOT
+from tests.support import hostile_pictures as hostile
+
+LIMITS = Limits.for_memory(1769)
+METHODS = [("nearest", True), ("area", True)]
+METHODS += [(method, smooth) for method in ("bilinear", "bicubic", "lanczos") for smooth in (True, False)]
+
+
+def target(resize: str = "bilinear", antialias: bool = True, mode: str = "rgb", side: int = 224) -> ImageInput:
+    return ImageInput("image", side, side, mode, "stretch", resize, antialias=antialias)
+
+
+def code(data: bytes, to: ImageInput, limits: Limits = LIMITS) -> str:
+    try:
+        return "read" if len(pixels(data, "it", to, limits)) == to.size else "short"
+    except errors.HandlerError as error:
+        return error.code
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pictures that a decoder has begun to unpack."""
+    begun: list[str] = []
+    load = ImageFile.ImageFile.load
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda self: (begun.append(str(self.format)), load(self))[1])
+    return begun
+
+
+@pytest.mark.parametrize("name", hostile.REFUSED)
+def test_a_costly_picture_is_refused_before_it_is_decoded(name: str, loaded: list[str]) -> None:
+    expected, make = hostile.REFUSED[name]
+    assert code(make(), target()) == expected
+    assert loaded == []
+
+
+IN_LITTLE_MEMORY = """
+import json, resource, sys
+from tests.handler.test_handler_budget import code, target
+from tests.support import hostile_pictures as hostile
+from PIL import BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+files = [make() for _, make in hostile.REFUSED.values()] + [make() for make in hostile.HARMLESS.values()]
+size = next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmSize"))
+resource.setrlimit(resource.RLIMIT_AS, ((size << 10) + (48 << 20), resource.RLIM_INFINITY))
+json.dump([code(file, target()) for file in files], sys.stdout)
+"""
+
+
+def test_refusing_takes_no_memory() -> None:
+    """The hostile pictures one after the other in 48 MB: at most four times the file, and none of it decoded."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_LITTLE_MEMORY], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    expected = [code for code, _ in hostile.REFUSED.values()] + ["read"] * len(hostile.HARMLESS)
+    assert json.loads(done.stdout) == expected
+
+
+@pytest.mark.parametrize("size", [(hostile.SIDE, 1_349), (1_349, hostile.SIDE), (7_680, 5_758)])
+@pytest.mark.parametrize(("resize", "antialias"), METHODS)
+def test_no_resize_takes_more_than_its_part(size: tuple[int, int], resize: str, antialias: bool) -> None:
+    """Of as many pixels as are taken in 1,769 MB, whatever their shape: refused, or estimated to fit."""
+    cost = resizing(size, (224, 224), resize, antialias, 3)
+    assert cost.bytes < LIMITS.memory
+    assert size != (7_680, 5_758) or cost.nanoseconds < 3.3e9, "an ordinary picture is taken"
+
+
+@pytest.mark.parametrize(("name", "size"), [("lanczos", (1_349, hostile.SIDE)), ("area", (hostile.SIDE, 1_349))])
+def test_a_picture_that_would_be_resized_for_too_long_is_refused(
+    name: str, size: tuple[int, int], loaded: list[str]
+) -> None:
+    data = hostile.png(size)
+    assert code(data, target(name)) == "over_budget"
+    assert code(data, target(name), Limits.for_memory(512)) == "too_many_pixels"
+    assert loaded == []
+
+
+def test_a_picture_over_the_memory_is_refused(loaded: list[str]) -> None:
+    data = hostile.png((400, 300))
+    with pytest.raises(errors.OverBudgetError, match=r"it would take about .* at most 5 s and 1 MB"):
+        pixels(data, "it", target("area"), Limits(memory=1_000_000))
+    assert loaded == []
+
+
+def test_a_picture_that_there_is_no_time_for_may_come_again(loaded: list[str]) -> None:
+    """To the caller the difference is whether the same picture may be answered later."""
+    data = hostile.png((2_000, 2_000))
+    with pytest.raises(errors.OutOfTimeError, match="it would take longer than the function's time that is left"):
+        pixels(data, "it", target(), LIMITS, seconds=0.01)
+    with pytest.raises(errors.OverBudgetError):
+        pixels(data, "it", target(), LIMITS._replace(seconds=0.01), seconds=0.01)
+    assert loaded == []
+    assert code(data, target()) == "read"
+
+
+def test_a_smaller_function_is_slower() -> None:
+    assert [Limits.for_memory(mb).speed for mb in (884, 1769, 10_240)] == [884 / 1769, 1.0, 1.0]
+    cost = Cost(0, 3e9)
+    LIMITS.require(cost, 3.1)
+    with pytest.raises(errors.OverBudgetError):
+        Limits.for_memory(884).require(cost, 60)
+
+
+def test_ordinary_progressive_pictures_are_far_from_the_limit() -> None:
+    """libjpeg's usual ten scans; some programs write twenty."""
+    assert decoding("Jpeg", hostile.MEGAPIXELS_43, 10_000_000, scans=20).nanoseconds < 3e9
+
+
+WITHIN = """
+import resource, sys
+from handler.budget import Limits, resizing
+from handler.image import pixels
+from tests.handler.test_handler_budget import METHODS, target
+from tests.support import hostile_pictures as hostile
+from PIL import Image, ImageMath, PngImagePlugin
+shapes = (2_000, 1_500), (30_000, 100), (100, 30_000)
+files = {shape: hostile.png(shape) for shape in shapes}
+pixels(hostile.png((8, 8)), "it", target("area"), Limits())
+def size():
+    return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmSize")) << 10
+for shape in shapes:
+    for resize, antialias in METHODS:
+        cost = resizing(shape, (224, 224), resize, antialias, 3)
+        room = max(cost.bytes, 25 * shape[0] * shape[1]) + (8 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (int(size() + room), resource.RLIM_INFINITY))
+        pixels(files[shape], "it", target(resize, antialias), Limits())
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+"""
+
+
+def test_a_picture_stays_within_its_estimated_memory() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHIN], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", hostile.HARMLESS)
+def test_excess_beside_the_pixels_is_not_looked_at(name: str) -> None:
+    assert code(hostile.HARMLESS[name](), target()) == "read"
+
+
+@pytest.mark.parametrize("value", range(1, 9))
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_the_orientation_is_pillows(value: int, order: str) -> None:
+    tags = Image.Exif()
+    tags.endian = order
+    tags[0x010F], tags[0x0112] = "a camera", value
+    data = tags.tobytes()
+    assert orientation(data) == orientation(data.removeprefix(b"Exif\0\0")) == value
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"Exif\0\0",
+        b"Exif\0\0II*\0",
+        b"Exif\0\0II*\0\xff\xff\xff\xff",
+        b"Exif\0\0II*\0\x08\0\0\0\xff\xff" + bytes(100),
+        b"Exif\0\0II*\0\x08\0\0\0\1\0\x12\1\3\0",
+        b"Exif\0\0II*\0\x08\0\0\0\1\0\x12\1\2\0\1\0\0\0\6\0\0\0",
+        b"Exif\0\0XX*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0",
+        hostile.exif(),
+    ],
+)
+def test_exif_that_cannot_be_read_is_none(data: bytes) -> None:
+    assert orientation(data) == 1
+    assert code(hostile.with_segments(hostile.segment(0xE1, data)), target()) == "read"
+    assert code(hostile.png((8, 8), extra=hostile.chunk(b"eXIf", data.removeprefix(b"Exif\0\0"))), target()) == "read"
+
+
+def test_xmp_says_it_where_exif_does_not() -> None:
+    xmp = b'<rdf:Description tiff:Orientation="6"/>'
+    assert orientation(b"", xmp) == orientation(b"", b"<tiff:Orientation>6</tiff:Orientation>") == 6
+    dot = Image.new("RGB", (2, 1))
+    dot.putpixel((0, 0), (255, 255, 255))
+    buffer = io.BytesIO()
+    dot.save(buffer, "PNG")
+    extra = hostile.chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + xmp)
+    data = buffer.getvalue()
+    upright = pixels(data[:33] + extra + data[33:], "it", ImageInput("i", 1, 2, "grey", "stretch", "nearest"), LIMITS)
+    assert upright == b"\xff\0"
+
+
+def test_exif_in_a_text_of_imagemagicks() -> None:
+    raw = b"Exif\0\0II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0"
+    text = b"\nexif\n%8d\n" % len(raw) + raw.hex().encode()
+    dot = Image.new("RGB", (2, 1))
+    dot.putpixel((0, 0), (255, 255, 255))
+    buffer = io.BytesIO()
+    dot.save(buffer, "PNG")
+    data, to = buffer.getvalue(), ImageInput("i", 1, 2, "grey", "stretch", "nearest")
+    for extra in (
+        hostile.chunk(b"tEXt", b"Raw profile type exif\0" + text),
+        hostile.chunk(b"zTXt", b"Raw profile type exif\0\0" + zlib.compress(text)),
+    ):
+        assert pixels(data[:33] + extra + data[33:], "it", to, LIMITS) == b"\xff\0"

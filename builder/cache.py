@@ -43,6 +43,19 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def content_digest(path: Path) -> dict[str, str]:
+    """A digest that others can compute too, under the name that in-toto gives its kind.
+
+    ``sha256`` of a file. ``dirHash`` of a folder: the SHA-256 over a line for each file, with its SHA-256 and its name,
+    which is Hash1 of https://pkg.go.dev/golang.org/x/mod/sumdb/dirhash in hex. Bytecode does not count.
+    """
+    if path.is_file():
+        return {"sha256": file_digest(path)}
+    files = sorted((p.relative_to(path).as_posix(), p) for p in path.rglob("*") if p.is_file())
+    lines = [f"{file_digest(p)}  {name}\n" for name, p in files if "__pycache__" not in name and p.name != _KEY_FILE]
+    return {"dirHash": hashlib.sha256("".join(lines).encode()).hexdigest()}
+
+
 def place_file(source: Path, target: Path) -> None:
     """Have ``target`` hold what ``source`` does: a hard link where the file system has them, else a copy."""
     try:

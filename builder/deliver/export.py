@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder.cache import digest
+from builder.cache import content_digest
 from builder.deliver import safetensors
 from builder.deliver.safetensors import Array
 from builder.deliver.variables import Weight, weights_of
@@ -71,7 +71,7 @@ def export_model(ws: Workspace, out: Path | None = None) -> Export:
             (fresh / SPEC).write_text(render(exported_spec(spec, graph, fresh)), encoding="utf-8")
         files = tuple(FileEntry.of(fresh, path.name) for path in sorted(fresh.iterdir()))
         made_with = {name: versions()[name] for name in ("coldforge", "tensorflow")}
-        head = {"kind": KIND, **manifest_head(spec, digest(imported.path), made_with)}
+        head = {"kind": KIND, **manifest_head(spec, content_digest(imported.path), made_with)}
         manifest = head | _content(graph, weights, files)
         (fresh / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         for path in fresh.iterdir():

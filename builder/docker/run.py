@@ -17,7 +17,6 @@ import io
 import os
 import shutil
 import subprocess
-import tomllib
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from builder.project import Project
 from builder.regular import copy_regular, exists, make_folder
 from builder.sources import locate
 from builder.spec import ModelSpec
+from builder.stages.inputs import label_files
 from builder.stages.tuning import tuning_path
 from builder.targets import DEFAULT, TARGETS, Target
 
@@ -156,17 +156,10 @@ def _inputs(spec: ModelSpec, project: Project, model: Path, dependencies: Path) 
         yield Mount(tuning_path(spec), tuning_path(spec))
     for path in {
         spec.path,
-        *_named_files(spec.path),
+        *label_files(spec.path),
         *filter(None, [spec.source.config, spec.weights.images, spec.activations.images]),
     }:
         yield Mount(path, path)
-
-
-def _named_files(toml: Path) -> Iterator[Path]:
-    """The label files of the outputs."""
-    for output in tomllib.loads(toml.read_text(encoding="utf-8")).get("outputs", []):
-        if "labels_file" in output:
-            yield Path(os.path.abspath(toml.parent / output["labels_file"]))  # noqa: PTH100 - links stay as named
 
 
 def _outputs(scratch: Path) -> Iterator[Mount]:

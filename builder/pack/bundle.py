@@ -14,6 +14,7 @@ from builder.files import replacing
 from builder.library.outside import FILE
 from builder.pack.layer import files_of
 from builder.pack.limits import SizeTable
+from builder.pack.provenance import STATEMENT
 from builder.targets import DEFAULT, Target
 
 LIBRARY = "lib/libmodel.so"
@@ -32,14 +33,24 @@ class BundleFiles:
     def of(cls, name: str) -> BundleFiles:
         """``name``: the model's."""
         return cls(
-            (f"layer/{LIBRARY}", f"layer/{LAYER_MANIFEST}", "manifest.json", "sbom.cdx.json", "model.h", "model.json"),
+            (
+                f"layer/{LIBRARY}",
+                f"layer/{LAYER_MANIFEST}",
+                "manifest.json",
+                "sbom.cdx.json",
+                "model.h",
+                "model.json",
+                "NOTICE",
+                STATEMENT,
+            ),
             ("layer.zip", f"layer/{Path(LIBRARY).with_name(FILE)}", f"{name}.weights"),
         )
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """``dist/<model>/`` with the target's suffix: layer, zip, manifest, bill of materials, header, description."""
+    """``dist/<model>/`` with the target's suffix: layer, zip, manifest, bill of materials, notice, statement, header,
+    description."""
 
     folder: Path
     sizes: SizeTable
@@ -68,6 +79,15 @@ class Bundle:
     @property
     def sbom(self) -> Path:
         return self.folder / "sbom.cdx.json"
+
+    @property
+    def notice(self) -> Path:
+        return self.folder / "NOTICE"
+
+    @property
+    def statement(self) -> Path:
+        """How the bundle came to be (builder/pack/provenance.py)."""
+        return self.folder / STATEMENT
 
     @property
     def header(self) -> Path:

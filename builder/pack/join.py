@@ -4,8 +4,9 @@ layer/lib/libmodel.so             the first, which answers where a request names
 layer/lib/<name>/libmodel.so      each other; model.weights beside either
 layer/model/manifest.json         {"schema": 1, "models": [<each layer's own>, …]}
 layer.zip  manifest.json          as of one model; sizes and limits are of all together
+sbom.cdx.json  NOTICE  provenance.json
 <name>.weights                    of each whose weights are elsewhere
-<name>/                           each one's header, description, manifest and bill of materials
+<name>/                           each one's header, description, manifest, bill of materials, notice and statement
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from builder.cache import file_digest, place_file
 from builder.errors import UsageError
 from builder.files import replacing
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle, activate
+from builder.pack.joined import joined_bill, joined_notice, joined_statement
 from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
 from builder.pack.limits import LAMBDA_UNZIPPED, SizeTable, require
 from builder.project import Project
@@ -60,10 +62,12 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
             for weights in bundle.folder.glob("*.weights"):
                 place_file(weights, fresh / weights.name)
             (fresh / name).mkdir()
-            for path in (bundle.header, bundle.description, bundle.manifest, bundle.sbom):
+            for path in _papers(bundle):
                 shutil.copyfile(path, fresh / name / path.name)
         inside = [_moved(bundle, place) for bundle, place in zip(bundles, places, strict=True)]
         _write(draft.layer / LAYER_MANIFEST, {"schema": SCHEMA_VERSION, "models": inside})
+        _write_text(draft.sbom, joined_bill(folder.name, bundles, places, draft.layer / LAYER_MANIFEST))
+        _write_text(draft.notice, joined_notice(folder.name, bundles))
         # One that is for a container image makes all of it one.
         image = any(bundle.sizes.max_unzipped > LAMBDA_UNZIPPED for bundle in bundles)
         if not image:
@@ -77,7 +81,7 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
             max(bundle.sizes.max_zipped for bundle in bundles),
         )
         require(sizes)
-        whole = {
+        whole: dict[str, Any] = {
             "schema": SCHEMA_VERSION,
             "models": [json.loads(bundle.manifest.read_text(encoding="utf-8")) for bundle in bundles],
             "files": {
@@ -86,6 +90,8 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
             "sizes": sizes.to_dict(),
         }
         _write(draft.manifest, whole)
+        target = str(whole["models"][0]["target"]["arch"])
+        _write_text(draft.statement, joined_statement(fresh, bundles, names, target))
     return Bundle(folder, sizes)
 
 
@@ -104,7 +110,15 @@ def _moved(bundle: Bundle, place: str) -> dict[str, Any]:
     return manifest | {"files": files}
 
 
+def _papers(bundle: Bundle) -> tuple[Path, ...]:
+    return bundle.header, bundle.description, bundle.manifest, bundle.sbom, bundle.notice, bundle.statement
+
+
 def _write(path: Path, content: dict[str, Any]) -> None:
+    _write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def _write_text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     path.chmod(0o644)

@@ -95,19 +95,19 @@ class Manifest:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
 
 
-def manifest_head(spec: ModelSpec, source_sha256: str, versions: Mapping[str, str]) -> dict[str, Any]:
-    """What the manifest of anything made of a model begins with; ``source_sha256`` is of the trained model."""
+def manifest_head(spec: ModelSpec, digest: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
+    """What the manifest of anything made of a model begins with; ``digest`` is the trained model's."""
     return {
         "model": {"name": spec.name, "version": spec.version},
-        "source": source_entry(spec, source_sha256),
+        "source": source_entry(spec, digest),
         "versions": dict(versions),
     }
 
 
-def source_entry(spec: ModelSpec, sha256: str) -> dict[str, str]:
-    """Where the model came from, without any path of the machine that built it."""
+def source_entry(spec: ModelSpec, digest: Mapping[str, str]) -> dict[str, str]:
+    """Where the model came from, without any path of the machine that built it. ``digest``: its ``content_digest``."""
     source = spec.source
-    entry = {"format": str(source.format), "sha256": sha256}
+    entry = {"format": str(source.format), **digest}
     if source.package:
         entry |= {"package": source.package, "file": source.file or ""}
     elif source.path is not None:

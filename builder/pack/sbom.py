@@ -1,69 +1,42 @@
-"""sbom.cdx.json: a CycloneDX 1.6 bill of materials of what goes into Lambda.
+"""sbom.cdx.json: a CycloneDX 1.6 bill of materials of everything in Lambda: the model's layer, the packages, the code.
 
-The model, libmodel.so, and the packages of the dependencies layer. It has neither serial number nor
-time: the same bundle has the same bill.
+Each file is in one component. A component without files says into which file it is compiled. The bill has neither
+serial number nor time: the same bundle has the same bill.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from builder.errors import EnvironmentSetupError
+from builder.pack.parts import Part, Shipped
 
-_PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(\[[^\]]*\])?\s*==\s*(?P<version>[^\s;\\]+)")
-_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})\b")
-_TOOLS = {"tensorflow": "tensorflow-cpu", "zig": "ziglang"}
+COMPILED_INTO = "coldforge:compiled-into"
+"""The property of a component that has no file of its own."""
 
-
-@dataclass(frozen=True)
-class Package:
-    """A pinned package of the dependencies layer; ``hashes`` are SHA-256 (hex) of its wheels."""
-
-    name: str
-    version: str
-    hashes: tuple[str, ...]
-
-    @property
-    def url(self) -> str:
-        """Its package URL (purl)."""
-        return f"pkg:pypi/{self.name}@{self.version}"
-
-
-def read_lock(path: Path) -> tuple[Package, ...]:
-    """The packages of a hash-locked requirements file, by name.
-
-    Raises EnvironmentSetupError when a line is not a pin.
-    """
-    packages = []
-    for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
-        text = re.sub(r"(^|\s)#.*", "", line).strip()
-        if not text or text.startswith("-"):
-            continue
-        match = _PIN.match(text)
-        if match is None:
-            raise EnvironmentSetupError(f"{path.name}: {text!r} is not pinned as name==version; lock it again.")
-        name = re.sub(r"[-_.]+", "-", match["name"]).lower()
-        packages.append(Package(name, match["version"], tuple(sorted(set(_HASH.findall(text))))))
-    return tuple(sorted(packages, key=lambda p: p.name))
+_TOOLS = {"coldforge": "", "tensorflow": "tensorflow-cpu", "zig": "ziglang"}
+"""The manifest's versions that decide what the library is, to the names of their packages."""
 
 
 def sbom_json(
     *,
     description: Mapping[str, Any],
     source: Mapping[str, str],
-    library_sha256: str,
+    files: Sequence[Shipped],
+    parts: Sequence[Part],
     versions: Mapping[str, str],
-    packages: tuple[Package, ...],
 ) -> str:
-    """The bill as JSON. ``description``: model.json's content; ``source``: the manifest's entry."""
+    """The bill as JSON.
+
+    ``description``: model.json's content; ``source``: the manifest's entry; ``files``: those of the model's layer, the
+    library first; ``parts``: all others, and what is compiled into the library; ``versions``: the manifest's.
+    """
     model, target = description["model"], description["target"]
     name, version = model["name"], model["version"]
     bundle, library, network = f"bundle:{name}", f"lib:{name}/libmodel.so", f"model:{name}"
+    inside = [part.ref for part in parts if files[0].path in part.inside]
+    beside = [part for part in parts if part.ref not in inside]
     bill = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -79,7 +52,7 @@ def sbom_json(
                 "bom-ref": network,
                 "name": name,
                 "version": version,
-                "hashes": [{"alg": "SHA-256", "content": source["sha256"]}],
+                **({"hashes": [_hash(source["sha256"])]} if "sha256" in source else {}),
                 "modelCard": {
                     "modelParameters": {
                         "inputs": [{"format": _format(port)} for port in description["feeds"]],
@@ -87,9 +60,12 @@ def sbom_json(
                     }
                 },
                 "properties": [
-                    {"name": f"coldforge:source:{key}", "value": value}
-                    for key, value in sorted(source.items())
-                    if key != "sha256"
+                    {"name": COMPILED_INTO, "value": files[0].path},
+                    *(
+                        {"name": f"coldforge:source:{key}", "value": value}
+                        for key, value in sorted(source.items())
+                        if key != "sha256"
+                    ),
                 ],
             },
             {
@@ -97,17 +73,18 @@ def sbom_json(
                 "bom-ref": library,
                 "name": "libmodel.so",
                 "version": version,
-                "hashes": [{"alg": "SHA-256", "content": library_sha256}],
+                "hashes": [_hash(files[0].sha256)],
+                "components": [_file(file) for file in files],
                 "properties": [
                     {"name": "coldforge:target", "value": target["arch"]},
                     {"name": "coldforge:isa", "value": " ".join(target["isa"])},
                 ],
             },
-            *(_package(package) for package in packages),
+            *(_component(part) for part in parts),
         ],
         "dependencies": [
-            {"ref": bundle, "dependsOn": [library, *(package.url for package in packages)]},
-            {"ref": library, "dependsOn": [network]},
+            {"ref": bundle, "dependsOn": [library, *(part.ref for part in beside)]},
+            {"ref": library, "dependsOn": [network, *inside]},
         ],
     }
     return json.dumps(bill, indent=2) + "\n"
@@ -118,27 +95,36 @@ def _format(port: Mapping[str, Any]) -> str:
 
 
 def _tools(versions: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    for key, version in sorted(versions.items()):
-        name = _TOOLS.get(key, key)
-        tool = {"type": "application", "name": name, "version": version}
-        yield tool | ({"purl": f"pkg:pypi/{name}@{version}"} if key in _TOOLS else {})
+    """What made the library; not the Python that ran it, which would make the bill another one elsewhere."""
+    for key, package in _TOOLS.items():
+        tool = {"type": "application", "name": package or key, "version": versions[key]}
+        yield tool | ({"purl": f"pkg:pypi/{package}@{versions[key]}"} if package else {})
 
 
-def _package(package: Package) -> dict[str, Any]:
-    component: dict[str, Any] = {
-        "type": "library",
-        "bom-ref": package.url,
-        "name": package.name,
-        "version": package.version,
-        "purl": package.url,
-    }
-    if package.hashes:
-        # A component has one hash of a kind; a lock lists one for each wheel that may be chosen.
+def _component(part: Part) -> dict[str, Any]:
+    component: dict[str, Any] = {"type": part.kind, "bom-ref": part.ref, "name": part.name}
+    component |= {"version": part.version} if part.version else {}
+    component |= {"description": part.about} if part.about else {}
+    component["licenses"] = [{"expression": part.licence}]
+    component |= {"purl": part.purl} if part.purl else {}
+    if part.wheel:
         component["externalReferences"] = [
             {
                 "type": "distribution",
-                "url": f"https://pypi.org/project/{package.name}/{package.version}/",
-                "hashes": [{"alg": "SHA-256", "content": digest} for digest in package.hashes],
+                "url": f"https://pypi.org/project/{part.name}/{part.version}/#{part.wheel.file}",
+                "hashes": [_hash(part.wheel.sha256)],
             }
         ]
+    if part.files:
+        component["components"] = [_file(file) for file in part.files]
+    if part.inside:
+        component["properties"] = [{"name": COMPILED_INTO, "value": path} for path in part.inside]
     return component
+
+
+def _file(file: Shipped) -> dict[str, Any]:
+    return {"type": "file", "name": file.path, "hashes": [_hash(file.sha256)]}
+
+
+def _hash(sha256: str) -> dict[str, str]:
+    return {"alg": "SHA-256", "content": sha256}

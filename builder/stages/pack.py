@@ -5,41 +5,48 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from builder.audit import require as require_audit
-from builder.cache import digest, place_file
+from builder.cache import content_digest, place_file
 from builder.files import replacing
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
-from builder.pack.dependencies import DEPENDENCIES_LOCK, dependencies_folder
+from builder.pack.compiled_in import library_parts
+from builder.pack.dependencies import dependencies_folder
 from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
 from builder.pack.limits import Component, check, require
 from builder.pack.manifest import FileEntry, Manifest, source_entry
-from builder.pack.sbom import read_lock, sbom_json
+from builder.pack.notice import notice
+from builder.pack.parts import Part, function_part, shipped
+from builder.pack.sbom import sbom_json
+from builder.pack.wheels import wheel_parts
 from builder.stages.attempts import VerifiedLibrary
+from builder.stages.provenance import bundle_statement
 from builder.verify.verdict import require as require_verification
 from builder.workspace import Workspace
+
+PLACE = "/opt"
+"""Where Lambda puts a layer."""
 
 
 def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
     """Put ``ws.bundle`` together, beside its place, and let it take the place of the one before.
 
-    The dependencies layer and the function's code count towards the limits where they are there; the layer's
-    hash-locked requirements go into the bill of materials. Every file in the zip has the time SOURCE_DATE_EPOCH.
+    The dependencies layer and the function's code count towards the limits where they are there, and are in the bill
+    of materials, with all that is compiled into the library. Every file in the zip has the time SOURCE_DATE_EPOCH.
 
     Raises AuditError or VerifyError when the library did not pass, SizeLimitError when it all is larger than Lambda or
-    the spec allows. Whatever is raised, the previous bundle stays as it was.
+    the spec allows, EnvironmentSetupError for a file of which nobody says what it is. Whatever is raised, the previous
+    bundle stays as it was.
     """
     require_audit(library.audit)
     require_verification(library.verification)
     spec, sources, moment = ws.spec, library.sources, source_date_epoch()
-    lock = ws.project.layers / DEPENDENCIES_LOCK
-    packages = read_lock(lock) if lock.is_file() else ()
     others = list(_others(ws))
     model_json = sources.description.read_text(encoding="utf-8")
-    source_sha256 = digest(library.compiled.path)
+    source_digest = content_digest(library.compiled.path)
     with replacing(ws.bundle) as fresh:
         draft = Bundle(fresh, check(others, spec))
         draft.library.parent.mkdir(parents=True)
@@ -50,7 +57,7 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
             place_file(sources.outside, fresh / weights_file if weights_file else draft.weights)
         manifest = Manifest(
             description=json.loads(model_json),
-            source=source_entry(spec, source_sha256),
+            source=source_entry(spec, source_digest),
             targets=(ws.target.name,),
             versions=dict(library.versions),
             xla_flags=library.compiled.first.kernels.flags,
@@ -68,16 +75,20 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         require(sizes)
         _write(draft.header, sources.header.read_text(encoding="utf-8"))
         _write(draft.description, model_json.rstrip("\n") + "\n")
+        parts = [*library_parts(f"{PLACE}/{LIBRARY}", library.versions), *_parts(ws)]
+        files = [(name, draft.layer / name) for name in sorted(inside, key=lambda name: (name != LIBRARY, name))]
+        elsewhere = [(weights_file, fresh / weights_file)] if weights_file else []
         bill = sbom_json(
             description=manifest.description,
             source=manifest.source,
-            library_sha256=next(f.sha256 for f in manifest.files if f.path == LIBRARY),
+            files=[*shipped(PLACE, files), *shipped("", elsewhere)],
+            parts=parts,
             versions=manifest.versions,
-            packages=packages,
         )
         _write(draft.sbom, bill)
+        _write(draft.notice, notice(spec.name, spec.version, parts))
         names = [f"layer/{name}" for name in inside]
-        names += [*(["layer.zip"] if zipped else []), "model.h", "model.json", "sbom.cdx.json"]
+        names += [*(["layer.zip"] if zipped else []), "model.h", "model.json", "sbom.cdx.json", "NOTICE"]
         names += [weights_file] if weights_file else []
         measured = replace(
             manifest,
@@ -88,7 +99,8 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
             sizes=sizes,
         )
         _write(draft.manifest, measured.to_json())
-        _keep_wasm(ws.bundle, fresh, source_sha256)
+        _write(draft.statement, bundle_statement(ws, library, fresh, parts))
+        _keep_wasm(ws.bundle, fresh, source_digest)
     return Bundle(ws.bundle, sizes)
 
 
@@ -100,13 +112,21 @@ def _others(ws: Workspace) -> Iterator[Component]:
         yield measure("function", ws.project.function, layer=False, bytecode=False)
 
 
-def _keep_wasm(before: Path, fresh: Path, source_sha256: str) -> None:
+def _parts(ws: Workspace) -> Iterator[Part]:
+    """What the function is made of besides the model's layer."""
+    if (dependencies := dependencies_folder(ws.project, ws.target)).is_dir():
+        yield from wheel_parts(dependencies)
+    if ws.project.function.is_dir():
+        yield function_part(ws.project.function)
+
+
+def _keep_wasm(before: Path, fresh: Path, digest: Mapping[str, str]) -> None:
     """What `coldforge wasm` made of the same trained model stays in the bundle's folder."""
     try:
-        made_of = json.loads((before / "wasm" / "manifest.json").read_text(encoding="utf-8"))["source"]["sha256"]
+        made_of = json.loads((before / "wasm" / "manifest.json").read_text(encoding="utf-8"))["source"]
     except (OSError, ValueError, KeyError):
         return
-    if made_of == source_sha256:
+    if digest.items() <= made_of.items():
         shutil.copytree(before / "wasm", fresh / "wasm", copy_function=os.link)
 
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder.cache import digest
+from builder.cache import content_digest, digest
 from builder.errors import LowerError
 from builder.files import replacing
 from builder.link.toolchain import zig_version
@@ -156,7 +156,7 @@ def _deliver(
         for path in (PREDICT, sources.description, sources.header):
             shutil.copyfile(path, fresh / path.name)
         manifest = {
-            **manifest_head(ws.spec, digest(compiled.path), versions()),
+            **manifest_head(ws.spec, content_digest(compiled.path), versions()),
             "xla_flags": compiled.first.kernels.flags,
             "files": [asdict(FileEntry.of(fresh, path.name)) for path in sorted(fresh.iterdir())],
             "modules": {module.path.name: module.to_dict() for module in modules},

@@ -58,8 +58,8 @@ def main() -> int:
     parser.add_argument("--python-version", default="3.13")
     parser.add_argument("--python", help="the interpreter that writes the bytecode")
     options = parser.parse_args()
-    install(options.folder, options.python_version, MACHINES[options.target])
-    trim(options.folder)
+    report = install(options.folder, options.python_version, MACHINES[options.target])
+    name_wheels(options.folder, report, trim(options.folder))
     if not compile_all(options.folder, options.python_version, options.python):
         print(
             f"no python{options.python_version} here: the layer goes without bytecode, and cold starts take longer",
@@ -68,8 +68,8 @@ def main() -> int:
     return 0
 
 
-def install(target: Path, version: str, machine: str) -> None:
-    """Exactly the locked wheels, without their bytecode. Raises CalledProcessError."""
+def install(target: Path, version: str, machine: str) -> dict[str, Any]:
+    """Exactly the locked wheels, without their bytecode; pip's report of them. Raises CalledProcessError."""
     digits = version.replace(".", "")
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
@@ -81,11 +81,15 @@ def install(target: Path, version: str, machine: str) -> None:
             "--target", str(target), "-r", str(HERE / "requirements.txt"), "--report", str(report),
         ]  # fmt: skip
         subprocess.run(command, check=True)
-        name_wheels(target, json.loads(report.read_text(encoding="utf-8")))
+        found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+        return found
 
 
-def name_wheels(target: Path, report: dict[str, Any]) -> None:
-    """Leave in each package's ``*.dist-info`` the name and SHA-256 of its wheel, of pip's ``report``."""
+def name_wheels(target: Path, report: dict[str, Any], stand_ins: list[str]) -> None:
+    """Leave in each package's ``*.dist-info`` the name and SHA-256 of its wheel, of pip's ``report``.
+
+    Packages that were dropped have none. ``stand_ins``: the files that took the place of a wheel's own.
+    """
     for package in report["install"]:
         name, version = package["metadata"]["name"], package["metadata"]["version"]
         origin = package["download_info"]
@@ -93,12 +97,16 @@ def name_wheels(target: Path, report: dict[str, Any]) -> None:
             "file": unquote(urlsplit(origin["url"]).path.rpartition("/")[2]),
             "sha256": origin["archive_info"]["hashes"]["sha256"],
         }
-        folder = target / f"{re.sub(r'[-_.]+', '_', name).lower()}-{version}.dist-info"
-        (folder / "wheel.json").write_text(json.dumps(wheel, indent=2) + "\n", encoding="utf-8")
+        plain = re.sub(r"[-_.]+", "_", name).lower()
+        if mine := [file for file in stand_ins if file.startswith(f"{plain}.libs/")]:
+            wheel["stand_ins"] = mine
+        folder = target / f"{plain}-{version}.dist-info"
+        if folder.is_dir():
+            (folder / "wheel.json").write_text(json.dumps(wheel, indent=2) + "\n", encoding="utf-8")
 
 
-def trim(target: Path) -> None:
-    """Delete what the handler never loads; the licences in ``*.dist-info`` stay."""
+def trim(target: Path) -> list[str]:
+    """Delete what the handler never loads, and return which files are stand-ins now; ``*.dist-info`` stays."""
     for pattern in DROPPED:
         for path in list(target.glob(pattern)):
             _delete(path)
@@ -112,15 +120,16 @@ def trim(target: Path) -> None:
     for pattern in ("*.pyi", "py.typed"):
         for path in list(target.rglob(pattern)):
             path.unlink()
-    libraries = list((target / "pillow.libs").iterdir())
+    libraries = sorted((target / "pillow.libs").iterdir())
     extensions = list(pil.glob("*.so"))
-    for path in libraries:
-        if path.name.startswith(tuple(f"{name}-" for name in STAND_INS)):
-            replace(path, extensions)
+    replaced = [path for path in libraries if path.name.startswith(tuple(f"{name}-" for name in STAND_INS))]
+    for path in replaced:
+        replace(path, extensions)
     needed = reached(extensions, libraries)
     for path in libraries:
         if path.name not in needed:
             path.unlink()
+    return [path.relative_to(target).as_posix() for path in replaced]
 
 
 def replace(path: Path, users: Iterable[Path]) -> None:

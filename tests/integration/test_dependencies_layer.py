@@ -17,7 +17,9 @@ from elftools.elf.elffile import ELFFile
 
 from builder.cache import digest
 from builder.link.toolchain import Toolchain
-from builder.pack.sbom import read_lock
+from builder.pack.layer import files_of
+from builder.pack.lock import read_lock
+from builder.pack.wheels import wheel_parts
 from builder.targets import ARM64, NAMES, TARGETS, X86_64, Target
 from tests.conftest import ROOT, have_dependencies
 from tests.support import qemu
@@ -101,6 +103,37 @@ def test_each_package_says_which_locked_wheel_it_came_from(layer: Path) -> None:
         assert package.version == version
         assert wheel["sha256"] in package.hashes
         assert wheel["file"].startswith(f"{name}-{version}-")
+
+
+def test_every_file_belongs_to_a_part_and_every_part_has_a_file_or_is_in_one(layer: Path) -> None:
+    there = {f"/opt/python/{name}" for name, _ in files_of(layer)}
+    parts = wheel_parts(layer.parent)
+    paths = [file.path for part in parts for file in part.files]
+    assert sorted(paths) == sorted(there)
+    for part in parts:
+        assert bool(part.files) != bool(part.inside), part.name
+        assert set(part.inside) <= there
+        assert part.version or part.name in ("libffi", "pythoncapi_compat")
+    names = {part.name for part in parts}
+    assert {"pillow", "libwebp", "libjpeg / libjpeg-turbo", "libffi", "coldforge stand-ins"} <= names
+    assert "pycparser" not in names  # it was installed, and taken out
+
+
+def test_all_that_a_wheel_says_its_extensions_need_is_accounted_for(layer: Path) -> None:
+    (path,) = layer.glob("pillow-*.dist-info/sboms/pillow-*.cdx.json")
+    bill = json.loads(path.read_text())
+    needs = {entry["ref"]: entry.get("dependsOn", []) for entry in bill["dependencies"]}
+    wanted = {ref for name in ("PIL._imaging", "PIL._imagingmath", "PIL._webp") for ref in _of(needs, name)}
+    parts = {part.purl.partition("@")[0] for part in wheel_parts(layer.parent)}
+    others = {"libtiff", "openjpeg", "libxcb"}  # stand-ins are in their places
+    others |= {"zlib"}  # Lambda's own
+    others |= {"libimagequant"}  # Pillow's wheels are built without
+    assert wanted == {f"pkg:generic/{name}" for name in others} | {"pkg:generic/libjpeg", "pkg:generic/libwebp"}
+    assert wanted - parts == {f"pkg:generic/{name}" for name in others}
+
+
+def _of(needs: dict[str, list[str]], extension: str) -> list[str]:
+    return next((refs for ref, refs in needs.items() if ref.endswith(f"#c-ext/{extension}")), [])
 
 
 CALLER = """

@@ -170,9 +170,9 @@ def test_a_bundle_keeps_the_modules_of_the_same_model(tmp_path: Path) -> None:
     before, fresh = tmp_path / "before", tmp_path / "fresh"
     (before / "wasm").mkdir(parents=True)
     (before / "wasm" / "manifest.json").write_text(json.dumps({"source": {"sha256": "same"}}))
-    _keep_wasm(before, fresh, "other")
+    _keep_wasm(before, fresh, {"sha256": "other"})
     assert not fresh.exists()
-    _keep_wasm(before, fresh, "same")
+    _keep_wasm(before, fresh, {"sha256": "same"})
     assert (fresh / "wasm" / "manifest.json").exists()
 
 

@@ -17,12 +17,12 @@ import pytest
 
 from builder import files
 from builder.audit import audit
-from builder.cache import digest
+from builder.cache import file_digest
 from builder.emit import GeneratedSources
 from builder.errors import AuditError, SizeLimitError, VerifyError
 from builder.lower.decisions import LoweringReport
 from builder.pack.bundle import Bundle, BundleFiles, activate
-from builder.pack.sbom import read_lock
+from builder.pack.lock import read_lock
 from builder.project import Project
 from builder.spec import ModelSpec, Source
 from builder.stages.attempts import VerifiedLibrary
@@ -35,6 +35,7 @@ from builder.workspace import Workspace
 from builder.xla.tfcompile import CompiledGraph
 from tests.support import needs
 from tests.support.hand_model import CASES, HAND_MODEL, model_spec, write_golden
+from tests.support.wheels import install
 from tests.support.zig import shared_library
 
 DESCRIPTION = {
@@ -83,15 +84,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     model = folder / "secret" / "hand.keras"
     model.parent.mkdir()
     model.write_bytes(b"trained")
-    spec = replace(model_spec(), source=Source("keras", model))
+    (folder / "hand.toml").write_text("")
+    spec = replace(model_spec(), path=folder / "hand.toml", source=Source("keras", model))
     os.environ.pop("CF_TEST_BEHAVIOUR", None)
     for name, content in (
         ("layers/dependencies/requirements.txt", LOCK.encode()),
-        ("build/dependencies/python/pillow.so", bytes(50_000)),
         ("handler/app.py", bytes(2_000)),
     ):
         (parts / name).parent.mkdir(parents=True)
         (parts / name).write_bytes(content)
+    install(parts / "build/dependencies/python", "pillow", "13.0.0", {"PIL/image.so": bytes(50_000)})
     graph = write_golden(folder, CASES)
     kernels = CompiledGraph(folder, X86_64, "--xla_cpu_multi_thread_eigen=false", "2.21.0", 0.0)
     library = VerifiedLibrary(
@@ -146,6 +148,8 @@ def test_a_bundle_holds_what_the_handler_and_sam_look_for(packer: Packer, made: 
         "layer.zip",
         "manifest.json",
         "sbom.cdx.json",
+        "NOTICE",
+        "provenance.json",
         "model.h",
         "model.json",
     }
@@ -170,7 +174,7 @@ def test_the_manifest_tells_everything_and_hashes_are_right(packer: Packer, made
     assert manifest["model"] == {
         "name": "hand",
         "version": "1",
-        "source": {"format": "keras", "sha256": digest(made.library.compiled.path), "file": "hand.keras"},
+        "source": {"format": "keras", "sha256": file_digest(made.library.compiled.path), "file": "hand.keras"},
     }
     assert manifest["built_with"]["python"] == "3.13.1"
     assert manifest["xla_flags"] == "--xla_cpu_multi_thread_eigen=false"
@@ -182,8 +186,8 @@ def test_the_manifest_tells_everything_and_hashes_are_right(packer: Packer, made
     for name, entry in manifest["files"].items():
         data = (bundle.folder / name).read_bytes()
         assert (entry["bytes"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
-    assert set(manifest["files"]) == set(content(bundle.folder)) - {"manifest.json"}
-    assert "secret" not in "".join(p.read_text() for p in (bundle.manifest, bundle.sbom))
+    assert set(manifest["files"]) == set(content(bundle.folder)) - {"manifest.json", "provenance.json"}
+    assert "secret" not in "".join(p.read_text() for p in (bundle.manifest, bundle.sbom, bundle.statement))
 
 
 def test_packing_twice_gives_the_same_bytes(packer: Packer, tmp_path: Path) -> None:
@@ -340,21 +344,76 @@ def test_the_bill_of_materials_is_valid_and_complete(packer: Packer) -> None:
     assert [c["name"] for c in bill["components"]] == [
         "hand",
         "libmodel.so",
-        "aws-lambda-powertools",
-        "cffi",
+        "coldforge runtime",
+        "XLA",
+        "Eigen",
+        "compiler-rt",
         "pillow",
+        "coldforge handler",
     ]
     assert "serialNumber" not in bill
     assert "timestamp" not in bill["metadata"]
     references = {c["bom-ref"] for c in bill["components"]} | {bill["metadata"]["component"]["bom-ref"]}
     for entry in bill["dependencies"]:
         assert {entry["ref"], *entry["dependsOn"]} <= references
+    assert valid(text)
+
+
+def valid(text: str) -> bool:
+    """Whether CycloneDX's own library takes the bill."""
     json_validation = needs.needs_module("cyclonedx.validation.json")
     schema = needs.needs_module("cyclonedx.schema")
-    assert json_validation.JsonStrictValidator(schema.SchemaVersion.V1_6).validate_str(text) is None
+    return json_validation.JsonStrictValidator(schema.SchemaVersion.V1_6).validate_str(text) is None
 
 
-def test_a_bill_without_a_lock_file_is_valid_too(packer: Packer) -> None:
+def test_the_hashes_in_the_bill_are_what_sha256sum_says(packer: Packer, made: Made) -> None:
+    bundle = packer()
+    network, library, *_ = json.loads(bundle.sbom.read_text())["components"]
+    assert network["hashes"][0]["content"] == file_digest(made.library.compiled.path)
+    assert library["hashes"][0]["content"] == file_digest(bundle.library)
+    files = {file["name"]: file["hashes"][0]["content"] for file in library["components"]}
+    assert files == {f"/opt/{name}": file_digest(bundle.layer / name) for name in content(bundle.layer)}
+
+
+def test_a_bill_without_packages_is_valid_too(packer: Packer) -> None:
     bundle = packer(without=["layers", "build"])
-    assert len(json.loads(bundle.sbom.read_text())["components"]) == 2
+    assert "pillow" not in bundle.sbom.read_text()
+    assert valid(bundle.sbom.read_text())
     assert [c.name for c in bundle.sizes.components] == ["model layer", "function"]
+
+
+def test_the_notice_has_every_licence_once(packer: Packer) -> None:
+    text = packer().notice.read_text()
+    assert text.count("You may do with pillow what you like.") == 1
+    assert text.count("Apache License\n") >= 1
+    for name in ("Mozilla Public License Version 2.0", "Copyright (c) Zig contributors", "LLVM Exceptions"):
+        assert name in text
+
+
+def test_the_statement_names_every_file_and_every_input(packer: Packer, made: Made) -> None:
+    bundle = packer()
+    statement = json.loads(bundle.statement.read_text())
+    assert (statement["_type"], statement["predicateType"]) == (
+        "https://in-toto.io/Statement/v1",
+        "https://slsa.dev/provenance/v1",
+    )
+    named = {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]}
+    there = {name: hashlib.sha256(data).hexdigest() for name, data in content(bundle.folder).items()}
+    assert named == {name: sha for name, sha in there.items() if name != "provenance.json"}
+    definition, run = statement["predicate"]["buildDefinition"], statement["predicate"]["runDetails"]
+    assert definition["externalParameters"] == {"model": "hand.toml", "target": "x86_64", "package": "zip"}
+    assert definition["internalParameters"] == {"xla_flags": "--xla_cpu_multi_thread_eigen=false"}
+    inputs = {entry["name"]: entry for entry in definition["resolvedDependencies"]}
+    assert inputs["trained model hand.keras"]["digest"] == {"sha256": file_digest(made.library.compiled.path)}
+    assert inputs["hand.toml"]["digest"] == {"sha256": file_digest(made.spec.path)}
+    assert inputs["tensorflow-cpu"]["uri"] == "pkg:pypi/tensorflow-cpu@2.21.0"
+    assert inputs["pillow-13.0.0-py3-none-any.whl"]["digest"]["sha256"] == hashlib.sha256(b"pillow").hexdigest()
+    assert set(inputs["coldforge/builder"]["digest"]) == {"dirHash"}
+    assert run["builder"]["version"]["zig"] == "0.17.0"
+    assert "metadata" not in run
+
+
+def test_a_statement_has_the_time_that_is_asked_for(packer: Packer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    statement = json.loads(packer().statement.read_text())
+    assert statement["predicate"]["runDetails"]["metadata"] == {"finishedOn": "1970-01-02T00:00:00Z"}

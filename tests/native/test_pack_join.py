@@ -17,10 +17,14 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from builder.cache import file_digest
 from builder.errors import SizeLimitError, UsageError
 from builder.pack.bundle import Bundle, activate, find_bundle
 from builder.pack.join import join, joined_name
+from builder.pack.layer import files_of
 from builder.pack.limits import Component, SizeTable
+from builder.pack.parts import Part, Shipped, shipped
+from builder.pack.sbom import sbom_json
 from builder.targets import ARM64
 from handler.errors import StartupError, UnknownModelError
 from handler.model import Models
@@ -44,13 +48,32 @@ def bundle(dist: Path, compiled: Path, description: dict[str, Any], name: str, l
     folder = dist / name
     shutil.copytree(layer, folder / "layer")
     library = (folder / "layer/lib/libmodel.so").stat().st_size
-    manifest = {"model": description["model"], "files": {"lib/libmodel.so": {"bytes": library, "sha256": "ab"}}}
+    manifest = {
+        "model": description["model"],
+        "target": {"arch": "x86_64"},
+        "files": {"lib/libmodel.so": {"bytes": library, "sha256": "ab"}},
+    }
     (folder / "layer/model/manifest.json").write_text(json.dumps(manifest))
-    for file in ("model.h", "model.json", "sbom.cdx.json"):
+    for file in ("model.h", "model.json", "NOTICE", "provenance.json"):
         (folder / file).write_text(f"{file} of {name}")
+    (folder / "sbom.cdx.json").write_text(bill(folder / "layer", description))
     sizes = SizeTable((Component("model layer", library, 1), Component("function", 10_000, 5_000, False)), limit, ROOM)
     (folder / "manifest.json").write_text(json.dumps(manifest | {"sizes": sizes.to_dict()}))
     return Bundle.load(folder)
+
+
+def bill(layer: Path, description: dict[str, Any]) -> str:
+    """As ``pack`` writes it: the model's layer, what is compiled into the library, and the function."""
+    names = ["lib/libmodel.so", "model/manifest.json"]
+    inside = Part("openxla:xla", "XLA", "2.21.0", "Apache-2.0", inside=("/opt/lib/libmodel.so",))
+    code = Part("coldforge:handler", "handler", "1", "Apache-2.0", files=(Shipped("/var/task/handler/app.py", "ab"),))
+    return sbom_json(
+        description=description,
+        source={"sha256": "ab" * 32, "format": "keras"},
+        files=shipped("/opt", [(name, layer / name) for name in names]),
+        parts=[inside, code],
+        versions={"coldforge": "0", "tensorflow": "0", "zig": "0"},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +122,34 @@ def test_manifests_list_every_model(joined: Bundle) -> None:
     whole = json.loads(joined.manifest.read_text())
     assert whole["files"]["layer.zip"]["bytes"] == joined.archive.stat().st_size
     assert Bundle.load(joined.folder).sizes == joined.sizes
+
+
+def test_the_bill_of_all_has_every_file_where_it_is_now(joined: Bundle) -> None:
+    whole = json.loads(joined.sbom.read_text())
+    files = {f["name"]: f["hashes"][0]["content"] for c in whole["components"] for f in c.get("components", [])}
+    assert files.pop("/var/task/handler/app.py") == "ab"
+    assert files == {f"/opt/{name}": file_digest(path) for name, path in files_of(joined.layer)}
+    assert [c["bom-ref"] for c in whole["components"]].count("openxla:xla") == 1
+    xla = next(c for c in whole["components"] if c["bom-ref"] == "openxla:xla")
+    assert [p["value"] for p in xla["properties"]] == [
+        "/opt/lib/libmodel.so",
+        "/opt/lib/product/libmodel.so",
+        "/opt/lib/digits/libmodel.so",
+    ]
+    references = {c["bom-ref"] for c in whole["components"]} | {"bundle:faces-product-digits"}
+    for entry in whole["dependencies"]:
+        assert {entry["ref"], *entry["dependsOn"]} <= references
+
+
+def test_the_statement_of_all_names_those_of_each(joined: Bundle) -> None:
+    statement = json.loads(joined.statement.read_text())
+    named = {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]}
+    files = dict(files_of(joined.folder))
+    assert named == {name: file_digest(path) for name, path in files.items() if name != "provenance.json"}
+    inputs = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert [entry["name"] for entry in inputs] == [f"{n}/provenance.json" for n in ("faces", "product", "digits")]
+    assert inputs[1]["digest"] == {"sha256": file_digest(joined.folder / "product" / "provenance.json")}
+    assert "NOTICE of" not in joined.notice.read_text()  # their first lines
 
 
 def test_the_same_models_give_the_same_bytes(joined: Bundle, three: list[Bundle]) -> None:

@@ -1,0 +1,33 @@
+"""What a build reads: the files that model.toml is and names, coldforge's own code, the locked packages."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from builder.spec import ModelSpec
+from builder.stages.tuning import tuning_path
+
+
+def named_files(spec: ModelSpec) -> dict[str, Path]:
+    """model.toml and what it names besides the trained model, by what each is; names are those that it gives them."""
+    found = {spec.path.name: spec.path, **{f"labels {path.name}": path for path in label_files(spec.path)}}
+    if tuning_path(spec).exists():
+        found[tuning_path(spec).name] = tuning_path(spec)
+    for what, path in (
+        ("configuration", spec.source.config),
+        ("pictures for weights", spec.weights.images),
+        ("pictures for activations", spec.activations.images),
+    ):
+        if path is not None:
+            found[f"{what} {path.name}"] = path
+    return found
+
+
+def label_files(toml: Path) -> Iterator[Path]:
+    """The label files of the outputs."""
+    for output in tomllib.loads(toml.read_text(encoding="utf-8")).get("outputs", []):
+        if "labels_file" in output:
+            yield Path(os.path.abspath(toml.parent / output["labels_file"]))  # noqa: PTH100 - links stay as named

@@ -1,0 +1,82 @@
+"""What the statement beside a bundle says of its inputs, its tools and the place where it was built."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import builder
+from builder.cache import content_digest
+from builder.pack.dependencies import DEPENDENCIES_LOCK
+from builder.pack.lock import read_lock
+from builder.pack.parts import Part
+from builder.pack.provenance import BUILD_TYPE, Material, statement_json
+from builder.stages.attempts import VerifiedLibrary
+from builder.stages.inputs import named_files
+from builder.workspace import Workspace
+
+TOOLS = {"tensorflow-cpu": "tensorflow", "ziglang": "zig"}
+"""The packages that make the library, to the names that the manifest has for their versions."""
+
+
+def bundle_statement(ws: Workspace, library: VerifiedLibrary, folder: Path, parts: Sequence[Part]) -> str:
+    """The statement of the bundle in ``folder``; ``parts`` are those of its bill of materials."""
+    internal: dict[str, object] = {"xla_flags": library.compiled.first.kernels.flags}
+    return statement_json(
+        folder,
+        build_type=BUILD_TYPE,
+        external={"model": _place(ws), "target": ws.target.name, "package": ws.spec.packaging},
+        internal=internal,
+        materials=[*_materials(ws, library, parts)],
+        builder=_builder(),
+        versions=library.versions,
+    )
+
+
+def _place(ws: Workspace) -> str:
+    """model.toml's path in the checkout, or its name alone: no path of this machine."""
+    path, root = ws.spec.path.resolve(), ws.project.root.resolve()
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+
+
+def _builder(environment: Mapping[str, str] = os.environ) -> str:
+    return "coldforge:container" if environment.get("COLDFORGE_BASE") else "coldforge:host"
+
+
+def _materials(ws: Workspace, library: VerifiedLibrary, parts: Sequence[Part]) -> Iterator[Material]:
+    source, project = ws.spec.source, ws.project
+    for name, path in named_files(ws.spec).items():
+        yield Material(name, content_digest(path))
+    uri = f"pkg:pypi/{source.package.replace('==', '@')}#{source.file}" if source.package else ""
+    yield Material(f"trained model {library.compiled.path.name}", content_digest(library.compiled.path), uri)
+    for name, folder in (
+        ("coldforge/builder", Path(builder.__file__).parent),
+        ("coldforge/handler", project.function),
+        ("coldforge/layers/dependencies", (project.layers / DEPENDENCIES_LOCK).parent),
+    ):
+        if folder.is_dir():
+            yield Material(name, content_digest(folder))
+    yield from _packages(project.root, library.versions)
+    for part in parts:
+        if part.wheel:
+            yield Material(part.wheel.file, {"sha256": part.wheel.sha256}, f"{part.purl}?file_name={part.wheel.file}")
+    if base := os.environ.get("COLDFORGE_BASE"):
+        name, _, digest = base.partition("@sha256:")
+        yield Material("base image", {"sha256": digest} if digest else {}, f"docker://{name}")
+
+
+def _packages(
+    root: Path, versions: Mapping[str, str], environment: Mapping[str, str] = os.environ
+) -> Iterator[Material]:
+    """The lock of the build's own packages, and those of them that make the library."""
+    lock = Path(environment.get("COLDFORGE_LOCK") or root / "requirements" / "build.txt")
+    locked = {}
+    if lock.is_file():
+        yield Material("requirements/build.txt", content_digest(lock))
+        locked = {package.name: package for package in read_lock(lock)}
+    for name, key in TOOLS.items():
+        package = locked.get(name)
+        # The lock has a hash for each platform's wheel, and pip takes no other; which of them is here, nothing says.
+        hashes = {"locked_sha256": list(package.hashes)} if package and package.version == versions[key] else {}
+        yield Material(name, uri=f"pkg:pypi/{name}@{versions[key]}", notes=hashes)

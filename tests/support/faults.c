@@ -100,7 +100,8 @@ int fsync(int file) { return *root == '\0' ? REAL(fsync)(file) : fault(TAKES_SPA
 
 #define ON_FILE (*root != '\0' && file > 2)
 CALL(ssize_t, pwrite, (int file, const void *data, size_t size, off_t at), (file, data, size, at), ON_FILE, TAKES_SPACE)
-CALL(ssize_t, pwrite64, (int file, const void *data, size_t size, off64_t at), (file, data, size, at), ON_FILE, TAKES_SPACE)
+CALL(ssize_t, pwrite64, (int file, const void *data, size_t size, off64_t at), (file, data, size, at), ON_FILE,
+     TAKES_SPACE)
 CALL(ssize_t, writev, (int file, const struct iovec *data, int count), (file, data, count), ON_FILE, TAKES_SPACE)
 CALL(ssize_t, sendfile, (int file, int from, off_t *at, size_t size), (file, from, at, size), ON_FILE, TAKES_SPACE)
 CALL(ssize_t, sendfile64, (int file, int from, off64_t *at, size_t size), (file, from, at, size), ON_FILE, TAKES_SPACE)
@@ -111,14 +112,17 @@ CALL(int, flock, (int file, int operation), (file, operation), ON_FILE, NEEDS_NO
 CALL(int, truncate, (const char *path, off_t size), (path, size), ARMED(path), TAKES_SPACE)
 CALL(int, truncate64, (const char *path, off64_t size), (path, size), ARMED(path), TAKES_SPACE)
 CALL(int, mkdir, (const char *path, mode_t permissions), (path, permissions), ARMED(path), TAKES_SPACE)
-CALL(int, mkdirat, (int folder, const char *path, mode_t permissions), (folder, path, permissions), ARMED(path), TAKES_SPACE)
+CALL(int, mkdirat, (int folder, const char *path, mode_t permissions), (folder, path, permissions), ARMED(path),
+     TAKES_SPACE)
 CALL(int, rmdir, (const char *path), (path), ARMED(path), NEEDS_NONE)
 CALL(int, unlink, (const char *path), (path), ARMED(path), NEEDS_NONE)
 CALL(int, unlinkat, (int folder, const char *path, int flags), (folder, path, flags), ARMED(path), NEEDS_NONE)
 CALL(int, chmod, (const char *path, mode_t permissions), (path, permissions), ARMED(path), NEEDS_NONE)
-CALL(int, fchmodat, (int folder, const char *path, mode_t permissions, int flags), (folder, path, permissions, flags), ARMED(path), NEEDS_NONE)
+CALL(int, fchmodat, (int folder, const char *path, mode_t permissions, int flags), (folder, path, permissions,
+     flags), ARMED(path), NEEDS_NONE)
 CALL(int, link, (const char *from, const char *path), (from, path), ARMED(path), TAKES_SPACE)
-CALL(int, linkat, (int a, const char *from, int b, const char *path, int flags), (a, from, b, path, flags), ARMED(path), TAKES_SPACE)
+CALL(int, linkat, (int a, const char *from, int b, const char *path, int flags), (a, from, b, path, flags),
+     ARMED(path), TAKES_SPACE)
 CALL(int, symlink, (const char *from, const char *path), (from, path), ARMED(path), TAKES_SPACE)
 CALL(int, rename, (const char *from, const char *path), (from, path), ARMED(path), NEEDS_NONE)
 CALL(int, renameat, (int a, const char *from, int b, const char *path), (a, from, b, path), ARMED(path), NEEDS_NONE)

@@ -36,7 +36,8 @@ static const char *fault(const uint8_t *data, size_t size) {
     if (head.format != FORMAT) return "the weights file is of another version of coldforge";
     if (memcmp(head.layout, wanted->layout, sizeof head.layout) != 0)
         return "the weights are another model's, or of another build of this one";
-    if (head.size != wanted->size || head.start > size || size - head.start < head.size || head.start % ALIGNMENT != 0)
+    if (head.size != wanted->size || head.start < sizeof head || head.start > size ||
+        size - head.start < head.size || head.start % ALIGNMENT != 0)
         return "the weights file is incomplete";
     return NULL;
 }
@@ -45,6 +46,12 @@ static const uint8_t *weights_of(const uint8_t *data) {
     header head;
     memcpy(&head, data, sizeof head);
     return data + head.start;
+}
+
+static const char *why_not_open(int number) {
+    if (number == ENOENT) return "the weights file is not there";
+    if (number == EMFILE || number == ENFILE) return "the weights file cannot be opened: too many files are open";
+    return "the weights file may not be read";
 }
 
 void cf_unmap(void *mapping, size_t size) { (void)munmap(mapping, size); }
@@ -62,10 +69,10 @@ EXPORT cf_status cf_open_memory(uint32_t threads, const void *data, size_t size,
 EXPORT cf_status cf_open_file(uint32_t threads, const char *path, cf_model **model) {
     if (path == NULL || model == NULL) return cf_refuse_open("cf_open_file: a pointer is NULL", CF_ERR_ARGUMENT);
     *model = NULL;
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return cf_refuse_open(errno == ENOENT ? "the weights file is not there" : "the weights file may not be read",
-                              CF_ERR_WEIGHTS);
+    int file;
+    do file = open(path, O_RDONLY | O_CLOEXEC);
+    while (file < 0 && errno == EINTR);
+    if (file < 0) return cf_refuse_open(why_not_open(errno), CF_ERR_WEIGHTS);
     struct stat about;
     void *mapping = MAP_FAILED;
     size_t size = 0;
@@ -73,7 +80,9 @@ EXPORT cf_status cf_open_file(uint32_t threads, const char *path, cf_model **mod
         size = (size_t)about.st_size;
         mapping = mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0);
     }
+    const int no_memory = size != 0 && mapping == MAP_FAILED && errno == ENOMEM;
     (void)close(file);
+    if (no_memory) return cf_refuse_open("not enough memory to map the weights file", CF_ERR_MEMORY);
     if (mapping == MAP_FAILED) return cf_refuse_open("the weights file cannot be mapped", CF_ERR_WEIGHTS);
     const char *why = fault(mapping, size);
     if (why != NULL) {

@@ -49,6 +49,12 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 	@.venv-aws/bin/python $(PIP) -r requirements/aws.txt
 	@touch $@
 
+# Other people's rules for templates.
+.venv-checkov/.done: requirements/checkov.txt
+	@test -x .venv-checkov/bin/python || $(PYTHON) -m venv .venv-checkov
+	@.venv-checkov/bin/python $(PIP) -r requirements/checkov.txt
+	@touch $@
+
 .venv-bench/.done: requirements/bench.txt
 	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
 	@.venv-bench/bin/python $(PIP) -r requirements/bench.txt
@@ -156,7 +162,7 @@ TESTED := $(VENV)/.test $(VENV)/.wasm sam .venv-aws/.done
 test: $(TESTED) ## every part for real, in minutes: the units, a build of each kind of model, the emulator, README's commands
 	@$(PYTEST) -m "not slow and not full"
 
-test-all: $(TESTED) ## every test, Docker, QEMU, Bochs, Node, Chromium, SAM and an AWS emulator included (half an hour)
+test-all: $(TESTED) .venv-checkov/.done ## every test, Docker, QEMU, Bochs, Node, Chromium, SAM and an AWS emulator included (half an hour)
 	@$(PYTEST)
 
 test-unit: $(VENV)/.test ## tests/unit, which needs no compiler
@@ -220,6 +226,7 @@ lock: ## resolve every requirements file again (needs uv)
 	@echo tensorflowjs==4.22.0 | $(LOCK) --no-deps - -o requirements/tensorflowjs.txt
 	@echo aws-sam-cli==1.170.0 | $(LOCK) - -o requirements/sam.txt
 	@printf 'ministack==1.5.33\naws-sam-translator\ndocker\n' | $(LOCK) - -o requirements/aws.txt
+	@echo checkov==3.3.30 | $(LOCK) - -o requirements/checkov.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt
 	@$(LOCK) layers/dependencies/requirements.in -o layers/dependencies/requirements.txt
 

@@ -36,15 +36,14 @@ _ZIP_ONLY = (
     r"^  ModelLayer:\n(?:    .*\n)+\n",
     r"^  DependenciesLayer:\n(?:    .*\n)+\n",
 )
-_ZIP_METADATA = "    Metadata:\n      BuildMethod: makefile\n    Properties:\n      Description"
+_ZIP_METADATA = "      BuildMethod: makefile\n    Properties:\n      Description: !Sub"
 _IMAGE_METADATA = """\
-    Metadata:
       DockerContext: build/image
       Dockerfile: Dockerfile
       DockerTag: latest
     Properties:
       PackageType: Image
-      Description"""
+      Description: !Sub"""
 
 
 def image_template(template: str) -> str:

@@ -49,6 +49,7 @@ SETS: dict[str, dict[str, str]] = {
         "ApiRateLimit": "10",
         "CodeSigningConfigArn": SIGNING,
         "CorsOrigins": f"{ORIGIN},https://b.example",
+        "FileSystem": ACCESS_POINT,
         "GradualDeployment": "Canary10Percent5Minutes",
         "KeepFailures": "on",
         "KmsKeyArn": KEY,
@@ -140,6 +141,8 @@ MAY: dict[str, set[str]] = {
         "take a message",
         "keep a failure",
         "encrypt a failure",
+        "mount",
+        "let Lambda join the network",
     },
 }
 """Besides its own log, which it may always write."""

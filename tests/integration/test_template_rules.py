@@ -1,0 +1,69 @@
+"""Other people's rules for templates: cfn-lint, which SAM brings, and checkov."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.pack.image import TEMPLATE
+from tests.conftest import ROOT
+from tests.integration.test_template_security import SETS
+from tests.support.stacks import packaged, stacks
+
+pytestmark = pytest.mark.integration
+
+TEMPLATES = ("template.yaml", TEMPLATE)
+CURED_BY = {
+    "CKV_AWS_95": "ApiAccessLog",
+    "CKV_AWS_115": "ReservedConcurrency",
+    "CKV_AWS_117": "FileSystem",  # a VPC, which nothing else needs
+    "CKV_AWS_158": "KmsKeyArn",
+    "CKV_AWS_173": "KmsKeyArn",
+}
+"""What checkov misses in a stack with the defaults, and the parameter that switches it on."""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The checks that fail, for the templates by name and for stacks by the name of their parameters."""
+    folder = tmp_path_factory.mktemp("stacks")
+    files = [ROOT / name for name in TEMPLATES]
+    for name, stack in stacks(packaged(), {name: SETS[name] for name in ("defaults", "everything")}).items():
+        files.append(folder / f"{name}.json")
+        files[-1].write_text(json.dumps({"AWSTemplateFormatVersion": "2010-09-09", "Resources": stack}, indent=1))
+    command = [ROOT / ".venv-checkov" / "bin" / "checkov", "--framework", "cloudformation", "--skip-download"]
+    command += ["--output", "json", *(word for file in files for word in ("--file", file))]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    report = json.loads(done.stdout)
+    assert report["summary"]["parsing_errors"] == 0
+    seen = {Path(row["file_path"]).stem for row in report["results"]["passed_checks"]}
+    assert seen == {file.stem for file in files}
+    failed: dict[str, set[str]] = {file.name: set() for file in files}
+    for row in report["results"]["failed_checks"]:
+        failed[Path(row["file_path"]).name].add(row["check_id"])
+    return failed
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_checkov_finds_nothing_that_the_template_does_not_explain(name: str, found: dict[str, set[str]]) -> None:
+    assert found[name] == set()
+
+
+def test_parameters_cure_all_that_checkov_finds(found: dict[str, set[str]]) -> None:
+    assert found["defaults.json"] == CURED_BY.keys()
+    assert set(CURED_BY.values()) <= SETS["everything"].keys()
+    # The network interfaces of a function in a VPC: Lambda refuses a role that may have them in one subnet only.
+    assert found["everything.json"] == {"CKV_AWS_111"}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_cfn_lint_finds_nothing_with_everything_on(name: str) -> None:
+    """Of the defaults `sam validate --lint` asks in tests/integration/test_sam.py."""
+    known = packaged(name)["Parameters"].keys() & SETS["everything"].keys()
+    given = [f"{parameter}={SETS['everything'][parameter]}" for parameter in sorted(known)]
+    command = [ROOT / ".venv-sam" / "bin" / "cfn-lint", ROOT / name, "--parameters", *given]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")

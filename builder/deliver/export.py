@@ -14,8 +14,7 @@ from builder.deliver.safetensors import Array
 from builder.deliver.variables import Weight, weights_of
 from builder.errors import UsageError
 from builder.files import replacing
-from builder.importers.freeze import MODEL_SCOPE
-from builder.importers.graph import FrozenGraph
+from builder.importers.graph import MODEL_SCOPE, FrozenGraph
 from builder.importers.tf import tensorflow
 from builder.pack.manifest import FileEntry, manifest_head
 from builder.spec import FetchSpec, ModelSpec, Source, render

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.deliver.safetensors import DTYPES, METADATA, Array
-from builder.importers.freeze import MODEL_SCOPE
+from builder.importers.graph import MODEL_SCOPE
 from builder.importers.tf import tensorflow
 
 TABLE = 64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from builder.errors import ImportModelError
@@ -19,14 +20,18 @@ def import_model(spec: ModelSpec, model_path: Path, folder: Path) -> FrozenGraph
     """Read the model at ``model_path`` and write graph.pb, config.pbtxt and ports.json into ``folder``.
 
     Preprocessing and activations of the spec are in the graph: an image feed is uint8 [batch, height, width,
-    channels]. The same model and spec give the same bytes. Raises ImportModelError.
+    channels]. The same model and spec give the same bytes. Raises ImportModelError; UnsupportedOpsError where the graph
+    has ops that cannot be compiled, before anything of it runs.
     """
+    from builder.importers.allowed_ops import admit
     from builder.importers.freeze import write_frozen
 
     loaded = _open(spec.source, model_path, spec.feeds, spec.fetches)
     shapes = pin_shapes(loaded.ports, spec)
     fetches = _choose_fetches(loaded.ports, spec)
-    graph = write_frozen(loaded.freeze(shapes), shapes, fetches, spec, folder)
+    raw = loaded.freeze(shapes)
+    definition, feeds = admit(raw.graph_def, [raw.fetches[name] for name in fetches.values()], raw.feeds)
+    graph = write_frozen(replace(raw, graph_def=definition, feeds=feeds), shapes, fetches, spec, folder)
     _check_outputs(spec, graph)
     return graph
 

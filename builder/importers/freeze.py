@@ -10,7 +10,7 @@ import numpy as np
 
 from builder.arrays import save_arrays
 from builder.errors import ImportModelError
-from builder.importers.graph import FrozenGraph, Port
+from builder.importers.graph import MODEL_SCOPE, FrozenGraph, Port
 from builder.importers.loaded import RawGraph, Shape
 from builder.importers.preprocess import activate, image_to_input
 from builder.importers.rewrite import (
@@ -26,9 +26,6 @@ from builder.importers.tf import reference_session, tensorflow
 from builder.spec import Activation, ModelSpec
 from builder.spec.tensor import ITEM_SIZES, TensorSpec, c_identifier
 
-MODEL_SCOPE = "model/"
-"""Where the model's own nodes are in graph.pb; ports are under ``feed/`` and ``fetch/``."""
-
 
 def write_frozen(
     raw: RawGraph,
@@ -37,7 +34,7 @@ def write_frozen(
     spec: ModelSpec,
     folder: Path,
 ) -> FrozenGraph:
-    """The model with static feeds, preprocessing and activations, on disk.
+    """The model with static feeds, preprocessing and activations, on disk. It may run, so its ops have to be allowed.
 
     ``fetches``: the name callers see to the name in ``raw.fetches``. Raises ImportModelError where shapes do not
     fit together, a fetch has no static shape, or the graph reads a placeholder that is no feed.

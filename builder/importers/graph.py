@@ -11,7 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.importers.tf import tensorflow
 from builder.spec.tensor import TensorSpec
+
+MODEL_SCOPE = "model/"
+"""Where the model's own nodes are in graph.pb; ports are under ``feed/`` and ``fetch/``."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,10 @@ class FrozenGraph:
     @property
     def graph_path(self) -> Path:
         return self.folder / "graph.pb"
+
+    def definition(self) -> Any:
+        """The GraphDef, read anew."""
+        return tensorflow().compat.v1.GraphDef.FromString(self.graph_path.read_bytes())
 
     @property
     def config_path(self) -> Path:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from builder.errors import ImportModelError
+from builder.importers.allowed_ops import UnsupportedOpsError, admit, may_admit, output_type
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.rewrite import keep_reachable, node_of
+from builder.importers.rewrite import node_of
 from builder.importers.tf import dtype_name, tensorflow
 from builder.spec import FeedSpec, FetchSpec, Source
 
@@ -32,17 +33,21 @@ def open_graph_def(source: Source, path: Path, feeds: Sequence[FeedSpec], fetche
     if config_feeds and feeds:
         feed_tensors = {n: t for n, (t, _) in config_feeds.items()} | feed_tensors
     fetch_tensors = {f.name: config_fetches.get(f.name, tensor_name(f.name)) for f in fetches} or config_fetches
-    guessed_feeds, guessed_fetches = _guess(graph_def)
     shapes = {name: shape for name, (_, shape) in config_feeds.items()}
     _check_nodes(graph_def, path, {"feed": feed_tensors, "fetch": fetch_tensors})
-    if fetch_tensors:  # training ops, savers and other leftovers need not even be known here
-        graph_def = keep_reachable(graph_def, fetch_tensors.values(), feed_tensors.values())
-    infos = _infos(graph_def, path, feed_tensors or guessed_feeds, fetch_tensors or guessed_fetches, shapes)
+    shown_feeds, shown_fetches = _guess(graph_def, feed_tensors, fetch_tensors)
+    # Training ops, savers and other leftovers need not even be known here.
+    known, inside = graph_def, shown_feeds
+    try:
+        known, inside = admit(graph_def, [*shown_fetches.values()], shown_feeds)
+        infos = _infos(known, path, inside, shown_fetches, shapes)
+    except UnsupportedOpsError:  # which whoever freezes the graph meets again
+        infos = ModelPorts(_told(graph_def, shown_feeds, shapes), _told(graph_def, shown_fetches, {}))
 
     def freeze(chosen: Mapping[str, Shape]) -> RawGraph:
         if not feed_tensors or not fetch_tensors:
             raise ImportModelError(_unnamed(path, infos, bool(feed_tensors), bool(fetch_tensors)))
-        return RawGraph(graph_def, feed_tensors, fetch_tensors)
+        return RawGraph(known, inside, fetch_tensors)
 
     return LoadedModel(infos, freeze)
 
@@ -114,12 +119,19 @@ def _check_nodes(graph_def: Any, path: Path, ports: Mapping[str, Mapping[str, st
         raise ImportModelError("\n".join(problems))
 
 
-def _guess(graph_def: Any) -> tuple[dict[str, str], dict[str, str]]:
-    """Placeholders, and nodes that nothing reads: what ``coldforge init`` proposes."""
+def _guess(
+    graph_def: Any, feeds: Mapping[str, str], fetches: Mapping[str, str]
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """``feeds`` and ``fetches``; where there are none, what ``coldforge init`` proposes.
+
+    That is every placeholder, and nodes that nothing reads and that can be compiled, if any can.
+    """
     read = {i.lstrip("^").partition(":")[0] for n in graph_def.node for i in n.input}
-    feeds = {n.name: f"{n.name}:0" for n in graph_def.node if n.op == "Placeholder"}
-    fetches = {n.name: f"{n.name}:0" for n in graph_def.node if n.name not in read and _may_be_fetch(n)}
-    return feeds, fetches
+    feeds = feeds or {n.name: f"{n.name}:0" for n in graph_def.node if n.op == "Placeholder"}
+    if fetches:
+        return feeds, fetches
+    ends = {n.name: f"{n.name}:0" for n in graph_def.node if n.name not in read and _may_be_fetch(n)}
+    return feeds, {name: end for name, end in ends.items() if may_admit(graph_def, end, feeds)} or ends
 
 
 def _may_be_fetch(node: Any) -> bool:
@@ -155,6 +167,20 @@ def _infos(
             tuple(info(n, t, "feed") for n, t in feeds.items()),
             tuple(info(n, t, "fetch") for n, t in fetches.items()),
         )
+
+
+def _told(graph_def: Any, ports: Mapping[str, str], shapes: Mapping[str, Shape | None]) -> tuple[PortInfo, ...]:
+    """The ports of a graph that is not to be read by TensorFlow: what their own nodes say."""
+    nodes = {node.name: node for node in graph_def.node}
+    found = []
+    for name, tensor in ports.items():
+        node, number = nodes[node_of(tensor)], int(tensor.rpartition(":")[2])
+        shape = node.attr["shape"].shape if "shape" in node.attr else None
+        dims: tuple[int | None, ...] | None = shapes.get(name)
+        if dims is None and shape is not None and not shape.unknown_rank:
+            dims = tuple(None if d.size < 0 else int(d.size) for d in shape.dim)
+        found.append(PortInfo(name, dtype_name(output_type(node, number)), dims))
+    return tuple(found)
 
 
 def _unnamed(path: Path, infos: ModelPorts, has_feeds: bool, has_fetches: bool) -> str:

@@ -143,7 +143,7 @@ def _freeze_with_state(function: Any, concrete: Any, ports: ModelPorts) -> RawGr
         definition = meta.signature_def["serving_default"]
         feeds = {p.name: definition.inputs[f"feed_{i}"].name for i, p in enumerate(ports.feeds)}
         fetches = {p.name: definition.outputs[f"fetch_{i}"].name for i, p in enumerate(ports.fetches)}
-        return freeze_saved_model(Path(folder), list(meta.meta_info_def.tags), feeds, fetches)
+        return freeze_saved_model(Path(folder), meta, feeds, fetches)
 
 
 def _captured(model: Any, concrete: Any) -> dict[str, str]:

@@ -55,7 +55,7 @@ def inline_calls(graph_def: Any, ports: Iterable[str]) -> Any:
     if not any("PartitionedCall" in n.op or n.op in _function_names(graph_def) for n in graph_def.node):
         return graph_def
     source = _copy(graph_def)
-    for node in _all_nodes(source):
+    for node in all_nodes(source):
         # Lowering would turn If and While into Switch and Merge, which XLA has to put together again.
         node.attr.pop("_lower_using_switch_merge", None)
     for function in source.library.function:
@@ -75,9 +75,9 @@ def without_side_effects(graph_def: Any) -> Any:
     which loop a constant belongs to.
     """
     result = _copy(graph_def)
-    if any(n.op in _V1_LOOPS for n in _all_nodes(result)):
+    if any(n.op in _V1_LOOPS for n in all_nodes(result)):
         return result
-    for node in _all_nodes(result):
+    for node in all_nodes(result):
         data = [i for i in node.input if not i.startswith("^")]
         del node.input[:]
         node.input.extend(data)
@@ -124,7 +124,7 @@ def canonical(graph_def: Any) -> Any:
         function.arg_attr.clear()
         function.resource_arg_unique_id.clear()
     result.ClearField("debug_info")
-    for node in _all_nodes(result):
+    for node in all_nodes(result):
         node.device = ""
         node.ClearField("experimental_debug_info")
         node.ClearField("experimental_type")
@@ -200,7 +200,7 @@ def _function_names(graph_def: Any) -> set[str]:
     return {f.signature.name for f in graph_def.library.function}
 
 
-def _all_nodes(graph_def: Any) -> Iterator[Any]:
+def all_nodes(graph_def: Any) -> Iterator[Any]:
     yield from graph_def.node
     for function in graph_def.library.function:
         yield from function.node_def

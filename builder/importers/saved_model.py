@@ -2,7 +2,8 @@
 
 The object graph is not used: it fails to load for models whose classes, optimizers or slot variables this
 TensorFlow no longer knows, while the MetaGraph beside it holds all that inference needs. One way in serves
-TensorFlow 1 and 2.
+TensorFlow 1 and 2. Nothing of the MetaGraph runs: variables are read from the checkpoint, and init ops run only for
+a model that is trusted and needs them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from typing import Any
 import numpy as np
 
 from builder.errors import ImportModelError
+from builder.escape import visible
+from builder.importers.allowed_ops import admit
+from builder.importers.checkpoint import read, saved_variables
 from builder.importers.loaded import LoadedModel, RawGraph, distinct
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import inline_calls, keep_reachable, node_of, without_side_effects
@@ -47,9 +51,7 @@ def open_saved_model(source: Source, path: Path) -> LoadedModel:
     )
     feeds = {key: info.name for key, info in inputs.items()}
     fetches = {key: info.name for key, info in outputs.items()}
-    tags = list(meta.meta_info_def.tags)
-
-    return LoadedModel(ports, lambda _: freeze(path, tags, feeds, fetches))
+    return LoadedModel(ports, lambda _: freeze(path, meta, feeds, fetches, trust=source.trust))
 
 
 def meta_graph(path: Path) -> Any:
@@ -102,36 +104,90 @@ def _port(key: str, info: Any, path: Path) -> PortInfo:
     return PortInfo(key, dtype_name(info.dtype), dims)
 
 
-def freeze(path: Path, tags: list[str], feeds: Mapping[str, str], fetches: Mapping[str, str]) -> RawGraph:
-    """Restore the checkpoint in a session and turn every variable that the fetches read into a constant.
+def freeze(
+    path: Path, meta: Any, feeds: Mapping[str, str], fetches: Mapping[str, str], *, trust: bool = False
+) -> RawGraph:
+    """Turn every variable that the fetches read into a constant with its value in the checkpoint.
 
-    Variables that the graph writes, and that the fetches depend on, stay. Raises ImportModelError.
+    Variables that the graph writes, and that the fetches depend on, stay. ``trust``: where a variable is not in the
+    checkpoint, the model's init op may run. Raises ImportModelError, UnsupportedOpsError for ops that cannot be
+    compiled.
     """
     tf = tensorflow()
+    tensors = [*fetches.values()]
+    source, feeds = admit(meta.graph_def, tensors, feeds)
+    held = {node.name for node in source.node if node.op in _VARIABLES}
+    saved = {node: where for node, where in saved_variables(meta).items() if node in held}
+    missing = held - set(saved)
+    if missing and not trust:
+        raise ImportModelError(_needs_init(path, meta, source, missing))
+    values = read(path, saved)
+    for node in source.node:
+        node.device = ""
+    try:
+        with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
+            if missing:
+                tf.compat.v1.saved_model.load(session, list(meta.meta_info_def.tags), str(path))
+            else:
+                tf.import_graph_def(source, name="", producer_op_list=meta.meta_info_def.stripped_op_list)
+                _set(graph, session, values)
+            return _freeze(session, graph, feeds, fetches)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:400]
+        raise ImportModelError(f"{visible(path.name)} cannot be restored: {reason}") from error
+
+
+def _set(graph: Any, session: Any, values: Mapping[str, Any]) -> None:
+    """Give variables, by their nodes, their values."""
+    tf = tensorflow()
+    for node, value in values.items():
+        variable = graph.get_tensor_by_name(f"{node}:0")
+        with graph.as_default():
+            given = tf.compat.v1.placeholder(value.dtype, value.shape)
+            if variable.dtype == tf.resource:
+                assigned = tf.raw_ops.AssignVariableOp(resource=variable, value=given)
+                # Where the conversion to constants reads a variable's value.
+                tf.raw_ops.ReadVariableOp(resource=variable, dtype=value.dtype, name=f"{node}/Read/ReadVariableOp")
+            else:
+                assigned = tf.raw_ops.Assign(ref=variable, value=given)
+        session.run(assigned, {given: value})
+
+
+def _freeze(session: Any, graph: Any, feeds: Mapping[str, str], fetches: Mapping[str, str]) -> RawGraph:
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_from_session_graph
 
     tensors = [*fetches.values()]
-    try:
-        with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
-            tf.compat.v1.saved_model.load(session, tags, str(path))
-            # Calls first: the conversion loses track of variables that nested functions pass on.
-            flat = keep_reachable(graph.as_graph_def(), tensors, feeds.values())
-            flat = inline_calls(flat, [*tensors, *feeds.values()])
-            kept = state_of(flat, tensors)
-            if not kept:
-                flat = keep_reachable(without_side_effects(flat), tensors, feeds.values())
-            names = {n.name: _variable_name(n) for n in flat.node if n.op in _VARIABLES}
-            values = session.run({node: f"{node}/Read/ReadVariableOp:0" for node in kept}) if kept else {}
-            nodes = sorted({node_of(tensor) for tensor in tensors})
-            frozen = convert_variables_to_constants_from_session_graph(
-                session, flat, nodes, variable_names_denylist=kept
-            )
-    except Exception as error:
-        raise ImportModelError(f"{path.name} cannot be restored: {' '.join(str(error).split())[:400]}") from error
+    # Calls first: the conversion loses track of variables that nested functions pass on.
+    flat = keep_reachable(graph.as_graph_def(), tensors, feeds.values())
+    flat = inline_calls(flat, [*tensors, *feeds.values()])
+    kept = state_of(flat, tensors)
+    if not kept:
+        flat = keep_reachable(without_side_effects(flat), tensors, feeds.values())
+    names = {n.name: _variable_name(n) for n in flat.node if n.op in _VARIABLES}
+    values = session.run({node: f"{node}/Read/ReadVariableOp:0" for node in kept}) if kept else {}
+    nodes = sorted({node_of(tensor) for tensor in tensors})
+    frozen = convert_variables_to_constants_from_session_graph(session, flat, nodes, variable_names_denylist=kept)
     states = {node: Variable(names[node], np.asarray(value)) for node, value in values.items()}
     return RawGraph(frozen, feeds, fetches, {n: v for n, v in names.items() if n not in kept}, states)
 
 
+def _needs_init(path: Path, meta: Any, source: Any, missing: set[str]) -> str:
+    """What would run to give variables their values, and how it may."""
+    names = sorted(_variable_name(node) for node in source.node if node.name in missing)
+    shown = ", ".join(map(visible, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    init = [info.name for info in meta.signature_def[_INIT_ONLY].outputs.values()]
+    for key in ("saved_model_main_op", "legacy_init_op"):
+        init += meta.collection_def[key].node_list.value
+    runs = f"only the model's init op {', '.join(map(visible, init))} sets them" if init else "nothing sets them"
+    allow = (
+        "An init op may do anything. If you trust where the model comes from, add `trust = true` under [model] in "
+        "model.toml. Otherwise save the model with its variables."
+        if init
+        else "Save the model with its variables."
+    )
+    return f"{visible(path.name)}: the checkpoint lacks {shown}, and {runs}. {allow}"
+
+
 def _variable_name(node: Any) -> str:
     """The name under which variables are shared, which is the model's; the node's where there is none."""
-    return node.attr["shared_name"].s.decode() or str(node.name)
+    return node.attr["shared_name"].s.decode(errors="replace") or str(node.name)

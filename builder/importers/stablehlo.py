@@ -6,6 +6,10 @@ and length. Every constant stands once, as plain bytes, among the attributes or 
 
 from __future__ import annotations
 
+import re
+
+from builder.importers.tf import tensorflow
+
 MAGIC = b"ML\xefR"
 ATTRIBUTES, RESOURCES = 2, 5
 _ALIGNED = 0x80  # of a section's number: an alignment and padding follow its length
@@ -35,6 +39,44 @@ def constants_size(module: bytes) -> int:
     except (IndexError, ValueError, ZeroDivisionError):
         return len(module)
     return size
+
+
+INSIDE = {
+    "Sharding",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "shape_assertion",
+    "mhlo.erf",
+    "mhlo.tan",
+    "mhlo.topk",
+    "tf.call_tf_function",
+}
+"""What a program may call that is not in it: XLA itself, or the graph around it, has it."""
+
+_CALL = re.compile(r"\bcustom_call(_v1)?\b")
+_TARGET = re.compile(
+    r"""stablehlo\.custom_call\s+@(?:(?P<plain>[\w$.]+)|"(?P<quoted>(?:[^"\\]|\\.)*)")"""
+    r"""|call_target_name\s*=\s*(?:\#vhlo\.string_v1<)?"(?P<attribute>(?:[^"\\]|\\.)*)"""
+)
+
+
+def foreign_calls(module: bytes) -> list[str]:
+    """Names of functions that ``module`` calls and that neither it nor XLA has: any in this process might do.
+
+    MLIR's own printer tells them, which writes every program one way. A program that it does not take calls ``?``.
+    """
+    if module.startswith(MAGIC) and b"custom_call" not in module:  # names of ops stand in bytecode as they are
+        return []
+    tensorflow()
+    from tensorflow.python._pywrap_mlir import ExperimentalRunPassPipeline
+
+    try:
+        text = ExperimentalRunPassPipeline(module, "", False)  # parses and prints
+    except Exception:
+        return ["?"]
+    found = [match["plain"] or match["quoted"] or match["attribute"] or "" for match in _TARGET.finditer(text)]
+    hidden = ["?"] if len(_CALL.findall(text)) != len(found) else []
+    return sorted(set(found) - INSIDE) + hidden
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

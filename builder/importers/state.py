@@ -20,7 +20,7 @@ from builder.importers.rewrite import called_by, node_of
 from builder.importers.tf import tensorflow
 from builder.spec.tensor import ITEM_SIZES, TensorSpec
 
-_WRITES = re.compile(r"Assign(Add|Sub)?VariableOp$|Resource(Scatter|Apply|Sparse|StridedSliceAssign)")
+WRITES = re.compile(r"Assign(Add|Sub)?VariableOp$|Resource(Scatter|Apply|Sparse|StridedSliceAssign)")
 _PASSED_ON = {"Identity": 0, "IdentityN": 0, "While": 0, "StatelessWhile": 0}
 """Ops whose output of a resource is the input of the same place."""
 
@@ -59,7 +59,7 @@ def _writers(
     named = {n.name: n for n in nodes}
     found: dict[str, set[str]] = {}
     for node in named.values():
-        roots = {_root(node.input[0], named)} if _WRITES.match(node.op) else set()
+        roots = {_root(node.input[0], named)} if WRITES.match(node.op) else set()
         for called in called_by(node):
             if called in functions:
                 first = 1 if node.op in _BRANCHES else 0

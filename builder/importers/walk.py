@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from builder.importers.freeze import MODEL_SCOPE
+from builder.importers.graph import MODEL_SCOPE
 from builder.importers.rewrite import called_by
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from builder.cache import digest
 from builder.importers import import_model
+from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import FrozenGraph
 from builder.importers.variants import require_variants
+from builder.importers.xla_ops import OpReport
 from builder.lower.compress import ITEM_SIZES
 from builder.pack.limits import allowed
 from builder.preflight import Preflight, check, require
@@ -50,7 +52,7 @@ def inspect(ws: Workspace) -> Preflight:
     """The preflight on its own: what stands in the way of building the spec. Raises ImportModelError."""
     folder = ws.build / "inspect"
     folder.mkdir(parents=True, exist_ok=True)
-    return _preflight(ws.spec, import_model(ws.spec, locate(ws.spec, ws.cache), folder))
+    return _preflight(ws.spec, _ops_of(ws.spec, locate(ws.spec, ws.cache), folder))
 
 
 def named(variant: Variant) -> str:
@@ -71,12 +73,21 @@ def _import_variant(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph
 
 
 def _import(spec: ModelSpec, model: Path, folder: Path) -> None:
-    graph = import_model(spec, model, folder)
+    graph = _ops_of(spec, model, folder)
     require(_preflight(spec, graph))
+    assert isinstance(graph, FrozenGraph)
     reference.make(spec, graph)
 
 
-def _preflight(spec: ModelSpec, graph: FrozenGraph) -> Preflight:
+def _ops_of(spec: ModelSpec, model: Path, folder: Path) -> FrozenGraph | OpReport:
+    """The imported graph; if it was not let run, what its ops are."""
+    try:
+        return import_model(spec, model, folder)
+    except UnsupportedOpsError as error:
+        return error.ops
+
+
+def _preflight(spec: ModelSpec, graph: FrozenGraph | OpReport) -> Preflight:
     unzipped, zipped = allowed(spec)
     share = min(ITEM_SIZES[kind] for kind in spec.weight_types) / ITEM_SIZES["float32"]
     return check(graph, max_unzipped=unzipped, max_zipped=zipped, place=spec.weights.place, share=share)

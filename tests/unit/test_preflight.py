@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder import preflight
 from builder.errors import PreflightError, SizeLimitError
+from builder.importers import xla_ops
 from builder.importers.walk import walk
-from builder.preflight import HINTS, Preflight, Unsupported, gap, render, require
+from builder.importers.xla_ops import HINTS, Unsupported, gap
+from builder.preflight import Preflight, render, require
 
 FLOAT, INT32, STRING = 1, 3, 7
 NAMES = {FLOAT: "float32", INT32: "int32", STRING: "string"}
@@ -22,7 +23,7 @@ NAMES = {FLOAT: "float32", INT32: "int32", STRING: "string"}
 @pytest.fixture(autouse=True)
 def _names(monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorFlow's table of dtype names, without the three seconds it takes to import it."""
-    monkeypatch.setattr(preflight, "dtype_name", NAMES.__getitem__)
+    monkeypatch.setattr(xla_ops, "dtype_name", NAMES.__getitem__)
 
 
 @dataclass
@@ -88,7 +89,7 @@ class TestGap:
     def test_one_kernel_agrees_with_its_constraint(self, allowed: set[int], given_type: int) -> None:
         kernels = ((("T", frozenset(allowed)),),)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(preflight, "dtype_name", NAMES.__getitem__)
+            patch.setattr(xla_ops, "dtype_name", NAMES.__getitem__)
             reason = gap(Node("Op", attr={"T": Value(given_type)}), lambda op: kernels)
         assert (reason is None) == (given_type in allowed)
 

@@ -1,0 +1,241 @@
+"""What of a model TensorFlow may be given: an allow-list, held against every node before anything sees or runs one.
+
+Allowed are the ops that XLA compiles and those that importing takes away. No other op can be in a library, so nothing
+is lost by an early refusal, and whatever TensorFlow learns to do next (read a file, call Python, load a library) is
+refused without being known here. Nodes that are not allowed and that no answer depends on (a summary, a print, a file
+that is written) become nodes that do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from builder.errors import ImportModelError, PreflightError
+from builder.escape import visible
+from builder.importers.rewrite import all_nodes, called_by, keep_reachable, node_of, without_side_effects
+from builder.importers.stablehlo import foreign_calls
+from builder.importers.state import WRITES
+from builder.importers.tf import tensorflow
+from builder.importers.xla_ops import TAKEN, OpReport, compiled, constant_size, look
+
+IMPORTED = TAKEN | {"Variable", "VariableV2", "RefEnter", "RefExit", "RefMerge", "RefNextIteration", "RefSwitch"}
+"""Ops that XLA has no kernel for and that the importers take away."""
+
+LARGEST = 10_000_000_000
+"""Bytes that a graph's constants may declare: no bundle holds more (a container image, the largest, has 10 GB)."""
+
+
+class UnsupportedOpsError(PreflightError):
+    """The graph has ops that cannot be compiled; it was not run. ``ops``: all of them."""
+
+    def __init__(self, message: str, ops: OpReport) -> None:
+        super().__init__(message, ops)
+        self.ops = ops
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def admit(graph_def: Any, fetches: Sequence[str], feeds: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
+    """What ``fetches`` need of ``graph_def``, without nodes that are not allowed; and ``feeds`` (name to tensor).
+
+    A feed behind nodes that are not allowed becomes a placeholder of another name. Raises UnsupportedOpsError where an
+    answer depends on what is not allowed, ImportModelError for constants that are larger than any bundle, for functions
+    that are called like ops, and for programs that call functions outside of the model. Runs nothing.
+    """
+    try:
+        return _admit(keep_reachable(graph_def, fetches, feeds.values()), fetches, feeds)
+    except RecursionError as error:
+        raise ImportModelError("The graph's functions call each other too deeply to be read.") from error
+
+
+def _admit(source: Any, fetches: Sequence[str], feeds: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
+    _require_names(source)
+    _require_sizes(source)
+    graph = _Graph(source)
+    moved = graph.disarm(graph.definition.node, {node_of(f) for f in fetches}, {_full(t) for t in feeds.values()})
+    if graph.changed:
+        feeds = {name: moved.get(_full(tensor), tensor) for name, tensor in feeds.items()}
+        source = keep_reachable(graph.definition, fetches, feeds.values())
+    if not all(map(graph.allowed, source.node)):
+        found = look(keep_reachable(without_side_effects(source), fetches, feeds.values()))
+        left = tuple(u for u in found.unsupported if u.op not in IMPORTED)
+        report = OpReport(found.nodes, left, found.weights)
+        raise UnsupportedOpsError("\n".join(report.lines()), report)
+    _require_own_calls(source)
+    return source, dict(feeds)
+
+
+def may_admit(graph_def: Any, fetch: str, feeds: Mapping[str, str]) -> bool:
+    """Whether ``admit`` lets a fetch pass."""
+    try:
+        admit(graph_def, [fetch], feeds)
+    except PreflightError:
+        return False
+    return True
+
+
+class _Graph:
+    """A copy of a graph, whose functions are disarmed as they are come to."""
+
+    def __init__(self, graph_def: Any) -> None:
+        self.definition = type(graph_def)()
+        self.definition.CopyFrom(graph_def)
+        self.functions = {f.signature.name: f for f in self.definition.library.function}
+        self.changed = False
+        self._forbidden: dict[str, bool] = {}
+        self._writes: dict[str, bool] = {}
+
+    def allowed(self, node: Any) -> bool:
+        known = node.op in self.functions or node.op in IMPORTED or compiled(node.op)
+        return known and not any(map(self._forbidden_function, self._called(node)))
+
+    def _called(self, node: Any) -> list[str]:
+        return [name for name in called_by(node) if name in self.functions]
+
+    def _forbidden_function(self, name: str) -> bool:
+        """Whether a result of the function depends on a node that is not allowed."""
+        if name not in self._forbidden:
+            self._forbidden[name] = False  # of one that calls itself
+            function = self.functions[name]
+            self.disarm(function.node_def, set(map(node_of, function.ret.values())), set())
+            self._forbidden[name] = not all(map(self.allowed, function.node_def))
+        return self._forbidden[name]
+
+    def _writes_state(self, node: Any) -> bool:
+        """Whether the node, or a function that it calls, writes a variable."""
+        for name in (called := self._called(node)):
+            if name not in self._writes:
+                self._writes[name] = False
+                self._writes[name] = any(map(self._writes_state, self.functions[name].node_def))
+        return bool(WRITES.match(node.op)) or any(self._writes[name] for name in called)
+
+    def disarm(self, nodes: Any, roots: set[str], fed: set[str]) -> dict[str, str]:
+        """Make nodes do nothing that are not allowed, or read such, where neither ``roots`` nor state depend on them.
+
+        ``nodes``: of the graph or of one function. ``fed``: tensors whose values come from outside. Returns the
+        tensors that have another name now.
+        """
+        named = {node.name: node for node in nodes}
+        tainted = {name for name, node in named.items() if not self.allowed(node)}
+        if not tainted:
+            return {}
+        reads = {name: _sources(node, fed) & set(named) for name, node in named.items()}
+        live = _closure(roots | {n.name for n in nodes if self._writes_state(n)}, reads)
+        readers: dict[str, set[str]] = {name: set() for name in named}
+        for name, sources in reads.items():
+            for source in sources:
+                readers[source].add(name)
+        dead = _closure(tainted, readers) - live
+        moved = _placeholders(nodes, [tensor for tensor in sorted(fed) if node_of(tensor) in dead])
+        for name in dead:
+            _do_nothing(named[name], set(named) - set(map(node_of, fed)))
+        self.changed |= bool(dead)
+        return moved
+
+
+def _full(tensor: str) -> str:
+    return tensor if ":" in tensor else f"{tensor}:0"
+
+
+def _sources(node: Any, fed: set[str]) -> set[str]:
+    """The nodes whose values ``node`` reads."""
+    return {node_of(i) for i in node.input if not i.startswith("^") and _full(i) not in fed}
+
+
+def _closure(start: set[str], edges: Mapping[str, set[str]]) -> set[str]:
+    todo, seen = list(start & set(edges)), set[str]()
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += edges[name]
+    return seen
+
+
+def _do_nothing(node: Any, others: set[str]) -> None:
+    """Turn ``node`` into one that does nothing, in the place where it was: after those of ``others`` that it read."""
+    waits = dict.fromkeys(f"^{node_of(tensor)}" for tensor in node.input if node_of(tensor) in others)
+    name = node.name
+    node.Clear()
+    node.name, node.op = name, "NoOp"
+    node.input.extend(waits)
+
+
+def _placeholders(nodes: Any, tensors: list[str]) -> dict[str, str]:
+    """Give each of ``tensors`` a placeholder of its own, which all who read it read instead; old name to new."""
+    named = {node.name: node for node in nodes}
+    moved: dict[str, str] = {}
+    for tensor in tensors:
+        name, _, number = tensor.rpartition(":")
+        fresh = f"{name}/fed_{number}"
+        while fresh in named:
+            fresh += "_"
+        placeholder = nodes.add(name=fresh, op="Placeholder")
+        placeholder.attr["dtype"].type = output_type(named[name], int(number))
+        placeholder.attr["shape"].shape.unknown_rank = True
+        moved[tensor] = f"{fresh}:0"
+    for node in nodes:
+        inputs = [moved.get(_full(tensor), tensor) for tensor in node.input]
+        del node.input[:]
+        node.input.extend(inputs)
+    return moved
+
+
+def output_type(node: Any, number: int) -> int:
+    """The DataType of a node's output. Raises ImportModelError where the op is not known here."""
+    definition = _op_def(node.op)
+    types: list[int] = []
+    for output in definition.output_arg if definition else ():
+        if output.type_list_attr:
+            types += node.attr[output.type_list_attr].list.type
+            continue
+        default = next((a.default_value.type for a in definition.attr if a.name == output.type_attr), 0)
+        own = node.attr[output.type_attr].type if output.type_attr in node.attr else default
+        count = node.attr[output.number_attr].i if output.number_attr else 1
+        types += [output.type or own] * min(count, number + 1)
+    if number >= len(types) or not types[number]:
+        raise ImportModelError(
+            f"The feed {visible(node.name)}:{number} is an output of {visible(node.op)}, whose type is not known here: "
+            "feed a tensor after it."
+        )
+    return types[number]
+
+
+def _op_def(op: str) -> Any:
+    tensorflow()
+    from tensorflow.python.framework import op_def_registry
+
+    return op_def_registry.get(op)
+
+
+def _require_names(graph_def: Any) -> None:
+    """TensorFlow might take such a name for the op, where this module takes it for the function."""
+    for function in graph_def.library.function:
+        if _op_def(function.signature.name) is not None:
+            raise ImportModelError(
+                f"The graph has a function that is called {visible(function.signature.name)}, as an op of TensorFlow's "
+                "is: give it another name."
+            )
+
+
+def _require_sizes(graph_def: Any) -> None:
+    """A constant may declare any size and hold one value."""
+    total = 0
+    for node in all_nodes(graph_def):
+        total += abs(constant_size(node))
+        if total > LARGEST:
+            raise ImportModelError(
+                f"The graph's constants declare more than {LARGEST:,} bytes (at {visible(node.name)}), more than any "
+                "bundle holds: use a smaller model."
+            )
+
+
+def _require_own_calls(graph_def: Any) -> None:
+    for node in all_nodes(graph_def):
+        if node.op == "XlaCallModule" and (names := foreign_calls(node.attr["module"].s)):
+            raise ImportModelError(
+                f"The program in {visible(node.name)} calls what is not in it: {', '.join(map(visible, names))}. "
+                "Export the model without custom calls."
+            )

@@ -1,0 +1,164 @@
+"""Variables of a SavedModel, read out of its checkpoint without running anything that the model brings.
+
+A MetaGraph restores itself: its restore op runs ``RestoreV2`` with names from the checkpoint and assigns the results.
+That part of the graph is read here as data; it says which variable has which name. Init ops never run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.errors import ImportModelError
+from builder.escape import visible
+from builder.importers.rewrite import called_by, node_of
+from builder.importers.tf import tensorflow
+
+_SAME = {"Identity", "IdentityN", "EnsureShape", "StopGradient"}
+_ASSIGNS = {"Assign", "AssignVariableOp"}
+_DEEPEST, _LONGEST, _MOST = 50, 1000, 10_000_000
+"""Calls within each other, nodes that only hand a tensor on, and nodes in all, of any restore op worth reading."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Where a variable's value is: its name in the checkpoint, the part of it that this variable is, its DataType."""
+
+    name: str
+    part: str
+    dtype: int
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """The nodes of the graph or of one call of a function, whose arguments are tensors of the ``caller``."""
+
+    nodes: Mapping[str, Any]
+    arguments: Mapping[str, tuple[_Scope, str]]
+    depth: int = 0
+
+    def find(self, tensor: str) -> tuple[_Scope, Any, int] | None:
+        """The node behind ``tensor`` and the number of its output, past whatever only hands it on."""
+        scope, name = self, node_of(tensor)
+        for _ in range(_LONGEST):
+            number = _number(tensor)
+            if name in scope.arguments:
+                scope, tensor = scope.arguments[name]
+            elif name in scope.nodes and scope.nodes[name].op in _SAME:
+                tensor = scope.nodes[name].input[number]
+            else:
+                return (scope, scope.nodes[name], number) if name in scope.nodes else None
+            name = node_of(tensor)
+        return None
+
+
+def saved_variables(meta: Any) -> dict[str, Saved]:
+    """Each variable's node in the MetaGraph ``meta``, with what its restore op would give it."""
+    restore = meta.saver_def.restore_op_name
+    if not restore:
+        return {}
+    nodes = {node.name: node for node in meta.graph_def.node}
+    functions = {f.signature.name: f for f in meta.graph_def.library.function}
+    top = _Scope(nodes, {})
+    found: dict[str, Saved] = {}
+    for scope, node in itertools.islice(_run_by(top, [node_of(restore)], functions), _MOST):
+        if node.op in _ASSIGNS and len(node.input) >= 2:
+            target, value = scope.find(node.input[0]), scope.find(node.input[1])
+            saved = _saved(value) if value else None
+            if target and target[0] is top and saved:
+                found[target[1].name] = saved
+    return found
+
+
+def _run_by(scope: _Scope, names: Iterable[str], functions: Mapping[str, Any]) -> Iterator[tuple[_Scope, Any]]:
+    """Every node that runs where ``names`` do, those in called functions included."""
+    todo, seen = list(names), set[str]()
+    while todo:
+        name = todo.pop()
+        if name in seen or name not in scope.nodes:
+            continue
+        seen.add(name)
+        node = scope.nodes[name]
+        todo += [node_of(tensor) for tensor in node.input]
+        yield scope, node
+        for called in called_by(node):
+            if called in functions and scope.depth < _DEEPEST:
+                function = functions[called]
+                given = [tensor for tensor in node.input if not tensor.startswith("^")]
+                arguments = {
+                    argument.name: (scope, tensor)
+                    for argument, tensor in zip(function.signature.input_arg, given, strict=False)
+                }
+                inside = _Scope({n.name: n for n in function.node_def}, arguments, scope.depth + 1)
+                yield from _run_by(inside, list(inside.nodes), functions)
+
+
+def _saved(value: tuple[_Scope, Any, int]) -> Saved | None:
+    scope, node, number = value
+    if node.op != "RestoreV2" or len(node.input) < 3:
+        return None
+    names, parts = (_strings(scope.find(tensor)) for tensor in node.input[1:3])
+    types = node.attr["dtypes"].list.type
+    if number >= min(len(names), len(parts), len(types)):
+        return None
+    return Saved(names[number], parts[number], types[number])
+
+
+def _strings(constant: tuple[_Scope, Any, int] | None) -> list[str]:
+    if constant is None or constant[1].op != "Const":
+        return []
+    return [text.decode(errors="replace") for text in constant[1].attr["value"].tensor.string_val]
+
+
+def _number(tensor: str) -> int:
+    """``node:1`` in the graph and ``node:output:1`` in a function are output 1, as far as those are single tensors."""
+    last = tensor.rpartition(":")[2]
+    return int(last) if ":" in tensor and last.isdigit() else 0
+
+
+def read(folder: Path, wanted: Mapping[str, Saved]) -> dict[str, NDArray[Any]]:
+    """The values of variables, by node, from the checkpoint of the SavedModel in ``folder``.
+
+    Raises ImportModelError where the checkpoint cannot be read or declares more than its files hold.
+    """
+    if not wanted:
+        return {}
+    tf = tensorflow()
+    prefix = folder / "variables" / "variables"
+    try:
+        _require_sizes(prefix, tf.train.load_checkpoint(str(prefix)))
+        return {
+            node: np.asarray(
+                tf.raw_ops.RestoreV2(
+                    prefix=str(prefix), tensor_names=[saved.name], shape_and_slices=[saved.part], dtypes=[saved.dtype]
+                )[0]
+            )
+            for node, saved in wanted.items()
+        }
+    except (ValueError, tf.errors.OpError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ImportModelError(f"The variables of {visible(folder.name)} cannot be read: {reason}") from error
+
+
+def _require_sizes(prefix: Path, reader: Any) -> None:
+    """Before any is read: memory is taken for what a checkpoint declares."""
+    types = reader.get_variable_to_dtype_map()
+    declared = {
+        name: math.prod(shape) * max(types[name].size or 1, 1)
+        for name, shape in reader.get_variable_to_shape_map().items()
+    }
+    there = sum(file.stat().st_size for file in prefix.parent.glob(f"{prefix.name}.data-*"))
+    if sum(declared.values()) > there:
+        name = max(declared, key=lambda each: declared[each])
+        raise ImportModelError(
+            f"The checkpoint of {visible(prefix.parent.parent.name)} declares {sum(declared.values()):,} bytes of "
+            f"variables (the largest: {visible(name)}, {declared[name]:,}), and its files have {there:,}: it is "
+            "damaged. Save the model again."
+        )

@@ -1,0 +1,209 @@
+"""Which ops XLA compiles for a CPU, asked of TensorFlow's own kernel registry, with each node's types.
+
+So the answer is that of the installed version. Ops that have a kernel and still cannot be built are in a table here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from builder.escape import visible
+from builder.importers.stablehlo import constants_size
+from builder.importers.tf import dtype_name, tensorflow
+from builder.importers.walk import walk
+
+_DEVICE = "XLA_CPU_JIT"
+_PORTS = {"Placeholder", "VarHandleOp"}  # feeds and state; the importer leaves no other
+_V1_CONTROL_FLOW = {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"}  # XLA rebuilds While and If
+TAKEN = frozenset(_PORTS | _V1_CONTROL_FLOW)
+"""Ops that are compiled, or that the importer deals with, without a kernel."""
+
+_FFT = "XLA's ahead-of-time compiler has no FFT"
+_CONV3D = "coldforge's runtime has no 3-D convolution"
+_OUTSIDE = "it would reach outside the model"
+BEYOND_RUNTIME: Mapping[str, str] = {
+    **{f"{kind}{size}": _FFT for kind in ("FFT", "IFFT", "RFFT", "IRFFT") for size in ("", "2D", "3D", "ND")},
+    **dict.fromkeys(
+        (
+            "CollectiveAssignGroupV2",
+            "CollectiveReduceV2",
+            "SymbolicGradient",
+            "XlaAllReduce",
+            "XlaCustomCall",
+            "XlaCustomCallV2",
+            "XlaRecv",
+            "XlaReduceScatter",
+            "XlaSend",
+        ),
+        _OUTSIDE,
+    ),
+    **dict.fromkeys(("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"), _CONV3D),
+}
+"""Ops XLA has a kernel for, whose result still cannot be built into a library."""
+
+_STRINGS = "handle strings in the caller and feed numbers"
+_TABLE = "look keys up in the caller and feed the indices"
+_DECODE = "decode in the caller and feed pixels ([image] in model.toml)"
+_NMS = "use tf.image.non_max_suppression_padded"
+_FFT_HINT = "do it in the caller, or multiply by a DFT matrix (tf.matmul) where the size is small"
+HINTS: Mapping[str, str] = {
+    "CombinedNonMaxSuppression": _NMS,
+    "NonMaxSuppression": _NMS,
+    "NonMaxSuppressionV2": _NMS,
+    "NonMaxSuppressionV5": _NMS,
+    "NonMaxSuppressionWithOverlaps": _NMS,
+    "Conv3D": "write it as a sum of 2-D convolutions over slices",
+    "PyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
+    "PyFuncStateless": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
+    "EagerPyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
+    "ParseExample": "parse examples in the caller: fetch and feed past this node",
+    "ParseExampleV2": "parse examples in the caller: fetch and feed past this node",
+    "ResizeBicubic": "resize with method 'bilinear' or 'nearest', or in the caller",
+    "ResizeArea": "resize with method 'bilinear' or 'nearest', or in the caller",
+    "MatrixDeterminant": "multiply the diagonal of tf.linalg.qr's R, or of tf.linalg.cholesky's L",
+    "Lu": "use tf.linalg.qr or tf.linalg.cholesky",
+    "MaxPoolWithArgmax": "use tf.nn.max_pool2d, or compare its up-sampled result with the input",
+    "SparseTensorDenseMatMul": "make the sparse matrix dense, or gather its rows",
+    "CropAndResize": "crop by slicing and use tf.image.resize, or crop in the caller",
+    "CTCGreedyDecoder": "fetch its input and decode in the caller",
+    "CTCBeamSearchDecoder": "fetch its input and decode in the caller",
+    **dict.fromkeys(
+        ("DecodeJpeg", "DecodePng", "DecodeImage", "DecodeBmp", "DecodeGif", "DecodeAndCropJpeg", "DecodeWebP"), _DECODE
+    ),
+    **dict.fromkeys(
+        ("HashTableV2", "LookupTableFindV2", "LookupTableSizeV2", "InitializeTableV2", "MutableHashTableV2"), _TABLE
+    ),
+    **dict.fromkeys(
+        ("StringToNumber", "AsString", "StringSplitV2", "StringToHashBucketFast", "RegexReplace", "DecodeRaw"), _STRINGS
+    ),
+    **{op: _FFT_HINT for op, reason in BEYOND_RUNTIME.items() if reason == _FFT},
+}
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """All nodes of one op that cannot be compiled for one reason. ``nodes`` are named as in the model."""
+
+    op: str
+    reason: str
+    hint: str | None
+    nodes: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.nodes)
+
+
+@dataclass(frozen=True)
+class OpReport:
+    """The ops of a graph: how many nodes it has, those that cannot be compiled, and bytes of its constants."""
+
+    nodes: int
+    unsupported: tuple[Unsupported, ...]
+    weights: int
+
+    def lines(self) -> list[str]:
+        """What stands in the way, as lines for a person."""
+        total = sum(u.count for u in self.unsupported)
+        lines = [f"XLA cannot compile {total} of the graph's {self.nodes} nodes:"]
+        for item in self.unsupported:
+            shown = ", ".join(map(visible, item.nodes[:3]))
+            lines.append(f"  {visible(item.op)} x{item.count}: {item.reason}")
+            lines.append(f"    at {shown}" + (f" and {item.count - 3} more" if item.count > 3 else ""))
+            if item.hint:
+                lines.append(f"    {item.hint}")
+        return lines
+
+
+def look(definition: Any) -> OpReport:
+    """Every node of a GraphDef, also inside loops, branches and called functions. Runs nothing of it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    nodes = weights = 0
+    for path, node in walk(definition):
+        nodes += 1
+        weights += constant_size(node)
+        reason = gap(node, kernels)
+        if reason:
+            found.setdefault((node.op, reason), []).append(path)
+    unsupported = tuple(
+        Unsupported(op, reason, HINTS.get(op), tuple(paths)) for (op, reason), paths in sorted(found.items())
+    )
+    return OpReport(nodes, unsupported, weights)
+
+
+def compiled(op: str) -> bool:
+    """Whether XLA compiles the op for some types, or the importer deals with it: nothing else may run in a build."""
+    return op in TAKEN or (op not in BEYOND_RUNTIME and bool(kernels(op)))
+
+
+Constraints = tuple[tuple[str, frozenset[int]], ...]
+"""What one kernel requires: (attribute, DataTypes that it may have), all of which must hold."""
+
+
+def gap(node: Any, kernels: Callable[[str], tuple[Constraints, ...]]) -> str | None:
+    """Why ``node`` cannot be compiled, or None. ``kernels`` gives the constraints of each of an op's kernels."""
+    if node.op in BEYOND_RUNTIME:
+        return BEYOND_RUNTIME[node.op]
+    if node.op in TAKEN:
+        return None
+    candidates = kernels(node.op)
+    if not candidates:
+        return "XLA has no kernel for it"
+    misses = [_misses(node, constraints) for constraints in candidates]
+    if not all(misses):
+        return None
+    attribute, types = min(misses, key=len)[0]
+    allowed = {t for constraints in candidates for name, values in constraints if name == attribute for t in values}
+    wrong = ", ".join(sorted({dtype_name(t) for t in types}))
+    right = ", ".join(sorted({dtype_name(t) for t in allowed if t < 100}))  # 100 and up are reference types
+    return f"XLA has no kernel for {attribute} = {wrong}, only for {right}"
+
+
+def _misses(node: Any, constraints: Constraints) -> list[tuple[str, tuple[int, ...]]]:
+    misses = []
+    for attribute, allowed in constraints:
+        wrong = tuple(t for t in _types(node, attribute) if t not in allowed)
+        if wrong:
+            misses.append((attribute, wrong))
+    return misses
+
+
+def _types(node: Any, attribute: str) -> tuple[int, ...]:
+    if attribute not in node.attr:  # a default, or the type parameter of a generic function
+        return ()
+    value = node.attr[attribute]
+    return tuple(value.list.type) if value.HasField("list") else (value.type,) if value.HasField("type") else ()
+
+
+@cache
+def kernels(op: str) -> tuple[Constraints, ...]:
+    from tensorflow.python.framework.kernels import get_registered_kernels_for_op
+
+    _register_xla()
+    return tuple(
+        tuple((c.name, frozenset(c.allowed_values.list.type)) for c in kernel.constraint)
+        for kernel in get_registered_kernels_for_op(op).kernel
+        if kernel.device_type == _DEVICE
+    )
+
+
+@cache
+def _register_xla() -> None:
+    """XLA's kernels only come into the registry when something is first compiled."""
+    tf = tensorflow()
+    tf.function(lambda x: x + x, jit_compile=True)(tf.zeros([]))
+
+
+def constant_size(node: Any) -> int:
+    """Bytes of the constants that ``node`` holds."""
+    if node.op == "XlaCallModule":  # a whole program, as JAX saves it
+        return constants_size(node.attr["module"].s)
+    if node.op != "Const":
+        return 0
+    tensor = node.attr["value"].tensor
+    dtype = tensorflow().dtypes.as_dtype(tensor.dtype)
+    return int(math.prod(d.size for d in tensor.tensor_shape.dim) * (dtype.size or 0))

@@ -1,0 +1,168 @@
+"""Models that somebody else made to harm whoever builds them: nothing of them runs, and the refusal says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builder.cli import main
+from builder.errors import ColdforgeError, ImportModelError
+from builder.importers import describe
+from builder.importers.allowed_ops import UnsupportedOpsError
+from builder.importers.tf import tensorflow
+from builder.spec import FeedSpec, FetchSpec
+from builder.stages.imported import _preflight
+from tests.support import hostile
+from tests.support.models import freeze, run_graph, spec_for
+
+pytestmark = pytest.mark.integration
+
+PORTS = {"feeds": (FeedSpec("x", (1, 4)),), "fetches": (FetchSpec("y"),)}
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """What the models write."""
+    return tmp_path / "written"
+
+
+def load_as_tensorflow_does(folder: Path) -> None:
+    v1 = tensorflow().compat.v1
+    with tensorflow().Graph().as_default(), v1.Session() as session:
+        v1.saved_model.load(session, ["serve"], str(folder))
+
+
+class TestSavedModel:
+    @pytest.mark.parametrize(
+        "attack", [hostile.init_op_of_tensorflow_1, hostile.init_op_of_tensorflow_2, hostile.restore_op]
+    )
+    def test_variables_are_restored_without_running_an_op(
+        self, attack: Callable[[Path], Any], written: Path, tmp_path: Path
+    ) -> None:
+        model = hostile.saved_model(tmp_path / "m", attack(written))
+        load_as_tensorflow_does(model)
+        assert written.read_text() == "executed"  # so the model does what it is here for
+        written.unlink()
+        graph = freeze(model, tmp_path / "out")
+        np.testing.assert_array_equal(run_graph(graph, {"x": np.ones((1, 3), np.float32)})["y"], [[4, 4]])
+        assert not written.exists()
+
+    def test_what_no_answer_reads_is_left_out(self, written: Path, tmp_path: Path) -> None:
+        graph = freeze(hostile.saved_model(tmp_path / "m", hostile.answer(written)), tmp_path / "out")
+        np.testing.assert_array_equal(run_graph(graph, {"x": np.ones((1, 3), np.float32)})["y"], [[4, 4]])
+        assert not written.exists()
+
+    def test_an_init_op_that_is_needed_asks_for_trust(self, written: Path, tmp_path: Path) -> None:
+        def change(meta: Any) -> None:
+            hostile.init_op_of_tensorflow_1(written)(meta)
+            (attack,) = (n for n in meta.graph_def.node if n.name == "attack")
+            attack.input.append("^w/Assign")  # it sets w as well
+
+        model = hostile.saved_model(tmp_path / "m", change, kept=False)
+        with pytest.raises(ImportModelError, match=r"lacks w, and only the model's init op attack .*`trust = true`"):
+            freeze(model, tmp_path / "out")
+        assert not written.exists()
+        graph = freeze(model, tmp_path / "out", trust=True)
+        np.testing.assert_array_equal(run_graph(graph, {"x": np.ones((1, 3), np.float32)})["y"], [[4, 4]])
+        assert written.exists()
+
+    def test_a_variable_that_nothing_sets(self, tmp_path: Path) -> None:
+        model = hostile.saved_model(tmp_path / "m", lambda meta: None, kept=False)
+        with pytest.raises(ImportModelError, match=r"lacks w, and nothing sets them\. Save the model"):
+            freeze(model, tmp_path / "out")
+
+    def test_a_checkpoint_that_declares_more_than_it_has(self, tmp_path: Path) -> None:
+        model = hostile.saved_model(tmp_path / "m", lambda meta: None)
+        (data,) = (model / "variables").glob("*.data-*")
+        data.write_bytes(data.read_bytes()[:8])
+        with pytest.raises(ImportModelError, match=r"declares 32 bytes.*largest: w, 24.*have 8: it is damaged"):
+            freeze(model, tmp_path / "out")
+
+    @pytest.mark.parametrize("text", [False, True])
+    def test_a_program_that_calls_into_the_process(self, text: bool, tmp_path: Path) -> None:
+        model = hostile.stablehlo(tmp_path / "m", "system", text=text)
+        with pytest.raises(ImportModelError, match=r"calls what is not in it: system\. Export"):
+            freeze(model, tmp_path / "out")
+        freeze(hostile.stablehlo(tmp_path / "n", "Sharding", text=text), tmp_path / "out")
+
+
+class TestGraphDef:
+    def test_a_loop_of_tensorflow_1_runs_without_what_waits_for_it(self, written: Path, tmp_path: Path) -> None:
+        tf, model = tensorflow(), hostile.loop_of_tensorflow_1(tmp_path / "g.pb", written)
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            tf.import_graph_def(tf.compat.v1.GraphDef.FromString(model.read_bytes()), name="")
+            session.run("y:0", {"x:0": np.ones((1, 4))})
+        assert written.read_text() == "executed"
+        written.unlink()
+        graph = freeze(model, tmp_path / "out", **PORTS)
+        assert not written.exists()
+        np.testing.assert_array_equal(run_graph(graph, {"x": np.ones((1, 4), np.float32)})["y"], [[8] * 4])
+        assert not written.exists()
+
+    def test_an_op_in_a_nested_function(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("x" * 77)
+        model = hostile.nested_function(tmp_path / "g.pb", secret)
+        with pytest.raises(UnsupportedOpsError, match=r"(?s)ReadFile x1: XLA has no kernel.*StringLength x1") as error:
+            freeze(model, tmp_path / "out", **PORTS)
+        assert not (tmp_path / "out").exists()
+        assert "77" not in str(error.value)
+        assert "ReadFile" in error.value.ops.unsupported[0].nodes[0]
+        found = _preflight(spec_for(model, **PORTS), error.value.ops)
+        assert {u.op for u in found.unsupported} == {"ReadFile", "StringLength"}
+        assert main(["inspect", str(model), "--json"]) == 12
+        assert '"op": "ReadFile"' in capsys.readouterr().out
+
+    def test_a_feed_behind_what_is_not_allowed(self, tmp_path: Path) -> None:
+        tf = tensorflow()
+
+        def build(x: Any) -> Any:
+            text = tf.io.read_file("/etc/passwd")
+            pixels, shape = tf.reshape(tf.io.decode_raw(text, tf.float32), [1, 4], name="pixels"), tf.shape(x)
+            return pixels * 2.0 + tf.cast(shape[0], tf.float32)
+
+        model = hostile.graph_def(tmp_path / "g.pb", build)
+        fed = (FeedSpec("pixels", (1, 4)), FeedSpec("x", (1, 4)))
+        graph = freeze(model, tmp_path / "out", feeds=fed, fetches=(FetchSpec("y"),))
+        x = np.ones((1, 4), np.float32)
+        np.testing.assert_array_equal(run_graph(graph, {"pixels": x, "x": x})["y"], x * 3)
+
+    def test_init_proposes_what_can_be_compiled(self, tmp_path: Path) -> None:
+        tf = tensorflow()
+
+        def build(x: Any) -> Any:
+            tf.io.decode_jpeg(tf.io.read_file("/etc/passwd"), name="picture")
+            return x
+
+        model = hostile.graph_def(tmp_path / "g.pb", build)
+        assert [port.name for port in describe(spec_for(model).source, model).fetches] == ["y"]
+
+    def test_a_function_that_is_called_like_an_op(self, tmp_path: Path) -> None:
+        model = hostile.graph_def(tmp_path / "g.pb", lambda x: x, hostile.function_called_like_an_op)
+        with pytest.raises(ImportModelError, match=r"function that is called WriteFile.*another name"):
+            freeze(model, tmp_path / "out", **PORTS)
+
+    def test_a_constant_that_is_larger_than_any_bundle(self, tmp_path: Path) -> None:
+        model = hostile.graph_def(tmp_path / "g.pb", lambda x: x + 1.0, hostile.oversized_constant)
+        with pytest.raises(ImportModelError, match=r"declare more than 10,000,000,000 bytes .*smaller model"):
+            freeze(model, tmp_path / "out", **PORTS)
+
+    def test_functions_in_functions_without_end(self, tmp_path: Path) -> None:
+        def change(definition: Any) -> None:
+            for number in range(3000):
+                function = definition.library.function.add()
+                function.signature.name = f"f{number}"
+                function.signature.input_arg.add(name="x", type=1)
+                function.signature.output_arg.add(name="y", type=1)
+                inside = function.node_def.add(name="n", op=f"f{number + 1}" if number < 2999 else "Identity")
+                inside.input.append("x")
+                function.ret["y"] = "n:y:0"
+            next(n for n in definition.node if n.name == "y").op = "f0"
+
+        model = hostile.graph_def(tmp_path / "g.pb", lambda x: x, change)
+        with pytest.raises(ColdforgeError, match="too deeply"):
+            freeze(model, tmp_path / "out", **PORTS)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
+from .budget import ANSWER_CHARACTER, Limits
 from .description import Description, Output, Port
 from .errors import AnswerTooLargeError
 
@@ -16,6 +17,9 @@ LOAD_BALANCER_LIMIT = 1_048_576
 """The same, of a load balancer's target (1 MB)."""
 _AROUND = 4_096  # bytes at most that stand around the answer: a status, headers, timings
 _LEAF = 64  # bytes of a number, or of half a class with its label, which are rarely as many
+_SHORTEST = {"bool": len("true, "), "float32": len("0.0, "), "float64": len("0.0, ")}
+_SHORTEST_INTEGER = len("0, ")
+_SHORTEST_CLASS = len('{"label": "", "probability": 0.0}, ')
 
 Number = float | int | bool | None
 
@@ -67,6 +71,39 @@ def require_room(*answers: dict[str, Any]) -> None:
     # To write them out only for their length takes as long as to answer some models' requests.
     if sum(map(_leaves, answers)) * _LEAF > ANSWER_LIMIT - _AROUND:
         require_size(len(json.dumps(answers)), ANSWER_LIMIT)
+
+
+def shortest(dtype: str, elements: int) -> int:
+    """Characters of JSON that so many values have at least, whatever they are."""
+    return elements * _SHORTEST.get(dtype, _SHORTEST_INTEGER)
+
+
+def shortest_predictions(description: Description, count: int) -> int:
+    """Characters that ``predictions`` of ``count`` items have at least."""
+    ports = {port.name: port for port in description.fetches}
+    each = 0
+    for output in description.outputs:
+        port = ports[output.fetch]
+        elements = port.elements // (description.batch if port.shape[:1] == (description.batch,) else 1)
+        if output.kind == "classification":
+            each += _SHORTEST_CLASS * min(elements, output.top_k or elements)
+        else:
+            each += shortest(port.dtype, elements)
+    return each * count
+
+
+def shortest_answer(answer: dict[str, Any]) -> int:
+    """Characters that ``answer`` has at least, without writing it out."""
+    return _leaves(answer) * _SHORTEST_INTEGER
+
+
+def require_possible(characters: int, limit: int | None, limits: Limits) -> None:
+    """Before the work is done: raises AnswerTooLargeError for an answer of at least so many ``characters`` where
+    ``limit`` are passed on, OverBudgetError for one that there is no memory for.
+    """
+    if limit is not None:
+        require_size(characters, limit)
+    limits.require_memory(characters * ANSWER_CHARACTER)
 
 
 def require_size(size: int, limit: int) -> None:

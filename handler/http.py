@@ -6,6 +6,7 @@ import json
 from typing import Any, NamedTuple
 
 from .answer import ANSWER_LIMIT
+from .budget import JSON_VALUE, Limits
 from .errors import WrongTypeError
 
 _TEXT = ("application/json", "text/", "image/svg")
@@ -24,8 +25,10 @@ class HttpRequest(NamedTuple):
     body: bytes
     answer_limit: int = ANSWER_LIMIT
 
-    def json(self, like: str) -> Any:
-        """The body. ``like``: what is wanted, for the message. Raises WrongTypeError."""
+    def json(self, like: str, limits: Limits) -> Any:
+        """The body. ``like``: what is wanted, for the message. Raises WrongTypeError, OverBudgetError."""
+        values = sum(map(self.body.count, (b",", b"[", b"{")))  # of these and texts, at most so many
+        limits.require_memory(len(self.body) + values * JSON_VALUE)
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):  # not UTF-8, or not JSON

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from .budget import Limits
+from .deadline import RESERVE_MS
 from .description import Description
 from .errors import NotBase64Error, TooLargeError, WrongTypeError
 from .image import pixels
@@ -120,11 +122,18 @@ def runs(count: int, batches: tuple[int, ...]) -> Iterator[int]:
         count -= taken
 
 
-def decoded(request: Request, description: Description, limits: Limits) -> list[bytes]:
-    """The pixels of each picture; all of them are here by now. Raises HandlerError, which names the picture."""
+def decoded(
+    request: Request, description: Description, limits: Limits, remaining_ms: Callable[[], float] = lambda: math.inf
+) -> list[bytes]:
+    """The pixels of each picture; all of them are here by now. Raises HandlerError, which names the picture.
+
+    ``remaining_ms``: see ``Call``. Raises OutOfTimeError for a picture that would take longer.
+    """
     image = description.image
     pictures = [p for p in request.pictures if isinstance(p, Picture)]
-    return [pixels(p.data, p.where, image, limits) for p in pictures] if image else []
+    if image is None:
+        return []
+    return [pixels(p.data, p.where, image, limits, (remaining_ms() - RESERVE_MS) / 1000) for p in pictures]
 
 
 def feeds(pictures: list[bytes], inputs: dict[str, bytes], description: Description) -> list[bytes]:

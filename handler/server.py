@@ -71,6 +71,10 @@ class Server(NamedTuple):
         """The description of the model ``name``; of the first where it is None. Raises UnknownModelError."""
         return self.model(name).description
 
+    def described(self, request: Request) -> Description:
+        """The model that ``request`` is of, in its signature and size. Raises UnknownModelError, WrongFieldError."""
+        return self.description(request.model).of_signature(request.signature).of_size(request.size)
+
     def infer(self, request: Request, call: Call) -> Result:
         """``request``, batch after batch, each decoded when its turn comes. Raises HandlerError, InferenceError.
 
@@ -78,7 +82,8 @@ class Server(NamedTuple):
         """
         began = time.perf_counter()
         model = self.model(request.model)
-        description = model.description.of_signature(request.signature).of_size(request.size)
+        description = self.described(request)
+        _require_memory(items(request, description), description, self.limits)
         seconds: dict[str, float] = {}
         if any(isinstance(p, Reference) for p in request.pictures):
             from .remote import fetched
@@ -94,7 +99,12 @@ class Server(NamedTuple):
                 if not deadline.allows_another():
                     break
                 start = time.perf_counter()
-                pictures = decoded(part, description, self.limits)
+                try:
+                    pictures = decoded(part, description, self.limits, call.remaining_ms)
+                except OutOfTimeError:
+                    if request.partial and batches:
+                        break
+                    raise
                 middle = time.perf_counter()
                 fetches = model.run(feeds(pictures, part.inputs, description), request.size, request.signature)
                 batches.append((fetches, items(part, description)))
@@ -108,3 +118,10 @@ class Server(NamedTuple):
         result = Result(description, tuple(batches), timings, left)
         call.observe(result)
         return result
+
+
+def _require_memory(count: int, description: Description, limits: Limits) -> None:
+    """Raises OverBudgetError for more items than there is memory for: what each run gives is kept until the last."""
+    if count > description.batch:
+        runs = -(-count // description.batch)
+        limits.require_memory(runs * sum(port.size for port in description.fetches))

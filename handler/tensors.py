@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import struct
+from collections.abc import Collection
 
 from .budget import Limits
 from .description import Description, Port
@@ -93,6 +94,16 @@ def require_items(counts: dict[str, int], description: Description, limits: Limi
     most = limits.items if description.batched else description.batch
     if counts and max(counts.values()) > most:
         raise TooManyImagesError(f"the request has {max(counts.values())} items; at most {most} are taken at a time")
+
+
+def require_held(names: Collection[str], count: int, description: Description, limits: Limits) -> None:
+    """Raises OverBudgetError for more items of the feeds ``names`` than there is memory for.
+
+    Each is there twice, before and after it is filled up to the model's size.
+    """
+    if count > description.batch:
+        size = sum(port.size for port in description.feeds if port.name in names)
+        limits.require_memory(2 * size * count // description.batch)
 
 
 def _flatten(value: object, shape: tuple[int, ...], port: Port, flat: list[object]) -> None:

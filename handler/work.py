@@ -9,8 +9,8 @@ import json
 from typing import Any
 
 from . import storage
-from .answer import require_room
-from .deadline import Deadline
+from .answer import ANSWER_LIMIT, require_room, require_size, shortest_answer
+from .deadline import RESERVE_MS, Deadline
 from .errors import AnswerTooLargeError, MalformedEventError, OutOfTimeError, RetryLater
 from .protocols import predict
 from .request import Picture, Request
@@ -33,14 +33,17 @@ def from_json(text: object) -> object:
     raise MalformedEventError("the message is not JSON")
 
 
-def answered(task: Task, server: Server, call: Call, *, partial: bool = False) -> dict[str, Any]:
-    """The answer to ``task`` in our own protocol. Raises HandlerError."""
+def answered(
+    task: Task, server: Server, call: Call, *, partial: bool = False, limit: int | None = None
+) -> dict[str, Any]:
+    """The answer to ``task`` in our own protocol. ``limit``: see ``predict.answer``. Raises HandlerError."""
     if not isinstance(task, S3Object):
-        return predict.answer(task, server, call, partial=partial)
-    data = storage.read(task, server.limits.encoded, call.remaining_ms() / 1000)
+        return predict.answer(task, server, call, partial=partial, limit=limit)
+    data = storage.read(task, server.limits.encoded, (call.remaining_ms() - RESERVE_MS) / 1000)
     description = server.description(None)
     if description.image is None or len(description.feeds) > 1:  # more than a picture is asked for: a request in JSON
-        return predict.answer(from_json(data.decode(errors="replace")), server, call, partial=partial)
+        request = from_json(data.decode(errors="replace"))
+        return predict.answer(request, server, call, partial=partial, limit=limit)
     return predict.told(server.infer(Request((Picture(data, str(task)),), {}), call), call)
 
 
@@ -69,7 +72,7 @@ def background(found: list[Task], message_id: str, server: Server, call: Call) -
     """
     deadline = Deadline(call.remaining_ms)
     answers: list[dict[str, Any]] = []
-    again = 0
+    done = again = least = 0
     for task in found:
         if isinstance(task, S3Object) and storage.is_result(task):
             call.report("object skipped: it lies among the results", {"object": str(task)})
@@ -83,7 +86,10 @@ def background(found: list[Task], message_id: str, server: Server, call: Call) -
         except Exception as error:
             refusal = call.refuse(error)
             answer, retry = predict.error(refusal), refusal.retryable
-        answers.append(answer)
+        done += 1
+        least += shortest_answer(answer)
+        if least <= ANSWER_LIMIT:  # what is too large already need not be kept
+            answers.append(answer)
         try:
             if not retry:
                 deliver(target, task, answer, call)
@@ -91,8 +97,9 @@ def background(found: list[Task], message_id: str, server: Server, call: Call) -
             retry = call.refuse(error).retryable
         again += retry
     if again:
-        raise RetryLater(f"{again} of {len(answers)} items failed and may succeed later; see request {call.request_id}")
+        raise RetryLater(f"{again} of {done} items failed and may succeed later; see request {call.request_id}")
     try:
+        require_size(least, ANSWER_LIMIT)
         require_room(*answers)
     except AnswerTooLargeError as error:  # to Lambda a failure, after which it delivers the event again
         return predict.error(call.refuse(error))

@@ -47,11 +47,21 @@ def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
 
 
 def _one(message_id: str, body: str, deadline: Deadline, server: Server, call: Call) -> None:
-    """Raises HandlerError, InferenceError."""
-    if not deadline.allows_another():
-        raise OutOfTimeError("the function's time was up before this message")
+    """Each task's result is delivered as it comes, whatever becomes of the others. Raises the last one's error."""
+    failure: Exception | None = None
     for task in tasks(from_json(body)):
-        if isinstance(task, S3Object) and storage.is_result(task):
-            raise MalformedEventError(f"{task} lies among the results; send notifications of other prefixes only")
-        target = place(task, message_id)  # before anything is read
-        deliver(target, task, answered(task, server, call), call)
+        try:
+            if not deadline.allows_another():
+                raise OutOfTimeError("the function's time was up before all of this message was answered")
+            if isinstance(task, S3Object) and storage.is_result(task):
+                raise MalformedEventError(f"{task} lies among the results; send notifications of other prefixes only")
+            target = place(task, message_id)  # before anything is read
+            deliver(target, task, answered(task, server, call), call)
+        except Exception as error:
+            if failure is not None:
+                call.refuse(failure)
+            failure = error
+            if isinstance(error, OutOfTimeError):
+                break
+    if failure is not None:
+        raise failure

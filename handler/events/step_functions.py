@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..answer import require_room
+from ..answer import ANSWER_LIMIT, require_room, shortest_answer
 from ..deadline import Deadline
 from ..errors import AnswerTooLargeError, OutOfTimeError, WrongTypeError
 from ..protocols import predict
@@ -31,11 +31,17 @@ def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
         return _one(event, deadline, server, call)
     common = event.get("BatchInput")
     common = common if isinstance(common, dict) else {}
-    results = [_one(_completed(item, common), deadline, server, call) for item in event["Items"]]
+    results: list[dict[str, Any]] = []
+    least = 0
+    for item in event["Items"]:
+        results.append(_one(_completed(item, common), deadline, server, call))
+        least += shortest_answer(results[-1])
+        if least > ANSWER_LIMIT:
+            break  # all that is answered is kept here, and is too large already
     try:
         require_room(*results)
     except AnswerTooLargeError as error:
-        results = [predict.error(call.refuse(error))] * len(results)
+        results = [predict.error(call.refuse(error))] * len(event["Items"])
     return {"results": results, "failed": sum("error" in result for result in results)}
 
 
@@ -50,7 +56,7 @@ def _one(item: object, deadline: Deadline, server: Server, call: Call) -> dict[s
     try:
         if not deadline.allows_another():
             raise OutOfTimeError("the function's time was up before this item")
-        answer = answered(_task(item), server, call)
+        answer = answered(_task(item), server, call, limit=ANSWER_LIMIT)
         require_room(answer)
         return answer
     except Exception as error:

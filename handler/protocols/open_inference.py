@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..answer import Number, Tensor, tensors
+from ..answer import Number, Tensor, require_possible, shortest, tensors
 from ..budget import Limits
 from ..description import Description, Port
 from ..errors import (
@@ -22,13 +22,14 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..request import Picture, Request, picture
+from ..request import Picture, Request, items, picture
 from ..server import Call, Server
-from ..tensors import of_shape, require_items, tensor
+from ..tensors import of_shape, require_held, require_items, tensor
 from .paths import model_path
 
 EXTENSIONS = ["binary_tensor_data", "classification"]
 SERVER_PATHS: tuple[list[str], ...] = ([], ["health", "live"], ["health", "ready"])
+_SHORTEST_CLASS = len("0.000000:0")
 LENGTH = "inference-header-content-length"
 EXAMPLE = '{"inputs": [{"name": …, "shape": […], "datatype": …, "data": […]}]}'
 
@@ -80,13 +81,16 @@ def metadata(description: Description) -> dict[str, Any]:
 
 
 def _infer(request: HttpRequest, description: Description, server: Server, call: Call) -> HttpResponse:
-    event, blob = _split(request)
+    event, blob = _split(request, server.limits)
     signature = _parameters(event).get("signature", "")
     if not isinstance(signature, str):
         raise WrongTypeError('"parameters"."signature" must be a string')
     description = description.of_signature(signature)
     wanted = _outputs(event, description)
-    result = server.infer(_request(event, blob, description, server.limits), call)
+    asked = _request(event, blob, description, server.limits)
+    least = _shortest(wanted, items(asked, description), server.described(asked))
+    require_possible(least, request.answer_limit, server.limits)
+    result = server.infer(asked, call)
     found = {tensor.name: tensor for tensor in tensors(result.description, result.batches)}
     answers, blobs = [], []
     for name, parameters in wanted:
@@ -103,7 +107,7 @@ def _infer(request: HttpRequest, description: Description, server: Server, call:
     return HttpResponse(200, headers, response.body + b"".join(blobs))
 
 
-def _split(request: HttpRequest) -> tuple[dict[str, Any], memoryview]:
+def _split(request: HttpRequest, limits: Limits) -> tuple[dict[str, Any], memoryview]:
     """The JSON object, and the tensors after it."""
     body, length = request.body, request.headers.get(LENGTH)
     end = len(body)
@@ -111,7 +115,7 @@ def _split(request: HttpRequest) -> tuple[dict[str, Any], memoryview]:
         if not (length.isascii() and length.isdigit() and len(length) < 12 and int(length) <= len(body)):
             raise WrongFieldError(f"{LENGTH} must be the length of the JSON in the body, which has {len(body)} bytes")
         end = int(length)
-    event = request._replace(body=body[:end]).json(EXAMPLE)
+    event = request._replace(body=body[:end]).json(EXAMPLE, limits)
     if not isinstance(event, dict):
         raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
     if not isinstance(event.get("id", ""), str):
@@ -146,22 +150,25 @@ def _request(event: dict[str, Any], blob: memoryview, description: Description, 
     if not description.one_size:
         description = _sized(given, description)
     ports = {feed.name: feed for feed in description.feeds}
+    image = description.image
+    files = next((n for n, v in given.items() if image and n == image.feed and v.get("datatype") == "BYTES"), None)
+    shapes = {name: _shape(name, value) for name, value in given.items()}
+    if files is not None:
+        _require_pictures(files, shapes[files], limits)
+    # Counts before anything is made of them: it is cheap to ask for many.
+    counts = {name: shape[0] for name, shape in shapes.items() if shape and (description.batched or name == files)}
+    require_items(counts, description, limits)
+    require_held([name for name in given if name != files], max(counts.values(), default=0), description, limits)
     pictures: tuple[Picture, ...] = ()
     inputs: dict[str, bytes] = {}
-    counts: dict[str, int] = {}
     for name, value in given.items():  # in the order of the binary data
         data, blob = _binary(name, value, blob)
-        shape = _shape(name, value)
-        if description.image and name == description.image.feed and value.get("datatype") == "BYTES":
-            pictures = tuple(_pictures(name, value, data, shape, limits))
-            counts[name] = len(pictures)
-            continue
-        inputs[name] = _fitted(value, data, shape, ports[name], description)
-        if description.batched:
-            counts[name] = shape[0]
+        if name == files:
+            pictures = tuple(_pictures(name, value, data, shapes[name], limits))
+        else:
+            inputs[name] = _fitted(value, data, shapes[name], ports[name], description)
     if len(blob):
         raise WrongFieldError(f"the body has {len(blob)} bytes more than binary_data_size says")
-    require_items(counts, description, limits)
     return Request(pictures, inputs, description.name, size=description.size, signature=description.signature)
 
 
@@ -225,38 +232,43 @@ def _tensor(value: dict[str, Any], data: memoryview | None, port: Port) -> bytes
     return raw
 
 
+def _require_pictures(name: str, shape: tuple[int, ...], limits: Limits) -> None:
+    """Raises WrongShapeError, TooManyImagesError."""
+    if not shape or not shape[0] or shape[1:] not in ((), (1,)):
+        raise WrongShapeError(f'"{name}" must have the shape [n] where it holds BYTES, one image file each')
+    if shape[0] > limits.images:
+        raise TooManyImagesError(f'"{name}" has {shape[0]} pictures; at most {limits.images} are taken at a time')
+
+
 def _pictures(
     name: str, value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...], limits: Limits
 ) -> list[Picture]:
-    count = shape[0] if shape else 0
-    if shape not in ((count,), (count, 1)) or not count:
-        raise WrongShapeError(f'"{name}" must have the shape [n] where it holds BYTES, one image file each')
-    if count > limits.images:
-        raise TooManyImagesError(f'"{name}" has {count} pictures; at most {limits.images} are taken at a time')
+    """As many as ``shape``, which has been looked at, says."""
     if data is not None:
-        files = _elements(name, data)
-        found = [Picture(file, f'"{name}"[{index}]') for index, file in enumerate(files)]
+        files: list[Any] = _elements(name, data, shape[0])
     else:
-        texts = value.get("data")
-        if isinstance(texts, list) and shape[1:] and all(isinstance(t, list) and len(t) == 1 for t in texts):
-            texts = [text[0] for text in texts]
-        if not isinstance(texts, list):
+        files = value.get("data")  # type: ignore[assignment]  # as is seen next
+        if not isinstance(files, list):
             raise WrongTypeError(f'"{name}" must have its data as a list of base64 strings')
-        found = [picture(text, f'"{name}"[{index}]', limits) for index, text in enumerate(texts[: count + 1])]
-    if len(found) != count:
+    if len(files) != shape[0]:
         raise WrongShapeError(f'"{name}" has the shape {list(shape)}, but not as many pictures')
-    return found
+    if data is not None:
+        return [Picture(file, f'"{name}"[{index}]') for index, file in enumerate(files)]
+    if shape[1:] and all(isinstance(file, list) and len(file) == 1 for file in files):
+        files = [file[0] for file in files]
+    return [picture(file, f'"{name}"[{index}]', limits) for index, file in enumerate(files)]
 
 
-def _elements(name: str, data: memoryview) -> list[bytes]:
-    """BYTES in their binary form: each with its length before it, 4 bytes, little-endian."""
-    elements = []
-    while data:
-        end = 4 + int.from_bytes(data[:4], "little")
-        if len(data) < 4 or len(data) < end:
+def _elements(name: str, data: memoryview, count: int) -> list[bytes]:
+    """BYTES in their binary form: each with its length before it, 4 bytes, little-endian. At most ``count`` + 1."""
+    elements: list[bytes] = []
+    at = 0
+    while at < len(data) and len(elements) <= count:
+        start = at + 4
+        at = start + int.from_bytes(data[at:start], "little")
+        if max(start, at) > len(data):
             raise WrongShapeError(f'"{name}" ends inside an element')
-        elements.append(bytes(data[4:end]))
-        data = data[end:]
+        elements.append(bytes(data[start:at]))
     return elements
 
 
@@ -275,6 +287,24 @@ def _outputs(event: dict[str, Any], description: Description) -> list[tuple[str,
         if type(count) is not int or count < 0:
             raise WrongTypeError('"classification" must be a whole number')
     return [(name, default | _parameters(asked.get(name, {}))) for name in asked or names]
+
+
+def _shortest(wanted: list[tuple[str, dict[str, Any]]], count: int, description: Description) -> int:
+    """Characters that the outputs ``wanted`` of ``count`` items have at least."""
+    ports = {port.name: port for port in description.fetches}
+    total = 0
+    for name, parameters in wanted:
+        port, classes = ports[name], parameters.get("classification", 0)
+        each = port.shape[:1] == (description.batch,)
+        elements = port.elements * count // description.batch if each else port.elements
+        if classes:
+            items_there = count if each else 1
+            total += _SHORTEST_CLASS * min(elements, classes * items_there)
+        elif parameters["binary_data"]:
+            total += elements * port.size // (port.elements or 1) * 4 // 3  # carried as base64
+        else:
+            total += shortest(port.dtype, elements)
+    return total
 
 
 def _output(tensor: Tensor, parameters: dict[str, Any], description: Description) -> tuple[dict[str, Any], bytes]:

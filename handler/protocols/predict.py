@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..answer import predictions
+from ..answer import ANSWER_LIMIT, predictions, require_possible, shortest_predictions
 from ..budget import Limits
 from ..description import Description, Port
 from ..errors import (
@@ -38,20 +38,37 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..request import Picture, Reference, Request, source
+from ..request import Picture, Reference, Request, items, source
 from ..server import Call, Result, Server
 from ..tensors import description_for, input_bytes
 
 EXAMPLE = '{"image": "<base64>"}'
 
 
-def answer(event: object, server: Server, call: Call, *, partial: bool = True) -> dict[str, Any]:
+def answer(
+    event: object, server: Server, call: Call, *, partial: bool = True, limit: int | None = ANSWER_LIMIT
+) -> dict[str, Any]:
     """The answer to ``event``, as above; ``partial``: also where there is time for some of it only.
 
-    Raises HandlerError.
+    ``limit``: bytes that are passed on; None where nobody waits for them. Raises HandlerError.
     """
     request = parse(event, server.description(_model(event)), server.limits)._replace(partial=partial)
+    _require_possible(request, server, limit)
     return told(server.infer(request, call), call)
+
+
+def _require_possible(request: Request, server: Server, limit: int | None, top_k: int | None = None) -> None:
+    """Raises AnswerTooLargeError, OverBudgetError, before there is anything to answer with."""
+    description = _listing(server.described(request), top_k)
+    require_possible(shortest_predictions(description, items(request, description)), limit, server.limits)
+
+
+def _listing(description: Description, top_k: int | None) -> Description:
+    """``description`` with so many classes in its answers, where the model's own number is not wanted."""
+    if not top_k:
+        return description
+    outputs = (o._replace(top_k=top_k) if o.kind == "classification" else o for o in description.outputs)
+    return description._replace(outputs=tuple(outputs))
 
 
 def told(result: Result, call: Call, top_k: int | None = None) -> dict[str, Any]:
@@ -59,10 +76,7 @@ def told(result: Result, call: Call, top_k: int | None = None) -> dict[str, Any]
 
     ``top_k``: how many classes, where the model's own number is not wanted.
     """
-    description = result.description
-    if top_k:
-        outputs = (o._replace(top_k=top_k) if o.kind == "classification" else o for o in description.outputs)
-        description = description._replace(outputs=tuple(outputs))
+    description = _listing(result.description, top_k)
     done: list[Any] = [item for fetches, count in result.batches for item in predictions(description, fetches, count)]
     if result.left:
         done += [error(call.refuse(OutOfTimeError("the function's time was up; send it again")))] * result.left
@@ -87,6 +101,7 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
         raise MethodNotAllowedError(request.method, request.path, "POST")
     top_k = _top_k(request.query)
     parsed = _parsed(request, server)._replace(partial=True)
+    _require_possible(parsed, server, request.answer_limit, top_k)
     return HttpResponse.of_json(told(server.infer(parsed, call), call, top_k))
 
 
@@ -110,7 +125,7 @@ def _parsed(request: HttpRequest, server: Server) -> Request:
     content_type = request.headers.get("content-type", "")
     media = content_type.partition(";")[0].strip().lower()
     if media in ("", "application/json"):
-        event = request.json(EXAMPLE if description.image else '{"inputs": {}}')
+        event = request.json(EXAMPLE if description.image else '{"inputs": {}}', limits)
         name = _model(event) or name
         return parse(event, server.description(name), limits)._replace(model=name)
     if description.image:

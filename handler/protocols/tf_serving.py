@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..answer import Tensor, nested, tensors
+from ..answer import Tensor, nested, require_possible, shortest, tensors
 from ..budget import Limits
 from ..description import Description, Port
 from ..errors import (
@@ -21,9 +21,9 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..request import Picture, Request, picture
+from ..request import Picture, Request, items, picture
 from ..server import Call, Server
-from ..tensors import description_for, input_bytes, of_shape, require_items
+from ..tensors import description_for, input_bytes, of_shape, require_held, require_items
 from .paths import model_path
 
 SIGNATURE = "serving_default"
@@ -82,7 +82,7 @@ def _dt(dtype: str) -> str:
 
 
 def _predict(request: HttpRequest, description: Description, server: Server, call: Call) -> dict[str, Any]:
-    event = request.json(EXAMPLE)
+    event = request.json(EXAMPLE, server.limits)
     if not isinstance(event, dict):
         raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
     description = _signed(event.get("signature_name", ""), description)
@@ -90,7 +90,11 @@ def _predict(request: HttpRequest, description: Description, server: Server, cal
         raise WrongFieldError('the body must have one of "instances" and "inputs"')
     rows = "instances" in event
     columns = _rows(event["instances"], description) if rows else _columns(event["inputs"], description)
-    result = server.infer(_request(columns, description, server.limits), call)
+    asked = _request(columns, description, server.limits)
+    description = server.described(asked)
+    least = sum(shortest(p.dtype, p.elements) for p in description.fetches) * items(asked, description)
+    require_possible(least // description.batch, request.answer_limit, server.limits)
+    result = server.infer(asked, call)
     found = {tensor.name: _values(tensor) for tensor in tensors(result.description, result.batches)}
     if len(found) == 1:
         return {"predictions" if rows else "outputs": next(iter(found.values()))}
@@ -156,19 +160,20 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
         counts[image.feed] = len(pictures)
     else:
         description = description_for(columns, description)
-    for port in description.feeds:
-        if port.name not in columns:
-            continue
-        value = columns[port.name]
-        if description.batched:
+    ports = [port for port in description.feeds if port.name in columns]
+    if description.batched:
+        for port in ports:
+            value = columns[port.name]
             if not isinstance(value, list) or not value:
                 raise WrongShapeError(f'"{port.name}" must be a list of items')
             counts[port.name] = len(value)
-            # Before the numbers are looked at: it is cheap to ask for many.
-            require_items(counts, description, limits)
-            port = of_shape(port, (len(value), *port.shape[1:]), description)
-        inputs[port.name] = input_bytes(value, port, description)
+    # Before the numbers are looked at: it is cheap to ask for many.
     require_items(counts, description, limits)
+    require_held(columns, max(counts.values(), default=0), description, limits)
+    for port in ports:
+        if description.batched:
+            port = of_shape(port, (counts[port.name], *port.shape[1:]), description)
+        inputs[port.name] = input_bytes(columns[port.name], port, description)
     return Request(pictures, inputs, description.name, size=description.size, signature=description.signature)
 
 

@@ -256,6 +256,55 @@ def test_a_queue_of_notifications(
     assert call(app, event) == {"batchItemFailures": [{"itemIdentifier": event["Records"][0]["messageId"]}]}
 
 
+def several_in_one(bucket: s3.Bucket, count: int) -> dict[str, Any]:
+    """A message of so many objects, which are there."""
+    event = fixture("sqs_s3")
+    notification = json.loads(event["Records"][0]["body"])
+    (record,) = notification["Records"]
+    notification["Records"] = []
+    for number in range(count):
+        bucket.objects[f"pictures/in/{number}.jpg"] = FACE
+        one = copy.deepcopy(record)
+        one["s3"]["object"]["key"] = f"in/{number}.jpg"
+        notification["Records"].append(one)
+    event["Records"][0]["body"] = json.dumps(notification)
+    return event
+
+
+def results_of(bucket: s3.Bucket) -> list[str]:
+    return sorted(name.rpartition("/")[2].partition(".")[0] for name in bucket.objects if name.startswith("answers/"))
+
+
+def test_results_are_kept_whatever_fails_beside_them(
+    app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLDFORGE_RESULTS", "s3://answers")
+    event = several_in_one(bucket, 4)
+    bucket.objects["pictures/in/0.jpg"] = b"BM, and no more"
+    del bucket.objects["pictures/in/2.jpg"]
+    assert call(app, event) == {"batchItemFailures": [{"itemIdentifier": event["Records"][0]["messageId"]}]}
+    assert results_of(bucket) == ["1", "3"]
+
+
+def test_time_may_run_out_within_a_message(app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given back before Lambda ends the function, and the rest of the batch with it."""
+    monkeypatch.setenv("COLDFORGE_RESULTS", "s3://answers")
+    event = several_in_one(bucket, 10)
+    event["Records"] *= 2
+    left = 15_000
+
+    def remaining() -> int:
+        nonlocal left
+        left -= 1_000  # at every look at the clock
+        return left
+
+    waiting = context()
+    waiting.get_remaining_time_in_millis = remaining
+    failures = app.lambda_handler(event, waiting)["batchItemFailures"]
+    assert len(failures) == 2
+    assert 0 < len(results_of(bucket)) < 10
+
+
 def test_a_request_by_eventbridge(app: ModuleType) -> None:
     (answer,) = call(app, fixture("eventbridge"))["results"]
     assert predicted(answer)

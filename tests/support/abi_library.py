@@ -89,6 +89,13 @@ def counter_description() -> dict[str, Any]:
     return _describe("counter", 1, feeds, fetches, image=None, outputs=outputs, states=states)
 
 
+def padded_description(*, side: int = 224) -> dict[str, Any]:
+    """A model that gives back what it takes: ``x`` float32 [1, side, side, 3], of which a part is filled up."""
+    x, y = (_port(name, "float32", 1, side, side, 3) for name in ("x", "y"))
+    output = {"name": "y", "fetch": "y", "kind": "raw", "labels": [], "top_k": None}
+    return _describe("echo", 1, [x], [y], image=None, outputs=[output], pad={"x": 0})
+
+
 def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_status: int = 0) -> Path:
     """Compile the model of ``description`` (one of those above) to ``folder/libmodel.so``."""
     folder.mkdir(parents=True, exist_ok=True)

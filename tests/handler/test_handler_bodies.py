@@ -1,0 +1,219 @@
+"""Small bodies that ask for much: counts, sizes and answers are looked at before anything is made of them."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from handler.answer import predictions, shortest_predictions
+from handler.budget import Limits
+from handler.description import parse
+from handler.events import answer
+from handler.model import Model
+from handler.server import Server
+from tests.support import abi_library
+from tests.support import hostile_pictures as hostile
+from tests.support.http import Client
+
+LIMITS = Limits.for_memory(1769)
+MB = 1 << 20
+ECHO = abi_library.echo_description(batch=2)
+SIDE = 2_700  # of a picture of 22 MB
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
+    return Client.of(
+        tmp_path_factory.mktemp("bodies"),
+        abi_library.picture_description(width=SIDE, height=SIDE, mode="rgb"),
+        abi_library.padded_description(),
+        limits=LIMITS,
+    )
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One for each run of a model."""
+    begun: list[int] = []
+    run = Model.run
+    monkeypatch.setattr(Model, "run", lambda self, *rest: (begun.append(1), run(self, *rest))[1])
+    return begun
+
+
+def peak(call: Callable[[], Any]) -> tuple[Any, int]:
+    """What ``call`` gave, and the bytes of Python's that it took at once."""
+    tracemalloc.start()
+    try:
+        result = call()
+        return result, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def v1(count: int) -> dict[str, Any]:
+    return {"instances": [[[[1, 2, 3]]]] * count}
+
+
+def v2(count: int) -> dict[str, Any]:
+    data = [[[[1, 2, 3]]]] * count
+    return {"inputs": [{"name": "x", "shape": [count, 1, 1, 3], "datatype": "FP32", "data": data}]}
+
+
+PADDED: list[tuple[str, Callable[[int], dict[str, Any]]]] = [
+    ("/v1/models/echo:predict", v1),
+    ("/v2/models/echo/infer", v2),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), PADDED)
+def test_small_items_that_are_filled_up_to_gigabytes(
+    client: Client, runs: list[int], path: str, body: Callable[[int], dict[str, Any]]
+) -> None:
+    """4,000 items of a pixel are 60 KB; filled up they would be 2.4 GB, and there twice."""
+    sent = body(4_000)
+    (status, told), most = peak(lambda: client.post(path, sent))
+    assert status == 413
+    assert "would take 4,817 MB of memory" in told["error"]
+    assert most < 8 * MB
+    assert runs == []
+
+
+@pytest.mark.parametrize(("path", "body"), PADDED)
+def test_too_many_items_are_counted_first(
+    client: Client, runs: list[int], path: str, body: Callable[[int], dict[str, Any]]
+) -> None:
+    sent = body(5_000)
+    (status, told), most = peak(lambda: client.post(path, sent))
+    assert status == 413
+    assert "5000 items; at most 4096" in told["error"]
+    assert most < 8 * MB
+    assert runs == []
+
+
+@pytest.mark.parametrize(("path", "body"), PADDED)
+def test_a_few_small_items_are_filled_up(
+    client: Client, runs: list[int], path: str, body: Callable[[int], dict[str, Any]]
+) -> None:
+    status, told = client.post(path, body(2))
+    assert status == 200, told
+    assert len(runs) == 2
+
+
+def gif() -> str:
+    buffer = io.BytesIO()
+    Image.new("L", (1, 1), 200).save(buffer, "GIF")
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/predict", {"images": [gif()] * 64}),
+        ("/predict", {"image": gif()}),
+        ("/v1/models/brightness:predict", {"instances": [{"b64": gif()}] * 64}),
+        (
+            "/v2/models/brightness/infer",
+            {"inputs": [{"name": "image", "shape": [64], "datatype": "BYTES", "data": [gif()] * 64}]},
+        ),
+        (
+            "/v2/models/brightness/infer",
+            {
+                "inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [gif()]}],
+                "outputs": [{"name": "pixels", "parameters": {"binary_data": True}}],
+            },
+        ),
+    ],
+)
+def test_an_answer_that_cannot_be_passed_on_is_refused_before_the_work(
+    client: Client, runs: list[int], path: str, body: dict[str, Any]
+) -> None:
+    (status, told), most = peak(lambda: client.post(path, body))
+    assert status == 413
+    assert "the answer has " in json.dumps(told)
+    assert most < 8 * MB
+    assert runs == []
+
+
+def test_answers_that_are_small_may_need_too_much_memory(client: Client, runs: list[int]) -> None:
+    """Of 64 pictures only the brightness is asked for; the model gives 22 MB beside it for each."""
+    body = {
+        "inputs": [{"name": "image", "shape": [64], "datatype": "BYTES", "data": [gif()] * 64}],
+        "outputs": [{"name": "level"}],
+    }
+    status, told = client.post("/v2/models/brightness/infer", body)
+    assert (status, told["error"][:24]) == (413, "the request would take 1")
+    assert runs == []
+    body["inputs"][0] |= {"shape": [1], "data": [gif()]}  # type: ignore[index]
+    assert client.post("/v2/models/brightness/infer", body)[0] == 200
+
+
+def test_elements_beyond_the_count_are_not_taken_out(client: Client, runs: list[int]) -> None:
+    """1,100,000 empty BYTES elements."""
+    head = {"inputs": [{"name": "image", "shape": [2], "datatype": "BYTES", "parameters": {"binary_data_size": 0}}]}
+    head["inputs"][0]["parameters"] = {"binary_data_size": 4_400_000}
+    text = json.dumps(head).encode()
+    headers = {"inference-header-content-length": str(len(text))}
+    sent = text + bytes(4_400_000)
+    response, most = peak(lambda: client.send("POST", "/v2/models/brightness/infer", sent, headers))
+    assert response.status == 422
+    assert b"not as many pictures" in response.body
+    assert most < MB
+    assert runs == []
+
+
+@pytest.mark.parametrize("path", ["/predict", "/v1/models/echo:predict", "/v2/models/echo/infer"])
+def test_json_that_is_larger_in_memory_than_there_is(client: Client, path: str) -> None:
+    """2,000,000 empty lists are 6 MB, and 144 MB once they are parsed."""
+    small = Client(Server(client.server.models, Limits.for_memory(128)))
+    sent = b'{"inputs": [' + b",".join([b"[]"] * 2_000_000) + b"]}"
+    (status, code), most = peak(lambda: _status(small, path, sent))
+    assert (status, code) == (413, True)
+    assert most < MB
+
+
+def _status(client: Client, path: str, body: bytes) -> tuple[int, bool]:
+    response = client.send("POST", path, body, {"content-type": "application/json"})
+    return response.status, b"of memory" in response.body
+
+
+def test_the_least_that_is_expected_of_an_answer_is_no_more_than_it_has() -> None:
+    """Else an answer that could be passed on would be refused."""
+    for text in (abi_library.picture_description(batch=2), abi_library.tensor_description(), ECHO):
+        description = parse(json.dumps(text))
+        fetches = [memoryview(bytes(port.size)).cast(port.format) for port in description.fetches]
+        found = predictions(description, fetches, 2)
+        assert 0 < shortest_predictions(description, 2) <= len(json.dumps(found))
+
+
+def event_of(*items: Any) -> dict[str, Any]:
+    return {"Items": list(items)}
+
+
+def test_a_batch_of_large_answers_stops_when_they_are_too_large(tmp_path: Path, runs: list[int]) -> None:
+    description = abi_library.picture_description(width=600, height=600, mode="rgb")
+    there = Client.of(tmp_path, description, limits=LIMITS)
+    told = answer(event_of(*[{"image": gif()}] * 20), there.server, there.call())
+    assert [result["error"]["code"] for result in told["results"]] == ["answer_too_large"] * 20
+    assert told["failed"] == 20
+    assert len(runs) == 2  # of 3.2 MB at least, each
+
+
+def test_a_record_over_budget_fails_alone(tmp_path: Path, runs: list[int]) -> None:
+    there = Client.of(tmp_path, abi_library.picture_description(), limits=LIMITS)
+    costly = [hostile.jpeg(hostile.MEGAPIXELS_43, 1_000), hostile.bmp_in_runs((6_600, 6_600)), hostile.png((40_000, 1))]
+    bodies = [gif(), *(base64.b64encode(data).decode() for data in costly), gif()]
+    records = [
+        {"messageId": f"m{at}", "eventSource": "aws:sqs", "body": json.dumps({"image": text})}
+        for at, text in enumerate(bodies)
+    ]
+    told = answer({"Records": records}, there.server, there.call())
+    assert told == {"batchItemFailures": [{"itemIdentifier": f"m{at}"} for at in (1, 2, 3)]}
+    assert len(runs) == 2

@@ -110,3 +110,11 @@ class DiskError(ColdforgeError):
     """A disk is full or fails, a quota or limit is used up, or a folder may not be written."""
 
     exit_code = 24
+
+
+def error_of(exit_code: object, message: str) -> ColdforgeError:
+    """The error that a process which ended with ``exit_code``, or says so, stands for."""
+    for kind in ColdforgeError.__subclasses__():
+        if kind.exit_code == exit_code:
+            return kind(message)
+    return ColdforgeError(message)

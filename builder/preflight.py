@@ -70,6 +70,20 @@ class Preflight:
             "ok": self.ok,
         }
 
+    @classmethod
+    def of_json(cls, found: Any) -> Preflight:
+        """What ``to_json`` gave. Raises PreflightError for anything else: the process that looked was not itself."""
+        sizes = ("nodes", "weights", "library", "dependencies", "max_unzipped", "max_zipped")
+        try:
+            rows = tuple(
+                Unsupported(str(r["op"]), str(r["reason"]), r["hint"] and str(r["hint"]), tuple(map(str, r["nodes"])))
+                for r in found["unsupported"]
+            )
+            counts = {name: int(found[name]) for name in sizes}
+            return cls(unsupported=rows, place=found["place"], **counts)
+        except (LookupError, TypeError, ValueError) as error:
+            raise PreflightError("The process that read the model told nothing of its graph.") from error
+
 
 def check(
     graph: FrozenGraph | OpReport,

@@ -26,6 +26,7 @@ class Progress:
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     started: float = field(default_factory=time.monotonic)
+    said: set[str] = field(default_factory=set)
 
     @contextmanager
     def stage(self, name: str, what: str) -> Iterator[Outcome]:
@@ -47,6 +48,12 @@ class Progress:
 
     def say(self, text: str) -> None:
         print(terminal(text), file=self.stream, flush=True)
+
+    def say_once(self, text: str) -> None:
+        """``say``, unless it was said before in this build."""
+        if text not in self.said:
+            self.said.add(text)
+            self.say(text)
 
     def total(self) -> float:
         """Seconds since the build began."""

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from builder.cache import code_digest, digest, run_cached
 from builder.files import locked
 from builder.progress import Progress
 from builder.project import Project
+from builder.sandbox import Sandbox
+from builder.sandbox.client import Failed
 from builder.spec import ModelSpec
 from builder.targets import Target
 
@@ -26,6 +29,7 @@ class Workspace:
     project: Project
     target: Target
     progress: Progress = field(default_factory=Progress)
+    sandbox: Sandbox = field(default_factory=Sandbox.here)
 
     @classmethod
     def of(cls, spec: ModelSpec, project: Project, target: Target | None = None) -> Workspace:
@@ -85,6 +89,24 @@ class Workspace:
         with self.progress.stage(name, what) as outcome:
             outcome.cached = run_cached(folder, digest(code_digest(), key), make, self.progress.say)
         return folder
+
+    def sandboxed(
+        self, function: Callable[..., Any], *arguments: Any, folder: Path, reads: Iterable[Path], failed: Failed
+    ) -> Any:
+        """What ``function(*arguments)`` gives, as JSON has it, run as ``Sandbox.run`` says and with its errors.
+
+        What the sandbox lacks here is said on the screen, once, and what the model prints there as well.
+        """
+        if line := self.sandbox.kernel.missing():
+            self.progress.say_once(line)
+        done = self.sandbox.run(function, *arguments, folder=folder, reads=reads, failed=failed)
+        for line in done.said.splitlines()[-_LINES:]:
+            self.progress.say(f"  the model says: {line}")
+        return done.value
+
+
+_LINES = 20
+"""Of what a model prints, how many are shown."""
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from builder.cli.command import (
     MODEL,
@@ -24,6 +25,9 @@ from builder.files import write_file
 from builder.project import Project
 from builder.spec import ModelSpec
 from builder.workspace import Workspace
+
+if TYPE_CHECKING:
+    from builder.importers.draft import Describe
 
 
 def where(options: Options, _project: Project) -> int:
@@ -57,10 +61,17 @@ def _is_model(path: Path) -> bool:
 
 
 def _drafted(path: Path, trust: bool) -> ModelSpec:
-    from builder.importers import describe
     from builder.importers.draft import draft
 
-    return draft(path, describe, trust=trust)
+    return draft(path, _describe(), trust=trust)
+
+
+def _describe() -> Describe:
+    from builder.progress import Progress
+    from builder.sandbox import Sandbox
+    from builder.stages.imported import describe_with
+
+    return describe_with(Sandbox.here(), Progress().say)
 
 
 def _explain_arguments(parser: Arguments) -> None:
@@ -129,13 +140,12 @@ def _init_arguments(parser: Arguments) -> None:
 
 
 def init(options: Options, _project: Project) -> int:
-    from builder.importers import describe
     from builder.importers.draft import draft_text
 
     output: Path = options.output or options.model.resolve().parent / "model.toml"
     if output.exists() and not options.force:
         raise UsageError(f"{output} exists; give another --output, or --force to overwrite it.")
-    write_file(output, draft_text(options.model, describe, toml=output, trust=options.trust))
+    write_file(output, draft_text(options.model, _describe(), toml=output, trust=options.trust))
     say(f"wrote {relative(output)}: check it, then run `make bundle MODEL={relative(output)}`")
     return 0
 

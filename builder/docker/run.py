@@ -26,13 +26,15 @@ from typing import IO
 from builder.cache import digest
 from builder.docker.client import client, docker, engine_memory, why_no_engine
 from builder.docker.image import BuilderImage
-from builder.errors import ColdforgeError, EnvironmentSetupError, SandboxError
+from builder.errors import ColdforgeError, EnvironmentSetupError, SandboxError, error_of
+from builder.escape import terminal
 from builder.files import replacing
 from builder.pack.bundle import LIBRARY, Bundle, BundleFiles, activate
 from builder.pack.dependencies import build_dependencies
 from builder.pack.limits import CONTAINER_IMAGE
 from builder.project import Project
 from builder.regular import copy_regular, exists, make_folder
+from builder.sandbox.kernel import CONTAINED
 from builder.sources import locate
 from builder.spec import ModelSpec
 from builder.stages.inputs import label_files
@@ -200,7 +202,7 @@ def _run(image: str, mounts: list[Mount], command: list[str], user: str, say: Ca
     name = f"coldforge-{uuid.uuid4().hex[:12]}"
     memory = engine_memory()
     limit = int(memory * MEMORY_SHARE) if memory else None
-    options = ["--rm", "--init", "--name", name, *sandbox(user, mounts, limit)]
+    options = ["--rm", "--init", "--name", name, "--env", f"{CONTAINED}=1", *sandbox(user, mounts, limit)]
     if "SOURCE_DATE_EPOCH" in os.environ:
         options += ["--env", "SOURCE_DATE_EPOCH"]
     try:
@@ -222,12 +224,7 @@ def _run(image: str, mounts: list[Mount], command: list[str], user: str, say: Ca
         raise
     if process.returncode:
         raise _failure(process.returncode, message)
-    return plain(output)
-
-
-def plain(text: str) -> str:
-    """``text`` with every character that a terminal would act on written out, but for ends of lines."""
-    return "".join(c if c == "\n" or c.isprintable() else repr(c)[1:-1] for c in text)
+    return terminal(output)
 
 
 def _relay(lines: IO[str], say: Callable[[str], None]) -> str:
@@ -235,7 +232,7 @@ def _relay(lines: IO[str], say: Callable[[str], None]) -> str:
     message: list[str] = []
     room = _MESSAGE
     while line := lines.readline(_LINE):
-        text = plain(line.rstrip("\n"))
+        text = terminal(line.rstrip("\n"))
         if not message and not text.startswith((_ERROR, "Traceback ", "docker: ")):
             say(text)
         elif (room := room - len(text)) > 0:
@@ -255,7 +252,7 @@ def _failure(code: int, message: str) -> BaseException:
             "the build was killed in its container, most likely for want of memory (it may have three quarters of the "
             "engine's): give the engine more, or build with BUILD_IN=host."
         )
-    for kind in ColdforgeError.__subclasses__():
-        if kind.exit_code == code:
-            return kind(message)
+    error = error_of(code, message)
+    if error.exit_code == code:
+        return error
     return ColdforgeError(f"the build in Docker failed (exit code {code}):\n{message}")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from builder.errors import ImportModelError
 
 
 @dataclass(frozen=True)
@@ -29,3 +32,19 @@ class ModelPorts:
     fetches: tuple[PortInfo, ...]
     signature: str | None = None
     signatures: tuple[str, ...] = ()
+
+    @classmethod
+    def of_json(cls, found: Any) -> ModelPorts:
+        """What ``dataclasses.asdict`` made, after a way through JSON. Raises ImportModelError for anything else."""
+        try:
+            feeds, fetches = (tuple(_port(row) for row in found[key]) for key in ("feeds", "fetches"))
+            signature = None if found["signature"] is None else str(found["signature"])
+            return cls(feeds, fetches, signature, tuple(str(name) for name in found["signatures"]))
+        except (LookupError, TypeError, ValueError) as error:
+            raise ImportModelError("The process that read the model told nothing of its inputs and outputs.") from error
+
+
+def _port(row: Any) -> PortInfo:
+    shape = row["shape"]
+    dims = None if shape is None else tuple(None if dim is None else int(dim) for dim in shape)
+    return PortInfo(str(row["name"]), str(row["dtype"]), dims)

@@ -71,7 +71,7 @@ def _compile_variant(ws: Workspace, variant: Variant, graph: FrozenGraph) -> Com
         "compile",
         f"tfcompile{', for its LLVM IR' if target.xla.leaves_ir else f' for {target.name}'}{named(variant)}",
         digest(graph.graph_path, graph.config_path, target.name, part, flags_for(target), tensorflow_version()),
-        functools.partial(compile_graph, graph, target, part=part),
+        functools.partial(compile_graph, graph, target, part=part, sandbox=ws.sandbox),
         f"{target.suffix}{variant.suffix}",
     )
     return CompiledVariant(graph, CompiledGraph.load(folder, target))

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from builder.cache import digest
-from builder.importers import import_model
+from builder.errors import ImportModelError
+from builder.importers import describe, import_model
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import FrozenGraph
+from builder.importers.ports import ModelPorts
 from builder.importers.variants import require_variants
 from builder.importers.xla_ops import OpReport
 from builder.lower.compress import ITEM_SIZES
 from builder.pack.limits import allowed
 from builder.preflight import Preflight, check, require
+from builder.sandbox import Sandbox
+from builder.sandbox.client import crashed
 from builder.sources import locate
-from builder.spec import ModelSpec, Variant, to_json
+from builder.spec import ModelSpec, Source, Variant, to_json
 from builder.verify import reference
 from builder.workspace import Workspace
 from builder.xla.descriptors import tensorflow_version
@@ -51,8 +59,24 @@ def import_variants(ws: Workspace) -> ImportedModel:
 def inspect(ws: Workspace) -> Preflight:
     """The preflight on its own: what stands in the way of building the spec. Raises ImportModelError."""
     folder = ws.build / "inspect"
-    folder.mkdir(parents=True, exist_ok=True)
-    return _preflight(ws.spec, _ops_of(ws.spec, locate(ws.spec, ws.cache), folder))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    model = locate(ws.spec, ws.cache)
+    found = ws.sandboxed(_inspect, ws.spec, model, folder=folder, reads=_read(ws.spec, model), failed=_failed)
+    return Preflight.of_json(found)
+
+
+def describe_with(sandbox: Sandbox, say: Callable[[str], None]) -> Callable[[Source, Path], ModelPorts]:
+    """``importers.describe`` in ``sandbox``; what it lacks, and what the model prints, goes to ``say``."""
+
+    def describe(source: Source, path: Path) -> ModelPorts:
+        if line := sandbox.kernel.missing():
+            say(line)
+        with tempfile.TemporaryDirectory(prefix="coldforge-describe-") as folder:
+            done = sandbox.run(_describe, source, path, folder=Path(folder), reads=[path], failed=_failed)
+        return ModelPorts.of_json(done.value)
+
+    return describe
 
 
 def named(variant: Variant) -> str:
@@ -66,23 +90,44 @@ def _import_variant(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph
         "import",
         f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers{named(variant)}",
         digest(to_json(spec), model, tensorflow_version()),
-        functools.partial(_import, spec, model),
+        functools.partial(_import_into, ws, spec, model),
         variant.suffix,
     )
     return FrozenGraph.load(folder)
 
 
-def _import(spec: ModelSpec, model: Path, folder: Path) -> None:
-    graph = _ops_of(spec, model, folder)
+def _import_into(ws: Workspace, spec: ModelSpec, model: Path, folder: Path) -> None:
+    ws.sandboxed(_import, spec, model, folder=folder, reads=_read(spec, model), failed=_failed)
+
+
+def _read(spec: ModelSpec, model: Path) -> list[Path]:
+    """The model's own files."""
+    return [model, *filter(None, [spec.source.config])]
+
+
+def _failed(code: int, said: str) -> ImportModelError:
+    return ImportModelError(crashed(code, said, "Reading the model"))
+
+
+def _describe(source: Source, path: Path) -> dict[str, Any]:
+    return asdict(describe(source, path))
+
+
+def _inspect(spec: ModelSpec, model: Path) -> dict[str, Any]:
+    return _preflight(spec, _ops_of(spec, model)).to_json()
+
+
+def _import(spec: ModelSpec, model: Path) -> None:
+    graph = _ops_of(spec, model)
     require(_preflight(spec, graph))
     assert isinstance(graph, FrozenGraph)
     reference.make(spec, graph)
 
 
-def _ops_of(spec: ModelSpec, model: Path, folder: Path) -> FrozenGraph | OpReport:
-    """The imported graph; if it was not let run, what its ops are."""
+def _ops_of(spec: ModelSpec, model: Path) -> FrozenGraph | OpReport:
+    """The graph, imported into the current folder; if it was not let run, what its ops are."""
     try:
-        return import_model(spec, model, folder)
+        return import_model(spec, model, Path.cwd())
     except UnsupportedOpsError as error:
         return error.ops
 

@@ -116,13 +116,14 @@ REFUSED: dict[str, tuple[Callable[..., Any], Feeds, set[str]]] = {
 
 _COMPILE_ALL = """
 import json, os, sys
-from builder.xla.tfcompile import _main
-from builder.targets import ARM64, X86_64
+from pathlib import Path
+from builder.targets import X86_64
+from builder.xla.tfcompile import run_tfcompile
 results = {}
 for folder in sys.argv[1:]:
     os.chdir(folder)
     try:
-        _main([folder, "x86_64"])
+        run_tfcompile(Path(folder), X86_64)
         results[folder] = None
     except Exception as error:
         results[folder] = f"{type(error).__name__}: {error}"

@@ -61,7 +61,7 @@ def write_golden(graph: FrozenGraph, samples: Sequence[Arrays]) -> None:
 def compile_here(graph: FrozenGraph, folder: Path, target: Target = TARGET) -> None:
     """Compile in this process, which has TensorFlow loaded already."""
     os.chdir(folder)  # tfcompile writes into the current folder
-    tfcompile._main([str(graph.folder.resolve()), target.name])
+    tfcompile.run_tfcompile(graph.folder.resolve(), target)
 
 
 def build_library(

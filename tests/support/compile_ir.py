@@ -13,6 +13,7 @@ from builder.importers.tf import tensorflow
 
 tensorflow(leave_ir=True)  # before anything else imports it: flags are read once
 
+from builder.targets import WASM32  # noqa: E402
 from builder.xla import tfcompile  # noqa: E402
 from tests.support.build import freeze_function, write_golden  # noqa: E402
 from tests.support.zoo import CASES  # noqa: E402
@@ -28,7 +29,7 @@ def main(folder: Path, names: list[str]) -> None:
             graph = freeze_function(case.trace(), [feed.name for feed in case.feeds], own)
             write_golden(graph, [case.sample(i) for i in range(SAMPLES)])
             os.chdir(own)
-            tfcompile._main([str(own), "wasm32"])
+            tfcompile.run_tfcompile(own, WASM32)
 
 
 if __name__ == "__main__":

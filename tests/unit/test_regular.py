@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.docker.run import Mount, plain, sandbox, scratch_of, take_bundle
+from builder.docker.run import Mount, _relay, sandbox, scratch_of, take_bundle
 from builder.errors import SandboxError
 from builder.pack.bundle import LIBRARY, BundleFiles
 from builder.project import Project
@@ -217,4 +218,9 @@ def test_a_container_may_have_so_much_and_no_more() -> None:
 
 
 def test_what_a_container_says_does_not_reach_the_terminal_as_commands() -> None:
-    assert plain("a\x1b]0;title\x07\u202eb\n") == "a\\x1b]0;title\\x07\\u202eb\n"
+    said: list[str] = []
+    error = "coldforge: \x1b[2Jno\n" + "x" * (1 << 20) + "\n"
+    message = _relay(io.StringIO(f"a\x1b]0;title\x07\u202eb\n{error}"), said.append)
+    assert said == ["a\\x1b]0;title\\x07\\u202eb"]
+    assert message.startswith("\\x1b[2Jno\nxxx")
+    assert len(message) <= 1 << 17

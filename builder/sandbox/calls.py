@@ -1,0 +1,59 @@
+"""Which system calls a job may not make. Numbers: ``asm/unistd_64.h`` (x86-64), ``asm-generic/unistd.h`` (aarch64)."""
+
+from __future__ import annotations
+
+LAST = 469
+"""The last number that is known here (file_setattr, Linux 6.17): what comes later does not exist for a job. x86-64's
+second set of numbers (x32) lies above as well."""
+
+DENIED: dict[str, tuple[int | None, int | None]] = {
+    # Sockets of any kind: a pathname socket, such as Docker's, is reached past Landlock. socketpair stays.
+    "socket": (41, 198),
+    # Programs and processes: nothing is run, and a thread is not a process.
+    "execve": (59, 221), "execveat": (322, 281), "fork": (57, None), "vfork": (58, None),
+    # Other processes.
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440), "process_mrelease": (448, 448), "kcmp": (312, 272),
+    "tkill": (200, 130), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
+    "pidfd_open": (434, 434), "pidfd_send_signal": (424, 424), "pidfd_getfd": (438, 438),
+    "migrate_pages": (256, 238), "move_pages": (279, 239), "setpriority": (141, 140), "ioprio_set": (251, 30),
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195),
+    "semget": (64, 190), "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192),
+    "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
+    "mq_open": (240, 180), "mq_unlink": (241, 181),
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    # Files that Landlock lets anyone change who owns them, and names that lead elsewhere.
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
+    "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54),
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
+    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "removexattrat": (466, 466),
+    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
+    "file_setattr": (469, 469), "truncate": (76, 45),
+    "symlink": (88, None), "symlinkat": (266, 36), "link": (86, None), "linkat": (265, 37),
+    "mknod": (133, None), "mknodat": (259, 33),
+    "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265), "fanotify_init": (300, 262),
+    # The kernel's doors that are open to anyone, and have been broken through before.
+    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "unshare": (272, 97), "setns": (308, 268), "personality": (135, 92),
+    # What root may do.
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "open_tree": (428, 428), "open_tree_attr": (467, 467), "move_mount": (429, 429), "mount_setattr": (442, 442),
+    "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
+    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
+    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "reboot": (169, 142),
+    "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "syslog": (103, 116),
+    "quotactl": (179, 60), "quotactl_fd": (443, 443), "vhangup": (153, 58),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171), "clock_adjtime": (305, 266),
+    "sethostname": (170, 161), "setdomainname": (171, 162), "iopl": (172, None), "ioperm": (173, None),
+}  # fmt: skip
+"""Answered with EPERM. By name: the numbers on x86-64 and on aarch64, None where there is no such call."""
+
+CLONE3 = 435
+CLONE, FCNTL, IOCTL, KILL, PRLIMIT, TGKILL = (56, 220), (72, 25), (16, 29), (62, 129), (302, 261), (234, 131)
+
+CLONE_THREAD = 0x10000
+SET_OWNER = (8, 15)
+"""fcntl's F_SETOWN and F_SETOWN_EX: who gets a file's signals, which may be SIGKILL."""
+TERMINAL_AND_FLAGS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+"""Of ioctl: TCGETS (isatty), TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""

@@ -1,0 +1,221 @@
+"""The builder's side of the sandbox: starts the fork server, sends jobs, and trusts nothing that comes back.
+
+An answer is JSON of a limited size; results are files in the job's folder, of which none but regular ones are left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from builder.errors import ColdforgeError, EnvironmentSetupError, SandboxError, error_of
+from builder.escape import terminal
+from builder.regular import require_regular
+from builder.sandbox.job import Job, Status, receive_status, send
+from builder.sandbox.kernel import Kernel
+from builder.sandbox.limits import Limits, out_of_memory
+from builder.sandbox.words import last_words, signal_name
+
+ANSWER_SIZE = 16 << 20
+LOG_SIZE = 1 << 16
+"""Bytes of what a job gives, and of the end of what it prints, beyond which nothing is read."""
+
+KEPT = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "PYTHONHASHSEED",
+    "KERAS_HOME",
+    "HOME",
+)
+"""Variables that the server gets: none that a secret is kept in."""
+
+TENSORFLOW = (
+    "builder.stages.imported",
+    "builder.stages.verify",
+    "builder.importers.keras",
+    "builder.importers.saved_model",
+    "builder.importers.graph_def",
+    "builder.importers.freeze",
+    "builder.xla.tfcompile",
+    "tensorflow.python._pywrap_tfcompile",
+    "tensorflow.python.framework.convert_to_constants",
+    "tensorflow.python.saved_model.loader",
+    "keras.src.saving.saving_lib",
+)
+"""What the server loads once, so that no job has to."""
+
+Failed = Callable[[int, str], ColdforgeError]
+"""The error of a job that ended with an exit code (negative: a signal) and printed a text."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """``value``: what the job gave, as JSON has it; ``said``: what it printed, made harmless."""
+
+    value: Any
+    said: str
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """How jobs are confined. ``preloaded``: the modules that the server loads before the first one."""
+
+    limits: Limits
+    kernel: Kernel
+    preloaded: tuple[str, ...] = TENSORFLOW
+
+    @classmethod
+    def here(cls) -> Sandbox:
+        """With all that this machine has. Raises UsageError for limits in the environment that are none."""
+        return cls(Limits.of_machine(), Kernel.here())
+
+    def run(
+        self, function: Callable[..., Any], *arguments: Any, folder: Path, reads: Iterable[Path] = (), failed: Failed
+    ) -> Done:
+        """``function(*arguments)`` in a child that may write ``folder`` and read ``reads``, in ``folder``.
+
+        Raises the ColdforgeError that the function raises; EnvironmentSetupError where memory or time runs out;
+        SandboxError for what it should not have left in ``folder``; and what ``failed`` makes of any other end.
+        """
+        folder = folder.resolve()
+        job = Job(function, arguments, folder, tuple(path.resolve() for path in reads), self.limits, self.kernel)
+        with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as answer:
+            status = _server(os.getpid(), self.preloaded).run(job, log, answer)
+            said = terminal(_end_of(log, LOG_SIZE))
+            given = _given(answer) if status.code == 0 else None
+        if given is None:
+            raise self._ended(status, said, failed)
+        if "error" in given:
+            raise error_of(given["error"], terminal(str(given.get("message", ""))[:LOG_SIZE]))
+        require_regular(folder)
+        return Done(given.get("value"), said)
+
+    def _ended(self, status: Status, said: str, failed: Failed) -> ColdforgeError:
+        if status.too_long or status.code == -signal.SIGXCPU:
+            return EnvironmentSetupError(
+                f"reading or compiling the model took longer than {self.limits.seconds:g} s and was ended. If it is "
+                "that large, give it more: COLDFORGE_SECONDS=..."
+            )
+        if status.code == -signal.SIGKILL:
+            return EnvironmentSetupError(
+                "reading or compiling the model was killed from outside, which mostly means that memory ran out.\n"
+                f"{last_words(status.code, said)}"
+            )
+        if status.code == 0:
+            return SandboxError("the process that read or compiled the model gave no answer that can be read.")
+        if "MemoryError" in said or "bad_alloc" in said or "OOM when allocating" in said:
+            return EnvironmentSetupError(f"{out_of_memory(self.limits)}\n{last_words(status.code, said)}")
+        return failed(status.code, said)
+
+
+def crashed(code: int, said: str, what: str) -> str:
+    """The message for a process that did ``what`` and ended with ``code``."""
+    head = f"{what} crashed ({signal_name(code)})." if code < 0 else f"{what} failed:"
+    return f"{head}\n{last_words(code, said)}"
+
+
+class _Server:
+    """A fork server; started at the first job, and again after one that was interrupted."""
+
+    def __init__(self, preloaded: tuple[str, ...]) -> None:
+        self.preloaded = preloaded
+        self.process: subprocess.Popen[bytes] | None = None
+        self.socket: socket.socket | None = None
+        self.log: IO[bytes] | None = None
+
+    def run(self, job: Job, log: IO[bytes], answer: IO[bytes]) -> Status:
+        """Raises EnvironmentSetupError where the server does not run."""
+        if self.process is None or self.process.poll() is not None:
+            self._start()
+        assert self.socket
+        try:
+            try:
+                send(self.socket, job, log.fileno(), answer.fileno())
+                status = receive_status(self.socket)
+            except OSError:
+                status = None
+            if status is None:
+                raise EnvironmentSetupError(self._refused())
+            return status
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self) -> None:
+        self.stop()
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the server
+        self.socket, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "builder.sandbox.server", str(theirs.fileno()), *self.preloaded],
+                env=_environment(os.environ),
+                stdin=subprocess.DEVNULL,
+                stdout=self.log,
+                stderr=self.log,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C is the builder's to hear
+            )
+
+    def stop(self) -> None:
+        """End the server, and with it a job that runs. It removes that job's temporary files."""
+        if self.socket:
+            self.socket.close()
+        if self.process:
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        if self.log:
+            self.log.close()
+        self.process = self.socket = self.log = None
+
+    def _refused(self) -> str:
+        assert self.log
+        said = terminal(_end_of(self.log, LOG_SIZE))
+        return f"TensorFlow could not be loaded; run `make setup`.\n{last_words(1, said)}"
+
+
+@functools.cache
+def _server(_pid: int, preloaded: tuple[str, ...]) -> _Server:
+    """This process's own: a fork of the builder must not talk into the same socket."""
+    return _Server(preloaded)
+
+
+def _environment(ours: Mapping[str, str]) -> dict[str, str]:
+    from builder.importers.tf import ENVIRONMENT  # NumPy comes with it, which a build in Docker does not need here
+
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (root, ours.get("PYTHONPATH"))))
+    return {name: ours[name] for name in KEPT if name in ours} | ENVIRONMENT | {"PYTHONPATH": path}
+
+
+def _given(answer: IO[bytes]) -> dict[str, Any] | None:
+    size = os.fstat(answer.fileno()).st_size
+    if size > ANSWER_SIZE:
+        return None
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(os.pread(answer.fileno(), size, 0))
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def _end_of(log: IO[bytes], size: int) -> str:
+    whole = os.fstat(log.fileno()).st_size
+    return os.pread(log.fileno(), size, max(whole - size, 0)).decode("utf-8", "replace")

@@ -1,0 +1,40 @@
+"""What this system has to confine a process with, and what to say where something is missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from builder.sandbox import landlock, seccomp
+
+CONTAINED = "COLDFORGE_CONTAINED"
+"""In the environment of a build in Docker: the container confines it, whatever the kernel lets it do itself."""
+
+WHOLE = 3
+"""The first version of Landlock that keeps files from being emptied."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """``landlock``: its version, 0 where there is none; ``seccomp``: whether there are filters."""
+
+    landlock: int
+    seccomp: bool
+
+    @classmethod
+    def here(cls) -> Kernel:
+        return cls(landlock.version(), seccomp.available())
+
+    def missing(self, environment: Mapping[str, str] = os.environ) -> str:
+        """One line for the screen; empty where nothing is missing, and in a container of coldforge's own."""
+        lacks = [
+            *([] if self.landlock >= WHOLE else ["Landlock, so a model's code can reach this user's files"]),
+            *([] if self.seccomp else ["seccomp filters, so a model's code can use the network and run programs"]),
+        ]
+        if not lacks or environment.get(CONTAINED):
+            return ""
+        return (
+            f"SANDBOX INCOMPLETE: this system lacks {'; and '.join(lacks)}. Build in Docker (BUILD_IN=docker), or on "
+            "Linux 6.2 or newer, unless you trust the model."
+        )

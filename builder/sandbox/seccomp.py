@@ -1,0 +1,99 @@
+"""A seccomp filter: the kernel refuses a list of system calls before it looks at them.
+
+Sources: ``include/uapi/linux/{seccomp,filter,audit}.h`` and https://docs.kernel.org/userspace-api/seccomp_filter.html.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import sys
+from collections.abc import Sequence
+
+from builder.sandbox import calls
+from builder.sandbox.libc import syscall
+
+_ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+"""AUDIT_ARCH, and the column of ``calls``."""
+_SECCOMP = (317, 277)
+_SET_MODE_FILTER, _GET_ACTION_AVAIL = 1, 2
+
+_KILL, _ALLOW, _ERRNO = 0x80000000, 0x7FFF0000, 0x00050000
+_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
+
+Instruction = tuple[int, int, int, int]
+"""Code, instructions to skip when true and when false, operand."""
+
+
+class _Filter(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_uint16), ("true", ctypes.c_uint8), ("false", ctypes.c_uint8), ("k", ctypes.c_uint32))
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.POINTER(_Filter)))
+
+
+def available() -> bool:
+    """Whether this kernel takes a filter, and the processor is one whose system calls are known here."""
+    if sys.platform != "linux" or platform.machine() not in _ARCHITECTURES:
+        return False
+    action = ctypes.c_uint32(_KILL)
+    try:
+        syscall(_SECCOMP[_ARCHITECTURES[platform.machine()][1]], _GET_ACTION_AVAIL, 0, ctypes.byref(action))
+    except OSError:
+        return False
+    return True
+
+
+def restrict() -> None:
+    """From now on this thread, and all that it starts, cannot make the calls in ``calls``.
+
+    A call of another architecture kills the process. PR_SET_NO_NEW_PRIVS must be set. Raises OSError.
+    """
+    machine = platform.machine()
+    instructions = program(machine, os.getpid())
+    array = (_Filter * len(instructions))(*(_Filter(*one) for one in instructions))
+    whole = _Program(len(instructions), array)
+    syscall(_SECCOMP[_ARCHITECTURES[machine][1]], _SET_MODE_FILTER, 0, ctypes.byref(whole))
+
+
+def program(machine: str, pid: int) -> list[Instruction]:
+    """The filter for ``machine``; signals may go to the process ``pid`` alone."""
+    architecture, column = _ARCHITECTURES[machine]
+    found = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_JUMP_EQUAL, 1, 0, architecture),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER),
+        (_JUMP_AT_LEAST, 0, 1, calls.LAST + 1),
+        _refuse(errno.ENOSYS),
+        (_JUMP_EQUAL, 0, 1, calls.CLONE3),  # its flags are out of reach; glibc then takes clone
+        _refuse(errno.ENOSYS),
+    ]
+    for numbers in calls.DENIED.values():
+        if (number := numbers[column]) is not None:
+            found += [(_JUMP_EQUAL, 0, 1, number), _refuse(errno.EPERM)]
+    allow = (_RETURN, 0, 0, _ALLOW)
+    for number in (calls.KILL[column], calls.TGKILL[column]):
+        found += _when(number, 0, [(_JUMP_EQUAL, 1, 0, pid), _refuse(errno.EPERM), allow])
+    found += _when(calls.CLONE[column], 0, [(_JUMP_ANY_BIT, 1, 0, calls.CLONE_THREAD), _refuse(errno.EPERM), allow])
+    limits = [(_JUMP_EQUAL, 2, 0, 0), (_JUMP_EQUAL, 1, 0, pid), _refuse(errno.EPERM), allow]
+    found += _when(calls.PRLIMIT[column], 0, limits)
+    for owner in calls.SET_OWNER:
+        found += _when(calls.FCNTL[column], 1, [(_JUMP_EQUAL, 0, 1, owner), _refuse(errno.EPERM)])
+    known = [(_JUMP_EQUAL, len(calls.TERMINAL_AND_FLAGS) - i, 0, c) for i, c in enumerate(calls.TERMINAL_AND_FLAGS)]
+    found += _when(calls.IOCTL[column], 1, [*known, _refuse(errno.ENOTTY), allow])
+    return [*found, allow]
+
+
+def _refuse(number: int) -> Instruction:
+    return _RETURN, 0, 0, _ERRNO | number
+
+
+def _when(number: int, argument: int, then: Sequence[Instruction]) -> list[Instruction]:
+    """For the call ``number``: ``then`` on the lower half of the argument. The number is loaded again after."""
+    inner = [(_LOAD, 0, 0, _ARGUMENTS + 8 * argument), *then, (_LOAD, 0, 0, _NUMBER)]
+    return [(_JUMP_EQUAL, 0, len(inner), number), *inner]

@@ -1,0 +1,37 @@
+"""What a process that failed said last, without what concerns nobody."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+_LOG_PREFIX = re.compile(r"^(?:[IWEF]\d{4} [\d:.]+\s+\d+ |\d{4}-\d\d-\d\d [\d:.]+: [IWEF] )\S+?:\d+\] ?")
+_NOISE = re.compile(
+    r"^\s*(?:File \"|Traceback |\*\*\*|@ +0x|self\.|raise |WARNING: All log|To enable the following|$"
+    r"|The op is created at:|dummy_file_name|Stack trace for op definition:)"
+    r"|TF_DUMP_GRAPH_PREFIX|XLA compilation requires that operator arguments|cpu_feature_guard|MLIR crash reproducer"
+    r"|Number of eligible GPUs|Starting new session|absl::InitializeLog"
+)
+LINES, WIDTH = 8, 500
+
+
+def last_words(code: int, log: str) -> str:
+    """Up to LINES lines of ``log``, indented. ``code``: the exit code, negative for a signal's number."""
+    lines = [_LOG_PREFIX.sub("", line).rstrip() for line in log.splitlines() if not _NOISE.search(line)]
+    useful = [re.sub(r"^[\w.]*\.(\w+(?:Error|Exception)): ", "", line) for line in lines if line.strip()]
+    # The exception comes last, and TensorFlow puts the whole reason there.
+    shown = list(dict.fromkeys(useful[-LINES:] if code < 0 else _from_error(useful)))
+    return "\n".join(f"  {line[:WIDTH]}" for line in shown) or "  (it said nothing)"
+
+
+def signal_name(code: int) -> str:
+    """Of a negative exit code."""
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _from_error(lines: list[str]) -> list[str]:
+    starts = [i for i, line in enumerate(lines) if re.match(r"(?:\w+(?:Error|Exception): |[A-Z_]{6,}: )", line)]
+    return lines[starts[-1] :][:LINES] if starts else lines[-LINES:]

@@ -41,7 +41,7 @@ def document(models: list[Description], limits: Limits) -> Schema:
     for state in ("live", "ready"):
         paths[f"/v2/health/{state}"] = _get(f"v2_{state}", f"Whether it is {state}", _object(**{state: _boolean()}))
     for model in models:
-        paths |= _open_inference(model) | _tf_serving(model, limits)
+        paths |= _open_inference(model, limits) | _tf_serving(model, limits)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -130,13 +130,13 @@ def _answers(model: Description) -> dict[str, Schema]:
     return {output.name: of_kind[output.kind] for output in model.outputs}
 
 
-def _open_inference(model: Description) -> Schema:
+def _open_inference(model: Description, limits: Limits) -> Schema:
     base = f"/v2/models/{model.name}"
     port = _object(name=_text(), datatype=_text(), shape=_list({"type": "integer"}))
     about = _object(name=_text(), versions=_list(_text()), platform=_text(), inputs=_list(port), outputs=_list(port))
     output = _object(name=_text(), datatype=_text(), shape=_list({"type": "integer"}), data={"type": "array"})
     answer = _object(model_name=_text(), model_version=_text(), outputs=_list(output))
-    bodies = [_v2_body(one, _named(one, model)) for one in _signatures(model)]
+    bodies = [_v2_body(one, _named(one, model), limits) for one in _signatures(model)]
     body = {"anyOf": bodies} if len(bodies) > 1 else bodies[0]
     infer = _operation(f"v2_infer_{model.name}", f"Tensors through {model.name}", answer, "ErrorText")
     infer["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
@@ -147,10 +147,10 @@ def _open_inference(model: Description) -> Schema:
     }
 
 
-def _v2_body(model: Description, named: Schema) -> Schema:
+def _v2_body(model: Description, named: Schema, limits: Limits) -> Schema:
     names = [fetch.name for fetch in model.fetches]
     wanted = {"type": "object", "properties": {"name": {"enum": names}}, "required": ["name"]}
-    inputs = [kind for sized in _sizes(model) for feed in sized.feeds for kind in _v2_inputs(feed, sized)]
+    inputs = [kind for sized in _sizes(model) for feed in sized.feeds for kind in _v2_inputs(feed, sized, limits)]
     count = len(model.feeds)
     return {
         "type": "object",
@@ -164,21 +164,26 @@ def _v2_body(model: Description, named: Schema) -> Schema:
     }
 
 
-def _v2_inputs(feed: Port, model: Description) -> list[Schema]:
+def _v2_inputs(feed: Port, model: Description, limits: Limits) -> list[Schema]:
     fixed = _fixed(feed, model)
     sizes: list[Schema] = [{"const": size} for size in feed.shape[:fixed]]
-    sizes += [{"type": "integer", "minimum": 1, "maximum": size} for size in feed.shape[fixed:]]
+    sizes += [_up_to(size) for size in feed.shape[fixed:]]
     if model.batched:
-        sizes[0] = {"type": "integer", "minimum": 1}
+        sizes[0] = _up_to(limits.items)
     count = {"minItems": len(sizes), "maxItems": len(sizes)}
     shape = {"type": "array", **({"prefixItems": sizes} if sizes else {}), **count}
     known = {"name": {"const": feed.name}, "datatype": {"const": datatype(feed.dtype)}}
     found = [_object(**known, shape=shape, data={"type": ["array", "number", "boolean"]})]
     if model.image and feed.name == model.image.feed and not model.size:
         known["datatype"] = {"const": "BYTES"}
-        one = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 2}
-        found.insert(0, _object(**known, shape=one, data={"type": "array", "minItems": 1}))
+        most = limits.images if model.batched else min(limits.images, model.batch)
+        shape = {"type": "array", "prefixItems": [_up_to(most), {"const": 1}], "minItems": 1, "maxItems": 2}
+        found.insert(0, _object(**known, shape=shape, data={"type": "array", "minItems": 1, "maxItems": most}))
     return found
+
+
+def _up_to(most: int) -> Schema:
+    return {"type": "integer", "minimum": 1, "maximum": most}
 
 
 def _tf_serving(model: Description, limits: Limits) -> Schema:
@@ -206,30 +211,40 @@ def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[S
         signature, chosen = {}, {"signature_name": {"const": model.signature}}
     bodies: list[Schema] = []
     if model.batched:
-        rows = {feed.name: _items(feed, model) for feed in model.feeds}
-        bare = [schema for schemas in rows.values() for schema in schemas] if len(rows) == 1 else []
-        named = _closed(**{name: {"anyOf": schemas} for name, schemas in rows.items()})
-        # All pictures or all numbers: so one list for each kind.
-        kinds = [{"anyOf": [kind, _closed(**{model.feeds[0].name: kind})]} for kind in bare] or [named]
-        bodies += [_with(signature, **chosen, instances=_many(kind, limits)) for kind in kinds]
-        columns = {n: {"anyOf": [_many(schema, limits) for schema in schemas]} for n, schemas in rows.items()}
-    else:
-        columns = {feed.name: _nested(feed, _fixed(feed, model)) for feed in model.feeds}
-    bodies.append(_with(signature, **chosen, inputs=_closed(**columns)))
+        # All pictures or all numbers, of which there may be more: so lists for each kind.
+        for rows, most in _rows(model, limits):
+            item = _closed(**rows)
+            if len(rows) == 1:
+                item = {"anyOf": [*rows.values(), item]}
+            bodies.append(_with(signature, **chosen, instances=_many(item, most)))
+            bodies += _columns(signature, chosen, {name: _many(schema, most) for name, schema in rows.items()})
+        return bodies
+    return _columns(signature, chosen, {feed.name: _nested(feed, _fixed(feed, model)) for feed in model.feeds})
+
+
+def _columns(signature: Schema, chosen: Schema, columns: Schema) -> list[Schema]:
+    """The column format: by name, and bare where there is one."""
+    bodies = [_with(signature, **chosen, inputs=_closed(**columns))]
     if len(columns) == 1:
         bodies += [_with(signature, **chosen, inputs=column) for column in columns.values()]
     return bodies
 
 
-def _items(feed: Port, model: Description) -> list[Schema]:
-    """One item of a feed, as numbers or as a picture."""
-    numbers = _nested(Port(feed.name, feed.dtype, feed.shape[1:], 0), _fixed(feed, model) - 1)
-    picture = model.image and feed.name == model.image.feed and not model.size
-    return [_closed(b64=IMAGE), numbers] if picture else [numbers]
+def _rows(model: Description, limits: Limits) -> list[tuple[Schema, int]]:
+    """One item of each feed, by name, and how many are taken: with a picture as a file, and as numbers."""
+
+    def item(feed: Port) -> Schema:
+        return _nested(Port(feed.name, feed.dtype, feed.shape[1:], 0), _fixed(feed, model) - 1)
+
+    numbers = {feed.name: item(feed) for feed in model.feeds}
+    kinds = [(numbers, limits.items)]
+    if model.image and not model.size:
+        kinds.insert(0, (numbers | {model.image.feed: _closed(b64=IMAGE)}, limits.images))
+    return kinds
 
 
-def _many(item: Schema, limits: Limits) -> Schema:
-    return {"type": "array", "items": item, "minItems": 1, "maxItems": limits.images}
+def _many(item: Schema, most: int) -> Schema:
+    return {"type": "array", "items": item, "minItems": 1, "maxItems": most}
 
 
 def _with(optional: dict[str, Schema], **required: Schema) -> Schema:

@@ -1,0 +1,66 @@
+"""The counts that the OpenAPI description allows are those that are answered: neither one more nor one less."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from PIL import Image
+
+from handler.budget import Limits
+from tests.support import abi_library
+from tests.support.http import Client
+
+LIMITS = Limits(images=3, items=5)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
+    echo = abi_library.echo_description(batch=2)
+    return Client.of(tmp_path_factory.mktemp("openapi"), abi_library.picture_description(batch=2), echo, limits=LIMITS)
+
+
+def png() -> str:
+    buffer = io.BytesIO()
+    Image.new("L", (8, 8), 9).save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+FILE, PIXELS = {"b64": png()}, [[[0]] * 8] * 8
+V1, V2 = "/v1/models/brightness:predict", "/v2/models/brightness/infer"
+
+
+def tensor(count: int) -> dict[str, Any]:
+    return {"name": "image", "shape": [count, 8, 8, 1], "datatype": "UINT8", "data": [PIXELS] * count}
+
+
+def files(*shape: int) -> dict[str, Any]:
+    return {"name": "image", "shape": [*shape], "datatype": "BYTES", "data": [png()] * shape[0]}
+
+
+CASES = {
+    "pictures": ("/predict", lambda n: {"images": [png()] * n}, LIMITS.images),
+    "rows of pictures": (V1, lambda n: {"instances": [FILE] * n}, LIMITS.images),
+    "named rows of pictures": (V1, lambda n: {"instances": [{"image": FILE}] * n}, LIMITS.images),
+    "rows of numbers": (V1, lambda n: {"instances": [PIXELS] * n}, LIMITS.items),
+    "a column of pictures": (V1, lambda n: {"inputs": [FILE] * n}, LIMITS.images),
+    "a column of numbers": (V1, lambda n: {"inputs": [PIXELS] * n}, LIMITS.items),
+    "a named column of numbers": (V1, lambda n: {"inputs": {"image": [PIXELS] * n}}, LIMITS.items),
+    "a tensor": (V2, lambda n: {"inputs": [tensor(n)]}, LIMITS.items),
+    "files": (V2, lambda n: {"inputs": [files(n)]}, LIMITS.images),
+    "files of shape [n, 1]": (V2, lambda n: {"inputs": [files(n, 1)]}, LIMITS.images),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_many_as_the_description_says_are_answered(client: Client, name: str) -> None:
+    path, body, most = CASES[name]
+    schema = client.get("/openapi.json")["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    allowed = Draft202012Validator(schema)
+    for count in (0, 1, most, most + 1):
+        sent = body(count)
+        assert allowed.is_valid(sent) == (1 <= count <= most), count
+        assert (client.post(path, sent)[0] == 200) == (1 <= count <= most), count

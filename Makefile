@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 MODEL ?= emotion
+BUNDLE ?= dist/$(firstword $(MODEL))
 IMAGE ?= tests/data/face.jpg
 # docker, host, or auto: in Docker when an engine answers. Both give the same library.
 BUILD_IN ?= auto
@@ -106,6 +107,14 @@ export: setup $(MADE_$(MODEL)) ## MODEL's weights (safetensors), frozen graph an
 
 selftest: setup $(MADE_$(MODEL)) ## a test and a benchmark program for the bundle of MODEL, in dist/<model>/
 	@$(PY) -m builder.cli selftest $(MODEL) --target "$(TARGET)"
+
+# BUNDLE=dist/NAME; KEY=FILE is an ed25519 key in PEM: the private one to sign, the public one to verify.
+.PHONY: sign verify-bundle
+sign: setup ## sign the statement of BUNDLE with the private KEY
+	@$(PY) -m builder.cli sign "$(BUNDLE)" --key "$(KEY)"
+
+verify-bundle: $(if $(KEY),setup) ## check every file of BUNDLE against its statement, and the signature with KEY=public.pem
+	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli verify-bundle "$(BUNDLE)" $(if $(KEY),--key "$(KEY)")
 
 # IMAGE's default is for models that take a picture alone, which the command knows.
 invoke: ## run the bundle of MODEL on IMAGE, or on the request in INPUTS=FILE, in Lambda's emulator, without Docker

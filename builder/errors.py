@@ -112,6 +112,12 @@ class DiskError(ColdforgeError):
     exit_code = 24
 
 
+class BundleError(ColdforgeError):
+    """A bundle is not what its statement says, or the signature is not that of the key."""
+
+    exit_code = 25
+
+
 def error_of(exit_code: object, message: str) -> ColdforgeError:
     """The error that a process which ended with ``exit_code``, or says so, stands for."""
     for kind in ColdforgeError.__subclasses__():

@@ -10,6 +10,7 @@ wanted=(
     "ip iproute2"
     "iptables iptables"
     "setpriv util-linux"
+    "openssl openssl"
     "bochs-bin bochs bochs-term"
     "qemu-aarch64 qemu-user"
     "/usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1 libc6-arm64-cross"

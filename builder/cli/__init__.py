@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from builder import __version__
-from builder.cli import building, delivering, looking, running
+from builder.cli import building, delivering, looking, proving, running
 from builder.disk import disk_error
 from builder.errors import INTERRUPTED, ColdforgeError
 from builder.escape import terminal
 from builder.project import Project
 
-GROUPS = (building, looking, running, delivering)
+GROUPS = (building, looking, running, delivering, proving)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

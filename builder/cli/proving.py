@@ -1,0 +1,48 @@
+"""Commands that show where a bundle came from: sign, verify-bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builder.cli.command import Arguments, Command, Options, relative
+from builder.project import Project
+
+
+def _bundle_argument(parser: Arguments) -> None:
+    parser.add_argument("bundle", type=Path, help="a bundle's folder, such as dist/emotion")
+
+
+def _sign_arguments(parser: Arguments) -> None:
+    _bundle_argument(parser)
+    parser.add_argument("--key", type=Path, required=True, metavar="PEM", help="private ed25519 key")
+
+
+def sign(options: Options, _project: Project) -> int:
+    from builder.deliver.bundle_check import sign_bundle
+
+    print(f"signed: {relative(sign_bundle(options.bundle, options.key))}")
+    return 0
+
+
+def _verify_arguments(parser: Arguments) -> None:
+    _bundle_argument(parser)
+    parser.add_argument("--key", type=Path, metavar="PEM", help="public ed25519 key of whoever signed the bundle")
+
+
+def verify_bundle(options: Options, _project: Project) -> int:
+    from builder.deliver.bundle_check import check_bundle
+    from builder.report.proof import checked_lines
+
+    print("\n".join(checked_lines(check_bundle(options.bundle, options.key))))
+    return 0
+
+
+COMMANDS = (
+    Command("sign", "sign a bundle's statement of how it was built", _sign_arguments, sign),
+    Command(
+        "verify-bundle",
+        "check a bundle's files against its statement, and its signature",
+        _verify_arguments,
+        verify_bundle,
+    ),
+)

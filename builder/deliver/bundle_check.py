@@ -1,0 +1,112 @@
+"""Whether a bundle is what its statement says, file by file, and whose statement that is. Nothing but files is read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.cache import file_digest
+from builder.deliver.envelope import opened, require_signature, signed
+from builder.deliver.statement import NEXT, is_plain, parse_statement, read_plain
+from builder.errors import BundleError
+from builder.escape import visible
+from builder.files import write_file
+from builder.pack.provenance import APART, ENVELOPE, STATEMENT
+
+_MADE_LATER = re.compile(rf"({'|'.join(APART)})/.+|[^/]+_(test|benchmark)")
+"""What other commands put beside a finished bundle (wasm, selftest). Nothing of it is deployed."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A bundle that is what ``statement`` says. ``key``: whose signature was checked; ``signers``: whose was not.
+
+    ``beside``: files in its folder that other commands made of it later. The statement says nothing of them.
+    """
+
+    folder: Path
+    statement: dict[str, Any]
+    key: str
+    signers: tuple[str, ...]
+    beside: tuple[str, ...]
+
+    @property
+    def subjects(self) -> dict[str, str]:
+        """The SHA-256 of each file, by its name."""
+        return {entry["name"]: entry["digest"]["sha256"] for entry in self.statement["subject"]}
+
+
+def check_bundle(folder: Path, key: Path | None = None) -> Checked:
+    """Check every file of the bundle in ``folder`` against its statement, and that against the public ``key`` if given.
+
+    Raises BundleError, which names the file at fault, and UsageError for a key that is none.
+    """
+    text = read_plain(folder, STATEMENT)
+    statement, beside = _consistent(folder, text)
+    signer, signers = _signature(folder, text, key)
+    return Checked(folder, statement, signer, signers, beside)
+
+
+def sign_bundle(folder: Path, key: Path) -> Path:
+    """Sign the statement of the bundle in ``folder`` with the private ``key``; the envelope's path.
+
+    Raises as ``check_bundle`` does: a bundle that is not what its statement says is not signed.
+    """
+    text = read_plain(folder, STATEMENT)
+    _consistent(folder, text)
+    write_file(folder / ENVELOPE, signed(text, key))
+    return folder / ENVELOPE
+
+
+def _consistent(folder: Path, text: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The statement ``text``, and the files that it says nothing of. Raises BundleError where it is not true."""
+    statement = parse_statement(text)
+    subjects = {entry["name"]: entry["digest"]["sha256"] for entry in statement["subject"]}
+    for name, sha256 in subjects.items():
+        path = folder / name
+        if not is_plain(folder, name):
+            raise BundleError(f"{visible(name)} is not there as a file of its own, and {STATEMENT} names it. {NEXT}")
+        if (found := file_digest(path)) != sha256:
+            raise BundleError(
+                f"{visible(name)} is not the file that {STATEMENT} names. {NEXT}\n  stated  {sha256}\n  found   {found}"
+            )
+    beside = tuple(name for name in _files(folder) if name not in subjects)
+    for name in beside:
+        if not _MADE_LATER.fullmatch(name):
+            raise BundleError(f"{visible(name)} is in the bundle, and {STATEMENT} does not name it. {NEXT}")
+    return statement, beside
+
+
+def _signature(folder: Path, statement: bytes, key: Path | None) -> tuple[str, tuple[str, ...]]:
+    """(the name of ``key``, whose signature is right; the names of keys that nobody asked about)."""
+    if not os.path.lexists(folder / ENVELOPE):
+        if key is not None:
+            raise BundleError(f"there is no {ENVELOPE}: nobody has signed this bundle. `coldforge sign` does.")
+        return "", ()
+    try:
+        payload, signatures = opened(read_plain(folder, ENVELOPE).decode())
+    except ValueError as error:
+        raise BundleError(f"{ENVELOPE} cannot be read: {error}. {NEXT}") from error
+    if payload != statement:
+        raise BundleError(f"{ENVELOPE} has the signature of another statement than {STATEMENT}. {NEXT}")
+    if key is None:
+        return "", tuple(signatures)
+    try:
+        return require_signature(payload, signatures, key), ()
+    except BundleError as error:
+        raise BundleError(f"{ENVELOPE}: {error}. {NEXT}") from error
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Everything in the bundle that is no folder, links to folders included."""
+    for parent, folders, names in os.walk(folder):
+        here = Path(parent).relative_to(folder)
+        links = [name for name in folders if (Path(parent) / name).is_symlink()]
+        for name in (*names, *links):
+            found = (here / name).as_posix()
+            if found not in (STATEMENT, ENVELOPE):
+                yield found

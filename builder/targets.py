@@ -53,12 +53,16 @@ class Xla:
 
 @dataclass(frozen=True)
 class Elf:
-    """What an ELF header says of the machine: pyelftools' name and the number of e_machine, and the data's layout."""
+    """What an ELF header says of the machine: pyelftools' name and the number of e_machine, and the data's layout.
+
+    ``stack_guard``: the library in which glibc keeps the stack protector's guard; none if it is in the thread's block.
+    """
 
     machine: str
     number: int
     bits: int = 64
     little_endian: bool = True
+    stack_guard: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ class Target:
     baseline_cpu: str
     kernel_cpu: str
     xla: Xla
+    flags: tuple[str, ...] = ()  # of the C compiler, for this architecture alone
     levels: tuple[Level, ...] = ()
     elf: Elf | None = None
     machines: tuple[str, ...] = ()  # what platform.machine() calls it, in lower case
@@ -164,9 +169,11 @@ ARM64 = Target(
     kernel_cpu="neoverse_n1",
     # Graviton2. A newer one would bring SVE, which Graviton2 has not.
     xla=Xla("aarch64-unknown-linux-gnu", "neoverse-n1"),
+    # Return addresses are signed where the processor can (Graviton3); on Graviton2 these instructions do nothing.
+    flags=("-mbranch-protection=pac-ret",),
     # Nothing newer than Graviton2 has multiplies float32 faster by another kernel: see docs/design.md.
     levels=(Level("neoverse-n1", Copy("cf_fused_n1", "neoverse_n1"), Copy("cf_integer_n1", "neoverse_n1")),),
-    elf=Elf("EM_AARCH64", 183),
+    elf=Elf("EM_AARCH64", 183, stack_guard="ld-linux-aarch64.so.1"),
     machines=("aarch64", "arm64"),
     emulator=Emulator(
         programs=("qemu-aarch64", "qemu-aarch64-static"),

@@ -66,6 +66,7 @@ def render_text(report: AuditReport) -> str:
         ("highest glibc", f"{facts.glibc or 'none'} (floor {report.glibc_floor})"),
         ("exports", ", ".join(facts.exports) or "nothing"),
         ("RELRO", facts.relro),
+        ("after dlclose", "stays loaded" if facts.stays_loaded else "unloaded"),
         ("stack", "not executable" if facts.nx_stack else "executable"),
         ("text relocations", "yes" if facts.text_relocations else "none"),
         ("search path", ":".join(facts.search_path) or "none"),

@@ -18,6 +18,7 @@ Relro = Literal["none", "partial", "full"]
 _DF_TEXTREL = 0x4
 _DF_BIND_NOW = 0x8
 _DF_1_NOW = 0x1
+_DF_1_NODELETE = 0x8
 _UNVERSIONED = ("VER_NDX_LOCAL", "VER_NDX_GLOBAL")
 # A corrupt file may claim four thousand million version records that all point at each other.
 _MAX_VERSION_RECORDS = 10_000
@@ -59,6 +60,7 @@ class ElfFacts:
     versions: tuple[str, ...]  # "libc.so.6:GLIBC_2.14", every one the loader will ask for
     glibc: str  # highest GLIBC version asked for, "" for none
     relro: Relro
+    stays_loaded: bool  # dlclose leaves it in memory
     nx_stack: bool
     writable_code: bool  # a segment is both writable and executable
     text_relocations: bool
@@ -117,6 +119,7 @@ def _read(elf: Any, size: int) -> ElfFacts:
         versions=tuple(sorted({f"{library}:{version}" for library, version in versions.values()})),
         glibc=_highest_glibc(version for _, version in versions.values()),
         relro=("full" if now else "partial") if has_relro else "none",
+        stays_loaded=any(int(v) & _DF_1_NODELETE for v in tags.get("DT_FLAGS_1", ())),
         # Without the header the loader assumes the worst and makes the stack executable.
         nx_stack=bool(stacks) and all("x" not in s.flags for s in stacks),
         writable_code=any(s.kind == "PT_LOAD" and {"w", "x"} <= set(s.flags) for s in segments),

@@ -26,6 +26,7 @@ class Policy:
     glibc_floor: str
     glibc_floor_why: str
     needed: tuple[str, ...]
+    stack_guard: str  # the further library that may be needed, for the stack protector's guard alone
     exports: tuple[str, ...]
     exports_of_outside_weights: tuple[str, ...]  # all or none, besides
     exports_of_several_signatures: tuple[str, ...]  # the same
@@ -53,7 +54,10 @@ def load_policy(target: Target) -> Policy:
     if unknown:
         raise AuditError(f"audit policy: unknown requirements {', '.join(sorted(unknown))}.")
     lists = {key: tuple(value) for key, value in rules.items() if isinstance(value, list)}
-    return Policy(target.name, elf.machine, elf.bits, elf.little_endian, GLIBC_FLOOR, **(rules | lists))
+    rules |= lists
+    return Policy(
+        target.name, elf.machine, elf.bits, elf.little_endian, GLIBC_FLOOR, stack_guard=elf.stack_guard, **rules
+    )
 
 
 def target_of(path: Path) -> Target | None:
@@ -116,6 +120,8 @@ def _needed(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
         if library in policy.needed:
             continue
         users = sorted({s.name for s in facts.undefined if s.library == library})
+        if library == policy.stack_guard and users == ["__stack_chk_guard"]:
+            continue
         used = f" (for {', '.join(users)})" if users else ""
         remedy = f"link it statically or do without; only {' and '.join(policy.needed)} are sure to be there"
         if library.startswith("ld-linux"):
@@ -159,6 +165,7 @@ _REQUIREMENTS: dict[str, Callable[[ElfFacts], str]] = {
     "nx_stack": lambda f: "" if f.nx_stack else "asks for an executable stack",
     "no_writable_code": lambda f: "has a segment that is writable and executable" if f.writable_code else "",
     "full_relro": lambda f: "" if f.relro == "full" else f"has {f.relro} RELRO, not full",
+    "stays_loaded": lambda f: "" if f.stays_loaded else "can be unloaded while threads of its own run in it",
     "no_text_relocations": lambda f: "has text relocations" if f.text_relocations else "",
     "no_search_path": lambda f: f"has the search path {':'.join(f.search_path)}" if f.search_path else "",
     "resolved_symbols": _unresolved,
@@ -169,6 +176,7 @@ _REMEDIES = {
     "nx_stack": "link with -z noexecstack, and give assembly files a .note.GNU-stack section",
     "no_writable_code": "keep code and writable data in sections of their own",
     "full_relro": "link with -z relro -z now",
+    "stays_loaded": "link with -z nodelete",
     "no_text_relocations": "compile everything with -fPIC",
     "no_search_path": "link without -rpath",
     "resolved_symbols": "link with -z defs, and give each symbol a definition",

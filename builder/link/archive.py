@@ -21,7 +21,7 @@ WEAK = ("run",)
 
 
 def link_archive(sources: GeneratedSources, kernels: Sequence[Path], target: Target, folder: Path, cache: Path) -> Path:
-    """Build ``libmodel.a`` in ``folder``, of the same objects as ``libmodel.so``, and ``trial.so`` from it.
+    """Build ``libmodel.a`` in ``folder``, of the same sources as ``libmodel.so``, and ``trial.so`` from it.
 
     The archive's one member defines the ABI's functions and hides everything else, so that it clashes with no
     program's names; ``run`` is weak. It needs the C library and its libm, and no compiler's own.

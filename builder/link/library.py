@@ -32,6 +32,10 @@ FUSED_FLAGS = ("-falign-loops=32",)
 edit of the kernels."""
 
 
+FORTIFY = ("-D_FORTIFY_SOURCE=3",)
+"""glibc's checked functions, where the compiler knows an object's size. Not for libmodel.a: it may be linked with
+another C library, which lacks them."""
+
 PUBLIC = (
     *("cf_abi_version", "cf_describe", "cf_open", "cf_run", "cf_reset", "cf_get_state", "cf_set_state"),
     *("cf_close", "cf_last_error", "run"),
@@ -97,7 +101,7 @@ def link_library(
     Raises LinkError with the compiler's or linker's message; undefined symbols are errors.
     """
     toolchain = Toolchain(target, cache)
-    objects = compile_objects(sources, toolchain, folder)
+    objects = compile_objects(sources, toolchain, folder, FORTIFY)
     exports = folder / "exports.map"
     exports.write_text(exports_map(public_names(sources)))
     library = SharedLibrary(folder, target)
@@ -109,20 +113,25 @@ def link_library(
     return library
 
 
-def compile_objects(sources: GeneratedSources, toolchain: Toolchain, folder: Path) -> list[Path]:
-    """Objects in ``folder`` of the emitted sources and the runtime. Raises LinkError with the compiler's message."""
+def compile_objects(
+    sources: GeneratedSources, toolchain: Toolchain, folder: Path, flags: tuple[str, ...] = ()
+) -> list[Path]:
+    """Objects in ``folder`` of the emitted sources and the runtime. ``flags``: more of the compiler's.
+
+    Raises LinkError with the compiler's message.
+    """
     target = toolchain.target
     objects: list[Path] = []
 
     def build(source: Path, baseline: bool = False) -> None:
         objects.append(folder / f"{source.stem}_{source.suffix[1:]}.o")
-        toolchain.compile(source, objects[-1], include=(RUNTIME,), baseline=baseline)
+        toolchain.compile(source, objects[-1], include=(RUNTIME,), baseline=baseline, flags=flags)
 
     def build_copies(source: str, copies: Iterable[Copy]) -> None:
         for copy in copies:
             objects.append(folder / f"{copy.table}.o")
-            flags = (*FUSED_FLAGS, *copy.flags, f"-DCF_TABLE={copy.table}")
-            toolchain.compile(RUNTIME / source, objects[-1], include=(RUNTIME,), cpu=copy.cpu, flags=flags)
+            own = (*FUSED_FLAGS, *copy.flags, f"-DCF_TABLE={copy.table}", *flags)
+            toolchain.compile(RUNTIME / source, objects[-1], include=(RUNTIME,), cpu=copy.cpu, flags=own)
 
     def build_tables(name: str, text: str) -> None:
         source = folder / f"{name}.c"

@@ -22,7 +22,10 @@ _FLAGS = (
     "-ffunction-sections",
     "-fdata-sections",
     "-fno-math-errno",
-    "-fno-stack-protector",
+    "-fstack-protector-strong",
+    # zig's cache knows a file by all flags but the one above: without a name of its own, an object that was compiled
+    # before the flag was here would be found and linked.
+    "-DCF_STACK_PROTECTOR",
     "-fno-sanitize=undefined",
     "-fno-asynchronous-unwind-tables",
     "-Wall",
@@ -55,15 +58,19 @@ class Toolchain:
         """
         cpu = cpu or (self.target.baseline_cpu if baseline else self.target.kernel_cpu)
         common = [f for f in _FLAGS if source.suffix == ".c" or not f.startswith("-std")]
+        common += self.target.flags
         includes = [f"-I{folder.resolve()}" for folder in include]
         output = output.resolve()
         self._run([f"-mcpu={cpu}", *common, *flags, *includes, "-c", source.name, "-o", str(output)], source.parent)
 
     def link(self, objects: list[Path], exports: Path, output: Path) -> None:
-        """Link a shared library that exports what the version script ``exports`` lists and needs only libc and libm."""
+        """Link a shared library that exports what the version script ``exports`` lists and needs only libc and libm.
+
+        Once loaded it stays: threads of the model that ``run`` shares are in its code when somebody calls dlclose.
+        """
         options = [
             "-shared", "-s", "-g0", "-Wl,-soname,libmodel.so", "-Wl,-z,defs", "-Wl,-z,relro", "-Wl,-z,now",
-            "-Wl,-z,noexecstack", "-Wl,--gc-sections", "-Wl,--as-needed", "-Wl,--build-id=none",
+            "-Wl,-z,nodelete", "-Wl,-z,noexecstack", "-Wl,--gc-sections", "-Wl,--as-needed", "-Wl,--build-id=none",
             f"-Wl,--version-script={exports.resolve()}",
         ]  # fmt: skip
         paths = [str(p.resolve()) for p in objects]

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builder.audit.elf import AuditReport, audit, render_json, render_text, require
-from builder.audit.facts import read_facts, version_key
+from builder.audit.facts import Symbol, read_facts, version_key
 from builder.audit.policy import load_policy, violations
 from builder.errors import AuditError
 from builder.targets import ARM64, TARGETS, WASM32, X86_64
@@ -160,10 +160,31 @@ def test_a_search_path_is_flagged(folder: Path) -> None:
 
 
 def test_partial_relro_is_flagged(folder: Path) -> None:
-    path = shared_library(folder / "lazy.so", USER, "-lm", "-Wl,-z,relro", "-Wl,-z,lazy", hardened=False)
+    path = shared_library(
+        folder / "lazy.so", USER, "-lm", "-Wl,-z,relro", "-Wl,-z,lazy", "-Wl,-z,nodelete", hardened=False
+    )
     report = audit(path, X86_64)
     assert rules(report) == ["full_relro"]
     assert report.facts.relro == "partial"
+
+
+def test_a_library_that_dlclose_unloads_is_flagged(folder: Path) -> None:
+    path = shared_library(folder / "unloads.so", USER, "-lm", "-Wl,-z,relro", "-Wl,-z,now", hardened=False)
+    report = audit(path, X86_64)
+    assert rules(report) == ["stays_loaded"]
+    assert "nodelete" in report.violations[0].remedy
+
+
+def test_the_loader_may_be_needed_for_arm64s_stack_guard_and_nothing_else(folder: Path) -> None:
+    """glibc keeps the guard there, and on x86-64 in the thread's own block."""
+    code = NO_RUN + "static void fill(char *b) { b[3] = 1; }\nint run(void) { char b[64]; fill(b); return b[3]; }\n"
+    flags = ("-fstack-protector-all", "-fno-inline")
+    report = audit(shared_library(folder / "guarded.so", code, *flags, triple="aarch64-linux-gnu.2.34"), ARM64)
+    assert "ld-linux-aarch64.so.1" in report.facts.needed
+    require(report)
+    more = Symbol("__tls_get_addr", "GLIBC_2.17", "ld-linux-aarch64.so.1")
+    asking = replace(report.facts, undefined=(*report.facts.undefined, more))
+    assert [v.rule for v in violations(asking, load_policy(ARM64))] == ["needed"]
 
 
 def test_text_relocations_are_flagged(folder: Path) -> None:

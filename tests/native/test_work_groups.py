@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from builder.audit.facts import read_facts
 from builder.emit import emit
 from builder.link.library import link_library
 from builder.lower.program import BoundPort, Buffer, KernelStep, Program
@@ -156,6 +157,28 @@ def test_a_fork_while_another_thread_is_in_run(library: ctypes.CDLL) -> None:
     finally:
         stop.set()
         thread.join()
+
+
+def test_the_library_may_be_closed_while_its_threads_wait(library: ctypes.CDLL) -> None:
+    """run() shares a model that nobody closes. Its threads are in the library's code when dlclose comes."""
+    code = (
+        "import _ctypes, ctypes, sys, time\n"
+        "library = ctypes.CDLL(sys.argv[1])\n"
+        "arrays = [bytearray(4), bytearray(4 * 31), bytearray(4 * 31)]\n"
+        "pointers = [(ctypes.c_char * len(a)).from_buffer(a) for a in arrays]\n"
+        "assert library.run(*[v for p in pointers for v in (p, ctypes.c_size_t(len(p)))]) == 0\n"
+        "_ctypes.dlclose(library._handle)\n"
+        "time.sleep(0.2)\n"
+        "print('alive')\n"
+    )
+    command = [sys.executable, "-c", code, library._name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "alive\n")
+
+
+def test_the_librarys_sizes_are_checked_by_glibc(library: ctypes.CDLL) -> None:
+    wanted = {symbol.name for symbol in read_facts(Path(library._name)).undefined}
+    assert {"__vsnprintf_chk", "__memcpy_chk", "__stack_chk_fail"} <= wanted
 
 
 def wait(child: int, seconds: float = 30.0) -> int:

@@ -1,0 +1,65 @@
+"""What the compiler puts into every library against a wrong write."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from builder.link.symbols import global_symbols
+from builder.link.toolchain import Toolchain, run_compiler
+from builder.targets import ARM64, TARGETS, X86_64, Target
+from tests.support.zig import CACHE
+
+SMASH = """
+#include <string.h>
+__attribute__((visibility("default"))) int smash(const char *from, size_t size) {
+    char small[16];
+    memcpy(small, from, size);
+    return small[3];
+}
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "smash.c"
+    path.write_text(SMASH)
+    return path
+
+
+@pytest.mark.parametrize("size", [16, 64])
+def test_a_smashed_stack_ends_the_process(source: Path, size: int) -> None:
+    """Rather than that it returns to where the data says."""
+    toolchain, folder = Toolchain(X86_64, CACHE), source.parent
+    (folder / "exports.map").write_text("{ global: smash; local: *; };")
+    toolchain.compile(source, folder / "smash.o")
+    toolchain.link([folder / "smash.o"], folder / "exports.map", folder / "smash.so")
+    code = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).smash(b'a' * 64, ctypes.c_size_t(int(sys.argv[2])))"
+    command = [sys.executable, "-c", code, str(folder / "smash.so"), str(size)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == (0 if size == 16 else -signal.SIGABRT)
+    assert ("stack smashing detected" in done.stderr) == (size > 16)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_an_object_of_before_is_not_taken_for_a_guarded_one(source: Path, target: Target) -> None:
+    """zig's cache does not tell the two apart by the flag."""
+    flags = ["-target", target.triple, f"-mcpu={target.kernel_cpu}", "-std=c11", "-O3", "-g0", "-fPIC"]
+    flags += ["-fvisibility=hidden", "-ffunction-sections", "-fdata-sections", "-fno-math-errno"]
+    flags += ["-fno-stack-protector", "-fno-sanitize=undefined", "-fno-asynchronous-unwind-tables"]
+    flags += ["-Wall", "-Wextra", "-Werror", *target.flags]
+    output = source.with_suffix(".o")
+    run_compiler([*flags, "-c", source.name, "-o", str(output)], source.parent, CACHE)
+    assert "__stack_chk_fail" not in global_symbols(output.read_bytes()).undefined
+    Toolchain(target, CACHE).compile(source, output)
+    assert "__stack_chk_fail" in global_symbols(output.read_bytes()).undefined
+
+
+def test_return_addresses_are_signed_on_arm64(source: Path) -> None:
+    output = source.with_suffix(".o")
+    Toolchain(ARM64, CACHE).compile(source, output)
+    assert (0xD503233F).to_bytes(4, "little") in output.read_bytes()  # paciasp

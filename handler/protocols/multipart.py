@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..errors import WrongFieldError, WrongTypeError
 
 MAX_PARTS = 256
+MAX_HEAD = 8_192  # bytes of a part's headers
 _PARAMETER = re.compile(r""";[ \t]*([^\s=;"]+)[ \t]*=[ \t]*("[^"]*"|[^\s;"]*)""")  # browsers write a quote as %22
 
 
@@ -20,7 +21,7 @@ class Part:
 
 
 def parts(content_type: str, body: bytes) -> list[Part]:
-    """The parts in their order. Raises WrongTypeError for a body that is none, WrongFieldError for too many."""
+    """The parts in their order. Raises WrongTypeError for a body that is none, WrongFieldError for too much of one."""
     boundary = _parameters(content_type).get("boundary", "")
     if not 1 <= len(boundary) <= 70 or not boundary.isascii():
         raise WrongTypeError("the content type must be multipart/form-data with a boundary of 1 to 70 characters")
@@ -41,6 +42,8 @@ def _part(piece: bytes, number: int) -> Part:
     padding, line_end, rest = piece.partition(b"\r\n")
     # Without headers there is no name; with them, an empty line ends them.
     head, blank, data = rest.partition(b"\r\n\r\n")
+    if len(head) > MAX_HEAD:
+        raise WrongFieldError(f"part {number} of the multipart body has more than {MAX_HEAD:,} bytes of headers")
     headers = dict(_header(line) for line in head.decode("utf-8", "replace").split("\r\n"))
     disposition = headers.get("content-disposition", "")
     parameters = _parameters(disposition)

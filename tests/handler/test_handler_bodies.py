@@ -7,6 +7,7 @@ import io
 import json
 import tracemalloc
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from PIL import Image
 
 from handler.answer import predictions, shortest_predictions
 from handler.budget import Limits
-from handler.description import parse
+from handler.description import Description, Port, parse
 from handler.events import answer
 from handler.model import Model
 from handler.server import Server
+from handler.sizes import padded
 from tests.support import abi_library
 from tests.support import hostile_pictures as hostile
 from tests.support.http import Client
@@ -105,6 +107,29 @@ def test_a_few_small_items_are_filled_up(
     status, told = client.post(path, body(2))
     assert status == 200, told
     assert len(runs) == 2
+
+
+@pytest.mark.parametrize("shape", [(400_000, 1), (1, 400_000), (200_000, 1, 1), (1_000, 1_000)])
+def test_filling_up_takes_twice_the_memory_at_most(shape: tuple[int, ...]) -> None:
+    """Row by row in Python, 400,000 rows of a byte would take 90 MB."""
+    most = tuple(size + 1 for size in shape)
+    port, smaller = (Port("x", "uint8", s, prod(s)) for s in (most, shape))
+    description = Description("m", "1", 1, (port,), (), None, (), pad={"x": 7})
+    data = bytes(smaller.size)
+    filled, memory = peak(lambda: padded(data, smaller, port, description))
+    assert filled.count(7) == port.size - smaller.size
+    assert memory < 2 * port.size + MB
+
+
+def test_the_headers_of_a_forms_part_are_few(client: Client) -> None:
+    """A million of them are 8 MB, and 200 MB as text."""
+    head = b"".join(b"%x:\r\n" % number for number in range(100_000))
+    body = b"--b\r\n" + head + b'Content-Disposition: form-data; name="x"\r\n\r\n\r\n--b--'
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    response, most = peak(lambda: client.send("POST", "/predict", body, headers, model="brightness"))
+    assert response.status == 400
+    assert b"bytes of headers" in response.body
+    assert most < 6 * len(body)
 
 
 def gif() -> str:

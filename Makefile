@@ -109,12 +109,15 @@ selftest: setup $(MADE_$(MODEL)) ## a test and a benchmark program for the bundl
 	@$(PY) -m builder.cli selftest $(MODEL) --target "$(TARGET)"
 
 # BUNDLE=dist/NAME; KEY=FILE is an ed25519 key in PEM: the private one to sign, the public one to verify.
-.PHONY: sign verify-bundle
+.PHONY: sign verify-bundle reproduce
 sign: setup ## sign the statement of BUNDLE with the private KEY
 	@$(PY) -m builder.cli sign "$(BUNDLE)" --key "$(KEY)"
 
 verify-bundle: $(if $(KEY),setup) ## check every file of BUNDLE against its statement, and the signature with KEY=public.pem
 	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli verify-bundle "$(BUNDLE)" $(if $(KEY),--key "$(KEY)")
+
+reproduce: setup ## build BUNDLE again from its recorded inputs, and say "identical" or what differs
+	@$(PY) -m builder.cli reproduce "$(BUNDLE)"
 
 # IMAGE's default is for models that take a picture alone, which the command knows.
 invoke: ## run the bundle of MODEL on IMAGE, or on the request in INPUTS=FILE, in Lambda's emulator, without Docker

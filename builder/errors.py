@@ -113,7 +113,7 @@ class DiskError(ColdforgeError):
 
 
 class BundleError(ColdforgeError):
-    """A bundle is not what its statement says, or the signature is not that of the key."""
+    """A bundle is not what its statement says, the signature is not that of the key, or a new build differs."""
 
     exit_code = 25
 

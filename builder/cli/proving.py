@@ -1,10 +1,10 @@
-"""Commands that show where a bundle came from: sign, verify-bundle."""
+"""Commands that show where a bundle came from: sign, verify-bundle, reproduce."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from builder.cli.command import Arguments, Command, Options, relative
+from builder.cli.command import MODEL, Arguments, Command, Options, load_spec, relative
 from builder.project import Project
 
 
@@ -37,6 +37,23 @@ def verify_bundle(options: Options, _project: Project) -> int:
     return 0
 
 
+def _reproduce_arguments(parser: Arguments) -> None:
+    _bundle_argument(parser)
+    parser.add_argument("--model", help=f"{MODEL}, where that is not the recorded one")
+
+
+def reproduce(options: Options, project: Project) -> int:
+    from builder.deliver.reproduce import reproduce
+    from builder.progress import Progress
+    from builder.report.proof import comparison_lines, require_identical
+
+    spec = load_spec(options.model, project) if options.model else None
+    done = reproduce(options.bundle, project, Progress(), spec)
+    print("\n".join(comparison_lines(done)))
+    require_identical(done)
+    return 0
+
+
 COMMANDS = (
     Command("sign", "sign a bundle's statement of how it was built", _sign_arguments, sign),
     Command(
@@ -45,4 +62,5 @@ COMMANDS = (
         _verify_arguments,
         verify_bundle,
     ),
+    Command("reproduce", "build a bundle again from its recorded inputs and compare", _reproduce_arguments, reproduce),
 )

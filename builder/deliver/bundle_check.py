@@ -11,7 +11,7 @@ from typing import Any
 
 from builder.cache import file_digest
 from builder.deliver.envelope import opened, require_signature, signed
-from builder.deliver.statement import NEXT, is_plain, parse_statement, read_plain
+from builder.deliver.statement import NEXT, is_plain, parse_statement, read_plain, subjects_of
 from builder.errors import BundleError
 from builder.escape import visible
 from builder.files import write_file
@@ -36,8 +36,7 @@ class Checked:
 
     @property
     def subjects(self) -> dict[str, str]:
-        """The SHA-256 of each file, by its name."""
-        return {entry["name"]: entry["digest"]["sha256"] for entry in self.statement["subject"]}
+        return subjects_of(self.statement)
 
 
 def check_bundle(folder: Path, key: Path | None = None) -> Checked:
@@ -65,7 +64,7 @@ def sign_bundle(folder: Path, key: Path) -> Path:
 def _consistent(folder: Path, text: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The statement ``text``, and the files that it says nothing of. Raises BundleError where it is not true."""
     statement = parse_statement(text)
-    subjects = {entry["name"]: entry["digest"]["sha256"] for entry in statement["subject"]}
+    subjects = subjects_of(statement)
     for name, sha256 in subjects.items():
         path = folder / name
         if not is_plain(folder, name):

@@ -14,7 +14,7 @@ from typing import Any
 from builder.errors import BundleError
 from builder.escape import visible
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY
-from builder.pack.provenance import BUILD_TYPE, JOIN_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE
+from builder.pack.provenance import BUILD_TYPE, EPOCH, JOIN_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE
 
 REQUIRED = (f"layer/{LIBRARY}", f"layer/{LAYER_MANIFEST}", "manifest.json", "sbom.cdx.json", "NOTICE")
 """Files that every statement names."""
@@ -55,10 +55,15 @@ def parse_statement(text: bytes) -> dict[str, Any]:
     return result
 
 
+def subjects_of(statement: dict[str, Any]) -> dict[str, str]:
+    """The SHA-256 of each file that a statement names, by its name."""
+    return {entry["name"]: entry["digest"]["sha256"] for entry in statement["subject"]}
+
+
 def _odd_inputs(definition: dict[str, Any]) -> Iterator[str]:
     """What is wrong with the form of the recorded inputs and parameters. Raises as a wrong type does."""
-    chosen = definition["externalParameters"]
-    if not isinstance(definition["internalParameters"], dict) or not isinstance(chosen["target"], str):
+    chosen, internal = definition["externalParameters"], definition["internalParameters"]
+    if not isinstance(chosen["target"], str) or not isinstance(internal.get(EPOCH, 0), int):
         yield "its parameters are not those of a bundle"
     if definition["buildType"] == JOIN_TYPE:
         names = chosen["models"]

@@ -28,6 +28,9 @@ PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 BUILD_TYPE, JOIN_TYPE = "coldforge:bundle/v1", "coldforge:joined/v1"
 """Made of a model.toml by ``coldforge bundle``; made of the bundles of several models by it."""
 
+EPOCH = "SOURCE_DATE_EPOCH"
+"""The environment's variable for the time of every file in the zip, and the parameter that it becomes."""
+
 APART = ("wasm",)
 """Folders of a bundle that other commands fill."""
 
@@ -63,8 +66,9 @@ def statement_json(
 
     ``external``: what whoever built it chose; ``internal``: what followed from that; ``builder``: where it ran.
     """
-    metadata = {}
-    if epoch := environment.get("SOURCE_DATE_EPOCH", "").strip():
+    metadata, parameters = {}, dict(internal)
+    if epoch := environment.get(EPOCH, "").strip():
+        parameters[EPOCH] = int(epoch)
         moment = datetime.datetime.fromtimestamp(int(epoch), datetime.UTC)
         metadata["metadata"] = {"finishedOn": moment.strftime("%Y-%m-%dT%H:%M:%SZ")}
     statement = {
@@ -75,7 +79,7 @@ def statement_json(
             "buildDefinition": {
                 "buildType": build_type,
                 "externalParameters": dict(external),
-                "internalParameters": dict(internal),
+                "internalParameters": parameters,
                 "resolvedDependencies": [material.to_dict() for material in materials],
             },
             "runDetails": {

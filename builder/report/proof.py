@@ -1,10 +1,12 @@
-"""What a person reads of a bundle that was checked."""
+"""What a person reads of a bundle that was checked, or built again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from builder.deliver.bundle_check import Checked
+from builder.deliver.comparison import Comparison
+from builder.errors import BundleError
 from builder.escape import visible
 
 
@@ -25,3 +27,26 @@ def checked_lines(checked: Checked) -> Iterator[str]:
         yield f"NOT CHECKED: it is signed by key {visible(', '.join(checked.signers))}; check that with --key."
     else:
         yield "It is not signed: this shows that nothing was changed by mistake, and not who built it."
+
+
+def comparison_lines(done: Comparison) -> Iterator[str]:
+    """What differs, and which recorded input is another now."""
+    for name, where in done.differing.items():
+        yield visible(f"differs: {name}, first in {where}")
+    for name, where in done.measured.items():
+        yield visible(f"measured anew: {name}, first in {where}")
+    for line in done.inputs:
+        yield visible(f"another input: {line}")
+    if done.identical:
+        yield f"identical: {done.files} files"
+
+
+def require_identical(done: Comparison) -> None:
+    """Raises BundleError when a file differs."""
+    if not done.identical:
+        cause = (
+            "Bring back the inputs that are another now, and try again."
+            if done.inputs
+            else "No recorded input is another now, so the build is at fault: please report it (SECURITY.md)."
+        )
+        raise BundleError(f"{len(done.differing)} of {done.files} files differ from those that were built. {cause}")

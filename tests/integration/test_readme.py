@@ -18,6 +18,7 @@ ELSEWHERE = {
     "make local-invoke": "tests/e2e/test_local_lambda.py",
     "make deploy": "tests/e2e/test_deploy.py",
     "make publish": "tests/integration/test_publish.py",
+    "make reproduce": "tests/integration/test_building_again.py",
     "make tools": ".ci/run",
     "make lint": ".ci/run",
     "make test": ".ci/run",  # this very test is part of both

@@ -21,7 +21,7 @@ from builder.cli import main
 from builder.deliver.bundle_check import check_bundle, sign_bundle
 from builder.deliver.envelope import opened
 from builder.errors import BundleError, UsageError
-from builder.pack.provenance import BUILD_TYPE, ENVELOPE, JOIN_TYPE, STATEMENT, Material, statement_json
+from builder.pack.provenance import BUILD_TYPE, ENVELOPE, EPOCH, JOIN_TYPE, STATEMENT, Material, statement_json
 from tests.support.needs import needs
 
 FILES = {
@@ -146,7 +146,8 @@ Change = Callable[[dict[str, Any]], object]
         (lambda s: s["predicate"].pop("runDetails"), "KeyError"),
         (lambda s: s["predicate"]["buildDefinition"].update(resolvedDependencies=[{"name": 1}]), "an input is called"),
         (lambda s: s["predicate"]["buildDefinition"].update(externalParameters={}), "KeyError"),
-        (lambda s: s["predicate"]["buildDefinition"].update(internalParameters=[]), "its parameters are not"),
+        (lambda s: s["predicate"]["buildDefinition"].update(internalParameters=[]), "AttributeError"),
+        (lambda s: s["predicate"]["buildDefinition"].update(internalParameters={EPOCH: "0"}), "its parameters are"),
         (lambda s: s["predicate"]["buildDefinition"]["externalParameters"].update(model=[]), "what it was built from"),
         (lambda s: s["predicate"]["buildDefinition"].update(buildType=JOIN_TYPE), "KeyError"),
         (
@@ -258,3 +259,4 @@ def test_the_commands(
     assert main(["verify-bundle", str(bundle), "--key", str(keys[1])]) == 25
     assert "NOTICE is not the file that provenance.json names" in capsys.readouterr().err
     assert main(["verify-bundle", str(tmp_path / "none")]) == 25
+    assert main(["reproduce", str(bundle)]) == 25  # before anything is built

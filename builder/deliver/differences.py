@@ -1,0 +1,97 @@
+"""Where two files of one name differ first, in words that fit what they are."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+_LONGEST = 60  # characters of a value that is quoted
+_STEP = 65_536  # bytes
+
+
+def first_difference(recorded: Path, fresh: Path) -> str:
+    """Where two files that differ do so first: a key, a line, a section, a member or a byte."""
+    a, b = recorded.read_bytes(), fresh.read_bytes()
+    try:
+        return _by_kind(recorded, fresh, a, b) or _byte(a, b)
+    except Exception:  # whoever made the bundle may have made a file that breaks its reader in any way
+        return _byte(a, b)
+
+
+def _by_kind(recorded: Path, fresh: Path, a: bytes, b: bytes) -> str:
+    """In words that fit what both files are; empty where they are nothing that is known."""
+    if recorded.suffix == ".json":
+        return next(differences(json.loads(a), json.loads(b)), "how it is written")
+    if zipfile.is_zipfile(recorded) and zipfile.is_zipfile(fresh):
+        return _members(recorded, fresh)
+    if a.startswith(b"\x7fELF") and b.startswith(b"\x7fELF"):
+        return _sections(recorded, fresh)
+    if b"\0" not in a + b:
+        return _line(a.decode(errors="replace").splitlines(), b.decode(errors="replace").splitlines())
+    return ""
+
+
+def differences(a: Any, b: Any, place: str = "") -> Iterator[str]:
+    """Each place where two JSON values differ, as text."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        for key in [*a, *(key for key in b if key not in a)]:
+            where = f"{place}.{key}" if place else key
+            if key not in a or key not in b:
+                yield f"{where}: {'only in the first' if key in a else 'only in the new one'}"
+            else:
+                yield from differences(a[key], b[key], where)
+    elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        for number, (one, other) in enumerate(zip(a, b, strict=True)):
+            yield from differences(one, other, f"{place}[{number}]")
+    elif a != b:
+        yield f"{place}: {_quoted(a)} → {_quoted(b)}"
+
+
+def _quoted(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _members(recorded: Path, fresh: Path) -> str:
+    with zipfile.ZipFile(recorded) as a, zipfile.ZipFile(fresh) as b:
+        for one, other in zip(a.infolist(), b.infolist(), strict=False):
+            if one.filename != other.filename:
+                return f"{one.filename} stands where {other.filename} does in the new one"
+            if one.CRC != other.CRC:
+                return f"its {one.filename}"
+            if one.date_time != other.date_time:
+                return f"the time of {one.filename} (SOURCE_DATE_EPOCH)"
+        if len(a.infolist()) != len(b.infolist()):
+            return f"{len(a.infolist())} files, {len(b.infolist())} in the new one"
+    return "how it is compressed (another zlib)"
+
+
+def _sections(recorded: Path, fresh: Path) -> str:
+    """The first section of an ELF file that differs; empty where none does."""
+    from elftools.elf.elffile import ELFFile
+
+    with recorded.open("rb") as one, fresh.open("rb") as other:
+        a, b = ELFFile(one), ELFFile(other)
+        for x, y in zip(a.iter_sections(), b.iter_sections(), strict=False):
+            if x.name != y.name:
+                return f"section {x.name}, which is {y.name} in the new one"
+            if x.data() != y.data():
+                return f"section {x.name}, {_byte(x.data(), y.data())}"
+    return ""
+
+
+def _line(a: list[str], b: list[str]) -> str:
+    for number, (one, other) in enumerate(zip(a, b, strict=False), 1):
+        if one != other:
+            return f"line {number}: {_quoted(one)} → {_quoted(other)}"
+    return f"{len(a)} lines, {len(b)} in the new one"
+
+
+def _byte(a: bytes, b: bytes) -> str:
+    start = next((i for i in range(0, min(len(a), len(b)), _STEP) if a[i : i + _STEP] != b[i : i + _STEP]), len(a))
+    pairs = zip(a[start : start + _STEP], b[start : start + _STEP], strict=False)
+    at = next((start + i for i, (x, y) in enumerate(pairs) if x != y), min(len(a), len(b)))
+    return f"byte {at:,} of {len(a):,}" + (f" ({len(b):,} in the new one)" if len(a) != len(b) else "")

@@ -1,0 +1,111 @@
+"""Build a bundle again from the inputs that its statement names, in a fresh folder, and compare file by file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from builder.deliver.bundle_check import check_bundle
+from builder.deliver.comparison import Comparison, compare
+from builder.deliver.statement import parse_statement, read_plain
+from builder.errors import BundleError, UsageError
+from builder.files import scratch
+from builder.pack.bundle import Bundle
+from builder.pack.join import join
+from builder.pack.provenance import EPOCH, JOIN_TYPE, STATEMENT
+from builder.pipeline import build_bundle
+from builder.progress import Progress
+from builder.project import Project
+from builder.spec import ModelSpec, load
+from builder.targets import target_named
+from builder.workspace import Workspace
+
+
+def reproduce(folder: Path, project: Project, progress: Progress, spec: ModelSpec | None = None) -> Comparison:
+    """Build the bundle in ``folder`` again and compare. ``spec``: of its model.toml, where that has moved.
+
+    Nothing of the earlier build's stages is used, but the caches of downloads and of the compiler are. Raises
+    BundleError if the bundle is not what its statement says, UsageError if model.toml cannot be found, and what a
+    build raises.
+    """
+    definition = check_bundle(folder).statement["predicate"]["buildDefinition"]
+    with scratch(project.build / "reproduced") as root:
+        fresh = _checkout(project, root)
+        with _environment(definition["internalParameters"].get(EPOCH)):
+            made = _build(folder, definition, project, fresh, progress, spec)
+        return compare(folder, made)
+
+
+def _checkout(project: Project, root: Path) -> Project:
+    """A project in which nothing is built, with the caches of ``project``."""
+    ignored = shutil.ignore_patterns("content*", "__pycache__")
+    for source in (project.layers, project.function):
+        shutil.copytree(source, root / source.name, ignore=ignored)
+    fresh = Project(root)
+    fresh.build.mkdir()
+    project.cache.mkdir(parents=True, exist_ok=True)
+    fresh.cache.symlink_to(project.cache.resolve())
+    if (project.root / "requirements").is_dir():
+        shutil.copytree(project.root / "requirements", root / "requirements")
+    return fresh
+
+
+def _build(
+    folder: Path,
+    definition: Mapping[str, Any],
+    project: Project,
+    fresh: Project,
+    progress: Progress,
+    spec: ModelSpec | None,
+) -> Path:
+    """The folder of the bundle that the recorded parameters give today."""
+    chosen = definition["externalParameters"]
+    if definition["buildType"] != JOIN_TYPE:
+        return _bundle(chosen, project, fresh, progress, spec).folder
+    if spec is not None:
+        raise UsageError("--model names one model.toml, and this bundle is of several.")
+    bundles = []
+    for name in chosen["models"]:
+        one = parse_statement(read_plain(folder / name, STATEMENT))["predicate"]["buildDefinition"]
+        if one["buildType"] == JOIN_TYPE:
+            raise BundleError(f"{name} is itself a bundle of several models, which nothing here makes.")
+        bundles.append(_bundle(one["externalParameters"], project, fresh, progress, None))
+    return join(bundles, fresh.dist, suffix=target_named(chosen["target"]).suffix).folder
+
+
+def _bundle(
+    chosen: Mapping[str, Any], project: Project, fresh: Project, progress: Progress, spec: ModelSpec | None
+) -> Bundle:
+    """The bundle that the parameters ``chosen`` for one model give today."""
+    found = spec or load(_toml(chosen["model"], project))
+    target = target_named(chosen["target"])
+    return build_bundle(Workspace(replace(found, packaging=chosen["package"]), fresh, target, progress)).bundle
+
+
+def _toml(recorded: str, project: Project) -> Path:
+    """Where the model.toml is that a statement names by its path in the checkout, or by its name alone."""
+    path = project.root / recorded
+    if not path.is_file() or not path.resolve().is_relative_to(project.root.resolve()):
+        raise UsageError(
+            f"the bundle was built from {recorded}, which is not in this checkout: say where it is with --model."
+        )
+    return path
+
+
+@contextmanager
+def _environment(epoch: int | None) -> Iterator[None]:
+    """SOURCE_DATE_EPOCH as it was at the build."""
+    before = os.environ.pop(EPOCH, None)
+    try:
+        if epoch is not None:
+            os.environ[EPOCH] = str(epoch)
+        yield
+    finally:
+        os.environ.pop(EPOCH, None)
+        if before is not None:
+            os.environ[EPOCH] = before

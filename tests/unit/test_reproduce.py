@@ -1,0 +1,139 @@
+"""Two builds compared: what differs, where first, and which recorded input is another."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.deliver.comparison import compare
+from builder.deliver.differences import first_difference
+from builder.deliver.statement import REQUIRED
+from builder.errors import BundleError
+from builder.pack.provenance import BUILD_TYPE, STATEMENT, Material, statement_json
+from builder.report.proof import comparison_lines, require_identical
+
+MANIFEST = {"built_with": {"python": "3.11", "zig": "0"}, "verification": {"worst": 1e-7}, "files": {}, "abi": 1}
+
+
+def bundle(folder: Path, *, toml: str = "1", zig: str = "0", header: str = "a\nb\n", **manifest: Any) -> Path:
+    for name in REQUIRED:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"")
+    (folder / "model.h").write_text(header)
+    (folder / "manifest.json").write_text(json.dumps(MANIFEST | manifest))
+    return restate(folder, toml=toml, zig=zig)
+
+
+def restate(folder: Path, *, toml: str = "1", zig: str = "0") -> Path:
+    """Write the statement of the files that are there."""
+    text = statement_json(
+        folder,
+        build_type=BUILD_TYPE,
+        external={"model": "model.toml", "target": "x86_64", "package": "zip"},
+        internal={"xla_flags": "--a"},
+        materials=[Material("model.toml", {"sha256": toml * 64}), Material("ziglang", uri=f"pkg:pypi/ziglang@{zig}")],
+        builder="coldforge:host",
+        versions={"zig": zig},
+        environment={},
+    )
+    (folder / STATEMENT).write_text(text)
+    return folder
+
+
+def test_the_same_is_identical(tmp_path: Path) -> None:
+    done = compare(bundle(tmp_path / "a"), bundle(tmp_path / "b"))
+    require_identical(done)
+    assert list(comparison_lines(done)) == ["identical: 6 files"]
+
+
+def test_another_input_is_named_with_what_it_changed(tmp_path: Path) -> None:
+    done = compare(bundle(tmp_path / "a"), bundle(tmp_path / "b", toml="2", header="a\nc\n"))
+    assert done.differing == {"model.h": 'line 2: "b" → "c"'}
+    assert done.inputs == (f"model.toml: {'1' * 64} → {'2' * 64}",)
+    with pytest.raises(BundleError, match=r"1 of 6 files differ.*Bring back the inputs"):
+        require_identical(done)
+
+
+def test_another_tool_is_named(tmp_path: Path) -> None:
+    done = compare(bundle(tmp_path / "a"), bundle(tmp_path / "b", zig="1"))
+    assert done.identical
+    assert done.inputs == ("version of zig: 0 → 1", "ziglang: pkg:pypi/ziglang@0 → pkg:pypi/ziglang@1")
+
+
+def test_a_build_that_gives_other_bytes_for_the_same_inputs_is_at_fault(tmp_path: Path) -> None:
+    done = compare(bundle(tmp_path / "a"), bundle(tmp_path / "b", abi=2))
+    assert done.differing == {"manifest.json": "abi: 1 → 2"}
+    with pytest.raises(BundleError, match="the build is at fault"):
+        require_identical(done)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "where"),
+    [
+        ({"verification": {"worst": 2e-7}}, "verification.worst: 1e-07 → 2e-07"),
+        ({"built_with": {"python": "3.12", "zig": "0"}}, 'built_with.python: "3.11" → "3.12"'),
+    ],
+)
+def test_what_a_machine_measures_is_said_apart(tmp_path: Path, manifest: dict[str, Any], where: str) -> None:
+    done = compare(bundle(tmp_path / "a"), bundle(tmp_path / "b", **manifest))
+    assert done.identical
+    assert done.measured == {"manifest.json": where}
+
+
+def test_a_file_that_only_one_has(tmp_path: Path) -> None:
+    a, b = bundle(tmp_path / "a"), bundle(tmp_path / "b")
+    statement = json.loads((a / STATEMENT).read_text())
+    statement["subject"].append({"name": "layer.zip", "digest": {"sha256": "0" * 64}})
+    (a / STATEMENT).write_text(json.dumps(statement))
+    assert compare(a, b).differing == {"layer.zip": "only in the first"}
+    assert compare(b, a).differing == {"layer.zip": "only in the new one"}
+
+
+def test_what_was_put_beside_it_later_is_no_difference(tmp_path: Path) -> None:
+    a, b = bundle(tmp_path / "a"), bundle(tmp_path / "b")
+    (a / "digits_test").write_bytes(b"")
+    assert compare(a, b).identical
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "layer/lib/libmodel.so", "model.h"])
+@pytest.mark.parametrize("data", [b"[" * 9_999, b"\x7fELF\0", b"PK\5\6" + bytes(18), b'{"models": 3}', b"3"])
+def test_a_file_that_breaks_its_reader_is_only_another_one(tmp_path: Path, name: str, data: bytes) -> None:
+    a, b = bundle(tmp_path / "a"), bundle(tmp_path / "b")
+    (b / "layer/lib/libmodel.so").write_bytes(b"\x7fELF library")
+    (a / name).write_bytes(data)
+    for folder in (a, b):
+        restate(folder)
+    assert name in compare(a, b).differing
+
+
+def zipped(path: Path, *members: tuple[str, bytes, int]) -> Path:
+    with zipfile.ZipFile(path, "w") as out:
+        for name, data, year in members:
+            out.writestr(zipfile.ZipInfo(name, (year, 1, 1, 0, 0, 0)), data)
+    return path
+
+
+def test_where_zips_differ(tmp_path: Path) -> None:
+    one = zipped(tmp_path / "a.zip", ("lib/x", b"1", 1980), ("y", b"2", 1980))
+    for number, (members, says) in enumerate(
+        (
+            ((("lib/x", b"3", 1980), ("y", b"2", 1980)), "its lib/x"),
+            ((("lib/x", b"1", 1981), ("y", b"2", 1980)), "the time of lib/x (SOURCE_DATE_EPOCH)"),
+            ((("lib/x", b"1", 1980), ("z", b"2", 1980)), "y stands where z does in the new one"),
+            ((("lib/x", b"1", 1980),), "2 files, 1 in the new one"),
+        )
+    ):
+        assert first_difference(one, zipped(tmp_path / f"{number}.zip", *members)) == says
+
+
+def test_where_bytes_differ(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.write_bytes(bytes(200_000))
+    b.write_bytes(bytes(150_000) + b"\1" + bytes(49_999))
+    assert first_difference(a, b) == "byte 150,000 of 200,000"
+    b.write_bytes(bytes(100))
+    assert first_difference(a, b) == "byte 100 of 200,000 (100 in the new one)"

@@ -64,6 +64,13 @@ def test_an_error_inside_is_the_same_error_outside(routes: Routes, project: Proj
     assert file_digest(routes.docker.bundle.archive) == before
 
 
+def probe(project: Project) -> Path:
+    """A folder for a container to write, below one that the engine can see."""
+    scratch = project.build / "docker-probe"
+    scratch.mkdir(parents=True, exist_ok=True)
+    return scratch
+
+
 PROBE = """
 import json, os, socket
 
@@ -98,7 +105,7 @@ def test_a_model_can_reach_and_change_nothing(builder_image: str, project: Proje
     spec = load(project.examples / "emotion" / "model.toml")
     _, dependencies = build_dependencies(project)
     model = locate(spec, project.cache)
-    scratch = project.build / "docker-probe"
+    scratch = probe(project)
     mounts = build_mounts(spec, project, model, dependencies, scratch)
     inside = [str(spec.path), str(INSIDE / model.relative_to(project.root))]
     options = [*sandbox(owner(scratch), mounts, 1 << 30), "--rm", "--entrypoint", "python"]
@@ -129,7 +136,7 @@ def test_label_files_and_a_local_model_are_mounted_where_model_toml_names_them(
     (tmp_path / "labels" / "all.txt").write_text("cat\ndog\n")
     (tmp_path / "m.keras").touch()
     spec = load(toml)
-    mounts = build_mounts(spec, project, tmp_path / "m.keras", project.build, project.build / "docker-probe")
+    mounts = build_mounts(spec, project, tmp_path / "m.keras", project.build, probe(project))
     read = {mount.target for mount in mounts if not mount.writable}
     assert {toml, tmp_path / "m.keras", tmp_path / "labels" / "all.txt"} <= read
     written = {mount.target for mount in mounts if mount.writable}

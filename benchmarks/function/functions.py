@@ -28,6 +28,9 @@ HANDLERS = Path(__file__).with_name("handlers")
 LAYER = PLACE / "dist" / "emotion" / "layer"  # see prepare
 OURS, EMPTY = "coldforge", "empty"
 
+PICTURES = ("budget", "exif", "fit", "image", "resize", "survey")
+"""The modules of our function that a peer's uses too: from a picture's bytes to a feed's pixels."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -128,7 +131,7 @@ def _pack(kind: Kind, task: Path) -> None:
     if not kind.distribution:
         shutil.rmtree(handler)
         return
-    kept = {"__init__.py", "description.py", "errors.py", "fit.py", "image.py", "resize.py"}
+    kept = {f"{name}.py" for name in ("__init__", "errors", "description", *PICTURES)}
     for path in list(handler.iterdir()):
         if path.is_dir():
             shutil.rmtree(path)

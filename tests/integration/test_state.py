@@ -23,7 +23,7 @@ from builder.pipeline import build_bundle
 from builder.preflight import check
 from builder.preflight import require as require_preflight
 from builder.selftest.programs import selftest
-from builder.spec import FeedSpec, ModelSpec
+from builder.spec import FeedSpec, ModelSpec, render
 from builder.targets import ARM64, X86_64, Target
 from builder.verify.compare import verify
 from builder.verify.expected import open_expected
@@ -282,6 +282,7 @@ def test_what_nobody_can_tell_is_no_state(tmp_path: Path) -> None:
 def test_its_own_test_its_export_and_webassembly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test program runs the cases as one sequence, the export has the first values, a module is refused."""
     spec, project = saved("counter", tmp_path), empty_checkout(tmp_path, monkeypatch)
+    spec.path.write_text(render(spec))
     ws = Workspace.of(spec, project)
     build_bundle(ws)
     assert "PASSED" in selftest(ws).said

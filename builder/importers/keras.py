@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,9 @@ from builder.importers.saved_model import meta_graph
 from builder.importers.state import state_of
 from builder.importers.tf import tensorflow
 from builder.spec import Source
+
+LARGEST_CONFIG = 100_000_000
+"""Bytes; that of a network of a thousand layers has one million."""
 
 _TRUST = "If you trust where it comes from, add `trust = true` under [model] in model.toml."
 
@@ -49,6 +54,7 @@ def _load(source: Source, path: Path) -> Any:
     tensorflow()
     import keras
 
+    _require_sizes(path)
     try:
         # The suffix decides how Keras reads a file, so a .hdf5 under another name would not load.
         return keras.saving.load_model(path, compile=False, safe_mode=not source.trust)
@@ -68,6 +74,17 @@ def _load(source: Source, path: Path) -> Any:
             f"Keras cannot read {path.name}: {_first(reason)} If another Keras version wrote it, "
             "export it there with model.export(folder) and use that SavedModel."
         ) from error
+
+
+def _require_sizes(path: Path) -> None:
+    """An archive of a few kilobytes may unpack to any size. Keras holds its weights against what is stored of them."""
+    with contextlib.suppress(zipfile.BadZipFile, KeyError), zipfile.ZipFile(path) as archive:
+        size = archive.getinfo("config.json").file_size
+        if size > LARGEST_CONFIG:
+            raise ImportModelError(
+                f"config.json in {path.name} says that it has {size:,} bytes; no description of a model is larger than "
+                f"{LARGEST_CONFIG:,}. Save the model again."
+            )
 
 
 def _first(reason: str) -> str:

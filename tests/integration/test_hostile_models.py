@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -16,7 +18,8 @@ from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.tf import tensorflow
 from builder.spec import FeedSpec, FetchSpec
 from builder.stages.imported import _preflight
-from tests.support import hostile
+from tests.support import hostile, hostile_keras
+from tests.support.hostile_keras import configured, function, replaced
 from tests.support.models import freeze, run_graph, spec_for
 
 pytestmark = pytest.mark.integration
@@ -166,3 +169,66 @@ class TestGraphDef:
         model = hostile.graph_def(tmp_path / "g.pb", lambda x: x, change)
         with pytest.raises(ColdforgeError, match="too deeply"):
             freeze(model, tmp_path / "out", **PORTS)
+
+
+class TestKeras:
+    """Keras' safe mode does most of this; the tests hold whichever version the lock names to it."""
+
+    def test_nothing_is_unpacked_outside(self, written: Path, tmp_path: Path) -> None:
+        model = hostile_keras.keras(tmp_path / "m.keras", lambda members: hostile_keras.slips(members, outside=written))
+        freeze(model, tmp_path / "out")
+        with pytest.raises(ImportModelError):
+            freeze(hostile_keras.link(tmp_path / "n.keras", tmp_path), tmp_path / "out")
+        assert not written.exists()
+
+    def test_pickled_weights(self, written: Path, tmp_path: Path) -> None:
+        pickled = bytearray()
+
+        def change(members: hostile_keras.Members) -> None:
+            hostile_keras.pickled_weights(members, written=written)
+            pickled.extend(members[hostile_keras.ARRAYS])
+
+        model = hostile_keras.keras(tmp_path / "m.keras", change)
+        np.load(io.BytesIO(pickled), allow_pickle=True)["__root__"]
+        assert written.read_text() == "executed"
+        written.unlink()
+        with pytest.raises(ImportModelError, match="Object arrays cannot be loaded"):
+            freeze(model, tmp_path / "out")
+        assert not written.exists()
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            (configured(activation=function("os", "system")), "needs classes that only its author has"),
+            (configured(activation=function("builtins", "exec")), "needs classes that only its author has"),
+            (configured(activation=function("keras.utils", "get_file")), "needs classes that only its author has"),
+            (replaced("subprocess", "Popen", args=["true"]), "needs classes that only its author has"),
+            (replaced("keras.layers", "Lambda", function=hostile_keras.LAMBDA), "holds code .*`trust = true`"),
+            (replaced("keras.layers", "TFSMLayer", filepath="/"), "holds code .*`trust = true`"),
+            (replaced("keras.layers", "StringLookup", vocabulary="/etc/passwd"), "holds code .*`trust = true`"),
+            (configured(units=10**17), "cannot read"),
+            (hostile_keras.oversized_configuration, r"config\.json .* says that it has 200,"),
+            (hostile_keras.nested_configuration, "cannot read"),
+            (hostile_keras.oversized_data(), "declares 4.00 TB but only 0.00 B are stored"),
+        ],
+        ids=[
+            "a function of the system", "a builtin", "a download", "a program", "bytecode", "another model", "a file",
+            "a large layer", "a large description", "a deep description", "large weights",
+        ],
+    )  # fmt: skip
+    def test_what_it_names_is_not_looked_at(
+        self, change: Callable[[hostile_keras.Members], None], says: str, tmp_path: Path
+    ) -> None:
+        with pytest.raises(ImportModelError, match=says) as error:
+            freeze(hostile_keras.keras(tmp_path / "m.keras", change), tmp_path / "out")
+        assert "root:" not in str(error.value)
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize("change", ["external_link", "external_data", "virtual_data"])
+    def test_weights_of_another_file(self, change: str, tmp_path: Path) -> None:
+        other = tmp_path / "other.h5"
+        with h5py.File(other, "w") as file:
+            file["kernel"] = np.ones((4, 2), np.float32)
+        model = hostile_keras.keras(tmp_path / "m.keras", getattr(hostile_keras, change)(other))
+        with pytest.raises(ImportModelError, match="Not allowed: H5 file with "):
+            freeze(model, tmp_path / "out")

@@ -17,7 +17,7 @@ QUICK: dict[str, Sequence[str]] = {
     "test_explain": ("test_make_explain", "test_the_json_of_digits"),
     "test_export": ("test_coldforge_builds_what_it_exported",),
     "test_golden": ("test_",),
-    "test_hostile_model": ("test_",),
+    "test_trusted_model": ("test_",),
     "test_hostile_models": ("test_",),
     "test_importers": ("test_",),
     "test_lambda_rie": ("test_",),

@@ -19,7 +19,7 @@ from builder.pack.provenance import BUILD_TYPE, EPOCH, JOIN_TYPE, PREDICATE_TYPE
 REQUIRED = (f"layer/{LIBRARY}", f"layer/{LAYER_MANIFEST}", "manifest.json", "sbom.cdx.json", "NOTICE")
 """Files that every statement names."""
 
-NEXT = "Do not deploy this bundle: fetch it again from who built it, or build it again."
+NEXT = "Do not deploy this bundle: fetch it again from whoever built it, or build it again."
 """The end of a message about a bundle that is not as it was built."""
 
 _LARGEST = 16 << 20  # bytes: ten thousand files would need a tenth of it

@@ -34,7 +34,12 @@ class BuilderImage:
 
     @property
     def pinned(self) -> bool:
-        return bool(self.base_digest) or "@sha256:" in self.base
+        return "@sha256:" in self.reference
+
+    @property
+    def reference(self) -> str:
+        """The base with its digest, as FROM has it."""
+        return f"{self.base}@{self.base_digest}" if self.base_digest else self.base
 
     @property
     def tag(self) -> str:
@@ -45,7 +50,7 @@ class BuilderImage:
         if docker("image", "inspect", self.tag).returncode == 0:
             return self.tag
         if not self.pinned:
-            say(f"{self.base} is not pinned by digest (docs/docker.md says how)")
+            say(f"{self.base} is not named by its digest (COLDFORGE_BASE_DIGEST names one)")
         say(f"making the builder image from {self.base} (once; about 700 MB to fetch)")
         done = subprocess.run(
             [client() or "docker", *self._build()],
@@ -71,8 +76,8 @@ class BuilderImage:
             advice = "Install Docker's buildx plugin, or name a client that has it: DOCKER=/path/to/docker."
         elif "failed to resolve source metadata" in stderr or "failed to do request" in stderr:
             advice = (
-                f"{self.base} cannot be fetched. Where its registry is not reached, name a base that is here with "
-                "COLDFORGE_BASE_IMAGE, or build without Docker: BUILD_IN=host."
+                f"{self.reference} cannot be fetched. Where its registry is not reached, or no longer has that digest, "
+                "name another base with COLDFORGE_BASE_IMAGE, or build without Docker: BUILD_IN=host."
             )
         else:
             advice = "With the cause removed run this again, or build without Docker: BUILD_IN=host."

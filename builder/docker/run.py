@@ -18,7 +18,7 @@ import os
 import shutil
 import subprocess
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -32,6 +32,7 @@ from builder.files import replacing
 from builder.pack.bundle import LIBRARY, Bundle, BundleFiles, activate
 from builder.pack.dependencies import build_dependencies
 from builder.pack.limits import CONTAINER_IMAGE
+from builder.pack.provenance import BASE, CHECKOUT
 from builder.project import Project
 from builder.regular import copy_regular, exists, make_folder
 from builder.sandbox.kernel import CONTAINED
@@ -90,14 +91,16 @@ def bundle_in_docker(
     stays in place.
     """
     lock = project.root / "requirements" / "build.txt"
-    image = BuilderImage.configured(lock).ensure(say)
+    base = BuilderImage.configured(lock)
+    image = base.ensure(say)
     say(f"building in {image}")
     model = locate(spec, project.cache)
     _, dependencies = build_dependencies(project, target)
     scratch = scratch_of(spec, project, model, target)
     mounts = build_mounts(spec, project, model, dependencies, scratch)
     command = ["bundle", str(spec.path), "--in", "host", "--target", target.name, "--package", spec.packaging]
-    output = _run(image, mounts, command, owner(scratch), say)
+    known = {CONTAINED: "1", BASE: base.reference, CHECKOUT: str(project.root)}
+    output = _run(image, mounts, command, owner(scratch), say, known)
     place = f"{spec.name}{target.suffix}"
     with replacing(project.dist / place) as folder:
         take_bundle(scratch / "dist", place, BundleFiles.of(spec.name), folder)
@@ -143,7 +146,7 @@ def build_mounts(spec: ModelSpec, project: Project, model: Path, dependencies: P
 
 
 def _code(project: Project) -> Iterator[Mount]:
-    for name in ("builder", "handler", "layers/dependencies"):
+    for name in ("builder", "handler", "layers/dependencies", "requirements/build.txt"):
         yield Mount(project.root / name, INSIDE / name)
 
 
@@ -197,12 +200,21 @@ def sandbox(user: str, mounts: Iterable[Mount], memory: int | None = None) -> li
     return options
 
 
-def _run(image: str, mounts: list[Mount], command: list[str], user: str, say: Callable[[str], None]) -> str:
+def _run(
+    image: str,
+    mounts: list[Mount],
+    command: list[str],
+    user: str,
+    say: Callable[[str], None],
+    environment: Mapping[str, str],
+) -> str:
     """What the command printed. Raises the error that its exit code and last words stand for."""
     name = f"coldforge-{uuid.uuid4().hex[:12]}"
     memory = engine_memory()
     limit = int(memory * MEMORY_SHARE) if memory else None
-    options = ["--rm", "--init", "--name", name, "--env", f"{CONTAINED}=1", *sandbox(user, mounts, limit)]
+    options = ["--rm", "--init", "--name", name, *sandbox(user, mounts, limit)]
+    for variable, value in environment.items():
+        options += ["--env", f"{variable}={value}"]
     if "SOURCE_DATE_EPOCH" in os.environ:
         options += ["--env", "SOURCE_DATE_EPOCH"]
     try:

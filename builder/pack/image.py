@@ -6,10 +6,12 @@ Lambda. ``template-image.yaml`` deploys it; it is ``template.yaml`` but for the 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from builder.errors import ColdforgeError, EnvironmentSetupError, UsageError
@@ -68,10 +70,18 @@ def image_context(project: Project, target: Target = DEFAULT) -> Path:
         shutil.copytree(content, fresh / "opt", dirs_exist_ok=True)
         shutil.copytree(dependencies / "python", fresh / "task")
         _add_function(project.function, fresh / "task")
-        shutil.copy(DOCKERFILE, fresh / "Dockerfile")
+        (fresh / "Dockerfile").write_text(dockerfile(), encoding="utf-8")
         for path in fresh.rglob("*"):  # by Lambda's user, who is not the owner
             path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
     return project.build / "image"
+
+
+def dockerfile(environment: Mapping[str, str] = os.environ) -> str:
+    """The image's Dockerfile, on the base that COLDFORGE_LAMBDA_IMAGE names, or on its own."""
+    text = DOCKERFILE.read_text(encoding="utf-8")
+    if base := environment.get("COLDFORGE_LAMBDA_IMAGE", "").strip():
+        text = re.sub(r"^ARG BASE_IMAGE=.*$", lambda _: f"ARG BASE_IMAGE={base}", text, count=1, flags=re.MULTILINE)
+    return text
 
 
 def _add_function(source: Path, folder: Path) -> None:

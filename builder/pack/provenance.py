@@ -31,6 +31,9 @@ BUILD_TYPE, JOIN_TYPE = "coldforge:bundle/v1", "coldforge:joined/v1"
 EPOCH = "SOURCE_DATE_EPOCH"
 """The environment's variable for the time of every file in the zip, and the parameter that it becomes."""
 
+BASE, CHECKOUT = "COLDFORGE_BASE", "COLDFORGE_CHECKOUT"
+"""What a build in a container is told of itself: the image below it, and where the checkout is outside."""
+
 APART = ("wasm",)
 """Folders of a bundle that other commands fill."""
 

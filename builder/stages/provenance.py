@@ -11,7 +11,7 @@ from builder.cache import content_digest
 from builder.pack.dependencies import DEPENDENCIES_LOCK
 from builder.pack.lock import read_lock
 from builder.pack.parts import Part
-from builder.pack.provenance import BUILD_TYPE, Material, statement_json
+from builder.pack.provenance import BASE, BUILD_TYPE, CHECKOUT, Material, statement_json
 from builder.stages.attempts import VerifiedLibrary
 from builder.stages.inputs import named_files
 from builder.workspace import Workspace
@@ -36,12 +36,12 @@ def bundle_statement(ws: Workspace, library: VerifiedLibrary, folder: Path, part
 
 def _place(ws: Workspace) -> str:
     """model.toml's path in the checkout, or its name alone: no path of this machine."""
-    path, root = ws.spec.path.resolve(), ws.project.root.resolve()
+    path, root = ws.spec.path.resolve(), Path(os.environ.get(CHECKOUT) or ws.project.root.resolve())
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
 
 def _builder(environment: Mapping[str, str] = os.environ) -> str:
-    return "coldforge:container" if environment.get("COLDFORGE_BASE") else "coldforge:host"
+    return "coldforge:container" if environment.get(BASE) else "coldforge:host"
 
 
 def _materials(ws: Workspace, library: VerifiedLibrary, parts: Sequence[Part]) -> Iterator[Material]:
@@ -61,16 +61,14 @@ def _materials(ws: Workspace, library: VerifiedLibrary, parts: Sequence[Part]) -
     for part in parts:
         if part.wheel:
             yield Material(part.wheel.file, {"sha256": part.wheel.sha256}, f"{part.purl}?file_name={part.wheel.file}")
-    if base := os.environ.get("COLDFORGE_BASE"):
+    if base := os.environ.get(BASE):
         name, _, digest = base.partition("@sha256:")
         yield Material("base image", {"sha256": digest} if digest else {}, f"docker://{name}")
 
 
-def _packages(
-    root: Path, versions: Mapping[str, str], environment: Mapping[str, str] = os.environ
-) -> Iterator[Material]:
+def _packages(root: Path, versions: Mapping[str, str]) -> Iterator[Material]:
     """The lock of the build's own packages, and those of them that make the library."""
-    lock = Path(environment.get("COLDFORGE_LOCK") or root / "requirements" / "build.txt")
+    lock = root / "requirements" / "build.txt"
     locked = {}
     if lock.is_file():
         yield Material("requirements/build.txt", content_digest(lock))

@@ -91,7 +91,10 @@ def lambda_image(engine: Engine) -> str:
     """Lambda's python3.13 image: AWS's own where the engine has it or can fetch it, or else the stand-in."""
     if not engine.private:
         docker("pull", images.LAMBDA_TAGS[0])
-    return images.lambda_runtime()
+    tag = images.lambda_runtime()
+    if images.is_stand_in(images.LAMBDA_TAGS[1]):  # which has no registry's digest
+        os.environ.setdefault("COLDFORGE_LAMBDA_IMAGE", images.LAMBDA_TAGS[1])
+    return tag
 
 
 @pytest.fixture(scope="module")
@@ -116,10 +119,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @dataclass(frozen=True)
 class Routes:
-    """One model built both ways. ``host``: SHA-256 of the host's libmodel.so; ``golden``: TensorFlow's answers;
-    ``said``: Docker's progress."""
+    """One model built both ways. ``host``: SHA-256 of the host's libmodel.so; ``statement``: the host's provenance;
+    ``golden``: TensorFlow's answers; ``said``: Docker's progress."""
 
     host: str
+    statement: str
     docker: DockerBuild
     golden: Path
     said: tuple[str, ...]
@@ -135,13 +139,14 @@ def routes(project: Project, builder_image: str) -> Routes:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    host = file_digest(Bundle.load(project.dist / "emotion").library)
+    bundle = Bundle.load(project.dist / "emotion")
+    host, statement = file_digest(bundle.library), bundle.statement.read_text(encoding="utf-8")
     said: list[str] = []
     spec = load(project.examples / "emotion" / "model.toml")
     built = bundle_in_docker(spec, project, said.append)
     scratch = scratch_of(spec, project, locate(spec, project.cache), DEFAULT)
     golden = scratch / "build" / "emotion" / "import" / "golden.npz"
-    return Routes(host, built, golden, tuple(said))
+    return Routes(host, statement, built, golden, tuple(said))
 
 
 @pytest.fixture(scope="package")

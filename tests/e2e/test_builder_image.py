@@ -45,6 +45,14 @@ def test_the_result_is_a_bundle_like_any_other(routes: Routes, project: Project)
     assert owners == {os.getuid()}
 
 
+def test_the_statement_names_the_base_and_is_else_that_of_the_host(routes: Routes, project: Project) -> None:
+    texts = routes.docker.bundle.statement.read_text(encoding="utf-8"), routes.statement
+    inside, outside = (json.loads(text)["predicate"]["buildDefinition"] for text in texts)
+    base = BuilderImage.configured(LOCK).reference.partition("@")[0]
+    assert inside["resolvedDependencies"].pop() == {"name": "base image", "uri": f"docker://{base}"}
+    assert inside == outside
+
+
 def test_the_same_build_again_is_cached(routes: Routes, project: Project) -> None:
     said: list[str] = []
     bundle_in_docker(load(project.examples / "emotion" / "model.toml"), project, said.append)
@@ -158,7 +166,7 @@ def test_the_tag_follows_the_lock_and_the_base(tmp_path: Path) -> None:
     others = [BuilderImage.configured(lock, {}), BuilderImage.configured(LOCK, pinned)]
     others.append(BuilderImage.configured(LOCK, {"COLDFORGE_BASE_IMAGE": "other:1"}))
     assert len({image.tag, *(other.tag for other in others)}) == 4
-    assert BuilderImage.configured(LOCK, pinned).pinned
+    assert image.pinned
     assert not others[2].pinned
 
 

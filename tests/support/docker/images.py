@@ -56,7 +56,7 @@ def lambda_runtime() -> str:
             _build(Path(context), "lambda.Dockerfile", tag, {"BASE": base, "BOTO3": BOTO3})
     for name in LAMBDA_TAGS:
         # Never in the place of AWS's own image on somebody's engine.
-        if not exists(name) or _is_stand_in(name):
+        if not exists(name) or is_stand_in(name):
             _tagged(tag, name)
     return LAMBDA_TAGS[0]
 
@@ -65,7 +65,7 @@ def exists(tag: str) -> bool:
     return docker("image", "inspect", tag).returncode == 0
 
 
-def _is_stand_in(tag: str) -> bool:
+def is_stand_in(tag: str) -> bool:
     listed = docker("image", "inspect", "--format", '{{join .RepoTags " "}}', tag)
     return "coldforge/lambda-stand-in:" in listed.stdout
 

@@ -50,8 +50,12 @@ _WORDS = {os.strerror(number): number for number in _SAID} | {
 }
 """How other programs' messages name them: as the C library does, or zig."""
 
-_NOTHING = 64 << 10
-"""Bytes. Whoever has less than that free, and fails without a reason, fails for want of space."""
+_NOTHING, _LITTLE = 64 << 10, 16 << 20
+"""Bytes. Whoever has less than the first free, and fails without a reason, fails for want of space. So does a program
+that has less than the second and dies without a word: what it had written so far may be gone already."""
+
+SAID_NOTHING = "and said nothing"
+"""In the error for such a program."""
 
 
 def disk_error(error: BaseException, folder: Path) -> DiskError | None:
@@ -65,8 +69,8 @@ def disk_error(error: BaseException, folder: Path) -> DiskError | None:
     said = "" if number in _FAULTS else str(error).strip()
     if number not in _FAULTS:
         number = next((number for words, number in _WORDS.items() if words in said), None)
-    if number is None and isinstance(error, OSError | ColdforgeError) and _free(folder) < _NOTHING:
-        number = errno.ENOSPC
+    if number is None and isinstance(error, OSError | ColdforgeError):
+        number = errno.ENOSPC if _free(folder) < (_LITTLE if SAID_NOTHING in said else _NOTHING) else None
     if number is None:
         return None
     place = _named(error) or folder

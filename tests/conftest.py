@@ -16,6 +16,8 @@ import pytest
 from hypothesis import settings
 
 from builder.pack.bundle import Bundle
+from builder.pack.dependencies import build_dependencies
+from builder.project import Project
 from tests.support import needs, parts
 from tests.support.schedule import GroupScheduling, group_of, write_groups
 
@@ -82,11 +84,7 @@ def make_bundle(model: str, target: str = "") -> Bundle:
 
 def have_dependencies() -> Path:
     """The dependencies layer of this checkout, built once for all test processes."""
-    built = ROOT / "build" / "dependencies"
-    with checkout_lock():
-        if not built.is_dir():
-            _make_bundle("digits")
-    return built
+    return build_dependencies(Project(ROOT))[1]
 
 
 def _make_bundle(model: str, target: str = "") -> Bundle:

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.disk import SAID_NOTHING
 from builder.errors import EnvironmentSetupError, LinkError
+from builder.sandbox.words import signal_name
 from builder.targets import Target
 
 _FLAGS = (
@@ -119,8 +121,11 @@ def run_zig(arguments: list[str], folder: Path, cache: Path) -> None:
     caches = {"ZIG_GLOBAL_CACHE_DIR": str(cache.resolve()), "ZIG_LOCAL_CACHE_DIR": str(cache.resolve())}
     command = [sys.executable, "-m", "ziglang", *arguments]
     done = subprocess.run(command, cwd=folder, env=os.environ | caches, capture_output=True, text=True, check=False)
+    said = done.stderr.strip()[-4000:]
+    if done.returncode < 0 and not said:  # it writes to mapped files: where there is no space, that is a signal
+        said = f"it was ended ({signal_name(done.returncode)}) {SAID_NOTHING}. Most likely memory or the disk ran out."
     if done.returncode:
-        raise LinkError(f"the C compiler failed on {arguments[-3]}:\n{done.stderr.strip()[-4000:]}")
+        raise LinkError(f"the C compiler failed on {arguments[-3]}:\n{said}")
 
 
 def zig_version() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import sys
@@ -40,12 +41,13 @@ def main(request: Request, scratch: Path, server: int) -> NoReturn:
         _move_in(job, scratch)
         _confine(job, scratch)
         _answer(job)
+        sys.stdout.flush()
         code = 0
     except BaseException:
-        traceback.print_exc()
+        with contextlib.suppress(OSError):  # the log's disk is full
+            traceback.print_exc()
+            sys.stdout.flush()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(code)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from builder.cache import run_cached
 from builder.files import replacing, write_file
+from builder.project import Project
 from tests.support.faults import STOPS, Delivery, tree
 
 
@@ -61,3 +63,36 @@ DELIVERIES = {
         ways=tuple(STOPS),
     ),
 }
+
+
+PACKING = "packing "
+
+
+def delivery_of(name: str) -> Delivery:
+    """One of ``DELIVERIES``, or ``PACKING`` and the path of a model.toml in a checkout where it was built."""
+    return packing(Path(name.removeprefix(PACKING))) if name.startswith(PACKING) else DELIVERIES[name]
+
+
+def packing(toml: Path) -> Delivery:
+    """The last stage of a real build: the bundle, and the active layer."""
+    from builder.pack.bundle import activate
+    from builder.pipeline import build_bundle
+    from builder.spec import load
+    from builder.stages.pack import pack
+    from builder.workspace import Workspace
+
+    ws = Workspace.of(load(toml), Project(toml.parent))
+    library = build_bundle(ws).library  # all but the verification is there already
+
+    def deliver(folder: Path, version: str) -> None:
+        own = replace(ws, project=Project(folder), spec=replace(ws.spec, version=version))
+        activate(pack(own, library), own.project.layers, own.target)
+
+    def state(folder: Path) -> tuple[object, object]:
+        return tree(folder / "dist" / ws.spec.name), tree(folder / "layers" / "model" / "content")
+
+    def allowed(found: object, old: object, new: object) -> bool:
+        each = zip(found, old, new, strict=True)  # type: ignore[call-overload]
+        return all(now in (before, after) for now, before, after in each)
+
+    return Delivery(lambda f: deliver(f, "old"), lambda f: deliver(f, "new"), state, ways=("killed",), allowed=allowed)

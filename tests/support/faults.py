@@ -168,12 +168,13 @@ class Driver:
 
 
 def _main(name: str, folder: Path) -> Iterator[tuple[str, int]]:
-    from tests.support.deliveries import DELIVERIES
+    from tests.support.deliveries import delivery_of
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     gc.disable()  # which would touch, and so copy, all that forks share
-    driver = Driver(DELIVERIES[name], folder)
-    for way in DELIVERIES[name].ways:
+    delivery = delivery_of(name)
+    driver = Driver(delivery, folder)
+    for way in delivery.ways:
         yield way, driver.stop(way)
 
 

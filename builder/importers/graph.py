@@ -11,11 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.errors import SandboxError
 from builder.importers.tf import tensorflow
 from builder.spec.tensor import TensorSpec
 
 MODEL_SCOPE = "model/"
 """Where the model's own nodes are in graph.pb; ports are under ``feed/`` and ``fetch/``."""
+
+_PORTS = "ports.json"
+_LARGEST_PORTS, _LARGEST_TENSOR = 64 << 20, 1 << 40
+"""Bytes."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class FrozenGraph:
 
     @property
     def ports_path(self) -> Path:
-        return self.folder / "ports.json"
+        return self.folder / _PORTS
 
     def save(self) -> None:
         """Write the ports beside the files, for ``load``."""
@@ -85,15 +90,35 @@ class FrozenGraph:
 
     @classmethod
     def load(cls, folder: Path) -> FrozenGraph:
-        ports = json.loads((folder / "ports.json").read_text())
+        """What ``save`` wrote. Raises SandboxError for anything else.
 
-        def read(rows: list[dict[str, object]]) -> tuple[Port, ...]:
-            return tuple(_port(row) for row in rows)
+        A trusted model's code may have run in the process that wrote it, and what is read here becomes C.
+        """
+        try:
+            with (folder / _PORTS).open("rb") as file:
+                found = json.loads(file.read(_LARGEST_PORTS))
+            feeds, fetches, states = (tuple(map(_port, found[key])) for key in ("feeds", "fetches", "states"))
+            variables = {_text(node): _text(name) for node, name in found["variables"].items()}
+            return cls(folder, feeds, fetches, variables, states)
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise SandboxError(
+                f"The process that read the model left a {_PORTS} that does not say what its inputs and outputs are. "
+                f"Delete {folder}, and build again only if you trust the model."
+            ) from error
 
-        return cls(folder, read(ports["feeds"]), read(ports["fetches"]), ports["variables"], read(ports["states"]))
 
-
-def _port(row: dict[str, object]) -> Port:
+def _port(row: Any) -> Port:
     spec = row["spec"]
-    assert isinstance(spec, dict)
-    return Port(TensorSpec(spec["name"], spec["dtype"], tuple(spec["shape"])), str(row["tensor"]))
+    shape = spec["shape"]
+    if not isinstance(shape, list) or not all(type(dim) is int and dim >= 0 for dim in shape):
+        raise TypeError("shape")
+    port = Port(TensorSpec(_text(spec["name"]), _text(spec["dtype"]), tuple(shape)), _text(row["tensor"]))
+    if port.spec.size > _LARGEST_TENSOR:
+        raise ValueError("size")
+    return port
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("text")
+    return value

@@ -1,0 +1,68 @@
+"""What the process that read a model says of it is taken for what it is, or refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.errors import SandboxError
+from builder.importers.graph import FrozenGraph, Port
+from builder.spec.tensor import TensorSpec
+
+GRAPH = {
+    "feeds": (Port(TensorSpec("x", "float32", (1, 4)), "feed/x:0"),),
+    "fetches": (Port(TensorSpec("y", "int64", ()), "fetch/y:0"),),
+    "variables": {"model/w": "dense/kernel"},
+    "states": (Port(TensorSpec("s", "bool", (0, 3)), "model/s"),),
+}
+CODE = "1]; __attribute__((constructor)) void f(void) { } int y["
+
+
+def test_it_is_read_as_it_was_saved(tmp_path: Path) -> None:
+    graph = FrozenGraph(tmp_path, **GRAPH)  # type: ignore[arg-type]
+    graph.save()
+    assert FrozenGraph.load(tmp_path) == graph
+
+
+def feed(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]], object]:
+    return lambda ports: change(ports["feeds"][0])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        feed(lambda port: port["spec"].update(shape=[1, CODE])),
+        feed(lambda port: port["spec"].update(shape=CODE)),
+        feed(lambda port: port["spec"].update(shape=[-1, 4])),
+        feed(lambda port: port["spec"].update(shape=[True, 4.0])),
+        feed(lambda port: port["spec"].update(shape=[1 << 62, 1 << 62])),
+        feed(lambda port: port["spec"].update(dtype="float32 " + CODE)),
+        feed(lambda port: port["spec"].update(dtype=["float32"])),
+        feed(lambda port: port["spec"].update(name=["x"])),
+        feed(lambda port: port.update(tensor=3)),
+        feed(lambda port: port.pop("spec")),
+        lambda ports: ports.update(feeds={"x": 1}),
+        lambda ports: ports.update(variables={"w": ["x"]}),
+        lambda ports: ports.update(variables=[1]),
+        lambda ports: ports.pop("states"),
+    ],
+)
+def test_ports_that_are_none_are_refused(change: Callable[[dict[str, Any]], object], tmp_path: Path) -> None:
+    graph = FrozenGraph(tmp_path, **GRAPH)  # type: ignore[arg-type]
+    graph.save()
+    ports = json.loads(graph.ports_path.read_text())
+    change(ports)
+    graph.ports_path.write_text(json.dumps(ports))
+    with pytest.raises(SandboxError, match=r"ports\.json"):
+        FrozenGraph.load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, '{"feeds": 1}', "\ud800"])
+def test_a_file_that_is_no_ports_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "ports.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(SandboxError, match=r"ports\.json"):
+        FrozenGraph.load(tmp_path)

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from builder.emit import emit
-from builder.link.library import link_library
 from builder.lower.program import Program
 from builder.spec import ModelSpec, Source
 from builder.targets import X86_64
-from tests.support.runtime import CACHE
+from tests.support.instrumented import link
 
 SPEC = ModelSpec(Path("model.toml"), "arena", "1", Source("graph_def", Path("g.pb")))
 MB = 1 << 20
@@ -23,7 +22,7 @@ MB = 1 << 20
 
 def library(folder: Path, arena: int) -> Path:
     sources = emit(Program((), (), (), (), arena, 0), SPEC, X86_64, folder)
-    return link_library(sources, [], X86_64, folder, CACHE).path
+    return link(sources, [], folder)
 
 
 def wished_for() -> int:

@@ -15,7 +15,6 @@ from builder.emit import emit
 from builder.errors import ImportModelError, SpecError
 from builder.importers.graph import FrozenGraph, Port
 from builder.importers.variants import require_variants
-from builder.link.library import link_library
 from builder.lower.compact import merge_weights
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, ModelSpec, Source, load, render
@@ -28,7 +27,7 @@ from handler.model import Model
 from handler.protocols.tf_serving import _request
 from handler.request import feeds, items, parts, runs
 from tests.support import abi_library
-from tests.support.outside import CACHE
+from tests.support.instrumented import link
 
 BATCHES = (1, 4, 16)
 W = np.arange(16, dtype=np.float32)
@@ -67,7 +66,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first, *rest = merge_weights([program(1), program(4, bytes(range(64))), program(16)])
     sources = emit(first, SPEC, X86_64, folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
     assert sources.weights.stat().st_size == 128
-    return link_library(sources, [], X86_64, folder, CACHE).path
+    return link(sources, [], folder)
 
 
 # The weights.

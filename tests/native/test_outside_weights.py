@@ -23,6 +23,7 @@ from builder.targets import X86_64
 from handler import weights as outside
 from handler.errors import StartupError
 from handler.model import Model
+from tests.support.instrumented import OBJECTS
 from tests.support.outside import ITEMS, build, program, values
 
 CF_OK, CF_ERR_ARGUMENT, CF_ERR_WEIGHTS = 0, 3, 5
@@ -130,6 +131,7 @@ def test_a_wrong_file_is_refused_by_name(library: Path, others: Path, layout: La
     assert "another model's" in refused(loaded, wrong)[1]
 
 
+@pytest.mark.skipif(OBJECTS in os.environ, reason="of the builder's own compiler")
 def test_the_library_is_audited_and_has_no_weights_in_it(library: Path) -> None:
     require(audit(library, X86_64))
     assert values(0).tobytes() not in library.read_bytes()

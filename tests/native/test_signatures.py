@@ -21,7 +21,6 @@ from builder.library.buffers import Buffer as GuardedBuffer
 from builder.library.buffers import Bytes, Slot
 from builder.library.client import LoadedLibrary, Refused
 from builder.library.remote import RemoteLibrary
-from builder.link.library import link_library
 from builder.lower.compact import merge_weights
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSpec, Source, load, render
@@ -34,7 +33,7 @@ from handler.errors import HandlerError, InferenceError, WrongFieldError, WrongT
 from handler.model import Model
 from handler.protocols import open_inference, openapi, predict, tf_serving
 from tests.native.test_sizes import accepts
-from tests.support.outside import CACHE
+from tests.support.instrumented import link
 
 W = np.arange(16, dtype=np.float32)
 SPEC = ModelSpec(
@@ -92,7 +91,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     programs = [(encode, decode)[variant.signature](variant.batch) for variant in SPEC.variants]
     first, *rest = merge_weights(programs)
     sources = emit(first, SPEC, X86_64, folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
-    return link_library(sources, [], X86_64, folder, CACHE).path
+    return link(sources, [], folder)
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +155,7 @@ def _slot(data: Bytes) -> Slot:
 def test_only_a_library_of_several_exports_the_function(library: Path, tmp_path: Path) -> None:
     assert audit(library, X86_64).facts.exports.count("cf_set_signature") == 1
     one = emit(merge_weights([encode(1)])[0], replace(SPEC, signatures=(), batches=()), X86_64, tmp_path)
-    made = link_library(one, [], X86_64, tmp_path, CACHE).path
+    made = link(one, [], tmp_path)
     assert "cf_set_signature" not in audit(made, X86_64).facts.exports
 
 

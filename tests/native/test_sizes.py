@@ -18,7 +18,6 @@ from builder.errors import ImportModelError, SpecError
 from builder.importers.graph import FrozenGraph
 from builder.importers.graph import Port as GraphPort
 from builder.importers.variants import require_variants
-from builder.link.library import link_library
 from builder.lower.compact import merge_weights
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import FeedSpec, ImageInput, ModelSpec, Source, Variant, load, render
@@ -31,7 +30,7 @@ from handler.model import Model
 from handler.protocols import open_inference, openapi, predict, tf_serving
 from handler.request import feeds, items, parts
 from handler.sizes import choose_size, padded, within
-from tests.support.outside import CACHE
+from tests.support.instrumented import link
 
 W = np.arange(16, dtype=np.float32)
 LENGTHS = (4, 8, 16)
@@ -72,7 +71,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     others = dict(zip(SPEC.variants[1:], rest, strict=True))
     sources = emit(first, SPEC, X86_64, folder, others=others)
     assert sources.weights.stat().st_size == 64
-    return link_library(sources, [], X86_64, folder, CACHE).path
+    return link(sources, [], folder)
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from builder.emit import GeneratedSources, emit
-from builder.link.library import SharedLibrary, link_library
+from builder.link.library import SharedLibrary
 from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
 from builder.spec import ModelSpec, Source, Weights
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
+from tests.support.instrumented import link
 
-CACHE = Path(__file__).parents[2] / "build" / "cache" / "zig"
 ITEMS = 5000
 SPEC = ModelSpec(Path("model.toml"), "outside", "1", Source("graph_def", Path("g.pb")), weights=Weights(place="layer"))
 
@@ -52,4 +52,5 @@ def build(
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.34", "-c", "none.c"]
     subprocess.run(command, cwd=made, check=True)
     sources = emit(program(seed, items), spec, X86_64, made, kernels=[made / "none.o"])
-    return link_library(sources, [made / "none.o"], X86_64, folder, CACHE), sources
+    link(sources, [made / "none.o"], folder)
+    return SharedLibrary(folder, X86_64), sources

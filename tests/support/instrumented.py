@@ -1,0 +1,114 @@
+"""Libraries whose C gcc has instrumented: to find races and wrong accesses.
+
+``link`` links a test's library as the builder does, unless ``OBJECTS`` names a folder of instrumented objects. So the
+same tests run once more on those: ``run_tests`` does that in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from builder.emit import GeneratedSources
+from builder.library.outside import FILE
+from builder.link.library import (
+    FUSED_SOURCE,
+    INTEGER_SOURCE,
+    KERNEL_SOURCES,
+    RUNTIME,
+    THREAD_SOURCES,
+    exports_map,
+    link_library,
+    public_names,
+)
+from builder.link.tables import fused_tables, integer_tables
+from builder.targets import X86_64
+
+OBJECTS = "COLDFORGE_TEST_OBJECTS"
+"""Names the folder of ``compile_objects``."""
+
+ROOT = Path(__file__).parents[2]
+CACHE = ROOT / "build" / "cache" / "zig"
+
+BASE = ("-std=c11", "-g", "-march=x86-64-v3", "-fPIC", "-Wall", "-Wextra", "-Werror")
+ADDRESS = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+THREAD = ("-O0", "-fsanitize=thread", "-Wno-tsan")  # which speaks of fences that are not modelled
+
+_V3 = X86_64.levels[0]
+_LEVELS = tuple(replace(level, fused=_V3.fused, integer=_V3.integer) for level in X86_64.levels)
+_TARGET = replace(X86_64, levels=_LEVELS)
+"""One copy of the kernels, whatever the processor: sanitizers have no more to say of the others."""
+
+
+def compile_objects(folder: Path, flags: Sequence[str], *, kernels: bool = True) -> None:
+    """Into ``folder``, all of a library that is the same for every model, compiled with ``flags``.
+
+    ``kernels``: the kernels as well, which take most of the time. Without, they are as gcc makes them.
+    """
+    sources = folder / "sources"
+    sources.mkdir(parents=True)
+    texts = {"fused_tables.c": fused_tables(_TARGET), "integer_tables.c": integer_tables(_TARGET)}
+    for name, text in texts.items():
+        (sources / name).write_text(text)
+    names = ("abi/model.c", "abi/weights.c", "platform/cpu_x86_64.c", *THREAD_SOURCES)
+    _compile([*flags], [*(sources / name for name in texts), *(RUNTIME / name for name in names)], folder)
+    own = [*flags] if kernels else ["-O0"]
+    _compile(own, [RUNTIME / name for name in KERNEL_SOURCES], folder)
+    for source, copy in ((FUSED_SOURCE, _V3.fused), (INTEGER_SOURCE, _V3.integer)):
+        _compile([*own, f"-DCF_TABLE={copy.table}", "-o", f"{copy.table}.o"], [RUNTIME / source], folder)
+    (folder / "flags.json").write_text(json.dumps(list(flags)))
+
+
+def link(sources: GeneratedSources, kernels: Sequence[Path], folder: Path) -> Path:
+    """``libmodel.so`` in ``folder``, of XLA's object files ``kernels`` and all else that a library has."""
+    if OBJECTS not in os.environ:
+        return link_library(sources, kernels, X86_64, folder, CACHE).path
+    objects = Path(os.environ[OBJECTS])
+    exports, library = folder / "exports.map", folder / "libmodel.so"
+    exports.write_text(exports_map(public_names(sources)))
+    inside = [str(sources.folder / "weights.S")]
+    if sources.outside:
+        shutil.copy(sources.outside, folder / FILE)
+    parts = [*sources.programs, *sorted(objects.glob("*.o")), *kernels]
+    used = [str(path.resolve()) for path in parts if path.name != "weights.o" or sources.outside]
+    flags = [*json.loads((objects / "flags.json").read_text()), "-shared", "-Wl,-z,nodelete"]
+    flags += [f"-Wl,--version-script={exports}", *([] if sources.outside else inside)]
+    _gcc([*flags, *used, "-lm", "-lpthread", "-o", str(library.resolve())], sources.folder)
+    return library
+
+
+def _compile(flags: Sequence[str], sources: Sequence[Path], folder: Path) -> None:
+    _gcc([*flags, "-c", *map(str, sources)], folder)
+
+
+def _gcc(arguments: Sequence[str], folder: Path) -> None:
+    command = ["gcc", *BASE, f"-I{RUNTIME}", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def preloaded(library: str) -> dict[str, str]:
+    """What a Python needs that loads instrumented libraries: gcc's ``library`` before any other."""
+    found = subprocess.run(["gcc", f"-print-file-name={library}"], capture_output=True, text=True, check=True)
+    return {"LD_PRELOAD": str(Path(found.stdout.strip()).resolve())}
+
+
+def run_tests(objects: Path, arguments: Sequence[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """pytest with ``arguments`` on libraries of the ``objects``, in a process of its own."""
+    options = ["-q", "-s", "-p", "no:cacheprovider"]
+    command = [*_without_randomisation(), sys.executable, "-m", "pytest", *options, *arguments]
+    own = os.environ | {OBJECTS: str(objects)} | environment
+    return subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
+
+
+def _without_randomisation() -> list[str]:
+    """Of addresses: older sanitizers refuse layouts that newer kernels give."""
+    command = ["setarch", "--addr-no-randomize"]
+    allowed = shutil.which(command[0]) and not subprocess.run([*command, "true"], check=False).returncode
+    return command if allowed else []

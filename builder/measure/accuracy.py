@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from builder.quantise.accuracy import Accuracy, OutputAccuracy, compare, library_answers, tensorflow_answers
+from builder.quantise.accuracy import Accuracy, OutputAccuracy, compare, library_answers
 from builder.quantise.inputs import Inputs, golden_inputs, pictures
 from builder.quantise.kinds import KINDS, Kind
 from builder.report.text import table
 from builder.spec import ActivationType, WeightType
+from builder.stages.answers import tensorflow_answers
 from builder.stages.candidate import candidate, compile_here
 from builder.workspace import Workspace
 
@@ -53,7 +54,7 @@ def accuracy(ws: Workspace, *, images: Sequence[Path] = ()) -> AccuracyReport:
     spec, graph = ws.spec, compiled.graph
     sets: list[Inputs] = [golden_inputs(spec, graph), *(pictures(path, spec, graph) for path in images)]
     with ws.progress.stage("reference", "TensorFlow's own answers"):
-        theirs = [tensorflow_answers(graph, inputs) for inputs in sets]
+        theirs = [tensorflow_answers(ws, graph, inputs) for inputs in sets]
     found = []
     for kind in KINDS:
         built = candidate(ws, compiled, kind)

@@ -46,6 +46,7 @@ KEPT = (
 """Variables that the server gets: none that a secret is kept in."""
 
 TENSORFLOW = (
+    "builder.stages.answers",
     "builder.stages.imported",
     "builder.stages.verify",
     "builder.importers.keras",

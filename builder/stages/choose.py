@@ -12,10 +12,11 @@ from pathlib import Path
 
 from builder.cache import digest
 from builder.errors import SpecError
-from builder.quantise.accuracy import compare, library_answers, tensorflow_answers
+from builder.quantise.accuracy import compare, library_answers
 from builder.quantise.inputs import golden_inputs, pictures
 from builder.quantise.kinds import SMALLEST_FIRST, Kind
 from builder.spec import to_json
+from builder.stages.answers import tensorflow_answers
 from builder.stages.candidate import candidate, compile_here
 from builder.stages.compile import CompiledVariant
 from builder.workspace import Workspace
@@ -49,7 +50,7 @@ def choose(ws: Workspace) -> Kind:
 def _choose(ws: Workspace, compiled: CompiledVariant, folder: Path) -> None:
     spec, graph, images = ws.spec, compiled.graph, ws.spec.weights.images
     inputs = pictures(images, spec, graph) if images else golden_inputs(spec, graph)
-    theirs = tensorflow_answers(graph, inputs)
+    theirs = tensorflow_answers(ws, graph, inputs)
     tried = []
     for kind in SMALLEST_FIRST:
         if kind.weights == "float32":

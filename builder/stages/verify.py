@@ -10,6 +10,7 @@ from builder.cache import digest
 from builder.importers.graph import FrozenGraph
 from builder.quantise import restored
 from builder.spec import Variant
+from builder.stages.answers import failed
 from builder.stages.compile import CompiledModel
 from builder.stages.imported import named
 from builder.verify.compare import verify
@@ -52,7 +53,15 @@ def _rounding(ws: Workspace, variant: Variant, graph: FrozenGraph, folder: Path)
         f"restore{variant.suffix}",
         f"TensorFlow's answers with the library's rounded weights{named(variant)}",
         digest(path, graph.graph_path, graph.golden_path, graph.ports_path, tensorflow_version()),
-        functools.partial(restored.make, graph, path),
+        functools.partial(_restore, ws, graph, path),
         ws.target.suffix,
     )
     return restored.load(answers, ws.spec.weight_types)
+
+
+def _restore(ws: Workspace, graph: FrozenGraph, path: Path, folder: Path) -> None:
+    ws.sandboxed(_answer_restored, graph, path, folder=folder, reads=[graph.folder, path], failed=failed)
+
+
+def _answer_restored(graph: FrozenGraph, path: Path) -> None:
+    restored.make(graph, path, Path.cwd())

@@ -188,10 +188,11 @@ test-emulated: $(VENV)/.test ## the AVX-512 kernels, on a processor that Bochs e
 	@command -v bochs-bin > /dev/null || { echo "NOTHING WAS RUN: there is no bochs-bin (make tools)" >&2; exit 2; }
 	@$(PY) -m pytest tests/integration/test_avx512*.py
 
-# For each of the targets in tests/fuzz/targets.py; TARGETS="image http" chooses.
+# For each of the eleven targets in tests/fuzz/targets.py; TARGETS="image http" chooses. The figures are in
+# build/fuzz/report.json, too.
 SECONDS ?= 300
 .PHONY: fuzz
-fuzz: $(VENV)/.test ## atheris over images, bodies and events, and Hypothesis with more examples (SECONDS=300 each)
+fuzz: $(VENV)/.test ## atheris over what callers and models send, for faults, time and memory; Hypothesis with more examples (SECONDS=300 each)
 	@$(PY) -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
 	@HYPOTHESIS_PROFILE=long $(PY) -m pytest -q tests/handler
 

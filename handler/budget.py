@@ -15,8 +15,10 @@ from .errors import OutOfTimeError, OverBudgetError, StartupError
 
 MAX_PIXELS = 50_000_000
 MAX_SIDE = 32_768
+DECODE_BYTES = 25
+"""Bytes of memory for each pixel, at most: of a rotated WebP with alpha."""
 PIXELS_PER_MB = 25_000
-"""Decoding takes up to 25 bytes a pixel (a rotated WebP with alpha): this is MEMORY_SHARE, too."""
+"""At DECODE_BYTES each they are MEMORY_SHARE, too."""
 MEMORY_SHARE = 0.6
 """Of the function's memory for one request; the rest is the interpreter's, the model's and the event's."""
 PICTURE_SECONDS = 5.0
@@ -117,10 +119,10 @@ class Limits(NamedTuple):
 
 
 def decoding(plugin: str, size: tuple[int, int], file_bytes: int, scans: int = 1, steps: int = 0) -> Cost:
-    """A file of ``size`` pixels, decoded by Pillow's ``plugin``: memory is what ``Limits.pixels`` says."""
+    """A file of ``size`` pixels, decoded by Pillow's ``plugin``."""
     pixels = size[0] * size[1]
     time = pixels * DECODE_PIXEL[plugin] + file_bytes * DECODE_BYTE[plugin] + pixels * max(scans - 1, 0) * SCAN_PIXEL
-    return Cost(0, time + steps * STEP)
+    return Cost(pixels * DECODE_BYTES, time + steps * STEP)
 
 
 def resizing(size: tuple[float, float], target: tuple[int, int], method: str, antialias: bool, channels: int) -> Cost:

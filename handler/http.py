@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any, NamedTuple
 
@@ -30,9 +31,22 @@ class HttpRequest(NamedTuple):
         values = sum(map(self.body.count, (b",", b"[", b"{")))  # of these and texts, at most so many
         limits.require_memory(len(self.body) + values * JSON_VALUE)
         try:
-            return json.loads(self.body)
+            return _parsed(self.body)
         except (ValueError, RecursionError):  # not UTF-8, or not JSON
             raise WrongTypeError(f"the body must be JSON like {like}") from None
+
+
+def _parsed(text: bytes) -> Any:
+    """``text`` as JSON. What is made of it holds no circles, so nobody looks for any: of 2,000,000 lists that would
+    take a second, and five times as long as parsing. Raises ValueError, RecursionError.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return json.loads(text)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 class HttpResponse(NamedTuple):

@@ -83,7 +83,7 @@ class Server(NamedTuple):
         began = time.perf_counter()
         model = self.model(request.model)
         description = self.described(request)
-        _require_memory(items(request, description), description, self.limits)
+        _require_memory(request, description, self.limits)
         seconds: dict[str, float] = {}
         if any(isinstance(p, Reference) for p in request.pictures):
             from .remote import fetched
@@ -120,8 +120,12 @@ class Server(NamedTuple):
         return result
 
 
-def _require_memory(count: int, description: Description, limits: Limits) -> None:
-    """Raises OverBudgetError for more items than there is memory for: what each run gives is kept until the last."""
+def _require_memory(request: Request, description: Description, limits: Limits) -> None:
+    """Raises OverBudgetError for more items than there is memory for: tensors are there until the last is answered, and
+    what the runs give, before and after it is put together.
+    """
+    count = items(request, description)
     if count > description.batch:
         runs = -(-count // description.batch)
-        limits.require_memory(runs * sum(port.size for port in description.fetches))
+        given = sum(map(len, request.inputs.values()))
+        limits.require_memory(given + 2 * runs * sum(port.size for port in description.fetches))

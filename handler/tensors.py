@@ -20,12 +20,16 @@ def tensor(value: object, port: Port) -> bytes:
         return _raw(value, where, port)
     if isinstance(value, list) and len(value) == port.elements and not any(isinstance(v, list) for v in value):
         flat: list[object] = value
-    else:
+    elif port.shape:
         flat = []
         _flatten(value, port.shape, port, flat)
+    else:
+        flat = [value]
     kind = port.dtype
     # One pass in C, where a picture's worth of numbers would take tens of milliseconds here.
     types = set(map(type, flat))
+    if list in types:
+        raise _wrong_shape(port)
     if float in types and not kind.startswith("float"):  # JSON does not tell 2.0 from 2
         flat = [int(number) if isinstance(number, float) and number.is_integer() else number for number in flat]
         types = set(map(type, flat))
@@ -107,13 +111,12 @@ def require_held(names: Collection[str], count: int, description: Description, l
 
 
 def _flatten(value: object, shape: tuple[int, ...], port: Port, flat: list[object]) -> None:
-    if not shape:
-        if isinstance(value, list):
-            raise _wrong_shape(port)
-        flat.append(value)
-        return
+    """The numbers of lists within lists of ``shape``; the innermost ones may hold anything. Raises WrongShapeError."""
     if not isinstance(value, list) or len(value) != shape[0]:
         raise _wrong_shape(port)
+    if len(shape) == 1:
+        flat.extend(value)
+        return
     for item in value:
         _flatten(item, shape[1:], port, flat)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from builder.errors import ImportModelError
+
 XLA_FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusion_type="
 """What XLA compiles with, for every model; the bundle's manifest records it.
 
@@ -36,9 +38,23 @@ def tensorflow(*, leave_ir: bool = False) -> Any:
     return tensorflow
 
 
+def dtype_of(enum: int) -> Any:
+    """The DType of a DataType value in a model. Raises ImportModelError where there is none."""
+    try:
+        return tensorflow().dtypes.as_dtype(enum)
+    except TypeError as error:
+        raise ImportModelError(
+            f"The model has a tensor of type number {enum}, which TensorFlow does not know: its file is damaged, or "
+            "was written by a newer TensorFlow."
+        ) from error
+
+
 def dtype_name(enum: int) -> str:
-    """NumPy's name of a DataType value, or TensorFlow's (``string``, ``bfloat16``) where NumPy has none."""
-    return str(tensorflow().dtypes.as_dtype(enum).name)
+    """NumPy's name of a DataType value, or TensorFlow's (``string``, ``bfloat16``) where NumPy has none.
+
+    Raises ImportModelError.
+    """
+    return str(dtype_of(enum).name)
 
 
 def reference_session(graph: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from builder.escape import visible
 from builder.importers.stablehlo import constants_size
-from builder.importers.tf import dtype_name, tensorflow
+from builder.importers.tf import dtype_name, dtype_of, tensorflow
 from builder.importers.walk import walk
 
 _DEVICE = "XLA_CPU_JIT"
@@ -199,11 +199,10 @@ def _register_xla() -> None:
 
 
 def constant_size(node: Any) -> int:
-    """Bytes of the constants that ``node`` holds."""
+    """Bytes of the constants that ``node`` holds. Raises ImportModelError."""
     if node.op == "XlaCallModule":  # a whole program, as JAX saves it
         return constants_size(node.attr["module"].s)
     if node.op != "Const":
         return 0
     tensor = node.attr["value"].tensor
-    dtype = tensorflow().dtypes.as_dtype(tensor.dtype)
-    return int(math.prod(d.size for d in tensor.tensor_shape.dim) * (dtype.size or 0))
+    return int(math.prod(d.size for d in tensor.tensor_shape.dim) * (dtype_of(tensor.dtype).size or 0))

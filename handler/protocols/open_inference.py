@@ -7,6 +7,7 @@ The feed that takes pictures also takes BYTES of shape [n]: each element is an i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..answer import Number, Tensor, require_possible, shortest, tensors
@@ -22,7 +23,7 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..request import Picture, Request, items, picture
+from ..request import Picture, Request, picture
 from ..server import Call, Server
 from ..tensors import of_shape, require_held, require_items, tensor
 from .paths import model_path
@@ -87,10 +88,11 @@ def _infer(request: HttpRequest, description: Description, server: Server, call:
         raise WrongTypeError('"parameters"."signature" must be a string')
     description = description.of_signature(signature)
     wanted = _outputs(event, description)
-    asked = _request(event, blob, description, server.limits)
-    least = _shortest(wanted, items(asked, description), server.described(asked))
-    require_possible(least, request.answer_limit, server.limits)
-    result = server.infer(asked, call)
+
+    def require_answer(count: int, sized: Description) -> None:
+        require_possible(_shortest(wanted, count, sized), request.answer_limit, server.limits)
+
+    result = server.infer(_request(event, blob, description, server.limits, require_answer), call)
     found = {tensor.name: tensor for tensor in tensors(result.description, result.batches)}
     answers, blobs = [], []
     for name, parameters in wanted:
@@ -141,7 +143,13 @@ def _parameters(value: dict[str, Any]) -> dict[str, Any]:
     return parameters
 
 
-def _request(event: dict[str, Any], blob: memoryview, description: Description, limits: Limits) -> Request:
+def _request(
+    event: dict[str, Any],
+    blob: memoryview,
+    description: Description,
+    limits: Limits,
+    require_answer: Callable[[int, Description], None],
+) -> Request:
     given = _objects(event, "inputs")
     names = [feed.name for feed in description.feeds]
     if set(given) != set(names):
@@ -158,7 +166,9 @@ def _request(event: dict[str, Any], blob: memoryview, description: Description, 
     # Counts before anything is made of them: it is cheap to ask for many.
     counts = {name: shape[0] for name, shape in shapes.items() if shape and (description.batched or name == files)}
     require_items(counts, description, limits)
-    require_held([name for name in given if name != files], max(counts.values(), default=0), description, limits)
+    count = max(counts.values(), default=description.batch)
+    require_held([name for name in given if name != files], count, description, limits)
+    require_answer(count, description)
     pictures: tuple[Picture, ...] = ()
     inputs: dict[str, bytes] = {}
     for name, value in given.items():  # in the order of the binary data

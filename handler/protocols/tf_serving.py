@@ -21,7 +21,7 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..request import Picture, Request, items, picture
+from ..request import Picture, Request, picture
 from ..server import Call, Server
 from ..tensors import description_for, input_bytes, of_shape, require_held, require_items
 from .paths import model_path
@@ -90,11 +90,7 @@ def _predict(request: HttpRequest, description: Description, server: Server, cal
         raise WrongFieldError('the body must have one of "instances" and "inputs"')
     rows = "instances" in event
     columns = _rows(event["instances"], description) if rows else _columns(event["inputs"], description)
-    asked = _request(columns, description, server.limits)
-    description = server.described(asked)
-    least = sum(shortest(p.dtype, p.elements) for p in description.fetches) * items(asked, description)
-    require_possible(least // description.batch, request.answer_limit, server.limits)
-    result = server.infer(asked, call)
+    result = server.infer(_request(columns, description, server.limits, request.answer_limit), call)
     found = {tensor.name: _values(tensor) for tensor in tensors(result.description, result.batches)}
     if len(found) == 1:
         return {"predictions" if rows else "outputs": next(iter(found.values()))}
@@ -149,7 +145,7 @@ def _columns(inputs: object, description: Description) -> dict[str, object]:
     return {names[0]: inputs}
 
 
-def _request(columns: dict[str, object], description: Description, limits: Limits) -> Request:
+def _request(columns: dict[str, object], description: Description, limits: Limits, answer_limit: int) -> Request:
     pictures: tuple[Picture, ...] = ()
     inputs: dict[str, bytes] = {}
     counts: dict[str, int] = {}
@@ -169,7 +165,10 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
             counts[port.name] = len(value)
     # Before the numbers are looked at: it is cheap to ask for many.
     require_items(counts, description, limits)
-    require_held(columns, max(counts.values(), default=0), description, limits)
+    count = max(counts.values(), default=description.batch)
+    require_held(columns, count, description, limits)
+    least = sum(shortest(port.dtype, port.elements) for port in description.fetches)
+    require_possible(least * count // description.batch, answer_limit, limits)
     for port in ports:
         if description.batched:
             port = of_shape(port, (counts[port.name], *port.shape[1:]), description)

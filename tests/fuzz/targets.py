@@ -1,4 +1,5 @@
-"""What is fuzzed: each target takes any bytes, and may only answer or raise HandlerError. Anything else is a finding.
+"""What is fuzzed: each target takes any bytes, and may only answer or raise HandlerError. Anything else is a finding,
+and so is what takes more time or memory than its budget says (``oracle``). Each gives what was spent.
 
 The seeds in ``corpus/<target>/`` are replayed by tests/handler/test_fuzz_corpus.py; what a fuzzer finds joins them.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +26,27 @@ from handler.request import Reference, Request, source
 from handler.server import Call, Server
 from handler.sources import NOWHERE
 from handler.tensors import tensor
+from tests.fuzz import recipes
+from tests.fuzz.oracle import BODY_BYTE, FLOOR, AskedLimits, Spent, held
 from tests.support import abi_library
 
 CORPUS = Path(__file__).parent / "corpus"
 BUILD = Path(__file__).parents[2] / "build" / "fuzz"
-LIMITS = Limits(encoded=100_000, pixels=200_000, images=4)
+MEMORY_MB = (128, 512, 1769, 10_240)
+LIMITS = AskedLimits.of(Limits.for_memory(1769))
+NOTHING = Spent(0, 0)
+COSTLY_FLOOR = Spent(FLOOR.seconds, FLOOR.bytes + (128 << 20))
+"""And a run of one item, which is in no budget: 22 MB of pixels as a picture, as a feed and as a fetch."""
+BUILDER_FLOOR = Spent(20.0, 1 << 30)
+"""What is built once, before the first input, is in it: a library, TensorFlow's import."""
+TENSORS = abi_library.tensor_description()
 
 
-def image(data: bytes) -> None:
-    """An image file, after one byte that chooses how it is resized."""
+def image(data: bytes) -> Spent:
+    """An image file, after one byte that chooses how it is resized, and by how large a function."""
     if not data:
-        return
-    resize, fit = data[0] % 8, data[0] // 8 % 4
+        return NOTHING
+    resize, fit, memory = data[0] % 8, data[0] // 8 % 4, MEMORY_MB[data[0] // 64]
     target = ImageInput(
         "image",
         16,
@@ -46,68 +57,100 @@ def image(data: bytes) -> None:
         antialias=resize < 5,
         padding=(1, 2, 3) if fit == 3 and not data[0] & 32 else (7,),
     )
-    try:
-        assert len(pixels(data[1:], "it", target, LIMITS)) == target.size
-    except HandlerError:
-        return
+    return resized(data[1:], target, memory)
 
 
-def base64(data: bytes) -> None:
+def costly_image(data: bytes) -> Spent:
+    """A picture that asks for much, of a recipe."""
+    return resized(*recipes.picture(data))
+
+
+def resized(file: bytes, target: ImageInput, memory: int) -> Spent:
+    limits = AskedLimits.of(Limits.for_memory(memory))
+
+    def decode() -> None:
+        with suppress(HandlerError):
+            assert len(pixels(file, "it", target, limits)) == target.size
+
+    return held(decode, limits, len(file))
+
+
+def base64(data: bytes) -> Spent:
     """A picture's text, or what stands there instead of it."""
-    text = data.decode("utf-8", "surrogateescape")
-    for value in (text, parsed(data)):
-        try:
-            source(value, "it", LIMITS)
-        except HandlerError:
-            continue
+    values = (data.decode("utf-8", "surrogateescape"), parsed(data))
+
+    def read() -> None:
+        for value in values:
+            with suppress(HandlerError):
+                source(value, "it", LIMITS)
+
+    return held(read, LIMITS, len(data))
 
 
-def body(data: bytes) -> None:
+def body(data: bytes) -> Spent:
     """The JSON of our own protocol, for a model of pictures and for one of tensors."""
     event = parsed(data)
-    for description in descriptions():
-        try:
-            predict.parse(event, description, LIMITS)
-        except HandlerError:
-            continue
+
+    def parse_all() -> None:
+        for description in descriptions():
+            with suppress(HandlerError):
+                predict.parse(event, description, LIMITS)
+
+    return held(parse_all, LIMITS, len(data))
 
 
-def tensors(data: bytes) -> None:
+def costly_body(data: bytes) -> Spent:
+    """A request for many small items, of a recipe."""
+    path, content, headers = recipes.request(data)
+    return answered([costly_server()], HttpRequest("POST", path, {}, headers, content), COSTLY_FLOOR)
+
+
+def tensors(data: bytes) -> Spent:
     """A tensor of each dtype, as JSON."""
     if not data:
-        return
+        return NOTHING
     value = parsed(data[1:])
     dtypes = (("float32", 4), ("float64", 8), ("int64", 8), ("uint8", 1), ("bool", 1), ("int8", 1), ("uint64", 8))
     dtype, size = dtypes[data[0] % len(dtypes)]
     shape = ((), (4,), (2, 2), (1, 2, 0))[data[0] // len(dtypes) % 4]
     elements = {(): 1, (1, 2, 0): 0}.get(shape, 4)
-    try:
-        assert len(tensor(value, Port("x", dtype, shape, elements * size))) == elements * size
-    except HandlerError:
-        return
+
+    def read() -> None:
+        with suppress(HandlerError):
+            assert len(tensor(value, Port("x", dtype, shape, elements * size))) == elements * size
+
+    return held(read, LIMITS, len(data))
 
 
-def address(data: bytes) -> None:
+def address(data: bytes) -> Spent:
     """Where a picture is said to be: nothing is allowed here, so nothing may be fetched."""
     text = data.decode("utf-8", "replace")
-    for kind in ("s3", "url"):
-        try:
-            fetched(Request((Reference(kind, text, "it"),), {}), NOWHERE, LIMITS, 1000)
-            raise AssertionError("something was fetched")
-        except (SourceNotAllowedError, WrongTypeError) as error:
-            told = error.message
-        if len(text) > 40:  # a shorter one may be part of what the message says is right
-            assert text not in told
+
+    def fetch() -> None:
+        for kind in ("s3", "url"):
+            try:
+                fetched(Request((Reference(kind, text, "it"),), {}), NOWHERE, LIMITS, 1000)
+                raise AssertionError("something was fetched")
+            except (SourceNotAllowedError, WrongTypeError) as error:
+                told = error.message
+            if len(text) > 40:  # a shorter one may be part of what the message says is right
+                assert text not in told
+
+    return held(fetch, LIMITS, len(data))
 
 
-def event(data: bytes) -> None:
+def event(data: bytes) -> Spent:
     """Any JSON as an event, through the whole function."""
     value = parsed(data)
-    for server in servers():
-        json.dumps(events.answer(value, server, call()), allow_nan=False)
+
+    def answer() -> None:
+        for server in servers():
+            json.dumps(events.answer(value, server, call()), allow_nan=False)
+
+    return held(answer, LIMITS, len(data), byte_seconds=BODY_BYTE)
 
 
-def http(data: bytes) -> None:
+def http(data: bytes) -> Spent:
     """A request of any protocol: ``METHOD path?query``, header lines, an empty line and the body."""
     head, _, content = data.partition(b"\n\n")
     first, *lines = head.decode("utf-8", "replace").split("\n")
@@ -117,10 +160,34 @@ def http(data: bytes) -> None:
     named = [line.partition(":") for line in lines]
     headers = {name.strip().lower(): value.strip() for name, _, value in named if name.strip()}
     request = HttpRequest(method, path, {name: value for name, _, value in pairs}, headers, content)
-    for server in servers():
-        response = protocols.respond(request, server, call())
-        assert 200 <= response.status < 600  # 500 is the poisoned pixel: any other failure has been raised
-        assert all(c.isprintable() for name, value in response.headers.items() for c in name + value)
+    return answered(servers(), request)
+
+
+def answered(there: list[Server], request: HttpRequest, floor: Spent = FLOOR) -> Spent:
+    def respond() -> int:
+        size = 0
+        for server in there:
+            response = protocols.respond(request, server, call())
+            size += len(response.body)
+            assert 200 <= response.status < 600  # 500 is the poisoned pixel: any other failure has been raised
+            assert all(c.isprintable() for name, value in response.headers.items() for c in name + value)
+        return size
+
+    return held(respond, LIMITS, len(request.body), floor, BODY_BYTE)
+
+
+def weights(data: bytes) -> Spent:
+    """A weights file, by the library that maps it and by the function that fetches it."""
+    from tests.fuzz import weights_file
+
+    return held(lambda: weights_file.look(data), LIMITS, len(data), BUILDER_FLOOR)
+
+
+def model(data: bytes) -> Spent:
+    """A frozen graph. TensorFlow is imported with the first."""
+    from tests.fuzz import model_file
+
+    return held(lambda: model_file.look(data, BUILD / "model"), LIMITS, len(data), BUILDER_FLOOR)
 
 
 def parsed(data: bytes) -> object:
@@ -131,8 +198,9 @@ def parsed(data: bytes) -> object:
         return None
 
 
-TARGETS: dict[str, Callable[[bytes], None]] = {
-    target.__name__: target for target in (image, base64, body, tensors, address, event, http)
+TARGETS: dict[str, Callable[[bytes], Spent]] = {
+    target.__name__: target
+    for target in (image, costly_image, base64, address, body, http, costly_body, event, tensors, weights, model)
 }
 
 
@@ -150,14 +218,25 @@ def call() -> Call:
 
 @functools.cache
 def descriptions() -> list[Description]:
-    texts: list[dict[str, Any]] = [abi_library.picture_description(batch=2), abi_library.tensor_description()]
+    texts: list[dict[str, Any]] = [abi_library.picture_description(batch=2), TENSORS]
     return [parse(json.dumps(text)) for text in texts]
 
 
 @functools.cache
 def servers() -> list[Server]:
     """Around real libraries, one for pictures and one for tensors."""
-    pictures = abi_library.build(BUILD / "pictures", abi_library.picture_description(batch=2))
-    numbers = abi_library.build(BUILD / "tensors", abi_library.tensor_description())
-    models = [Model(str(pictures)), Model(str(numbers))]
+    models = [opened("pictures", abi_library.picture_description(batch=2)), opened("tensors", TENSORS)]
     return [Server({model.description.name: model}, LIMITS) for model in models]
+
+
+@functools.cache
+def costly_server() -> Server:
+    """Models whose answers are large, and whose inputs are filled up."""
+    large = abi_library.picture_description(width=2_700, height=2_700, mode="rgb")
+    kinds = {"large": large, "padded": abi_library.padded_description(), "sized": abi_library.sized_description()}
+    models = [opened(name, description) for name, description in kinds.items()]
+    return Server({model.description.name: model for model in models}, LIMITS)
+
+
+def opened(name: str, description: dict[str, Any]) -> Model:
+    return Model(str(abi_library.build(BUILD / name, description)))

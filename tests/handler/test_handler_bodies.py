@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import gc
 import io
 import json
 import tracemalloc
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,11 @@ from PIL import Image
 from handler.answer import predictions, shortest_predictions
 from handler.budget import Limits
 from handler.description import Description, Port, parse
+from handler.errors import OverBudgetError, WrongTypeError
 from handler.events import answer
+from handler.http import HttpRequest
 from handler.model import Model
+from handler.request import Request
 from handler.server import Server
 from handler.sizes import padded
 from tests.support import abi_library
@@ -132,6 +137,29 @@ def test_the_headers_of_a_forms_part_are_few(client: Client) -> None:
     assert most < 6 * len(body)
 
 
+@pytest.mark.parametrize(("path", "body"), PADDED)
+def test_numbers_of_an_answer_that_cannot_be_passed_on_are_not_looked_at(
+    client: Client, runs: list[int], path: str, body: Callable[[int], dict[str, Any]]
+) -> None:
+    """They would take a second, of a body of 6 MB. Here they are not even numbers."""
+    sent = json.dumps(body(20)).replace("[1, 2, 3]", '["a", 2, 3]')
+    response = client.send("POST", path, sent.encode())
+    assert response.status == 413
+    assert b"the answer has" in response.body
+    assert runs == []
+
+
+def test_what_is_held_together_has_to_fit(client: Client, runs: list[int]) -> None:
+    """The tensors of 4 items are 2.4 MB, and what the runs give is as much, twice."""
+    echo = client.server.models["echo"]
+    request = Request((), {"x": bytes(4 * echo.description.feeds[0].size)}, "echo")
+    for memory, fits in ((7_000_000, False), (8_000_000, True)):
+        server = Server(client.server.models, LIMITS._replace(memory=memory))
+        with nullcontext() if fits else pytest.raises(OverBudgetError):
+            server.infer(request, client.call())
+    assert len(runs) == 4
+
+
 def gif() -> str:
     buffer = io.BytesIO()
     Image.new("L", (1, 1), 200).save(buffer, "GIF")
@@ -182,9 +210,9 @@ def test_answers_that_are_small_may_need_too_much_memory(client: Client, runs: l
 
 def test_elements_beyond_the_count_are_not_taken_out(client: Client, runs: list[int]) -> None:
     """1,100,000 empty BYTES elements."""
-    head = {"inputs": [{"name": "image", "shape": [2], "datatype": "BYTES", "parameters": {"binary_data_size": 0}}]}
-    head["inputs"][0]["parameters"] = {"binary_data_size": 4_400_000}
-    text = json.dumps(head).encode()
+    size = {"binary_data_size": 4_400_000}
+    images = {"name": "image", "shape": [2], "datatype": "BYTES", "parameters": size}
+    text = json.dumps({"inputs": [images], "outputs": [{"name": "level"}]}).encode()
     headers = {"inference-header-content-length": str(len(text))}
     sent = text + bytes(4_400_000)
     response, most = peak(lambda: client.send("POST", "/v2/models/brightness/infer", sent, headers))
@@ -207,6 +235,20 @@ def test_json_that_is_larger_in_memory_than_there_is(client: Client, path: str) 
 def _status(client: Client, path: str, body: bytes) -> tuple[int, bool]:
     response = client.send("POST", path, body, {"content-type": "application/json"})
     return response.status, b"of memory" in response.body
+
+
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("text", [b"[]", b"["])
+def test_parsing_leaves_the_garbage_collector_as_it_was(paused: bool, text: bytes) -> None:
+    """It is off meanwhile: looking for circles in millions of lists took five times as long as parsing them."""
+    try:
+        if paused:
+            gc.disable()
+        with suppress(WrongTypeError):
+            HttpRequest("POST", "/", {}, {}, text).json("{}", LIMITS)
+        assert gc.isenabled() is not paused
+    finally:
+        gc.enable()
 
 
 def test_the_least_that_is_expected_of_an_answer_is_no_more_than_it_has() -> None:

@@ -18,6 +18,8 @@ from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.tf import tensorflow
 from builder.spec import FeedSpec, FetchSpec
 from builder.stages.imported import _preflight
+from tests.fuzz.model_file import look
+from tests.fuzz.targets import CORPUS
 from tests.support import hostile, hostile_keras
 from tests.support.hostile_keras import configured, function, replaced
 from tests.support.models import freeze, run_graph, spec_for
@@ -169,6 +171,19 @@ class TestGraphDef:
         model = hostile.graph_def(tmp_path / "g.pb", lambda x: x, change)
         with pytest.raises(ColdforgeError, match="too deeply"):
             freeze(model, tmp_path / "out", **PORTS)
+
+    @pytest.mark.parametrize("number", [0, 99])
+    def test_a_type_that_is_not_known(self, number: int, tmp_path: Path) -> None:
+        def change(definition: Any) -> None:
+            next(n for n in definition.node if n.op == "Const").attr["value"].tensor.dtype = number
+
+        model = hostile.graph_def(tmp_path / "g.pb", lambda x: x + 1.0, change)
+        with pytest.raises(ImportModelError, match=f"tensor of type number {number}, which.*damaged"):
+            freeze(model, tmp_path / "out", **PORTS)
+
+    @pytest.mark.parametrize("path", sorted((CORPUS / "model").iterdir()), ids=lambda path: path.name)
+    def test_what_is_kept_of_the_fuzzers(self, path: Path, tmp_path: Path) -> None:
+        look(path.read_bytes(), tmp_path)
 
 
 class TestKeras:

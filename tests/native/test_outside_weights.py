@@ -23,6 +23,8 @@ from builder.targets import X86_64
 from handler import weights as outside
 from handler.errors import StartupError
 from handler.model import Model
+from tests.fuzz import weights_file
+from tests.fuzz.targets import CORPUS
 from tests.support.instrumented import OBJECTS
 from tests.support.outside import ITEMS, build, program, values
 
@@ -190,3 +192,8 @@ def test_the_function_says_where_it_looked(library: Path, tmp_path: Path, monkey
     monkeypatch.setenv("COLDFORGE_WEIGHTS", str(tmp_path))
     with pytest.raises(StartupError, match=r"not there.*outside\.weights"):
         Model(str(library))
+
+
+@pytest.mark.parametrize("path", sorted((CORPUS / "weights").iterdir()), ids=lambda path: path.name)
+def test_what_is_kept_of_the_fuzzers(path: Path) -> None:
+    weights_file.look(path.read_bytes())

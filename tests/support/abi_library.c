@@ -5,6 +5,7 @@
  *            (mean brightness, 0..255), pixels uint8 [B,H,W,C] (what came in)
  * Tensors:   a float32 [2,3], n int64 [2]  ->  product float32 [2,3] (a times its row's n), total float64 []
  * Echo:      every fetch is the feed of its place
+ * Sized:     the same, in any size
  * Counter:   x float32 [B]  ->  calls int64 [B] (runs since it was opened or reset, this one included)
  *
  * A first pixel of value POISON makes the picture model fail, as a compiled kernel may.
@@ -62,7 +63,7 @@ static void compute(cf_model *model, const cf_feed *feeds, const cf_fetch *fetch
 #elif ECHO
 static void compute(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches) {
     (void)model;
-    for (size_t i = 0; i < FEEDS; i++) memcpy(fetches[i].data, feeds[i].data, feed_sizes[i]);
+    for (size_t i = 0; i < FEEDS; i++) memcpy(fetches[i].data, feeds[i].data, feeds[i].size);
 }
 #elif PICTURES
 static void compute(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches) {
@@ -92,11 +93,14 @@ static void compute(cf_model *model, const cf_feed *feeds, const cf_fetch *fetch
 }
 #endif
 
+static int is_size(size_t size, size_t wanted) { return SIZED ? size >= wanted : size == wanted; }
+
 cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,
                  size_t fetch_count) {
     int bad = feed_count != FEEDS || fetch_count != FETCHES;
-    for (size_t i = 0; !bad && i < FEEDS; i++) bad = feeds[i].data == NULL || feeds[i].size != feed_sizes[i];
-    for (size_t i = 0; !bad && i < FETCHES; i++) bad = fetches[i].data == NULL || fetches[i].size != fetch_sizes[i];
+    for (size_t i = 0; !bad && i < FEEDS; i++) bad = feeds[i].data == NULL || !is_size(feeds[i].size, feed_sizes[i]);
+    for (size_t i = 0; !bad && i < FETCHES; i++)
+        bad = fetches[i].data == NULL || !is_size(fetches[i].size, SIZED ? feeds[i].size : fetch_sizes[i]);
     if (bad) {
         model->error = "a count, a size or a pointer is wrong";
         return CF_ERR_ARGUMENT;

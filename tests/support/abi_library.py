@@ -96,6 +96,15 @@ def padded_description(*, side: int = 224) -> dict[str, Any]:
     return _describe("echo", 1, [x], [y], image=None, outputs=[output], pad={"x": 0})
 
 
+def sized_description() -> dict[str, Any]:
+    """The same in three sizes, ``x`` uint8 [1, side, side, 3]: what is between two is filled up."""
+    sizes = [[_port(name, "uint8", 1, side, side, 3) for name in ("x", "y")] for side in (8, 64, 512)]
+    (x, y), *_ = sizes
+    output = {"name": "y", "fetch": "y", "kind": "raw", "labels": [], "top_k": None}
+    shapes = [{"feeds": [x], "fetches": [y]} for x, y in sizes]
+    return _describe("sized", 1, [x], [y], image=None, outputs=[output], pad={"x": 1}, shapes=shapes)
+
+
 def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_status: int = 0) -> Path:
     """Compile the model of ``description`` (one of those above) to ``folder/libmodel.so``."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +117,8 @@ def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_statu
         "POISON": POISON,
         "BATCH": description["batch"],
         "COUNTER": int(description["model"]["name"] == "counter"),
-        "ECHO": int(description["model"]["name"] == "echo"),
+        "ECHO": int(description["model"]["name"] in ("echo", "sized")),
+        "SIZED": int(description["model"]["name"] == "sized"),
         "PICTURES": int(description["image"] is not None),
         "FEED_SIZES": "{" + ", ".join(str(p["bytes"]) for p in description["feeds"]) + "}",
         "FETCH_SIZES": "{" + ", ".join(str(p["bytes"]) for p in description["fetches"]) + "}",

@@ -11,6 +11,8 @@ from PIL import Image
 
 MEGAPIXELS_43 = 8192, 5248
 SIDE = 32_768
+PROFILE = b"a\0\0" + zlib.compress(bytes(1 << 20))
+"""A colour profile of a PNG, 1 MB from 1 KB."""
 
 
 def segment(marker: int, content: bytes) -> bytes:
@@ -73,11 +75,11 @@ def png(size: tuple[int, int], *, channels: int = 3, extra: bytes = b"") -> byte
 
 
 def bmp_in_runs(size: tuple[int, int], bits: int = 8) -> bytes:
-    """A black BMP with run-length encoding, which ends at once."""
+    """A BMP with run-length encoding: of each row a pixel, and that it ends. The rest is filled up in Python."""
     compression, colours = {8: 1, 4: 2}[bits], 1 << bits
-    start = 54 + 4 * colours
-    header = struct.pack("<IiiHHIIiiII", 40, *size, 1, bits, compression, 2, 0, 0, colours, 0)
-    return b"BM" + struct.pack("<IHHI", start + 2, 0, 0, start) + header + bytes(4 * colours) + b"\0\1"
+    start, runs = 54 + 4 * colours, b"\1\0\0\0" * size[1] + b"\0\1"
+    header = struct.pack("<IiiHHIIiiII", 40, *size, 1, bits, compression, len(runs), 0, 0, colours, 0)
+    return b"BM" + struct.pack("<IHHI", start + len(runs), 0, 0, start) + header + bytes(4 * colours) + runs
 
 
 def gif(before: bytes) -> bytes:
@@ -90,8 +92,6 @@ def exif(entries: int = 5_400, each: int = 60_000) -> bytes:
     listed = b"".join(struct.pack("<HHII", 0x9000 + at, 1, each, 8) for at in range(entries))
     return (b"Exif\0\0II*\0" + struct.pack("<IH", 8, entries) + listed)[:65_500]
 
-
-_PROFILE = b"a\0\0" + zlib.compress(bytes(1 << 20))
 
 REFUSED: dict[str, tuple[str, Callable[[], bytes]]] = {
     "progressive JPEG, 43 Mpix, 1,000 empty scans": ("over_budget", lambda: jpeg(MEGAPIXELS_43, 1_000)),
@@ -121,6 +121,6 @@ HARMLESS: dict[str, Callable[[], bytes]] = {
     "JPEG, 800,000 resources of Photoshop": lambda: with_segments(
         segment(0xED, b"Photoshop 3.0\0" + b"8BIM\4\0\0\0\0\0\0\0" * 5_400) * 150
     ),
-    "PNG, 8,000 profiles of 1 MB": lambda: png((8, 8), extra=chunk(b"iCCP", _PROFILE) * 8_000),
+    "PNG, 8,000 profiles of 1 MB": lambda: png((8, 8), extra=chunk(b"iCCP", PROFILE) * 8_000),
 }
 """Files whose excess is in what does not matter to the pixels: they are read, and cost no more than others."""

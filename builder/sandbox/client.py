@@ -61,6 +61,9 @@ TENSORFLOW = (
 )
 """What the server loads once, so that no job has to."""
 
+_END_SECONDS = 10
+"""What the server may take to end once nobody is there to ask it."""
+
 Failed = Callable[[int, str], ColdforgeError]
 """The error of a job that ended with an exit code (negative: a signal) and printed a text."""
 
@@ -179,7 +182,7 @@ class _Server:
             self.socket.close()
         if self.process:
             try:
-                self.process.wait(10)
+                self.process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -188,7 +191,15 @@ class _Server:
         self.process = self.socket = self.log = None
 
     def _refused(self) -> str:
+        assert self.process
         assert self.log
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_END_SECONDS)
+        if (code := self.process.returncode or 0) < 0:
+            return (
+                f"the process that reads and compiles models was ended from outside ({signal_name(code)}), which "
+                "mostly means that memory ran out."
+            )
         said = terminal(_end_of(self.log, LOG_SIZE))
         return f"TensorFlow could not be loaded; run `make setup`.\n{last_words(1, said)}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from builder.cache import digest
 from builder.errors import ImportModelError
+from builder.files import scratch
 from builder.importers import describe, import_model
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import FrozenGraph
@@ -58,11 +58,9 @@ def import_variants(ws: Workspace) -> ImportedModel:
 
 def inspect(ws: Workspace) -> Preflight:
     """The preflight on its own: what stands in the way of building the spec. Raises ImportModelError."""
-    folder = ws.build / "inspect"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     model = locate(ws.spec, ws.cache)
-    found = ws.sandboxed(_inspect, ws.spec, model, folder=folder, reads=_read(ws.spec, model), failed=_failed)
+    with scratch(ws.build / "inspect") as folder:
+        found = ws.sandboxed(_inspect, ws.spec, model, folder=folder, reads=_read(ws.spec, model), failed=_failed)
     return Preflight.of_json(found)
 
 

@@ -26,21 +26,25 @@ V1, V2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """cpus.c with one function that can be called."""
     folder = tmp_path_factory.mktemp("cpus")
+    return build(folder, "uint32_t cpus(void) { return cf_usable_cpus(); }\n")
+
+
+def build(folder: Path, code: str, *flags: str) -> Path:
+    """cpus.c and ``code``, whose ``cpus`` can be called. ``flags``: of cpus.c."""
     (folder / "ask.c").write_text(
-        '#include "platform/threads.h"\n__attribute__((visibility("default"))) uint32_t cpus(void);\n'
-        "uint32_t cpus(void) { return cf_usable_cpus(); }\n"
+        '#include "platform/threads.h"\n__attribute__((visibility("default"))) uint32_t cpus(void);\n' + code
     )
     toolchain = Toolchain(X86_64, CACHE)
-    for source in (folder / "ask.c", RUNTIME / "platform" / "cpus.c"):
-        toolchain.compile(source, folder / f"{source.stem}.o", include=(RUNTIME,), baseline=True)
+    for source, more in ((folder / "ask.c", ()), (RUNTIME / "platform" / "cpus.c", flags)):
+        toolchain.compile(source, folder / f"{source.stem}.o", include=(RUNTIME,), baseline=True, flags=more)
     (folder / "exports.map").write_text("{ global: cpus; local: *; };\n")
     toolchain.link([folder / "ask.o", folder / "cpus.o"], folder / "exports.map", folder / "libcpus.so")
     return folder / "libcpus.so"
 
 
-def ask(library: Path, *before: str, memory: str | None = None) -> int:
-    """The answer of a process of its own, started through ``before``."""
-    environment = {k: v for k, v in os.environ.items() if k != "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"}
+def ask(library: Path, *before: str, memory: str | None = None, **more: str) -> int:
+    """The answer of a process of its own, started through ``before``, with ``more`` in its environment."""
+    environment = {k: v for k, v in os.environ.items() if k != "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"} | more
     if memory is not None:
         environment["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] = memory
     command = [*before, sys.executable, "-c", ASK, str(library)]
@@ -90,13 +94,46 @@ def namespace() -> list[str]:
     ],
 )
 def test_quota_of_a_control_group_version_2(library: Path, own: str | None, above: str | None, cpus: int) -> None:
-    """On the files that the kernel would show, mounted where it shows them."""
+    assert ask(library, *with_quota(own, above)) == min(cpus, HERE)
+
+
+def with_quota(own: str | None, above: str | None) -> list[str]:
+    """A command prefix: it has the files that the kernel would show, mounted where it shows them."""
     script = "set -e; mount -t tmpfs none /sys/fs/cgroup; mkdir -p /sys/fs/cgroup/above/own; "
     for name, text in (("above/own", own), ("above", above)):
         if text is not None:
             script += f"echo '{text}' > /sys/fs/cgroup/{name}/cpu.max; "
     script += "echo 0::/above/own > /sys/fs/cgroup/mine; mount --bind /sys/fs/cgroup/mine /proc/$$/cgroup; "
-    assert ask(library, *namespace(), "sh", "-c", script + 'exec "$@"', "sh") == min(cpus, HERE)
+    return [*namespace(), "sh", "-c", script + 'exec "$@"', "sh"]
+
+
+FAULTY_READ = """
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+ssize_t faulty_read(int file, void *data, size_t size);
+static long left;
+ssize_t faulty_read(int file, void *data, size_t size) {
+    (void)size;
+    if (--left != 0) return read(file, data, 1);
+    errno = EIO;
+    return -1;
+}
+uint32_t cpus(void) {
+    left = atol(getenv("FAILING_READ"));
+    return cf_usable_cpus();
+}
+"""
+
+
+def test_reads_that_are_short_or_fail(tmp_path: Path) -> None:
+    """Of one byte each, they give the same answer. Whichever fails, a library takes one CPU or more, and no more than
+    there are."""
+    library = build(tmp_path, FAULTY_READ, "-Dread=faulty_read")
+    quota = with_quota("max 100000", "100000 100000")
+    assert ask(library, *quota, FAILING_READ="0") == 1
+    found = {ask(library, *quota, FAILING_READ=str(at)) for at in (1, 5, 14, 15, 20, 26, 30, 32, 37, 40)}
+    assert found <= set(range(1, HERE + 1))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -309,6 +310,18 @@ def _runs(process: Path) -> bool:
         return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_a_server_that_is_killed_is_not_taken_for_one_that_cannot_start(folder: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(run, attacks.sleep_for_ever, folder=folder)
+        _wait_for(lambda: (folder / "pid").exists() and bool((folder / "pid").read_text()))
+        child = Path("/proc", (folder / "pid").read_text())
+        os.kill(int((child / "stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+        with pytest.raises(EnvironmentSetupError, match=r"SIGKILL.*memory"):
+            job.result(60)
+    _wait_for(lambda: not _runs(child))
+    assert run(os.getcwd, folder=folder) == str(folder)  # by another
 
 
 def test_a_server_that_cannot_start_says_what_to_do(folder: Path) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -142,6 +143,7 @@ class _Server:
         self.process: subprocess.Popen[bytes] | None = None
         self.socket: socket.socket | None = None
         self.log: IO[bytes] | None = None
+        self.folder: Path | None = None
 
     def run(self, job: Job, log: IO[bytes], answer: IO[bytes]) -> Status:
         """Raises EnvironmentSetupError where the server does not run."""
@@ -164,10 +166,12 @@ class _Server:
     def _start(self) -> None:
         self.stop()
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the server
+        self.folder = Path(tempfile.mkdtemp(prefix="coldforge-sandbox-"))
         self.socket, theirs = socket.socketpair()
+        options = [str(theirs.fileno()), str(self.folder), *self.preloaded]
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "builder.sandbox.server", str(theirs.fileno()), *self.preloaded],
+                [sys.executable, "-P", "-m", "builder.sandbox.server", *options],
                 env=_environment(os.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
@@ -177,7 +181,7 @@ class _Server:
             )
 
     def stop(self) -> None:
-        """End the server, and with it a job that runs. It removes that job's temporary files."""
+        """End the server, and with it a job that runs and the temporary files."""
         if self.socket:
             self.socket.close()
         if self.process:
@@ -188,7 +192,9 @@ class _Server:
                 self.process.wait()
         if self.log:
             self.log.close()
-        self.process = self.socket = self.log = None
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)  # where the server was killed
+        self.process = self.socket = self.log = self.folder = None
 
     def _refused(self) -> str:
         assert self.process

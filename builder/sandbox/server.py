@@ -1,6 +1,8 @@
 """The fork server: a process with TensorFlow loaded, whose children each do one job in the sandbox.
 
-    python -P -m builder.sandbox.server <descriptor of a socket to the builder> <modules to load>
+    python -P -m builder.sandbox.server <descriptor of a socket to the builder> <folder> <modules to load>
+
+The folder is empty, and for the jobs' temporary files. It goes with the server.
 
 TensorFlow takes 3 s to load, and a fork of a process that has it 0.1 s. The server itself never sees a model: it
 passes a request on to a child, unopened, waits for the child, and says how it ended. It ends, and its child with it,
@@ -27,15 +29,15 @@ from builder.sandbox import child
 from builder.sandbox.job import Request, Status, receive, send_status
 
 
-def serve(client: socket.socket) -> None:
-    """Do what ``client`` asks for, one request after the other, until it hangs up."""
+def serve(client: socket.socket, folder: Path) -> None:
+    """Do what ``client`` asks for, one request after the other, until it hangs up. ``folder``: for temporary files."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     while request := receive(client):
-        scratch = tempfile.mkdtemp(prefix="coldforge-sandbox-")
+        scratch = tempfile.mkdtemp(dir=folder)
         try:
             status = _run(request, Path(scratch), client, woken)
         finally:
@@ -83,13 +85,16 @@ def _kill(pid: int) -> None:
     os.waitpid(pid, 0)
 
 
-def _main(descriptor: int, modules: Sequence[str]) -> None:
-    for name in modules:
-        importlib.import_module(name)
-    gc.freeze()  # a child's collector does not touch, and so copy, what was there before
-    with socket.socket(fileno=descriptor) as client:
-        serve(client)
+def _main(descriptor: int, folder: Path, modules: Sequence[str]) -> None:
+    try:
+        for name in modules:
+            importlib.import_module(name)
+        gc.freeze()  # a child's collector does not touch, and so copy, what was there before
+        with socket.socket(fileno=descriptor) as client:
+            serve(client, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    _main(int(sys.argv[1]), sys.argv[2:])
+    _main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

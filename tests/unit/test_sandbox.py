@@ -312,16 +312,23 @@ def _runs(process: Path) -> bool:
         return False
 
 
-def test_a_server_that_is_killed_is_not_taken_for_one_that_cannot_start(folder: Path) -> None:
+def test_a_server_that_is_killed_is_not_taken_for_one_that_cannot_start(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    own = replace(BARE, preloaded=("json",))  # a server for this test alone
     with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(run, attacks.sleep_for_ever, folder=folder)
+        job = pool.submit(run, attacks.sleep_for_ever, folder=folder, sandbox=own)
         _wait_for(lambda: (folder / "pid").exists() and bool((folder / "pid").read_text()))
         child = Path("/proc", (folder / "pid").read_text())
         os.kill(int((child / "stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
         with pytest.raises(EnvironmentSetupError, match=r"SIGKILL.*memory"):
             job.result(60)
     _wait_for(lambda: not _runs(child))
-    assert run(os.getcwd, folder=folder) == str(folder)  # by another
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert run(os.getcwd, folder=folder, sandbox=own) == str(folder)  # by another
 
 
 def test_a_server_that_cannot_start_says_what_to_do(folder: Path) -> None:

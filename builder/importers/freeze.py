@@ -114,7 +114,7 @@ def _import(source: Any, inputs: Mapping[str, Any], tensors: list[str]) -> list[
         return list(
             tf.import_graph_def(source, input_map=dict(inputs), return_elements=tensors, name=MODEL_SCOPE.rstrip("/"))
         )
-    except (ValueError, tf.errors.OpError) as error:
+    except (ValueError, TypeError, tf.errors.OpError) as error:
         reason = " ".join(str(error).split())[:400]
         raise ImportModelError(f"The model does not take the shapes it was given: {reason}") from error
 

@@ -149,7 +149,7 @@ def _infos(
     with tf.Graph().as_default() as graph:
         try:
             tf.import_graph_def(graph_def, name="")
-        except (ValueError, tf.errors.OpError) as error:
+        except (ValueError, TypeError, tf.errors.OpError) as error:  # TypeError: a type that it does not know
             reason = " ".join(str(error).split())[:300]
             raise ImportModelError(f"{path.name} cannot be read by TensorFlow {tf.__version__}: {reason}") from error
 

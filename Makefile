@@ -188,6 +188,10 @@ test-emulated: $(VENV)/.test ## the AVX-512 kernels, on a processor that Bochs e
 	@command -v bochs-bin > /dev/null || { echo "NOTHING WAS RUN: there is no bochs-bin (make tools)" >&2; exit 2; }
 	@$(PY) -m pytest tests/integration/test_avx512*.py
 
+.PHONY: coverage
+coverage: $(VENV)/.test ## which lines and branches of builder/runtime and handler the tests run; build/coverage/report.md
+	@$(PY) -m tests.coverage
+
 # For each of the eleven targets in tests/fuzz/targets.py; TARGETS="image http" chooses. The figures are in
 # build/fuzz/report.json, too.
 SECONDS ?= 300

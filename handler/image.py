@@ -211,8 +211,6 @@ def _in_mode(picture: Image, target: ImageInput) -> Image:
     if picture.mode.startswith("I;16"):
         high = 0 if picture.mode.endswith("B") else 1
         picture = Image.frombytes("L", picture.size, picture.tobytes()[high::2])
-    elif picture.mode in ("I", "F"):
-        picture = picture.point(lambda value: value * (1 / 256)).convert("L")
     if picture.has_transparency_data:
         picture = picture.convert("RGBA")
         behind = Image.new("RGBA", picture.size, _colour(target.background, "rgb"))

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from handler.model import Model
-from tests.support import abi_library
+from tests.support import abi_library, measured
 
 REPOSITORY = Path(__file__).parents[2]
 FACE = base64.b64encode((REPOSITORY / "tests/data/face.jpg").read_bytes()).decode()
@@ -55,6 +55,7 @@ def started(*, library: str, code: str = "", sent: str = "", **more: str) -> sub
         "PYTHONPATH": str(REPOSITORY),
         "AWS_LAMBDA_FUNCTION_NAME": "f",
         "POWERTOOLS_LOGGER_LOG_EVENT": "true",
+        **measured.environment(),
         **more,
     }
     command = [sys.executable, "-c", f"import sys; before = set(sys.modules); import handler.app\n{code}"]
@@ -92,7 +93,7 @@ def test_events_protocols_and_services_that_are_not_usual_load_when_they_are_nee
 def test_slow_parts_of_the_standard_library_stay_out(library: Path) -> None:
     slow = ["asyncio", "http.client", "ssl", "email", "xml", "multiprocessing", "unittest", "concurrent.futures"]
     slow += ["dataclasses", "fractions", "csv", "tempfile", "decimal"]
-    done = started(library=str(library), code=f"print([m for m in {slow} if m in sys.modules])")
+    done = started(library=str(library), code=f"print([m for m in {slow} if m in sys.modules and m not in before])")
     assert done.stdout.strip() == "[]", done.stderr
 
 
@@ -123,6 +124,14 @@ def test_a_snapshot_is_taken_of_a_model_that_has_run(
     sys.modules.pop("handler.app", None)
     assert len(seen) == runs
     assert restored.lambda_handler({"image": FACE}, CONTEXT)["cold_start"] is True
+
+
+def test_a_start_that_fails_otherwise_is_logged_and_ends(library: Path) -> None:
+    done = started(library=str(library), AWS_LAMBDA_FUNCTION_MEMORY_SIZE="much")
+    (line,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr) == (1, "")
+    assert (line["level"], line["message"]) == ("CRITICAL", "the model cannot be opened")
+    assert "ValueError" in line["exception"]
 
 
 def test_a_start_without_a_model_is_one_line_in_the_log(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zlib
 
+import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
@@ -198,6 +199,37 @@ def test_xmp_says_it_where_exif_does_not() -> None:
     data = buffer.getvalue()
     upright = pixels(data[:33] + extra + data[33:], "it", ImageInput("i", 1, 2, "grey", "stretch", "nearest"), LIMITS)
     assert upright == b"\xff\0"
+
+
+def test_xmp_in_a_jpeg() -> None:
+    xmp = b'http://ns.adobe.com/xap/1.0/\0<rdf:Description tiff:Orientation="6"/>'
+    picture, buffer = Image.new("RGB", (16, 16)), io.BytesIO()
+    picture.paste((255, 255, 255), (0, 0, 8, 16))
+    picture.save(buffer, "JPEG")
+    data = buffer.getvalue()
+    turned = data[:2] + hostile.segment(0xE1, xmp) + data[2:]
+    found = [np.frombuffer(pixels(d, "it", target(side=8), LIMITS), np.uint8).reshape(8, 8, 3) for d in (data, turned)]
+    assert found[0][0, 0, 0] > 250 > 5 > found[0][0, 7, 0]
+    np.testing.assert_array_equal(np.rot90(found[0], -1), found[1])
+
+
+def test_a_profile_that_cannot_be_unpacked_is_none() -> None:
+    for name, data in ((b"zTXt", b"no zlib"), (b"tEXt", b"\nexif\n4\nnot hexadecimal")):
+        text = hostile.chunk(name, b"Raw profile type exif\0" + b"\0" * (name == b"zTXt") + data)
+        assert code(hostile.png((8, 8), extra=text), target()) == "read"
+
+
+@pytest.mark.parametrize("marker", [0xC3, 0xC9, 0xCA, 0xCB])
+def test_a_jpeg_of_another_kind(marker: int) -> None:
+    """Lossless or arithmetic-coded."""
+    data = hostile.with_segments(b"")
+    at = data.index(b"\xff\xc0")
+    assert code(data[:at] + bytes((0xFF, marker)) + data[at + 2 :], target()) == "unsupported_image"
+
+
+def test_a_marker_without_a_length_is_passed_over() -> None:
+    data = hostile.with_segments(b"")
+    assert code(data[:2] + b"\xff\x01" + data[2:], target()) == "read"
 
 
 def test_exif_in_a_text_of_imagemagicks() -> None:

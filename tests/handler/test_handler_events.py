@@ -8,14 +8,18 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from handler import storage
-from handler.errors import RetryLater
+from handler import storage, work
+from handler.budget import Limits
+from handler.errors import HandlerError, RetryLater, refusal
 from handler.events import KINDS
+from handler.model import Model
+from handler.server import Call, Server
 from tests.conftest import ROOT
 from tests.support import abi_library, s3
 
@@ -419,6 +423,8 @@ def test_a_bucket_that_cannot_be_is_not_asked_for_again(app: ModuleType, bucket:
 def test_no_result_is_answered_again(app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLDFORGE_RESULTS", "s3://pictures/in/")
     assert call(app, fixture("s3")) == {"results": []}
+    event = fixture("sqs_s3")  # given back, so that the queue's owner learns of it
+    assert call(app, event) == {"batchItemFailures": [{"itemIdentifier": event["Records"][0]["messageId"]}]}
     assert bucket.requests == []
 
 
@@ -432,6 +438,18 @@ def test_without_time_an_object_is_left_for_later(app: ModuleType, bucket: s3.Bu
     with pytest.raises(RetryLater):
         call(app, fixture("s3"), remaining_ms=100)
     assert bucket.requests == []
+
+
+def test_an_object_is_a_request_where_the_model_takes_no_picture(bucket: s3.Bucket, tmp_path: Path) -> None:
+    model = Model(str(abi_library.build(tmp_path, abi_library.tensor_description())))
+    server = Server({"product": model}, Limits())
+    asking = Call("r", False, lambda: 15_000, lambda result: None, lambda error: refusal(error, "r"))
+    request = {"inputs": {"a": [[1, 2, 3], [4, 5, 6]], "n": [2, -1]}}
+    bucket.objects = {"tensors/good.json": json.dumps(request).encode(), "tensors/face.jpg": FACE}
+    answer = work.answered(storage.S3Object("tensors", "good.json"), server, asking)
+    assert [prediction["product"] for prediction in answer["predictions"]] == [[2, 4, 6], [-4, -5, -6]]
+    with pytest.raises(HandlerError):
+        work.answered(storage.S3Object("tensors", "face.jpg"), server, asking)
 
 
 def test_a_batch_of_a_distributed_map(app: ModuleType, bucket: s3.Bucket) -> None:

@@ -13,12 +13,12 @@ import pytest
 
 from handler import _abi_build
 from handler.description import parse
-from handler.errors import InferenceError, StartupError, refusal
+from handler.errors import InferenceError, OutOfTimeError, StartupError, refusal
 from handler.image import Limits
-from handler.model import DEFAULT_LIBRARY, Model, open_models
-from handler.request import Request
+from handler.model import DEFAULT_LIBRARY, Model, Models, open_models
+from handler.request import Picture, Request
 from handler.server import Call, Server
-from tests.support import abi_library
+from tests.support import abi_library, hostile_pictures
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +107,38 @@ def test_no_run_of_another_request_comes_between_those_of_one(tmp_path: Path) ->
     other.join()
     assert seen == {3: [1, 2, 3], 2: [1, 2]}
     model.close()
+
+
+def test_models_beside_the_first_are_opened_when_they_are_asked_for(tmp_path: Path) -> None:
+    first = abi_library.build(tmp_path, abi_library.picture_description())
+    abi_library.build(tmp_path / "product", abi_library.tensor_description())
+    abi_library.build(tmp_path / "old", abi_library.tensor_description(), abi=9)
+    (tmp_path / "notes").mkdir()
+    models = Models(str(first))
+    assert (list(models), len(models)) == (["brightness", "old", "product"], 3)
+    assert models["brightness"] is models.first
+    assert models["product"] is models["product"]
+    assert models["product"].description.name == "product"
+    with pytest.raises(StartupError):
+        models["old"]
+    with pytest.raises(KeyError):
+        models["notes"]
+
+
+def test_no_time_for_the_next_picture(tmp_path: Path) -> None:
+    """What is done is the answer to who takes a part of it, and refused to others."""
+    model = Model(str(abi_library.build(tmp_path, abi_library.picture_description())))
+    server, left = Server({"brightness": model}, Limits()), iter([15_000, 15_000, 15_000])
+    call = Call("r", False, lambda: next(left, 201), lambda result: None, lambda error: refusal(error, "r"))
+    small, large = (Picture(hostile_pictures.png(size), "it") for size in ((8, 8), (2_000, 2_000)))
+    request = Request((small, large), {}, "brightness", partial=True)
+    assert len(server.infer(request, call).batches) == 1
+    left = iter([15_000, 15_000, 15_000])
+    with pytest.raises(OutOfTimeError):
+        server.infer(request._replace(partial=False), call)
+    left = iter([15_000])
+    with pytest.raises(OutOfTimeError):
+        server.infer(request._replace(pictures=(large,)), call)
 
 
 def test_a_closed_model_says_so(tmp_path: Path) -> None:

@@ -293,6 +293,12 @@ def test_what_is_no_https_url(url: str) -> None:
         got(url, Sources(hosts=("localhost",)))
 
 
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "x" * 64 + ".example"])
+def test_a_host_that_has_no_address(host: str) -> None:
+    with pytest.raises(errors.SourceUnavailableError):
+        got(f"https://{host}/a.jpg", Sources(hosts=(host,)))
+
+
 @pytest.mark.parametrize(
     "url",
     [

@@ -23,7 +23,7 @@ from handler.protocols import predict
 from handler.request import Picture, Request
 from handler.server import Call, Result, Server
 from tests.conftest import ROOT
-from tests.support import abi_library
+from tests.support import abi_library, measured
 
 EVENTS = {path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "events").glob("*.json"))}
 
@@ -181,7 +181,8 @@ def in_threads(library: Path, events: list[Any], threads: int) -> tuple[list[Any
     """(answers, log lines) of a function that has just started."""
     done = subprocess.run(
         [sys.executable, "-c", IN_THREADS, str(threads)],
-        env={"PYTHONPATH": str(ROOT), "COLDFORGE_LIBRARY": str(library), "POWERTOOLS_LOG_LEVEL": "DEBUG"},
+        env={"PYTHONPATH": str(ROOT), "COLDFORGE_LIBRARY": str(library), "POWERTOOLS_LOG_LEVEL": "DEBUG"}
+        | measured.environment(),
         input=json.dumps(events),
         capture_output=True,
         text=True,

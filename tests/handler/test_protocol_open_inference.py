@@ -177,6 +177,14 @@ def test_pictures_in_their_order(client: Client, levels: list[int], binary: bool
     assert of_name(answer, "pixels")["shape"] == [len(levels), 8, 8, 1]
 
 
+def test_pictures_in_rows_of_one(client: Client) -> None:
+    """As clients nest what has the shape [n, 1]."""
+    event = pictures(text(3), text(200))
+    event["inputs"][0] |= {"shape": [2, 1], "data": [[text(3)], [text(200)]]}
+    status, answer = client.post("/v2/models/brightness/infer", event)
+    assert (status, of_name(answer, "level")["data"]) == (200, [3, 200])
+
+
 def test_the_pixels_themselves(client: Client) -> None:
     data = [7] * 64 + [9] * 64 + [11] * 64
     event = {"inputs": [{"name": "image", "shape": [3, 8, 8, 1], "datatype": "UINT8", "data": data}]}
@@ -218,6 +226,8 @@ def test_classification_of_what_has_no_labels(client: Client) -> None:
         ({"inputs": [A, N, A]}, 400, "a name of its own"),
         ({"inputs": [A, N], "id": 5}, 400, '"id"'),
         ({"inputs": [A, N], "parameters": []}, 400, '"parameters"'),
+        ({"inputs": [A, N], "parameters": {"signature": 5}}, 400, '"signature" must be a string'),
+        ({"inputs": [A, N], "parameters": {"binary_data_output": 1}}, 400, "must be true or false"),
         ({"inputs": [A, N], "outputs": [{"name": "x"}]}, 400, 'no output "x"; choose from product, total'),
         ({"inputs": [A, N], "outputs": [{"name": "total", "parameters": {"classification": True}}]}, 400, "whole"),
         ({"inputs": [A | {"datatype": "FP64"}, N]}, 400, "datatype FP32"),

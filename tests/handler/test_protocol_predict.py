@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,6 +127,19 @@ def test_a_model_without_pictures_takes_json_only(client: Client) -> None:
     response = client.send("POST", "/predict", flat(1), {"content-type": "image/png"}, model="product")
     assert response.status == 415
     assert "application/json only" in json.loads(response.body)["error"]["message"]
+
+
+def test_a_model_of_pictures_and_tensors(tmp_path: Path) -> None:
+    """A file alone is not all that it takes, and a list of them has no tensors of as many items."""
+    both = abi_library.picture_description()
+    both["feeds"].append({"name": "k", "dtype": "float32", "shape": [1], "bytes": 4})
+    client = Client.of(tmp_path, both)
+    for body, headers in (form(flat(1)), (flat(1), {"content-type": "image/png"})):
+        answer = json.loads(client.send("POST", "/predict", body, headers).body)
+        assert "takes tensors beside the picture; send JSON with both" in answer["error"]["message"]
+    status, answer = client.post("/predict", {"images": [text(1)] * 2, "inputs": {"k": [1]}})
+    assert (status, answer["error"]["code"]) == (413, "too_many_images")
+    assert client.post("/predict", {"images": [text(1)], "inputs": {"k": [1]}})[0] == 200
 
 
 def test_a_compressed_body_is_refused_by_every_protocol(client: Client) -> None:

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,6 +108,19 @@ def test_no_bit_of_a_float_is_lost(client: Client, rows: list[tuple[float, float
     _, answer = client.post("/v1/models/echo:predict", {"instances": rows})
     flat = [value for row in answer["predictions"] for value in row]
     assert struct.pack(f"{len(flat)}f", *flat) == struct.pack(f"{len(flat)}f", *[v for row in rows for v in row])
+
+
+def test_rows_of_several_named_tensors(tmp_path: Path) -> None:
+    two = abi_library.echo_description(batch=2)
+    for key in ("feeds", "fetches", "outputs"):
+        two[key] = [port for port in two[key] if port["name"].endswith(("_int16", "_float32"))]
+    client = Client.of(tmp_path, two)
+    rows = [{"in_int16": [i, 1], "in_float32": [i, 0.5]} for i in range(3)]
+    expected = [{"out_int16": row["in_int16"], "out_float32": row["in_float32"]} for row in rows]
+    assert client.post("/v1/models/echo:predict", {"instances": rows}) == (200, {"predictions": expected})
+    for wrong in ([1, 2], {"in_int16": [1, 2]}, rows[0] | {"more": 1}):
+        status, answer = client.post("/v1/models/echo:predict", {"instances": [rows[0], wrong]})
+        assert (status, answer["error"]) == (400, '"instances"[1] must be an object with in_int16, in_float32')
 
 
 @pytest.mark.parametrize(

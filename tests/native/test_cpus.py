@@ -15,7 +15,8 @@ import pytest
 from builder.link.library import RUNTIME
 from builder.link.toolchain import Toolchain
 from builder.targets import X86_64
-from tests.support.runtime import CACHE
+from tests.support import instrumented
+from tests.support.instrumented import CACHE
 
 HERE = len(os.sched_getaffinity(0))
 ASK = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).cpus())"
@@ -34,8 +35,14 @@ def build(folder: Path, code: str, *flags: str) -> Path:
     (folder / "ask.c").write_text(
         '#include "platform/threads.h"\n__attribute__((visibility("default"))) uint32_t cpus(void);\n' + code
     )
+    sources = ((folder / "ask.c", ()), (RUNTIME / "platform" / "cpus.c", flags))
+    if counted := instrumented.flags():
+        for source, more in sources:
+            subprocess.run(["gcc", *counted, *more, f"-I{RUNTIME}", "-c", str(source)], cwd=folder, check=True)
+        subprocess.run(["gcc", *counted, "-shared", "ask.o", "cpus.o", "-o", "libcpus.so"], cwd=folder, check=True)
+        return folder / "libcpus.so"
     toolchain = Toolchain(X86_64, CACHE)
-    for source, more in ((folder / "ask.c", ()), (RUNTIME / "platform" / "cpus.c", flags)):
+    for source, more in sources:
         toolchain.compile(source, folder / f"{source.stem}.o", include=(RUNTIME,), baseline=True, flags=more)
     (folder / "exports.map").write_text("{ global: cpus; local: *; };\n")
     toolchain.link([folder / "ask.o", folder / "cpus.o"], folder / "exports.map", folder / "libcpus.so")

@@ -19,6 +19,7 @@ from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
 from tests.conftest import ROOT
 from tests.support import needs
+from tests.support.instrumented import flags
 from tests.support.runtime import SANITIZERS
 
 SUPPORT = ROOT / "tests" / "support"
@@ -78,10 +79,10 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     """A program of the runtime, a model and a main() of tests/support, with the weights file beside it."""
     gcc, folder = needs.gcc(), tmp_path_factory.mktemp("opened")
     (folder / "kernel.c").write_text(KERNEL)
-    options = [option for option in SANITIZERS if option not in ("-shared", "-Wconversion")]
+    options = flags() or [option for option in SANITIZERS if option not in ("-shared", "-Wconversion")]
 
-    def compiled(output: str, sources: list[Path], flags: Sequence[str] = options) -> None:
-        run = [gcc, *flags, f"-I{RUNTIME}", "-c", *map(str, sources)]
+    def compiled(output: str, sources: list[Path], chosen: Sequence[str] = options) -> None:
+        run = [gcc, *chosen, f"-I{RUNTIME}", "-c", *map(str, sources)]
         (folder / output).mkdir()
         subprocess.run(run, cwd=folder / output, check=True)
 
@@ -92,7 +93,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     compiled("ops", [RUNTIME / name for name in KERNEL_SOURCES], ["-O0", "-march=x86-64-v3"])  # not what is tested here
 
     def linked(main: str, wrap: bool) -> Path:
-        objects = [path for name in ("kernel", "runtime", "ops") for path in (folder / name).iterdir()]
+        objects = [path for name in ("kernel", "runtime", "ops") for path in sorted((folder / name).glob("*.o"))]
         wraps = [f"-Wl,--wrap={name}" for name in WRAPPED] if wrap else []
         run = [gcc, *options, *wraps, f"-I{RUNTIME / 'abi'}", str(SUPPORT / main), *map(str, objects), "-lm", "-ldl"]
         subprocess.run([*run, "-o", str(folder / main.removesuffix(".c"))], check=True)

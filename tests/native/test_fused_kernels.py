@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from builder.lower.geometry import Geometry
 from builder.lower.packing import candidates, choose, pack_layer, pad_channels, scratch_size
 from tests.support import needs
-from tests.support.fused import Case, Kernels, Prepared, build, build_sanitized, prepare
+from tests.support.fused import Case, Kernels, Prepared, build, build_with_gcc, prepare
 from tests.support.layers import ACTIVATIONS, LIBRARY, activate, convolve, epilogues, examples, halos
 from tests.support.runtime import sanitizer_environment
 
@@ -377,7 +377,7 @@ def test_the_same_under_sanitizers(tmp_path: Path) -> None:
     if LIBRARY in os.environ:
         pytest.skip("this is the sanitized run")
     needs.gcc()
-    library = build_sanitized(tmp_path)
+    library = build_with_gcc(tmp_path)
     files = [__file__, str(Path(__file__).with_name("test_integer_kernels.py"))]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
     environment = sanitizer_environment() | {LIBRARY: str(library)}

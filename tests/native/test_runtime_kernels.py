@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support import needs
-from tests.support.runtime import DTYPES, Runtime, build, build_sanitized, sanitizer_environment
+from tests.support.runtime import DTYPES, Runtime, build, build_with_gcc, sanitizer_environment
 
 LIBRARY = "COLDFORGE_TEST_RUNTIME"
 """Names the library to test instead of a fresh build; set in the sanitized run."""
@@ -307,6 +307,16 @@ def test_copy(runtime: Runtime, data: st.DataObject, item: int, shape: list[int]
     assert np.count_nonzero(buffer.view("u1")) == source.size * item, "a gap was written to"
 
 
+@pytest.mark.parametrize("item", [1, 2, 3, 4, 8, 16, 24])
+def test_a_turned_copy(runtime: Runtime, item: int) -> None:
+    """Of more dimensions than any that lie alike can be joined to."""
+    shape = (3, 4, 2, 5)
+    source = np.random.default_rng(item).integers(1, 256, (*shape, item)).astype("u1").view(f"V{item}")[..., 0]
+    target = np.zeros(shape[::-1], source.dtype).transpose()
+    runtime.copy(source, target)
+    assert target.tobytes() == source.tobytes()
+
+
 # Broadcast
 
 
@@ -407,7 +417,7 @@ def test_top_k(runtime: Runtime, data: st.DataObject, batch: int, length: int) -
 @pytest.mark.skipif(LIBRARY in os.environ, reason="this is the sanitized run")
 def test_under_sanitizers(tmp_path: Path) -> None:
     needs.gcc()
-    environment = sanitizer_environment() | {LIBRARY: str(build_sanitized(tmp_path))}
+    environment = sanitizer_environment() | {LIBRARY: str(build_with_gcc(tmp_path))}
     # -s: a sanitizer's report must get past pytest's capture before the process ends
     options = ["-q", "-x", "-s", "-p", "no:cacheprovider", "-m", "not integration"]
     command = [sys.executable, "-m", "pytest", *options, __file__]

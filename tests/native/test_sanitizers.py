@@ -31,8 +31,10 @@ POOL = (
     "test_emit_fused.py::test_a_program_of_fused_steps",
     "test_emit_fused.py::test_a_program_with_integer_sums",
     "test_emit_fused.py::test_two_models_at_once",
+    "test_abi.py::test_large_steps_are_shared_out_and_right",
 )
 ABI = (
+    "test_abi.py",
     "test_batches.py::test_the_sizes_choose_the_batch",
     "test_batches.py::test_other_sizes_are_refused",
     "test_outside_weights.py::test_the_file_beside_the_library_is_taken",

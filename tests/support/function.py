@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.conftest import ROOT
+from tests.support import measured
 
 _SERVE = """
 import json, sys, types
@@ -53,6 +54,7 @@ def served(library: object, *events: object, remaining_ms: int = 15_000, **envir
         "AWS_LAMBDA_FUNCTION_VERSION": "3",
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9",  # nobody is there
+        **measured.environment(),
         **environment,
     }
     sent = "".join(json.dumps([event, remaining_ms]) + "\n" for event in events)

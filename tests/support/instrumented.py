@@ -1,4 +1,4 @@
-"""Libraries whose C gcc has instrumented: to find races and wrong accesses.
+"""Libraries whose C gcc has instrumented: to find races and wrong accesses, or to count what is run.
 
 ``link`` links a test's library as the builder does, unless ``OBJECTS`` names a folder of instrumented objects. So the
 same tests run once more on those: ``run_tests`` does that in a process of its own.
@@ -91,6 +91,12 @@ def _gcc(arguments: Sequence[str], folder: Path) -> None:
     command = ["gcc", *BASE, f"-I{RUNTIME}", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def flags() -> list[str]:
+    """Of this run's objects; none where the libraries are the builder's own."""
+    found = os.environ.get(OBJECTS)
+    return [*BASE, *json.loads((Path(found) / "flags.json").read_text())] if found else []
 
 
 def preloaded(library: str) -> dict[str, str]:

@@ -47,10 +47,10 @@ def build(folder: Path) -> Path:
     return folder / "libruntime.so"
 
 
-def build_sanitized(folder: Path) -> Path:
-    """Compile the runtime with gcc's address and undefined-behaviour sanitizers; gcc must be there."""
-    output = folder / "libruntime-sanitized.so"
-    command = ["gcc", *SANITIZERS, f"-I{RUNTIME}", *map(str, _sources(folder)), "-o", str(output)]
+def build_with_gcc(folder: Path, flags: Sequence[str] = SANITIZERS) -> Path:
+    """Compile the runtime with gcc, which must be there, and ``flags``: its sanitizers, if nothing else is said."""
+    output = folder / "libruntime-gcc.so"
+    command = ["gcc", *flags, f"-I{RUNTIME}", *map(str, _sources(folder)), "-o", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return output

@@ -202,7 +202,7 @@ def test_answers_that_are_small_may_need_too_much_memory(client: Client, runs: l
         "outputs": [{"name": "level"}],
     }
     status, told = client.post("/v2/models/brightness/infer", body)
-    assert (status, told["error"][:24]) == (413, "the request would take 1")
+    assert (status, told["error"][:24]) == (413, "the request would take 2")
     assert runs == []
     body["inputs"][0] |= {"shape": [1], "data": [gif()]}  # type: ignore[index]
     assert client.post("/v2/models/brightness/infer", body)[0] == 200

@@ -23,6 +23,7 @@ from builder.targets import X86_64
 from handler.budget import Limits
 from handler.description import parse
 from handler.errors import InferenceError, StartupError
+from handler.http import ANSWER_LIMIT
 from handler.model import Model
 from handler.protocols.tf_serving import _request
 from handler.request import feeds, items, parts, runs
@@ -157,7 +158,7 @@ def test_examples_of_runs(count: int, batches: tuple[int, ...], expected: list[i
 def test_a_request_is_cut_and_padded_to_batches(library: Path) -> None:
     model = Model(str(library))
     x = np.random.default_rng(0).standard_normal((23, 4)).astype(np.float32)
-    request = _request({"x": x.tolist()}, model.description, Limits())
+    request = _request({"x": x.tolist()}, model.description, Limits(), ANSWER_LIMIT)
     cut = list(parts(request, model.description))
     assert [items(part, model.description) for part in cut] == [16, 4, 3]
     given = [feeds([], part.inputs, model.description) for part in cut]

@@ -216,7 +216,7 @@ def test_tensorflow_serving_names_a_signature(described: Description) -> None:
 
 def test_the_open_inference_protocols_parameter_names_a_signature(described: Description) -> None:
     decoder = described.of_signature("decode")
-    request = open_inference._request(body("inference", "decode"), memoryview(b""), decoder, Limits())
+    request = open_inference._request(body("inference", "decode"), memoryview(b""), decoder, Limits(), lambda *_: None)
     assert (request.signature, set(request.inputs)) == ("decode", {"x", "n"})
 
 

@@ -26,6 +26,7 @@ from builder.targets import X86_64
 from handler.budget import Limits
 from handler.description import Description, Port, parse
 from handler.errors import HandlerError, InferenceError, StartupError, WrongShapeError
+from handler.http import ANSWER_LIMIT
 from handler.model import Model
 from handler.protocols import open_inference, openapi, predict, tf_serving
 from handler.request import feeds, items, parts
@@ -179,9 +180,9 @@ def request_of(protocol: str, x: np.ndarray, description: Description) -> Any:
     if protocol == "predict":
         return predict.parse({"inputs": {"x": x.tolist()}}, description, limits)
     if protocol == "serving":
-        return tf_serving._request({"x": x.tolist()}, description, limits)
+        return tf_serving._request({"x": x.tolist()}, description, limits, ANSWER_LIMIT)
     tensor = {"name": "x", "shape": list(x.shape), "datatype": "FP32", "data": x.ravel().tolist()}
-    return open_inference._request({"inputs": [tensor]}, memoryview(b""), description, limits)
+    return open_inference._request({"inputs": [tensor]}, memoryview(b""), description, limits, lambda *_: None)
 
 
 @pytest.mark.parametrize("protocol", ["predict", "serving", "inference"])
@@ -210,7 +211,7 @@ def test_every_protocol_refuses_what_is_too_long(described: Description, protoco
 
 def test_texts_of_one_request_have_one_length(described: Description) -> None:
     with pytest.raises(HandlerError):
-        tf_serving._request({"x": [[1.0] * 5, [1.0] * 6]}, described, Limits())
+        tf_serving._request({"x": [[1.0] * 5, [1.0] * 6]}, described, Limits(), ANSWER_LIMIT)
 
 
 def test_metadata_leave_open_what_differs(described: Description) -> None:

@@ -18,6 +18,7 @@ from tests.support.instrumented import link
 
 SPEC = ModelSpec(Path("model.toml"), "arena", "1", Source("graph_def", Path("g.pb")))
 MB = 1 << 20
+CF_ERR_MEMORY = 2
 
 
 def library(folder: Path, arena: int) -> Path:
@@ -46,6 +47,13 @@ def test_huge_pages_for_whole_ones_of_a_large_arena(tmp_path: Path, arena: int, 
     command = [sys.executable, "-c", code, str(library(tmp_path, arena)), str(Path(__file__).parents[2])]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) == 3 * huge
+
+
+def test_an_arena_that_no_machine_has_is_refused(tmp_path: Path) -> None:
+    made, model = ctypes.CDLL(str(library(tmp_path, 1 << 62))), ctypes.c_void_p(1)
+    made.cf_last_error.restype = ctypes.c_char_p
+    assert made.cf_open(1, ctypes.byref(model)) == CF_ERR_MEMORY
+    assert (model.value, made.cf_last_error(None)) == (None, b"cf_open: not enough memory for the model's buffers")
 
 
 def child(library: str) -> None:

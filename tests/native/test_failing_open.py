@@ -1,4 +1,4 @@
-"""Opening a model while the C library fails, or with weights that are damaged: under gcc's sanitizers."""
+"""Opening a model while the C library fails, with weights that are damaged, in forks: under gcc's sanitizers."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ WRAPPED = [
     "munmap",
     "pthread_attr_init",
     "pthread_create",
+    "dladdr",
+    "cf_missing_cpu_feature",
 ]
-CF_OK, CF_ERR_MEMORY, CF_ERR_WEIGHTS = 0, 2, 5
+CF_OK, CF_ERR_CPU, CF_ERR_MEMORY, CF_ERR_WEIGHTS = 0, 1, 2, 5
 
 KERNEL = """
 #include <stdint.h>
@@ -71,7 +73,7 @@ def program() -> Program:
     )
 
 
-Build = Callable[[str, bool], Path]
+Build = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
@@ -92,17 +94,19 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     compiled("runtime", [folder / "program.c", *(RUNTIME / name for name in names)])
     compiled("ops", [RUNTIME / name for name in KERNEL_SOURCES], ["-O0", "-march=x86-64-v3"])  # not what is tested here
 
-    def linked(main: str, wrap: bool) -> Path:
+    def linked(main: str, wrap: Sequence[str] = (), without: Sequence[str] = ()) -> Path:
         objects = [path for name in ("kernel", "runtime", "ops") for path in sorted((folder / name).glob("*.o"))]
-        wraps = [f"-Wl,--wrap={name}" for name in WRAPPED] if wrap else []
-        run = [gcc, *options, *wraps, f"-I{RUNTIME / 'abi'}", str(SUPPORT / main), *map(str, objects), "-lm", "-ldl"]
+        used = [str(path) for path in objects if path.stem not in without]
+        include = [f"-I{RUNTIME}", f"-I{RUNTIME / 'abi'}"]
+        wraps = [f"-Wl,--wrap={name}" for name in wrap]
+        run = [gcc, *options, *wraps, *include, str(SUPPORT / main), *used, "-lm", "-ldl", "-lpthread"]
         subprocess.run([*run, "-o", str(folder / main.removesuffix(".c"))], check=True)
         return folder / main.removesuffix(".c")
 
     return linked
 
 
-def lines(program: Path, *arguments: Path) -> list[list[str]]:
+def lines(program: Path, *arguments: Path | str) -> list[list[str]]:
     """What it prints, leaks looked for."""
     environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1"}
     command = [program, *arguments]
@@ -114,10 +118,11 @@ def lines(program: Path, *arguments: Path) -> list[list[str]]:
 EXPECTED = {
     ("calloc", errno.ENOMEM): (CF_ERR_MEMORY, "out of memory"),
     ("malloc", errno.ENOMEM): (CF_ERR_MEMORY, "not enough memory for the model's state"),
-    ("aligned_alloc", errno.ENOMEM): (CF_ERR_MEMORY, "memory"),
+    ("aligned_alloc", errno.ENOMEM): (CF_ERR_MEMORY, "memory"),  # the arena first, then the threads' own
     ("open", errno.ENOENT): (CF_ERR_WEIGHTS, "is not there"),
     ("open", errno.EACCES): (CF_ERR_WEIGHTS, "may not be read"),
     ("open", errno.EMFILE): (CF_ERR_WEIGHTS, "too many files are open"),
+    ("open", errno.ENFILE): (CF_ERR_WEIGHTS, "too many files are open"),
     ("open", errno.EINTR): (CF_OK, ""),  # a signal is no reason to fail
     ("fstat", errno.EIO): (CF_ERR_WEIGHTS, "cannot be mapped"),
     ("mmap", errno.ENOMEM): (CF_ERR_MEMORY, "not enough memory to map the weights file"),
@@ -125,32 +130,52 @@ EXPECTED = {
     ("pthread_create", errno.EAGAIN): (CF_OK, ""),  # fewer threads, the same answer
     ("pthread_attr_init", errno.ENOMEM): (CF_OK, ""),
     ("pthread_attr_init", errno.EAGAIN): (CF_OK, ""),
+    ("dladdr", errno.EINVAL): (CF_ERR_WEIGHTS, "is not there"),  # who does not know the library's folder
+    ("cf_missing_cpu_feature", errno.ENOSYS): (CF_ERR_CPU, "this CPU lacks AVX2"),
 }
 
 
 def test_every_failing_call_is_an_error_that_the_next_opening_does_not_see(build: Build) -> None:
     """No crash, no leak, no mapping and no file left; then the model opens and answers."""
-    program = build("failing_open.c", True)
+    program = build("failing_open.c", wrap=WRAPPED)
     failed = set()
     for way, _, call, number, at, status, text in lines(program, program.with_name("model.weights")):
         if number == "0" or way == "run":
             assert (status, text) == ("0", ""), (way, call, at)
             continue
         expected, words = EXPECTED[call, int(number)]
+        if call == "aligned_alloc":
+            words = "not enough memory for the model's buffers" if at == "1" else "out of memory"
         assert int(status) == expected, (way, call, errno.errorcode[int(number)], at, text)
         assert words in text, (way, call, text)
         failed.add((way, call))
-    allocations, files = {"calloc", "malloc", "aligned_alloc"}, {"open", "fstat", "mmap"}
+    allocations, files = {"calloc", "malloc", "aligned_alloc", "cf_missing_cpu_feature"}, {"open", "fstat", "mmap"}
+    assert failed >= {("cf_open", "dladdr"), ("flat", "dladdr")}
     assert failed >= {(way, call) for way in ("cf_open", "cf_open_file", "flat") for call in allocations | files}
     assert failed >= {("cf_open_memory", call) for call in allocations}
 
 
 def test_damaged_weights_are_refused_or_harmless(build: Build, tmp_path: Path) -> None:
     """Of each length, and with each bit of the header changed. Only what the loader does not read may be otherwise."""
-    program = build("damaged_weights.c", False)
+    program = build("damaged_weights.c")
     found = lines(program, program.with_name("model.weights"), tmp_path / "damaged")
     unread = range(56, 112)  # the size of chunks and their hash: for whoever transfers the file
     for what, at, of_file, of_memory in found:
         harmless = what == "whole" or (what == "changed" and int(at) in unread)
         assert {int(of_file), int(of_memory)} == {CF_OK if harmless else CF_ERR_WEIGHTS}, (what, at)
     assert {what for what, *_ in found} == {"whole", "cut", "changed"}
+
+
+def test_what_was_opened_may_be_run_and_closed_in_a_fork(build: Build) -> None:
+    """And threads that call run() at once wait for each other. A child that waited for its parent's threads, or for a
+    lock that one of them holds, would be killed."""
+    assert lines(build("forked.c")) == []
+
+
+def test_the_kernels_are_the_processors_or_lesser_ones_that_were_asked_for(build: Build) -> None:
+    program = build("kernel_choice.c", without=("program", "weights", f"cpu_{X86_64.name}", "kernel"))
+    limits = ("x86-64-v3", "x86-64-v4", "x86-64", "x86-64-v30", "v3", "")
+    most = {"x86-64-v3": 0, "x86-64-v4": 1}
+    found = [(int(level), limit, int(fused), int(integer)) for level, limit, fused, integer in lines(program, *limits)]
+    expected = [(level, limit, min(level, most.get(limit, 2))) for limit in ("", *limits) for level in range(3)]
+    assert found == [(level, limit, chosen, chosen) for level, limit, chosen in expected]

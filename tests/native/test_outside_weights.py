@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import io
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,10 +105,41 @@ def test_weights_may_be_handed_over_in_memory(library: Path, others: Path) -> No
     assert loaded.cf_open_memory(1, place, size, ctypes.byref(model)) == CF_OK
     np.testing.assert_array_equal(answers(loaded, model)[0], values(1))
     loaded.cf_close(model)
-    unaligned = ctypes.c_void_p(place.value + 4)
-    assert loaded.cf_open_memory(1, unaligned, size, ctypes.byref(model)) == CF_ERR_ARGUMENT
+    for wrong in (place.value + 4, place.value + 32, None):
+        model.value = 1
+        assert loaded.cf_open_memory(1, ctypes.c_void_p(wrong), size, ctypes.byref(model)) == CF_ERR_ARGUMENT
+        assert (model.value, b"aligned to 64 bytes" in loaded.cf_last_error(None)) == (None, True)
     assert loaded.cf_open_memory(1, place, ctypes.c_size_t(len(data) - 1), ctypes.byref(model)) == CF_ERR_WEIGHTS
-    assert loaded.cf_open_memory(1, None, size, ctypes.byref(model)) == CF_ERR_ARGUMENT
+
+
+def test_a_pointer_that_is_null_is_refused(library: Path, others: Path) -> None:
+    loaded, model = load(library), ctypes.c_void_p(1)
+    memory = ctypes.create_string_buffer(64)
+    assert loaded.cf_open_memory(1, memory, ctypes.c_size_t(64), None) == CF_ERR_ARGUMENT
+    assert loaded.cf_last_error(None) == b"cf_open_memory: model is NULL"
+    for path, to in ((None, ctypes.byref(model)), (os.fsencode(others), None), (None, None)):
+        assert loaded.cf_open_file(1, path, to) == CF_ERR_ARGUMENT
+        assert loaded.cf_last_error(None) == b"cf_open_file: a pointer is NULL"
+
+
+def test_the_file_is_found_beside_a_library_whose_path_is_as_long_as_may_be(library: Path, tmp_path: Path) -> None:
+    """4095 bytes for both, of which the weights' name has two more than the library's."""
+    for length, status in ((4095, CF_OK), (4096, CF_ERR_WEIGHTS)):
+        folder = tmp_path / str(length)
+        whole = length - len("/model.weights")
+        while len(str(folder)) < whole - 200:
+            folder /= "d" * min(200, whole - len(str(folder)) - 3)
+        folder /= "d" * (whole - len(str(folder)) - 1)
+        assert len(f"{folder}/model.weights") == length
+        folder.mkdir(parents=True)
+        copy = Path(shutil.copy(library, folder / library.name))
+        name, here = os.open(folder, os.O_RDONLY), library.with_name(FILE)
+        os.link(here, FILE, dst_dir_fd=name)
+        os.close(name)
+        loaded, model = load(copy), ctypes.c_void_p()
+        assert loaded.cf_open(1, ctypes.byref(model)) == status
+        assert loaded.cf_last_error(None) == (b"" if status == CF_OK else b"the weights file is not there")
+        loaded.cf_close(model)
 
 
 def test_a_wrong_file_is_refused_by_name(library: Path, others: Path, layout: Layout, tmp_path: Path) -> None:
@@ -123,6 +155,7 @@ def test_a_wrong_file_is_refused_by_name(library: Path, others: Path, layout: La
         (good[:-1], "incomplete"),
         (good[:start], "incomplete"),
         (good[:12] + b"\xff\xff\xff\xff" + good[16:], "incomplete"),
+        *((good[:12] + (start - less).to_bytes(4, "little") + good[16:], "incomplete") for less in (1, 4, 32)),
         (good[:40] + bytes([good[40] ^ 1]) + good[41:], "another model's"),
     ):
         wrong.write_bytes(content)

@@ -1,5 +1,6 @@
 /*
- * Opens a model while one call of the C library fails, at every such call, and tells what the loader says of it.
+ * Opens a model while one call of the C library fails, at every such call, or on a processor that is too old, and tells
+ * what the loader says of it.
  *
  * Linked with the runtime's own sources, the sanitizers, and --wrap for each function in CALLS. Arguments: the weights
  * file. Prints a line for each opening: the way, the threads, the function that failed, its errno, which of its calls,
@@ -7,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,9 +23,9 @@
 
 #include "model.h"
 
-enum { CALLOC, MALLOC, ALIGNED_ALLOC, OPEN, FSTAT, MMAP, PTHREAD_ATTR_INIT, PTHREAD_CREATE, CALLS };
+enum { CALLOC, MALLOC, ALIGNED_ALLOC, OPEN, FSTAT, MMAP, PTHREAD_ATTR_INIT, PTHREAD_CREATE, DLADDR, CPU, CALLS };
 static const char *const names[] = {"calloc", "malloc", "aligned_alloc", "open", "fstat", "mmap", "pthread_attr_init",
-                                    "pthread_create"};
+                                    "pthread_create", "dladdr", "cf_missing_cpu_feature"};
 
 static int failing = -1, number;
 static long left, mapped;
@@ -46,6 +48,8 @@ WRAP(int, fstat, (int file, struct stat *about), (file, about), FSTAT, -1)
 WRAP(int, pthread_attr_init, (pthread_attr_t *a), (a), PTHREAD_ATTR_INIT, EAGAIN)
 WRAP(int, pthread_create, (pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *with), (t, a, run, with),
      PTHREAD_CREATE, EAGAIN)
+WRAP(int, dladdr, (const void *at, Dl_info *about), (at, about), DLADDR, 0)
+WRAP(const char *, cf_missing_cpu_feature, (void), (), CPU, "this CPU lacks AVX2")
 
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
@@ -178,8 +182,9 @@ static void try_flat(int call, int error) {
 }
 
 int main(int count, char **arguments) {
-    static const int errors[CALLS][4] = {{ENOMEM}, {ENOMEM}, {ENOMEM}, {ENOENT, EACCES, EMFILE, EINTR},
-                                         {EIO}, {ENOMEM, EACCES}, {ENOMEM}, {EAGAIN}};
+    enum { ERRORS = 5 };
+    static const int errors[CALLS][ERRORS] = {{ENOMEM}, {ENOMEM}, {ENOMEM}, {ENOENT, EACCES, EMFILE, ENFILE, EINTR},
+                                              {EIO}, {ENOMEM, EACCES}, {ENOMEM}, {EAGAIN}, {EINVAL}, {ENOSYS}};
     (void)count;
     path = arguments[1];
     struct stat about;
@@ -192,7 +197,7 @@ int main(int count, char **arguments) {
     for (int way = 0; way < 3; way++)
         for (uint32_t threads = 1; threads < 4; threads += 2)
             for (int call = 0; call < CALLS; call++)
-                for (int i = 0; i < 4 && errors[call][i] != 0; i++) try_opening(way, threads, call, errors[call][i]);
+                for (int i = 0; i < ERRORS && errors[call][i] != 0; i++) try_opening(way, threads, call, errors[call][i]);
     for (int call = 0; call < CALLS; call++) {
         try_running(call);
         try_flat(call, errors[call][0]);

@@ -128,7 +128,8 @@ static cf_status check_state(cf_model *model, const void *data, size_t size) {
     if (model == NULL) return CF_ERR_ARGUMENT;
     model->error[0] = '\0';
     if (size == expected && (data != NULL || size == 0)) return CF_OK;
-    snprintf(model->error, sizeof model->error, "the state has %zu bytes, not %zu", expected, data != NULL ? size : 0);
+    snprintf(model->error, sizeof model->error, "the state has %zu bytes, not %zu", expected,
+             size != expected ? size : (size_t)0);
     return CF_ERR_ARGUMENT;
 }
 
@@ -240,15 +241,16 @@ static cf_status check_count(cf_model *model, const char *kind, size_t expected,
                              const void *array) {
     if (count == expected && (array != NULL || count == 0)) return CF_OK;
     snprintf(model->error, sizeof model->error, "the model has %zu %s, not %zu", expected, kind,
-             array != NULL ? count : (size_t)0);
+             count != expected ? count : (size_t)0);
     return CF_ERR_ARGUMENT;
 }
 
+/* Of libraries with several signatures only: see public_names in builder/link/library.py. */
 EXPORT cf_status cf_set_signature(cf_model *model, const char *name) {
     if (model == NULL) return CF_ERR_ARGUMENT;
     const cf_program *first = &cf_compiled_program;
-    for (size_t i = 0; i < first->signature_count || i == 0; i++) {
-        if (name != NULL && (first->signatures == NULL || strcmp(name, first->signatures[i]) != 0)) continue;
+    for (size_t i = 0; i < first->signature_count; i++) {
+        if (name != NULL && strcmp(name, first->signatures[i]) != 0) continue;
         model->signature = i;
         model->error[0] = '\0';
         return CF_OK;
@@ -284,8 +286,11 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
     }
     load_state(&model->context);
     cf_pool_enter(model->context.pool);
+    const uint64_t rng_low = model->context.rng_low, rng_high = model->context.rng_high;
     status = program->run(&model->context);
     if (status != CF_OK) {
+        model->context.rng_low = rng_low;
+        model->context.rng_high = rng_high;
         snprintf(model->error, sizeof model->error, "a compiled kernel reported an error");
         return status;
     }

@@ -149,6 +149,16 @@ LARGE = {
     "depthwise 7x7": Case(
         Geometry(1, 700, (6, 6), 700, (7, 7), groups=700), "depthwise", (3, 3, 3, 3), (6, 6), activation="hard_swish"
     ),
+    "depthwise 3x3, added": Case(
+        Geometry(1, 40, (5, 9), 40, (3, 3), groups=40), "depthwise", (1, 1, 1, 1), (5, 9), residual=True
+    ),
+    "depthwise 5x5, added in place": Case(
+        Geometry(2, 40, (4, 13), 40, (5, 5), (1, 2), groups=40),
+        "depthwise",
+        (2, 2, 2, 2),
+        (4, 25),
+        residual_in_place=True,
+    ),
     "bands": Case(Geometry(2, 160, (40, 41), 64, (3, 3)), "winograd4", (1, 1, 1, 1), (40, 41)),
     "bands of 2": Case(Geometry(1, 96, (40, 41), 48, (3, 3)), "winograd2", (1, 1, 1, 1), (40, 41), second=True),
 }

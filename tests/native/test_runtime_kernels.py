@@ -5,6 +5,7 @@ The same tests run once more on a build with gcc's address and undefined-behavio
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -287,6 +288,19 @@ def test_dot(
     np.testing.assert_array_equal(out, (widen(lhs) @ widen(rhs)).astype(dtype))
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("sizes", [(1, 19, 19), (19, 1, 19), (3, 6, 37), (6, 3, 37), (5, 5, 1), (1, 1, 20), (7, 17, 9)])
+def test_dot_of_every_layout(runtime: Runtime, dtype: str, sizes: tuple[int, int, int]) -> None:
+    """Rows, columns or neither are dense: each pair has its own way to be multiplied."""
+    m, n, k = sizes
+    ways = (Layout((0, 1, 2), (1, 1, 1)), Layout((0, 2, 1), (1, 1, 1)), Layout((0, 1, 2), (1, 1, 2)))
+    left, right = whole_numbers(1, (2, m, k), dtype), whole_numbers(2, (2, k, n), dtype)
+    for lhs_layout, rhs_layout, out_layout in itertools.product(ways, repeat=3):
+        out = out_layout.place(np.full((2, m, n), poison(np.dtype(dtype)), dtype))
+        runtime.dot(lhs_layout.place(left), rhs_layout.place(right), out)
+        np.testing.assert_array_equal(out, left @ right)
+
+
 # Copy
 
 
@@ -317,6 +331,24 @@ def test_a_turned_copy(runtime: Runtime, item: int) -> None:
     assert target.tobytes() == source.tobytes()
 
 
+@pytest.mark.parametrize("gaps", [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2)])
+@pytest.mark.parametrize("into", [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2)])
+def test_copy_of_dimensions_that_may_be_joined(
+    runtime: Runtime, gaps: tuple[int, int, int], into: tuple[int, int, int]
+) -> None:
+    """Those that lie the same way on both sides, and no others."""
+    values = np.arange(60, dtype="i4").reshape(3, 4, 5)
+    target = Layout((0, 1, 2), into).place(np.zeros_like(values))
+    runtime.copy(Layout((0, 1, 2), gaps).place(values), target)
+    np.testing.assert_array_equal(target, values)
+
+
+def test_copy_onto_itself_changes_nothing(runtime: Runtime) -> None:
+    values = np.arange(60, dtype="i4").reshape(3, 4, 5)
+    runtime.copy(values, values)
+    np.testing.assert_array_equal(values.ravel(), np.arange(60))
+
+
 # Broadcast
 
 
@@ -343,6 +375,21 @@ def test_broadcast(runtime: Runtime, data: st.DataObject, op: str, shape: tuple[
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("op", ["copy", "add", "multiply"])
+@pytest.mark.parametrize("turned", [(True, False), (False, True), (True, True)])
+def test_broadcast_of_columns(runtime: Runtime, op: str, turned: tuple[bool, bool]) -> None:
+    """What is dense along the third dimension, not along the last one."""
+    shape = (2, 3, 35, 41)
+    source, other = (
+        Layout((0, 1, 3, 2) if columns else (0, 1, 2, 3), (1, 1, 1, 1)).place(whole_numbers(seed, shape, "f4"))
+        for seed, columns in enumerate(turned)
+    )
+    target = np.zeros(shape, "f4")
+    number = ("copy", "add", "multiply").index(op)
+    runtime.broadcast(number, source, None if op == "copy" else other, target, 50)
+    np.testing.assert_array_equal(target, {"copy": source, "add": source + other, "multiply": source * other}[op])
+
+
 def test_one_number_for_all_keeps_its_sign(runtime: Runtime) -> None:
     source, other = np.ones((1, 1, 2, 9), "f4"), np.broadcast_to(np.array(-0.0, "f4"), (1, 1, 2, 9))
     target = np.zeros_like(source)
@@ -363,11 +410,12 @@ def test_sort_is_stable(runtime: Runtime, outer: int, length: int, inner: int, d
     payload = np.arange(np.prod(shape), dtype="i8").reshape(shape)
     keys = generator.integers(0, 8, shape).astype("f4")
     bytes_ = payload.astype("u1")
+    shorts = (payload * 37).astype("i2")
     pairs = np.stack([payload, -payload], -1).astype("f8").view("c16")[..., 0].copy()
     order = np.argsort(-keys if descending else keys, axis=1, kind="stable")
-    arrays = [payload.copy(), keys.copy(), bytes_.copy(), pairs.copy()]
+    arrays = [payload.copy(), keys.copy(), bytes_.copy(), shorts.copy(), pairs.copy()]
     runtime.sort(arrays, 1, lambda a, b: a[1] > b[1] if descending else a[1] < b[1])
-    for result, original in zip(arrays, (payload, keys, bytes_, pairs), strict=True):
+    for result, original in zip(arrays, (payload, keys, bytes_, shorts, pairs), strict=True):
         np.testing.assert_array_equal(result, np.take_along_axis(original, order, 1))
 
 

@@ -203,7 +203,7 @@ static void run_depthwise(cf_context *context, const cf_layer *layer, const cf_l
         /* About four tasks for each thread, equally many for all. Where there are too few rows, the channels are
          * divided. */
         d.row_tasks = min64(layer->out[0], 4 * threads);
-        if (d.row_tasks * d.channel_blocks * layer->batch % threads != 0 && layer->out[0] < 4 * threads * threads) {
+        if (d.row_tasks * d.channel_blocks * layer->batch % threads != 0) {
             d.channel_block =
                 min64(d.channel_block, ceil_div(ceil_div(channels, threads), CF_CHANNEL_BLOCK) * CF_CHANNEL_BLOCK);
             d.channel_blocks = ceil_div(channels, d.channel_block);

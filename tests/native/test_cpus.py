@@ -32,9 +32,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build(folder: Path, code: str, *flags: str) -> Path:
     """cpus.c and ``code``, whose ``cpus`` can be called. ``flags``: of cpus.c."""
-    (folder / "ask.c").write_text(
-        '#include "platform/threads.h"\n__attribute__((visibility("default"))) uint32_t cpus(void);\n' + code
-    )
+    head = '#define _GNU_SOURCE\n#include "platform/threads.h"\n'
+    declared = '__attribute__((visibility("default"))) uint32_t cpus(void);\n'
+    (folder / "ask.c").write_text(head + declared + code)
     sources = ((folder / "ask.c", ()), (RUNTIME / "platform" / "cpus.c", flags))
     if counted := instrumented.flags():
         for source, more in sources:
@@ -54,7 +54,7 @@ def ask(library: Path, *before: str, memory: str | None = None, **more: str) -> 
     environment = {k: v for k, v in os.environ.items() if k != "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"} | more
     if memory is not None:
         environment["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] = memory
-    command = [*before, sys.executable, "-c", ASK, str(library)]
+    command = [*before, sys.executable, "-IS", "-c", ASK, str(library)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
@@ -93,6 +93,12 @@ def namespace() -> list[str]:
         ("50000 100000", None, 1),
         ("20000 10000", None, 2),
         ("max 100000", None, 8),
+        ("99999 100000", "200000 100000", 1),
+        ("100000 0", None, 8),  # which no kernel writes; and nothing is divided by it
+        ("100000 -1", None, 8),
+        ("100000", None, 8),
+        ("0 100000", None, 8),
+        ("-1 100000", None, 8),
         ("max 100000", "100000 100000", 1),  # a group has no more than the group it is in
         ("100000 100000", "max 100000", 1),
         ("nonsense", None, 8),
@@ -105,20 +111,81 @@ def test_quota_of_a_control_group_version_2(library: Path, own: str | None, abov
 
 
 def with_quota(own: str | None, above: str | None) -> list[str]:
-    """A command prefix: it has the files that the kernel would show, mounted where it shows them."""
-    script = "set -e; mount -t tmpfs none /sys/fs/cgroup; mkdir -p /sys/fs/cgroup/above/own; "
-    for name, text in (("above/own", own), ("above", above)):
-        if text is not None:
-            script += f"echo '{text}' > /sys/fs/cgroup/{name}/cpu.max; "
-    script += "echo 0::/above/own > /sys/fs/cgroup/mine; mount --bind /sys/fs/cgroup/mine /proc/$$/cgroup; "
+    """A command prefix: a control group of version 2 in another."""
+    texts = {"above/own/cpu.max": own, "above/cpu.max": above}
+    return with_files("0::/above/own\n", {name: text for name, text in texts.items() if text is not None})
+
+
+def with_files(mine: str, files: dict[str, str]) -> list[str]:
+    """A command prefix: it has the files that the kernel would show, mounted where it shows them. ``mine``: what
+    /proc/self/cgroup is."""
+    script = "set -e; mount -t tmpfs none /sys/fs/cgroup; cd /sys/fs/cgroup; "
+    for name, text in files.items():
+        script += f"mkdir -p {Path(name).parent}; echo '{text}' > {name}; "
+    script += f"printf %s '{mine}' > mine; mount --bind mine /proc/$$/cgroup; cd /; "
     return [*namespace(), "sh", "-c", script + 'exec "$@"', "sh"]
 
 
-FAULTY_READ = """
+ONE = "100000 100000"
+
+
+def nested(length: int) -> str:
+    """A group's path of so many bytes, each folder's name as long as it may be."""
+    half = (length - 2) // 2
+    return f"/{'d' * half}/{'e' * (length - 2 - half)}"
+
+
+def version_1(folder: str, quota: str = "100000", period: str | None = "100000") -> dict[str, str]:
+    files = {f"{folder}/cpu.cfs_quota_us": quota}
+    return files | ({f"{folder}/cpu.cfs_period_us": period} if period else {})
+
+
+LONG_LINES = f"9:net_cls:/{'n' * 400}\n" * 9
+
+
+@pytest.mark.parametrize(
+    ("mine", "files", "cpus"),
+    [
+        ("0::/own", {"own/cpu.max": ONE}, 1),  # without a line's end
+        ("0::/\n", {"cpu.max": ONE}, 1),
+        ("", {"cpu.max": ONE}, 8),
+        ("nonsense\n1:name\n\n0::/own\n", {"own/cpu.max": ONE}, 1),
+        (f"0::/own\n{LONG_LINES}", {"own/cpu.max": ONE}, 1),
+        (f"{LONG_LINES}0::/own\n", {"own/cpu.max": ONE}, 1),
+        (f"{LONG_LINES}{LONG_LINES}0::/own\n", {"own/cpu.max": ONE}, 8),  # past the 4095 bytes that are read
+        (f"0::{nested(489)}\n", {f"{nested(489)[1:]}/cpu.max": ONE}, 1),
+        (f"0::{nested(490)}\n", {f"{nested(490)[1:]}/cpu.max": ONE}, 8),  # past the 511 bytes of a path
+        (f"0::/above{nested(490)}\n", {"above/cpu.max": ONE}, 1),  # the groups above it count all the same
+        ("2:cpu:/own\n", version_1("cpu/own"), 1),
+        ("2:cpu:/own\n", version_1("cpu/own", "99999"), 1),
+        ("2:cpu:/own\n", version_1("cpu/own", "200000"), 2),
+        ("2:cpu:/above/own\n", version_1("cpu/above"), 1),
+        ("2:cpu:/own\n", version_1("cpu/own", "-1"), 8),
+        ("2:cpu:/own\n", version_1("cpu/own", "100000", "0"), 8),
+        ("2:cpu:/own\n", version_1("cpu/own", "100000", None), 8),
+        ("2:cpu,cpuacct:/own\n", version_1("cpu,cpuacct/own"), 1),
+        ("2:cpuacct,cpu:/own\n", version_1("cpu/own"), 1),
+        ("2:cpuacct,cpu,more:/above/own\n", version_1("cpu,cpuacct/above"), 1),
+        ("2:cpuset:/own\n3:cpuacct:/own\n4:net:/own\n5:pu:/own\n6:name=cpu:/own\n", version_1("cpu/own"), 8),
+        (f"2:cpu:{nested(475)}\n", version_1(f"cpu{nested(475)}"), 1),
+        (f"2:cpu:{nested(476)}\n", version_1(f"cpu{nested(476)}"), 8),  # the quota's path fits, the period's does not
+        (f"2:cpu:/above{nested(505)}\n", version_1("cpu/above"), 1),
+        (f"2:cpu:/above{nested(506)}\n", version_1("cpu/above"), 8),
+    ],
+)  # fmt: skip
+def test_control_groups(library: Path, mine: str, files: dict[str, str], cpus: int) -> None:
+    """Both versions: whose lines they are, where each is looked for, and what is too long to be read."""
+    assert ask(library, *with_files(mine, files)) == min(cpus, HERE)
+
+
+FAULTY = """
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 ssize_t faulty_read(int file, void *data, size_t size);
+int faulty_affinity(pid_t process, size_t size, cpu_set_t *set);
+long faulty_sysconf(int name);
 static long left;
 ssize_t faulty_read(int file, void *data, size_t size) {
     (void)size;
@@ -126,6 +193,14 @@ ssize_t faulty_read(int file, void *data, size_t size) {
     errno = EIO;
     return -1;
 }
+int faulty_affinity(pid_t process, size_t size, cpu_set_t *set) {
+    const char *wanted = getenv("AFFINITY");
+    if (wanted == NULL) return sched_getaffinity(process, size, set);
+    CPU_ZERO(set);
+    for (int i = 0; i < atoi(wanted); i++) CPU_SET(i, set);
+    return atoi(wanted) < 0 ? -1 : 0;
+}
+long faulty_sysconf(int name) { return name == _SC_NPROCESSORS_ONLN ? atol(getenv("ONLINE")) : -1; }
 uint32_t cpus(void) {
     left = atol(getenv("FAILING_READ"));
     return cf_usable_cpus();
@@ -133,14 +208,28 @@ uint32_t cpus(void) {
 """
 
 
-def test_reads_that_are_short_or_fail(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    flags = ("read=faulty_read", "sched_getaffinity=faulty_affinity", "sysconf=faulty_sysconf")
+    return build(tmp_path_factory.mktemp("faulty"), FAULTY, *(f"-D{flag}" for flag in flags))
+
+
+def test_reads_that_are_short_or_fail(faulty: Path) -> None:
     """Of one byte each, they give the same answer. Whichever fails, a library takes one CPU or more, and no more than
     there are."""
-    library = build(tmp_path, FAULTY_READ, "-Dread=faulty_read")
     quota = with_quota("max 100000", "100000 100000")
-    assert ask(library, *quota, FAILING_READ="0") == 1
-    found = {ask(library, *quota, FAILING_READ=str(at)) for at in (1, 5, 14, 15, 20, 26, 30, 32, 37, 40)}
+    assert ask(faulty, *quota, FAILING_READ="0") == 1
+    found = {ask(faulty, *quota, FAILING_READ=str(at)) for at in (1, 5, 14, 15, 20, 26, 30, 32, 37, 40)}
     assert found <= set(range(1, HERE + 1))
+
+
+@pytest.mark.parametrize(
+    ("affinity", "online", "cpus"),
+    [(0, 4, 1), (1, 4, 1), (7, 1, 7), (8, 1, 8), (9, 1, 8), (-1, 5, 5), (-1, 1000, 8), (-1, 0, 1), (-1, -1, 1)],
+)
+def test_a_machine_with_other_cpus(faulty: Path, affinity: int, online: int, cpus: int) -> None:
+    """-1: a call that fails, as sched_getaffinity does where there are more than 1024. No control group can be read."""
+    assert ask(faulty, FAILING_READ="1", AFFINITY=str(affinity), ONLINE=str(online)) == cpus
 
 
 @pytest.fixture

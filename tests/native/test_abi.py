@@ -384,7 +384,7 @@ def test_a_signature_is_chosen_by_its_whole_name(wordy_library: Any, wordy_model
 def test_a_text_that_is_too_long_ends_early(wordy_library: Any, wordy_model: ctypes.c_void_p, signature: int) -> None:
     assert wordy_library.cf_set_signature(wordy_model, NAMES[signature].encode()) == CF_OK
     sizes = SIZES[signature]
-    for size in (0, 15, 17, 31, 33, 48):
+    for size in {0, 15, 17, 31, 32, 33, 48}.difference(sizes):  # one has no 32, which the others have
         assert run_wordy(wordy_library, wordy_model, 16, size) == CF_ERR_ARGUMENT
         whole = f"feed {PORTS[signature]} takes {' or '.join(map(str, sizes))} bytes, not {size}"
         assert wordy_library.cf_last_error(wordy_model).decode() == whole[:255]

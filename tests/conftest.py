@@ -82,6 +82,13 @@ def make_bundle(model: str, target: str = "") -> Bundle:
         return _make_bundle(model, target)
 
 
+@contextmanager
+def active_bundle(model: str) -> Iterator[Bundle]:
+    """The bundle of ``model``, whose layer is the active one of this checkout and stays it meanwhile."""
+    with checkout_lock():
+        yield _make_bundle(model)
+
+
 def have_dependencies() -> Path:
     """The dependencies layer of this checkout, built once for all test processes."""
     return build_dependencies(Project(ROOT))[1]

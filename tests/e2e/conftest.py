@@ -25,7 +25,7 @@ from builder.project import Project
 from builder.sources import locate
 from builder.spec import load
 from builder.targets import DEFAULT
-from tests.conftest import make_bundle
+from tests.conftest import active_bundle
 from tests.support.aws import LocalAws, local_aws
 from tests.support.docker import images
 from tests.support.docker.engine import Engine, NoEngine, running
@@ -98,9 +98,10 @@ def lambda_image(engine: Engine) -> str:
 
 
 @pytest.fixture(scope="module")
-def emotion() -> Bundle:
-    """The emotion network's bundle, made the active one again: `make bundle` of another model replaces it."""
-    return make_bundle("emotion")
+def emotion() -> Iterator[Bundle]:
+    """The emotion network's bundle, made the active one again: `make bundle` of another model had replaced it."""
+    with active_bundle("emotion") as bundle:
+        yield bundle
 
 
 @pytest.fixture(scope="package")
@@ -145,8 +146,9 @@ def routes(project: Project, builder_image: str) -> Routes:
     spec = load(project.examples / "emotion" / "model.toml")
     built = bundle_in_docker(spec, project, said.append)
     scratch = scratch_of(spec, project, locate(spec, project.cache), DEFAULT)
-    golden = scratch / "build" / "emotion" / "import" / "golden.npz"
-    return Routes(host, statement, built, golden, tuple(said))
+    # Another model of this name, which a test mounts, takes the place of the folder.
+    imported = shutil.copytree(scratch / "build" / "emotion" / "import", project.root / "imported")
+    return Routes(host, statement, built, imported / "golden.npz", tuple(said))
 
 
 @pytest.fixture(scope="package")

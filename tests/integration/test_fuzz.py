@@ -19,5 +19,5 @@ def libraries() -> None:
 def test_nothing_is_found(target: str) -> None:
     outcome = fuzzing.fuzz(target, SECONDS, seed=1)
     assert not outcome.finding, outcome.finding
-    assert outcome.executions > 100
+    assert outcome.executions > 10
     assert outcome.covered > 10

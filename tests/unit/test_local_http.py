@@ -143,7 +143,8 @@ class Server:
         # What it leaves unread makes the end of the connection a reset.
         with socket.create_connection(self.address, timeout=30) as connection, suppress(ConnectionError):
             connection.sendall(sent)
-            connection.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # ENOTCONN after a reset, which is no ConnectionError
+                connection.shutdown(socket.SHUT_WR)
             while part := connection.recv(65_536):
                 got += part
         return [int(part[:3]) for part in got.split(b"HTTP/1.1 ")[1:]]

@@ -265,11 +265,12 @@ def test_every_jump_of_the_filter_stays_inside(machine: str) -> None:
 
 
 ENDLESS = """
-import os, sys
+import os, signal, sys
 from pathlib import Path
 from dataclasses import replace
 from tests.support import attacks
 from tests.unit.test_sandbox import BARE
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 try:
     BARE.run(attacks.sleep_for_ever, folder=Path(sys.argv[1]), failed=lambda *_: RuntimeError())
 except KeyboardInterrupt:

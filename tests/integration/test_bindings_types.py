@@ -153,7 +153,7 @@ def test_failures_are_the_librarys_own_words(language: str, tmp_path: Path) -> N
     description = abi_library.picture_description(width=2, height=2)
     command = make(language, description, tmp_path)
     picture = tmp_path / "photo.pgm"
-    picture.write_bytes(b"P5\n2 2\n255\n" + bytes([abi_library.POISON, 1, 2, 3]))
+    picture.write_bytes(b"P5\n2 2\n255\n" + bytes([abi_library.POISON, abi_library.POISON, 2, 3]))
     code, said = refusal(command, [picture])
     assert (code, said) == (1, f"predict: {'cf_run: ' if language == 'c' else ''}the kernel fell over\n")
     command = make(language, description, tmp_path / "old", open_status=1)

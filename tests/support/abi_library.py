@@ -13,6 +13,8 @@ from builder.targets import X86_64
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 POISON = 13
+"""The value of the first two pixels of a picture with which the kernel fails."""
+
 EXPORTS = ("cf_abi_version", "cf_close", "cf_describe", "cf_last_error", "cf_open", "cf_reset", "cf_run")
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
 _SIZES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4}

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.integration
 
 CALLER = ROOT / "tests" / "support" / "caller.c"
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror")
-SANITIZERS = ("-g", "-O1", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZERS = ("-g", "-O0", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+"""Unoptimised: compiling is what takes long."""
 
 
 @dataclass(frozen=True)

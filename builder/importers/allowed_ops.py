@@ -13,7 +13,15 @@ from typing import Any
 
 from builder.errors import ImportModelError, PreflightError
 from builder.escape import visible
-from builder.importers.rewrite import all_nodes, called_by, keep_reachable, node_of, without_side_effects
+from builder.importers.loaded import tensor_name
+from builder.importers.rewrite import (
+    all_nodes,
+    called_by,
+    keep_reachable,
+    node_of,
+    reachable,
+    without_side_effects,
+)
 from builder.importers.stablehlo import foreign_calls
 from builder.importers.state import WRITES
 from builder.importers.tf import tensorflow
@@ -54,9 +62,9 @@ def _admit(source: Any, fetches: Sequence[str], feeds: Mapping[str, str]) -> tup
     _require_names(source)
     _require_sizes(source)
     graph = _Graph(source)
-    moved = graph.disarm(graph.definition.node, {node_of(f) for f in fetches}, {_full(t) for t in feeds.values()})
+    moved = graph.disarm(graph.definition.node, {node_of(f) for f in fetches}, {tensor_name(t) for t in feeds.values()})
     if graph.changed:
-        feeds = {name: moved.get(_full(tensor), tensor) for name, tensor in feeds.items()}
+        feeds = {name: moved.get(tensor_name(tensor), tensor) for name, tensor in feeds.items()}
         source = keep_reachable(graph.definition, fetches, feeds.values())
     if not all(map(graph.allowed, source.node)):
         found = look(keep_reachable(without_side_effects(source), fetches, feeds.values()))
@@ -122,12 +130,12 @@ class _Graph:
         if not tainted:
             return {}
         reads = {name: _sources(node, fed) & set(named) for name, node in named.items()}
-        live = _closure(roots | {n.name for n in nodes if self._writes_state(n)}, reads)
+        live = reachable(roots | {n.name for n in nodes if self._writes_state(n)}, reads)
         readers: dict[str, set[str]] = {name: set() for name in named}
         for name, sources in reads.items():
             for source in sources:
                 readers[source].add(name)
-        dead = _closure(tainted, readers) - live
+        dead = reachable(tainted, readers) - live
         moved = _placeholders(nodes, [tensor for tensor in sorted(fed) if node_of(tensor) in dead])
         for name in dead:
             _do_nothing(named[name], set(named) - set(map(node_of, fed)))
@@ -135,23 +143,9 @@ class _Graph:
         return moved
 
 
-def _full(tensor: str) -> str:
-    return tensor if ":" in tensor else f"{tensor}:0"
-
-
 def _sources(node: Any, fed: set[str]) -> set[str]:
     """The nodes whose values ``node`` reads."""
-    return {node_of(i) for i in node.input if not i.startswith("^") and _full(i) not in fed}
-
-
-def _closure(start: set[str], edges: Mapping[str, set[str]]) -> set[str]:
-    todo, seen = list(start & set(edges)), set[str]()
-    while todo:
-        name = todo.pop()
-        if name not in seen:
-            seen.add(name)
-            todo += edges[name]
-    return seen
+    return {node_of(i) for i in node.input if not i.startswith("^") and tensor_name(i) not in fed}
 
 
 def _do_nothing(node: Any, others: set[str]) -> None:
@@ -177,7 +171,7 @@ def _placeholders(nodes: Any, tensors: list[str]) -> dict[str, str]:
         placeholder.attr["shape"].shape.unknown_rank = True
         moved[tensor] = f"{fresh}:0"
     for node in nodes:
-        inputs = [moved.get(_full(tensor), tensor) for tensor in node.input]
+        inputs = [moved.get(tensor_name(tensor), tensor) for tensor in node.input]
         del node.input[:]
         node.input.extend(inputs)
     return moved

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from builder.errors import ImportModelError
 from builder.escape import visible
-from builder.importers.rewrite import called_by, node_of
+from builder.importers.rewrite import called_by, node_of, output_number
 from builder.importers.tf import tensorflow
 
 _SAME = {"Identity", "IdentityN", "EnsureShape", "StopGradient"}
@@ -48,7 +48,7 @@ class _Scope:
         """The node behind ``tensor`` and the number of its output, past whatever only hands it on."""
         scope, name = self, node_of(tensor)
         for _ in range(_LONGEST):
-            number = _number(tensor)
+            number = output_number(tensor)
             if name in scope.arguments:
                 scope, tensor = scope.arguments[name]
             elif name in scope.nodes and scope.nodes[name].op in _SAME:
@@ -115,12 +115,6 @@ def _strings(constant: tuple[_Scope, Any, int] | None) -> list[str]:
     if constant is None or constant[1].op != "Const":
         return []
     return [text.decode(errors="replace") for text in constant[1].attr["value"].tensor.string_val]
-
-
-def _number(tensor: str) -> int:
-    """``node:1`` in the graph and ``node:output:1`` in a function are output 1, as far as those are single tensors."""
-    last = tensor.rpartition(":")[2]
-    return int(last) if ":" in tensor and last.isdigit() else 0
 
 
 def read(folder: Path, wanted: Mapping[str, Saved]) -> dict[str, NDArray[Any]]:

@@ -19,6 +19,8 @@ from builder.importers.rewrite import (
     keep_called_functions,
     keep_reachable,
     node_of,
+    reachable,
+    reads,
     without_side_effects,
 )
 from builder.importers.state import assign, spec_of, without_debugging
@@ -132,14 +134,7 @@ def _refuse_loose_placeholders(graph_def: Any, tensors: list[str], feeds: Mappin
 
 
 def _needed(graph_def: Any, tensors: list[str], fed: set[str]) -> set[str]:
-    nodes = {n.name: n for n in graph_def.node}
-    todo, seen = [node_of(t) for t in tensors], set[str]()
-    while todo:
-        name = todo.pop()
-        if name not in seen:
-            seen.add(name)
-            todo += [] if name in fed else [node_of(i) for i in nodes[name].input]
-    return seen
+    return reachable(map(node_of, tensors), reads(graph_def.node) | {name: [] for name in fed})
 
 
 def _cut(graph_def: Any, fetches: tuple[Port, ...], feeds: list[Port]) -> Any:

@@ -5,7 +5,7 @@ Plain functions over the protobuf; each returns a new message and leaves its arg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from builder.importers.tf import tensorflow
@@ -18,19 +18,32 @@ def node_of(tensor: str) -> str:
     return tensor.removeprefix("^").partition(":")[0]
 
 
-def keep_reachable(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str]) -> Any:
-    """The nodes that ``fetches`` need, in their old order; what lies before a placeholder among ``feeds`` goes."""
-    nodes = {n.name: n for n in graph_def.node}
-    stop = {node_of(f) for f in feeds}
-    # A feed in mid-graph keeps what is before it: import_graph_def wants its inputs, the last pruning drops them.
-    todo = [node_of(f) for f in (*fetches, *stop)]
-    keep: set[str] = set()
+def output_number(tensor: str) -> int:
+    """``node:1`` in the graph and ``node:output:1`` in a function are output 1, as far as those are single tensors."""
+    last = tensor.rpartition(":")[2]
+    return int(last) if ":" in tensor and last.isdigit() else 0
+
+
+def reads(nodes: Iterable[Any], *, control: bool = True) -> dict[str, list[str]]:
+    """The names of the nodes that each node reads or, if ``control``, waits for."""
+    return {n.name: [node_of(i) for i in n.input if control or not i.startswith("^")] for n in nodes}
+
+
+def reachable(start: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """Those of the nodes in ``edges`` that ``start`` leads to, and which of it are among them."""
+    todo, seen = list(start), set[str]()
     while todo:
         name = todo.pop()
-        if name in keep or name not in nodes:
-            continue
-        keep.add(name)
-        todo += [node_of(i) for i in nodes[name].input]
+        if name not in seen and name in edges:
+            seen.add(name)
+            todo += edges[name]
+    return seen
+
+
+def keep_reachable(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str]) -> Any:
+    """The nodes that ``fetches`` need, in their old order; what lies before a placeholder among ``feeds`` goes."""
+    # A feed in mid-graph keeps what is before it: import_graph_def wants its inputs, the last pruning drops them.
+    keep = reachable(map(node_of, (*fetches, *feeds)), reads(graph_def.node))
     result = _copy(graph_def)
     del result.node[:]
     result.node.extend(n for n in graph_def.node if n.name in keep)
@@ -89,15 +102,7 @@ def without_side_effects(graph_def: Any) -> Any:
 
 
 def _prune_function(function: Any) -> None:
-    nodes = {n.name: n for n in function.node_def}
-    todo = [node_of(tensor) for tensor in function.ret.values()]
-    keep: set[str] = set()
-    while todo:
-        name = todo.pop()
-        if name in keep or name not in nodes:  # arguments are not nodes
-            continue
-        keep.add(name)
-        todo += [node_of(i) for i in nodes[name].input]
+    keep = reachable(map(node_of, function.ret.values()), reads(function.node_def))
     kept = [n for n in function.node_def if n.name in keep]
     del function.node_def[:]
     function.node_def.extend(kept)

@@ -21,7 +21,7 @@ from builder.importers.checkpoint import read, saved_variables
 from builder.importers.loaded import LoadedModel, RawGraph, distinct
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import inline_calls, keep_reachable, node_of, without_side_effects
-from builder.importers.state import Variable, state_of
+from builder.importers.state import Variable, assign, state_of
 from builder.importers.tf import dtype_name, tensorflow
 from builder.spec import Source
 
@@ -130,27 +130,22 @@ def freeze(
                 tf.compat.v1.saved_model.load(session, list(meta.meta_info_def.tags), str(path))
             else:
                 tf.import_graph_def(source, name="", producer_op_list=meta.meta_info_def.stripped_op_list)
-                _set(graph, session, values)
+                assign(graph, session, values)
+                _add_reads(graph, values)
             return _freeze(session, graph, feeds, fetches)
     except Exception as error:
         reason = " ".join(str(error).split())[:400]
         raise ImportModelError(f"{visible(path.name)} cannot be restored: {reason}") from error
 
 
-def _set(graph: Any, session: Any, values: Mapping[str, Any]) -> None:
-    """Give variables, by their nodes, their values."""
+def _add_reads(graph: Any, values: Mapping[str, Any]) -> None:
+    """Give each variable behind a handle the node from which the conversion to constants reads its value."""
     tf = tensorflow()
     for node, value in values.items():
         variable = graph.get_tensor_by_name(f"{node}:0")
-        with graph.as_default():
-            given = tf.compat.v1.placeholder(value.dtype, value.shape)
-            if variable.dtype == tf.resource:
-                assigned = tf.raw_ops.AssignVariableOp(resource=variable, value=given)
-                # Where the conversion to constants reads a variable's value.
+        if variable.dtype == tf.resource:
+            with graph.as_default():
                 tf.raw_ops.ReadVariableOp(resource=variable, dtype=value.dtype, name=f"{node}/Read/ReadVariableOp")
-            else:
-                assigned = tf.raw_ops.Assign(ref=variable, value=given)
-        session.run(assigned, {given: value})
 
 
 def _freeze(session: Any, graph: Any, feeds: Mapping[str, str], fetches: Mapping[str, str]) -> RawGraph:

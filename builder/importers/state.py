@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.errors import ImportModelError
-from builder.importers.rewrite import called_by, node_of
+from builder.importers.rewrite import called_by, node_of, output_number, reachable, reads
 from builder.importers.tf import tensorflow
 from builder.spec.tensor import ITEM_SIZES, TensorSpec
 
@@ -73,8 +73,7 @@ def _root(tensor: str, nodes: Mapping[str, Any]) -> str:
     """The node, or the function's argument, that a handle comes from."""
     name = node_of(tensor)
     while name in nodes and nodes[name].op in _PASSED_ON:
-        number = tensor.rpartition(":")[2]
-        tensor = nodes[name].input[int(number) if ":" in tensor and number.isdigit() else 0]
+        tensor = nodes[name].input[output_number(tensor)]
         name = node_of(tensor)
     return name
 
@@ -82,18 +81,11 @@ def _root(tensor: str, nodes: Mapping[str, Any]) -> str:
 def state_of(graph_def: Any, fetches: Iterable[str]) -> set[str]:
     """Nodes of the handles through which the graph writes; none where no fetch ever depends on what was written."""
     writers = written(graph_def)
-    nodes = {n.name: n for n in graph_def.node}
-    seen: set[str] = set()
-    todo = [node_of(f) for f in fetches]
-    while todo:
-        while todo:
-            name = todo.pop()
-            if name in seen or name not in nodes:
-                continue
-            seen.add(name)
-            todo += [node_of(i) for i in nodes[name].input if not i.startswith("^")]
-        # What is written into a variable that matters, matters.
-        todo = [name for name, roots in writers.items() if name not in seen and roots & seen]
+    edges = reads(graph_def.node, control=False)
+    seen = reachable(map(node_of, fetches), edges)
+    # What is written into a variable that matters, matters.
+    while matters := [name for name, roots in writers.items() if name not in seen and roots & seen]:
+        seen |= reachable(matters, edges)
     handles = set().union(*writers.values())
     return handles if handles & seen else set()
 
@@ -145,16 +137,20 @@ def spec_of(variable: Variable) -> TensorSpec:
 
 
 def assign(graph: Any, session: Any, values: Mapping[str, NDArray[Any]]) -> None:
-    """Give the variables behind handles (by node, in ``graph``) their values in ``session``."""
-    if not values:
-        return
+    """Give variables (by node, in ``graph``) their values in ``session``: those behind handles, and TensorFlow 1's.
+
+    The values are fed, since a graph holds 2 GB at most.
+    """
     tf = tensorflow()
-    with graph.as_default():
-        assigned = [
-            tf.raw_ops.AssignVariableOp(resource=graph.get_tensor_by_name(f"{node}:0"), value=tf.constant(value))
-            for node, value in values.items()
-        ]
-    session.run(assigned)
+    for node, value in values.items():
+        variable = graph.get_tensor_by_name(f"{node}:0")
+        with graph.as_default():
+            given = tf.compat.v1.placeholder(value.dtype, value.shape)
+            if variable.dtype == tf.resource:
+                assigned = tf.raw_ops.AssignVariableOp(resource=variable, value=given)
+            else:
+                assigned = tf.raw_ops.Assign(ref=variable, value=given)
+        session.run(assigned, {given: value})
 
 
 def read(graph: Any, session: Any, nodes: Mapping[str, str]) -> dict[str, NDArray[Any]]:

@@ -11,6 +11,11 @@ CAUTION = 1.5
 """The next item may take this much longer than the slowest so far."""
 
 
+def seconds_left(remaining_ms: float) -> float:
+    """Of the function's time, without what is kept."""
+    return (remaining_ms - RESERVE_MS) / 1000
+
+
 class Deadline:
     """Asked before each of a row of items: is there time for one more?"""
 

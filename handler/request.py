@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from .budget import Limits
-from .deadline import RESERVE_MS
+from .deadline import seconds_left
 from .description import Description
 from .errors import NotBase64Error, TooLargeError, WrongTypeError
 from .image import pixels
@@ -133,7 +133,7 @@ def decoded(
     pictures = [p for p in request.pictures if isinstance(p, Picture)]
     if image is None:
         return []
-    return [pixels(p.data, p.where, image, limits, (remaining_ms() - RESERVE_MS) / 1000) for p in pictures]
+    return [pixels(p.data, p.where, image, limits, seconds_left(remaining_ms())) for p in pictures]
 
 
 def feeds(pictures: list[bytes], inputs: dict[str, bytes], description: Description) -> list[bytes]:

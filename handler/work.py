@@ -10,7 +10,7 @@ from typing import Any
 
 from . import storage
 from .answer import ANSWER_LIMIT, require_room, require_size, shortest_answer
-from .deadline import RESERVE_MS, Deadline
+from .deadline import Deadline, seconds_left
 from .errors import AnswerTooLargeError, MalformedEventError, OutOfTimeError, RetryLater
 from .protocols import predict
 from .request import Picture, Request
@@ -39,7 +39,7 @@ def answered(
     """The answer to ``task`` in our own protocol. ``limit``: see ``predict.answer``. Raises HandlerError."""
     if not isinstance(task, S3Object):
         return predict.answer(task, server, call, partial=partial, limit=limit)
-    data = storage.read(task, server.limits.encoded, (call.remaining_ms() - RESERVE_MS) / 1000)
+    data = storage.read(task, server.limits.encoded, seconds_left(call.remaining_ms()))
     description = server.description(None)
     if description.image is None or len(description.feeds) > 1:  # more than a picture is asked for: a request in JSON
         request = from_json(data.decode(errors="replace"))

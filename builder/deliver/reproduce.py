@@ -17,7 +17,8 @@ from builder.errors import BundleError, UsageError
 from builder.files import scratch
 from builder.pack.bundle import Bundle
 from builder.pack.join import join
-from builder.pack.provenance import EPOCH, JOIN_TYPE, STATEMENT
+from builder.pack.layer import EPOCH
+from builder.pack.provenance import JOIN_TYPE, STATEMENT
 from builder.pipeline import build_bundle
 from builder.progress import Progress
 from builder.project import Project

@@ -13,11 +13,9 @@ from typing import Any
 
 from builder.errors import BundleError
 from builder.escape import visible
-from builder.pack.bundle import LAYER_MANIFEST, LIBRARY
-from builder.pack.provenance import BUILD_TYPE, EPOCH, JOIN_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE
-
-REQUIRED = (f"layer/{LIBRARY}", f"layer/{LAYER_MANIFEST}", "manifest.json", "sbom.cdx.json", "NOTICE")
-"""Files that every statement names."""
+from builder.pack.bundle import EVERY_BUNDLE
+from builder.pack.layer import EPOCH
+from builder.pack.provenance import BUILD_TYPE, JOIN_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE
 
 NEXT = "Do not deploy this bundle: fetch it again from whoever built it, or build it again."
 """The end of a message about a bundle that is not as it was built."""
@@ -41,7 +39,7 @@ def parse_statement(text: bytes) -> dict[str, Any]:
         ]
         names = Counter(_name(entry) for entry in statement["subject"])
         wrong += [f"{name} stands twice" for name, count in names.items() if count > 1]
-        wrong += [f"it says nothing of {name}" for name in REQUIRED if name not in names]
+        wrong += [f"it says nothing of {name}" for name in EVERY_BUNDLE if name not in names]
         wrong += _odd_inputs(definition)
         builder = statement["predicate"]["runDetails"]["builder"]
         if not (isinstance(builder["id"], str) and isinstance(builder["version"], dict)):

@@ -31,6 +31,7 @@ from builder.escape import terminal
 from builder.files import replacing
 from builder.pack.bundle import LIBRARY, Bundle, BundleFiles, activate
 from builder.pack.dependencies import build_dependencies
+from builder.pack.layer import EPOCH
 from builder.pack.limits import CONTAINER_IMAGE
 from builder.pack.provenance import BASE, CHECKOUT
 from builder.project import Project
@@ -38,8 +39,7 @@ from builder.regular import copy_regular, exists, make_folder
 from builder.sandbox.kernel import CONTAINED
 from builder.sources import locate
 from builder.spec import ModelSpec
-from builder.stages.inputs import label_files
-from builder.stages.tuning import tuning_path
+from builder.stages.inputs import named_files
 from builder.targets import DEFAULT, TARGETS, Target
 
 INSIDE = Path("/coldforge")
@@ -157,13 +157,7 @@ def _inputs(spec: ModelSpec, project: Project, model: Path, dependencies: Path) 
         yield Mount(model.parent.parent, INSIDE / model.parent.parent.relative_to(project.root))
     else:
         yield Mount(model, model)
-    if tuning_path(spec).exists():
-        yield Mount(tuning_path(spec), tuning_path(spec))
-    for path in {
-        spec.path,
-        *label_files(spec.path),
-        *filter(None, [spec.source.config, spec.weights.images, spec.activations.images]),
-    }:
+    for path in dict.fromkeys(path for _, path in named_files(spec)):
         yield Mount(path, path)
 
 
@@ -215,8 +209,8 @@ def _run(
     options = ["--rm", "--init", "--name", name, *sandbox(user, mounts, limit)]
     for variable, value in environment.items():
         options += ["--env", f"{variable}={value}"]
-    if "SOURCE_DATE_EPOCH" in os.environ:
-        options += ["--env", "SOURCE_DATE_EPOCH"]
+    if EPOCH in os.environ:
+        options += ["--env", EPOCH]
     try:
         with subprocess.Popen(
             [client() or "docker", "run", *options, image, *command],

@@ -21,6 +21,9 @@ LIBRARY = "lib/libmodel.so"
 LAYER_MANIFEST = "model/manifest.json"
 """Paths in the layer; Lambda puts the layer's root at /opt."""
 
+EVERY_BUNDLE = (f"layer/{LIBRARY}", f"layer/{LAYER_MANIFEST}", "manifest.json", "sbom.cdx.json", "NOTICE")
+"""Files of every bundle, of one model or several, besides its statement."""
+
 
 @dataclass(frozen=True)
 class BundleFiles:
@@ -33,16 +36,7 @@ class BundleFiles:
     def of(cls, name: str) -> BundleFiles:
         """``name``: the model's."""
         return cls(
-            (
-                f"layer/{LIBRARY}",
-                f"layer/{LAYER_MANIFEST}",
-                "manifest.json",
-                "sbom.cdx.json",
-                "model.h",
-                "model.json",
-                "NOTICE",
-                STATEMENT,
-            ),
+            (*EVERY_BUNDLE, "model.h", "model.json", STATEMENT),
             ("layer.zip", f"layer/{Path(LIBRARY).with_name(FILE)}", f"{name}.weights"),
         )
 

@@ -10,10 +10,9 @@ from typing import Any
 from builder import __version__
 from builder.cache import file_digest
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
+from builder.pack.parts import LAYERS
 from builder.pack.provenance import JOIN_TYPE, STATEMENT, Material, statement_json
 from builder.pack.sbom import COMPILED_INTO
-
-PLACE = "/opt"
 
 
 def joined_bill(name: str, bundles: Sequence[Bundle], places: Sequence[str], manifest: Path) -> str:
@@ -67,7 +66,7 @@ def joined_statement(folder: Path, bundles: Sequence[Bundle], names: Sequence[st
 
 def _moved(bill: Mapping[str, Any], place: str) -> dict[str, Any]:
     """A bill with its library, and the weights beside it, where they are now."""
-    before, after = (f"{PLACE}/{Path(path).parent.as_posix()}/" for path in (LIBRARY, place))
+    before, after = (f"{LAYERS}/{Path(path).parent.as_posix()}/" for path in (LIBRARY, place))
 
     def moved(value: Any) -> Any:
         if isinstance(value, dict):
@@ -82,7 +81,7 @@ def _moved(bill: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 def _one_manifest(components: Sequence[dict[str, Any]], manifest: Path) -> None:
     """The layer's one manifest is a file of the first library; those of each bundle are not in the layer."""
-    path = f"{PLACE}/{LAYER_MANIFEST}"
+    path = f"{LAYERS}/{LAYER_MANIFEST}"
     libraries = [c for c in components if c["bom-ref"].startswith("lib:")]
     for library in libraries:
         library["components"] = [file for file in library["components"] if file["name"] != path]

@@ -17,6 +17,9 @@ from typing import IO
 from builder.errors import EnvironmentSetupError
 from builder.pack.limits import Component
 
+EPOCH = "SOURCE_DATE_EPOCH"
+"""The environment's variable for the time of every file in the zip, and the statement's parameter that it becomes."""
+
 COMPRESSION_LEVEL = 6
 _FIRST = 315_532_800  # 1980-01-01: zip knows no earlier time
 _LAST = 4_354_819_198  # 2107-12-31 23:59:58, and no later one
@@ -24,18 +27,22 @@ _UNIX = 3
 _FILE, _PROGRAM = 0o100644, 0o100755
 
 
+def given_epoch(environment: Mapping[str, str] = os.environ) -> int | None:
+    """SOURCE_DATE_EPOCH in seconds, None where it is not set. Raises EnvironmentSetupError if it is no whole number."""
+    text = environment.get(EPOCH, "").strip()
+    try:
+        return int(text) if text else None
+    except ValueError as error:
+        raise EnvironmentSetupError(f"{EPOCH} is {text!r}: set it to whole seconds since 1970, or unset it.") from error
+
+
 def source_date_epoch(environment: Mapping[str, str] = os.environ) -> int:
     """The time to give every file, in seconds: SOURCE_DATE_EPOCH, or the earliest that zip has.
 
-    Raises EnvironmentSetupError when the variable is no whole number.
+    Raises as ``given_epoch`` does.
     """
-    text = environment.get("SOURCE_DATE_EPOCH", "").strip()
-    try:
-        return int(text) if text else _FIRST
-    except ValueError as error:
-        raise EnvironmentSetupError(
-            f"SOURCE_DATE_EPOCH is {text!r}: set it to whole seconds since 1970, or unset it."
-        ) from error
+    given = given_epoch(environment)
+    return _FIRST if given is None else given
 
 
 def files_of(folder: Path) -> list[tuple[str, Path]]:

@@ -20,11 +20,6 @@ class Package:
     version: str
     hashes: tuple[str, ...]
 
-    @property
-    def url(self) -> str:
-        """Its package URL (purl)."""
-        return f"pkg:pypi/{self.name}@{self.version}"
-
 
 def read_lock(path: Path) -> tuple[Package, ...]:
     """The packages of a hash-locked requirements file, by name.

@@ -13,6 +13,9 @@ from typing import Literal
 from builder import __version__
 from builder.cache import file_digest
 
+LAYERS = "/opt"
+"""Where Lambda puts what is in layers."""
+
 LICENCES = Path(__file__).with_name("licences")
 APACHE = "Apache-2.0"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.cache import file_digest
-from builder.pack.layer import files_of
+from builder.pack.layer import EPOCH, files_of, given_epoch
 
 STATEMENT = "provenance.json"
 ENVELOPE = "provenance.intoto.jsonl"
@@ -27,9 +27,6 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 BUILD_TYPE, JOIN_TYPE = "coldforge:bundle/v1", "coldforge:joined/v1"
 """Made of a model.toml by ``coldforge bundle``; made of the bundles of several models by it."""
-
-EPOCH = "SOURCE_DATE_EPOCH"
-"""The environment's variable for the time of every file in the zip, and the parameter that it becomes."""
 
 BASE, CHECKOUT = "COLDFORGE_BASE", "COLDFORGE_CHECKOUT"
 """What a build in a container is told of itself: the image below it, and where the checkout is outside."""
@@ -68,11 +65,12 @@ def statement_json(
     """The statement of the bundle in ``folder``, whose files are all there but this one.
 
     ``external``: what whoever built it chose; ``internal``: what followed from that; ``builder``: where it ran.
+    Raises EnvironmentSetupError for a SOURCE_DATE_EPOCH that is no whole number.
     """
     metadata, parameters = {}, dict(internal)
-    if epoch := environment.get(EPOCH, "").strip():
-        parameters[EPOCH] = int(epoch)
-        moment = datetime.datetime.fromtimestamp(int(epoch), datetime.UTC)
+    if (epoch := given_epoch(environment)) is not None:
+        parameters[EPOCH] = epoch
+        moment = datetime.datetime.fromtimestamp(epoch, datetime.UTC)
         metadata["metadata"] = {"finishedOn": moment.strftime("%Y-%m-%dT%H:%M:%SZ")}
     statement = {
         "_type": STATEMENT_TYPE,

@@ -20,9 +20,9 @@ from builder import __version__
 from builder.cache import file_digest
 from builder.errors import EnvironmentSetupError
 from builder.pack.layer import files_of
-from builder.pack.parts import APACHE, LICENCES, Part, Wheel, apache_text, shipped
+from builder.pack.parts import APACHE, LAYERS, LICENCES, Part, Wheel, apache_text, shipped
 
-PLACE = "/opt/python"
+PLACE = f"{LAYERS}/python"
 
 _SPDX = {"MIT": "MIT", "Apache 2.0": APACHE, "Apache-2.0": APACHE, "BSD-3-Clause": "BSD-3-Clause"}
 """What METADATA's free-text field ``License`` means, for packages without ``License-Expression``."""

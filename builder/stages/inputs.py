@@ -11,22 +11,23 @@ from builder.spec import ModelSpec
 from builder.stages.tuning import tuning_path
 
 
-def named_files(spec: ModelSpec) -> dict[str, Path]:
-    """model.toml and what it names besides the trained model, by what each is; names are those that it gives them."""
-    found = {spec.path.name: spec.path, **{f"labels {path.name}": path for path in label_files(spec.path)}}
+def named_files(spec: ModelSpec) -> Iterator[tuple[str, Path]]:
+    """model.toml and what it names besides the trained model, each after what it is; names are those that it gives."""
+    yield spec.path.name, spec.path
+    for labels in dict.fromkeys(_label_files(spec.path)):
+        yield f"labels {labels.name}", labels
     if tuning_path(spec).exists():
-        found[tuning_path(spec).name] = tuning_path(spec)
+        yield tuning_path(spec).name, tuning_path(spec)
     for what, path in (
         ("configuration", spec.source.config),
         ("pictures for weights", spec.weights.images),
         ("pictures for activations", spec.activations.images),
     ):
         if path is not None:
-            found[f"{what} {path.name}"] = path
-    return found
+            yield f"{what} {path.name}", path
 
 
-def label_files(toml: Path) -> Iterator[Path]:
+def _label_files(toml: Path) -> Iterator[Path]:
     """The label files of the outputs."""
     for output in tomllib.loads(toml.read_text(encoding="utf-8")).get("outputs", []):
         if "labels_file" in output:

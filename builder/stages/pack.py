@@ -19,16 +19,13 @@ from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
 from builder.pack.limits import Component, check, require
 from builder.pack.manifest import FileEntry, Manifest, source_entry
 from builder.pack.notice import notice
-from builder.pack.parts import Part, function_part, shipped
+from builder.pack.parts import LAYERS, Part, function_part, shipped
 from builder.pack.sbom import sbom_json
 from builder.pack.wheels import wheel_parts
 from builder.stages.attempts import VerifiedLibrary
 from builder.stages.provenance import bundle_statement
 from builder.verify.verdict import require as require_verification
 from builder.workspace import Workspace
-
-PLACE = "/opt"
-"""Where Lambda puts a layer."""
 
 
 def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
@@ -75,13 +72,13 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         require(sizes)
         _write(draft.header, sources.header.read_text(encoding="utf-8"))
         _write(draft.description, model_json.rstrip("\n") + "\n")
-        parts = [*library_parts(f"{PLACE}/{LIBRARY}", library.versions), *_parts(ws)]
+        parts = [*library_parts(f"{LAYERS}/{LIBRARY}", library.versions), *_parts(ws)]
         files = [(name, draft.layer / name) for name in sorted(inside, key=lambda name: (name != LIBRARY, name))]
         elsewhere = [(weights_file, fresh / weights_file)] if weights_file else []
         bill = sbom_json(
             description=manifest.description,
             source=manifest.source,
-            files=[*shipped(PLACE, files), *shipped("", elsewhere)],
+            files=[*shipped(LAYERS, files), *shipped("", elsewhere)],
             parts=parts,
             versions=manifest.versions,
         )

@@ -46,7 +46,7 @@ def _builder(environment: Mapping[str, str] = os.environ) -> str:
 
 def _materials(ws: Workspace, library: VerifiedLibrary, parts: Sequence[Part]) -> Iterator[Material]:
     source, project = ws.spec.source, ws.project
-    for name, path in named_files(ws.spec).items():
+    for name, path in named_files(ws.spec):
         yield Material(name, content_digest(path))
     uri = f"pkg:pypi/{source.package.replace('==', '@')}#{source.file}" if source.package else ""
     yield Material(f"trained model {library.compiled.path.name}", content_digest(library.compiled.path), uri)

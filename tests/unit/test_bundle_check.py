@@ -21,7 +21,8 @@ from builder.cli import main
 from builder.deliver.bundle_check import check_bundle, sign_bundle
 from builder.deliver.envelope import opened
 from builder.errors import BundleError, UsageError
-from builder.pack.provenance import BUILD_TYPE, ENVELOPE, EPOCH, JOIN_TYPE, STATEMENT, Material, statement_json
+from builder.pack.layer import EPOCH
+from builder.pack.provenance import BUILD_TYPE, ENVELOPE, JOIN_TYPE, STATEMENT, Material, statement_json
 from tests.support.needs import needs
 
 FILES = {

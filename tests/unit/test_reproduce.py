@@ -11,8 +11,8 @@ import pytest
 
 from builder.deliver.comparison import compare
 from builder.deliver.differences import first_difference
-from builder.deliver.statement import REQUIRED
 from builder.errors import BundleError
+from builder.pack.bundle import EVERY_BUNDLE
 from builder.pack.provenance import BUILD_TYPE, STATEMENT, Material, statement_json
 from builder.report.proof import comparison_lines, require_identical
 
@@ -20,7 +20,7 @@ MANIFEST = {"built_with": {"python": "3.11", "zig": "0"}, "verification": {"wors
 
 
 def bundle(folder: Path, *, toml: str = "1", zig: str = "0", header: str = "a\nb\n", **manifest: Any) -> Path:
-    for name in REQUIRED:
+    for name in EVERY_BUNDLE:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"")
     (folder / "model.h").write_text(header)

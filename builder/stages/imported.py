@@ -65,7 +65,7 @@ def inspect(ws: Workspace) -> Preflight:
 
 
 def describe_with(sandbox: Sandbox, say: Callable[[str], None]) -> Callable[[Source, Path], ModelPorts]:
-    """``importers.describe`` in ``sandbox``; what it lacks, and what the model prints, goes to ``say``."""
+    """``importers.describe`` in ``sandbox``; what that lacks here goes to ``say``."""
 
     def describe(source: Source, path: Path) -> ModelPorts:
         if line := sandbox.kernel.missing():

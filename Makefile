@@ -120,7 +120,7 @@ reproduce: setup ## build BUNDLE again from its recorded inputs, and say "identi
 	@$(PY) -m builder.cli reproduce "$(BUNDLE)"
 
 # IMAGE's default is for models that take a picture alone, which the command knows.
-invoke: ## run the bundle of MODEL on IMAGE, or on the request in INPUTS=FILE, in Lambda's emulator, without Docker
+invoke: ## run the bundle of MODEL on IMAGE, or on the request in INPUTS=FILE|-, in Lambda's emulator, without Docker
 	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) --target "$(TARGET)" \
 		$(if $(INPUTS),--inputs "$(INPUTS)",$(if $(filter-out file,$(origin IMAGE)),--image "$(IMAGE)"))
 

@@ -118,6 +118,12 @@ class BundleError(ColdforgeError):
     exit_code = 25
 
 
+class AnswerError(ColdforgeError):
+    """The function answered a request of `invoke` with an error."""
+
+    exit_code = 26
+
+
 def error_of(exit_code: object, message: str) -> ColdforgeError:
     """The error that a process which ended with ``exit_code``, or says so, stands for."""
     for kind in ColdforgeError.__subclasses__():

@@ -20,7 +20,10 @@ def _invoke_arguments(parser: Arguments) -> None:
     add_bundled_models(parser)
     sent = parser.add_mutually_exclusive_group()
     sent.add_argument("--image", type=Path, metavar="FILE", help="a picture (default: the tests' own)")
-    sent.add_argument("--inputs", type=Path, metavar="FILE", help="a request in JSON (default: zeros)")
+    sent.add_argument(
+        "--inputs", metavar="FILE", help="a request or any other event, in a file of JSON; - reads standard input"
+    )
+    sent.add_argument("--payload", metavar="JSON", help="the same, on the command line (default: zeros)")
     add_target(parser)
 
 
@@ -32,8 +35,12 @@ def invoke(options: Options, project: Project) -> int:
             f"invoke runs the function on this machine, which is not {options.target}; "
             f"`make bundle TARGET={options.target}` runs its library on TensorFlow's inputs under QEMU."
         )
-    if options.inputs:
-        event = rie.file_event(options.inputs)
+    if options.inputs == "-":
+        event = rie.text_event(sys.stdin.read(), "standard input")
+    elif options.inputs:
+        event = rie.file_event(Path(options.inputs))
+    elif options.payload is not None:
+        event = rie.text_event(options.payload, "--payload")
     elif options.image:
         event = rie.image_event(options.image)
     else:
@@ -44,6 +51,7 @@ def invoke(options: Options, project: Project) -> int:
     if result.note:
         print(result.note, file=sys.stderr)
     print(result.times, file=sys.stderr)
+    rie.require_answer(result.answer)
     return 0
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builder.errors import EnvironmentSetupError, UsageError
+from builder.errors import AnswerError, EnvironmentSetupError, UsageError
 from builder.local import parts
 from builder.local.emulator import Emulator
 from builder.report import trying
@@ -106,15 +106,39 @@ def image_event(path: Path) -> dict[str, Any]:
 
 
 def file_event(path: Path) -> Any:
-    """The request in a file of JSON. Raises UsageError."""
+    """The request, or any other event, in a file of JSON. Raises UsageError."""
     try:
-        return json.loads(path.read_text())
+        return text_event(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not JSON: it is no UTF-8 text. --image sends a picture.") from error
+
+
+def text_event(text: str, origin: str) -> Any:
+    """The request, or any other event, in JSON; ``origin`` is said where it is none. Raises UsageError."""
+    try:
+        return json.loads(text)
     except ValueError as error:
         raise UsageError(
-            f'{path} is not JSON ({error}); it must hold a request such as {{"inputs": {{...}}}}.'
+            f'{origin} is not JSON ({error}); it must be a request such as {{"inputs": {{...}}}}.'
         ) from error
+
+
+def require_answer(answer: Any) -> None:
+    """Raises AnswerError for an answer that is an error: of a direct invocation, over HTTP, or of single messages."""
+    if not isinstance(answer, dict):
+        return
+    error = answer.get("error")
+    if isinstance(error, dict):
+        raise AnswerError(
+            f"the function refused the request: {error.get('message')} ({error.get('code')}). "
+            "docs/errors.md says more of each code."
+        )
+    if answer.get("statusCode", 200) >= 400:
+        raise AnswerError(f"the function answered with HTTP status {answer['statusCode']}.")
+    if failed := answer.get("batchItemFailures"):
+        raise AnswerError(f"the function could not answer {len(failed)} of the messages.")
 
 
 def default_event(bundle: Path) -> dict[str, Any]:

@@ -16,10 +16,19 @@ import pytest
 from PIL import Image, ImageOps
 
 from builder.cli import main
-from builder.errors import EnvironmentSetupError, UsageError
+from builder.errors import AnswerError, EnvironmentSetupError, UsageError
 from builder.local import parts
 from builder.local.emulator import MAX_REQUEST, Emulator
-from builder.local.rie import CACHE, REPOSITORY, default_event, emulator, file_event, image_event, invoke
+from builder.local.rie import (
+    CACHE,
+    REPOSITORY,
+    default_event,
+    emulator,
+    file_event,
+    image_event,
+    invoke,
+    require_answer,
+)
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from tests.support import abi_library
@@ -232,8 +241,31 @@ def test_a_file_that_is_no_request_is_said(tmp_path: Path) -> None:
     (tmp_path / "request.json").write_text("{")
     with pytest.raises(UsageError, match=r"request\.json is not JSON"):
         file_event(tmp_path / "request.json")
+    (tmp_path / "picture.jpg").write_bytes(FACE.read_bytes())
+    with pytest.raises(UsageError, match=r"picture\.jpg is not JSON.*--image"):
+        file_event(tmp_path / "picture.jpg")
     with pytest.raises(UsageError, match="make bundle"):
         default_event(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"error": {"code": "wrong_field", "message": '"a" is missing'}}, r"\"a\" is missing \(wrong_field\)"),
+        ({"statusCode": 422, "body": "{}"}, "HTTP status 422"),
+        ({"batchItemFailures": [{"itemIdentifier": "1"}]}, "1 of the messages"),
+    ],
+)
+def test_an_answer_that_is_an_error_fails_the_command(answer: dict[str, Any], said: str) -> None:
+    with pytest.raises(AnswerError, match=said):
+        require_answer(answer)
+
+
+@pytest.mark.parametrize(
+    "answer", [{"predictions": []}, {"statusCode": 200}, {"batchItemFailures": []}, [], {"error": [0.5]}]
+)
+def test_other_answers_do_not(answer: Any) -> None:
+    require_answer(answer)
 
 
 def test_zeros_are_what_a_model_without_pictures_takes(tmp_path: Path) -> None:
@@ -243,7 +275,7 @@ def test_zeros_are_what_a_model_without_pictures_takes(tmp_path: Path) -> None:
     assert answer["predictions"] == [{"product": [0, 0, 0], "total": 0}] * 2
 
 
-def test_the_command_sends_zeros_or_the_request_in_a_file(
+def test_the_command_sends_zeros_or_the_request_that_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     description = abi_library.tensor_description()
@@ -253,12 +285,18 @@ def test_the_command_sends_zeros_or_the_request_in_a_file(
     assert abi_library.layer(bundle, description) == bundle / "layer"
     spec, request = tmp_path / "model.toml", tmp_path / "request.json"
     spec.write_text('[model]\nname = "tensors"\nsource = "tensors.keras"\n')
-    request.write_text(json.dumps({"inputs": {"a": [[1, 2, 3], [4, 5, 6]], "n": [2, -1]}}))
+    text = json.dumps({"inputs": {"a": [[1, 2, 3], [4, 5, 6]], "n": [2, -1]}})
+    request.write_text(text)
     monkeypatch.setattr(Project, "here", classmethod(lambda cls: Project(tmp_path)))
     assert main(["invoke", str(spec)]) == 0
     assert json.loads(capsys.readouterr().out)["predictions"][0]["total"] == 0
-    assert main(["invoke", str(spec), "--inputs", str(request)]) == 0
-    assert json.loads(capsys.readouterr().out)["predictions"][0]["product"] == [2, 4, 6]
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    for given in (["--inputs", str(request)], ["--inputs", "-"], ["--payload", text]):
+        assert main(["invoke", str(spec), *given]) == 0
+        assert json.loads(capsys.readouterr().out)["predictions"][0]["product"] == [2, 4, 6]
+    assert main(["invoke", str(spec), "--payload", '{"inputs": {"a": 1}}']) == AnswerError.exit_code
+    told = capsys.readouterr()
+    assert json.loads(told.out)["error"]["code"] in told.err
 
 
 def test_make_invoke_without_an_image_sends_the_tests_own(emotion: Bundle) -> None:

@@ -15,6 +15,11 @@ PY    := $(VENV)/bin/python
 # The first interpreter that TensorFlow's wheel and the locks support; PYTHON=... chooses another.
 PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3 python,$(shell \
 	$(p) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $(p))))
+ifneq ($(origin PYTHON),file)
+ifneq ($(shell $(PYTHON) -c 'import sys; print((3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null),True)
+$(error PYTHON=$(PYTHON) is not Python 3.11, 3.12 or 3.13, which coldforge needs)
+endif
+endif
 # A lock is complete: --no-deps leaves pip nothing to resolve.
 PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes
 
@@ -62,6 +67,10 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 	@touch $@
 
 setup: $(VENV)/.build ## the virtual environment with everything a build needs
+	@:
+
+# MODEL is a list of models, or one path that may have spaces in it.
+MODELS = if [ -e "$(MODEL)" ]; then set -- "$(MODEL)"; else set -- $(MODEL); fi
 
 # Examples whose model is made here rather than fetched.
 MADE_digits     := build/digits/model.keras
@@ -74,16 +83,16 @@ build/age_gender/model.keras: examples/age_gender/make_model.py | setup
 bundle: $(foreach m,$(MODEL),$(MADE_$(m))) ## compile MODEL and pack it for Lambda, in dist/; MODEL="a b" packs both
 	@route=$$($(PYTHON) -m builder.cli where --in $(BUILD_IN)); python=$(PYTHON); \
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; python=$(PY); fi; \
-	$$python -m builder.cli bundle $(MODEL) --in $$route --target "$(TARGET)" --package $(PACKAGE)
+	$(MODELS); $$python -m builder.cli bundle "$$@" --in $$route --target "$(TARGET)" --package $(PACKAGE)
 
 explain: setup $(MADE_$(MODEL)) ## what MODEL runs step by step, and how long each step takes here
-	@$(PY) -m builder.cli explain $(MODEL)
+	@$(PY) -m builder.cli explain "$(MODEL)"
 
 tune: setup $(MADE_$(MODEL)) ## time the algorithms of MODEL's layers here; writes tuning.json beside model.toml
-	@$(PY) -m builder.cli tune $(MODEL)
+	@$(PY) -m builder.cli tune "$(MODEL)"
 
 accuracy: setup $(MADE_$(MODEL)) ## what each type of weights costs MODEL; IMAGES="FOLDER ..." are looked at too
-	@$(PY) -m builder.cli accuracy $(MODEL) $(IMAGES:%=--images %)
+	@$(PY) -m builder.cli accuracy "$(MODEL)" $(IMAGES:%=--images %)
 
 # The engine that a module is verified in.
 $(VENV)/.wasm: requirements/wasm.txt $(VENV)/.build
@@ -92,21 +101,26 @@ $(VENV)/.wasm: requirements/wasm.txt $(VENV)/.build
 
 .PHONY: wasm
 wasm: $(VENV)/.wasm $(MADE_$(MODEL)) ## compile MODEL to WebAssembly, in dist/<model>/wasm/
-	@$(PY) -m builder.cli wasm $(MODEL)
+	@$(PY) -m builder.cli wasm "$(MODEL)"
 
 # c, rust, go, node or python. STATIC=1 adds libmodel.a.
 LANGUAGE ?= c
-.PHONY: bindings
-bindings: $(if $(STATIC),setup) $(if $(filter node,$(LANGUAGE)),wasm) bundle ## a package that calls MODEL from LANGUAGE=c|rust|go|node|python, in dist/bindings/
-	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli bindings $(MODEL) --lang $(LANGUAGE) --target "$(TARGET)" \
+LANGUAGES := c rust go node python
+.PHONY: bindings language
+language:
+	@test -n "$(filter $(LANGUAGE),$(LANGUAGES))" || \
+		{ echo "there are no bindings for LANGUAGE=$(LANGUAGE); it is one of: $(LANGUAGES)" >&2; exit 2; }
+
+bindings: language $(if $(STATIC),setup) $(if $(filter node,$(LANGUAGE)),wasm) bundle ## a package that calls MODEL from LANGUAGE=c|rust|go|node|python, in dist/bindings/
+	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli bindings "$(MODEL)" --lang $(LANGUAGE) --target "$(TARGET)" \
 		$(if $(STATIC),--static) $(if $(OUT),--out "$(OUT)")
 
 .PHONY: export selftest
 export: setup $(MADE_$(MODEL)) ## MODEL's weights (safetensors), frozen graph and configuration, in dist/<model>-export/
-	@$(PY) -m builder.cli export $(MODEL)
+	@$(PY) -m builder.cli export "$(MODEL)"
 
 selftest: setup $(MADE_$(MODEL)) ## a test and a benchmark program for the bundle of MODEL, in dist/<model>/
-	@$(PY) -m builder.cli selftest $(MODEL) --target "$(TARGET)"
+	@$(PY) -m builder.cli selftest "$(MODEL)" --target "$(TARGET)"
 
 # BUNDLE=dist/NAME; KEY=FILE is an ed25519 key in PEM: the private one to sign, the public one to verify.
 .PHONY: sign verify-bundle reproduce
@@ -121,11 +135,11 @@ reproduce: setup ## build BUNDLE again from its recorded inputs, and say "identi
 
 # IMAGE's default is for models that take a picture alone, which the command knows.
 invoke: ## run the bundle of MODEL on IMAGE, or on the request in INPUTS=FILE|-, in Lambda's emulator, without Docker
-	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke $(MODEL) --target "$(TARGET)" \
+	@$(MODELS); $(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke "$$@" --target "$(TARGET)" \
 		$(if $(INPUTS),--inputs "$(INPUTS)",$(if $(filter-out file,$(origin IMAGE)),--image "$(IMAGE)"))
 
 serve: ## the bundle of MODEL behind http://127.0.0.1:8080 (PORT=...), without Docker
-	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli serve $(MODEL) --port $(or $(PORT),8080) --cors "$(CORS)"
+	@$(MODELS); $(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli serve "$$@" --port $(or $(PORT),8080) --cors "$(CORS)"
 
 sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
 
@@ -143,7 +157,7 @@ sam-build: sam
 
 local-invoke: sam-build ## the function on IMAGE in Lambda's container image (Docker)
 	@$(PYTHON) -c 'import base64, json, sys; \
-		print(json.dumps({"image": base64.b64encode(open(sys.argv[1], "rb").read()).decode()}))' $(IMAGE) \
+		print(json.dumps({"image": base64.b64encode(open(sys.argv[1], "rb").read()).decode()}))' "$(IMAGE)" \
 		| $(SAM) local invoke Function --event - $(SAM_FLAGS)
 
 local-api: sam-build ## the function behind http://127.0.0.1:3000/predict (Docker)
@@ -162,7 +176,7 @@ deploy: setup sam-build ## the active bundle to AWS, with sam deploy
 	@$(SAM) deploy $(if $(filter image,$(PACKAGE)),--resolve-image-repos) $(OVERRIDES) $(SAM_FLAGS)
 
 publish: setup ## the layer of MODEL to AWS (PUBLISH_FLAGS="--bucket B --prune 3")
-	@$(PY) -m builder.cli publish $(MODEL) --target "$(TARGET)" $(PUBLISH_FLAGS)
+	@$(MODELS); $(PY) -m builder.cli publish "$$@" --target "$(TARGET)" $(PUBLISH_FLAGS)
 
 # A process for each CPU; tests/support/parts.py says which tests share one. JOBS=0: none but this one.
 JOBS ?= $(shell nproc)

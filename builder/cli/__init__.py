@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from builder import __version__
 from builder.cli import building, delivering, looking, proving, running
 from builder.disk import disk_error
-from builder.errors import INTERRUPTED, ColdforgeError
+from builder.errors import INTERRUPTED, ColdforgeError, UsageError
 from builder.escape import terminal
 from builder.project import Project
 
@@ -25,8 +26,10 @@ GROUPS = (building, looking, running, delivering, proving)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
     try:
+        _require_command(given)
+        options = _parser().parse_args(given)
         code: int = options.command(options, Project.here())
         return code
     except ColdforgeError as error:
@@ -41,6 +44,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("coldforge: interrupted; the last good bundle is unchanged.", file=sys.stderr)
         return INTERRUPTED
+
+
+def _require_command(arguments: Sequence[str]) -> None:
+    """Raises UsageError for a command that there is not, with the one that was perhaps meant."""
+    names = [command.name for group in GROUPS for command in group.COMMANDS]
+    if not arguments or arguments[0].startswith("-") or arguments[0] in names:
+        return
+    meant = "".join(f" Did you mean `{name}`?" for name in get_close_matches(arguments[0], names, 1))
+    raise UsageError(f"there is no command {arguments[0]}.{meant} `coldforge --help` lists them all.")
 
 
 def _parser() -> argparse.ArgumentParser:

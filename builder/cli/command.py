@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from builder.errors import UsageError
-from builder.escape import terminal
+from builder.escape import shell, terminal
 from builder.project import Project
 from builder.spec import ModelSpec, load
+from builder.spec.rules import guess_format, is_saved_model
 from builder.targets import NAMES, TARGETS, Target, target_named
 from builder.workspace import Workspace
 
@@ -61,7 +62,7 @@ def add_json(parser: Arguments) -> None:
 
 
 def add_trust(parser: Arguments) -> None:
-    parser.add_argument("--trust", action="store_true", help="load a .h5 file, which may run code")
+    parser.add_argument("--trust", action="store_true", help="load a model that may run code, as any .h5 file may")
 
 
 def targets_of(options: Options, spec: ModelSpec) -> tuple[Target, ...]:
@@ -74,15 +75,28 @@ def targets_of(options: Options, spec: ModelSpec) -> tuple[Target, ...]:
 def load_spec(model: str, project: Project) -> ModelSpec:
     """The spec at a path, or of an example by name. Raises UsageError for neither."""
     path = Path(model)
+    if is_model(path):
+        raise UsageError(
+            f"{model} is a trained model; this command takes a model.toml. `coldforge init {shell(model)}` writes one."
+        )
     candidates = [path, path / "model.toml", project.examples / model / "model.toml"]
     for candidate in candidates:
         if candidate.is_file():
             return load(candidate)
+    if guess_format(model):
+        raise UsageError(f"there is no file {model}.")
     examples = sorted(p.parent.name for p in project.examples.glob("*/model.toml"))
     raise UsageError(
         f"there is no model.toml at {model}, and no such example ({', '.join(examples)}). "
         "`coldforge init MODEL` writes one for a trained model."
     )
+
+
+def is_model(path: Path) -> bool:
+    """Whether there is a trained model at ``path``, rather than a model.toml or a folder with one."""
+    if path.is_dir():
+        return is_saved_model(path) and not (path / "model.toml").is_file()
+    return path.is_file() and path.suffix != ".toml"
 
 
 def workspace_of(options: Options, project: Project) -> Workspace:

@@ -15,6 +15,7 @@ from builder.cli.command import (
     add_model,
     add_route,
     add_trust,
+    is_model,
     load_spec,
     relative,
     say,
@@ -44,20 +45,16 @@ def _inspect_arguments(parser: Arguments) -> None:
 
 
 def inspect(options: Options, project: Project) -> int:
-    from builder import preflight
-    from builder.stages import imported
+    from builder.report.inspection import render
+    from builder.stages.inspected import inspect
 
     path = Path(options.model)
-    spec = _drafted(path, options.trust) if _is_model(path) else load_spec(options.model, project)
+    spec = _drafted(path, options.trust) if is_model(path) else load_spec(options.model, project)
     ws = Workspace.of(spec, project)
     with ws.held():
-        found = imported.inspect(ws)
-    say(json.dumps(found.to_json(), indent=1) if options.json else preflight.render(found))
-    return found.exit_code
-
-
-def _is_model(path: Path) -> bool:
-    return path.exists() and path.suffix != ".toml" and not (path / "model.toml").is_file()
+        found = inspect(ws)
+    say(json.dumps(found.to_json(), indent=1) if options.json else render(found))
+    return found.preflight.exit_code
 
 
 def _drafted(path: Path, trust: bool) -> ModelSpec:
@@ -152,7 +149,7 @@ def init(options: Options, _project: Project) -> int:
 
 COMMANDS = (
     Command("where", "say where a build would run, docker or host", add_route, where),
-    Command("inspect", "say whether a model can be compiled, and how large it will be", _inspect_arguments, inspect),
+    Command("inspect", "say what a model takes and gives, and whether it can be compiled", _inspect_arguments, inspect),
     Command("explain", "say, step by step, what a model runs and how long it takes", _explain_arguments, explain),
     Command("tune", "time each layer's algorithms here, and keep the fastest for later builds", _tune_arguments, tune),
     Command(

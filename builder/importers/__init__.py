@@ -13,11 +13,21 @@ from builder.importers.shapes import check_dtype, pin_shapes
 from builder.spec import FeedSpec, FetchSpec, ModelSpec, Source
 from builder.spec.tensor import c_identifier
 
-__all__ = ["describe", "import_model"]
+__all__ = ["describe", "freeze_model", "import_model", "open_model"]
 
 
 def import_model(spec: ModelSpec, model_path: Path, folder: Path) -> FrozenGraph:
-    """Read the model at ``model_path`` and write graph.pb, config.pbtxt and ports.json into ``folder``.
+    """Read the model at ``model_path`` and write its frozen graph into ``folder``: see ``freeze_model``."""
+    return freeze_model(open_model(spec, model_path), spec, folder)
+
+
+def open_model(spec: ModelSpec, model_path: Path) -> LoadedModel:
+    """The model at ``model_path``, read as the spec says. Raises ImportModelError."""
+    return _open(spec.source, model_path, spec.feeds, spec.fetches)
+
+
+def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGraph:
+    """Write graph.pb, config.pbtxt and ports.json of a model that was read into ``folder``.
 
     Preprocessing and activations of the spec are in the graph: an image feed is uint8 [batch, height, width,
     channels]. The same model and spec give the same bytes. Raises ImportModelError; UnsupportedOpsError where the graph
@@ -26,7 +36,6 @@ def import_model(spec: ModelSpec, model_path: Path, folder: Path) -> FrozenGraph
     from builder.importers.allowed_ops import admit
     from builder.importers.freeze import write_frozen
 
-    loaded = _open(spec.source, model_path, spec.feeds, spec.fetches)
     shapes = pin_shapes(loaded.ports, spec)
     fetches = _choose_fetches(loaded.ports, spec)
     raw = loaded.freeze(shapes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.errors import ImportModelError
@@ -56,13 +56,13 @@ def _draft(model_path: Path, describe: Describe, toml: Path | None, trust: bool)
             f"{model_path.name} is a .h5 file, which may run code when it is loaded. If you trust where it comes "
             "from, run `coldforge init --trust`; else ask its author for a .keras file."
         )
-    source = Source(form, model_path, trust=form == "h5")
+    source = Source(form, model_path, trust=trust)
     ports = describe(source, model_path)
     notes: dict[str, str] = {}
-    if form == "h5":
-        notes["model.trust"] = "You said so: a .h5 file may run code when it is loaded."
+    if trust:
+        notes["model.trust"] = "You said so: code in the model may run when it is loaded."
     if len(ports.signatures) > 1:
-        source = Source(form, model_path, signature=ports.signature)
+        source = replace(source, signature=ports.signature)
         notes["model.signature"] = f"The model has {', '.join(ports.signatures)}."
     image = _image(ports, notes)
     feeds = _feeds(ports, form, image, notes)

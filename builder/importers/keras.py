@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.errors import ImportModelError
-from builder.importers.loaded import LoadedModel, RawGraph, Shape, distinct
+from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, Shape, distinct
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import keep_cases_functional, node_of
 from builder.importers.saved_model import freeze as freeze_saved_model
@@ -22,7 +22,7 @@ from builder.spec import Source
 LARGEST_CONFIG = 100_000_000
 """Bytes; that of a network of a thousand layers has one million."""
 
-_TRUST = "If you trust where it comes from, add `trust = true` under [model] in model.toml."
+_TRUST = f"If you trust where it comes from, {HOW_TO_TRUST}."
 
 
 def open_keras(source: Source, path: Path) -> LoadedModel:
@@ -78,6 +78,11 @@ def _load(source: Source, path: Path) -> Any:
 
 def _require_sizes(path: Path) -> None:
     """An archive of a few kilobytes may unpack to any size. Keras holds its weights against what is stored of them."""
+    if path.suffix == ".keras" and not zipfile.is_zipfile(path):  # of which Keras says that there is no file
+        raise ImportModelError(
+            f"{path.name} is damaged or cut off: a .keras file is a zip archive, and this one has no end. Copy or "
+            "download it again."
+        )
     with contextlib.suppress(zipfile.BadZipFile, KeyError), zipfile.ZipFile(path) as archive:
         size = archive.getinfo("config.json").file_size
         if size > LARGEST_CONFIG:

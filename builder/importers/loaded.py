@@ -12,6 +12,9 @@ from builder.spec.tensor import c_identifier
 
 Shape = tuple[int, ...]
 
+HOW_TO_TRUST = "add `trust = true` under [model] in model.toml (`init` and `inspect` take --trust)"
+"""The rest of a sentence for a model whose code would run."""
+
 
 @dataclass(frozen=True)
 class RawGraph:

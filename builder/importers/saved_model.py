@@ -18,7 +18,7 @@ from builder.errors import ImportModelError
 from builder.escape import visible
 from builder.importers.allowed_ops import admit
 from builder.importers.checkpoint import read, saved_variables
-from builder.importers.loaded import LoadedModel, RawGraph, distinct
+from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, distinct
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import inline_calls, keep_reachable, node_of, without_side_effects
 from builder.importers.state import Variable, assign, state_of
@@ -175,8 +175,8 @@ def _needs_init(path: Path, meta: Any, source: Any, missing: set[str]) -> str:
         init += meta.collection_def[key].node_list.value
     runs = f"only the model's init op {', '.join(map(visible, init))} sets them" if init else "nothing sets them"
     allow = (
-        "An init op may do anything. If you trust where the model comes from, add `trust = true` under [model] in "
-        "model.toml. Otherwise save the model with its variables."
+        f"An init op may do anything. If you trust where the model comes from, {HOW_TO_TRUST}. Otherwise save the "
+        "model with its variables."
         if init
         else "Save the model with its variables."
     )

@@ -11,7 +11,6 @@ from typing import Any
 
 from builder.cache import digest
 from builder.errors import ImportModelError
-from builder.files import scratch
 from builder.importers import describe, import_model
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import FrozenGraph
@@ -56,14 +55,6 @@ def import_variants(ws: Workspace) -> ImportedModel:
     return ImportedModel(model, graphs)
 
 
-def inspect(ws: Workspace) -> Preflight:
-    """The preflight on its own: what stands in the way of building the spec. Raises ImportModelError."""
-    model = locate(ws.spec, ws.cache)
-    with scratch(ws.build / "inspect") as folder:
-        found = ws.sandboxed(_inspect, ws.spec, model, folder=folder, reads=_read(ws.spec, model), failed=_failed)
-    return Preflight.of_json(found)
-
-
 def describe_with(sandbox: Sandbox, say: Callable[[str], None]) -> Callable[[Source, Path], ModelPorts]:
     """``importers.describe`` in ``sandbox``; what that lacks here goes to ``say``."""
 
@@ -71,7 +62,7 @@ def describe_with(sandbox: Sandbox, say: Callable[[str], None]) -> Callable[[Sou
         if line := sandbox.kernel.missing():
             say(line)
         with tempfile.TemporaryDirectory(prefix="coldforge-describe-") as folder:
-            done = sandbox.run(_describe, source, path, folder=Path(folder), reads=[path], failed=_failed)
+            done = sandbox.run(_describe, source, path, folder=Path(folder), reads=[path], failed=unreadable)
         return ModelPorts.of_json(done.value)
 
     return describe
@@ -95,15 +86,16 @@ def _import_variant(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph
 
 
 def _import_into(ws: Workspace, spec: ModelSpec, model: Path, folder: Path) -> None:
-    ws.sandboxed(_import, spec, model, folder=folder, reads=_read(spec, model), failed=_failed)
+    ws.sandboxed(_import, spec, model, folder=folder, reads=files_of(spec, model), failed=unreadable)
 
 
-def _read(spec: ModelSpec, model: Path) -> list[Path]:
+def files_of(spec: ModelSpec, model: Path) -> list[Path]:
     """The model's own files."""
     return [model, *filter(None, [spec.source.config])]
 
 
-def _failed(code: int, said: str) -> ImportModelError:
+def unreadable(code: int, said: str) -> ImportModelError:
+    """The error for a process that ended while it read a model."""
     return ImportModelError(crashed(code, said, "Reading the model"))
 
 
@@ -111,26 +103,18 @@ def _describe(source: Source, path: Path) -> dict[str, Any]:
     return asdict(describe(source, path))
 
 
-def _inspect(spec: ModelSpec, model: Path) -> dict[str, Any]:
-    return _preflight(spec, _ops_of(spec, model)).to_json()
-
-
 def _import(spec: ModelSpec, model: Path) -> None:
-    graph = _ops_of(spec, model)
-    require(_preflight(spec, graph))
-    assert isinstance(graph, FrozenGraph)
+    try:
+        graph = import_model(spec, model, Path.cwd())
+    except UnsupportedOpsError as error:
+        require(preflight(spec, error.ops))
+        raise
+    require(preflight(spec, graph))
     reference.make(spec, graph)
 
 
-def _ops_of(spec: ModelSpec, model: Path) -> FrozenGraph | OpReport:
-    """The graph, imported into the current folder; if it was not let run, what its ops are."""
-    try:
-        return import_model(spec, model, Path.cwd())
-    except UnsupportedOpsError as error:
-        return error.ops
-
-
-def _preflight(spec: ModelSpec, graph: FrozenGraph | OpReport) -> Preflight:
+def preflight(spec: ModelSpec, graph: FrozenGraph | OpReport) -> Preflight:
+    """What stands in the way of building ``spec``; an OpReport is of a graph that the importer did not let run."""
     unzipped, zipped = allowed(spec)
     share = min(ITEM_SIZES[kind] for kind in spec.weight_types) / ITEM_SIZES["float32"]
     return check(graph, max_unzipped=unzipped, max_zipped=zipped, place=spec.weights.place, share=share)

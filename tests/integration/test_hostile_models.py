@@ -17,7 +17,7 @@ from builder.importers import describe
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.tf import tensorflow
 from builder.spec import FeedSpec, FetchSpec
-from builder.stages.imported import _preflight
+from builder.stages.imported import preflight
 from tests.fuzz.model_file import look
 from tests.fuzz.targets import CORPUS
 from tests.support import hostile, hostile_keras
@@ -117,7 +117,7 @@ class TestGraphDef:
         assert not (tmp_path / "out").exists()
         assert "77" not in str(error.value)
         assert "ReadFile" in error.value.ops.unsupported[0].nodes[0]
-        found = _preflight(spec_for(model, **PORTS), error.value.ops)
+        found = preflight(spec_for(model, **PORTS), error.value.ops)
         assert {u.op for u in found.unsupported} == {"ReadFile", "StringLength"}
         assert main(["inspect", str(model), "--json"]) == 12
         assert '"op": "ReadFile"' in capsys.readouterr().out

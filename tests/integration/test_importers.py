@@ -122,8 +122,12 @@ class TestKeras:
 
     def test_a_damaged_file(self, tmp_path: Path) -> None:
         (tmp_path / "m.keras").write_bytes(b"not a zip")
-        with pytest.raises(ImportModelError, match=r"m\.keras"):
+        with pytest.raises(ImportModelError, match=r"m\.keras is damaged or cut off"):
             freeze(tmp_path / "m.keras", tmp_path / "out")
+        whole = save_keras(cnn(8), tmp_path / "whole.keras").read_bytes()
+        (tmp_path / "half.keras").write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(ImportModelError, match=r"half\.keras is damaged or cut off"):
+            freeze(tmp_path / "half.keras", tmp_path / "out")
         with pytest.raises(ImportModelError, match="There is no model"):
             freeze(tmp_path / "none.keras", tmp_path / "out")
 

@@ -290,11 +290,15 @@ def test_init_writes_a_spec_that_builds(project: Project, capsys: pytest.Capture
 
 def test_inspect_as_text_and_json(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "small.keras"]) == 0
-    assert "XLA has a kernel for each" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "inputs\n  picture  float32 [?, 12, 12, 3]\noutputs\n  dense  float32 [?, 4]\nparameters: 292\n" in said
+    assert "XLA has a kernel for each" in said
     assert main(["inspect", write_spec(project), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert found["feeds"] == [{"name": "picture", "dtype": "float32", "shape": [None, 12, 12, 3]}]
+    assert [fetch["name"] for fetch in found["fetches"]] == ["dense"]
     assert found["unsupported"] == []
-    assert found["weights"] > 1000
+    assert found["weights"] > 4 * found["parameters"] > 1000
 
 
 def test_a_model_that_is_not_there(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from builder.bindings import LANGUAGES
 from builder.cli import GROUPS, main
 from builder.errors import UsageError
 from tests.conftest import ROOT
@@ -46,3 +48,73 @@ def test_python_alone_can_ask_where_a_build_would_run() -> None:
     command = [sys.executable, "-S", "-m", "builder.cli", "where", "--in", "host"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("host\n", "")
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("bundel", "bundle"), ("inspekt", "inspect"), ("verify", "verify-bundle")])
+def test_a_command_that_is_not_there_gets_the_one_that_was_meant(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([typed, "digits"]) == UsageError.exit_code
+    assert f"there is no command {typed}. Did you mean `{meant}`?" in capsys.readouterr().err
+
+
+def test_a_command_like_no_other_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["xyzzy"]) == UsageError.exit_code
+    assert capsys.readouterr().err == "coldforge: there is no command xyzzy. `coldforge --help` lists them all.\n"
+
+
+@pytest.mark.parametrize("name", ["flowers.keras", "my flowers.pb"])
+def test_a_model_where_a_model_toml_belongs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was read as text, and refused as none."""
+    model = tmp_path / name
+    model.write_bytes(b"PK\x03\x04\xff")
+    assert main(["bundle", str(model)]) == UsageError.exit_code
+    said = capsys.readouterr().err
+    assert f"{model} is a trained model" in said
+    assert "`coldforge init " in said
+
+
+def test_a_folder_with_a_saved_model_is_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "saved_model.pb").touch()
+    assert main(["bundle", str(tmp_path)]) == UsageError.exit_code
+    assert "is a trained model" in capsys.readouterr().err
+    (tmp_path / "model.toml").write_text("[model]\nname = 1\n")
+    assert main(["bundle", str(tmp_path)]) != UsageError.exit_code
+
+
+@pytest.mark.parametrize("command", ["bundle", "inspect"])
+def test_a_model_file_that_is_not_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "nosuch.keras"]) == UsageError.exit_code
+    assert capsys.readouterr().err == "coldforge: there is no file nosuch.keras.\n"
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["make", "--no-print-directory", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_make_refuses_a_python_that_is_too_old(tmp_path: Path) -> None:
+    old = tmp_path / "python3.10"
+    old.write_text("#!/bin/sh\necho False\n")  # its answer to the question whether it is new enough
+    old.chmod(0o755)
+    done = make(f"PYTHON={old}", "bundle")
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"PYTHON={old} is not Python 3.11, 3.12 or 3.13, which coldforge needs.  Stop.\n")
+    assert make(f"PYTHON={sys.executable}", "help").returncode == 0
+
+
+def test_make_refuses_a_language_before_it_builds_anything() -> None:
+    done = make("bindings", "LANGUAGE=java", "MODEL=nowhere")
+    assert done.returncode == 2
+    assert f"there are no bindings for LANGUAGE=java; it is one of: {' '.join(LANGUAGES)}" in done.stderr
+    assert "nowhere" not in done.stderr
+
+
+def test_make_takes_one_path_with_spaces_or_several_models(tmp_path: Path) -> None:
+    spec = tmp_path / "my models" / "model.toml"
+    spec.parent.mkdir()
+    spec.write_text("[model]\nname = 1\n")
+    assert f'explain "{spec}"' in make("--dry-run", "explain", f"MODEL={spec}").stdout
+    done = make("invoke", f"MODEL={spec}")
+    assert f"{spec}:2" in done.stderr  # the file was read
+    assert "no-model" in make("invoke", "MODEL=no-model no-other").stderr

@@ -1,0 +1,67 @@
+"""Inspect: what a trained model takes and gives, and what stands in the way of building it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.files import scratch
+from builder.importers import freeze_model, open_model
+from builder.importers.allowed_ops import UnsupportedOpsError
+from builder.importers.graph import FrozenGraph
+from builder.importers.ports import ModelPorts
+from builder.preflight import Preflight
+from builder.sources import locate
+from builder.spec import ModelSpec
+from builder.stages.imported import files_of, preflight, unreadable
+from builder.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """``ports`` are the model's own, before the spec gives its open dimensions a size.
+
+    ``parameters``: how many numbers its variables have; None for a file without variables, such as a frozen GraphDef.
+    """
+
+    ports: ModelPorts
+    parameters: int | None
+    preflight: Preflight
+
+    def to_json(self) -> dict[str, Any]:
+        """The result for JSON; ``of_json`` reads it back."""
+        return {**asdict(self.ports), "parameters": self.parameters, **self.preflight.to_json()}
+
+    @classmethod
+    def of_json(cls, found: Any) -> Inspection:
+        """What ``to_json`` gave. Raises ImportModelError and PreflightError for anything else."""
+        ports, looked = ModelPorts.of_json(found), Preflight.of_json(found)
+        parameters = found.get("parameters")
+        return cls(ports, parameters if isinstance(parameters, int) else None, looked)
+
+
+def inspect(ws: Workspace) -> Inspection:
+    """Read the model of the spec, and build nothing. Raises ImportModelError."""
+    model = locate(ws.spec, ws.cache)
+    with scratch(ws.build / "inspect") as folder:
+        reads = files_of(ws.spec, model)
+        found = ws.sandboxed(_inspect, ws.spec, model, folder=folder, reads=reads, failed=unreadable)
+    return Inspection.of_json(found)
+
+
+def _inspect(spec: ModelSpec, model: Path) -> dict[str, Any]:
+    loaded = open_model(spec, model)
+    try:
+        graph = freeze_model(loaded, spec, Path.cwd())
+    except UnsupportedOpsError as error:
+        return Inspection(loaded.ports, None, preflight(spec, error.ops)).to_json()
+    return Inspection(loaded.ports, _parameters(graph), preflight(spec, graph)).to_json()
+
+
+def _parameters(graph: FrozenGraph) -> int | None:
+    constants = [node for node in graph.definition().node if node.name in graph.variables]
+    sizes = [math.prod(d.size for d in node.attr["value"].tensor.tensor_shape.dim) for node in constants]
+    sizes += [state.spec.elements for state in graph.states]
+    return sum(sizes) if sizes else None

@@ -13,6 +13,7 @@ gives the same bytes.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import re
@@ -60,6 +61,7 @@ def main() -> int:
     options = parser.parse_args()
     report = install(options.folder, options.python_version, MACHINES[options.target])
     name_wheels(options.folder, report, trim(options.folder))
+    record_what_stays(options.folder)
     if not compile_all(options.folder, options.python_version, options.python):
         print(
             f"no python{options.python_version} here: the layer goes without bytecode, and cold starts take longer",
@@ -103,6 +105,19 @@ def name_wheels(target: Path, report: dict[str, Any], stand_ins: list[str]) -> N
         folder = target / f"{plain}-{version}.dist-info"
         if folder.is_dir():
             (folder / "wheel.json").write_text(json.dumps(wheel, indent=2) + "\n", encoding="utf-8")
+
+
+def record_what_stays(target: Path) -> None:
+    """Leave in each RECORD the files that are there. The others include commands, whose first line, and with it their
+    hash and size, has the path of the Python that ran pip."""
+    for record in target.glob("*.dist-info/RECORD"):
+        lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if _is_below(next(csv.reader([line]))[0], target)]
+        record.write_text("".join(kept), encoding="utf-8")
+
+
+def _is_below(name: str, target: Path) -> bool:
+    return not name.startswith("../") and (target / name).is_file()
 
 
 def trim(target: Path) -> list[str]:
@@ -179,7 +194,8 @@ def compile_all(target: Path, version: str, python: str | None) -> bool:
         except OSError:
             continue
         if matches:
-            command = [name, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
+            # -I: modules from a PYTHONPATH that the compiler loads change which constants it shares.
+            command = [name, "-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
             subprocess.run([*command, "-s", str(target), "-p", IN_LAMBDA, str(target)], check=True)
             return True
     return False

@@ -6,7 +6,10 @@ The libraries are read with pyelftools, which knows nothing of ``layers/dependen
 from __future__ import annotations
 
 import ast
+import csv
+import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,11 +42,13 @@ def target(request: pytest.FixtureRequest) -> Target:
 
 @pytest.fixture(scope="module")
 def layer(target: Target, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The layer's ``python`` folder, made as ``sam build`` makes it."""
-    folder = tmp_path_factory.mktemp("layer") / "python"
-    command = [sys.executable, str(SOURCE / "build.py"), str(folder), "--target", target.name]
-    subprocess.run(command, check=True)
-    return folder
+    """The layer's ``python`` folder, made as ``sam build`` makes it, but by a Python in another place."""
+    place = tmp_path_factory.mktemp("another place")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place / "venv")], check=True)
+    command = [str(place / "venv" / "bin" / "python"), str(SOURCE / "build.py"), str(place / "python")]
+    pip = str(Path(importlib.util.find_spec("pip").origin).parents[1])
+    subprocess.run([*command, "--target", target.name], env=os.environ | {"PYTHONPATH": pip}, check=True)
+    return place / "python"
 
 
 def libraries(layer: Path) -> dict[str, Path]:
@@ -170,7 +175,17 @@ def test_a_stand_in_loads_and_its_functions_fail(layer: Path, target: Target, tm
     assert (done.returncode, done.stdout) == (0, "none\nnone\n"), done.stderr
 
 
-def test_the_same_wheels_give_the_same_bytes(layer: Path, target: Target) -> None:
+def test_each_record_lists_what_is_there(layer: Path) -> None:
+    """Commands that pip installs name the Python that ran it: with them the same wheels gave other bytes elsewhere."""
+    records = list(layer.glob("*.dist-info/RECORD"))
+    assert len(records) > 3
+    for record in records:
+        rows = [row[0] for row in csv.reader(record.read_text().splitlines())]
+        assert rows
+        assert [name for name in rows if ".." in name or not (layer / name).is_file()] == []
+
+
+def test_the_same_wheels_give_the_same_bytes_from_another_place(layer: Path, target: Target) -> None:
     if target == ARM64:
         pytest.skip("the other target's build shows it")
     assert digest(have_dependencies() / "python") == digest(layer)

@@ -17,7 +17,9 @@ import pytest
 
 from builder.cache import digest
 from builder.cli import main
+from builder.importers.graph import FrozenGraph
 from builder.pack.bundle import Bundle
+from builder.preflight import check
 from builder.project import Project
 from tests.conftest import ROOT
 from tests.support.models import empty_checkout, save_keras
@@ -304,6 +306,17 @@ def test_inspect_as_text_and_json(project: Project, capsys: pytest.CaptureFixtur
 def test_a_model_that_is_not_there(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bundle", "nothing"]) == 2
     assert "no model.toml" in capsys.readouterr().err
+
+
+def test_the_forecast_is_near_what_is_built(digits: Bundle, emotion: Bundle) -> None:
+    for bundle in (digits, emotion):
+        sizes = json.loads(bundle.manifest.read_text())["sizes"]
+        unzipped = {component["name"]: component["unzipped"] for component in sizes["components"]}
+        forecast = check(FrozenGraph.load(ROOT / "build" / bundle.folder.name / "import"))
+        assert forecast.library == pytest.approx(bundle.library.stat().st_size, rel=0.1)
+        assert forecast.dependencies == pytest.approx(unzipped["dependencies layer"] + unzipped["function"], rel=0.04)
+        assert forecast.unzipped == pytest.approx(sizes["unzipped"], rel=0.05)
+        assert forecast.least < sizes["unzipped"]
 
 
 def test_digits_are_read_as_well_as_tensorflow_reads_them(digits: Bundle) -> None:

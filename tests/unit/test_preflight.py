@@ -14,7 +14,7 @@ from builder.errors import PreflightError, SizeLimitError
 from builder.importers import xla_ops
 from builder.importers.walk import walk
 from builder.importers.xla_ops import HINTS, Unsupported, gap
-from builder.preflight import Preflight, render, require
+from builder.preflight import LIBRARY_OVERHEAD, Preflight, render, require
 
 FLOAT, INT32, STRING = 1, 3, 7
 NAMES = {FLOAT: "float32", INT32: "int32", STRING: "string"}
@@ -60,7 +60,7 @@ def call(name: str) -> Value:
 
 
 def plain(**changes: Any) -> Preflight:
-    return replace(Preflight(10, (), 4_000_000, 4_600_000, 20_000_000, 262_144_000, 262_144_000), **changes)
+    return replace(Preflight(10, (), 4_000_000, 4_400_000, 8_600_000, 262_144_000, 262_144_000), **changes)
 
 
 class TestGap:
@@ -136,8 +136,8 @@ class TestResult:
         assert (row["op"], row["count"], row["nodes"]) == ("AsString", 4, ["a", "b", "c", "d"])
 
     def test_too_large_is_a_size_limit_error(self) -> None:
-        large = plain(weights=300_000_000, library=300_600_000)
-        with pytest.raises(SizeLimitError, match=r"Too large by 58\.5 MB"):
+        large = plain(weights=300_000_000, library=300_400_000)
+        with pytest.raises(SizeLimitError, match=r"Too large by at least 46\.1 MB"):
             require(large)
         assert large.to_json()["fits"] is False
         assert "PACKAGE=image" in render(large)
@@ -154,7 +154,15 @@ class TestResult:
         assert "over `zipped` under [limits]" in render(plain(weights=20_000_000, max_zipped=10_000_000))
 
     @given(st.integers(0, 10**9), st.integers(0, 10**9))
-    def test_fits_is_the_sum_against_the_limit(self, library: int, limit: int) -> None:
-        result = plain(library=library, max_unzipped=limit)
-        assert result.fits == (library + result.dependencies <= limit)
+    def test_what_is_certain_is_held_against_the_limit(self, weights: int, limit: int) -> None:
+        result = plain(weights=weights, library=weights + LIBRARY_OVERHEAD, max_unzipped=limit)
+        assert weights < result.least < result.unzipped
+        assert result.fits == (result.least <= limit)
         assert result.ok == result.fits
+
+    def test_what_only_may_be_too_large_is_let_pass(self) -> None:
+        """A limit of 16 MB refused a bundle of 14."""
+        require(plain(weights=5_400_000, library=5_800_000, max_unzipped=16_000_000))
+        close = plain(max_unzipped=12_900_000)
+        require(close)
+        assert "may be too large" in render(close)

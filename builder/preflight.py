@@ -17,7 +17,7 @@ LEAST_OVERHEAD = 100_000
 """The same, of a library that has next to none of them."""
 
 DEPENDENCIES_SIZE = 8_600_000
-"""Bytes of the dependencies layer and the function, unpacked, for x86-64; arm64's have a sixth more. A test compares."""
+"""Bytes of the dependencies layer and the function, unpacked of x86-64; those of arm64 have a sixth more."""
 CERTAIN_SHARE = 0.95
 """Of that size, what a function has whatever the next version of a package weighs."""
 
@@ -138,8 +138,8 @@ def render(preflight: Preflight) -> str:
     )
     if not preflight.fits:
         lines.append(
-            f"Too large by at least {_size(preflight.least - preflight.max_unzipped)}: use a smaller model, or store its "
-            "weights in fewer bits: `[weights] type` in model.toml."
+            f"Too large by at least {_size(preflight.least - preflight.max_unzipped)}: use a smaller model, or store "
+            "its weights in fewer bits: `[weights] type` in model.toml."
         )
         if preflight.least > LAMBDA_UNZIPPED and preflight.max_unzipped <= LAMBDA_UNZIPPED:
             lines.append("Or keep the weights outside the layer. The cheapest way comes first:")

@@ -90,6 +90,20 @@ def of_shape(port: Port, shape: tuple[int, ...], description: Description) -> Po
     return Port(port.name, port.dtype, shape, port.size // port.shape[0] * shape[0])
 
 
+def item_count(value: object, port: Port) -> int:
+    """How many items ``value`` has, in the forms that ``tensor`` takes, for a feed that begins with the batch.
+
+    The compiled batch where ``value`` does not tell: a flat list, or what ``tensor`` will refuse.
+    """
+    batch = port.shape[0]
+    if isinstance(value, dict) and isinstance(text := value.get("b64"), str):
+        size, each = len(text) // 4 * 3 - text[-2:].count("="), port.size // batch
+        return size // each if each and size and size % each == 0 else batch
+    if isinstance(value, list) and value and (len(port.shape) == 1 or isinstance(value[0], list)):
+        return len(value)
+    return batch
+
+
 def require_items(counts: dict[str, int], description: Description, limits: Limits) -> None:
     """``counts``: the items for each feed that begins with the batch. Raises WrongShapeError, TooManyImagesError."""
     if len(set(counts.values())) > 1:

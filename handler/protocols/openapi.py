@@ -111,7 +111,10 @@ def _fixed(port: Port, model: Description) -> int:
 def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[Schema]:
     """Each kind of JSON that ``/predict`` takes for a model in one of its sizes; pictures are of the first."""
     feeds = {port.name: {"anyOf": [_nested(port, _fixed(port, model)), _flat(port)]} for port in model.feeds}
-    bodies = [_closed(inputs=_closed(**feeds), **named)]
+    tensors = feeds
+    if model.batched:
+        tensors = {port.name: {"anyOf": [_many(_item(port, model), limits.items), _flat(port)]} for port in model.feeds}
+    bodies = [_closed(inputs=_closed(**tensors), **named)]
     if model.image and not model.size:
         others = {name: schema for name, schema in feeds.items() if name != model.image.feed}
         rest = {"inputs": _closed(**others)} if others else {}
@@ -232,15 +235,16 @@ def _columns(signature: Schema, chosen: Schema, columns: Schema) -> list[Schema]
 
 def _rows(model: Description, limits: Limits) -> list[tuple[Schema, int]]:
     """One item of each feed, by name, and how many are taken: with a picture as a file, and as numbers."""
-
-    def item(feed: Port) -> Schema:
-        return _nested(Port(feed.name, feed.dtype, feed.shape[1:], 0), _fixed(feed, model) - 1)
-
-    numbers = {feed.name: item(feed) for feed in model.feeds}
+    numbers = {feed.name: _item(feed, model) for feed in model.feeds}
     kinds = [(numbers, limits.items)]
     if model.image and not model.size:
         kinds.insert(0, (numbers | {model.image.feed: _closed(b64=IMAGE)}, limits.images))
     return kinds
+
+
+def _item(feed: Port, model: Description) -> Schema:
+    """One item of a feed that begins with the batch."""
+    return _nested(Port(feed.name, feed.dtype, feed.shape[1:], 0), _fixed(feed, model) - 1)
 
 
 def _many(item: Schema, most: int) -> Schema:

@@ -4,7 +4,8 @@
     {"image": {"s3": "s3://bucket/key"}}       one that is elsewhere, where the function may read it
     {"image": {"url": "https://…"}}
     {"images": ["<base64>", …]}                several; answered in the same order
-    {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no picture; nested or flat
+    {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no picture; nested, with any number of
+                                               items, or flat
     {"inputs": {"<feed>": {"b64": "…"}}}       the same as raw little-endian bytes
 
 and with any of them ``"model": "<name>"``, one of a bundle of several, and ``"signature": "<name>"``, one of a model's
@@ -40,7 +41,7 @@ from ..errors import (
 from ..http import HttpRequest, HttpResponse
 from ..request import Picture, Reference, Request, items, source
 from ..server import Call, Result, Server
-from ..tensors import description_for, input_bytes
+from ..tensors import description_for, input_bytes, item_count, of_shape, require_held, require_items
 
 EXAMPLE = '{"image": "<base64>"}'
 
@@ -181,12 +182,19 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
     values = _named(event.get("inputs", {}), wanted)
     if not pictures:
         description = description_for(values, description)
-    inputs = {
-        port.name: input_bytes(values[port.name], port, description)
-        for port in description.feeds
-        if port.name in values
-    }
+    ports = [port for port in description.feeds if port.name in values]
+    if description.batched and not pictures:
+        ports = _of_items(values, ports, description, limits)
+    inputs = {port.name: input_bytes(values[port.name], port, description) for port in ports}
     return Request(pictures, inputs, _model(event), size=description.size, signature=description.signature)
+
+
+def _of_items(values: dict[str, object], ports: list[Port], description: Description, limits: Limits) -> list[Port]:
+    """``ports`` with as many items as ``values`` have. Raises WrongShapeError, TooManyImagesError, OverBudgetError."""
+    counts = {port.name: item_count(values[port.name], port) for port in ports}
+    require_items(counts, description, limits)
+    require_held(values, max(counts.values(), default=0), description, limits)
+    return [of_shape(port, (counts[port.name], *port.shape[1:]), description) for port in ports]
 
 
 def _model(event: object) -> str | None:

@@ -91,6 +91,51 @@ def test_a_model_without_pictures() -> None:
         parse_request({"image": dot(1)}, TENSORS, LIMITS)
 
 
+ECHO = parse(json.dumps(abi_library.echo_description(batch=2)))
+"""Feeds [2, 2] of every dtype, and the same fetches: everything begins with the batch."""
+
+
+def echoed(rows: int, form: str) -> dict[str, Any]:
+    """A request of ``rows`` items for ECHO: all zeros but for in_uint8, whose numbers count up."""
+    inputs: dict[str, Any] = {port.name: [[0, 0]] * rows for port in ECHO.feeds}
+    numbers = [[2 * row, 2 * row + 1] for row in range(rows)]
+    raw = {"b64": base64.b64encode(bytes(range(2 * rows))).decode()} if form == "raw" else None
+    return {"inputs": inputs | {"in_uint8": raw or numbers}}
+
+
+@pytest.mark.parametrize("form", ["nested", "raw"])
+@pytest.mark.parametrize("rows", [1, 2, 3, 5])
+def test_tensors_of_any_number_of_items(rows: int, form: str) -> None:
+    """docs/batches.md has always promised it."""
+    runs = runs_of(echoed(rows, form), ECHO)
+    at = [port.name for port in ECHO.feeds].index("in_uint8")
+    assert [count for _, count in runs] == [2] * (rows // 2) + [1] * (rows % 2)
+    assert b"".join(data[at][: 2 * count] for data, count in runs) == bytes(range(2 * rows))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "message"),
+    [
+        ("in_uint8", [[0, 0]] * 3, errors.WrongShapeError, "the same number of items"),
+        ("in_uint8", [], errors.WrongShapeError, "shape"),
+        ("in_uint8", [0, 0, 0], errors.WrongShapeError, "shape"),
+        ("in_uint8", [[0, 0], [0]], errors.WrongShapeError, "shape"),
+        ("in_uint8", {"b64": "AAAA"}, errors.WrongShapeError, "bytes"),
+        ("in_uint8", {"b64": ""}, errors.WrongShapeError, "bytes"),
+    ],
+)
+def test_wrong_numbers_of_items(name: str, value: object, error: type[Exception], message: str) -> None:
+    event = echoed(2, "nested")
+    event["inputs"][name] = value
+    with pytest.raises(error, match=message):
+        parse_request(event, ECHO, LIMITS)
+
+
+def test_more_items_than_are_taken() -> None:
+    with pytest.raises(errors.TooManyImagesError, match="at most"):
+        parse_request(echoed(LIMITS.items + 1, "nested"), ECHO, LIMITS)
+
+
 @pytest.mark.parametrize(
     ("value", "dtype", "error"),
     [

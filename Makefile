@@ -148,10 +148,13 @@ OTHER = $(firstword $(filter-out x86_64 all,$(TARGET) $(patsubst Architecture=%,
 
 SAM := SAM_CLI_TELEMETRY=0 PYTHON="$(or $(wildcard $(CURDIR)/$(PY)),$(PYTHON))" .venv-sam/bin/sam
 
+# The bundle of MODEL becomes the one that SAM builds: its name is then in $$1, its version in $$2.
+STAGE = $(MODELS); staged=$$($(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli stage "$$@" \
+	--target $(or $(OTHER),x86_64)); set -- $$staged
+
 .PHONY: sam-build local-invoke local-api deploy publish
 sam-build: sam
-	@test -f layers/model/content$(OTHER:%=-%)/lib/libmodel.so || \
-		{ echo "there is no bundle: run make bundle$(OTHER:%= TARGET=%)" >&2; exit 2; }
+	@$(STAGE)
 	@$(if $(filter image,$(PACKAGE)),$(PYTHON) -m builder.pack.image $(OTHER))
 	@TARGET=$(or $(OTHER),x86_64) $(SAM) build $(BUILD_FLAGS_$(PACKAGE)) $(OVERRIDES)
 
@@ -167,13 +170,19 @@ local-api: sam-build ## the function behind http://127.0.0.1:3000/predict (Docke
 PACKAGE ?= zip
 # NAME=VALUE ..., the template's parameters
 PARAMETERS ?=
+# The stack's name; empty is coldforge-MODEL, so that two models are two stacks.
+STACK ?=
 BUILD_FLAGS_image := --template-file template-image.yaml
 VALUES = $(strip $(OTHER:%=Architecture=%) $(filter-out Architecture=$(OTHER),$(PARAMETERS)))
 OVERRIDES = $(if $(VALUES),--parameter-overrides $(VALUES))
 
-deploy: setup sam-build ## the active bundle to AWS, with sam deploy
-	@$(PY) -m builder.cli check $(VALUES)
-	@$(SAM) deploy $(if $(filter image,$(PACKAGE)),--resolve-image-repos) $(OVERRIDES) $(SAM_FLAGS)
+deploy: setup sam-build ## the bundle of MODEL to AWS, with sam deploy, as the stack coldforge-MODEL (STACK=...)
+	@$(STAGE); stack="$(STACK)"; stack=$${stack:-coldforge-$${1//_/-}}; \
+	set -- $$1 $$2 $(if $(filter ModelName=%,$(VALUES)),,ModelName=$$1) $(VALUES); \
+	$(PY) -m builder.cli check "$${@:3}"; \
+	echo "deploying $$1 $$2 to stack $$stack"; \
+	$(SAM) deploy --stack-name $$stack $(if $(filter image,$(PACKAGE)),--resolve-image-repos) \
+		--parameter-overrides "$${@:3}" $(SAM_FLAGS)
 
 publish: setup ## the layer of MODEL to AWS (PUBLISH_FLAGS="--bucket B --prune 3")
 	@$(MODELS); $(PY) -m builder.cli publish "$$@" --target "$(TARGET)" $(PUBLISH_FLAGS)

@@ -1,4 +1,4 @@
-"""Commands between a bundle and AWS: publish, check."""
+"""Commands between a bundle and AWS: publish, stage, check."""
 
 from __future__ import annotations
 
@@ -60,6 +60,21 @@ def publish(options: Options, project: Project) -> int:
     return 0
 
 
+def _stage_arguments(parser: Arguments) -> None:
+    add_bundled_models(parser)
+    add_target(parser)
+
+
+def stage(options: Options, project: Project) -> int:
+    from builder.deliver.stage import stage
+
+    specs = [load_spec(model, project) for model in options.models]
+    *_, target = targets_of(options, specs[0])
+    staged = stage([spec.name for spec in specs], project, target, " ".join(options.models))
+    print(f"{staged.name} {staged.version}")
+    return 0
+
+
 def _check_arguments(parser: Arguments) -> None:
     parser.add_argument("parameters", nargs="*", metavar="NAME=VALUE", help="parameters to deploy with")
     parser.add_argument("--template", type=Path, default=Path(".aws-sam/build/template.yaml"))
@@ -76,5 +91,8 @@ def check(options: Options, _project: Project) -> int:
 
 COMMANDS = (
     Command("publish", "publish a bundle's layer to AWS, unless it is there already", _publish_arguments, publish),
+    Command(
+        "stage", "make a bundle the one that `sam build` takes, and print its name and version", _stage_arguments, stage
+    ),
     Command("check", "check a built SAM template against Lambda's limits", _check_arguments, check),
 )

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from builder.audit.policy import target_of
+from builder.deliver.stage import staged_in
 from builder.errors import TemplateError
 from builder.pack import limits
 from builder.pack.layer import files_of
@@ -113,6 +114,8 @@ def problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
     for name, row in declared.items():
         if values[name] is not None:
             yield from _parameter(name, row, str(values[name]))
+    if "ModelName" in values:
+        yield from _model(str(values["ModelName"]), template.get("Resources", {}), path.parent)
     scope = _Scope(values, template.get("Conditions", {}))
     shared = template.get("Globals", {}).get("Function", {})
     resources = template.get("Resources", {})
@@ -151,6 +154,18 @@ def _parameter(name: str, declared: Mapping[str, Any], value: str) -> Iterator[s
         if not good:
             span = f"from {low} to {high}" if high < math.inf else f"{low} or more"
             yield f"{name} is {value!r}; it must be a number, {span}."
+
+
+def _model(name: str, resources: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    """A layer with another model than the template says: its stack would get that one."""
+    for resource in resources.values():
+        if resource["Type"] == "AWS::Serverless::LayerVersion":
+            staged = staged_in(folder / str(resource["Properties"]["ContentUri"]))
+            if staged and staged.name != name:
+                yield (
+                    f"ModelName is {name}, but the model layer has {staged.name} {staged.version}: "
+                    "`make deploy MODEL=...` builds and deploys the model that it names."
+                )
 
 
 def _mapping(name: str, properties: Mapping[str, Any]) -> Iterator[str]:

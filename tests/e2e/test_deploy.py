@@ -62,11 +62,12 @@ def queue(aws: LocalAws) -> str:
 
 @pytest.fixture(scope="module")
 def deployed(aws: LocalAws, emotion: Bundle, queue: str) -> Iterator[Deployed]:
-    flags = f"SAM_FLAGS=--no-confirm-changeset --stack-name {STACK}"
+    flags = ["SAM_FLAGS=--no-confirm-changeset", f"STACK={STACK}"]
     arn = "arn:aws:sqs:us-east-1:000000000000:pictures"
-    command = ["make", "deploy", flags, f"PARAMETERS=QueueArn={arn}"]
+    command = ["make", "deploy", "MODEL=emotion", *flags, f"PARAMETERS=QueueArn={arn}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert f"deploying emotion 1 to stack {STACK}" in done.stdout
     assert f"Successfully created/updated stack - {STACK}" in done.stdout
     stack = boto3.client("cloudformation", endpoint_url=aws.endpoint).describe_stacks(StackName=STACK)["Stacks"][0]
     return Deployed(aws, {o["OutputKey"]: o["OutputValue"] for o in stack["Outputs"]})

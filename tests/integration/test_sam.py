@@ -137,6 +137,7 @@ def test_arm64_takes_its_own_layers_and_a_library_for_another_processor_is_refus
     assert compiled
     assert {target_of(path) for path in compiled} == {ARM64}
     # The copied library is the one thing that is wrong.
-    found = list(problems(tmp_path / "template.yaml", {"Architecture": "arm64"}))
+    values = {"Architecture": "arm64", "ModelName": "brightness"}
+    found = list(problems(tmp_path / "template.yaml", values))
     assert len(found) == 1
     assert "lib/libmodel.so in ModelLayer is for x86_64" in found[0]

@@ -110,12 +110,12 @@ def agree(
         cases += 1
         error, allowed = _errors(ours, theirs, tolerance, allowed_sensitivity(sensitivity))
         elements += error.size
-        beyond += int(np.count_nonzero(error > allowed))
+        beyond += int(np.count_nonzero(~(error <= allowed)))  # also where either is no number
         if first is None:
             first = theirs
         else:
             spread, allowed_spread = _errors(theirs, first, tolerance)
-            constant = constant and not bool(np.any(spread > allowed_spread))
+            constant = constant and bool(np.all(spread <= allowed_spread))
         if error.size == 0:
             continue
         max_absolute = max(max_absolute, float(error.max()))

@@ -203,6 +203,49 @@ def test_curl_as_documented(emotion_url: str, command: str) -> None:
         assert happy(json.loads(done.stdout)), done.stdout
 
 
+ANSWERS = re.findall(r"```console\n\$ ([^`]*?)\n```\n\n```json\n(.*?)\n```", DOCS.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize(("command", "documented"), ANSWERS)
+def test_answers_as_documented(emotion_url: str, command: str, documented: str) -> None:
+    """To the three digits that every processor gives."""
+    line = command.replace("http://127.0.0.1:8080", emotion_url)
+    done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert_alike(json.loads(done.stdout), json.loads(documented))
+
+
+def assert_alike(answer: Any, documented: Any) -> None:
+    """The same but for times, and for digits after the third."""
+    if isinstance(documented, dict):
+        assert answer.keys() == documented.keys()
+        for key in documented.keys() - {"timings_ms", "cold_start"}:
+            assert_alike(answer[key], documented[key])
+    elif isinstance(documented, list):
+        assert len(answer) == len(documented)
+        for one, other in zip(answer, documented, strict=True):
+            assert_alike(one, other)
+    elif isinstance(documented, float):
+        assert answer == pytest.approx(documented, rel=5e-3)
+    else:
+        assert answer == documented
+
+
+def test_the_python_of_the_page(emotion_url: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    monkeypatch.chdir(ROOT)
+    exec(code.replace("127.0.0.1:8080", emotion_url.removeprefix("http://")), {})
+    assert "0.998" in capsys.readouterr().out
+
+
+def test_a_preflight_without_origins_is_refused(emotion: Bundle) -> None:
+    """As docs/protocols.md says of `make serve` without CORS=."""
+    (command,) = [command for command in COMMANDS if "OPTIONS" in command]
+    with bundle_served(emotion) as url:
+        line = command.replace("http://127.0.0.1:8080", url).replace("curl ", "curl -s -o /dev/null -w '%{http_code}' ")
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert done.stdout == "405"
+
+
 def happy(answer: dict[str, Any]) -> bool:
     """Whether the face's answer is, in whichever protocol's shape."""
     if "outputs" in answer:
@@ -213,6 +256,7 @@ def happy(answer: dict[str, Any]) -> bool:
 
 
 def test_there_is_a_command_for_each_protocol() -> None:
+    assert len(ANSWERS) == 3
     for path in ("/predict", "/v2/models/emotion/infer", "/v1/models/emotion:predict", "/openapi.json"):
         assert any(path in command for command in COMMANDS), path
 

@@ -285,6 +285,24 @@ def test_the_sensitivity_is_a_share_of_the_largest_magnitude() -> None:
     assert found.rule("|y|") == "0 + 0 × |y| + 0.0002 × max |y|"
 
 
+def test_two_classes_have_a_top_one_too_and_one_class_has_none() -> None:
+    theirs = np.array([[0.6, 0.4], [0.4, 0.6]], np.float32)
+    found = compare(theirs[:, ::-1].copy(), theirs, "classification", Tolerance(0.15, 0.0))
+    assert (found.top1_rows, found.top1_wrong) == (2, 2)
+    assert compare(theirs[:, :1], theirs[:, :1], "classification").top1_rows == 0
+
+
+@pytest.mark.parametrize("unknown", ["sensitivity", "absolute", "relative"])
+def test_a_tolerance_that_is_no_number_allows_nothing(unknown: str) -> None:
+    theirs = np.array([1.0, 2.0], np.float32)
+    numbers = {"sensitivity": 0.0, "absolute": 1.0, "relative": 1.0} | {unknown: math.nan}
+    found = agree(
+        "y", TensorSpec("y", "float32", (2,)), "raw", Tolerance(numbers["absolute"], numbers["relative"]),
+        [("case", theirs + np.float32(0.5), theirs)], numbers["sensitivity"],
+    )  # fmt: skip
+    assert found.beyond == 2
+
+
 def test_64_bit_integers_that_share_a_float_are_still_different() -> None:
     theirs = np.array([2**53], np.int64)
     result = compare(theirs + 1, theirs)

@@ -1,0 +1,73 @@
+"""The golden inputs: what they cover, and that they are the same on every machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builder.spec.tensor import TensorSpec
+from builder.verify.inputs import RANDOM_CASES, cases, extremes, random_values
+from tests.support.hand_model import model_spec
+
+FLOATS, INDICES = ("float32", "float64"), ("int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+
+def feed(dtype: str, shape: tuple[int, ...] = (40, 50), name: str = "x") -> TensorSpec:
+    return TensorSpec(name, dtype, shape)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ends"),
+    [("uint8", {0, 255}), ("int8", {-128, 127}), ("bool", {False, True}), *((d, {-1, 1}) for d in FLOATS),
+     *((d, {0, 1}) for d in INDICES)],
+)  # fmt: skip
+def test_extremes_alternate_between_both_ends(dtype: str, ends: set[float]) -> None:
+    values = extremes(feed(dtype, (3, 2)))
+    assert (values.shape, values.dtype) == ((3, 2), np.dtype(dtype))
+    assert values.ravel()[:4].tolist() == [max(ends), min(ends), max(ends), min(ends)]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_random_floats_are_normal(dtype: str) -> None:
+    values = random_values(feed(dtype), 0)
+    assert (values.shape, values.dtype) == ((40, 50), np.dtype(dtype))
+    assert abs(values.mean()) < 0.1
+    assert abs(values.std() - 1) < 0.1
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), [("uint8", 0, 255), ("int8", -128, 127)])
+def test_random_bytes_are_any(dtype: str, low: int, high: int) -> None:
+    values = random_values(feed(dtype, (100, 100)), 0)
+    assert values.dtype == np.dtype(dtype)
+    assert set(values.ravel().tolist()) == set(range(low, high + 1))
+
+
+@pytest.mark.parametrize("dtype", ["bool", *INDICES])
+def test_random_integers_may_be_indices(dtype: str) -> None:
+    """A table of two rows is the smallest that anybody has; a bool stays one."""
+    assert set(random_values(feed(dtype), 0).ravel().tolist()) == {0, 1}
+    wide = set(random_values(feed(dtype), 3, 100).ravel().tolist())
+    assert wide == ({0, 1} if dtype == "bool" else set(range(100)))
+
+
+def test_seeds_and_names_give_other_values_and_the_same_ones_again() -> None:
+    first = random_values(feed("float32"), 0)
+    np.testing.assert_array_equal(first, random_values(feed("float32"), 0))
+    assert not np.array_equal(first, random_values(feed("float32"), 1))
+    assert not np.array_equal(first, random_values(feed("float32", name="y"), 0))
+    # On any machine, with any later NumPy: PCG64 and the ziggurat are fixed.
+    np.testing.assert_allclose(first.ravel()[:3], [-0.6485389, 1.081716, 0.9966934], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("dtype", "wide"), [("float32", False), ("uint8", False), ("int8", False), ("int64", True)])
+def test_the_cases_of_a_model_without_pictures(dtype: str, wide: bool, tmp_path: Path) -> None:
+    found = dict(cases(model_spec(()), [feed("float32"), feed(dtype, name="other")]))
+    assert RANDOM_CASES == 3
+    assert list(found) == ["zeros", "extremes", "random-0", "random-1", "random-2", *(["wide"] if wide else [])]
+    assert not found["zeros"]["x"].any()
+    for case in found.values():
+        assert set(case) == {"x", "other"}
+    if wide:
+        assert found["wide"]["other"].max() > 90

@@ -208,14 +208,14 @@ ANSWERS = re.findall(r"```console\n\$ ([^`]*?)\n```\n\n```json\n(.*?)\n```", DOC
 
 @pytest.mark.parametrize(("command", "documented"), ANSWERS)
 def test_answers_as_documented(emotion_url: str, command: str, documented: str) -> None:
-    """To the three digits that every processor gives."""
+    """To the digits that every processor gives."""
     line = command.replace("http://127.0.0.1:8080", emotion_url)
     done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=False)
     assert_alike(json.loads(done.stdout), json.loads(documented))
 
 
 def assert_alike(answer: Any, documented: Any) -> None:
-    """The same but for times, and for digits after the third."""
+    """The same but for times, and for what a picture's decoding does to small probabilities."""
     if isinstance(documented, dict):
         assert answer.keys() == documented.keys()
         for key in documented.keys() - {"timings_ms", "cold_start"}:
@@ -225,7 +225,7 @@ def assert_alike(answer: Any, documented: Any) -> None:
         for one, other in zip(answer, documented, strict=True):
             assert_alike(one, other)
     elif isinstance(documented, float):
-        assert answer == pytest.approx(documented, rel=5e-3)
+        assert abs(answer - documented) < max(5e-4 * documented, 0.1 * min(documented, 1e-3))
     else:
         assert answer == documented
 
@@ -234,7 +234,7 @@ def test_the_python_of_the_page(emotion_url: str, monkeypatch: pytest.MonkeyPatc
     (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     monkeypatch.chdir(ROOT)
     exec(code.replace("127.0.0.1:8080", emotion_url.removeprefix("http://")), {})
-    assert "0.998" in capsys.readouterr().out
+    assert "9.98" in capsys.readouterr().out
 
 
 def test_a_preflight_without_origins_is_refused(emotion: Bundle) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from math import isfinite
+from math import isfinite, prod
 from typing import Any, NamedTuple
 
 from .budget import ANSWER_CHARACTER, Limits
@@ -78,15 +78,24 @@ def shortest(dtype: str, elements: int) -> int:
     return elements * _SHORTEST.get(dtype, _SHORTEST_INTEGER)
 
 
+def shortest_nested(dtype: str, shape: Sequence[int]) -> int:
+    """The same of lists within lists of ``shape``, each of which adds its brackets."""
+    lists = sum(prod(shape[:depth]) for depth in range(1, len(shape)))
+    return shortest(dtype, prod(shape)) + len("[]") * lists
+
+
 def shortest_predictions(description: Description, count: int) -> int:
     """Characters that ``predictions`` of ``count`` items have at least."""
     ports = {port.name: port for port in description.fetches}
     each = 0
     for output in description.outputs:
         port = ports[output.fetch]
-        elements = port.elements // (description.batch if port.shape[:1] == (description.batch,) else 1)
+        shape = port.shape[1:] if port.shape[:1] == (description.batch,) else port.shape
+        elements = prod(shape)
         if output.kind == "classification":
             each += _SHORTEST_CLASS * min(elements, output.top_k or elements)
+        elif output.kind == "raw":
+            each += shortest_nested(port.dtype, shape)
         else:
             each += shortest(port.dtype, elements)
     return each * count

@@ -65,6 +65,8 @@ def download(address: str, layout: str) -> mmap.mmap:
         with answer["Body"] as body:
             first: bytes = body.read()
         start, size, piece, hashes = _header(first, address, layout)
+        if answer.get("ContentRange") != f"bytes 0-{len(first) - 1}/{start + size}":  # before there is memory for it
+            raise _damaged(address)
         memory = mmap.mmap(-1, start + size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with suppress(OSError, AttributeError):  # a wish, which spares most of the faults that filling it takes
             memory.madvise(mmap.MADV_HUGEPAGE)
@@ -90,8 +92,8 @@ def _header(first: bytes, address: str, layout: str) -> tuple[int, int, int, lis
             "with the library, or that `coldforge weights` made for it."
         )
     listed = first[HEADER.size : HEADER.size + 32 * -(-size // piece)] if piece else b""
-    if len(first) < start or hashlib.sha256(listed).digest() != whole:
-        raise StartupError(f"the weights at {address} are damaged: put the file there again.")
+    if not (piece and size and HEADER.size <= start <= len(first)) or hashlib.sha256(listed).digest() != whole:
+        raise _damaged(address)
     return start, size, piece, [listed[at : at + 32] for at in range(0, len(listed), 32)]
 
 
@@ -124,6 +126,8 @@ def _fetch(client: Any, which: dict[str, str], memory: mmap.mmap, offset: int, s
                 return
         except (BotoCoreError, OSError) as error:  # a connection that broke off; what S3 refuses is a ClientError
             problem = error
-    raise problem or StartupError(
-        f"the weights at s3://{which['Bucket']}/{which['Key']} are damaged: put the file there again."
-    )
+    raise problem or _damaged(f"s3://{which['Bucket']}/{which['Key']}")
+
+
+def _damaged(address: str) -> StartupError:
+    return StartupError(f"the weights at {address} are damaged: put the file there again.")

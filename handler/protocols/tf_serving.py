@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..answer import Tensor, nested, require_possible, shortest, tensors
+from ..answer import Tensor, nested, require_possible, shortest_nested, tensors
 from ..budget import Limits
 from ..description import Description, Port
 from ..errors import (
@@ -167,7 +167,7 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
     require_items(counts, description, limits)
     count = max(counts.values(), default=description.batch)
     require_held(columns, count, description, limits)
-    least = sum(shortest(port.dtype, port.elements) for port in description.fetches)
+    least = sum(shortest_nested(port.dtype, port.shape) for port in description.fetches)
     require_possible(least * count // description.batch, answer_limit, limits)
     for port in ports:
         if description.batched:

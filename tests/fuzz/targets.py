@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from handler import events, protocols
+from handler.answer import ANSWER_LIMIT
 from handler.budget import Limits
 from handler.description import Description, ImageInput, Port, parse
 from handler.errors import HandlerError, InferenceError, Refusal, SourceNotAllowedError, WrongTypeError, refusal
@@ -168,12 +170,18 @@ def answered(there: list[Server], request: HttpRequest, floor: Spent = FLOOR) ->
         size = 0
         for server in there:
             response = protocols.respond(request, server, call())
-            size += len(response.body)
+            size += written(response.body)
             assert 200 <= response.status < 600  # 500 is the poisoned pixel: any other failure has been raised
             assert all(c.isprintable() for name, value in response.headers.items() for c in name + value)
         return size
 
     return held(respond, LIMITS, len(request.body), floor, BODY_BYTE)
+
+
+def written(body: bytes) -> int:
+    """Bytes that were written as an answer: how long numbers are shows only then, and what is too long is refused."""
+    refused = re.search(rb"the answer has ([0-9,]+) bytes", body)
+    return min(int(refused[1].replace(b",", b"")), ANSWER_LIMIT) if refused else len(body)
 
 
 def weights(data: bytes) -> Spent:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from handler.answer import predictions, shortest_predictions
+from handler.answer import nested, predictions, shortest_nested, shortest_predictions
 from handler.budget import Limits
 from handler.description import Description, Port, parse
 from handler.errors import OverBudgetError, WrongTypeError
@@ -249,6 +249,13 @@ def test_parsing_leaves_the_garbage_collector_as_it_was(paused: bool, text: byte
         assert gc.isenabled() is not paused
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (2, 3), (2, 1, 1), (3, 4, 5, 6), (1, 1, 1, 1)])
+@pytest.mark.parametrize(("dtype", "zero"), [("float32", 0.0), ("int64", 0)])
+def test_the_brackets_of_lists_within_lists_count(dtype: str, zero: float, shape: tuple[int, ...]) -> None:
+    """Two seconds went into numbers of three channels, whose answer was then too long by its brackets."""
+    assert shortest_nested(dtype, shape) == len(json.dumps(nested([zero] * prod(shape), shape)))
 
 
 def test_the_least_that_is_expected_of_an_answer_is_no_more_than_it_has() -> None:

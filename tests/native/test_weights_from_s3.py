@@ -92,6 +92,31 @@ def test_damage_is_found(library: Path, storage: s3.Bucket, place: str) -> None:
         Model(str(library))
 
 
+@pytest.mark.parametrize(
+    ("start", "size", "piece"),
+    [(128, 0, 0), (128, 0, 1 << 20), (128, 5, 0), (0, 5, 5), (HEADER.size - 1, 5, 5), (65_537, 5, 5)],
+)
+def test_a_header_that_makes_no_sense_is_damage(start: int, size: int, piece: int) -> None:
+    """Pieces of no bytes were a traceback, and so was a file of none."""
+    hashes = bytes(32) * (-(-size // piece) if piece else 0)
+    fields = [b"CFWEIGHT", 1, start, size, bytes(32), piece, hashlib.sha256(hashes).digest()]
+    first = (weights.HEADER.pack(*fields) + hashes).ljust(weights.FIRST, b"\0")
+    with pytest.raises(StartupError, match="it are damaged"):
+        weights._header(first, "it", bytes(32).hex())
+
+
+@pytest.mark.parametrize("length", [-1, 1])
+def test_an_object_of_another_length_than_its_header_says_is_damage(
+    library: Path, storage: s3.Bucket, length: int
+) -> None:
+    """Found before there is memory for what the header says, which may be any size."""
+    data = storage.objects[NAME]
+    storage.objects[NAME] = data[:-1] if length < 0 else data + b"\0"
+    with pytest.raises(StartupError, match="damaged"):
+        Model(str(library))
+    assert len(storage.requests) == 1
+
+
 def test_other_weights_are_refused_before_they_are_fetched(library: Path, storage: s3.Bucket, tmp_path: Path) -> None:
     write_outside(program(1, ITEMS), Layout(4 * ITEMS, "another", "model"), tmp_path / "other")
     storage.objects[NAME] = (tmp_path / "other").read_bytes()

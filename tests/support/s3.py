@@ -71,6 +71,7 @@ def serving() -> Iterator[Bucket]:
             part = data[first : last + 1]
             self.send_response(206)
             self.send_header("etag", tag)
+            self.send_header("content-range", f"bytes {first}-{first + len(part) - 1}/{len(data)}")
             self.send_header("content-length", str(len(part)))
             self.end_headers()
             bucket.cut, broken = max(0, bucket.cut - 1), bucket.cut > 0

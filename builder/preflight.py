@@ -12,12 +12,12 @@ from builder.pack.limits import ways_out
 from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, WeightsPlace
 
 LIBRARY_OVERHEAD = 400_000
-"""Bytes of libmodel.so beside the weights, as measured: kernels, runtime and tables for x86-64; half that for arm64."""
+"""Bytes of libmodel.so beside the weights, as measured for Lambda's default processor: kernels, runtime and tables."""
 LEAST_OVERHEAD = 100_000
 """The same, of a library that has next to none of them."""
 
 DEPENDENCIES_SIZE = 8_600_000
-"""Bytes of the dependencies layer and the function, unpacked of x86-64; those of arm64 have a sixth more."""
+"""Bytes of the dependencies layer and the function, unpacked, likewise. A test holds it to them."""
 CERTAIN_SHARE = 0.95
 """Of that size, what a function has whatever the next version of a package weighs."""
 

@@ -182,7 +182,7 @@ def example(description: Description) -> str:
         for number, f in enumerate(description.feeds)
     ]
     imports = ["bytes", "encoding/binary", "fmt", "os"]
-    imports += ["errors", "regexp"] if picture else []
+    imports += ["errors", "image", "image/color", "image/jpeg", "image/png", "regexp"] if picture else []
     imports += ["strings"] if description.classifications else []
     return fill(
         "go/main.go",
@@ -192,7 +192,7 @@ def example(description: Description) -> str:
         arguments=usage(description),
         or_picture=or_picture(description),
         picture_or=", or from a picture" if picture else "",
-        imports="\n".join(f'\t"{name}"' for name in sorted(imports)),
+        imports="\n".join(f'\t{_FOR_EFFECT.get(name, "")}"{name}"' for name in sorted(imports)),
         argument_count=len(description.feeds) + 1,
         reads="\n".join(reads),
         prints="\n".join(
@@ -200,8 +200,19 @@ def example(description: Description) -> str:
         ),
         printers=_PRINTER.replace("PACKAGE", package) if description.classifications else "",
         from_picture=_FROM_PICTURE if picture else "",
-        pixels=pixels(description, "go/pixels.go"),
+        pixels=pixels(description, "go/pixels.go", go_pixel=_PIXEL[picture.mode] if picture else ""),
     )
+
+
+_FOR_EFFECT = {"image/jpeg": "_ ", "image/png": "_ "}
+"""They tell the package ``image`` how to decode."""
+
+_PIXEL = {
+    "grey": "pixels = append(pixels, color.GrayModel.Convert(picture.At(x, y)).(color.Gray).Y)",
+    "rgb": "c := color.NRGBAModel.Convert(picture.At(x, y)).(color.NRGBA)\n"
+    "\t\t\tpixels = append(pixels, c.R, c.G, c.B)",
+}
+"""As Pillow has them: the same weights of the colours, and no premultiplied alpha."""
 
 
 _FROM_PICTURE = """\

@@ -83,13 +83,13 @@ def or_picture(description: Description) -> str:
     return f", or a picture of {picture.width}x{picture.height} as binary PPM or PGM" if picture else ""
 
 
-def pixels(description: Description, template: str) -> str:
-    """The code that reads a picture's file, filled in; empty for a model that takes none."""
+def pixels(description: Description, template: str, **values: str) -> str:
+    """The code that reads a picture's file, filled in, also with ``values``; empty for a model that takes none."""
     picture = description.picture
     if picture is None:
         return ""
     kind = 5 if picture.mode == "grey" else 6
-    return fill(template, width=picture.width, height=picture.height, mode=picture.mode, kind=kind)
+    return fill(template, width=picture.width, height=picture.height, mode=picture.mode, kind=kind, **values)
 
 
 def rows(head: Head) -> str:

@@ -1,6 +1,8 @@
-"""Python: one module without dependencies, around libmodel.so by ctypes."""
+"""Python: a package without dependencies, around libmodel.so by ctypes, that pip installs and makes a wheel of."""
 
 from __future__ import annotations
+
+import re
 
 from builder.bindings.describe import Description, Head, Tensor
 from builder.bindings.package import (
@@ -17,7 +19,8 @@ from builder.bindings.package import (
     wrapped,
 )
 from builder.errors import UsageError
-from builder.escape import doc, python_string
+from builder.escape import doc, python_string, toml_string
+from builder.targets import target_named
 
 FORMATS = {
     "bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
@@ -26,21 +29,48 @@ FORMATS = {
 
 
 def files(description: Description, parts: Parts) -> Files:
-    """``<model>.py`` and ``libmodel.so``. Raises UsageError for a static library."""
+    """``pyproject.toml`` and the package ``<model>/``. Raises UsageError for a static library."""
     if parts.archive:
         raise UsageError("Python loads libraries at run time: --static is for C, Rust and Go.")
+    package = description.package
     return {
-        f"{description.package}.py": module(description),
-        "libmodel.so": parts.library,
+        "pyproject.toml": project(description),
+        f"{package}/__init__.py": module(description),
+        f"{package}/__main__.py": example(description),
+        f"{package}/py.typed": "",
+        f"{package}/libmodel.so": parts.library,
+        f"{package}/model.json": parts.description,
         "model.h": parts.header,
-        "model.json": parts.description,
     }
 
 
-def module(description: Description) -> str:
-    feeds, fetches, picture = description.feeds, description.fetches, description.picture
+def project(description: Description) -> str:
+    """pyproject.toml."""
+    pictures = '\n[project.optional-dependencies]\npictures = ["pillow"]  # for JPEG and PNG\n'
     return fill(
-        "python/module.py",
+        "python/pyproject.toml",
+        model=description.package,
+        distribution=description.package.replace("_", "-"),
+        release=release(description.version),
+        description=toml_string(f"{description.title}, compiled by coldforge"),
+        pictures=pictures if description.picture else "",
+        machine=target_named(description.arch).triple.partition("-")[0],
+    )
+
+
+def release(version: str) -> str:
+    """A model's version as PEP 440 has versions: what is none becomes the local part of 0."""
+    if re.fullmatch(r"\d+(\.\d+)*", version):
+        return version
+    words = re.split(r"[^a-z0-9]+", version.lower().rstrip("._+-"))
+    return "0+" + ".".join(str(int(word)) if word.isdigit() else word for word in words)
+
+
+def module(description: Description) -> str:
+    """__init__.py."""
+    feeds, fetches = description.feeds, description.fetches
+    return fill(
+        "python/init.py",
         title=doc(description.title),
         model=description.package,
         arguments=usage(description),
@@ -56,17 +86,33 @@ def module(description: Description) -> str:
         ranks="".join(_rank(head) for head in description.classifications),
         feed_values=", ".join(f"feeds.{f.identifier}" for f in feeds) + ("," if len(feeds) == 1 else ""),
         helper=_HELPER if description.classifications else "",
-        pixels=pixels(description, "python/pixels.py"),
-        imports="\n".join(f"import {name}" for name in (*_IMPORTS, *(["re"] if picture else []), *_MORE_IMPORTS)),
-        or_picture=or_picture(description),
-        from_picture=_FROM_PICTURE.replace("FEED", python_string(picture.feed)) if picture else "",
-        prints="\n".join(
-            [*map(_print_classes, description.classifications), *(_print(*p) for p in plain(description))]
-        ),
     )
 
 
-_IMPORTS, _MORE_IMPORTS = ("ctypes", "json"), ("sys", "threading")
+def example(description: Description) -> str:
+    """__main__.py."""
+    picture = description.picture
+    prints = [*map(_print_classes, description.classifications), *(_print(*p) for p in plain(description))]
+    return fill(
+        "python/main.py",
+        title=doc(description.title),
+        model=description.package,
+        arguments=usage(description),
+        imports="\n".join(f"import {name}" for name in (*(["io", "re"] if picture else []), "sys")),
+        pixels=pixels(description, "python/pixels.py", pillow_mode=_PILLOW[picture.mode] if picture else ""),
+        or_picture=or_picture(description),
+        more_pictures=_MORE_PICTURES if picture else "",
+        from_picture=_FROM_PICTURE.replace("FEED", python_string(picture.feed)) if picture else "",
+        prints="\n".join(prints),
+    )
+
+
+_MORE_PICTURES = """
+
+    Where Pillow is installed, the picture may be a JPEG or PNG, too.
+    """
+
+_PILLOW = {"grey": "L", "rgb": "RGB"}
 
 _FROM_PICTURE = """\
     if port.name == FEED and len(data) != port.size:
@@ -107,6 +153,7 @@ def _rank(head: Head) -> str:
 
 
 _HELPER = '''
+
 def _ranked(values: Sequence[float], labels: tuple[str, ...], top: int) -> list[Class]:
     """Equal ones stay in the model's order; NaN, which is not equal to itself, comes last."""
     order = sorted(range(len(values)), key=lambda i: (values[i] != values[i], -values[i]))

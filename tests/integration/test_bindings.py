@@ -9,6 +9,7 @@ import functools
 import itertools
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from builder.audit.facts import read_facts
 from builder.bindings.describe import Description, camel, describe
@@ -287,6 +289,7 @@ def test_go(model: Model, tags: str, tmp_path: Path) -> None:
     environment = go_environment()
     run([go, "build", "-tags", tags, "-o", program, "./cmd/predict"], folder, **environment)
     check(run([program, model.picture], tmp_path), model)
+    check(run([program, as_png(model.picture)], tmp_path), model)
     assert ("libmodel.so" in read_facts(program).needed) == (tags == "")
     if model.name == "digits":
         refuses([str(program)], tmp_path, tmp_path)
@@ -353,9 +356,17 @@ def test_python(model: Model, tmp_path: Path) -> None:
     name = model.description.package
     plain: Callable[..., str] = functools.partial(run, PYTHONPATH="", PYTHONDONTWRITEBYTECODE="1")
     # -S -I: no package but Python's own can be found.
-    check(plain([sys.executable, "-S", "-I", folder / f"{name}.py", model.picture], tmp_path), model)
+    alone = f"import runpy, sys; sys.path.insert(0, {str(folder)!r}); runpy.run_module({name!r}, run_name='__main__')"
+    check(plain([sys.executable, "-S", "-I", "-c", alone, model.picture], tmp_path), model)
     if model.name == "digits":
-        refuses([sys.executable, str(folder / f"{name}.py")], tmp_path, tmp_path)
+        refuses([sys.executable, "-S", "-I", "-c", alone], tmp_path, tmp_path)
+    png = as_png(model.picture)
+    check(plain([sys.executable, "-m", name, png], folder), model)
+    no_pillow = subprocess.run(
+        [sys.executable, "-S", "-I", "-c", alone, png], capture_output=True, text=True, check=False
+    )
+    assert no_pillow.returncode == 1
+    assert "install Pillow to read JPEG, PNG" in no_pillow.stderr
     script = f"""
 import array, sys, threading
 sys.path.insert(0, {str(folder)!r})
@@ -390,6 +401,29 @@ except package.ModelError as error:
     assert "/nowhere" in str(error)
 """
     plain([sys.executable, "-c", script], tmp_path)
+
+
+def test_the_python_package_is_a_wheel(tmp_path: Path) -> None:
+    """pip makes it, for the library's machines only, and what it installs runs from anywhere."""
+    make_bundle("digits")
+    folder = copy(package("digits", "python"), tmp_path)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", tmp_path, folder], tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name == f"digits-1-py3-none-manylinux_2_34_{platform.machine()}.whl"
+    run([*pip, "install", "--no-deps", "--no-index", "--target", tmp_path / "site", wheel], tmp_path)
+    installed = {p.name for p in (tmp_path / "site" / "digits").iterdir()} - {"__pycache__"}
+    assert installed == {"__init__.py", "__main__.py", "py.typed", "libmodel.so", "model.json"}
+    code = "from digits import FEEDS, Feeds, Model; print(len(Model().run(Feeds(bytes(FEEDS[0].size))).probabilities))"
+    assert run([sys.executable, "-c", code], tmp_path, PYTHONPATH=str(tmp_path / "site")) == "1\n"
+
+
+def as_png(picture: Path) -> Path:
+    """The same pixels in a format that only a decoder reads."""
+    png = picture.with_suffix(".png")
+    with Image.open(picture) as opened:
+        opened.save(png)
+    return png
 
 
 def copy(folder: Path, to: Path) -> Path:

@@ -49,8 +49,8 @@ def go(folder: Path) -> Command:
 
 
 def python(folder: Path) -> Command:
-    (module,) = folder.glob("*.py")
-    return [sys.executable, str(module)]
+    (package,) = folder.glob("*/")
+    return ["env", f"PYTHONPATH={folder}", sys.executable, "-m", package.name]
 
 
 BUILDERS: dict[str, Callable[[Path], Command]] = {"c": c, "rust": rust, "go": go, "python": python}
@@ -114,7 +114,7 @@ def test_feeds_of_several_kinds(language: str, tmp_path: Path) -> None:
     assert f"{tmp_path}/none" in said
 
 
-USAGE = {"rust": "predict [--library FILE]", "python": "python product.py"}
+USAGE = {"rust": "predict [--library FILE]", "python": "python -m product"}
 
 
 @pytest.mark.parametrize("language", BUILDERS)

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.version import Version
 
-from builder.bindings import LANGUAGES, Parts, generate
+from builder.bindings import LANGUAGES, Parts, generate, python
 from builder.bindings.describe import RESERVED, camel, describe, identifiers, package_name
 from builder.bindings.package import MANIFEST, wrapped
 from builder.cli import main
@@ -34,7 +35,7 @@ READ = {
     "rust": ("src/lib.rs", "examples/predict.rs", "README.md"),
     "go": ("model.go", "native/native.go", "wasm/wasm.go", "cmd/predict/main.go", "README.md"),
     "node": ("predict.d.mts", "package.json", "README.md"),
-    "python": ("brightness.py", "README.md"),
+    "python": ("pyproject.toml", "brightness/__init__.py", "brightness/__main__.py", "README.md"),
 }
 """The files of each package that differ from model to model."""
 
@@ -197,11 +198,20 @@ def test_wrapped_lines_are_short_and_hold_everything(items: list[str]) -> None:
     assert [item for item in re.split(r",\s*", text.strip()) if item] == items
 
 
+@pytest.mark.parametrize(
+    ("version", "release"),
+    [("1", "1"), ("2.0.13", "2.0.13"), ("2024-05-01", "0+2024.5.1"), ("v1", "0+v1"), ("1.0-RC_1+", "0+1.0.rc.1")],
+)
+def test_a_wheel_has_a_version_of_pythons_kind(version: str, release: str) -> None:
+    assert python.release(version) == release
+    assert str(Version(release)) == release
+
+
 @pytest.mark.parametrize("description", [echo_description(), picture_description(batch=2)])
 def test_generated_python_is_typed_and_clean(description: dict[str, Any], tmp_path: Path) -> None:
     needs.needs_module("mypy")
     generate("python", parts_of(tmp_path / "parts", description), tmp_path / "out")
-    (module,) = (tmp_path / "out").glob("*.py")
-    mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-version=3.11", module]
-    done = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True, check=False)
+    (package,) = (tmp_path / "out").glob("*/")
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-version=3.11", package.name]
+    done = subprocess.run(mypy, cwd=tmp_path / "out", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -152,9 +152,11 @@ def test_generated_packages_stay_what_they_are(name: str, tmp_path: Path) -> Non
         generate(language, parts, out := tmp_path / language / "out")
         for path in (p for p in out.rglob("*") if p.suffix in (".md", ".py", ".rs", ".go", ".h", ".c", ".mts")):
             assert seen(path.read_text()), path
-    module = ast.parse((tmp_path / "python" / "out" / "brightness.py").read_text())
-    calls = {node.func.attr for node in ast.walk(module) if isinstance(node, ast.Call) and hasattr(node.func, "attr")}
-    assert "abort" not in calls
+    python = tmp_path / "python" / "out"
+    for path in python.glob("brightness/*.py"):
+        calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        assert "abort" not in {function.attr for function in calls if hasattr(function, "attr")}
+    assert tomllib.loads((python / "pyproject.toml").read_text())["project"]["name"] == "brightness"
     assert json.loads((tmp_path / "node" / "out" / "package.json").read_text())["private"] is True
     assert tomllib.loads((tmp_path / "rust" / "out" / "Cargo.toml").read_text())["package"]["name"] == "brightness"
 

@@ -124,16 +124,18 @@ def test_a_h5_file_needs_trust(tmp_path: Path) -> None:
     assert drafted(path, describe, trust=True)[0].source.trust
 
 
-@pytest.mark.parametrize("signatures", [(), ("predict", "embed")])
-def test_trust_is_written_for_every_format(tmp_path: Path, signatures: tuple[str, ...]) -> None:
+def test_trust_is_written_for_every_format(tmp_path: Path) -> None:
     """A .keras file may hold a Lambda layer, and a SavedModel an init op."""
-    path = tmp_path / "m.keras"
-    path.touch()
-    describe = ports([PortInfo("x", "float32", (None, 2))], [CLASSES], *signatures)
-    spec, text = drafted(path, describe, trust=True)
-    assert spec.source.trust
-    assert "\ntrust = true" in text
-    assert not drafted(path, describe)[0].source.trust
+    feeds = [PortInfo("x", "float32", (None, 2))]
+    keras, saved = tmp_path / "m.keras", tmp_path / "saved"
+    keras.touch()
+    saved.mkdir()
+    (saved / "saved_model.pb").touch()
+    for path, describe in ((keras, ports(feeds, [CLASSES])), (saved, ports(feeds, [CLASSES], "predict", "embed"))):
+        spec, text = drafted(path, describe, trust=True)
+        assert spec.source.trust
+        assert "\ntrust = true" in text
+        assert not drafted(path, describe)[0].source.trust
 
 
 def test_what_is_no_model(tmp_path: Path) -> None:

@@ -8,6 +8,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"image"
+	"image/color"
+	_ "image/jpeg"
+	_ "image/png"
 	"os"
 	"regexp"
 	"strings"
@@ -83,10 +87,14 @@ func readFeed(path, name string, numbers any, picture bool) error {
 
 var header = regexp.MustCompile(`^P([56])(?:\s|#[^\n]*\n)+(\d{1,6})(?:\s|#[^\n]*\n)+(\d{1,6})(?:\s|#[^\n]*\n)+(\d{1,6})\s`)
 
-// pixels are those of a binary PPM (P6) or PGM (P5), which must have the model's size and colours.
+// pixels are those of a picture, which must have the model's size: of a JPEG or PNG, or of a binary PPM (P6) or PGM
+// (P5), which must have the model's colours, too.
 func pixels(file []byte) ([]byte, error) {
 	found := header.FindSubmatch(file)
-	if found == nil || string(found[4]) != "255" {
+	if found == nil {
+		return decoded(file)
+	}
+	if string(found[4]) != "255" {
 		return nil, errors.New("is no binary PPM or PGM of 8 bits")
 	}
 	mode := map[string]string{"5": "grey", "6": "rgb"}[string(found[1])]
@@ -94,4 +102,23 @@ func pixels(file []byte) ([]byte, error) {
 		return nil, fmt.Errorf("the picture is %s %s; the model takes 8x8 rgb", size, mode)
 	}
 	return file[len(found[0]):], nil
+}
+
+func decoded(file []byte) ([]byte, error) {
+	picture, _, err := image.Decode(bytes.NewReader(file))
+	if err != nil {
+		return nil, fmt.Errorf("is no binary PPM or PGM, and no JPEG or PNG: %w", err)
+	}
+	bounds := picture.Bounds()
+	if bounds.Dx() != 8 || bounds.Dy() != 8 {
+		return nil, fmt.Errorf("the picture is %dx%d; the model takes 8x8", bounds.Dx(), bounds.Dy())
+	}
+	var pixels []byte
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			c := color.NRGBAModel.Convert(picture.At(x, y)).(color.NRGBA)
+			pixels = append(pixels, c.R, c.G, c.B)
+		}
+	}
+	return pixels, nil
 }

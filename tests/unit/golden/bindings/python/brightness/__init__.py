@@ -1,11 +1,11 @@
-"""$title, compiled by coldforge: its native library behind ctypes. Needs nothing but Python 3.10 or newer.
+"""brightness 7, compiled by coldforge: its native library behind ctypes. Needs nothing but Python 3.10 or newer.
 
-    from $model import Feeds, Model
+    from brightness import Feeds, Model
 
     with Model() as model:
-        fetches = model.run(Feeds($doc_feeds))
+        fetches = model.run(Feeds(image=...))
 
-    python $model.py $arguments
+    python -m brightness photo.ppm
 
 A feed is any object with the buffer protocol that holds exactly the tensor's bytes: bytes, array.array, a NumPy array.
 A fetch is a memoryview of its shape, which numpy.asarray takes without a copy. Tensors are dense and row-major.
@@ -13,7 +13,9 @@ A fetch is a memoryview of its shape, which numpy.asarray takes without a copy. 
 
 from __future__ import annotations
 
-$imports
+import ctypes
+import json
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-NAME = $name
-VERSION = $version
-BATCH = $batch
+NAME = "brightness"
+VERSION = "7"
+BATCH = 1
 LIBRARY = Path(__file__).with_name("libmodel.so")
 
 _ABI_VERSION = 1
@@ -45,15 +47,24 @@ class Port(NamedTuple):
     size: int
 
 
-FEEDS = $feed_ports
-FETCHES = $fetch_ports
-$labels
+FEEDS = (Port("image", "uint8", (1, 8, 8, 3), "B", 192),)
+FETCHES = (
+    Port("light", "float32", (1, 2), "f", 8),
+    Port("level", "float32", (1, 1), "f", 4),
+    Port("pixels", "uint8", (1, 8, 8, 3), "B", 192),
+)
+
+TONE_LABELS = (
+    "light", "dark",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Feeds:
     """What the model takes."""
 
-$feeds
+    image: Buffer
+    """uint8 [1, 8, 8, 3]: 8×8 pixels of red, green, blue, 0..255, row by row; any scaling is in the model"""
 
 
 @dataclass(frozen=True)
@@ -69,8 +80,18 @@ class Class:
 class Fetches:
     """What the model gives."""
 
-$fetches
-$ranks
+    light: memoryview
+    """float32 [1, 2]"""
+    level: memoryview
+    """float32 [1, 1]"""
+    pixels: memoryview
+    """uint8 [1, 8, 8, 3]"""
+
+    def rank_tone(self) -> list[Class]:
+        """The likeliest classes of output `tone`, which is 1 row of 2 classes; the best first."""
+        values = self.light.cast("B").cast("f")
+        return _ranked(values[0:2].tolist(), TONE_LABELS, 2)
+
 
 class _Feed(ctypes.Structure):
     """cf_feed."""
@@ -102,7 +123,7 @@ class Model:
 
     def run(self, feeds: Feeds) -> Fetches:
         """One inference. Raises ModelError for a feed of the wrong size and for whatever the library reports."""
-        copies = [memoryview(feed).tobytes() for feed in ($feed_values)]
+        copies = [memoryview(feed).tobytes() for feed in (feeds.image,)]
         results = [bytearray(port.size) for port in FETCHES]
         pointers = [ctypes.addressof((ctypes.c_char * len(r)).from_buffer(r)) if r else None for r in results]
         inputs = (_Feed * len(FEEDS))(*(_Feed(copy, len(copy)) for copy in copies))
@@ -158,32 +179,8 @@ def _shaped(result: bytearray, port: Port) -> memoryview:
         return memoryview(result)
     return memoryview(result).cast(port.format, shape=port.shape)  # type: ignore[call-overload,no-any-return,unused-ignore]
 
-$helper$pixels
-def read_feed(path: str, port: Port) -> bytes:
-    """The content of a file: the feed's raw bytes$or_picture. Raises ModelError."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror}") from error
-$from_picture    if len(data) != port.size:
-        raise ModelError(f"{path}: {len(data)} bytes; feed {port.name} takes {port.size}")
-    return data
 
-
-def main(paths: list[str]) -> int:
-    """Run the model on files and print its answer."""
-    if len(paths) != len(FEEDS):
-        print("usage: python $model.py $arguments", file=sys.stderr)
-        return 2
-    try:
-        with Model() as model:
-            fetches = model.run(Feeds(*map(read_feed, paths, FEEDS)))
-    except ModelError as error:
-        print(f"predict: {error}", file=sys.stderr)
-        return 1
-$prints
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def _ranked(values: Sequence[float], labels: tuple[str, ...], top: int) -> list[Class]:
+    """Equal ones stay in the model's order; NaN, which is not equal to itself, comes last."""
+    order = sorted(range(len(values)), key=lambda i: (values[i] != values[i], -values[i]))
+    return [Class(i, labels[i], values[i]) for i in order[:top]]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from builder.audit.elf import AuditReport, audit, render_json, render_text, require
 from builder.audit.facts import Symbol, read_facts, version_key
-from builder.audit.policy import load_policy, violations
+from builder.audit.policy import load_policy, target_of, violations
 from builder.errors import AuditError
 from builder.targets import ARM64, TARGETS, WASM32, X86_64
 from tests.support.zig import ABI, EXPORTS, shared_library
@@ -137,10 +137,37 @@ def test_an_executable_stack_is_flagged(folder: Path) -> None:
     assert rules(audit(path, X86_64)) == ["nx_stack"]
 
 
+def test_code_that_can_be_written_is_flagged(folder: Path) -> None:
+    path = shared_library(folder / "writable.so", ABI)
+    data = bytearray(path.read_bytes())
+    _set_flags(data, 1, 7, only=5)  # PT_LOAD r-x becomes rwx
+    path.write_bytes(data)
+    assert rules(audit(path, X86_64)) == ["no_writable_code"]
+    assert not audit(shared_library(folder / "sound.so", ABI), X86_64).facts.writable_code
+
+
+def test_a_segment_beyond_the_end_is_an_audit_error(folder: Path) -> None:
+    path = shared_library(folder / "short.so", ABI)
+    data = bytearray(path.read_bytes())
+    offset, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
+    loaded = [h for h in range(offset, offset + 56 * count, 56) if struct.unpack_from("<I", data, h)[0] == 1]
+    (start,) = struct.unpack_from("<Q", data, loaded[0] + 8)
+    struct.pack_into("<Q", data, loaded[0] + 32, len(data) - start + 1)  # p_filesz
+    path.write_bytes(data)
+    with pytest.raises(AuditError, match="cut short"):
+        audit(path, X86_64)
+
+
 def _set_stack_flags(data: bytearray, flags: int) -> None:
+    _set_flags(data, 0x6474E551, flags)
+
+
+def _set_flags(data: bytearray, kind: int, flags: int, only: int | None = None) -> None:
+    """Give the segments of a kind (p_type) other flags, those that have ``only`` alone."""
     offset, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
     for header in range(offset, offset + 56 * count, 56):
-        if struct.unpack_from("<I", data, header)[0] == 0x6474E551:
+        found, before = struct.unpack_from("<II", data, header)
+        if found == kind and only in (None, before):
             struct.pack_into("<I", data, header + 4, flags)
 
 
@@ -151,6 +178,16 @@ def test_a_library_for_another_machine_is_flagged(folder: Path, sound: Path) -> 
     assert rules(report) == ["machine"]
     assert "AARCH64" in report.violations[0].found
     assert rules(audit(sound, ARM64)) == ["machine"]
+
+
+def test_the_target_that_a_file_is_for(folder: Path, sound: Path) -> None:
+    other, text = folder / "other.so", folder / "text"
+    head = bytearray(sound.read_bytes())
+    head[18] = 40  # EM_ARM, of 32 bits
+    other.write_bytes(head)
+    text.write_bytes(b"not " + sound.read_bytes())
+    arm = shared_library(folder / "arm64.so", ABI, triple="aarch64-linux-gnu.2.34")
+    assert [target_of(path) for path in (sound, arm, other, text)] == [X86_64, ARM64, None, None]
 
 
 def test_a_search_path_is_flagged(folder: Path) -> None:

@@ -22,6 +22,7 @@ from builder.targets import X86_64
 from builder.verify.agreement import OutputAgreement, agree
 from builder.verify.compare import verify
 from builder.verify.machine import HERE, Machine, build_runner
+from builder.verify.rounding import Rounding
 from builder.verify.verdict import require
 from builder.verify.verification import Verification
 from tests.support.hand_model import CASES, HAND_MODEL, Case, golden_case, model_spec, write_golden
@@ -141,6 +142,45 @@ def test_no_sensitivity_excuses_a_wrong_kernel(library: Path, tmp_path: Path, mo
         require(verification)
     monkeypatch.setenv("CF_TEST_BEHAVIOUR", "off by one")
     assert not verify(library, write_golden(tmp_path, CASES, {"k": 1.0}), model_spec()).passed
+
+
+def test_rounded_weights_may_move_an_answer_by_a_share_of_the_largest(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest is 100, and the library a quarter off; what must be equal must be so all the same."""
+    graph, spec = write_golden(tmp_path, CASES), model_spec()
+
+    def rounded(rounding: Rounding, behaviour: str = "wrong") -> Verification:
+        monkeypatch.setenv("CF_TEST_BEHAVIOUR", behaviour)
+        return verify(library, graph, spec, HERE, rounding)
+
+    coarse = rounded(Rounding("float16", None, "some weights were not found"))
+    assert coarse.passed
+    assert coarse.same_weights == ()
+    assert "some weights were not found" in coarse.warnings
+    assert row(coarse, "y").absolute == pytest.approx(Tolerance().absolute + 0.02 * 100)
+    assert not rounded(Rounding("float32", None)).passed
+    assert not rounded(Rounding("int8", None), "off by one").passed
+    # Against TensorFlow with the same rounding, here its own answers, the spec's tolerance holds as it is.
+    known = rounded(Rounding("float16", graph.golden_path))
+    assert [output.output for output in known.outputs] == ["class"]
+    assert [(output.output, output.passed) for output in known.same_weights] == [
+        ("class", False),
+        ("k", True),
+        ("b", True),
+    ]
+    assert not known.too_coarse
+    with_inputs = rounded(Rounding("int8", graph.golden_path, inputs=True))
+    assert with_inputs.passed
+    assert with_inputs.same_weights[0].absolute == pytest.approx(Tolerance().absolute + 0.05 * 100)
+    assert not rounded(Rounding("int8", graph.golden_path, inputs=True), "off by one").passed
+
+
+def test_a_library_that_nothing_can_run_is_said_to_be_unverified(library: Path, tmp_path: Path) -> None:
+    found = verify(library, write_golden(tmp_path, CASES), model_spec(), Machine("elsewhere", missing="no emulator"))
+    assert found.cases == ()
+    assert found.machine == ""
+    assert found.warnings == ("the library was built and audited, but NOT RUN: no emulator",)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-
 
 CORS ?=
 
-.PHONY: help setup bundle explain tune accuracy invoke serve bench sam test test-all test-unit tools lint lock clean
+.PHONY: help doctor setup bundle explain tune accuracy invoke serve bench sam test test-all test-unit tools lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -65,6 +65,9 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
 	@.venv-bench/bin/python $(PIP) -r requirements/bench.txt
 	@touch $@
+
+doctor: ## what this machine has of what the commands need, and how to get the rest
+	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli doctor
 
 setup: $(VENV)/.build ## the virtual environment with everything a build needs
 	@:

@@ -1,4 +1,4 @@
-"""Commands that say something of a model, or write it down: where, inspect, explain, tune, accuracy, init."""
+"""Commands that say something of this machine or a model: doctor, where, inspect, explain, tune, accuracy, init."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from builder.cli.command import (
     say,
     workspace_of,
 )
-from builder.errors import UsageError
+from builder.errors import EnvironmentSetupError, UsageError
 from builder.files import write_file
 from builder.project import Project
 from builder.spec import ModelSpec
@@ -29,6 +29,14 @@ from builder.workspace import Workspace
 
 if TYPE_CHECKING:
     from builder.importers.draft import Describe
+
+
+def doctor(options: Options, project: Project) -> int:
+    from builder.doctor import examine, render
+
+    found = examine(project)
+    say(json.dumps(found.to_dict(), indent=1) if options.json else render(found))
+    return 0 if found.can_build else EnvironmentSetupError.exit_code
 
 
 def where(options: Options, _project: Project) -> int:
@@ -148,6 +156,7 @@ def init(options: Options, _project: Project) -> int:
 
 
 COMMANDS = (
+    Command("doctor", "say what this machine has of what the commands need", add_json, doctor),
     Command("where", "say where a build would run, docker or host", add_route, where),
     Command("inspect", "say what a model takes and gives, and whether it can be compiled", _inspect_arguments, inspect),
     Command("explain", "say, step by step, what a model runs and how long it takes", _explain_arguments, explain),

@@ -77,7 +77,10 @@ def stage(options: Options, project: Project) -> int:
 
 def _check_arguments(parser: Arguments) -> None:
     parser.add_argument("parameters", nargs="*", metavar="NAME=VALUE", help="parameters to deploy with")
-    parser.add_argument("--template", type=Path, default=Path(".aws-sam/build/template.yaml"))
+    parser.add_argument(
+        "--template", type=Path, default=Path(".aws-sam/build/template.yaml"), metavar="FILE",
+        help="the built template (default: .aws-sam/build/template.yaml)",
+    )  # fmt: skip
 
 
 def check(options: Options, _project: Project) -> int:

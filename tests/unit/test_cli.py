@@ -10,6 +10,7 @@ import pytest
 
 from builder.bindings import LANGUAGES
 from builder.cli import GROUPS, main
+from builder.cli.reference import reference
 from builder.errors import UsageError
 from tests.conftest import ROOT
 
@@ -22,6 +23,14 @@ def test_every_command_says_what_it_takes(name: str, capsys: pytest.CaptureFixtu
         main([name, "--help"])
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith(f"usage: coldforge {name} ")
+
+
+def test_the_page_of_commands_is_up_to_date() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert page == reference(), "run: python -m builder.cli.reference docs/cli.md"
+    assert "| `--package zip\\|image` |" in page
+    assert "| `--json` |" in page
+    assert page.count("\n## ") == len(NAMES)
 
 
 def test_all_commands_are_listed_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,54 @@
+"""docs/cli.md, made from the commands: ``python -m builder.cli.reference docs/cli.md``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from builder.cli import GROUPS
+from builder.cli.command import Command
+from builder.files import write_file
+
+_HEAD = """\
+# Commands
+
+<!-- Generated from builder/cli by `python -m builder.cli.reference docs/cli.md`. -->
+
+`make` calls these commands; its variables are their arguments. In a checkout that is set up, `.venv/bin/coldforge`
+is the command. A command that fails ends with an [exit code](errors.md#how-a-command-ends).
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    return "\n".join([_HEAD, *(line for group in GROUPS for command in group.COMMANDS for line in _section(command))])
+
+
+def _section(command: Command) -> Iterator[str]:
+    parser = argparse.ArgumentParser(prog=f"coldforge {command.name}", add_help=False)
+    command.arguments(parser)
+    actions = parser._actions  # the one list of all arguments, in groups or not; sphinx-argparse reads it, too
+    yield f"## {command.name}\n"
+    yield f"{command.help[:1].upper()}{command.help[1:]}.\n"
+    if actions:
+        yield "| argument | |\n|---|---|"
+        yield from (f"| `{_written(action)}` | {_cell(action.help or '')} |" for action in actions)
+        yield ""
+
+
+def _written(action: argparse.Action) -> str:
+    """The argument as a person writes it."""
+    if not action.option_strings:
+        return f"{action.metavar or action.dest}{' ...' if action.nargs in ('+', '*') else ''}"
+    value = action.metavar or ("\\|".join(map(str, action.choices)) if action.choices else action.dest.upper())
+    return action.option_strings[-1] + ("" if action.nargs == 0 else f" {value}")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    write_file(Path(sys.argv[1]), reference())

@@ -39,7 +39,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
             keras.layers.Conv2D(8, 3, activation="relu"),
             keras.layers.BatchNormalization(),
             keras.layers.GlobalAveragePooling2D(),
-            keras.layers.Dense(4),
+            keras.layers.Dense(4, name="classes"),
         ]
     )
     return save_keras(network, tmp_path_factory.mktemp("model") / "small.keras")
@@ -293,12 +293,12 @@ def test_init_writes_a_spec_that_builds(project: Project, capsys: pytest.Capture
 def test_inspect_as_text_and_json(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "small.keras"]) == 0
     said = capsys.readouterr().out
-    assert "inputs\n  picture  float32 [?, 12, 12, 3]\noutputs\n  dense  float32 [?, 4]\nparameters: 292\n" in said
+    assert "inputs\n  picture  float32 [?, 12, 12, 3]\noutputs\n  classes  float32 [?, 4]\nparameters: 292\n" in said
     assert "XLA has a kernel for each" in said
     assert main(["inspect", write_spec(project), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["feeds"] == [{"name": "picture", "dtype": "float32", "shape": [None, 12, 12, 3]}]
-    assert [fetch["name"] for fetch in found["fetches"]] == ["dense"]
+    assert [fetch["name"] for fetch in found["fetches"]] == ["classes"]
     assert found["unsupported"] == []
     assert found["weights"] > 4 * found["parameters"] > 1000
 

@@ -12,14 +12,17 @@ BUILD_IN ?= auto
 TARGET ?=
 VENV  := .venv
 PY    := $(VENV)/bin/python
-# The first interpreter that TensorFlow's wheel and the locks support; PYTHON=... chooses another.
-PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3 python,$(shell \
-	$(p) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $(p))))
+# $(1), if it is a Python that TensorFlow's wheel and the locks support.
+supported = $(shell $(1) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $(1))
+# The first of these; PYTHON=... chooses another.
+PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3 python,$(call supported,$(p))))
 ifneq ($(origin PYTHON),file)
-ifneq ($(shell $(PYTHON) -c 'import sys; print((3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null),True)
+ifeq ($(call supported,$(PYTHON)),)
 $(error PYTHON=$(PYTHON) is not Python 3.11, 3.12 or 3.13, which coldforge needs)
 endif
 endif
+# What runs commands that need no package: the virtual environment's where there is one.
+ANY_PY = $(or $(wildcard $(PY)),$(PYTHON))
 # A lock is complete: --no-deps leaves pip nothing to resolve.
 PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes
 
@@ -67,7 +70,7 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 	@touch $@
 
 doctor: ## what this machine has of what the commands need, and how to get the rest
-	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli doctor
+	@$(ANY_PY) -m builder.cli doctor
 
 setup: $(VENV)/.build ## the virtual environment with everything a build needs
 	@:
@@ -106,16 +109,16 @@ $(VENV)/.wasm: requirements/wasm.txt $(VENV)/.build
 wasm: $(VENV)/.wasm $(MADE_$(MODEL)) ## compile MODEL to WebAssembly, in dist/<model>/wasm/
 	@$(PY) -m builder.cli wasm "$(MODEL)"
 
-# c, rust, go, node or python. STATIC=1 adds libmodel.a.
-LANGUAGE ?= c
 LANGUAGES := c rust go node python
+# One of these. STATIC=1 adds libmodel.a.
+LANGUAGE ?= c
 .PHONY: bindings language
 language:
 	@test -n "$(filter $(LANGUAGE),$(LANGUAGES))" || \
 		{ echo "there are no bindings for LANGUAGE=$(LANGUAGE); it is one of: $(LANGUAGES)" >&2; exit 2; }
 
 bindings: language $(if $(STATIC),setup) $(if $(filter node,$(LANGUAGE)),wasm) bundle ## a package that calls MODEL from LANGUAGE=c|rust|go|node|python, in dist/bindings/
-	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli bindings "$(MODEL)" --lang $(LANGUAGE) --target "$(TARGET)" \
+	@$(ANY_PY) -m builder.cli bindings "$(MODEL)" --lang $(LANGUAGE) --target "$(TARGET)" \
 		$(if $(STATIC),--static) $(if $(OUT),--out "$(OUT)")
 
 .PHONY: export selftest
@@ -131,18 +134,18 @@ sign: setup ## sign the statement of BUNDLE with the private KEY
 	@$(PY) -m builder.cli sign "$(BUNDLE)" --key "$(KEY)"
 
 verify-bundle: $(if $(KEY),setup) ## check every file of BUNDLE against its statement, and the signature with KEY=public.pem
-	@$(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli verify-bundle "$(BUNDLE)" $(if $(KEY),--key "$(KEY)")
+	@$(ANY_PY) -m builder.cli verify-bundle "$(BUNDLE)" $(if $(KEY),--key "$(KEY)")
 
 reproduce: setup ## build BUNDLE again from its recorded inputs, and say "identical" or what differs
 	@$(PY) -m builder.cli reproduce "$(BUNDLE)"
 
 # IMAGE's default is for models that take a picture alone, which the command knows.
 invoke: ## run the bundle of MODEL on IMAGE, or on the request in INPUTS=FILE|-, in Lambda's emulator, without Docker
-	@$(MODELS); $(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli invoke "$$@" --target "$(TARGET)" \
+	@$(MODELS); $(ANY_PY) -m builder.cli invoke "$$@" --target "$(TARGET)" \
 		$(if $(INPUTS),--inputs "$(INPUTS)",$(if $(filter-out file,$(origin IMAGE)),--image "$(IMAGE)"))
 
 serve: ## the bundle of MODEL behind http://127.0.0.1:8080 (PORT=...), without Docker
-	@$(MODELS); $(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli serve "$$@" --port $(or $(PORT),8080) --cors "$(CORS)"
+	@$(MODELS); $(ANY_PY) -m builder.cli serve "$$@" --port $(or $(PORT),8080) --cors "$(CORS)"
 
 sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
 
@@ -152,7 +155,7 @@ OTHER = $(firstword $(filter-out x86_64 all,$(TARGET) $(patsubst Architecture=%,
 SAM := SAM_CLI_TELEMETRY=0 PYTHON="$(or $(wildcard $(CURDIR)/$(PY)),$(PYTHON))" .venv-sam/bin/sam
 
 # The bundle of MODEL becomes the one that SAM builds: its name is then in $$1, its version in $$2.
-STAGE = $(MODELS); staged=$$($(or $(wildcard $(PY)),$(PYTHON)) -m builder.cli stage "$$@" \
+STAGE = $(MODELS); staged=$$($(ANY_PY) -m builder.cli stage "$$@" \
 	--target $(or $(OTHER),x86_64)); set -- $$staged
 
 .PHONY: sam-build local-invoke local-api deploy publish

@@ -22,6 +22,7 @@ from builder.project import Project
 from builder.report.text import table
 from builder.sandbox.kernel import Kernel
 from builder.targets import TARGETS
+from builder.verify.machine import find_emulator, has_c_library
 
 PYTHONS = (3, 11), (3, 13)
 """The first and the last version that TensorFlow's wheel and the locks support."""
@@ -162,8 +163,8 @@ def emulators() -> Iterator[Finding]:
     """QEMU for each target that this machine is not."""
     for target in TARGETS:
         if target.emulator and platform.machine().lower() not in target.machines:
-            program = next(filter(None, map(shutil.which, target.emulator.programs)), None)
-            there = program is not None and Path(target.emulator.root, "lib").is_dir()
+            program, root = find_emulator(target.emulator)
+            there = program is not None and has_c_library(root)
             remedy = "" if there else f"apt-get install {target.emulator.packages}"
             found = str(program) if there else "no QEMU for it, so its libraries are built and not run"
             yield Finding(f"{target.name} here", there, found, f"bundle --target {target.name}", remedy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import binascii
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from .budget import Limits
 from .description import Description, Port
@@ -122,6 +122,19 @@ def require_held(names: Collection[str], count: int, description: Description, l
     if count > description.batch:
         size = sum(port.size for port in description.feeds if port.name in names)
         limits.require_memory(2 * size * count // description.batch)
+
+
+def of_items(ports: Sequence[Port], counts: dict[str, int], description: Description, limits: Limits) -> list[Port]:
+    """``ports`` with as many items as ``counts`` says of each, by name; as they are where it says nothing.
+
+    Raises WrongShapeError, TooManyImagesError, OverBudgetError.
+    """
+    require_items(counts, description, limits)
+    require_held([port.name for port in ports], max(counts.values(), default=0), description, limits)
+    return [
+        of_shape(port, (counts[port.name], *port.shape[1:]), description) if port.name in counts else port
+        for port in ports
+    ]
 
 
 def _flatten(value: object, shape: tuple[int, ...], port: Port, flat: list[object]) -> None:

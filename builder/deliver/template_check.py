@@ -114,12 +114,12 @@ def problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
     for name, row in declared.items():
         if values[name] is not None:
             yield from _parameter(name, row, str(values[name]))
-    if "ModelName" in values:
-        yield from _model(str(values["ModelName"]), template.get("Resources", {}), path.parent)
     scope = _Scope(values, template.get("Conditions", {}))
     shared = template.get("Globals", {}).get("Function", {})
     resources = template.get("Resources", {})
     layers = {n: r for n, r in resources.items() if r["Type"] == "AWS::Serverless::LayerVersion"}
+    if "ModelName" in values:
+        yield from _model(str(values["ModelName"]), layers, path.parent)
     for name, resource in resources.items():
         if not scope.has(resource):
             continue
@@ -156,16 +156,15 @@ def _parameter(name: str, declared: Mapping[str, Any], value: str) -> Iterator[s
             yield f"{name} is {value!r}; it must be a number, {span}."
 
 
-def _model(name: str, resources: Mapping[str, Any], folder: Path) -> Iterator[str]:
+def _model(name: str, layers: Mapping[str, Any], folder: Path) -> Iterator[str]:
     """A layer with another model than the template says: its stack would get that one."""
-    for resource in resources.values():
-        if resource["Type"] == "AWS::Serverless::LayerVersion":
-            staged = staged_in(folder / str(resource["Properties"]["ContentUri"]))
-            if staged and staged.name != name:
-                yield (
-                    f"ModelName is {name}, but the model layer has {staged.name} {staged.version}: "
-                    "`make deploy MODEL=...` builds and deploys the model that it names."
-                )
+    for layer in layers.values():
+        staged = staged_in(folder / str(layer["Properties"]["ContentUri"]))
+        if staged and staged.name != name:
+            yield (
+                f"ModelName is {name}, but the model layer has {staged.name} {staged.version}: "
+                "`make deploy MODEL=...` builds and deploys the model that it names."
+            )
 
 
 def _mapping(name: str, properties: Mapping[str, Any]) -> Iterator[str]:

@@ -114,7 +114,7 @@ def _import(spec: ModelSpec, model: Path) -> None:
 
 
 def preflight(spec: ModelSpec, graph: FrozenGraph | OpReport) -> Preflight:
-    """What stands in the way of building ``spec``; an OpReport is of a graph that the importer did not let run."""
+    """What stands in the way of building ``spec``; an OpReport says what is in a graph that was read."""
     unzipped, zipped = allowed(spec)
     share = min(ITEM_SIZES[kind] for kind in spec.weight_types) / ITEM_SIZES["float32"]
     return check(graph, max_unzipped=unzipped, max_zipped=zipped, place=spec.weights.place, share=share)

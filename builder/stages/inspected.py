@@ -12,6 +12,7 @@ from builder.importers import freeze_model, open_model
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import FrozenGraph
 from builder.importers.ports import ModelPorts
+from builder.importers.xla_ops import look
 from builder.preflight import Preflight
 from builder.sources import locate
 from builder.spec import ModelSpec
@@ -57,11 +58,12 @@ def _inspect(spec: ModelSpec, model: Path) -> dict[str, Any]:
         graph = freeze_model(loaded, spec, Path.cwd())
     except UnsupportedOpsError as error:
         return Inspection(loaded.ports, None, preflight(spec, error.ops)).to_json()
-    return Inspection(loaded.ports, _parameters(graph), preflight(spec, graph)).to_json()
+    definition = graph.definition()
+    return Inspection(loaded.ports, _parameters(graph, definition), preflight(spec, look(definition))).to_json()
 
 
-def _parameters(graph: FrozenGraph) -> int | None:
-    constants = [node for node in graph.definition().node if node.name in graph.variables]
+def _parameters(graph: FrozenGraph, definition: Any) -> int | None:
+    constants = [node for node in definition.node if node.name in graph.variables]
     sizes = [math.prod(d.size for d in node.attr["value"].tensor.tensor_shape.dim) for node in constants]
     sizes += [state.spec.elements for state in graph.states]
     return sum(sizes) if sizes else None

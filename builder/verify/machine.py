@@ -11,7 +11,7 @@ from pathlib import Path
 
 from builder.cache import digest, run_cached
 from builder.link.toolchain import Toolchain, zig_version
-from builder.targets import Target
+from builder.targets import Emulator, Target
 
 RUNNER = Path(__file__).parents[1] / "library" / "runner.c"
 LOADER = RUNNER.with_name("library.h")
@@ -48,18 +48,27 @@ def machine_for(target: Target, cache: Path) -> Machine:
     emulator = target.emulator
     if emulator is None:
         return Machine("", missing=f"this machine is no {target.name}, and none is emulated; build on one to verify it")
-    program = next(filter(None, map(shutil.which, emulator.programs)), None)
-    root = Path(os.environ.get("QEMU_LD_PREFIX") or emulator.root)
+    program, root = find_emulator(emulator)
     install = f"`apt-get install {emulator.packages}` makes up for that, then run the same command again"
     if program is None:
         return Machine(
             "", missing=f"this machine is no {target.name}, and {emulator.programs[0]} is not on PATH; {install}"
         )
-    if not (root / "lib").is_dir():
+    if not has_c_library(root):
         return Machine("", missing=f"{program} is here, but no C library for {target.name} in {root}; {install}")
     cpu = _first_known(program, emulator.cpus)
     name = f"{Path(program).name} {_version(program)} as {cpu}"
     return Machine(name, (program, "-cpu", cpu, "-L", str(root), str(build_runner(target, cache))))
+
+
+def find_emulator(emulator: Emulator) -> tuple[str | None, Path]:
+    """The first of the programs that is on PATH, and the folder of the target's C library, which need not be there."""
+    program = next(filter(None, map(shutil.which, emulator.programs)), None)
+    return program, Path(os.environ.get("QEMU_LD_PREFIX") or emulator.root)
+
+
+def has_c_library(root: Path) -> bool:
+    return (root / "lib").is_dir()
 
 
 def build_runner(target: Target, cache: Path) -> Path:

@@ -41,7 +41,7 @@ from ..errors import (
 from ..http import HttpRequest, HttpResponse
 from ..request import Picture, Reference, Request, items, source
 from ..server import Call, Result, Server
-from ..tensors import description_for, input_bytes, item_count, of_shape, require_held, require_items
+from ..tensors import description_for, input_bytes, item_count, of_items
 
 EXAMPLE = '{"image": "<base64>"}'
 
@@ -184,17 +184,10 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
         description = description_for(values, description)
     ports = [port for port in description.feeds if port.name in values]
     if description.batched and not pictures:
-        ports = _of_items(values, ports, description, limits)
+        counts = {port.name: item_count(values[port.name], port) for port in ports}
+        ports = of_items(ports, counts, description, limits)
     inputs = {port.name: input_bytes(values[port.name], port, description) for port in ports}
     return Request(pictures, inputs, _model(event), size=description.size, signature=description.signature)
-
-
-def _of_items(values: dict[str, object], ports: list[Port], description: Description, limits: Limits) -> list[Port]:
-    """``ports`` with as many items as ``values`` have. Raises WrongShapeError, TooManyImagesError, OverBudgetError."""
-    counts = {port.name: item_count(values[port.name], port) for port in ports}
-    require_items(counts, description, limits)
-    require_held(values, max(counts.values(), default=0), description, limits)
-    return [of_shape(port, (counts[port.name], *port.shape[1:]), description) for port in ports]
 
 
 def _model(event: object) -> str | None:

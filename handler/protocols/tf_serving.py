@@ -23,7 +23,7 @@ from ..errors import (
 from ..http import HttpRequest, HttpResponse
 from ..request import Picture, Request, picture
 from ..server import Call, Server
-from ..tensors import description_for, input_bytes, of_shape, require_held, require_items
+from ..tensors import description_for, input_bytes, of_items
 from .paths import model_path
 
 SIGNATURE = "serving_default"
@@ -164,14 +164,11 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
                 raise WrongShapeError(f'"{port.name}" must be a list of items')
             counts[port.name] = len(value)
     # Before the numbers are looked at: it is cheap to ask for many.
-    require_items(counts, description, limits)
+    ports = of_items(ports, counts, description, limits)
     count = max(counts.values(), default=description.batch)
-    require_held(columns, count, description, limits)
     least = sum(shortest_nested(port.dtype, port.shape) for port in description.fetches)
     require_possible(least * count // description.batch, answer_limit, limits)
     for port in ports:
-        if description.batched:
-            port = of_shape(port, (counts[port.name], *port.shape[1:]), description)
         inputs[port.name] = input_bytes(columns[port.name], port, description)
     return Request(pictures, inputs, description.name, size=description.size, signature=description.signature)
 

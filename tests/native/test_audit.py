@@ -149,13 +149,18 @@ def test_code_that_can_be_written_is_flagged(folder: Path) -> None:
 def test_a_segment_beyond_the_end_is_an_audit_error(folder: Path) -> None:
     path = shared_library(folder / "short.so", ABI)
     data = bytearray(path.read_bytes())
-    offset, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
-    loaded = [h for h in range(offset, offset + 56 * count, 56) if struct.unpack_from("<I", data, h)[0] == 1]
+    loaded = [header for header in _program_headers(data) if struct.unpack_from("<I", data, header)[0] == 1]
     (start,) = struct.unpack_from("<Q", data, loaded[0] + 8)
     struct.pack_into("<Q", data, loaded[0] + 32, len(data) - start + 1)  # p_filesz
     path.write_bytes(data)
     with pytest.raises(AuditError, match="cut short"):
         audit(path, X86_64)
+
+
+def _program_headers(data: bytearray) -> range:
+    """Where each begins."""
+    offset, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
+    return range(offset, offset + 56 * count, 56)
 
 
 def _set_stack_flags(data: bytearray, flags: int) -> None:
@@ -164,8 +169,7 @@ def _set_stack_flags(data: bytearray, flags: int) -> None:
 
 def _set_flags(data: bytearray, kind: int, flags: int, only: int | None = None) -> None:
     """Give the segments of a kind (p_type) other flags, those that have ``only`` alone."""
-    offset, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
-    for header in range(offset, offset + 56 * count, 56):
+    for header in _program_headers(data):
         found, before = struct.unpack_from("<II", data, header)
         if found == kind and only in (None, before):
             struct.pack_into("<I", data, header + 4, flags)

@@ -106,7 +106,7 @@ def make(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_make_refuses_a_python_that_is_too_old(tmp_path: Path) -> None:
     old = tmp_path / "python3.10"
-    old.write_text("#!/bin/sh\necho False\n")  # its answer to the question whether it is new enough
+    old.write_text("#!/bin/sh\nexit 1\n")  # its answer to the question whether it is new enough
     old.chmod(0o755)
     done = make(f"PYTHON={old}", "bundle")
     assert done.returncode == 2

@@ -23,6 +23,7 @@ from tests.support.schedule import GroupScheduling, group_of, write_groups
 
 ROOT = Path(__file__).resolve().parents[1]
 
+settings.register_profile("default", deadline=None)  # a busy machine is no failure
 settings.register_profile("long", max_examples=5_000, deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)  # new findings belong to `make fuzz`
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))

@@ -127,4 +127,4 @@ def test_a_comment_ends_where_it_should(tmp_path: Path) -> None:
     (out / "model.h").write_text((Path(__file__).parents[2] / "builder" / "runtime" / "abi" / "model.h").read_text())
     subprocess.run(command, cwd=out, check=True)
     generate("python", parts_of(tmp_path / "p", data), tmp_path / "python")
-    ast.parse((tmp_path / "python" / "product.py").read_text())
+    ast.parse((tmp_path / "python" / "product" / "__init__.py").read_text())

@@ -27,7 +27,11 @@ def generate(language: str, parts: Parts, folder: Path) -> Description:
     if language not in LANGUAGES:
         raise UsageError(f"there are no bindings for {language!r}: {', '.join(LANGUAGES)}.")
     description = describe(parts.description.read_text(encoding="utf-8"))
-    files = {**LANGUAGES[language](description, parts), "README.md": readme(language, description)}
+    files = {
+        **LANGUAGES[language](description, parts),
+        "README.md": readme(language, description),
+        "NOTICE": parts.notice,
+    }
     write(files, folder, language, description)
     return description
 

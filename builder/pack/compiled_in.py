@@ -12,7 +12,7 @@ from pathlib import Path
 
 from builder import __version__
 from builder.errors import EnvironmentSetupError
-from builder.pack.parts import APACHE, Part, apache_text
+from builder.pack.parts import OURS, Part, our_text
 
 _RULE = "-" * 80
 
@@ -30,16 +30,16 @@ def library_parts(library: str, versions: Mapping[str, str]) -> tuple[Part, ...]
             ref="coldforge:runtime",
             name="coldforge runtime",
             version=__version__,
-            licence=APACHE,
+            licence=OURS,
             inside=inside,
             about="the program's steps, the kernels and the C ABI (builder/runtime)",
-            texts=(apache_text(),),
+            texts=(our_text(),),
         ),
         Part(
             ref="openxla:xla",
             name="XLA",
             version=tensorflow,
-            licence=APACHE,
+            licence="Apache-2.0",
             inside=inside,
             purl=f"pkg:pypi/tensorflow-cpu@{tensorflow}#tensorflow/include/xla",
             about="of TensorFlow's wheel of this version: the kernels that it generates, and what they inline",

@@ -17,7 +17,8 @@ LAYERS = "/opt"
 """Where Lambda puts what is in layers."""
 
 LICENCES = Path(__file__).with_name("licences")
-APACHE = "Apache-2.0"
+OURS = "MIT"
+"""The licence of coldforge itself."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +70,14 @@ def function_part(source: Path) -> Part:
         ref="coldforge:handler",
         name="coldforge handler",
         version=__version__,
-        licence=APACHE,
+        licence=OURS,
         files=shipped("/var/task/handler", files),
         kind="application",
         about="the function's code",
-        texts=(apache_text(),),
+        texts=(our_text(),),
     )
 
 
-def apache_text() -> str:
+def our_text() -> str:
     """The text of the licence of coldforge itself."""
-    return (LICENCES / "Apache-2.0.txt").read_text(encoding="utf-8")
+    return (LICENCES / f"{OURS}.txt").read_text(encoding="utf-8")

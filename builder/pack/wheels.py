@@ -20,11 +20,11 @@ from builder import __version__
 from builder.cache import file_digest
 from builder.errors import EnvironmentSetupError
 from builder.pack.layer import files_of
-from builder.pack.parts import APACHE, LAYERS, LICENCES, Part, Wheel, apache_text, shipped
+from builder.pack.parts import LAYERS, LICENCES, OURS, Part, Wheel, our_text, shipped
 
 PLACE = f"{LAYERS}/python"
 
-_SPDX = {"MIT": "MIT", "Apache 2.0": APACHE, "Apache-2.0": APACHE, "BSD-3-Clause": "BSD-3-Clause"}
+_SPDX = {"MIT": "MIT", "Apache 2.0": "Apache-2.0", "Apache-2.0": "Apache-2.0", "BSD-3-Clause": "BSD-3-Clause"}
 """What METADATA's free-text field ``License`` means, for packages without ``License-Expression``."""
 
 _OTHER_NAMES = {"libsharpyuv": "libwebp"}
@@ -139,10 +139,10 @@ def _parts(package: _Installed, left: dict[str, Path]) -> Iterator[Part]:
             ref="coldforge:stand-ins",
             name="coldforge stand-ins",
             version=__version__,
-            licence=APACHE,
+            licence=OURS,
             files=shipped(PLACE, [(name, mine[name]) for name in sorted(stand_ins)]),
             about=f"in the places of libraries that {package.name} does not load without; they have no code of them",
-            texts=(apache_text(),),
+            texts=(our_text(),),
         )
 
 

@@ -60,7 +60,9 @@ def make(language: str, description: dict[str, Any], folder: Path, **options: in
     """The command that runs the example of a package for ``description``."""
     library = abi_library.build(folder / "library", description, **options)
     (folder / "model.json").write_text(json.dumps(description))
-    generate(language, Parts(folder / "model.json", library.with_name("model.h"), library), folder / language)
+    (folder / "NOTICE").write_text("Nobody's.\n")
+    parts = Parts(folder / "model.json", library.with_name("model.h"), library, folder / "NOTICE")
+    generate(language, parts, folder / language)
     return BUILDERS[language](folder / language)
 
 

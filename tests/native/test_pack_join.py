@@ -66,7 +66,7 @@ def bill(layer: Path, description: dict[str, Any]) -> str:
     """As ``pack`` writes it: the model's layer, what is compiled into the library, and the function."""
     names = ["lib/libmodel.so", "model/manifest.json"]
     inside = Part("openxla:xla", "XLA", "2.21.0", "Apache-2.0", inside=("/opt/lib/libmodel.so",))
-    code = Part("coldforge:handler", "handler", "1", "Apache-2.0", files=(Shipped("/var/task/handler/app.py", "ab"),))
+    code = Part("coldforge:handler", "handler", "1", "MIT", files=(Shipped("/var/task/handler/app.py", "ab"),))
     return sbom_json(
         description=description,
         source={"sha256": "ab" * 32, "format": "keras"},

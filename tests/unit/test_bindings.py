@@ -43,13 +43,13 @@ READ = {
 def parts_of(folder: Path, description: dict[str, Any], *, archive: bool = False) -> Parts:
     """Parts with a description; what is only copied holds its own name."""
     (folder / "wasm").mkdir(parents=True)
-    names = ("model.h", "libmodel.so", "libmodel.a", *(f"wasm/{n}" for n in WASM))
+    names = ("model.h", "libmodel.so", "libmodel.a", "NOTICE", *(f"wasm/{n}" for n in WASM))
     for name in names:
         (folder / name).write_text(name)
     for place in (folder, folder / "wasm"):
         (place / "model.json").write_text(json.dumps(description))
-    libraries = folder / "libmodel.so", folder / "libmodel.a" if archive else None
-    return Parts(folder / "model.json", folder / "model.h", *libraries, folder / "wasm")
+    static = folder / "libmodel.a" if archive else None
+    return Parts(folder / "model.json", folder / "model.h", folder / "libmodel.so", folder / "NOTICE", static, folder / "wasm")
 
 
 WASM = ("model.wasm", "model-baseline.wasm", "predict.mjs")

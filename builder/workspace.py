@@ -14,6 +14,7 @@ from builder.progress import Progress
 from builder.project import Project
 from builder.sandbox import Sandbox
 from builder.sandbox.client import Failed
+from builder.sandbox.words import own_words
 from builder.spec import ModelSpec
 from builder.targets import Target
 
@@ -95,13 +96,16 @@ class Workspace:
     ) -> Any:
         """What ``function(*arguments)`` gives, as JSON has it, run as ``Sandbox.run`` says and with its errors.
 
-        What the sandbox lacks here is said on the screen, once, and what the model prints there as well.
+        What the sandbox lacks here is said on the screen, once, and what the model prints there as well. What
+        TensorFlow prints is shown only if ``progress.verbose``.
         """
         if line := self.sandbox.kernel.missing():
             self.progress.say_once(line)
         done = self.sandbox.run(function, *arguments, folder=folder, reads=reads, failed=failed)
-        for line in done.said.splitlines()[-_LINES:]:
-            self.progress.say(f"  the model says: {line}")
+        self.progress.detail(done.said)
+        if not self.progress.verbose:
+            for line in own_words(done.said)[-_LINES:]:
+                self.progress.say(f"  the model says: {line}")
         return done.value
 
 

@@ -1,4 +1,4 @@
-"""What a process that failed said last, without what concerns nobody."""
+"""What a process said, without what concerns nobody."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import re
 import signal
 
 _LOG_PREFIX = re.compile(r"^(?:[IWEF]\d{4} [\d:.]+\s+\d+ |\d{4}-\d\d-\d\d [\d:.]+: [IWEF] )\S+?:\d+\] ?")
-_NOISE = re.compile(
-    r"^\s*(?:File \"|Traceback |\*\*\*|@ +0x|self\.|raise |WARNING: All log|To enable the following|$"
+_TRACE = re.compile(
+    r"^\s*(?:File \"|Traceback |\*\*\*|@ +0x|self\.|raise |$"
     r"|The op is created at:|dummy_file_name|Stack trace for op definition:)"
+)
+_CHATTER = re.compile(
+    r"^\s*(?:WARNING: All log|To enable the following)"
     r"|TF_DUMP_GRAPH_PREFIX|XLA compilation requires that operator arguments|cpu_feature_guard|MLIR crash reproducer"
     r"|Number of eligible GPUs|Starting new session|absl::InitializeLog"
 )
@@ -17,11 +20,22 @@ LINES, WIDTH = 8, 500
 
 def last_words(code: int, log: str) -> str:
     """Up to LINES lines of ``log``, indented. ``code``: the exit code, negative for a signal's number."""
-    lines = [_LOG_PREFIX.sub("", line).rstrip() for line in log.splitlines() if not _NOISE.search(line)]
+    lines = [
+        _LOG_PREFIX.sub("", line).rstrip()
+        for line in log.splitlines()
+        if not (_TRACE.search(line) or _CHATTER.search(line))
+    ]
     useful = [re.sub(r"^[\w.]*\.(\w+(?:Error|Exception)): ", "", line) for line in lines if line.strip()]
     # The exception comes last, and TensorFlow puts the whole reason there.
     shown = list(dict.fromkeys(useful[-LINES:] if code < 0 else _from_error(useful)))
     return "\n".join(f"  {line[:WIDTH]}" for line in shown) or "  (it said nothing)"
+
+
+def own_words(log: str) -> list[str]:
+    """The lines of ``log`` that TensorFlow, XLA and absl did not print."""
+    return [
+        line for line in log.splitlines() if line.strip() and not (_LOG_PREFIX.match(line) or _CHATTER.search(line))
+    ]
 
 
 def signal_name(code: int) -> str:

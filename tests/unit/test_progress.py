@@ -1,0 +1,148 @@
+"""What is seen while a command runs: plain lines, or a terminal that lives. The terminal is a real one (pty)."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Mapping
+
+import pytest
+
+from builder.progress import Progress, screen_of, size
+from builder.sandbox.words import own_words
+from builder.screen import Plain
+from tests.conftest import ROOT
+
+SCRIPT = """
+import sys, time
+from builder.progress import Progress
+progress = Progress()
+with progress.stage("verify", "libmodel.so [red]x[/red]") as outcome:
+    for case in range(3):
+        progress.step(case, 3, f"case {case}")
+        time.sleep(0.15)
+    progress.say("said meanwhile")
+with progress.bytes("model.keras", 4_000_000, done=1_000_000) as advance:
+    for _ in range(3):
+        advance(1_000_000)
+        time.sleep(0.15)
+print("result")
+"""
+ESCAPE = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
+
+
+def on_a_terminal(environment: Mapping[str, str]) -> tuple[str, str]:
+    """What SCRIPT shows on a terminal of 100 columns as its standard error, and what on its standard output."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    kept = {k: v for k, v in os.environ.items() if k not in ("CI", "NO_COLOR", "FORCE_COLOR", "COLUMNS")}
+    shown: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while piece := os.read(ours, 4096):
+                shown.append(piece)
+        except OSError:  # the other end is closed
+            pass
+
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT],
+        cwd=ROOT,
+        env=kept | {"TERM": "xterm-256color"} | environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    reader = threading.Thread(target=read)
+    reader.start()
+    output, _ = process.communicate(timeout=60)
+    reader.join()
+    os.close(ours)
+    assert process.returncode == 0
+    return b"".join(shown).decode(), output.decode()
+
+
+def test_a_terminal_shows_what_goes_on_and_keeps_what_ended() -> None:
+    shown, output = on_a_terminal({})
+    assert output == "result\n"
+    text = ESCAPE.sub("", shown)
+    assert "verify     libmodel.so [red]x[/red]: case 1" in text  # no markup of a model's is followed
+    assert "1 of 3" in text
+    assert "2.0/4.0 MB" in text
+    assert "0:00:00" in text
+    kept = [line.strip() for line in text.replace("\r", "\n").split("\n")]
+    assert "said meanwhile" in kept
+    assert any(re.fullmatch(r"verify     libmodel.so \[red\]x\[/red\] · [\d.]+ s", line) for line in kept)
+    assert any(
+        re.fullmatch(r"download   model.keras · 3.0 MB, after 1.0 MB that were there · [\d.]+ s", line) for line in kept
+    )
+    assert "\x1b[1m" in shown
+    assert re.search(r"\x1b\[(?:\d+;)*3[0-7]", shown)
+
+
+def test_no_color_is_heeded() -> None:
+    shown, _ = on_a_terminal({"NO_COLOR": "1"})
+    assert "2 of 3" in ESCAPE.sub("", shown)
+    assert not re.search(r"\x1b\[(?:\d+;)*[34]\d", shown)
+
+
+@pytest.mark.parametrize("environment", [{"CI": "true"}, {"TERM": "dumb"}])
+def test_a_terminal_that_nobody_watches_gets_plain_lines(environment: dict[str, str]) -> None:
+    shown, _ = on_a_terminal(environment)
+    assert "\x1b" not in shown
+    assert [line.partition(" · ")[0] for line in shown.splitlines()] == [
+        "said meanwhile",
+        "  verify     libmodel.so [red]x[/red]",
+        "  download   model.keras",
+    ]
+
+
+def test_without_rich_and_without_a_terminal_there_are_plain_lines() -> None:
+    done = subprocess.run([sys.executable, "-S", "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "result\n"
+    assert len(done.stderr.splitlines()) == 3
+    assert isinstance(screen_of(io.StringIO(), {"TERM": "xterm"}), Plain)
+
+
+def test_a_stage_that_fails_is_said_and_a_quiet_one_is_not() -> None:
+    for quiet, expected in ((False, "  link       x — failed\n"), (True, "")):
+        stream = io.StringIO()
+        progress = Progress(stream, quiet=quiet)
+        with pytest.raises(KeyError), progress.stage("link", "x"):
+            raise KeyError
+        progress.say("") if quiet else None
+        assert stream.getvalue() == expected
+        assert not progress.open
+
+
+def test_what_other_programs_print_is_shown_only_if_asked_for() -> None:
+    for verbose, expected in ((False, ""), (True, "  | I0000 noise\n  | more\\x1b[2J\n")):
+        stream = io.StringIO()
+        Progress(stream, verbose=verbose).detail("I0000 noise\nmore\x1b[2J\n")
+        assert stream.getvalue() == expected
+
+
+def test_a_models_own_words_are_told_from_tensorflows() -> None:
+    log = """
+WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+I0000 00:00:1763825000.123456    4242 cpu_feature_guard.cc:210] This TensorFlow binary is optimized to use
+To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow
+2026-11-22 18:00:00.123456: W tensorflow/core/framework/op_kernel.cc:1844] OP_REQUIRES failed
+  hello from a Lambda layer
+self.x is 3
+"""
+    assert own_words(log) == ["  hello from a Lambda layer", "self.x is 3"]
+
+
+def test_sizes() -> None:
+    found = [size(n) for n in (0, 999, 1000, 12_345_678, 5_000_000_000_000)]
+    assert found == ["0 B", "999 B", "1.0 kB", "12.3 MB", "5000.0 GB"]

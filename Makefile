@@ -147,6 +147,10 @@ invoke: ## run the bundle of MODEL on IMAGE, or on the request in INPUTS=FILE|-,
 serve: ## the bundle of MODEL behind http://127.0.0.1:8080 (PORT=...), without Docker
 	@$(MODELS); $(ANY_PY) -m builder.cli serve "$$@" --port $(or $(PORT),8080) --cors "$(CORS)"
 
+.PHONY: bench-model
+bench-model: setup ## how fast the bundle of MODEL is here: p50, p90, p99, and cold starts; one line to paste
+	@$(PY) -m builder.cli bench "$(MODEL)"
+
 sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
 
 # TARGET=arm64 and the template's Architecture=arm64 are one: the target, where it is not Lambda's default.

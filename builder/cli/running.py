@@ -1,4 +1,4 @@
-"""Commands that run a bundle on this machine: invoke, serve."""
+"""Commands that run a bundle on this machine: invoke, serve, bench."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from builder.cli.command import Arguments, Command, Options, add_bundled_models, add_target, load_spec
+from builder.cli.command import (
+    Arguments,
+    Command,
+    Options,
+    add_bundled_models,
+    add_json,
+    add_model,
+    add_target,
+    load_spec,
+    say,
+)
 from builder.errors import UsageError
 from builder.project import Project
 from builder.targets import host_target
@@ -84,6 +94,29 @@ def serve(options: Options, project: Project) -> int:
     return 0
 
 
+def _bench_arguments(parser: Arguments) -> None:
+    add_model(parser)
+    parser.add_argument("--threads", type=int, default=1, help="threads of the library alone (default: 1)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure each, about (default: 3)")
+    parser.add_argument(
+        "--starts", type=int, default=5, help="cold starts of the function; 0 leaves the function out (default: 5)"
+    )
+    add_json(parser)
+
+
+def bench(options: Options, project: Project) -> int:
+    from builder.measure import bench
+    from builder.pack.bundle import find_bundle
+
+    if options.threads < 1 or options.starts < 0:
+        raise UsageError("give at least one thread, and no fewer than 0 starts.")
+    name = load_spec(options.model, project).name
+    bundle = find_bundle(project.dist, name, host_target(), options.model)
+    found = bench.bench(bundle, threads=options.threads, seconds=options.seconds, starts=options.starts)
+    say(found.to_json() if options.json else bench.render(found))
+    return 0
+
+
 def _layer(models: Sequence[str], project: Project) -> Path:
     from builder.pack.join import joined_name
 
@@ -95,5 +128,8 @@ COMMANDS = (
     Command("invoke", "run a bundle on an image in Lambda's emulator, without Docker", _invoke_arguments, invoke),
     Command(
         "serve", "serve a bundle on this machine as its Function URL does, without Docker", _serve_arguments, serve
+    ),
+    Command(
+        "bench", "say how fast a bundle is here: its library, and the function cold and warm", _bench_arguments, bench
     ),
 )

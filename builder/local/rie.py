@@ -60,11 +60,11 @@ def invoke(
     with emulator(bundle_layer, dependencies, function, python, cache=cache) as running:
         answer, first = _timed(running, event)
         if "errorType" in answer:
-            raise EnvironmentSetupError(f"the function did not start: {_reason(running.log, answer)}")
+            raise EnvironmentSetupError(f"the function did not start: {reason(running.log, answer)}")
         warm = statistics.median(_timed(running, event)[1] for _ in range(WARM_REQUESTS))
         init = running.init_ms
         return InvokeResult(
-            answer, init, max(first - init, 0.0), warm, running.python.version, _note(running.python), running.log
+            answer, init, max(first - init, 0.0), warm, running.python.version, note(running.python), running.log
         )
 
 
@@ -160,7 +160,7 @@ def _timed(running: Emulator, event: Any) -> tuple[Any, float]:
     return answer, (time.perf_counter() - start) * 1000
 
 
-def _reason(log: str, answer: Any) -> str:
+def reason(log: str, answer: Any) -> str:
     """The function's own last word, which callers do not get, or else the platform's."""
     for line in reversed(log.splitlines()):
         if '"CRITICAL"' in line:
@@ -168,7 +168,7 @@ def _reason(log: str, answer: Any) -> str:
     return f"{answer.get('errorMessage')}\n{log[-2000:]}"
 
 
-def _note(python: parts.Interpreter) -> str | None:
+def note(python: parts.Interpreter) -> str | None:
     if python.matches_lambda:
         return None
     return (

@@ -7,8 +7,6 @@ fastest for it. What one library must do on several instruction sets is decided 
 from __future__ import annotations
 
 import math
-import platform
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from builder.lower.geometry import Geometry
 from builder.lower.packing import candidates, choose
 from builder.lower.program import Algorithm, LayerStep, walk
 from builder.measure import profile
+from builder.measure.machine import cpu_name
 from builder.report.text import table
 from builder.spec import ModelSpec
 from builder.stages.compile import CompiledVariant, compile_first
@@ -65,7 +64,7 @@ def tune(ws: Workspace, *, seconds: float = 10.0) -> Tuned:
             rounds = _measure(ws, compiled, settled, shapes, seconds, times)
             outcome.note = f"{rounds} rounds"
     layers = {label: Choice(best(rule[label], times[label]), times[label]) for label in shapes}
-    tuning = Tuning(kernels_digest(), ws.target.name, _cpu(), layers)
+    tuning = Tuning(kernels_digest(), ws.target.name, cpu_name(), layers)
     path = tuning_path(spec)
     if layers:
         write_file(path, tuning.to_json())
@@ -151,12 +150,3 @@ def _measure(
                 took = measured[f"{isa} {algorithm}"].fastest[number] * 1e6
                 of[algorithm] = round(of.get(algorithm, 0.0) + took, 1)
     return min(m.rounds for m in measured.values())
-
-
-def _cpu() -> str:
-    """The processor's name, for whoever reads the file."""
-    try:
-        found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        found = None
-    return found[1] if found else platform.machine()

@@ -1,0 +1,215 @@
+"""How fast a bundle is on this machine: its library in this process, and the function with it in Lambda's emulator.
+
+Nothing else should run at the same time. The library gets one seeded random input; the function gets the request that
+``coldforge invoke`` sends.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from builder.errors import EnvironmentSetupError
+from builder.library.opened import Call, OpenedModel
+from builder.local import rie
+from builder.local.emulator import Emulator
+from builder.measure.machine import cpu_name
+from builder.pack.bundle import Bundle
+from builder.report.text import table
+from builder.spec.tensor import TensorSpec
+from builder.verify.inputs import random_values
+
+WARM_UP = 3
+"""Runs that are not counted."""
+
+MIN_RUNS, MAX_RUNS = 10, 100_000
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Milliseconds of ``runs`` runs."""
+
+    runs: int
+    min: float
+    p50: float
+    p90: float
+    p99: float
+
+    @classmethod
+    def of(cls, times: Sequence[float]) -> Spread:
+        """``times``: milliseconds of each run."""
+        p50, p90, p99 = (float(value) for value in np.percentile(times, (50, 90, 99)))
+        return cls(len(times), min(times), p50, p90, p99)
+
+
+@dataclass(frozen=True)
+class Start:
+    """One cold start, in milliseconds: ``imports``, then ``load`` of the model, then the ``first`` request.
+
+    ``imports`` has Python's own start in it. ``decode`` and ``infer`` are parts of ``first``.
+    """
+
+    imports: float
+    load: float
+    first: float
+    decode: float
+    infer: float
+
+    @property
+    def total(self) -> float:
+        return self.imports + self.load + self.first
+
+
+@dataclass(frozen=True)
+class FunctionTimes:
+    """``start``: of ``starts`` cold starts, the one with the median total. ``warm``: what a client sees."""
+
+    python: str
+    note: str
+    starts: int
+    start: Start
+    warm: Spread
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """``function`` is None where it was not asked for."""
+
+    model: str
+    version: str
+    coldforge: str
+    target: str
+    cpu: str
+    threads: int
+    library: Spread
+    function: FunctionTimes | None
+
+    def to_json(self) -> str:
+        """All figures, unrounded; times are milliseconds."""
+        return json.dumps(asdict(self), indent=1)
+
+
+def bench(bundle: Bundle, *, threads: int = 1, seconds: float = 3.0, starts: int = 5) -> Benchmark:
+    """Measure ``bundle`` for about ``seconds`` in the library and as long in the warm function.
+
+    ``starts``: cold starts of the function; 0 measures the library alone. Raises VerifyError where this machine cannot
+    run the library, EnvironmentSetupError where it cannot run the function.
+    """
+    manifest = json.loads(bundle.manifest.read_text(encoding="utf-8"))
+    with open_call(bundle, manifest, threads) as call:
+        library = Spread.of(timed(call, seconds))
+    return Benchmark(
+        model=manifest["model"]["name"],
+        version=manifest["model"]["version"],
+        coldforge=manifest["built_with"]["coldforge"],
+        target=manifest["target"]["arch"],
+        cpu=cpu_name(),
+        threads=threads,
+        library=library,
+        function=_function(bundle, starts, seconds) if starts else None,
+    )
+
+
+@contextmanager
+def open_call(bundle: Bundle, manifest: Mapping[str, Any], threads: int = 1) -> Iterator[Call]:
+    """A run of the library of ``bundle`` on one random input. Raises VerifyError where this machine cannot run it."""
+    with OpenedModel(bundle.library, threads) as model:
+        feeds = [random_values(_port(feed), 0) for feed in manifest["feeds"]]
+        yield model.bind(feeds, [fetch["bytes"] for fetch in manifest["fetches"]])
+
+
+def _port(feed: Mapping[str, Any]) -> TensorSpec:
+    return TensorSpec(feed["name"], feed["dtype"], tuple(feed["shape"]))
+
+
+def timed(call: Callable[[], object], seconds: float) -> list[float]:
+    """Milliseconds of each call of ``call`` in ``seconds``, after some that are not counted."""
+    for _ in range(WARM_UP):
+        call()
+    times: list[float] = []
+    end = time.monotonic() + seconds
+    while len(times) < MIN_RUNS or (time.monotonic() < end and len(times) < MAX_RUNS):
+        begin = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - begin) * 1000)
+    return times
+
+
+def _function(bundle: Bundle, starts: int, seconds: float) -> FunctionTimes:
+    event = rie.default_event(bundle.folder)
+    found: list[Start] = []
+    for number in range(starts):
+        with rie.emulator(bundle.layer) as running:
+            found.append(_start(running, event))
+            if number == starts - 1:
+                warm = Spread.of(timed(lambda: running.invoke(event), seconds))
+            python = running.python
+    median = sorted(found, key=lambda start: start.total)[len(found) // 2]
+    return FunctionTimes(python.version, rie.note(python) or "", starts, median, warm)
+
+
+def _start(running: Emulator, event: Any) -> Start:
+    """The first request's times: the client's, the emulator's of the start, and what the function says of itself."""
+    begin = time.perf_counter()
+    answer = running.invoke(event)
+    whole = (time.perf_counter() - begin) * 1000
+    if "errorType" in answer:
+        raise EnvironmentSetupError(f"the function did not start: {rie.reason(running.log, answer)}")
+    rie.require_answer(answer)
+    said = dict(_metrics(running.log))
+    init, load = running.init_ms, said.get("LoadMs", 0.0)
+    return Start(init - load, load, max(whole - init, 0.0), said.get("DecodeMs", 0.0), said.get("InferMs", 0.0))
+
+
+def _metrics(log: str) -> Iterator[tuple[str, float]]:
+    """(name, value) of each metric of time in the function's log, in CloudWatch's embedded format."""
+    for line in log.splitlines():
+        if line.startswith('{"_aws"'):
+            yield from ((name, value[0]) for name, value in json.loads(line).items() if name.endswith("Ms"))
+
+
+def render(found: Benchmark) -> str:
+    """A table, and one line to paste."""
+    names = ("p50", "p90", "p99", "fastest")
+    rows: list[list[str] | None] = [["library, warm", *_cells(found.library)]]
+    lines = []
+    if function := found.function:
+        start = function.start
+        rows.append(["function, warm", *_cells(function.warm)])
+        lines = [
+            "",
+            f"cold start {start.total:.0f} ms: imports {start.imports:.0f}, load {start.load:.1f}, "
+            f"first request {start.first:.1f} (the median of {function.starts} starts, Python {function.python})",
+        ]
+        lines += [function.note] if function.note else []
+    return "\n".join(
+        [table(("ms", *names, "runs"), rows, right=(1, 2, 3, 4, 5), indent=0), *lines, "", one_line(found)]
+    )
+
+
+def one_line(found: Benchmark) -> str:
+    """All that matters in one line, to be pasted."""
+    threads = "1 thread" if found.threads == 1 else f"{found.threads} threads"
+    parts = [
+        f"{found.model} {found.version}",
+        f"coldforge {found.coldforge}",
+        f"{found.cpu}, {threads}",
+        f"library {_brief(found.library)} ms (p50/p90/p99)",
+    ]
+    if function := found.function:
+        parts += [f"function cold {function.start.total:.0f} ms, warm {_brief(function.warm)} ms"]
+    return " · ".join(parts)
+
+
+def _cells(spread: Spread) -> list[str]:
+    return [f"{value:.3f}" for value in (spread.p50, spread.p90, spread.p99, spread.min)] + [f"{spread.runs:,}"]
+
+
+def _brief(spread: Spread) -> str:
+    return "/".join(f"{value:.3g}" for value in (spread.p50, spread.p90, spread.p99))

@@ -1,0 +1,54 @@
+"""``coldforge bench`` on a real bundle: what it says fits together, whatever the machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from builder import __version__
+from builder.cli import main
+from builder.errors import UsageError
+from builder.measure.bench import Benchmark, Spread, one_line, render
+from builder.pack.bundle import Bundle
+
+pytestmark = [pytest.mark.integration, pytest.mark.network]
+
+
+def test_the_library_and_the_function_cold_and_warm(digits: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "digits", "--json", "--seconds", "0.1", "--starts", "1"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["model"], found["version"], found["coldforge"]) == ("digits", "1", __version__)
+    function = found["function"]
+    for spread in (found["library"], function["warm"]):
+        assert spread["runs"] >= 10
+        assert 0 < spread["min"] <= spread["p50"] <= spread["p90"] <= spread["p99"]
+    assert function["warm"]["min"] > found["library"]["min"]  # which is a part of it
+    start = function["start"]
+    assert min(start["imports"], start["load"], start["first"], start["decode"], start["infer"]) > 0
+    assert start["decode"] + start["infer"] < start["first"]
+
+
+def test_the_library_alone_ends_with_a_line_to_paste(digits: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "digits", "--seconds", "0.05", "--starts", "0", "--threads", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("library, warm")
+    assert lines[-1].startswith(f"digits 1 · coldforge {__version__} · ")
+    assert ", 2 threads · library " in lines[-1]
+    assert "function" not in lines[-1]
+
+
+def test_percentiles_are_of_the_times() -> None:
+    spread = Spread.of([float(n) for n in range(101)])
+    assert (spread.runs, spread.min, spread.p50, spread.p90, spread.p99) == (101, 0, 50, 90, 99)
+    found = Benchmark("m", "2", "0.1.0", "x86_64", "a processor", 1, spread, None)
+    assert one_line(found) == ("m 2 · coldforge 0.1.0 · a processor, 1 thread · library 50/90/99 ms (p50/p90/p99)")
+    assert "library, warm  50.000  90.000  99.000    0.000   101" in render(found)
+
+
+def test_without_a_bundle_the_command_to_make_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    toml = tmp_path / "model.toml"
+    toml.write_text('[model]\nname = "unbuilt"\nsource = "x.keras"\n')
+    assert main(["bench", str(toml)]) == UsageError.exit_code
+    assert "there is no bundle of unbuilt" in capsys.readouterr().err

@@ -32,7 +32,7 @@ CORS ?=
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
-	@echo "  MODEL=emotion|digits|age_gender|path/to/model.toml   BUILD_IN=docker|host|auto   TARGET=x86_64|arm64|all   PYTHON=python3.12"
+	@echo "  MODEL=emotion|digits|age_gender|path/to/model.toml   V=1 (verbose)   BUILD_IN=docker|host|auto   TARGET=x86_64|arm64|all   PYTHON=python3.12"
 
 $(VENV)/.build: requirements/build.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "coldforge needs Python 3.11, 3.12 or 3.13; name one with PYTHON=..." >&2; exit 19; }
@@ -89,7 +89,8 @@ build/age_gender/model.keras: examples/age_gender/make_model.py | setup
 bundle: $(foreach m,$(MODEL),$(MADE_$(m))) ## compile MODEL and pack it for Lambda, in dist/; MODEL="a b" packs both
 	@route=$$($(PYTHON) -m builder.cli where --in $(BUILD_IN)); python=$(PYTHON); \
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; python=$(PY); fi; \
-	$(MODELS); $$python -m builder.cli bundle "$$@" --in $$route --target "$(TARGET)" --package $(PACKAGE)
+	$(MODELS); $$python -m builder.cli bundle "$$@" --in $$route --target "$(TARGET)" --package $(PACKAGE) \
+		$(if $(V),--verbose)
 
 explain: setup $(MADE_$(MODEL)) ## what MODEL runs step by step, and how long each step takes here
 	@$(PY) -m builder.cli explain "$(MODEL)"

@@ -46,7 +46,7 @@ def build_bundle(ws: Workspace) -> Built:
     if stale := stale_tuning(ws.spec, library.lowering.geometries):
         ws.progress.say(f"  {stale}; `coldforge tune` measures again")
     with ws.progress.stage("layer", "the function's dependencies") as outcome:
-        outcome.cached, _ = build_dependencies(ws.project, ws.target, ws.progress.say)
+        outcome.cached, _ = build_dependencies(ws.project, ws.target, ws.progress.say, ws.progress.detail)
     with ws.progress.stage("pack", f"dist/{ws.bundle.name}"):
         bundle = pack(ws, library)
         activate(bundle, ws.project.layers, ws.target)

@@ -33,9 +33,12 @@ class Workspace:
     sandbox: Sandbox = field(default_factory=Sandbox.here)
 
     @classmethod
-    def of(cls, spec: ModelSpec, project: Project, target: Target | None = None) -> Workspace:
-        """The workspace of a new build; ``target``: the spec's first when None."""
-        return cls(spec, project, target or spec.target)
+    def of(
+        cls, spec: ModelSpec, project: Project, target: Target | None = None, progress: Progress | None = None
+    ) -> Workspace:
+        """The workspace of a new build; ``target``: the spec's first when None; ``progress``: all but noise if None."""
+        progress = progress or Progress()
+        return cls(spec, project, target or spec.target, progress, Sandbox.here(verbose=progress.verbose))
 
     def for_spec(self, spec: ModelSpec) -> Workspace:
         """The same for another spec, such as one whose open questions are answered."""

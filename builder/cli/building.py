@@ -17,6 +17,7 @@ from builder.cli.command import (
     add_route,
     add_target,
     load_spec,
+    progress_of,
     relative,
     say,
     targets_of,
@@ -53,7 +54,7 @@ def bundle(options: Options, project: Project) -> int:
     joined_name([spec.name for spec in specs])  # a model named twice is refused before anything is built
     route = choose(options.route)
     for target in targets_of(options, specs[0]):
-        workspaces = [Workspace(spec, project, target) for spec in specs]
+        workspaces = [Workspace.of(spec, project, target, progress_of(options)) for spec in specs]
         with all_held(workspaces):
             bundles = [_bundle_one(ws, route) for ws in workspaces]
             if len(bundles) > 1:
@@ -68,7 +69,7 @@ def _bundle_one(ws: Workspace, route: str) -> Bundle:
     if route == "docker":
         from builder.docker.run import bundle_in_docker
 
-        built_inside = bundle_in_docker(ws.spec, ws.project, ws.progress.say, ws.target)
+        built_inside = bundle_in_docker(ws.spec, ws.project, ws.progress.say, ws.target, verbose=ws.progress.verbose)
         say(built_inside.output.removesuffix("\n"))
         return built_inside.bundle
     from builder.pipeline import build_bundle
@@ -107,7 +108,7 @@ def bindings(options: Options, project: Project) -> int:
 
     spec = load_spec(options.model, project)
     *_, target = targets_of(options, spec)
-    ws = Workspace(spec, project, target)
+    ws = Workspace.of(spec, project, target, progress_of(options))
     with ws.held():
         folder = build_bindings(ws, options.lang, static=options.static, out=options.out, named=options.model)
     say(f"{options.lang} package: {relative(folder)} (README.md says how to run its example)")
@@ -141,7 +142,7 @@ def selftest(options: Options, project: Project) -> int:
 
     spec = load_spec(options.model, project)
     for target in targets_of(options, spec):
-        ws = Workspace(spec, project, target)
+        ws = Workspace.of(spec, project, target, progress_of(options))
         with ws.held():
             done = selftest(ws)
         say(done.said or f"NOT RUN: {done.machine.missing}")
@@ -164,7 +165,7 @@ def weights(options: Options, project: Project) -> int:
     if options.output and len(targets) > 1:
         raise UsageError("--output names one file: say which with --target.")
     for target in targets:
-        ws = Workspace(spec, project, target)
+        ws = Workspace.of(spec, project, target, progress_of(options))
         with ws.held():
             made = reweigh(ws, options.output)
         say(f"{agreement_table(made.verification)}\n\nweights: {relative(made.path)}, SHA-256 {made.sha256}")

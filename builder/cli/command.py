@@ -10,6 +10,7 @@ from typing import Any
 
 from builder.errors import UsageError
 from builder.escape import shell, terminal
+from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec, load
 from builder.spec.rules import guess_format, is_saved_model
@@ -35,7 +36,17 @@ class Command:
         """``commands``: what ``ArgumentParser.add_subparsers`` returns."""
         parser = commands.add_parser(self.name, help=self.help)
         self.arguments(parser)
+        add_common(parser)
         parser.set_defaults(command=self.run)
+
+
+def add_common(parser: Arguments) -> None:
+    """What every command takes."""
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("-q", "--quiet", action="store_true", help="show no progress: only the result, or the error")
+    shown.add_argument(
+        "-v", "--verbose", action="store_true", help="show what TensorFlow, XLA, pip and make print, too"
+    )
 
 
 def add_model(parser: Arguments) -> None:
@@ -99,9 +110,15 @@ def is_model(path: Path) -> bool:
     return path.is_file() and path.suffix != ".toml"
 
 
+def progress_of(options: Options) -> Progress:
+    """The screen as --quiet and --verbose want it."""
+    return Progress(quiet=options.quiet, verbose=options.verbose)
+
+
 def workspace_of(options: Options, project: Project) -> Workspace:
     """The workspace of the model that is named, for the first of its targets. Raises as ``load_spec`` does."""
-    return Workspace.of(load_spec(options.model, project), project)
+    spec = load_spec(options.model, project)
+    return Workspace.of(spec, project, spec.target, progress_of(options))
 
 
 def say(text: str) -> None:

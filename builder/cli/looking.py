@@ -17,6 +17,7 @@ from builder.cli.command import (
     add_trust,
     is_model,
     load_spec,
+    progress_of,
     relative,
     say,
     workspace_of,
@@ -57,26 +58,25 @@ def inspect(options: Options, project: Project) -> int:
     from builder.stages.inspected import inspect
 
     path = Path(options.model)
-    spec = _drafted(path, options.trust) if is_model(path) else load_spec(options.model, project)
-    ws = Workspace.of(spec, project)
+    spec = _drafted(path, options) if is_model(path) else load_spec(options.model, project)
+    ws = Workspace.of(spec, project, spec.target, progress_of(options))
     with ws.held():
         found = inspect(ws)
     say(json.dumps(found.to_json(), indent=1) if options.json else render(found))
     return found.preflight.exit_code
 
 
-def _drafted(path: Path, trust: bool) -> ModelSpec:
+def _drafted(path: Path, options: Options) -> ModelSpec:
     from builder.importers.draft import draft
 
-    return draft(path, _describe(), trust=trust)
+    return draft(path, _describe(options), trust=options.trust)
 
 
-def _describe() -> Describe:
-    from builder.progress import Progress
+def _describe(options: Options) -> Describe:
     from builder.sandbox import Sandbox
     from builder.stages.imported import describe_with
 
-    return describe_with(Sandbox.here(), Progress().say)
+    return describe_with(Sandbox.here(verbose=options.verbose), progress_of(options).say)
 
 
 def _explain_arguments(parser: Arguments) -> None:
@@ -150,7 +150,7 @@ def init(options: Options, _project: Project) -> int:
     output: Path = options.output or options.model.resolve().parent / "model.toml"
     if output.exists() and not options.force:
         raise UsageError(f"{output} exists; give another --output, or --force to overwrite it.")
-    write_file(output, draft_text(options.model, _describe(), toml=output, trust=options.trust))
+    write_file(output, draft_text(options.model, _describe(options), toml=output, trust=options.trust))
     say(f"wrote {relative(output)}: check it, then run `make bundle MODEL={relative(output)}`")
     return 0
 

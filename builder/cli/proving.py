@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.cli.command import MODEL, Arguments, Command, Options, load_spec, relative
+from builder.cli.command import MODEL, Arguments, Command, Options, load_spec, progress_of, relative
 from builder.project import Project
 
 
@@ -44,11 +44,10 @@ def _reproduce_arguments(parser: Arguments) -> None:
 
 def reproduce(options: Options, project: Project) -> int:
     from builder.deliver.reproduce import reproduce
-    from builder.progress import Progress
     from builder.report.proof import comparison_lines, require_identical
 
     spec = load_spec(options.model, project) if options.model else None
-    done = reproduce(options.bundle, project, Progress(), spec)
+    done = reproduce(options.bundle, project, progress_of(options), spec)
     print("\n".join(comparison_lines(done)))
     require_identical(done)
     return 0

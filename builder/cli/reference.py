@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from builder.cli import GROUPS
-from builder.cli.command import Command
+from builder.cli.command import Arguments, Command, add_common
 from builder.files import write_file
 
 _HEAD = """\
@@ -18,21 +18,30 @@ _HEAD = """\
 
 `make` calls these commands; its variables are their arguments. In a checkout that is set up, `.venv/bin/coldforge`
 is the command. A command that fails ends with an [exit code](errors.md#how-a-command-ends).
+
+Results go to standard output, progress and errors to standard error. On a terminal, what goes on now is a line that
+lives. In a pipe, with `CI` set or with `TERM=dumb`, there is one plain line for each thing that ended. `NO_COLOR`
+switches colours off. Every command takes:
 """
 
 
 def reference() -> str:
     """The whole page."""
-    return "\n".join([_HEAD, *(line for group in GROUPS for command in group.COMMANDS for line in _section(command))])
+    sections = (line for group in GROUPS for command in group.COMMANDS for line in _section(command))
+    return "\n".join([_HEAD, *_table(add_common), *sections])
 
 
 def _section(command: Command) -> Iterator[str]:
-    parser = argparse.ArgumentParser(prog=f"coldforge {command.name}", add_help=False)
-    command.arguments(parser)
-    actions = parser._actions  # the one list of all arguments, in groups or not; sphinx-argparse reads it, too
     yield f"## {command.name}\n"
     yield f"{command.help[:1].upper()}{command.help[1:]}.\n"
-    if actions:
+    yield from _table(command.arguments)
+
+
+def _table(add: Callable[[Arguments], None]) -> Iterator[str]:
+    """The arguments that ``add`` adds to a parser."""
+    parser = argparse.ArgumentParser(add_help=False)
+    add(parser)
+    if actions := parser._actions:  # the one list of all arguments, in groups or not; sphinx-argparse reads it, too
         yield "| argument | |\n|---|---|"
         yield from (f"| `{_written(action)}` | {_cell(action.help or '')} |" for action in actions)
         yield ""

@@ -82,13 +82,18 @@ class Mount:
 
 
 def bundle_in_docker(
-    spec: ModelSpec, project: Project, say: Callable[[str], None] = lambda _: None, target: Target = DEFAULT
+    spec: ModelSpec,
+    project: Project,
+    say: Callable[[str], None] = lambda _: None,
+    target: Target = DEFAULT,
+    *,
+    verbose: bool = False,
 ) -> DockerBuild:
     """Build ``spec`` for ``target`` in the builder image, make the result the project's bundle and active layer.
 
-    ``say`` gets each line of progress. Raises what the same build raises on the host (the container's
-    message and exit code as that error), EnvironmentSetupError when Docker is at fault; the last good bundle
-    stays in place.
+    ``say`` gets each line of progress; ``verbose``: also what TensorFlow prints in there. Raises what the same build
+    raises on the host (the container's message and exit code as that error), EnvironmentSetupError when Docker is at
+    fault; the last good bundle stays in place.
     """
     lock = project.root / "requirements" / "build.txt"
     base = BuilderImage.configured(lock)
@@ -99,6 +104,7 @@ def bundle_in_docker(
     scratch = scratch_of(spec, project, model, target)
     mounts = build_mounts(spec, project, model, dependencies, scratch)
     command = ["bundle", str(spec.path), "--in", "host", "--target", target.name, "--package", spec.packaging]
+    command += ["--verbose"] * verbose
     known = {CONTAINED: "1", BASE: base.reference, CHECKOUT: str(project.root)}
     output = _run(image, mounts, command, owner(scratch), say, known)
     place = f"{spec.name}{target.suffix}"

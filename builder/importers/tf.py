@@ -15,12 +15,13 @@ Both flags keep XLA from emitting calls into thread pools and libraries that a l
 
 ENVIRONMENT = {
     "XLA_FLAGS": XLA_FLAGS,
-    "TF_CPP_MIN_LOG_LEVEL": "2",
     "TF_ENABLE_ONEDNN_OPTS": "0",  # oneDNN sums in another order: golden answers must not depend on the CPU
     "CUDA_VISIBLE_DEVICES": "-1",
     "KERAS_BACKEND": "tensorflow",
 }
 
+LOGS = {False: {"TF_CPP_MIN_LOG_LEVEL": "2"}, True: {"TF_CPP_MIN_LOG_LEVEL": "0"}}
+"""What a process that loads TensorFlow is told to log: errors alone, or (True) all there is."""
 
 IR_FLAGS = f"{XLA_FLAGS} --xla_dump_to=ir"
 """XLA_FLAGS, and every compilation also writes what it knows, LLVM IR included, to ``ir`` of the current folder."""
@@ -31,10 +32,12 @@ def tensorflow(*, leave_ir: bool = False) -> Any:
 
     ``leave_ir``: with IR_FLAGS; only a process's first call can say so.
     """
-    os.environ.update(ENVIRONMENT | ({"XLA_FLAGS": IR_FLAGS} if leave_ir else {}))
+    verbose = os.environ.get("TF_CPP_MIN_LOG_LEVEL") == LOGS[True]["TF_CPP_MIN_LOG_LEVEL"]
+    os.environ.update(ENVIRONMENT | LOGS[verbose] | ({"XLA_FLAGS": IR_FLAGS} if leave_ir else {}))
     import tensorflow
 
-    tensorflow.get_logger().setLevel("ERROR")  # deprecations inside TensorFlow are nobody's news here
+    if not verbose:
+        tensorflow.get_logger().setLevel("ERROR")  # deprecations inside TensorFlow are nobody's news here
     return tensorflow
 
 

@@ -128,7 +128,9 @@ def _measure(
     lowered: dict[Algorithm, Lowered] = {}
     profiled: dict[str, profile.Profiled] = {}
     isas: tuple[str, ...] = ()
-    for algorithm in sorted({a for found in possible.values() for a in found}):
+    algorithms = sorted({a for found in possible.values() for a in found})
+    for number, algorithm in enumerate(algorithms):
+        ws.progress.step(number, len(algorithms), f"building {algorithm}")
         everywhere = {label: algorithm for label, found in possible.items() if algorithm in found}
         lowered[algorithm] = _lower(ws, compiled, settled, everywhere)
         key = digest(*compiled.inputs, settled.key, repr(sorted(everywhere)))
@@ -138,6 +140,7 @@ def _measure(
         for isa in isas:
             opened = profile.Profiled(library, lowered[algorithm].program, compiled.graph, isa=isa)
             profiled[f"{isa} {algorithm}"] = opened
+    ws.progress.step(len(algorithms), len(algorithms), "measuring")
     measured = profile.measure(profiled, seconds, ROUNDS)
     for opened in profiled.values():
         opened.close()

@@ -22,22 +22,25 @@ def dependencies_folder(project: Project, target: Target = DEFAULT) -> Path:
     return project.build / f"dependencies{target.suffix}"
 
 
-def build_dependencies(project: Project, target: Target = DEFAULT, say: Say = silent) -> tuple[bool, Path]:
+def build_dependencies(
+    project: Project, target: Target = DEFAULT, say: Say = silent, detail: Say = silent
+) -> tuple[bool, Path]:
     """(whether it was there already, the layer's folder) for ``target``, made as ``sam build`` makes it.
 
-    ``say`` gets the line that this process waits for another, which makes it. Raises EnvironmentSetupError with pip's
-    message when the packages cannot be had.
+    ``say`` gets the line that this process waits for another, which makes it; ``detail`` what pip prints. Raises
+    EnvironmentSetupError with pip's message when the packages cannot be had.
     """
     source = project.layers / LAYER
     folder = dependencies_folder(project, target)
-    cached = run_cached(folder, digest(source), lambda fresh: _make(source, target, fresh), say)
+    cached = run_cached(folder, digest(source), lambda fresh: _make(source, target, fresh, detail), say)
     return cached, folder
 
 
-def _make(source: Path, target: Target, folder: Path) -> None:
+def _make(source: Path, target: Target, folder: Path, detail: Say) -> None:
     command = ["make", "--silent", "-C", str(source), "build-DependenciesLayer"]
     variables = [f"ARTIFACTS_DIR={folder.resolve()}", f"PYTHON={sys.executable}", f"TARGET={target.name}"]
     done = subprocess.run([*command, *variables], capture_output=True, text=True, check=False)
+    detail(done.stdout + done.stderr)
     if done.returncode:
         raise EnvironmentSetupError(
             f"the dependencies layer could not be installed:\n{done.stderr.strip()[-2000:]}\n"

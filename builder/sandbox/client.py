@@ -79,16 +79,20 @@ class Done:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """How jobs are confined. ``preloaded``: the modules that the server loads before the first one."""
+    """How jobs are confined. ``preloaded``: the modules that the server loads before the first one.
+
+    ``verbose``: TensorFlow logs all that it has to say, and a job's ``said`` begins with what it said while it loaded.
+    """
 
     limits: Limits
     kernel: Kernel
     preloaded: tuple[str, ...] = TENSORFLOW
+    verbose: bool = False
 
     @classmethod
-    def here(cls) -> Sandbox:
+    def here(cls, *, verbose: bool = False) -> Sandbox:
         """With all that this machine has. Raises UsageError for limits in the environment that are none."""
-        return cls(Limits.of_machine(), Kernel.here())
+        return cls(Limits.of_machine(), Kernel.here(), verbose=verbose)
 
     def run(
         self, function: Callable[..., Any], *arguments: Any, folder: Path, reads: Iterable[Path] = (), failed: Failed
@@ -100,9 +104,10 @@ class Sandbox:
         """
         folder = folder.resolve()
         job = Job(function, arguments, folder, tuple(path.resolve() for path in reads), self.limits, self.kernel)
+        server = _server(os.getpid(), self.preloaded, self.verbose)
         with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as answer:
-            status = _server(os.getpid(), self.preloaded).run(job, log, answer)
-            said = terminal(_end_of(log, LOG_SIZE))
+            status = server.run(job, log, answer)
+            said = terminal((server.said() if self.verbose else "") + _end_of(log, LOG_SIZE))
             given = _given(answer) if status.code == 0 else None
         if given is None:
             raise self._ended(status, said, failed)
@@ -138,8 +143,10 @@ def crashed(code: int, said: str, what: str) -> str:
 class _Server:
     """A fork server; started at the first job, and again after one that was interrupted."""
 
-    def __init__(self, preloaded: tuple[str, ...]) -> None:
+    def __init__(self, preloaded: tuple[str, ...], verbose: bool = False) -> None:
         self.preloaded = preloaded
+        self.verbose = verbose
+        self.told = 0
         self.process: subprocess.Popen[bytes] | None = None
         self.socket: socket.socket | None = None
         self.log: IO[bytes] | None = None
@@ -166,19 +173,27 @@ class _Server:
     def _start(self) -> None:
         self.stop()
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the server
+        self.told = 0
         self.folder = Path(tempfile.mkdtemp(prefix="coldforge-sandbox-"))
         self.socket, theirs = socket.socketpair()
         options = [str(theirs.fileno()), str(self.folder), *self.preloaded]
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "builder.sandbox.server", *options],
-                env=_environment(os.environ),
+                env=_environment(os.environ, self.verbose),
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
                 stderr=self.log,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # Ctrl-C is the builder's to hear
             )
+
+    def said(self) -> str:
+        """What the server itself printed since the last call: TensorFlow while it loaded."""
+        assert self.log
+        new = os.pread(self.log.fileno(), LOG_SIZE, self.told)
+        self.told += len(new)
+        return new.decode("utf-8", "replace")
 
     def stop(self) -> None:
         """End the server, and with it a job that runs and the temporary files."""
@@ -211,17 +226,20 @@ class _Server:
 
 
 @functools.cache
-def _server(_pid: int, preloaded: tuple[str, ...]) -> _Server:
+def _server(_pid: int, preloaded: tuple[str, ...], verbose: bool) -> _Server:
     """This process's own: a fork of the builder must not talk into the same socket."""
-    return _Server(preloaded)
+    return _Server(preloaded, verbose)
 
 
-def _environment(ours: Mapping[str, str]) -> dict[str, str]:
-    from builder.importers.tf import ENVIRONMENT  # NumPy comes with it, which a build in Docker does not need here
+def _environment(ours: Mapping[str, str], verbose: bool = False) -> dict[str, str]:
+    from builder.importers.tf import (  # NumPy comes with it, which a build in Docker does not need here
+        ENVIRONMENT,
+        LOGS,
+    )
 
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (root, ours.get("PYTHONPATH"))))
-    return {name: ours[name] for name in KEPT if name in ours} | ENVIRONMENT | {"PYTHONPATH": path}
+    return {name: ours[name] for name in KEPT if name in ours} | ENVIRONMENT | LOGS[verbose] | {"PYTHONPATH": path}
 
 
 def _given(answer: IO[bytes]) -> dict[str, Any] | None:

@@ -65,13 +65,17 @@ def compile_first(ws: Workspace) -> CompiledVariant:
     return compile_variants(ws.alone, import_variants(ws.alone)).first
 
 
+def _compile(ws: Workspace, graph: FrozenGraph, part: str, folder: Path) -> None:
+    compile_graph(graph, ws.target, folder, part, ws.sandbox, ws.progress.detail)
+
+
 def _compile_variant(ws: Workspace, variant: Variant, graph: FrozenGraph) -> CompiledVariant:
     target, part = ws.target, variant.symbol
     folder = ws.stage(
         "compile",
         f"tfcompile{', for its LLVM IR' if target.xla.leaves_ir else f' for {target.name}'}{named(variant)}",
         digest(graph.graph_path, graph.config_path, target.name, part, flags_for(target), tensorflow_version()),
-        functools.partial(compile_graph, graph, target, part=part, sandbox=ws.sandbox),
+        functools.partial(_compile, ws, graph, part),
         f"{target.suffix}{variant.suffix}",
     )
     return CompiledVariant(graph, CompiledGraph.load(folder, target))

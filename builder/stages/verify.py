@@ -39,7 +39,15 @@ def verify_variants(
     """``verify`` for each variant: one verification of all, in which further ones are named. Raises VerifyError."""
     machine = machine_for(ws.target, ws.cache)
     found = {
-        variant.says: verify(library, one.graph, ws.spec.of_variant(variant), machine, rounding, variant=variant)
+        variant.says: verify(
+            library,
+            one.graph,
+            ws.spec.of_variant(variant),
+            machine,
+            rounding,
+            variant=variant,
+            watch=ws.progress.step,
+        )
         for variant, one, rounding in zip(ws.spec.variants, compiled.variants, roundings, strict=True)
     }
     return merged(found)

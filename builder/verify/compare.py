@@ -13,7 +13,7 @@ from builder.spec import ModelSpec, Variant
 from builder.spec.tensor import TensorSpec
 from builder.verify.agreement import Array, OutputAgreement, agree
 from builder.verify.description import description_failures
-from builder.verify.examination import Examination, examine
+from builder.verify.examination import Examination, Watch, examine, unwatched
 from builder.verify.expected import Expected, open_expected, widened
 from builder.verify.golden import Golden
 from builder.verify.machine import HERE, Machine
@@ -32,6 +32,7 @@ def verify(
     rounding: Rounding | None = None,
     *,
     variant: Variant | None = None,
+    watch: Watch = unwatched,
 ) -> Verification:
     """Run ``library`` on every case of ``graph.golden_path`` and compare each fetch with TensorFlow's.
 
@@ -40,7 +41,7 @@ def verify(
     of calls, which ``builder.verify.run`` repeats. All in a child process. ``machine``: what runs
     the library; an emulated one runs less (see ``builder.verify.run.examine``), and none at all gives a
     verification without cases whose only warning says so. ``rounding``: of the library's weights, if they are.
-    ``variant``: which program of the library is of this graph, if not the first.
+    ``variant``: which program of the library is of this graph, if not the first. ``watch``: as ``examine`` has it.
     Raises VerifyError when the library cannot be loaded or opened, fails, hangs or crashes, or the golden
     file does not fit the graph; a disagreement is no error here: see ``builder.verify.verdict.require``.
     """
@@ -48,7 +49,7 @@ def verify(
         unverified = f"the library was built and audited, but NOT RUN: {machine.missing}"
         return Verification(library.name, (), (), (), (unverified,), "")
     with open_expected(graph, spec, rounding) as expected:
-        found = examine(library, graph, expected.cases, machine, variant)
+        found = examine(library, graph, expected.cases, machine, variant, watch)
         return judge(library.name, expected, found, machine, variant)
 
 

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,11 @@ TIMEOUT = 1800
 """Seconds after which a library that does not come back is given up."""
 EMULATED_SECONDS = 45
 """Seconds after which an emulated processor is given no more golden inputs."""
+GLANCE = 0.1
+"""Seconds between two looks at how far the child is."""
+
+Watch = Callable[[int, int, str], None]
+"""Gets the number of golden inputs that have an answer, the number of all, and what goes on now."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +47,22 @@ class Examination:
     failures: tuple[str, ...] = ()
 
 
+def unwatched(_done: int, _total: int, _what: str) -> None:
+    """For whom nobody watches."""
+
+
 def examine(
-    library: Path, graph: FrozenGraph, cases: Sequence[str], machine: Machine, variant: Variant | None = None
+    library: Path,
+    graph: FrozenGraph,
+    cases: Sequence[str],
+    machine: Machine,
+    variant: Variant | None = None,
+    watch: Watch = unwatched,
 ) -> Examination:
     """Run ``library`` on ``cases`` of ``graph.golden_path`` on ``machine``, in a child process.
 
-    ``variant``: which program of the library is of this graph, if not the first. Raises VerifyError when the library
+    ``variant``: which program of the library is of this graph, if not the first. ``watch`` is told now and then how
+    many of the cases have an answer, and what the child does. Raises VerifyError when the library
     cannot be loaded or opened, fails, hangs or crashes.
     """
     with tempfile.TemporaryDirectory(prefix="coldforge-verify-") as temporary:
@@ -67,7 +83,7 @@ def examine(
             "runner": machine.runner,
             "seconds": EMULATED_SECONDS if machine.runner else TIMEOUT,
         }
-        found = _run(library.name, request, folder / "request.json")
+        found = _run(library.name, request, folder / "request.json", watch)
         with np.load(answers, allow_pickle=False) as arrays:
             fetches = range(len(graph.fetches))
             ran = {case: [arrays[f"{i}/{number}"] for number in fetches] for i, case in enumerate(found["cases"])}
@@ -78,7 +94,7 @@ def _ports(specs: Iterator[TensorSpec]) -> list[dict[str, Any]]:
     return [{"name": s.name, "bytes": s.size} for s in specs]
 
 
-def _run(library: str, request: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _run(library: str, request: Mapping[str, Any], path: Path, watch: Watch) -> dict[str, Any]:
     """The findings of builder/verify/run.py on ``request``, which is written to ``path``. Raises VerifyError."""
     path.write_text(json.dumps(request), encoding="utf-8")
     step, findings_path = Path(request["step"]), Path(request["findings"])
@@ -86,28 +102,53 @@ def _run(library: str, request: Mapping[str, Any], path: Path) -> dict[str, Any]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
     command = [sys.executable, "-P", "-m", "builder.verify.run", str(path)]
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False
-        )
+        code, said = _watched(command, environment, lambda: _tell(watch, len(request["cases"]), step))
     except subprocess.TimeoutExpired as error:
-        raise VerifyError(f"{library} did not finish within {TIMEOUT} s while {_read(step)}.") from error
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
+        raise VerifyError(f"{library} did not finish within {TIMEOUT} s while {_step(step)[1]}.") from error
+    if code < 0:
+        name = signal.Signals(-code).name
         advice = {"SIGILL": " This machine lacks an instruction the library uses."}.get(name, "")
         raise VerifyError(
-            f"{library} crashed ({name}) while {_read(step)}.{advice} Nothing was packed; report it with the "
+            f"{library} crashed ({name}) while {_step(step)[1]}.{advice} Nothing was packed; report it with the "
             "model's build folder."
         )
-    if done.returncode or not findings_path.exists():
+    if code or not findings_path.exists():
         raise VerifyError(
-            f"{library} ended the verifying process (exit code {done.returncode}) while {_read(step)}: "
-            f"{done.stderr.strip()[-2000:] or 'no message'}"
+            f"{library} ended the verifying process (exit code {code}) while {_step(step)[1]}: "
+            f"{said.strip()[-2000:] or 'no message'}"
         )
-    findings: dict[str, Any] = json.loads(_read(findings_path))
+    findings: dict[str, Any] = json.loads(findings_path.read_text(encoding="utf-8"))
     if "refused" in findings:
         raise VerifyError(f"{library} cannot be verified: {findings['refused']}.")
     return findings
 
 
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else "starting"
+def _watched(command: Sequence[str], environment: Mapping[str, str], glance: Callable[[], None]) -> tuple[int, str]:
+    """(exit code, standard error) of a child, at which ``glance`` looks while it runs. Raises TimeoutExpired."""
+    end = time.monotonic() + TIMEOUT
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+    ) as process:
+        try:
+            while True:
+                try:
+                    _, said = process.communicate(timeout=GLANCE)
+                    return process.returncode, said
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() > end:
+                        raise
+                    glance()
+        except BaseException:
+            process.kill()
+            raise
+
+
+def _tell(watch: Watch, total: int, step: Path) -> None:
+    answered, what = _step(step)
+    watch(answered, total, what)
+
+
+def _step(path: Path) -> tuple[int, str]:
+    """(how many golden inputs have an answer, what goes on), as ``builder.verify.run`` wrote it."""
+    answered, _, what = path.read_text(encoding="utf-8").partition(" ") if path.exists() else ("0", "", "starting")
+    return int(answered), what

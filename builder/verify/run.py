@@ -150,8 +150,12 @@ def examine(request: dict[str, Any], golden: Golden) -> dict[str, Any]:
     """
     step_file, started = Path(request["step"]), time.monotonic()
 
+    answers: dict[str, list[Bytes]] = {}
+
     def step(text: str) -> None:
-        step_file.write_text(text, encoding="utf-8")
+        fresh = step_file.with_suffix(".new")
+        fresh.write_text(f"{len(answers)} {text}", encoding="utf-8")
+        fresh.replace(step_file)  # who reads it meanwhile finds all of one
 
     step("loading it")
     library = load(request)
@@ -167,7 +171,6 @@ def examine(request: dict[str, Any], golden: Golden) -> dict[str, Any]:
         return [array.reshape(-1).view(np.uint8) for array in arrays]
 
     failures: list[str] = []
-    answers: dict[str, list[Bytes]] = {}
 
     def check(
         case: str, how: str, poison: int, offset: int = 0, flat: bool = False, opened: int = model.opened

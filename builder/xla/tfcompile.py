@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.errors import CompileError
+from builder.files import Say, silent
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import IR_FLAGS, XLA_FLAGS
 from builder.sandbox import Sandbox
@@ -64,11 +65,17 @@ def flags_for(target: Target) -> str:
 
 
 def compile_graph(
-    graph: FrozenGraph, target: Target, folder: Path, part: str = "", sandbox: Sandbox | None = None
+    graph: FrozenGraph,
+    target: Target,
+    folder: Path,
+    part: str = "",
+    sandbox: Sandbox | None = None,
+    detail: Say = silent,
 ) -> CompiledGraph:
     """Compile ``graph`` for ``target`` into ``folder``, in ``sandbox`` (this machine's when None); 0.1 to 20 s.
 
-    ``part``: goes into every symbol's name; graphs whose kernels are in one library must differ in it.
+    ``part``: goes into every symbol's name; graphs whose kernels are in one library must differ in it. ``detail`` gets
+    what XLA prints.
     The same graph gives the same kernels, byte for byte, and metadata that differs in the order of maps at most.
     Raises CompileError with the compiler's own reason, and what ``Sandbox.run`` raises.
     """
@@ -85,6 +92,7 @@ def compile_graph(
         reads=[graph.folder],
         failed=lambda code, said: CompileError(explain(code, said)),
     )
+    detail(done.said)
     result = CompiledGraph(folder, target, flags_for(target), tensorflow_version(), time.monotonic() - started)
     if not result.kernels_path.exists() or not result.metadata_path.exists():
         raise CompileError(explain(0, done.said))

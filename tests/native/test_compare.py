@@ -21,6 +21,7 @@ from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
 from builder.verify.agreement import OutputAgreement, agree
 from builder.verify.compare import verify
+from builder.verify.examination import Watch, unwatched
 from builder.verify.machine import HERE, Machine, build_runner
 from builder.verify.rounding import Rounding
 from builder.verify.verdict import require
@@ -48,9 +49,11 @@ def check(
 ) -> Callable[..., Verification]:
     machine = HERE if request.param == "here" else request.getfixturevalue("runner")
 
-    def run(behaviour: str = "", cases: dict[str, Case] = CASES, spec: ModelSpec | None = None) -> Verification:
+    def run(
+        behaviour: str = "", cases: dict[str, Case] = CASES, spec: ModelSpec | None = None, watch: Watch = unwatched
+    ) -> Verification:
         monkeypatch.setenv("CF_TEST_BEHAVIOUR", behaviour)
-        return verify(library, write_golden(tmp_path, cases), spec or model_spec(), machine)
+        return verify(library, write_golden(tmp_path, cases), spec or model_spec(), machine, watch=watch)
 
     return run
 
@@ -71,6 +74,16 @@ def test_a_right_library_passes(check: Callable[..., Verification]) -> None:
     assert row(verification, "y").top1_rows == 4
     assert row(verification, "y").worst is None
     assert row(verification, "y").elements == 12
+
+
+def test_whoever_watches_is_told_how_many_inputs_have_an_answer(check: Callable[..., Verification]) -> None:
+    told: list[tuple[int, int, str]] = []
+    check(watch=lambda *now: told.append(now))
+    assert told  # the child's start alone takes longer than one glance
+    assert {total for _, total, _ in told} == {len(CASES)}
+    assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)
+    assert told[-1][0] <= len(CASES)
+    assert all(what for _, _, what in told)
 
 
 def test_the_result_is_json(check: Callable[..., Verification]) -> None:

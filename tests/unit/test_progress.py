@@ -13,12 +13,21 @@ import sys
 import termios
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
+from builder.cli import main
+from builder.errors import CompileError
 from builder.progress import Progress, screen_of, size
+from builder.project import Project
+from builder.sandbox import Kernel, Limits, Sandbox
+from builder.sandbox.client import _environment
 from builder.sandbox.words import own_words
 from builder.screen import Plain
+from builder.spec import ModelSpec, Source
+from builder.targets import X86_64
+from builder.workspace import Workspace
 from tests.conftest import ROOT
 
 SCRIPT = """
@@ -141,6 +150,36 @@ To enable the following instructions: AVX2 FMA, in other operations, rebuild Ten
 self.x is 3
 """
     assert own_words(log) == ["  hello from a Lambda layer", "self.x is 3"]
+
+
+def noise() -> None:
+    """A job that says what TensorFlow does, and something of its own."""
+    print("I0000 00:00:1763825000.123456    4242 service.cc:153] XLA service initialized\nmine", flush=True)
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_tensorflows_noise_reaches_the_screen_only_if_asked_for(verbose: bool, tmp_path: Path) -> None:
+    """In a real process of the sandbox, which is told how much to log, too."""
+    stream = io.StringIO()
+    sandbox = Sandbox(Limits(memory=2 << 30, seconds=60), Kernel.here(), ("tests.unit.test_progress",), verbose)
+    spec = ModelSpec(tmp_path / "model.toml", "m", "1", Source("graph_def", tmp_path / "m.pb"))
+    ws = Workspace(spec, Project(tmp_path), X86_64, Progress(stream, verbose=verbose), sandbox)
+    ws.progress.said.add(sandbox.kernel.missing())  # a kernel without Landlock says so
+    ws.sandboxed(noise, folder=tmp_path, reads=[], failed=lambda code, said: CompileError(f"{code} {said}"))
+    lines = stream.getvalue().splitlines()
+    if verbose:
+        assert [line[:10] for line in lines] == ["  | I0000 ", "  | mine"]
+    else:
+        assert lines == ["  the model says: mine"]
+    levels = [_environment({}, verbose=told)["TF_CPP_MIN_LOG_LEVEL"] for told in (False, True)]
+    assert levels == ["2", "0"]
+
+
+def test_quiet_and_verbose_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["where", "--quiet", "--verbose"])
+    assert ended.value.code == 2
+    assert "not allowed with" in capsys.readouterr().err
 
 
 def test_sizes() -> None:

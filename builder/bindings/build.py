@@ -34,5 +34,7 @@ def build_bindings(
     wasm = ws.project.dist / ws.spec.name / "wasm"
     modules = wasm if (wasm / "manifest.json").is_file() else None
     folder = out or ws.project.dist / "bindings" / bundle.folder.name / language
-    generate(language, Parts(bundle.description, bundle.header, bundle.library, bundle.notice, archive, modules), folder)
+    generate(
+        language, Parts(bundle.description, bundle.header, bundle.library, bundle.notice, archive, modules), folder
+    )
     return folder

@@ -27,7 +27,11 @@ SHOWN = 8
 
 @dataclass(frozen=True)
 class Parts:
-    """What a package takes along. ``notice``: who wrote what is in the library; ``archive``: libmodel.a, for static linking; ``wasm``: `coldforge wasm`'s folder."""
+    """What a package takes along.
+
+    ``notice``: who wrote what is in the library. ``archive``: libmodel.a, for static linking. ``wasm``: `coldforge
+    wasm`'s folder.
+    """
 
     description: Path
     header: Path

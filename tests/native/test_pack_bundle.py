@@ -387,7 +387,12 @@ def test_the_notice_has_every_licence_once(packer: Packer) -> None:
     assert text.count("You may do with pillow what you like.") == 1
     assert text.count("Permission is hereby granted, free of charge, to any person obtaining a copy") >= 1
     assert "Copyright (c) 2026 the coldforge authors" in text
-    for name in ("Apache License", "Mozilla Public License Version 2.0", "Copyright (c) Zig contributors", "LLVM Exceptions"):
+    for name in (
+        "Apache License",
+        "Mozilla Public License Version 2.0",
+        "Copyright (c) Zig contributors",
+        "LLVM Exceptions",
+    ):
         assert name in text
 
 

@@ -49,7 +49,9 @@ def parts_of(folder: Path, description: dict[str, Any], *, archive: bool = False
     for place in (folder, folder / "wasm"):
         (place / "model.json").write_text(json.dumps(description))
     static = folder / "libmodel.a" if archive else None
-    return Parts(folder / "model.json", folder / "model.h", folder / "libmodel.so", folder / "NOTICE", static, folder / "wasm")
+    return Parts(
+        folder / "model.json", folder / "model.h", folder / "libmodel.so", folder / "NOTICE", static, folder / "wasm"
+    )
 
 
 WASM = ("model.wasm", "model-baseline.wasm", "predict.mjs")

@@ -15,13 +15,13 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from builder import __version__
-from builder.cli import building, delivering, looking, proving, running
+from builder.cli import building, delivering, looking, proving, running, showing
 from builder.disk import disk_error
 from builder.errors import INTERRUPTED, ColdforgeError, UsageError
 from builder.escape import terminal
 from builder.project import Project
 
-GROUPS = (building, looking, running, delivering, proving)
+GROUPS = (building, looking, showing, running, delivering, proving)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,10 +86,20 @@ def run_cached(folder: Path, key: str, build: Callable[[Path], object], say: Say
         if _holds(folder, key):  # since another process has built it
             return True
         with replacing_held(folder) as fresh:
+            begin = time.monotonic()
             build(fresh)
+            seconds = time.monotonic() - begin
             files = {p.relative_to(fresh).as_posix(): p.stat().st_size for p in fresh.rglob("*") if p.is_file()}
-            (fresh / _KEY_FILE).write_text(json.dumps({"key": key, "files": files}, sort_keys=True))
+            (fresh / _KEY_FILE).write_text(json.dumps({"key": key, "files": files, "seconds": seconds}, sort_keys=True))
     return False
+
+
+def made_in(folder: Path) -> float | None:
+    """How many seconds it took to make what ``run_cached`` has in ``folder``; None where that is not known."""
+    try:
+        return float(json.loads((folder / _KEY_FILE).read_text())["seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _holds(folder: Path, key: str) -> bool:

@@ -7,9 +7,12 @@ is imported only by the stages that need it, when they run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from builder.cache import made_in
+from builder.files import write_file
 from builder.link.archive import ARCHIVE, TRIAL
 from builder.pack.bundle import Bundle, activate
 from builder.pack.dependencies import build_dependencies
@@ -46,10 +49,12 @@ def build_bundle(ws: Workspace) -> Built:
     if stale := stale_tuning(ws.spec, library.lowering.geometries):
         ws.progress.say(f"  {stale}; `coldforge tune` measures again")
     with ws.progress.stage("layer", "the function's dependencies") as outcome:
-        outcome.cached, _ = build_dependencies(ws.project, ws.target, ws.progress.say, ws.progress.detail)
+        outcome.cached, folder = build_dependencies(ws.project, ws.target, ws.progress.say, ws.progress.detail)
+        outcome.made_in = made_in(folder)
     with ws.progress.stage("pack", f"dist/{ws.bundle.name}"):
         bundle = pack(ws, library)
         activate(bundle, ws.project.layers, ws.target)
+    write_file(ws.stage_times, json.dumps([asdict(stage) for stage in ws.progress.ended], indent=1) + "\n")
     return Built(bundle, library)
 
 

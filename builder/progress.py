@@ -27,6 +27,18 @@ class Outcome:
 
     note: str = ""
     cached: bool = False
+    made_in: float | None = None
+    """Seconds that it took when it was made, where ``cached`` and known."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A stage that ended well. ``seconds``: what it took when it last ran, in this build or before; None: unknown."""
+
+    name: str
+    what: str
+    seconds: float | None
+    cached: bool
 
 
 @dataclass
@@ -42,6 +54,7 @@ class Progress:
     screen: Screen = field(init=False)
     started: float = field(default_factory=time.monotonic)
     said: set[str] = field(default_factory=set)
+    ended: list[Ended] = field(default_factory=list)
     open: list[Task] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -58,7 +71,9 @@ class Progress:
         except BaseException:
             self.screen.line((f"  {name:<10}", "name"), (f" {what}", "plain"), (" — failed", "bad"))
             raise
-        took = "cached" if outcome.cached else f"{time.monotonic() - begin:.1f} s"
+        seconds = time.monotonic() - begin
+        self.ended.append(Ended(name, what, outcome.made_in if outcome.cached else seconds, outcome.cached))
+        took = "cached" if outcome.cached else f"{seconds:.1f} s"
         note = f" · {visible(outcome.note)}" if outcome.note else ""
         self.screen.line((f"  {name:<10}", "name"), (f" {what}", "plain"), (f" · {took}{note}", "soft"))
 

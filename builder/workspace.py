@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from builder.cache import code_digest, digest, run_cached
+from builder.cache import code_digest, digest, made_in, run_cached
 from builder.files import locked
 from builder.progress import Progress
 from builder.project import Project
@@ -73,6 +73,11 @@ class Workspace:
         """The folder that the build delivers."""
         return self.project.dist / f"{self.spec.name}{self.target.suffix}"
 
+    @property
+    def stage_times(self) -> Path:
+        """What each stage of the last bundle took, as JSON: no part of the bundle, which is the same each time."""
+        return self.build / f"stages{self.target.suffix}.json"
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """No other command works on this model meanwhile: it waits, and says for whom. Not reentrant.
@@ -92,6 +97,7 @@ class Workspace:
         folder = self.build / f"{name}{suffix}"
         with self.progress.stage(name, what) as outcome:
             outcome.cached = run_cached(folder, digest(code_digest(), key), make, self.progress.say)
+            outcome.made_in = made_in(folder)
         return folder
 
     def sandboxed(

@@ -181,19 +181,23 @@ local-api: sam-build ## the function behind http://127.0.0.1:3000/predict (Docke
 PACKAGE ?= zip
 # NAME=VALUE ..., the template's parameters
 PARAMETERS ?=
-# The stack's name; empty is coldforge-MODEL, so that two models are two stacks.
+# An environment of samconfig.toml, such as dev, staging or prod; its parameters come before PARAMETERS.
+ENV ?= default
+# The stack's name; empty is coldforge-MODEL-ENV, so that two models are two stacks.
 STACK ?=
 BUILD_FLAGS_image := --template-file template-image.yaml
 VALUES = $(strip $(OTHER:%=Architecture=%) $(filter-out Architecture=$(OTHER),$(PARAMETERS)))
 OVERRIDES = $(if $(VALUES),--parameter-overrides $(VALUES))
 
-deploy: setup sam-build ## the bundle of MODEL to AWS, with sam deploy, as the stack coldforge-MODEL (STACK=...)
-	@$(STAGE); stack="$(STACK)"; stack=$${stack:-coldforge-$${1//_/-}}; \
-	set -- $$1 $$2 $(if $(filter ModelName=%,$(VALUES)),,ModelName=$$1) $(VALUES); \
-	$(PY) -m builder.cli check "$${@:3}"; \
+# Where nobody can answer, as in CI, nobody is asked.
+deploy: setup sam-build ## the bundle of MODEL to AWS, with sam deploy, as the stack coldforge-MODEL (ENV=dev|staging|prod, STACK=...)
+	@$(STAGE); stack="$(STACK)"; stack=$${stack:-coldforge-$${1//_/-}$(patsubst %,-%,$(filter-out default,$(ENV)))}; \
+	values=$$($(PY) -m builder.cli parameters --env "$(ENV)" ModelName=$$1 $(VALUES)); \
+	mapfile -t values <<< "$$values"; \
+	$(PY) -m builder.cli check "$${values[@]}"; \
 	echo "deploying $$1 $$2 to stack $$stack"; \
-	$(SAM) deploy --stack-name $$stack $(if $(filter image,$(PACKAGE)),--resolve-image-repos) \
-		--parameter-overrides "$${@:3}" $(SAM_FLAGS)
+	$(SAM) deploy --config-env "$(ENV)" --stack-name $$stack $(if $(CI),--no-confirm-changeset) \
+		$(if $(filter image,$(PACKAGE)),--resolve-image-repos) --parameter-overrides "$${values[@]}" $(SAM_FLAGS)
 
 publish: setup ## the layer of MODEL to AWS (PUBLISH_FLAGS="--bucket B --prune 3")
 	@$(MODELS); $(PY) -m builder.cli publish "$$@" --target "$(TARGET)" $(PUBLISH_FLAGS)

@@ -75,6 +75,21 @@ def stage(options: Options, project: Project) -> int:
     return 0
 
 
+def _parameters_arguments(parser: Arguments) -> None:
+    parser.add_argument("parameters", nargs="*", metavar="NAME=VALUE", help="parameters over those of samconfig.toml")
+    parser.add_argument(
+        "--env", default="default", metavar="NAME", help="an environment of samconfig.toml (default: default)"
+    )
+
+
+def parameters(options: Options, project: Project) -> int:
+    from builder.deliver.environments import parameters
+
+    for name, value in parameters(project.root / "samconfig.toml", options.env, options.parameters).items():
+        print(f"{name}={value}")
+    return 0
+
+
 def _check_arguments(parser: Arguments) -> None:
     parser.add_argument("parameters", nargs="*", metavar="NAME=VALUE", help="parameters to deploy with")
     parser.add_argument(
@@ -96,6 +111,12 @@ COMMANDS = (
     Command("publish", "publish a bundle's layer to AWS, unless it is there already", _publish_arguments, publish),
     Command(
         "stage", "make a bundle the one that `sam build` takes, and print its name and version", _stage_arguments, stage
+    ),
+    Command(
+        "parameters",
+        "the parameters of an environment in samconfig.toml, with those given over them",
+        _parameters_arguments,
+        parameters,
     ),
     Command("check", "check a built SAM template against Lambda's limits", _check_arguments, check),
 )

@@ -1,0 +1,38 @@
+"""The parameters of an environment in samconfig.toml, and those given over them.
+
+`sam deploy --parameter-overrides` on the command line replaces the whole list of samconfig.toml; here they are joined.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from builder.errors import UsageError
+
+
+def parameters(samconfig: Path, environment: str, given: Sequence[str]) -> dict[str, str]:
+    """The template's parameters, by name: those of ``environment``, then ``given`` as NAME=VALUE. The last wins.
+
+    Raises UsageError where samconfig.toml cannot be read or has no such environment, and for what is not NAME=VALUE.
+    """
+    listed = _deploy_table(samconfig, environment).get("parameter_overrides", [])
+    words = shlex.split(listed) if isinstance(listed, str) else list(map(str, listed))
+    if wrong := [word for word in (*words, *given) if "=" not in word]:
+        raise UsageError(f"{wrong[0]}: write parameters as NAME=VALUE.")
+    return dict(word.split("=", 1) for word in (*words, *given))
+
+
+def _deploy_table(samconfig: Path, environment: str) -> dict[str, Any]:
+    try:
+        tables = tomllib.loads(samconfig.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{samconfig} cannot be read: {error}") from None
+    known = [name for name, table in tables.items() if isinstance(table, dict) and "deploy" in table]
+    if environment not in known:
+        raise UsageError(f"{samconfig.name} has no environment {environment}; it has {', '.join(known)}.")
+    table: dict[str, Any] = tables[environment]["deploy"].get("parameters", {})
+    return table

@@ -79,6 +79,13 @@ class _Scope:
         """Whether the resource is there under these parameters."""
         return "Condition" not in resource or self._holds({"Condition": resource["Condition"]})
 
+    def broken(self, rule: Mapping[str, Any]) -> Iterator[str]:
+        """What a rule of the template, which CloudFormation holds parameters against, says of these."""
+        if self._holds(rule["RuleCondition"]):
+            for one in rule["Assertions"]:
+                if not self._holds(one["Assert"]):
+                    yield str(one["AssertDescription"])
+
     def _holds(self, condition: Any) -> bool:
         ((kind, value),) = condition.items()
         if kind == "Condition":
@@ -115,6 +122,8 @@ def problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
         if values[name] is not None:
             yield from _parameter(name, row, str(values[name]))
     scope = _Scope(values, template.get("Conditions", {}))
+    for rule in template.get("Rules", {}).values():
+        yield from scope.broken(rule)
     shared = template.get("Globals", {}).get("Function", {})
     resources = template.get("Resources", {})
     layers = {n: r for n, r in resources.items() if r["Type"] == "AWS::Serverless::LayerVersion"}
@@ -177,7 +186,8 @@ def _mapping(name: str, properties: Mapping[str, Any]) -> Iterator[str]:
 def _destination(name: str, arn: Any, resources: Mapping[str, Any], services: tuple[str, ...]) -> Iterator[str]:
     """``arn``: of what takes failed events, as text or as ``!GetAtt`` of a resource; None where there is none."""
     if isinstance(arn, dict) and "Fn::GetAtt" in arn:
-        resource = resources.get(str(arn["Fn::GetAtt"]).partition(".")[0], {})
+        name_of = arn["Fn::GetAtt"]  # "Queue.Arn", or [Queue, Arn] as `sam build` writes it
+        resource = resources.get(name_of[0] if isinstance(name_of, list) else name_of.partition(".")[0], {})
         service = str(resource.get("Type", "::")).split("::")[1].lower()
         ordered = bool((resource.get("Properties") or {}).get("FifoQueue"))
     elif isinstance(arn, str):

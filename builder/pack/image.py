@@ -28,7 +28,7 @@ _ZIP_ONLY = (
     r"^          - CodeSigningConfigArn\n",
     r"^  SnapStart:\n(?:    .*\n)+",  # the parameter
     r"^  CodeSigningConfigArn:\n(?:    .*\n)+",  # Lambda takes signatures of zips only
-    r"^Rules:\n(?:  .*\n)+\n",
+    r"^  SnapStartOrProvisioned:\n(?:    .*\n)+",
     r"^  UseSnapStart: .*\n",
     r"^  IsSigned: .*\n",
     r"^      CodeSigningConfigArn: .*\n",

@@ -29,6 +29,9 @@ SIGNING = f"arn:aws:lambda:{AWS}:code-signing-config:csc-0123456789abcdefg"
 BOUNDARY = "arn:aws:iam::000000000000:policy/boundary"
 QUEUE = f"arn:aws:sqs:{AWS}:pictures"
 ACCESS_POINT = f"arn:aws:elasticfilesystem:{AWS}:access-point/fsap-1"
+WEB_ACL = f"arn:aws:wafv2:{AWS}:regional/webacl/team/1"
+CERTIFICATE = f"arn:aws:acm:{AWS}:certificate/1"
+ISSUER = "https://cognito-idp.us-east-1.amazonaws.com/us-east-1_ABCDEFGHI"
 ORIGIN = "https://a.example"
 
 SETS: dict[str, dict[str, str]] = {
@@ -43,15 +46,22 @@ SETS: dict[str, dict[str, str]] = {
     "results": {"ResultsBucket": "answers"},
     "failures": {"KeepFailures": "on"},
     "key": {"KmsKeyArn": KEY},
+    "tokens": {"JwtIssuer": ISSUER, "JwtAudience": "app,other-app", "ApiAccessLog": "on"},
+    "signed REST": {"RestApi": "iam", "WebAclArn": WEB_ACL},
     "everything": {
         "ApiAccessLog": "on",
         "ApiBurstLimit": "20",
         "ApiRateLimit": "10",
+        "CertificateArn": CERTIFICATE,
         "CodeSigningConfigArn": SIGNING,
         "CorsOrigins": f"{ORIGIN},https://b.example",
+        "DailyQuota": "1000",
+        "DomainName": "models.example",
         "FileSystem": ACCESS_POINT,
         "GradualDeployment": "Canary10Percent5Minutes",
+        "HostedZoneId": "Z1",
         "KeepFailures": "on",
+        "KeepLogs": "on",
         "KmsKeyArn": KEY,
         "PermissionsBoundaryArn": BOUNDARY,
         "PicturesBucket": "inbox",
@@ -59,17 +69,32 @@ SETS: dict[str, dict[str, str]] = {
         "QueueArn": QUEUE,
         "QueueMaximumConcurrency": "7",
         "ReservedConcurrency": "5",
+        "RestApi": "keys",
         "ResultsBucket": "answers",
         "Tracing": "on",
+        "WebAclArn": WEB_ACL,
     },
 }
 
+WHERE_ASKED = (
+    "AWS::SQS",
+    "AWS::CodeDeploy",
+    "AWS::Events",
+    "AWS::ApiGateway::",
+    "AWS::ApiGatewayV2::DomainName",
+    "AWS::WAFv2",
+    "AWS::Route53",
+)
+"""What there is only where a parameter asks for it."""
+
 LOG = f"arn:aws:logs:{AWS}:log-group:stack/LogGroup"
+KEPT_LOG = f"arn:aws:logs:{AWS}:log-group:stack/KeptLogGroup"
 FUNCTION = f"arn:aws:lambda:{AWS}:Function"
 OWN_CODE = {"lambda:SourceFunctionArn": f"arn:aws:lambda:{AWS}:function:stack-Function-1"}
 
 ATTEMPTS: dict[str, tuple[str, str, dict[str, str]]] = {
     "write its log": ("logs:PutLogEvents", f"{LOG}:log-stream:1", {}),
+    "write its kept log": ("logs:PutLogEvents", f"{KEPT_LOG}:log-stream:1", {}),
     "write another log": ("logs:PutLogEvents", f"arn:aws:logs:{AWS}:log-group:/aws/lambda/other:log-stream:1", {}),
     "read its log": ("logs:GetLogEvents", f"{LOG}:log-stream:1", {}),
     "make a log": ("logs:CreateLogGroup", f"arn:aws:logs:{AWS}:log-group:new", {}),
@@ -133,6 +158,8 @@ MAY: dict[str, set[str]] = {
     "results": {"write a result"},
     "failures": {"keep a failure"},
     "key": set(),
+    "tokens": set(),
+    "signed REST": set(),
     "everything": {
         "send a trace",
         "read a picture",
@@ -210,7 +237,8 @@ def test_the_emulators_iam_decides_as_aws_documents_it() -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_what_the_function_may_do_and_nothing_else(name: str, decided: dict[str, set[str]]) -> None:
-    assert decided[name] == MAY[name] | {"write its log"}
+    own = "write its kept log" if SETS[name].get("KeepLogs") == "on" else "write its log"
+    assert decided[name] == MAY[name] | {own}
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -234,8 +262,8 @@ def test_no_statement_is_about_what_no_parameter_named(made: dict[str, Stack]) -
 def test_what_is_off_is_not_there(made: dict[str, Stack]) -> None:
     stack = made["defaults"]
     kinds = {row["Type"] for row in stack.values()}
-    assert not {kind for kind in kinds if kind.startswith(("AWS::SQS", "AWS::CodeDeploy", "AWS::Events"))}
-    assert "ApiLogGroup" not in stack
+    assert not {kind for kind in kinds if kind.startswith(WHERE_ASKED)}
+    assert not {"ApiLogGroup", "KeptLogGroup", "KeptApiLogGroup"} & stack.keys()
     assert (
         not {"KmsKeyArn", "CodeSigningConfigArn", "ReservedConcurrentExecutions"}
         & stack["Function"]["Properties"].keys()
@@ -253,21 +281,26 @@ def test_what_is_on_reaches_the_resource(made: dict[str, Stack]) -> None:
     assert function["KmsKeyArn"] == KEY
     assert function["CodeSigningConfigArn"] == SIGNING
     assert function["ReservedConcurrentExecutions"] == "5"
-    assert [stack[log]["KmsKeyId"] for log in ("LogGroup", "ApiLogGroup")] == [KEY, KEY]
+    assert [stack[log]["KmsKeyId"] for log in ("KeptLogGroup", "KeptApiLogGroup")] == [KEY, KEY]
     assert stack["FailureQueue"]["KmsMasterKeyId"] == KEY
     assert [stack[role]["PermissionsBoundary"] for role in ("Role", "DeploymentRole")] == [BOUNDARY, BOUNDARY]
     assert stack["QueueMapping"]["ScalingConfig"] == {"MaximumConcurrency": "7"}
     stage = stack["ApiApiGatewayDefaultStage"]
-    assert stage["DefaultRouteSettings"] == {"ThrottlingRateLimit": "10", "ThrottlingBurstLimit": "20"}
-    assert stage["AccessLogSettings"]["DestinationArn"] == f"arn:aws:logs:{AWS}:log-group:ApiLogGroup"
+    limits = {"ThrottlingRateLimit": "10", "ThrottlingBurstLimit": "20"}
+    assert stage["DefaultRouteSettings"] == limits
+    assert stack["RestStage"]["MethodSettings"] == [{"ResourcePath": "/*", "HttpMethod": "*"} | limits]
+    for settings in (stage["AccessLogSettings"], stack["RestStage"]["AccessLogSetting"]):
+        assert settings["DestinationArn"] == f"arn:aws:logs:{AWS}:log-group:KeptApiLogGroup"
     assert made["failures"]["FailureQueue"]["Properties"]["SqsManagedSseEnabled"] is True
 
 
 def test_the_access_log_is_json_without_what_the_caller_wrote(made: dict[str, Stack]) -> None:
-    form = made["everything"]["ApiApiGatewayDefaultStage"]["Properties"]["AccessLogSettings"]["Format"]
-    fields = set(json.loads(form).values())
-    assert "$context.identity.userArn" in fields
-    assert not {"$context.path", "$context.identity.userAgent"} & fields
+    stack = {name: row["Properties"] for name, row in made["everything"].items()}
+    http, rest = stack["ApiApiGatewayDefaultStage"]["AccessLogSettings"], stack["RestStage"]["AccessLogSetting"]
+    for form in (http["Format"], rest["Format"]):
+        fields = set(json.loads(form).values())
+        assert "$context.identity.userArn" in fields
+        assert not {"$context.path", "$context.identity.userAgent"} & fields
 
 
 def test_failures_are_kept_of_the_function_and_of_the_rule(made: dict[str, Stack]) -> None:
@@ -339,6 +372,70 @@ def test_every_route_wants_a_signature_and_none_takes_a_preflight(name: str, mad
         ("POST", "/{proxy+}"),
     }
     assert all(row["security"] == [{"AWS_IAM": []}] for row in found.values())
+    (scheme,) = made[name]["Api"]["Properties"]["Body"]["components"]["securitySchemes"].values()
+    assert scheme["x-amazon-apigateway-authtype"] == "awsSigv4"
+
+
+def test_every_route_calls_the_alias_which_lets_this_api_alone(made: dict[str, Stack]) -> None:
+    stack = made["defaults"]
+    (called,) = {row["x-amazon-apigateway-integration"]["uri"] for row in operations(stack).values()}
+    assert called.endswith(f"functions/{FUNCTION}:live/invocations")
+    permission = stack["ApiPermission"]["Properties"]
+    assert permission["FunctionName"] == "FunctionAliaslive"
+    assert permission["SourceArn"] == "arn:aws:execute-api:us-east-1:000000000000:Api/*"
+
+
+def test_tokens_of_the_issuer_open_every_route_instead_of_signatures(made: dict[str, Stack]) -> None:
+    body = made["tokens"]["Api"]["Properties"]["Body"]
+    assert all(row["security"] == [{"jwt": []}] for row in operations(made["tokens"]).values())
+    (scheme,) = body["components"]["securitySchemes"].values()
+    assert scheme["x-amazon-apigateway-authorizer"] == {
+        "type": "jwt",
+        "identitySource": "$request.header.Authorization",
+        "jwtConfiguration": {"issuer": ISSUER, "audience": ["app", "other-app"]},
+    }
+    assert made["tokens"]["FunctionUrl"]["Properties"]["AuthType"] == "AWS_IAM"
+
+
+@pytest.mark.parametrize(
+    ("name", "authorization", "keys"), [("everything", "NONE", True), ("signed REST", "AWS_IAM", False)]
+)
+def test_a_rest_api_wants_a_key_or_a_signature(
+    name: str, authorization: str, keys: bool, made: dict[str, Stack]
+) -> None:
+    stack = {name: row["Properties"] for name, row in made[name].items()}
+    method = stack["RestMethod"]
+    assert (method["AuthorizationType"], method["ApiKeyRequired"]) == (authorization, keys)
+    assert ("UsagePlan" in stack, "ApiKey" in stack, "UsagePlanKey" in stack) == (keys,) * 3
+    # A deployment is a copy of the methods: another way to get in is another one.
+    (deployment,) = (name for name in stack if name.startswith("Rest") and name.endswith("Deployment"))
+    assert stack["RestStage"]["DeploymentId"] == deployment == ("RestKeyDeployment" if keys else "RestIamDeployment")
+    assert made[name][deployment]["DependsOn"] == "RestMethod"
+    association = stack["WebAclAssociation"]
+    assert association["WebACLArn"] == WEB_ACL
+    assert association["ResourceArn"] == "arn:aws:apigateway:us-east-1::/restapis/Rest/stages/RestStage"
+
+
+def test_the_key_has_a_quota_and_the_domain_leads_to_the_rest_api(made: dict[str, Stack]) -> None:
+    stack = {name: row["Properties"] for name, row in made["everything"].items()}
+    assert stack["UsagePlan"]["Quota"] == {"Limit": "1000", "Period": "DAY"}
+    assert stack["UsagePlan"]["ApiStages"] == [{"ApiId": "Rest", "Stage": "RestStage"}]
+    assert stack["UsagePlanKey"] == {"KeyId": "ApiKey", "KeyType": "API_KEY", "UsagePlanId": "UsagePlan"}
+    (domain,) = stack["Domain"]["DomainNameConfigurations"]
+    assert (domain["CertificateArn"], domain["SecurityPolicy"]) == (CERTIFICATE, "TLS_1_2")
+    assert stack["DomainMapping"] == {"DomainName": "Domain", "ApiId": "Rest", "Stage": "RestStage"}
+    assert stack["DomainRecord"]["AliasTarget"] == {"DNSName": "regional.example", "HostedZoneId": "ZREGIONAL"}
+
+
+def test_kept_logs_stay_under_a_name_that_the_next_stack_does_not_take(made: dict[str, Stack]) -> None:
+    everything, defaults = made["everything"], made["defaults"]
+    kept = {name: everything[name] for name in ("KeptLogGroup", "KeptApiLogGroup")}
+    assert all(row["DeletionPolicy"] == row["UpdateReplacePolicy"] == "Retain" for row in kept.values())
+    assert all(row["Properties"]["LogGroupName"].endswith("/of-this-stack") for row in kept.values())
+    assert everything["Function"]["Properties"]["LoggingConfig"] == {"LogGroup": "KeptLogGroup"}
+    assert not {"LogGroup", "ApiLogGroup"} & everything.keys()
+    assert defaults["LogGroup"]["DeletionPolicy"] == "Delete"
+    assert defaults["Function"]["Properties"]["LoggingConfig"] == {"LogGroup": "LogGroup"}
 
 
 def test_both_entrances_answer_a_preflight_alike(made: dict[str, Stack]) -> None:
@@ -366,23 +463,21 @@ def test_a_stack_with_everything_is_created(aws: LocalAws) -> None:
     s3.create_bucket(Bucket=CODE["Bucket"])
     s3.put_object(Bucket=CODE["Bucket"], Key=CODE["Key"], Body=archive.getvalue())
     boto3.client("sqs").create_queue(QueueName=QUEUE.rpartition(":")[2])
+    zone = boto3.client("route53").create_hosted_zone(Name="models.example", CallerReference="1")["HostedZone"]["Id"]
+    template = packaged()
+    del template["Resources"]["WebAclAssociation"]  # it has a WAF, but not this
     cloudformation = boto3.client("cloudformation")
     cloudformation.create_stack(
         StackName="everything",
-        TemplateBody=json.dumps(packaged(), separators=(",", ":")),
+        TemplateBody=json.dumps(template, separators=(",", ":")),
         Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
         Parameters=[
             {"ParameterKey": name, "ParameterValue": value}
-            for name, value in SETS["everything"].items()
+            for name, value in (SETS["everything"] | {"HostedZoneId": zone.rpartition("/")[2]}).items()
             if name != "GradualDeployment"  # it has no CodeDeploy
         ],
     )
-    deadline = time.monotonic() + 60
-    while True:
-        stack = cloudformation.describe_stacks(StackName="everything")["Stacks"][0]
-        if not stack["StackStatus"].endswith("IN_PROGRESS") or time.monotonic() > deadline:
-            break
-        time.sleep(0.1)
+    stack = settled(cloudformation, "everything")
     assert stack["StackStatus"] == "CREATE_COMPLETE", cloudformation.describe_stack_events(StackName="everything")
     rows = cloudformation.describe_stack_resources(StackName="everything")["StackResources"]
     ids = {row["LogicalResourceId"]: row["PhysicalResourceId"] for row in rows}
@@ -394,6 +489,39 @@ def test_a_stack_with_everything_is_created(aws: LocalAws) -> None:
     assert target["DeadLetterConfig"]["Arn"] == queue["QueueArn"]
     (mapping,) = functions.list_event_source_mappings(FunctionName=ids["Function"])["EventSourceMappings"]
     assert mapping["ScalingConfig"] == {"MaximumConcurrency": 7}
+    groups = {row["logGroupName"] for row in boto3.client("logs").describe_log_groups()["logGroups"]}
+    ends = stack["StackId"].rpartition("/")[2]
+    assert {f"/coldforge/everything/{ends}", f"/aws/vendedlogs/coldforge/everything/{ends}"} <= groups
+    # The REST API asks for the key that the stack made, before it would start the function.
+    gateway = boto3.client("apigateway")
+    key = gateway.get_api_key(apiKey=ids["ApiKey"], includeValue=True)["value"]
+    assert asked_of(aws, ids["Rest"], "/live/v1/models", {}) == 403
+    assert asked_of(aws, ids["Rest"], "/live/v1/models", {"x-api-key": "guessed"}) == 403
+    assert asked_of(aws, ids["Rest"], "/live/v1/models", {"x-api-key": key}) != 403
+    cloudformation.delete_stack(StackName="everything")
+    assert settled(cloudformation, stack["StackId"])["StackStatus"] == "DELETE_COMPLETE"
+    groups = {row["logGroupName"] for row in boto3.client("logs").describe_log_groups()["logGroups"]}
+    assert {f"/coldforge/everything/{ends}", f"/aws/vendedlogs/coldforge/everything/{ends}"} <= groups
+
+
+def settled(cloudformation: Any, stack: str) -> dict[str, Any]:
+    """What CloudFormation says of the stack once it no longer changes, or after a minute."""
+    deadline = time.monotonic() + 60
+    while True:
+        found: dict[str, Any] = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]
+        if not found["StackStatus"].endswith("IN_PROGRESS") or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+def asked_of(aws: LocalAws, api: str, path: str, headers: dict[str, str]) -> int:
+    """The status that an API of the emulator answers a GET with."""
+    place = urlsplit(aws.endpoint)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=30)
+    connection.request("GET", path, headers={"Host": f"{api}.execute-api.localhost:{place.port}", **headers})
+    response = connection.getresponse()
+    response.read()
+    return response.status
 
 
 @pytest.mark.parametrize("name", ["defaults", "everything"])

@@ -16,6 +16,7 @@ import sys
 from typing import Any
 
 ACCOUNT, REGION, STACK = "000000000000", "us-east-1", "stack"
+STACK_ID = f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/{STACK}/of-this-stack"
 
 
 def made(template: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def made(template: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
     mappings = plain.get("Mappings", {})
 
     def resolved(value: Any) -> Any:
-        return engine._resolve_refs(value, known, parameters, conditions, mappings, STACK, "id")
+        return engine._resolve_refs(value, known, parameters, conditions, mappings, STACK, STACK_ID)
 
     return {n: {**r, "Properties": resolved(r.get("Properties", {}))} for n, r in there.items()}
 
@@ -47,7 +48,15 @@ def attributes(name: str, resource: dict[str, Any]) -> dict[str, str]:
     arn = f"arn:aws:{service}:{REGION}:{ACCOUNT}:{name}"
     if service == "logs":
         arn = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{STACK}/{name}:*"
-    return {"Arn": arn, "QueueName": name, "Version": "1", "FunctionUrl": "https://url.example/"}
+    return {
+        "Arn": arn,
+        "QueueName": name,
+        "Version": "1",
+        "FunctionUrl": "https://url.example/",
+        "RootResourceId": "root",
+        "RegionalDomainName": "regional.example",
+        "RegionalHostedZoneId": "ZREGIONAL",
+    }
 
 
 def allowed(request: dict[str, Any]) -> bool:

@@ -14,6 +14,8 @@ from builder.errors import TemplateError
 from builder.pack.image import TEMPLATE, image_template
 from tests.conftest import ROOT
 
+WEB_ACL = "arn:aws:wafv2:eu-west-1:123456789012:regional/webacl/team/1"
+CERTIFICATE = "arn:aws:acm:eu-west-1:123456789012:certificate/1"
 LAYERS = """\
   Model:
     Type: AWS::Serverless::LayerVersion
@@ -160,6 +162,13 @@ def unbuilt(tmp_path: Path) -> Path:
         ({"KmsKeyArn": "arn:aws:kms:eu-west-1:123456789012:alias/mine"}, "KmsKeyArn is 'arn:aws:kms:eu-west-1:"),
         ({"CodeSigningConfigArn": "csc-1"}, "CodeSigningConfigArn is 'csc-1'; it must match"),
         ({"GradualDeployment": "Canary"}, "GradualDeployment is 'Canary'; it may be off, Canary10Percent5Minutes"),
+        ({"JwtIssuer": "http://issuer.example"}, "JwtIssuer is 'http://issuer.example'; it must match"),
+        ({"JwtIssuer": "https://issuer.example"}, "JwtIssuer needs JwtAudience, or tokens for anybody else would do."),
+        ({"WebAclArn": WEB_ACL}, "WebAclArn needs RestApi=keys or RestApi=iam, because WAF takes no HTTP API."),
+        ({"WebAclArn": WEB_ACL.replace("regional", "global")}, "WebAclArn is 'arn:aws:wafv2:"),
+        ({"DomainName": "a.example"}, "DomainName needs CertificateArn."),
+        ({"CertificateArn": CERTIFICATE}, "CertificateArn needs DomainName."),
+        ({"HostedZoneId": "Z1"}, "HostedZoneId needs DomainName."),
         ({"Weights": "s3://bucket/a,b"}, "Weights is 's3://bucket/a,b'; it must match"),
     ],
 )
@@ -177,6 +186,9 @@ def test_what_aws_refuses_of_parameters(unbuilt: Path, given: dict[str, str], sa
         {"ReservedConcurrency": "4", "ProvisionedConcurrency": "4"},
         {"KeepFailures": "on", "PicturesBucket": "inbox"},
         {"DebugSampling": "0.01"},
+        {"JwtIssuer": "https://issuer.example/tenant", "JwtAudience": "a,b"},
+        {"RestApi": "keys", "WebAclArn": WEB_ACL},
+        {"DomainName": "a.example", "CertificateArn": CERTIFICATE, "HostedZoneId": "Z1"},
         {"Weights": "s3://bucket/key"},
         {"CodeSigningConfigArn": "arn:aws:lambda:eu-west-1:123456789012:code-signing-config:csc-0123456789abcdefg"},
     ],
@@ -206,6 +218,7 @@ FAILED = """\
     [
         ("!GetAtt Queue.Arn", "!GetAtt Queue.Arn", "false", []),
         ("!GetAtt Queue.Arn", "!GetAtt Topic.Arn", "false", []),
+        ("{'Fn::GetAtt': [Queue, Arn]}", "{'Fn::GetAtt': [Topic, Arn]}", "false", []),  # as `sam build` writes it
         ("arn:aws:sqs:eu-west-1:1:q", "arn:aws:sns:eu-west-1:1:t", "false", []),
         ("arn:aws:sns:eu-west-1:1:t", "!GetAtt Queue.Arn", "false", ["Rule: what fails goes to sns; AWS takes sqs"]),
         ("!GetAtt Topic.Arn", "!GetAtt Queue.Arn", "false", ["Rule: what fails goes to sns; AWS takes sqs here."]),

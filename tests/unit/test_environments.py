@@ -1,0 +1,76 @@
+"""The environments of samconfig.toml: what each deploys with, and what the command line changes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from builder.deliver.environments import parameters
+from builder.deliver.template_check import _Loader, problems
+from builder.errors import UsageError
+from builder.spec.schema import SECTIONS
+from tests.conftest import ROOT
+
+SAMCONFIG = ROOT / "samconfig.toml"
+NAMES = ("default", "dev", "staging", "prod")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_templates_take_every_environment(name: str, tmp_path: Path) -> None:
+    for template in ("template.yaml", "template-image.yaml"):
+        shutil.copy(ROOT / template, tmp_path)
+        assert list(problems(tmp_path / template, parameters(SAMCONFIG, name, ["ModelName=emotion"]))) == []
+
+
+def test_what_is_given_joins_what_is_configured_and_wins() -> None:
+    configured = parameters(SAMCONFIG, "prod", [])
+    assert configured["KeepLogs"] == "on"
+    given = parameters(SAMCONFIG, "prod", ["ModelName=digits", "KeepLogs=off", "KeepLogs=on", "S3Sources=a=b"])
+    assert given == configured | {"ModelName": "digits", "S3Sources": "a=b"}
+
+
+@pytest.mark.parametrize(
+    "listed", ["'A=1 B=\"two words\"'", '["A=1", "B=two words"]']
+)  # as `sam deploy --guided` writes it, and as a list
+def test_both_forms_of_samconfig(tmp_path: Path, listed: str) -> None:
+    path = tmp_path / "samconfig.toml"
+    path.write_text(f"[x.deploy.parameters]\nparameter_overrides = {listed}\n")
+    assert parameters(path, "x", []) == {"A": "1", "B": "two words"}
+
+
+def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no environment production; it has default, dev, staging, prod"):
+        parameters(SAMCONFIG, "production", [])
+    with pytest.raises(UsageError, match="KeepLogs: write parameters as NAME=VALUE"):
+        parameters(SAMCONFIG, "prod", ["KeepLogs"])
+    with pytest.raises(UsageError, match="cannot be read"):
+        parameters(tmp_path / "samconfig.toml", "prod", [])
+
+
+def test_every_environment_has_its_own_stack_and_may_make_roles() -> None:
+    tables = tomllib.loads(SAMCONFIG.read_text())
+    assert [name for name in tables if name != "version"] == list(NAMES)
+    assert len({tables[name]["global"]["parameters"]["stack_name"] for name in NAMES}) == len(NAMES)
+    for name in NAMES:
+        settings = tables[name]["deploy"]["parameters"]
+        assert (settings["capabilities"], settings["resolve_s3"]) == ("CAPABILITY_IAM", True)
+    assert tables["prod"]["deploy"]["parameters"]["confirm_changeset"] is True
+
+
+def test_the_longest_name_fits_what_aws_makes_of_it() -> None:
+    """A stack's name may have 128 characters, a layer's 140. Names of several models join, up to 110 characters."""
+    template = yaml.load((ROOT / "template.yaml").read_text(), Loader=_Loader)
+    pattern = template["Parameters"]["ModelName"]["AllowedPattern"]
+    longest = "x" * 110
+    assert re.fullmatch(pattern, longest)
+    assert not re.fullmatch(pattern, longest + "x")
+    assert max(len(f"coldforge-{longest}-{name}") for name in NAMES[1:]) <= 128
+    assert len(f"coldforge-{longest}-dependencies") <= 140
+    (section,) = (section for section in SECTIONS if section.name == "model")
+    assert list(section.field("name").kind.problems(longest[:64])) == []
+    assert list(section.field("name").kind.problems(longest)) != []

@@ -9,6 +9,7 @@ Failures reach a person as a message and an exit code (see ``builder.errors``), 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -20,6 +21,9 @@ from builder.disk import disk_error
 from builder.errors import INTERRUPTED, ColdforgeError, UsageError
 from builder.escape import terminal
 from builder.project import Project
+
+PIPE_CLOSED = 141
+"""The exit code of a program that SIGPIPE ended, as shells have it."""
 
 GROUPS = (building, looking, showing, running, delivering, proving)
 
@@ -35,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ColdforgeError as error:
         print(terminal(f"coldforge: {error}"), file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:  # whoever read the result has enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
     except OSError as error:
         found = disk_error(error, Path.cwd())
         if found is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from builder import __version__
 from builder.cli.command import (
@@ -13,9 +14,11 @@ from builder.cli.command import (
     Arguments,
     Command,
     Options,
+    add_json,
     add_model,
     add_route,
     add_target,
+    answer,
     load_spec,
     progress_of,
     relative,
@@ -42,6 +45,7 @@ def _bundle_arguments(parser: Arguments) -> None:
     )
     add_target(parser)
     add_route(parser)
+    add_json(parser)
 
 
 def bundle(options: Options, project: Project) -> int:
@@ -50,35 +54,50 @@ def bundle(options: Options, project: Project) -> int:
     from builder.report.text import size_table
     from builder.report.trying import how_to_try
 
+    tell = _untold if options.json else say
     specs = [replace(load_spec(model, project), packaging=options.package) for model in options.models]
     joined_name([spec.name for spec in specs])  # a model named twice is refused before anything is built
     route = choose(options.route)
+    made: list[dict[str, Any]] = []
     for target in targets_of(options, specs[0]):
         workspaces = [Workspace.of(spec, project, target, progress_of(options)) for spec in specs]
         with all_held(workspaces):
-            bundles = [_bundle_one(ws, route) for ws in workspaces]
+            bundles = [_bundle_one(ws, route, tell) for ws in workspaces]
             if len(bundles) > 1:
                 joined = join_active(bundles, project, target)
-                say(f"\n{size_table(joined.sizes)}\n\nbundle of {len(specs)} models: {relative(joined.folder)}")
+                tell(f"\n{size_table(joined.sizes)}\n\nbundle of {len(specs)} models: {relative(joined.folder)}")
+                bundles.append(joined)
+        made += [{"folder": b.folder, "target": target.name, "sizes": b.sizes.to_dict()} for b in bundles]
         if route == "host" and target == host_target():  # in Docker, what runs there has said so
-            say(how_to_try(options.models, json.loads(bundles[0].description.read_text())))
+            tell(how_to_try(options.models, json.loads(bundles[0].description.read_text())))
+    if options.json:
+        answer(options, {"bundles": made}, "")
     return 0
 
 
-def _bundle_one(ws: Workspace, route: str) -> Bundle:
+def _untold(_: str) -> None:
+    """For whom the JSON at the end says it."""
+
+
+def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundle:
     if route == "docker":
         from builder.docker.run import bundle_in_docker
 
         built_inside = bundle_in_docker(ws.spec, ws.project, ws.progress.say, ws.target, verbose=ws.progress.verbose)
-        say(built_inside.output.removesuffix("\n"))
+        tell(built_inside.output.removesuffix("\n"))
         return built_inside.bundle
     from builder.pipeline import build_bundle
     from builder.report.build import begins, finished
 
     ws.progress.say(begins(ws))
     built = build_bundle(ws)
-    say(f"{finished(built)}\n\nbundle: {relative(built.bundle.folder)} ({ws.progress.total():.1f} s)")
+    tell(f"{finished(built)}\n\nbundle: {relative(built.bundle.folder)} ({ws.progress.total():.1f} s)")
     return built.bundle
+
+
+def _wasm_arguments(parser: Arguments) -> None:
+    add_model(parser)
+    add_json(parser)
 
 
 def wasm(options: Options, project: Project) -> int:
@@ -89,9 +108,10 @@ def wasm(options: Options, project: Project) -> int:
     ws.progress.say(f"coldforge {__version__}: {ws.spec.name} {ws.spec.version} for WebAssembly, batch {ws.spec.batch}")
     with ws.held():
         modules = build_wasm(ws)
-    say(modules_table(modules))
     folder = relative(modules[0].path.parent)
-    say(f"\nmodules: {folder} ({ws.progress.total():.1f} s)\ntry it: node {folder}/predict.mjs")
+    text = f"modules: {folder} ({ws.progress.total():.1f} s)\ntry it: node {folder}/predict.mjs"
+    rows = [{"file": m.path, "bytes": m.path.stat().st_size, **m.to_dict()} for m in modules]
+    answer(options, {"modules": rows}, f"{modules_table(modules)}\n\n{text}")
     return 0
 
 
@@ -101,6 +121,7 @@ def _bindings_arguments(parser: Arguments) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="(default: dist/bindings/<model>/<language>)")
     parser.add_argument("--static", action="store_true", help="add libmodel.a, to be linked into a program")
     add_target(parser)
+    add_json(parser)
 
 
 def bindings(options: Options, project: Project) -> int:
@@ -111,13 +132,15 @@ def bindings(options: Options, project: Project) -> int:
     ws = Workspace.of(spec, project, target, progress_of(options))
     with ws.held():
         folder = build_bindings(ws, options.lang, static=options.static, out=options.out, named=options.model)
-    say(f"{options.lang} package: {relative(folder)} (README.md says how to run its example)")
+    text = f"{options.lang} package: {relative(folder)} (README.md says how to run its example)"
+    answer(options, {"language": options.lang, "folder": folder}, text)
     return 0
 
 
 def _export_arguments(parser: Arguments) -> None:
     add_model(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: dist/<model>-export)")
+    add_json(parser)
 
 
 def export(options: Options, project: Project) -> int:
@@ -126,27 +149,40 @@ def export(options: Options, project: Project) -> int:
     ws = workspace_of(options, project)
     with ws.held():
         done = export_model(ws, options.out)
-    for file in done.files:
-        say(f"{file.size:>14,}  {file.path}")
-    say(f"\nexport: {relative(done.folder)} ({len(done.weights)} tensors, {done.parameters:,} parameters)")
+    files = [f"{file.size:>14,}  {file.path}" for file in done.files]
+    text = f"export: {relative(done.folder)} ({len(done.weights)} tensors, {done.parameters:,} parameters)"
+    result = {
+        "folder": done.folder,
+        "files": [{"path": file.path, "bytes": file.size} for file in done.files],
+        "tensors": len(done.weights),
+        "parameters": done.parameters,
+    }
+    answer(options, result, "\n".join([*files, "", text]))
     return 0
 
 
 def _selftest_arguments(parser: Arguments) -> None:
     add_model(parser)
     add_target(parser)
+    add_json(parser)
 
 
 def selftest(options: Options, project: Project) -> int:
     from builder.selftest.programs import selftest
 
     spec = load_spec(options.model, project)
+    rows, lines = [], []
     for target in targets_of(options, spec):
         ws = Workspace.of(spec, project, target, progress_of(options))
         with ws.held():
             done = selftest(ws)
-        say(done.said or f"NOT RUN: {done.machine.missing}")
-        say(f"programs: {relative(done.test)}, {relative(done.benchmark)}")
+        rows.append(
+            {"target": target.name, "test": done.test, "benchmark": done.benchmark, "ran": bool(done.said),
+             "said": done.said}
+        )  # fmt: skip
+        lines.append(done.said or f"NOT RUN: {done.machine.missing}")
+        lines.append(f"programs: {relative(done.test)}, {relative(done.benchmark)}")
+    answer(options, {"programs": rows}, "\n".join(lines))
     return 0
 
 
@@ -154,6 +190,7 @@ def _weights_arguments(parser: Arguments) -> None:
     add_model(parser)
     add_target(parser)
     parser.add_argument("--output", type=Path, help="where to write (default: dist/<model>.weights)")
+    add_json(parser)
 
 
 def weights(options: Options, project: Project) -> int:
@@ -164,17 +201,20 @@ def weights(options: Options, project: Project) -> int:
     targets = targets_of(options, spec)
     if options.output and len(targets) > 1:
         raise UsageError("--output names one file: say which with --target.")
+    rows, parts = [], []
     for target in targets:
         ws = Workspace.of(spec, project, target, progress_of(options))
         with ws.held():
             made = reweigh(ws, options.output)
-        say(f"{agreement_table(made.verification)}\n\nweights: {relative(made.path)}, SHA-256 {made.sha256}")
+        rows.append({"target": target.name, "file": made.path, "sha256": made.sha256})
+        parts.append(f"{agreement_table(made.verification)}\n\nweights: {relative(made.path)}, SHA-256 {made.sha256}")
+    answer(options, {"weights": rows}, "\n".join(parts))
     return 0
 
 
 COMMANDS = (
     Command("bundle", "compile a model, or several, and pack them as one Lambda layer", _bundle_arguments, bundle),
-    Command("wasm", "compile a model to WebAssembly", add_model, wasm),
+    Command("wasm", "compile a model to WebAssembly", _wasm_arguments, wasm),
     Command("bindings", "write a package that calls a model from another language", _bindings_arguments, bindings),
     Command("export", "write a model's weights, graph and configuration for others to read", _export_arguments, export),
     Command("selftest", "build and run a test and a benchmark program for a bundle", _selftest_arguments, selftest),

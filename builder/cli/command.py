@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +120,11 @@ def workspace_of(options: Options, project: Project) -> Workspace:
     """The workspace of the model that is named, for the first of its targets. Raises as ``load_spec`` does."""
     spec = load_spec(options.model, project)
     return Workspace.of(spec, project, spec.target, progress_of(options))
+
+
+def answer(options: Options, result: Any, text: str) -> None:
+    """Print a command's result on standard output: as JSON with --json (``builder.cli.results``), else as ``text``."""
+    say(json.dumps(result, indent=1, default=str) if options.json else text)
 
 
 def say(text: str) -> None:

@@ -13,6 +13,7 @@ from builder.cli.command import (
     add_bundled_models,
     add_json,
     add_target,
+    answer,
     load_spec,
     targets_of,
 )
@@ -63,6 +64,7 @@ def publish(options: Options, project: Project) -> int:
 def _stage_arguments(parser: Arguments) -> None:
     add_bundled_models(parser)
     add_target(parser)
+    add_json(parser)
 
 
 def stage(options: Options, project: Project) -> int:
@@ -71,7 +73,7 @@ def stage(options: Options, project: Project) -> int:
     specs = [load_spec(model, project) for model in options.models]
     *_, target = targets_of(options, specs[0])
     staged = stage([spec.name for spec in specs], project, target, " ".join(options.models))
-    print(f"{staged.name} {staged.version}")
+    answer(options, asdict(staged), f"{staged.name} {staged.version}")
     return 0
 
 
@@ -80,13 +82,15 @@ def _parameters_arguments(parser: Arguments) -> None:
     parser.add_argument(
         "--env", default="default", metavar="NAME", help="an environment of samconfig.toml (default: default)"
     )
+    add_json(parser)
 
 
 def parameters(options: Options, project: Project) -> int:
     from builder.deliver.environments import parameters
 
-    for name, value in parameters(project.root / "samconfig.toml", options.env, options.parameters).items():
-        print(f"{name}={value}")
+    found = parameters(project.root / "samconfig.toml", options.env, options.parameters)
+    if found or options.json:
+        answer(options, {"parameters": found}, "\n".join(f"{name}={value}" for name, value in found.items()))
     return 0
 
 
@@ -96,6 +100,7 @@ def _check_arguments(parser: Arguments) -> None:
         "--template", type=Path, default=Path(".aws-sam/build/template.yaml"), metavar="FILE",
         help="the built template (default: .aws-sam/build/template.yaml)",
     )  # fmt: skip
+    add_json(parser)
 
 
 def check(options: Options, _project: Project) -> int:
@@ -104,6 +109,8 @@ def check(options: Options, _project: Project) -> int:
     if wrong := [p for p in options.parameters if "=" not in p]:
         raise UsageError(f"{wrong[0]}: write parameters as NAME=VALUE.")
     require(options.template, dict(p.split("=", 1) for p in options.parameters))
+    if options.json:
+        answer(options, {"template": options.template.resolve()}, "")
     return 0
 
 

@@ -15,6 +15,7 @@ from builder.cli.command import (
     add_model,
     add_route,
     add_trust,
+    answer,
     is_model,
     load_spec,
     progress_of,
@@ -40,10 +41,16 @@ def doctor(options: Options, project: Project) -> int:
     return 0 if found.can_build else EnvironmentSetupError.exit_code
 
 
+def _where_arguments(parser: Arguments) -> None:
+    add_route(parser)
+    add_json(parser)
+
+
 def where(options: Options, _project: Project) -> int:
     from builder.docker.client import choose
 
-    say(choose(options.route))
+    route = choose(options.route)
+    answer(options, {"route": route}, route)
     return 0
 
 
@@ -101,6 +108,7 @@ def explain(options: Options, project: Project) -> int:
 def _tune_arguments(parser: Arguments) -> None:
     add_model(parser)
     _add_seconds(parser, 10.0)
+    add_json(parser)
 
 
 def tune(options: Options, project: Project) -> int:
@@ -108,7 +116,8 @@ def tune(options: Options, project: Project) -> int:
 
     ws = workspace_of(options, project)
     with ws.held():
-        say(tune.render(tune.tune(ws, seconds=options.seconds)))
+        found = tune.tune(ws, seconds=options.seconds)
+    answer(options, tune.to_dict(found), tune.render(found))
     return 0
 
 
@@ -142,6 +151,7 @@ def _init_arguments(parser: Arguments) -> None:
     parser.add_argument("--output", type=Path, help="where to write (default: model.toml beside the model)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     add_trust(parser)
+    add_json(parser)
 
 
 def init(options: Options, _project: Project) -> int:
@@ -151,13 +161,14 @@ def init(options: Options, _project: Project) -> int:
     if output.exists() and not options.force:
         raise UsageError(f"{output} exists; give another --output, or --force to overwrite it.")
     write_file(output, draft_text(options.model, _describe(options), toml=output, trust=options.trust))
-    say(f"wrote {relative(output)}: check it, then run `make bundle MODEL={relative(output)}`")
+    text = f"wrote {relative(output)}: check it, then run `make bundle MODEL={relative(output)}`"
+    answer(options, {"file": output.resolve()}, text)
     return 0
 
 
 COMMANDS = (
     Command("doctor", "say what this machine has of what the commands need", add_json, doctor),
-    Command("where", "say where a build would run, docker or host", add_route, where),
+    Command("where", "say where a build would run, docker or host", _where_arguments, where),
     Command("inspect", "say what a model takes and gives, and whether it can be compiled", _inspect_arguments, inspect),
     Command("explain", "say, step by step, what a model runs and how long it takes", _explain_arguments, explain),
     Command("tune", "time each layer's algorithms here, and keep the fastest for later builds", _tune_arguments, tune),

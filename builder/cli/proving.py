@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.cli.command import MODEL, Arguments, Command, Options, load_spec, progress_of, relative
+from builder.cli.command import MODEL, Arguments, Command, Options, add_json, answer, load_spec, progress_of, relative
 from builder.project import Project
 
 
@@ -15,31 +15,36 @@ def _bundle_argument(parser: Arguments) -> None:
 def _sign_arguments(parser: Arguments) -> None:
     _bundle_argument(parser)
     parser.add_argument("--key", type=Path, required=True, metavar="PEM", help="private ed25519 key")
+    add_json(parser)
 
 
 def sign(options: Options, _project: Project) -> int:
     from builder.deliver.bundle_check import sign_bundle
 
-    print(f"signed: {relative(sign_bundle(options.bundle, options.key))}")
+    envelope = sign_bundle(options.bundle, options.key)
+    answer(options, {"file": envelope.resolve()}, f"signed: {relative(envelope)}")
     return 0
 
 
 def _verify_arguments(parser: Arguments) -> None:
     _bundle_argument(parser)
     parser.add_argument("--key", type=Path, metavar="PEM", help="public ed25519 key of whoever signed the bundle")
+    add_json(parser)
 
 
 def verify_bundle(options: Options, _project: Project) -> int:
     from builder.deliver.bundle_check import check_bundle
     from builder.report.proof import checked_lines
 
-    print("\n".join(checked_lines(check_bundle(options.bundle, options.key))))
+    checked = check_bundle(options.bundle, options.key)
+    answer(options, checked.to_dict(), "\n".join(checked_lines(checked)))
     return 0
 
 
 def _reproduce_arguments(parser: Arguments) -> None:
     _bundle_argument(parser)
     parser.add_argument("--model", help=f"{MODEL}, where that is not the recorded one")
+    add_json(parser)
 
 
 def reproduce(options: Options, project: Project) -> int:
@@ -48,7 +53,7 @@ def reproduce(options: Options, project: Project) -> int:
 
     spec = load_spec(options.model, project) if options.model else None
     done = reproduce(options.bundle, project, progress_of(options), spec)
-    print("\n".join(comparison_lines(done)))
+    answer(options, done.to_dict(), "\n".join(comparison_lines(done)))
     require_identical(done)
     return 0
 

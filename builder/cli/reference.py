@@ -1,15 +1,20 @@
-"""docs/cli.md, made from the commands: ``python -m builder.cli.reference docs/cli.md``."""
+"""docs/cli.md and its schema, made from the commands: ``python -m builder.cli.reference docs/cli.md``."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from builder.cli import GROUPS
 from builder.cli.command import Arguments, Command, add_common
+from builder.cli.results import RESULTS, Schema, document
 from builder.files import write_file
+
+SCHEMA = "results.schema.json"
+"""Beside the page."""
 
 _HEAD = """\
 # Commands
@@ -21,7 +26,9 @@ is the command. A command that fails ends with an [exit code](errors.md#how-a-co
 
 Results go to standard output, progress and errors to standard error. On a terminal, what goes on now is a line that
 lives. In a pipe, with `CI` set or with `TERM=dumb`, there is one plain line for each thing that ended. `NO_COLOR`
-switches colours off. Every command takes:
+switches colours off. An error stays text with `--json`, too, and its exit code says which. The tables below have the
+fields of a result at its top; [results.schema.json](results.schema.json) has all of them, as JSON Schema: that of the
+command `NAME` is at `#/$defs/NAME`. Every command takes:
 """
 
 
@@ -35,6 +42,12 @@ def _section(command: Command) -> Iterator[str]:
     yield f"## {command.name}\n"
     yield f"{command.help[:1].upper()}{command.help[1:]}.\n"
     yield from _table(command.arguments)
+    if fields := RESULTS[command.name]["properties"]:
+        yield "With `--json`:\n\n| field | type | |\n|---|---|---|"
+        yield from (
+            f"| `{name}` | {_type(field)} | {_cell(field.get('description', ''))} |" for name, field in fields.items()
+        )
+        yield ""
 
 
 def _table(add: Callable[[Arguments], None]) -> Iterator[str]:
@@ -55,9 +68,21 @@ def _written(action: argparse.Action) -> str:
     return action.option_strings[-1] + ("" if action.nargs == 0 else f" {value}")
 
 
+def _type(field: Schema) -> str:
+    """Of a field of the result, in words."""
+    kinds = field.get("type", "anything")
+    names = " or ".join(kinds) if isinstance(kinds, list) else kinds
+    if "items" in field:
+        inner = field["items"]
+        return names.replace("array", f"list of {_type(inner)}s" if inner.get("type") else "list")
+    return str(names)
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 if __name__ == "__main__":
-    write_file(Path(sys.argv[1]), reference())
+    page = Path(sys.argv[1])
+    write_file(page, reference())
+    write_file(page.with_name(SCHEMA), json.dumps(document(), indent=1) + "\n")

@@ -18,7 +18,9 @@ from builder.cli.command import (
     add_json,
     add_model,
     add_target,
+    answer,
     load_spec,
+    progress_of,
     say,
 )
 from builder.errors import UsageError
@@ -35,6 +37,7 @@ def _invoke_arguments(parser: Arguments) -> None:
     )
     sent.add_argument("--payload", metavar="JSON", help="the same, on the command line (default: zeros)")
     add_target(parser)
+    add_json(parser)
 
 
 def invoke(options: Options, project: Project) -> int:
@@ -57,10 +60,14 @@ def invoke(options: Options, project: Project) -> int:
         name = load_spec(options.models[0], project).name
         event = rie.default_event(project.dist / f"{name}{host_target().suffix}")
     result = rie.invoke(_layer(options.models, project), None, None, event)
-    print(json.dumps(result.answer, indent=2), flush=True)
-    if result.note:
-        print(result.note, file=sys.stderr)
-    print(result.times, file=sys.stderr)
+    if options.json:
+        answer(options, result.to_dict(), "")
+    else:
+        print(json.dumps(result.answer, indent=2), flush=True)
+        told = progress_of(options).say
+        if result.note:
+            told(result.note)
+        told(result.times)
     rie.require_answer(result.answer)
     return 0
 
@@ -71,6 +78,7 @@ def _serve_arguments(parser: Arguments) -> None:
         "--port", type=int, default=8080, help="port to serve on (default: 8080; 0 takes any free port)"
     )
     parser.add_argument("--cors", default="", metavar="ORIGINS", help="origins whose pages may call the function, or *")
+    add_json(parser)
 
 
 def serve(options: Options, project: Project) -> int:
@@ -89,7 +97,8 @@ def serve(options: Options, project: Project) -> int:
         rie.emulator(layer, environment=environment) as running,
         http.serving(running.invoke, options.port, say) as url,
     ):
-        print(f"{url} (Ctrl-C ends)", flush=True)
+        answer(options, {"url": url}, f"{url} (Ctrl-C ends)")
+        sys.stdout.flush()
         threading.Event().wait()
     return 0
 

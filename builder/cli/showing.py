@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.cli.command import Arguments, Command, Options, add_json, load_spec, relative, say
+from builder.cli.command import Arguments, Command, Options, add_json, load_spec, progress_of, relative, say
 from builder.errors import UsageError
 from builder.files import write_file
 from builder.project import Project
@@ -29,7 +29,6 @@ def diff(options: Options, project: Project) -> int:
     from builder.diff.speed import measure
     from builder.diff.text import render
     from builder.page.diff import diff_page
-    from builder.progress import Progress
 
     if options.threads < 1:
         raise UsageError(f"--threads {options.threads}: give at least 1.")
@@ -39,7 +38,7 @@ def diff(options: Options, project: Project) -> int:
     say(found.to_json() if options.json else render(found))
     if options.html:
         write_file(options.html, diff_page(found))
-        Progress().say(f"page: {relative(options.html)}")
+        progress_of(options).say(f"page: {relative(options.html)}")
     return 0
 
 

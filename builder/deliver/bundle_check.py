@@ -34,6 +34,16 @@ class Checked:
     signers: tuple[str, ...]
     beside: tuple[str, ...]
 
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; ``signed_by`` was checked, ``not_checked`` was not."""
+        return {
+            "folder": str(self.folder.resolve()),
+            "files": self.subjects,
+            "inputs": len(self.statement["predicate"]["buildDefinition"]["resolvedDependencies"]),
+            "signed_by": self.key or None,
+            "not_checked": {"signatures": list(self.signers), "files": list(self.beside)},
+        }
+
     @property
     def subjects(self) -> dict[str, str]:
         return subjects_of(self.statement)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,10 @@ class Comparison:
     differing: Mapping[str, str]
     measured: Mapping[str, str]
     inputs: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"identical": self.identical}
 
     @property
     def identical(self) -> bool:

@@ -36,6 +36,10 @@ class InvokeResult:
     note: str | None
     log: str
 
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: all but the log."""
+        return {name: value for name, value in vars(self).items() if name != "log"}
+
     @property
     def times(self) -> str:
         return f"init {self.init_ms:.0f} ms, first {self.first_ms:.1f} ms, warm {self.warm_ms:.1f} ms"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from builder.cache import digest
 from builder.files import write_file
@@ -95,6 +96,17 @@ def render(tuned: Tuned) -> str:
         f"{table(headers, rows, indent=0)}\n\nwrote {tuned.path.name}: {changed} of {len(tuned.rule)} kinds of layer "
         f"otherwise than by the rule, from the fastest of {tuned.rounds} rounds on one thread of {tuned.tuning.cpu}"
     )
+
+
+def to_dict(tuned: Tuned) -> dict[str, Any]:
+    """The same for JSON; ``file`` is None where no layer has a choice, as nothing was written then."""
+    layers = {label: asdict(choice) | {"rule": tuned.rule[label]} for label, choice in tuned.tuning.layers.items()}
+    return {
+        "file": str(tuned.path) if layers else None,
+        "cpu": tuned.tuning.cpu,
+        "rounds": tuned.rounds,
+        "layers": layers,
+    }
 
 
 def _lower(ws: Workspace, compiled: CompiledVariant, settled: Settled, algorithms: Mapping[str, Algorithm]) -> Lowered:

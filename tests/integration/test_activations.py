@@ -33,6 +33,7 @@ from tests.integration.test_weights import answers, project
 from tests.support import integer
 from tests.support.build import CACHE, TARGET, compile_here, freeze_function, spec_of, write_golden
 from tests.support.models import save_keras
+from tests.support.results import printed
 from tests.support.zoo import CASES, Case
 from tests.support.zoo.case import f32, weights
 
@@ -312,7 +313,7 @@ def test_digits_with_the_pictures_of_their_training(
     manifest = json.loads(Bundle.load(project.dist / "digits").manifest.read_text())
     assert sum("input" in layer for layer in manifest["lowering"]["weights"]["layers"]) == 2
     assert main(["accuracy", "digits.toml", "--json", "--images", str(held_out)]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = printed("accuracy", capsys.readouterr().out)
     row = next(row for row in report["types"] if row["activations"] == "int8")
     (output,) = next(v for k, v in row["accuracy"].items() if "golden" not in k)["outputs"]
     assert output["top1"] >= 0.99

@@ -14,6 +14,7 @@ from builder.project import Project
 from tests.integration.test_weights import answers, project
 from tests.support.function import served
 from tests.support.models import save_keras
+from tests.support.results import printed
 
 __all__ = ["project"]
 
@@ -100,7 +101,10 @@ def test_several_batches_take_new_weights(
     save_keras(model, project.root / "small.keras", 0)
     bundle = bundled(project, [1, 4], '[weights]\nplace = "layer"\n')
     save_keras(model, project.root / "small.keras", 1)
-    assert main(["weights", "model.toml"]) == 0
+    capsys.readouterr()
+    assert main(["weights", "model.toml", "--json"]) == 0
+    (made,) = printed("weights", capsys.readouterr().out)["weights"]
+    assert made["file"] == str(project.dist / "small.weights")
     monkeypatch.setenv("COLDFORGE_WEIGHTS", str(project.dist / "small.weights"))
     x = np.random.default_rng(0).standard_normal((4, 24, 24, 16)).astype(np.float32)
     for batch in (1, 4):

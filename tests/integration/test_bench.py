@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,14 @@ from builder.cli import main
 from builder.errors import UsageError
 from builder.measure.bench import Benchmark, Spread, one_line, render
 from builder.pack.bundle import Bundle
+from tests.support.results import printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
 
 def test_the_library_and_the_function_cold_and_warm(digits: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "digits", "--json", "--seconds", "0.1", "--starts", "1"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = printed("bench", capsys.readouterr().out)
     assert (found["model"], found["version"], found["coldforge"]) == ("digits", "1", __version__)
     function = found["function"]
     for spread in (found["library"], function["warm"]):

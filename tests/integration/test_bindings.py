@@ -38,6 +38,7 @@ from builder.wasm.node import node
 from tests.conftest import ROOT, make_bundle
 from tests.support import needs
 from tests.support.every_step import EVERY_STEP, SPEC
+from tests.support.results import printed
 
 pytestmark = pytest.mark.integration
 
@@ -82,10 +83,10 @@ def package(name: str, language: str, *flags: str) -> Path:
     """The package that `coldforge bindings` writes for an example."""
     folder = ROOT / "dist" / "bindings" / name / language
     shutil.rmtree(folder, ignore_errors=True)
-    command = [sys.executable, "-m", "builder.cli", "bindings", name, "--lang", language, *flags]
+    command = [sys.executable, "-m", "builder.cli", "bindings", name, "--lang", language, "--json", *flags]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert str(folder.relative_to(ROOT)) in done.stdout
+    assert printed("bindings", done.stdout) == {"language": language, "folder": str(folder)}
     return folder
 
 

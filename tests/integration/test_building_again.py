@@ -11,6 +11,7 @@ from builder.cache import digest, file_digest
 from builder.cli import main
 from builder.project import Project
 from tests.support.models import empty_checkout, save_keras
+from tests.support.results import printed
 
 pytestmark = pytest.mark.integration
 
@@ -56,8 +57,8 @@ def test_the_same_inputs_give_the_same_bundle_and_others_are_named(
     built = digest(project.dist, project.layers)
     capsys.readouterr()
 
-    assert main(["reproduce", "dist/one-two"]) == 0
-    assert capsys.readouterr().out.startswith("identical: ")
+    assert main(["reproduce", "dist/one-two", "--json"]) == 0
+    assert printed("reproduce", capsys.readouterr().out)["identical"]
 
     spec, trained = project.root / "one.toml", project.root / "small.keras"
     before = [file_digest(path) for path in (spec, trained)]

@@ -17,6 +17,7 @@ from builder.diff.text import render
 from builder.errors import BundleError, UsageError
 from builder.pack.bundle import Bundle
 from builder.page.diff import diff_page
+from tests.support.results import printed
 
 pytestmark = pytest.mark.integration
 
@@ -64,7 +65,7 @@ def test_a_bundle_and_itself(digits: Bundle, capsys: pytest.CaptureFixture[str])
 
 def test_what_was_changed_is_said(digits: Bundle, other: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", "digits", str(other), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = printed("diff", capsys.readouterr().out)
     assert found["same_library"] is False
     before, after = Facts.read(digits.folder), Facts.read(other)
     names = [step.name for step in before.steps]
@@ -108,7 +109,7 @@ def test_speed_is_measured_in_turns(digits: Bundle, tmp_path: Path, capsys: pyte
     html = tmp_path / "page.html"
     command = ["diff", str(digits.folder), str(again), "--time", "--seconds", "0.2", "--html", str(html), "--json"]
     assert main(command) == 0
-    speed = json.loads(capsys.readouterr().out)["speed"]
+    speed = printed("diff", capsys.readouterr().out)["speed"]
     assert speed["before"]["runs"] == speed["after"]["runs"] >= 20
     assert 0 < speed["low"] <= speed["ratio"] <= speed["high"]
     assert "Speed on " in html.read_text()

@@ -14,6 +14,7 @@ from builder.pack.bundle import Bundle
 from builder.project import Project
 from builder.workspace import Workspace
 from tests.conftest import ROOT
+from tests.support.results import printed
 
 pytestmark = pytest.mark.integration
 
@@ -32,7 +33,8 @@ def test_make_explain(digits: Bundle) -> None:
 
 
 def test_the_json_of_digits(digits: Bundle) -> None:
-    data = json.loads(run(sys.executable, "-m", "builder.cli", "explain", "digits", "--json", "--seconds", "0.5"))
+    text = run(sys.executable, "-m", "builder.cli", "explain", "digits", "--json", "--seconds", "0.5")
+    data = printed("explain", text)
     manifest = json.loads(digits.manifest.read_text())["lowering"]
     steps = {step["step"]: step for step in data["steps"]}
     assert (data["path"], len(steps)) == (manifest["path"], manifest["steps"])

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from builder.local.rie import (
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from tests.support import abi_library
+from tests.support.results import printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
@@ -275,6 +277,27 @@ def test_zeros_are_what_a_model_without_pictures_takes(tmp_path: Path) -> None:
     assert answer["predictions"] == [{"product": [0, 0, 0], "total": 0}] * 2
 
 
+def test_serve_says_where_it_listens(tmp_path: Path) -> None:
+    description = abi_library.tensor_description()
+    (tmp_path / "model.toml").write_text('[model]\nname = "tensors"\nsource = "tensors.keras"\n')
+    abi_library.layer(tmp_path / "dist" / "tensors", description)
+    code = (
+        "import sys; from pathlib import Path; from builder.cli import main; from builder.project import Project\n"
+        "Project.here = classmethod(lambda cls: Project(Path(sys.argv[1])))\n"
+        "sys.exit(main(['serve', sys.argv[1], '--port', '0', '--json']))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY, stdout=subprocess.PIPE
+    ) as serving:
+        assert serving.stdout
+        try:
+            text = "".join(serving.stdout.readline().decode() for _ in range(3))
+            with urllib.request.urlopen(f"{printed('serve', text)['url']}/openapi.json", timeout=30) as answer:
+                assert answer.status == 200
+        finally:
+            serving.terminate()
+
+
 def test_the_command_sends_zeros_or_the_request_that_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -294,6 +317,10 @@ def test_the_command_sends_zeros_or_the_request_that_is_given(
     for given in (["--inputs", str(request)], ["--inputs", "-"], ["--payload", text]):
         assert main(["invoke", str(spec), *given]) == 0
         assert json.loads(capsys.readouterr().out)["predictions"][0]["product"] == [2, 4, 6]
+    assert main(["invoke", str(spec), "--payload", text, "--json", "--quiet"]) == 0
+    told = capsys.readouterr()
+    assert printed("invoke", told.out)["answer"]["predictions"][0]["product"] == [2, 4, 6]
+    assert told.err == ""
     assert main(["invoke", str(spec), "--payload", '{"inputs": {"a": 1}}']) == AnswerError.exit_code
     told = capsys.readouterr()
     assert json.loads(told.out)["error"]["code"] in told.err

@@ -23,6 +23,7 @@ from builder.preflight import check
 from builder.project import Project
 from tests.conftest import ROOT
 from tests.support.models import empty_checkout, save_keras
+from tests.support.results import printed
 from tests.support.run import run_library
 
 pytestmark = pytest.mark.integration
@@ -109,8 +110,11 @@ def test_a_build_and_its_repeat(project: Project, capsys: pytest.CaptureFixture[
     assert manifest["verification"]["passed"]
     assert (project.layers / "model" / "content" / "lib" / "libmodel.so").is_file()
 
-    assert main(["bundle", spec]) == 0
-    again = stages(capsys.readouterr().err)
+    assert main(["bundle", spec, "--json"]) == 0
+    said = capsys.readouterr()
+    (built,) = printed("bundle", said.out)["bundles"]
+    assert (built["folder"], built["sizes"]) == (str(bundle.folder), manifest["sizes"])
+    again = stages(said.err)
     assert {name: again[name] for name in ("import", "compile", "lower", "link")} == dict.fromkeys(
         ("import", "compile", "lower", "link"), "cached"
     )
@@ -282,7 +286,8 @@ def test_a_failed_build_leaves_the_last_good_bundle(
 
 
 def test_init_writes_a_spec_that_builds(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["init", "small.keras"]) == 0
+    assert main(["init", "small.keras", "--json"]) == 0
+    assert printed("init", capsys.readouterr().out) == {"file": str(project.root / "model.toml")}
     assert main(["init", "small.keras"]) == 2  # not over a file that a person may have edited
     assert "--force" in capsys.readouterr().err
     text = (project.root / "model.toml").read_text()
@@ -296,7 +301,7 @@ def test_inspect_as_text_and_json(project: Project, capsys: pytest.CaptureFixtur
     assert "inputs\n  picture  float32 [?, 12, 12, 3]\noutputs\n  classes  float32 [?, 4]\nparameters: 292\n" in said
     assert "XLA has a kernel for each" in said
     assert main(["inspect", write_spec(project), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = printed("inspect", capsys.readouterr().out)
     assert found["feeds"] == [{"name": "picture", "dtype": "float32", "shape": [None, 12, 12, 3]}]
     assert [fetch["name"] for fetch in found["fetches"]] == ["classes"]
     assert found["unsupported"] == []

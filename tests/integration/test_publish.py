@@ -27,6 +27,7 @@ from builder.errors import PublishError, UsageError
 from builder.pack.bundle import Bundle
 from builder.spec import LAMBDA_UNZIPPED
 from tests.support.aws import EMULATOR, ROOT, LocalAws, client_environment, local_aws
+from tests.support.results import printed
 
 LARGE = 53_000_000
 
@@ -248,7 +249,7 @@ def test_the_command(aws: LocalAws, emotion: Bundle) -> None:
     command = ["make", "--silent", "publish", "MODEL=emotion", "PUBLISH_FLAGS=--dependencies --json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    rows = [printed("publish", line) for line in done.stdout.splitlines()]
     assert [row["arn"].split(":")[6] for row in rows] == ["coldforge-emotion", "coldforge-dependencies"]
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert not any(json.loads(line)["created"] for line in again.stdout.splitlines())

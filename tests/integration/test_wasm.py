@@ -21,6 +21,7 @@ from builder.wasm.verify import verify_module
 from tests.conftest import ROOT
 from tests.support import needs
 from tests.support.build import CACHE, spec_of
+from tests.support.results import printed
 from tests.support.zoo import CASES
 
 pytestmark = pytest.mark.integration
@@ -182,6 +183,10 @@ def test_the_command_says_what_it_built(capsys: pytest.CaptureFixture[str]) -> N
     assert "model-baseline.wasm" in out
     assert "agrees" in out
     assert "node dist/digits/wasm/predict.mjs" in out
+    assert main(["wasm", "digits", "--json", "--quiet"]) == 0
+    said = capsys.readouterr()
+    assert [Path(m["file"]).name for m in printed("wasm", said.out)["modules"]] == ["model.wasm", "model-baseline.wasm"]
+    assert said.err == ""
 
 
 def predict(path: Path) -> dict[str, list[dict[str, float]]]:

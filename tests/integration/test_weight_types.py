@@ -36,6 +36,7 @@ from builder.verify.verification import Verification
 from tests.conftest import ROOT
 from tests.support.build import CACHE, TARGET, compile_here, freeze_function, spec_of, write_golden
 from tests.support.models import empty_checkout
+from tests.support.results import printed
 from tests.support.zoo import CASES, Case
 from tests.support.zoo.case import f32, weights
 
@@ -253,7 +254,7 @@ def test_the_accuracy_of_every_type(project: Project, digits: Bundle, capsys: py
     spec = write_spec(project, "digits", "")
     options = [o for path in (held_out, folder, project.root / "some.npz") for o in ("--images", str(path))]
     assert main(["accuracy", spec, "--json", *options]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = printed("accuracy", capsys.readouterr().out)
     whole, by_label, some = (source for source in report["items"] if "golden" not in source)
     types = {row["type"]: row for row in report["types"] if row["activations"] == "float32"}
     (rounded,) = (row for row in report["types"] if row["activations"] == "int8")

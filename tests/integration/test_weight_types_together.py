@@ -16,6 +16,7 @@ from builder.project import Project
 from tests.integration.test_batches import convolutions
 from tests.integration.test_weights import answers, project
 from tests.support.models import save_keras
+from tests.support.results import printed
 
 __all__ = ["project"]
 
@@ -101,14 +102,16 @@ def test_the_models_own_test_program(kind: str, project: Project, capsys: pytest
     assert (bundle.folder / "small_test").is_file()
 
 
-def test_an_export_has_the_same_exceptions(project: Project) -> None:
+def test_an_export_has_the_same_exceptions(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     save_keras(convolutions(), project.root / "small.keras")
     rules = 'type = "int8"\n[[layers]]\nname = "model/*/scores*/MatMul"\nweights = "float16"'
     bundle = bundled(project, rules)
     before = bundle.library.read_bytes()
     layers = json.loads(bundle.manifest.read_text())["lowering"]["weights"]["layers"]
     assert {layer["type"] for layer in layers} == {"int8", "float16", "float32"}
-    assert main(["export", "model.toml"]) == 0
+    capsys.readouterr()
+    assert main(["export", "model.toml", "--json"]) == 0
+    assert printed("export", capsys.readouterr().out)["folder"] == str(project.dist / "small-export")
     assert main(["bundle", str(project.dist / "small-export"), "--in", "host"]) == 0
     assert bundle.library.read_bytes() == before
 
@@ -116,7 +119,11 @@ def test_an_export_has_the_same_exceptions(project: Project) -> None:
 def test_the_program_of_another_type_disagrees(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     save_keras(convolutions(), project.root / "small.keras")
     bundled(project, 'type = "int8"')
-    assert main(["selftest", "model.toml"]) == 0
+    capsys.readouterr()
+    assert main(["selftest", "model.toml", "--json"]) == 0
+    (made,) = printed("selftest", capsys.readouterr().out)["programs"]
+    assert made["ran"]
+    assert "PASSED" in made["said"]
     program = project.dist / "small_test"
     program.write_bytes((project.dist / "small" / "small_test").read_bytes())
     program.chmod(0o755)

@@ -24,6 +24,7 @@ from builder.errors import BundleError, UsageError
 from builder.pack.layer import EPOCH
 from builder.pack.provenance import BUILD_TYPE, ENVELOPE, JOIN_TYPE, STATEMENT, Material, statement_json
 from tests.support.needs import needs
+from tests.support.results import printed
 
 FILES = {
     "layer/lib/libmodel.so": b"\x7fELF library",
@@ -251,11 +252,17 @@ def test_openssl_takes_the_signature(bundle: Path, keys: tuple[Path, Path], tmp_
 def test_the_commands(
     bundle: Path, keys: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["sign", str(bundle), "--key", str(keys[0])]) == 0
+    assert main(["sign", str(bundle), "--key", str(keys[0]), "--json"]) == 0
+    assert printed("sign", capsys.readouterr().out) == {"file": str(bundle / ENVELOPE)}
     assert main(["verify-bundle", str(bundle), "--key", str(keys[1])]) == 0
     assert "The signature is right: key" in capsys.readouterr().out
     assert main(["verify-bundle", str(bundle)]) == 0
     assert "NOT CHECKED: it is signed by key" in capsys.readouterr().out
+    assert main(["verify-bundle", str(bundle), "--json"]) == 0
+    checked = printed("verify-bundle", capsys.readouterr().out)
+    assert checked["signed_by"] is None
+    assert len(checked["not_checked"]["signatures"]) == 1
+    assert checked["files"].keys() >= {"NOTICE", "layer.zip"}
     (bundle / "NOTICE").write_bytes(b"no thanks")
     assert main(["verify-bundle", str(bundle), "--key", str(keys[1])]) == 25
     assert "NOTICE is not the file that provenance.json names" in capsys.readouterr().err

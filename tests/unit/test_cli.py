@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator, ValidationError
 
 from builder.bindings import LANGUAGES
-from builder.cli import GROUPS, main
+from builder.cli import GROUPS, PIPE_CLOSED, main
 from builder.cli.reference import reference
+from builder.cli.results import RESULTS, document
 from builder.errors import UsageError
 from tests.conftest import ROOT
+from tests.support.results import printed
 
 NAMES = [command.name for group in GROUPS for command in group.COMMANDS]
 
@@ -31,6 +36,37 @@ def test_the_page_of_commands_is_up_to_date() -> None:
     assert "| `--package zip\\|image` |" in page
     assert "| `--json` |" in page
     assert page.count("\n## ") == len(NAMES)
+
+
+def test_the_schema_of_results_is_up_to_date() -> None:
+    text = (ROOT / "docs" / "results.schema.json").read_text(encoding="utf-8")
+    assert json.loads(text) == document(), "run: python -m builder.cli.reference docs/cli.md"
+    assert list(RESULTS) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_takes_json_and_says_what_comes_of_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The outputs are held against the schemas where the commands are tested (``tests.support.results``)."""
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    assert {"--json", "--quiet", "--verbose"} <= set(
+        capsys.readouterr().out.replace("[", " ").replace("]", " ").split()
+    )
+    Draft202012Validator.check_schema(RESULTS[name])
+    with pytest.raises(ValidationError, match=r"was unexpected|is a required property"):
+        printed(name, '{"more": 1}')
+
+
+def test_who_reads_a_result_may_stop(tmp_path: Path) -> None:
+    """`coldforge doctor | head -1` ended with a traceback."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "builder.cli", "where", "--in", "host"],
+        cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (PIPE_CLOSED, b"")
 
 
 def test_all_commands_are_listed_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,6 +93,8 @@ def test_python_alone_can_ask_where_a_build_would_run() -> None:
     command = [sys.executable, "-S", "-m", "builder.cli", "where", "--in", "host"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("host\n", "")
+    done = subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert printed("where", done.stdout) == {"route": "host"}
 
 
 @pytest.mark.parametrize(

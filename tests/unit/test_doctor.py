@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from builder.cli import main
 from builder.doctor import Diagnosis, Finding, aws, disk, docker, memory, packages, processor, python, render, sandbox
 from builder.sandbox.kernel import Kernel
 from tests.conftest import ROOT
+from tests.support.results import printed
 
 
 def test_the_python() -> None:
@@ -114,7 +114,7 @@ def test_whether_a_model_can_be_built(missing: set[str], can_build: bool) -> Non
 
 def test_the_command_on_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = printed("doctor", capsys.readouterr().out)
     assert found["can_build"] is True
     there = {finding["name"]: finding["there"] for finding in found["findings"]}
     assert (there["Python"], there["packages"]) == (True, True)

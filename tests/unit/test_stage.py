@@ -13,6 +13,7 @@ from builder.deliver.template_check import problems
 from builder.errors import UsageError
 from builder.project import Project
 from builder.targets import ARM64, X86_64
+from tests.support.results import printed
 
 TEMPLATE = """\
 Parameters:
@@ -74,6 +75,12 @@ def test_the_command_prints_what_make_reads(
     monkeypatch.setattr(Project, "here", classmethod(lambda cls: project))
     assert main(["stage", str(project.root), "--target", "x86_64"]) == 0
     assert capsys.readouterr().out == "digits 2\n"
+    assert main(["stage", str(project.root), "--target", "x86_64", "--json"]) == 0
+    assert printed("stage", capsys.readouterr().out) == {"name": "digits", "version": "2"}
+    template = project.layers / "model" / "template.yaml"
+    template.write_text(TEMPLATE)
+    assert main(["check", "ModelName=digits", "--template", str(template), "--json"]) == 0
+    assert printed("check", capsys.readouterr().out) == {"template": str(template)}
 
 
 def test_a_stack_is_not_given_another_model(project: Project) -> None:

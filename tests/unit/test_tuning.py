@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 from builder.errors import SpecError
 from builder.lower.geometry import Geometry
 from builder.lower.packing import candidates, choose, decide
-from builder.measure.tune import best
+from builder.measure.tune import Tuned, best, to_dict
 from builder.spec import ModelSpec, Source
 from builder.stages.tuning import Choice, Tuning, kernels_digest, read_tuning, tuning_path
+from tests.support.results import printed
 
 sides = st.tuples(st.integers(1, 40), st.integers(1, 40))
 geometries = st.builds(
@@ -84,6 +86,14 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
         path.write_text(tuning.to_json())
         assert read_tuning(path) == tuning
     assert len([line for line in TUNING.to_json().splitlines() if "microseconds" in line]) == 2  # one a layer
+
+
+@pytest.mark.parametrize("layers", [{}, TUNING.layers])
+def test_the_result_as_json(layers: dict[str, Choice], tmp_path: Path) -> None:
+    path, rule = tmp_path / "tuning.json", dict.fromkeys(layers, "winograd4")
+    found = printed("tune", json.dumps(to_dict(Tuned(path, replace(TUNING, layers=layers), rule, 15))))
+    assert found["file"] == (str(path) if layers else None)
+    assert found["layers"].keys() == layers.keys()
 
 
 def test_what_is_stale_is_told_in_one_line() -> None:

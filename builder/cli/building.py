@@ -83,7 +83,10 @@ def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundl
     if route == "docker":
         from builder.docker.run import bundle_in_docker
 
-        built_inside = bundle_in_docker(ws.spec, ws.project, ws.progress.say, ws.target, verbose=ws.progress.verbose)
+        progress = ws.progress
+        built_inside = bundle_in_docker(
+            ws.spec, ws.project, progress.say, ws.target, progress.bytes, verbose=progress.verbose
+        )
         tell(built_inside.output.removesuffix("\n"))
         return built_inside.bundle
     from builder.pipeline import build_bundle

@@ -37,7 +37,7 @@ from builder.pack.provenance import BASE, CHECKOUT
 from builder.project import Project
 from builder.regular import copy_regular, exists, make_folder
 from builder.sandbox.kernel import CONTAINED
-from builder.sources import locate
+from builder.sources import MODELS, Show, locate, unseen
 from builder.spec import ModelSpec
 from builder.stages.inputs import named_files
 from builder.targets import DEFAULT, TARGETS, Target
@@ -86,20 +86,21 @@ def bundle_in_docker(
     project: Project,
     say: Callable[[str], None] = lambda _: None,
     target: Target = DEFAULT,
+    show: Show = unseen,
     *,
     verbose: bool = False,
 ) -> DockerBuild:
     """Build ``spec`` for ``target`` in the builder image, make the result the project's bundle and active layer.
 
-    ``say`` gets each line of progress; ``verbose``: also what TensorFlow prints in there. Raises what the same build
-    raises on the host (the container's message and exit code as that error), EnvironmentSetupError when Docker is at
-    fault; the last good bundle stays in place.
+    ``say`` gets each line of progress, ``show`` sees the model being fetched; ``verbose``: also what TensorFlow prints
+    in there. Raises what the same build raises on the host (the container's message and exit code as that error),
+    EnvironmentSetupError when Docker is at fault; the last good bundle stays in place.
     """
     lock = project.root / "requirements" / "build.txt"
     base = BuilderImage.configured(lock)
     image = base.ensure(say)
     say(f"building in {image}")
-    model = locate(spec, project.cache)
+    model = locate(spec, project.cache, show)
     _, dependencies = build_dependencies(project, target)
     scratch = scratch_of(spec, project, model, target)
     mounts = build_mounts(spec, project, model, dependencies, scratch)
@@ -159,8 +160,9 @@ def _code(project: Project) -> Iterator[Mount]:
 def _inputs(spec: ModelSpec, project: Project, model: Path, dependencies: Path) -> Iterator[Mount]:
     """Everything the build reads besides code. Files beside model.toml keep their paths: it names them."""
     yield Mount(dependencies.resolve(), INSIDE / "build" / dependencies.name)
-    if spec.source.package:
-        yield Mount(model.parent.parent, INSIDE / model.parent.parent.relative_to(project.root))
+    if spec.source.path is None:
+        fetched = project.cache / MODELS
+        yield Mount(fetched, INSIDE / fetched.relative_to(project.root))
     else:
         yield Mount(model, model)
     for path in dict.fromkeys(path for _, path in named_files(spec)):

@@ -110,6 +110,8 @@ def source_entry(spec: ModelSpec, digest: Mapping[str, str]) -> dict[str, str]:
     entry = {"format": str(source.format), **digest}
     if source.package:
         entry |= {"package": source.package, "file": source.file or ""}
+    elif source.address is not None:
+        entry |= {"uri": source.address.shown} | ({"file": source.file} if source.file else {})
     elif source.path is not None:
         entry["file"] = source.path.name
     return entry

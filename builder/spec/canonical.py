@@ -18,6 +18,7 @@ def to_json(spec: ModelSpec) -> str:
     for key in ("path", "config"):
         if path := data["source"][key]:
             data["source"][key] = relative(path, folder)
+    data["source"]["address"] = spec.source.address and spec.source.address.shown  # a presigned URL is another each day
     for section in ("weights", "activations"):
         if images := data[section]["images"]:
             data[section]["images"] = relative(images, folder)

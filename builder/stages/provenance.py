@@ -12,6 +12,8 @@ from builder.pack.dependencies import DEPENDENCIES_LOCK
 from builder.pack.lock import read_lock
 from builder.pack.parts import Part
 from builder.pack.provenance import BASE, BUILD_TYPE, CHECKOUT, Material, statement_json
+from builder.sources import fetched_digest
+from builder.spec import Source
 from builder.stages.attempts import VerifiedLibrary
 from builder.stages.inputs import named_files
 from builder.workspace import Workspace
@@ -48,8 +50,7 @@ def _materials(ws: Workspace, library: VerifiedLibrary, parts: Sequence[Part]) -
     source, project = ws.spec.source, ws.project
     for name, path in named_files(ws.spec):
         yield Material(name, content_digest(path))
-    uri = f"pkg:pypi/{source.package.replace('==', '@')}#{source.file}" if source.package else ""
-    yield Material(f"trained model {library.compiled.path.name}", content_digest(library.compiled.path), uri)
+    yield from trained_model(source, library.compiled.path, ws.cache)
     for name, folder in (
         ("coldforge/builder", Path(builder.__file__).parent),
         ("coldforge/handler", project.function),
@@ -64,6 +65,17 @@ def _materials(ws: Workspace, library: VerifiedLibrary, parts: Sequence[Part]) -
     if base := os.environ.get(BASE):
         name, _, digest = base.partition("@sha256:")
         yield Material("base image", {"sha256": digest} if digest else {}, f"docker://{name}")
+
+
+def trained_model(source: Source, path: Path, cache: Path) -> Iterator[Material]:
+    """The model at ``path``, and before it the archive that it came in; each with where it was, without secrets."""
+    uri = f"pkg:pypi/{source.package.replace('==', '@')}#{source.file}" if source.package else ""
+    if source.address:
+        uri = source.address.shown
+    if source.archived:
+        yield Material("archive of the trained model", fetched_digest(source, cache), uri)
+        uri = ""
+    yield Material(f"trained model {path.name}", content_digest(path), uri)
 
 
 def _packages(root: Path, versions: Mapping[str, str]) -> Iterator[Material]:

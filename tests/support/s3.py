@@ -17,7 +17,7 @@ _ERROR = '<?xml version="1.0"?><Error><Code>{code}</Code><Message>of the test</M
 class Bucket:
     """``objects`` by "bucket/key"; ``failing``: HTTP statuses of the next requests for such a name.
 
-    ``cut``: so many of the next answers of a range break off in the middle.
+    ``cut``: so many of the next objects and ranges break off in the middle.
     """
 
     endpoint: str = ""
@@ -57,21 +57,22 @@ def serving() -> Iterator[Bucket]:
             name = unquote(urlsplit(self.path).path[1:])
             if not self._failed(name):
                 data = bucket.objects.get(name)
-                if data is not None and self.headers["range"]:
-                    self._answer_range(data)
+                if data is not None:
+                    self._answer_object(data)
                     return
-                self._answer(404 if data is None else 200, data or _ERROR.format(code="NoSuchKey").encode())
+                self._answer(404, _ERROR.format(code="NoSuchKey").encode())
 
-        def _answer_range(self, data: bytes) -> None:
+        def _answer_object(self, data: bytes) -> None:
             tag = f'"{hashlib.md5(data).hexdigest()}"'
             if self.headers["if-match"] not in (None, tag):
                 self._answer(412, _ERROR.format(code="PreconditionFailed").encode())
                 return
-            first, last = map(int, self.headers["range"].removeprefix("bytes=").split("-"))
-            part = data[first : last + 1]
-            self.send_response(206)
+            first, _, last = (self.headers["range"] or "").removeprefix("bytes=").partition("-")
+            part = data[int(first or 0) : int(last) + 1 if last else len(data)]
+            self.send_response(206 if first else 200)
             self.send_header("etag", tag)
-            self.send_header("content-range", f"bytes {first}-{first + len(part) - 1}/{len(data)}")
+            if first:
+                self.send_header("content-range", f"bytes {first}-{int(first) + len(part) - 1}/{len(data)}")
             self.send_header("content-length", str(len(part)))
             self.end_headers()
             bucket.cut, broken = max(0, bucket.cut - 1), bucket.cut > 0
@@ -98,7 +99,7 @@ def serving() -> Iterator[Bucket]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         bucket.endpoint = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
             yield bucket

@@ -12,14 +12,11 @@ import pytest
 from builder.errors import EnvironmentSetupError, ImportModelError
 from builder.sources import locate
 from builder.spec import ModelSpec, Source, load
+from tests.support.sources import spec_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = b"weights" * 1000
 SHA = hashlib.sha256(WEIGHTS).hexdigest()
-
-
-def spec_of(folder: Path, source: Source) -> ModelSpec:
-    return ModelSpec(path=folder / "model.toml", name="m", version="1", source=source)
 
 
 class TestPath:

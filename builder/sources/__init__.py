@@ -1,0 +1,10 @@
+"""Where the trained model is, and getting it from there: a path, a package, or an address.
+
+Whatever is fetched is kept in the cache under its digest, and checked before each use. All of it but S3 works with
+Python's standard library alone: a machine that builds in Docker may have nothing else.
+"""
+
+from builder.sources.locate import MODELS, fetched_digest, locate
+from builder.sources.transfer import Bounds, Show, unseen
+
+__all__ = ["MODELS", "Bounds", "Show", "fetched_digest", "locate", "unseen"]

@@ -1,0 +1,208 @@
+"""A model out of an archive that is not to be trusted: folders and plain files alone, all of them within the folder.
+
+Sizes are counted while bytes come, not believed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from builder.disk import disk_errors
+from builder.errors import ImportModelError
+from builder.escape import visible
+from builder.sources.transfer import Bounds
+from builder.spec.rules import guess_format, is_saved_model
+
+_CHUNK = 1 << 18
+_HEADERS = 1 << 20
+"""Bytes: of the headers between two files of a tar."""
+_DIRECTORY = 64 << 20
+"""Bytes: of a zip's list of files."""
+_DEEPEST, _LONGEST_NAME = 32, 255
+_BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
+"""What the readers raise for bytes that are no archive; what the disk raises has become a DiskError before."""
+
+
+def unpack(archive: Path, folder: Path, what: str, bounds: Bounds) -> None:
+    """Write what is in a .tar, .tar.gz or .zip into the empty ``folder``. ``what`` names the archive for a person.
+
+    Raises ImportModelError for what is no archive, a member that is neither folder nor plain file or has a name that
+    leads out, more than ``bounds`` allow, and DiskError.
+    """
+    room = _Room(folder, what, bounds)
+    with archive.open("rb") as file:
+        kind = _kind(file)
+        try:
+            if kind == "zip":
+                _unzip(file, room)
+            elif kind == "gzip":
+                with gzip.GzipFile(fileobj=file) as inner:
+                    _untar(inner, room)
+            elif kind == "tar":
+                _untar(file, room)
+            else:
+                raise ImportModelError(f"{what} is not an archive: neither .tar, .tar.gz nor .zip.")
+        except _BROKEN as error:
+            raise ImportModelError(f"{what} is not a whole archive: {visible(str(error))[:200]}.") from error
+
+
+def model_in(folder: Path, file: str | None, what: str) -> Path:
+    """The model in an unpacked archive: at the path ``file``, or the only SavedModel. Raises ImportModelError."""
+    found = {path.relative_to(folder).as_posix(): path for path in _models(folder)}
+    if file is not None:
+        if file in found:
+            return found[file]
+        close = get_close_matches(file, list(found), 3, 0.3)
+        hint = f" Did you mean {visible(' or '.join(close))}?" if close else ""
+        raise ImportModelError(f"{what} has no model {file}.{hint}")
+    saved = [name for name, path in found.items() if path.is_dir()]
+    if len(saved) == 1:
+        return found[saved[0]]
+    names = saved or list(found)
+    if not names:
+        raise ImportModelError(f"{what} has no model in it: no SavedModel, .keras, .h5 or .pb file.")
+    some = visible(", ".join(sorted(names)[:5]))
+    raise ImportModelError(f"{what} has {len(names)} that may be meant; name one of them as `file`: {some}")
+
+
+def only_model(folder: Path, what: str) -> str | None:
+    """The path of the only model in an unpacked archive; None where that is a SavedModel, which needs no naming."""
+    found = sorted(path.relative_to(folder).as_posix() for path in _models(folder))
+    if len(found) == 1 and (folder / found[0]).is_file():
+        return found[0]
+    model_in(folder, None, what)
+    return None
+
+
+def _models(folder: Path) -> Iterator[Path]:
+    """SavedModels, and the files that are models by their names; what is in a SavedModel is not another one."""
+    if is_saved_model(folder):
+        yield folder
+        return
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            yield from _models(path)
+        elif guess_format(path.name):
+            yield path
+
+
+class _Room:
+    """The folder, and what may still be written there."""
+
+    def __init__(self, folder: Path, what: str, bounds: Bounds) -> None:
+        self.folder, self.what, self.bounds = folder, what, bounds
+        self._files, self._bytes = 0, 0
+
+    def make_folder(self, name: str) -> Path:
+        path = self._path(name)
+        with disk_errors(self.folder):
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except FileExistsError:
+                raise ImportModelError(f"{self.what}: {visible(name)} is a file and a folder.") from None
+        return path
+
+    def write(self, name: str, source: IO[bytes]) -> None:
+        path = self._path(name)
+        self.make_folder(str(PurePosixPath(name).parent))
+        with disk_errors(self.folder):
+            try:
+                file = path.open("xb")
+            except FileExistsError:
+                raise ImportModelError(f"{self.what} has two members called {visible(name)}.") from None
+        with file:
+            while chunk := source.read(_CHUNK):
+                self._bytes += len(chunk)
+                if self._bytes > self.bounds.bytes:
+                    raise ImportModelError(f"{self.what} unpacks to more than {self.bounds.bytes:,} bytes.")
+                with disk_errors(self.folder):
+                    file.write(chunk)
+
+    def refuse(self, name: str, why: str) -> ImportModelError:
+        return ImportModelError(f"{self.what} has a member that is not unpacked: {visible(name)[:200]} {why}.")
+
+    def _path(self, name: str) -> Path:
+        """Where a member goes. Each asking counts as a member."""
+        self._files += 1
+        if self._files > 3 * self.bounds.files:
+            raise ImportModelError(f"{self.what} has more than {self.bounds.files:,} files.")
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        if name.startswith("/") or ".." in parts or "\\" in name or not name.isprintable():
+            raise self.refuse(name, "leads elsewhere")
+        if len(parts) > _DEEPEST or any(len(part.encode()) > _LONGEST_NAME for part in parts):
+            raise self.refuse(name, "is too long")
+        return self.folder.joinpath(*parts)
+
+
+class _Metered:
+    """A file that gives ``allowed`` bytes: what reads more has been made to by an archive that lies."""
+
+    def __init__(self, file: IO[bytes] | gzip.GzipFile) -> None:
+        self._file, self.allowed = file, 0
+        self.seek, self.tell = file.seek, file.tell
+        self.seekable, self.close = file.seekable, lambda: None
+
+    def read(self, count: int = -1) -> bytes:
+        if count > self.allowed:
+            raise tarfile.ReadError("its headers are too large")
+        data = self._file.read(count if count >= 0 else self.allowed)
+        self.allowed -= len(data)
+        return data
+
+
+def _untar(file: IO[bytes] | gzip.GzipFile, room: _Room) -> None:
+    metered = _Metered(file)
+    metered.allowed = _HEADERS
+    with tarfile.open(fileobj=cast(IO[bytes], metered), mode="r|") as members:
+        while True:
+            metered.allowed = _HEADERS
+            member = members.next()
+            if member is None:
+                return
+            if member.isdir():
+                room.make_folder(member.name)
+            elif member.isreg() and not member.issparse():
+                metered.allowed = member.size + _HEADERS
+                source = members.extractfile(member)
+                assert source is not None
+                with closing(source):
+                    room.write(member.name, source)
+            else:
+                raise room.refuse(member.name, "is neither a folder nor a plain file")
+
+
+def _unzip(file: IO[bytes], room: _Room) -> None:
+    metered = _Metered(file)
+    metered.allowed = _DIRECTORY
+    with zipfile.ZipFile(metered) as members:
+        for member in members.infolist():
+            mode = member.external_attr >> 16
+            if member.is_dir():
+                room.make_folder(member.filename)
+                continue
+            if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+                raise room.refuse(member.filename, "is neither a folder nor a plain file")
+            if member.flag_bits & 1 or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise room.refuse(member.filename, "is encrypted, or packed in a way that is not common")
+            metered.allowed = member.compress_size + _HEADERS
+            with members.open(member) as source:
+                room.write(member.filename, source)
+
+
+def _kind(file: IO[bytes]) -> str | None:
+    head = file.read(512)
+    file.seek(0)
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return "zip"
+    if head.startswith(b"\x1f\x8b"):
+        return "gzip"
+    return "tar" if head[257:262] == b"ustar" else None

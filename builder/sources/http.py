@@ -1,0 +1,263 @@
+"""Requests over https: certificates checked, no redirect to less, and no secret in any message.
+
+Neither URLs nor what a server or a library says of a failure are quoted: both may hold a token.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import netrc
+import os
+import re
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from email.message import Message
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+from builder import __version__
+from builder.errors import EnvironmentSetupError, ImportModelError
+from builder.sources.transfer import USUAL, Bounds, BrokenOffError, Open, Piece
+
+LONGEST_ANSWER = 16 << 20
+"""Bytes of an API's answer."""
+
+_PASSING = {408, 425, 429, 500, 502, 503, 504}
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to ask a server. ``headers`` go to its own host alone; ``hint`` is the next step where it refuses."""
+
+    what: str  # what is fetched, for messages
+    hint: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    plain_loopback: bool = False  # whether http:// to this very machine will do
+    bounds: Bounds = USUAL
+
+
+class RefusedError(Exception):
+    """The server's answer is an error which does not pass: ``error`` is what to tell, unless a caller knows better."""
+
+    def __init__(self, status: int, headers: Message, error: ImportModelError | EnvironmentSetupError) -> None:
+        super().__init__(str(error))
+        self.status, self.headers, self.error = status, headers, error
+
+
+def file_at(url: str, access: Access) -> Open:
+    """The file at ``url``. What it opens raises ImportModelError and EnvironmentSetupError as well."""
+
+    @contextmanager
+    def open_at(start: int, mark: str) -> Iterator[Piece]:
+        asked = {"Range": f"bytes={start}-", "If-Range": mark} if start else {}
+        with ExitStack() as stack:
+            try:
+                piece = _piece(stack.enter_context(request(url, access, asked)), start, mark)
+            except RefusedError as refused:
+                if not start or refused.headers.get("Content-Range") != f"bytes */{start}":
+                    raise refused.error from None
+                piece = Piece(lambda count: b"", start, start, mark)  # all of it is there already
+            yield piece
+
+    return open_at
+
+
+def _piece(response: Any, start: int, mark: str) -> Piece:
+    headers: Message = response.headers
+    tag = headers.get("ETag", "")
+    found = tag if tag.startswith('"') else headers.get("Last-Modified", "")
+
+    def read(count: int) -> bytes:
+        with _breaks():
+            data: bytes = response.read1(count)
+            return data
+
+    if response.status != 206:
+        length = headers.get("Content-Length", "")
+        return Piece(read, 0, int(length) if length.isdecimal() else None, found)
+    span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", ""))
+    if span is None or int(span[1]) != start or (tag and mark.startswith('"') and tag != mark):
+        raise ImportModelError("the server answers another part of the file than was asked for; tell its owner.")
+    return Piece(read, start, int(span[2]) if span[2] != "*" else None, mark)
+
+
+def json_at(url: str, access: Access) -> Any:
+    """The JSON at ``url``. Raises RefusedError, BrokenOffError, EnvironmentSetupError for what is no JSON."""
+    with request(url, access) as response, _breaks():
+        data = response.read(LONGEST_ANSWER + 1)
+    try:
+        if len(data) > LONGEST_ANSWER:
+            raise ValueError
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise EnvironmentSetupError(f"{_host(url)} gives no answer about {access.what} that can be read.") from None
+
+
+def head_at(url: str, access: Access) -> Message:
+    """The headers of the first answer for ``url`` that is not a redirect within its host. Raises as ``json_at``."""
+    try:
+        with request(url, access, method="HEAD", abroad=False) as response:
+            found: Message = response.headers
+            return found
+    except RefusedError as refused:
+        if 300 <= refused.status < 400:
+            return refused.headers
+        raise
+
+
+@contextmanager
+def request(
+    url: str, access: Access, asked: Mapping[str, str] | None = None, *, method: str = "GET", abroad: bool = True
+) -> Iterator[Any]:
+    """The server's answer, an ``http.client.HTTPResponse``. ``abroad``: whether to follow redirects to other hosts.
+
+    Raises RefusedError, BrokenOffError for what may pass, EnvironmentSetupError where it can't be reached safely.
+    """
+    _require_safe(url, access)
+    headers = {"User-Agent": f"coldforge/{__version__}", "Accept-Encoding": "identity", **(asked or {})}
+    sent = urllib.request.Request(url, headers=headers, method=method)
+    for name, value in access.headers.items():
+        sent.add_unredirected_header(name, value)
+    try:
+        with _breaks(_host(url)):
+            response = _director(access, abroad).open(sent, timeout=access.bounds.silence)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _refusal(error.code, error.headers, url, access) from None
+    with response:
+        yield response
+
+
+def basic(user: str, password: str) -> dict[str, str]:
+    """The header that says who asks, by name and password."""
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+def of_netrc(url: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The header for ``url``'s host that ~/.netrc (or the file in NETRC) has credentials for; else none.
+
+    Raises EnvironmentSetupError for a file that is none.
+    """
+    path = Path(environment.get("NETRC") or Path.home() / ".netrc")
+    try:
+        entry = netrc.netrc(path).hosts.get(urlsplit(url).hostname or "")
+    except (FileNotFoundError, PermissionError, IsADirectoryError):
+        return {}
+    except (netrc.NetrcParseError, OSError, UnicodeDecodeError) as error:
+        line = f":{error.lineno}" if isinstance(error, netrc.NetrcParseError) else ""
+        raise EnvironmentSetupError(f"{path}{line} cannot be read as a .netrc file; correct it.") from None
+    return basic(entry[0], entry[2]) if entry else {}
+
+
+class _InsecureError(Exception):
+    """A redirect leads to where nothing is encrypted."""
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """To https only; what says who asks goes along to the same host and port alone."""
+
+    def __init__(self, access: Access, abroad: bool) -> None:
+        self._access, self._abroad = access, abroad
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> urllib.request.Request | None:
+        home = _origin(newurl) == _origin(req.full_url)
+        if urlsplit(newurl).scheme != "https" and not (home and self._access.plain_loopback):
+            raise _InsecureError
+        if not home and not self._abroad:
+            return None
+        again = super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
+        if again is not None:
+            again.method = req.get_method()
+            for name, value in req.unredirected_hdrs.items() if home else ():
+                if name.lower() != "host":
+                    again.add_unredirected_header(name, value)
+        return again
+
+
+def _director(access: Access, abroad: bool) -> urllib.request.OpenerDirector:
+    """What knows https and proxies: of urllib's other schemes, none."""
+    director = urllib.request.OpenerDirector()
+    handlers: list[urllib.request.BaseHandler] = [
+        urllib.request.ProxyHandler(),
+        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.UnknownHandler(),
+        _Redirects(access, abroad),
+    ]
+    if access.plain_loopback:
+        handlers.append(urllib.request.HTTPHandler())
+    for handler in handlers:
+        director.add_handler(handler)
+    return director
+
+
+@contextmanager
+def _breaks(host: str = "the server") -> Iterator[None]:
+    """What a connection may do becomes an error that quotes nothing."""
+    try:
+        yield
+    except urllib.error.HTTPError:
+        raise
+    except _InsecureError:
+        raise EnvironmentSetupError(
+            f"{host} redirects to an address that is not encrypted (https). Nothing was fetched from there."
+        ) from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            raise EnvironmentSetupError(
+                f"The certificate of {host} is not trusted here ({reason.verify_message}). If its authority is your "
+                "own, name the file with that authority's certificate in SSL_CERT_FILE."
+            ) from None
+        raise BrokenOffError(_why(reason, host)) from None
+
+
+def _why(reason: object, host: str) -> str:
+    if isinstance(reason, TimeoutError):
+        return f"{host} did not answer in time"
+    if isinstance(reason, OSError) and reason.strerror:
+        return f"{host}: {reason.strerror}"
+    return f"the connection to {host} broke off"
+
+
+def _refusal(status: int, headers: Message, url: str, access: Access) -> RefusedError | BrokenOffError:
+    if status in _PASSING:
+        return BrokenOffError(f"{_host(url)} answers with status {status}")
+    if status in (401, 403, 407):
+        said = f"{_host(url)} does not give {access.what} (status {status}). {access.hint}"
+        return RefusedError(status, headers, EnvironmentSetupError(said))
+    if status in (404, 410):
+        said = f"{access.what} is not there (status {status}). Look at the address in model.toml, and at its host."
+    elif 300 <= status < 400:
+        said = f"{_host(url)} redirects for {access.what} to no place that can be followed (status {status})."
+    else:
+        said = f"{_host(url)} answers with status {status} for {access.what}."
+    return RefusedError(status, headers, ImportModelError(said))
+
+
+def _require_safe(url: str, access: Access) -> None:
+    parts = urlsplit(url)
+    local = access.plain_loopback and parts.scheme == "http" and parts.hostname in _LOOPBACK
+    if parts.scheme != "https" and not local:
+        raise EnvironmentSetupError(f"{_host(url)} would be asked without encryption; give its address with https://.")
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+
+
+def _host(url: str) -> str:
+    """For messages: no user, no password, no query."""
+    return urlsplit(url).hostname or "the server"

@@ -1,0 +1,48 @@
+"""Kaggle's models: each version is one archive.
+
+Source: Kaggle's public API, as its own client uses it (https://github.com/Kaggle/kagglehub).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from builder.errors import EnvironmentSetupError
+from builder.sources.http import Access, basic
+from builder.sources.transfer import Bounds
+from builder.spec.address import Address
+
+
+def url_of(address: Address, environment: Mapping[str, str] = os.environ) -> str:
+    """Where the archive is."""
+    endpoint = (environment.get("KAGGLE_API_ENDPOINT") or "https://www.kaggle.com").rstrip("/")
+    return f"{endpoint}/api/v1/models/{address.place}/{address.revision}/download"
+
+
+def access_to(address: Address, bounds: Bounds, environment: Mapping[str, str] = os.environ) -> Access:
+    """What to ask with: KAGGLE_API_TOKEN, KAGGLE_USERNAME and KAGGLE_KEY, or ~/.kaggle/kaggle.json. Public models need
+    none. Raises EnvironmentSetupError for a kaggle.json that is none.
+    """
+    hint = (
+        "If the model wants its terms accepted, do so on its page at kaggle.com. Then set KAGGLE_USERNAME and "
+        "KAGGLE_KEY, or write ~/.kaggle/kaggle.json (Settings, API, Create New Token)."
+    )
+    return Access(address.shown, hint, _credentials(environment), bounds=bounds)
+
+
+def _credentials(environment: Mapping[str, str]) -> dict[str, str]:
+    if token := environment.get("KAGGLE_API_TOKEN"):
+        return {"Authorization": f"Bearer {token}"}
+    if (user := environment.get("KAGGLE_USERNAME")) and (key := environment.get("KAGGLE_KEY")):
+        return basic(user, key)
+    path = Path(environment.get("KAGGLE_CONFIG_DIR") or Path.home() / ".kaggle", "kaggle.json")
+    try:
+        kept = json.loads(path.read_text())
+        return basic(str(kept["username"]), str(kept["key"]))
+    except OSError:
+        return {}
+    except (ValueError, KeyError, TypeError):
+        raise EnvironmentSetupError(f"{path} is not what Kaggle gives: fetch it from there again.") from None

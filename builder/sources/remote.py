@@ -1,0 +1,36 @@
+"""How each kind of address is opened: the one place that knows them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from builder.sources import hub, kaggle, s3
+from builder.sources.http import Access, file_at, of_netrc
+from builder.sources.transfer import Bounds, Open
+from builder.spec.address import Address
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file elsewhere; ``sha256`` is what its host says it has, if it does."""
+
+    open: Open
+    sha256: str | None = None
+
+
+def remote(address: Address, bounds: Bounds) -> Remote:
+    """The file at an address of any kind but mlflow, which may be a folder.
+
+    Raises ImportModelError for what is not there, EnvironmentSetupError where it can't be asked for.
+    """
+    match address.kind:
+        case "s3":
+            return Remote(s3.object_at(address, bounds))
+        case "hf":
+            access = hub.access_to(address, bounds)
+            return Remote(file_at(hub.url_of(address), access), hub.linked_sha256(address, access))
+        case "kaggle":
+            return Remote(file_at(kaggle.url_of(address), kaggle.access_to(address, bounds)))
+        case _:
+            hint = "Write the credentials for this host into ~/.netrc, or ask its owner for access."
+            return Remote(file_at(address.text, Access(address.shown, hint, of_netrc(address.text), bounds=bounds)))

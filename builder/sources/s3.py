@@ -1,0 +1,111 @@
+"""Objects in S3, by boto3 and with whatever credentials it finds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from builder.errors import EnvironmentSetupError, ImportModelError
+from builder.sources.transfer import Bounds, BrokenOffError, Open, Piece
+from builder.spec.address import Address
+
+_CHANGED = (412, 416)
+"""Statuses: the bytes that are there are of another object, or there are none beyond them."""
+
+
+def object_at(address: Address, bounds: Bounds) -> Open:
+    """The object at ``address``. What it opens raises ImportModelError and EnvironmentSetupError as well.
+
+    Raises EnvironmentSetupError where boto3 is not installed.
+    """
+    client = _client(address, bounds)
+    wanted = {"Bucket": address.place, "Key": address.path}
+    if address.revision:
+        wanted["VersionId"] = address.revision
+
+    @contextmanager
+    def open_at(start: int, mark: str) -> Iterator[Piece]:
+        from botocore.exceptions import ClientError
+
+        asked = {"Range": f"bytes={start}-", "IfMatch": mark} if start else {}
+        with _told(address):
+            try:
+                answer = client.get_object(**wanted, **asked)
+            except ClientError as error:
+                if not start or _status(error) not in _CHANGED:
+                    raise
+                answer = client.get_object(**wanted)
+        with answer["Body"] as body:
+            yield _piece(answer, body, address)
+
+    return open_at
+
+
+def _piece(answer: dict[str, Any], body: Any, address: Address) -> Piece:
+    def read(count: int) -> bytes:
+        with _told(address):
+            data: bytes = body.read(count)
+            return data
+
+    span = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.get("ContentRange", ""))
+    start, total = (int(span[1]), int(span[2])) if span else (0, answer["ContentLength"])
+    return Piece(read, start, total, answer.get("ETag", ""))
+
+
+def _client(address: Address, bounds: Bounds) -> Any:
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError:
+        raise EnvironmentSetupError(
+            f"{address.shown} is read with boto3, which is not installed here; `make setup` installs it."
+        ) from None
+    retries = {"mode": "standard", "total_max_attempts": 3}
+    config = Config(connect_timeout=bounds.silence, read_timeout=bounds.silence, retries=retries)
+    with _told(address):
+        return boto3.session.Session().client("s3", config=config)
+
+
+@contextmanager
+def _told(address: Address) -> Iterator[None]:
+    """What boto3 raises becomes an error that quotes nothing of it."""
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        ConnectTimeoutError,
+        HTTPClientError,
+        IncompleteReadError,
+        ReadTimeoutError,
+    )
+
+    try:
+        yield
+    except ClientError as error:
+        raise _refusal(error, address) from None
+    except (HTTPClientError, IncompleteReadError, ReadTimeoutError, ConnectTimeoutError, OSError):
+        raise BrokenOffError("the connection to S3 broke off, or was not made") from None
+    except BotoCoreError as error:
+        raise EnvironmentSetupError(
+            f"{address.shown} cannot be asked for: AWS's settings here are incomplete ({type(error).__name__}). "
+            "`aws sts get-caller-identity` has to work; AWS_PROFILE chooses other credentials."
+        ) from None
+
+
+def _refusal(error: Any, address: Address) -> Exception:
+    status, code = _status(error), error.response.get("Error", {}).get("Code", "")
+    if status in (429, 500, 502, 503, 504):
+        return BrokenOffError(f"S3 answers with status {status}")
+    if code in ("NoSuchKey", "NoSuchBucket", "NoSuchVersion") or status == 404:
+        return ImportModelError(f"{address.shown} is not there. Look at bucket, key and version in model.toml.")
+    if status in (400, 401, 403):
+        return EnvironmentSetupError(
+            f"S3 does not give {address.shown} (status {status}). The credentials here need s3:GetObject for it; S3 "
+            "answers so for a key that is not there, too, unless they have s3:ListBucket. AWS_PROFILE chooses others."
+        )
+    return ImportModelError(f"S3 answers with status {status} for {address.shown}.")
+
+
+def _status(error: Any) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))

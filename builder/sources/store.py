@@ -1,0 +1,69 @@
+"""The cache of fetched models: each file under its SHA-256, and a record of what an immutable address gave."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.cache import file_digest
+from builder.files import locked, replacing_file, write_file
+
+
+@dataclass(frozen=True)
+class Store:
+    """``root``: the cache's folder ``models``. ``<sha256>/<name>`` is a file, ``downloads/`` has those that are not
+    whole yet, ``revisions/`` the records.
+    """
+
+    root: Path
+
+    def place(self, digest: str, name: str) -> Path:
+        """Where a file or folder of that digest (hex) is kept."""
+        return self.root / digest / name
+
+    def kept(self, sha256: str, name: str) -> Path | None:
+        """The file of that digest, if it is there and still has its bytes."""
+        path = self.place(sha256, name)
+        try:
+            return path if path.is_file() and file_digest(path) == sha256 else None
+        except OSError:
+            return None
+
+    @contextmanager
+    def download(self, address: str) -> Iterator[Path]:
+        """The file to fetch ``address`` into: no other process does so meanwhile. It stays as the block leaves it."""
+        path = self.root / "downloads" / _name(address)
+        with locked(path):
+            yield path
+
+    def keep(self, fetched: Path, sha256: str, name: str) -> Path:
+        """Move a whole file to its place. Raises DiskError."""
+        kept = self.place(sha256, name)
+        with replacing_file(kept) as fresh:
+            fetched.replace(fresh)
+        return kept
+
+    def recorded(self, address: str) -> str | None:
+        """The digest (hex) of what ``address`` gave when it was fetched; None where that is not known."""
+        try:
+            record = json.loads(self._record(address).read_text())
+            digest = record["digest"] if record["address"] == address else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return digest if isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) else None
+
+    def record(self, address: str, digest: str) -> None:
+        """Have ``recorded`` know. ``address`` has nothing secret. Raises DiskError."""
+        write_file(self._record(address), json.dumps({"address": address, "digest": digest}, indent=1) + "\n")
+
+    def _record(self, address: str) -> Path:
+        return self.root / "revisions" / f"{_name(address)}.json"
+
+
+def _name(address: str) -> str:
+    return hashlib.sha256(address.encode()).hexdigest()[:32]

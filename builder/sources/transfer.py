@@ -1,0 +1,166 @@
+"""One file from elsewhere, in as many pieces as it takes: what broke off goes on where it ended, in a later run too."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.disk import disk_errors
+from builder.errors import EnvironmentSetupError, ImportModelError
+
+CHUNK = 1 << 18
+MOST_PIECES = 1000
+
+Show = Callable[[str, int | None, int], AbstractContextManager[Callable[[int], None]]]
+"""Gets what is fetched, its bytes (None: unknown) and how many are there; the block tells how many came since."""
+
+
+class BrokenOffError(Exception):
+    """What a server or the network did that may pass. The message says what, and holds nothing secret."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a server may do to whoever fetches from it. Times are seconds."""
+
+    bytes: int = 10 * 1024**3  # of one file, and of all that is in an archive: no container image holds more
+    files: int = 10_000  # in an archive or a folder
+    attempts: int = 6  # in a row, of which none brings a byte
+    pause: float = 1.0  # before the second attempt; twice as long before each one after
+    silence: float = 30.0  # until a connection that brings nothing counts as broken
+    slowest: float = 1024.0  # bytes a second, below which it counts as broken too
+    window: float = 60.0  # over which that is measured
+
+
+USUAL = Bounds()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file's bytes from ``start`` on, of ``total`` (None: unknown).
+
+    ``read`` gives at most so many bytes, and b"" at the end.
+    ``mark`` tells the file from another at the same place; empty where the server gives none.
+    """
+
+    read: Callable[[int], bytes]
+    start: int
+    total: int | None
+    mark: str
+
+
+Open = Callable[[int, str], AbstractContextManager[Piece]]
+"""Gets the byte to go on from and the mark of those before. The piece begins there, or at 0 where that can't be.
+
+It and ``Piece.read`` raise BrokenOffError for what may be tried again.
+"""
+
+
+@contextmanager
+def unseen(_what: str, _total: int | None, _done: int) -> Iterator[Callable[[int], None]]:
+    """A Show for whom nobody watches."""
+    yield lambda count: None
+
+
+def transfer(open_at: Open, target: Path, what: str, bounds: Bounds, show: Show = unseen) -> None:
+    """Have the file ``target`` hold all of what ``open_at`` opens. ``what`` names it for a person.
+
+    What was there of it when an earlier call ended is not fetched again. Raises ImportModelError for more than
+    ``bounds`` allow, EnvironmentSetupError when it breaks off again and again, DiskError, and what ``open_at`` raises.
+    """
+    failed = 0
+    for _ in range(MOST_PIECES):
+        have, mark = _there(target)
+        try:
+            with open_at(have, mark) as piece:
+                _take(piece, target, what, bounds, show)
+            return
+        except ImportModelError:
+            discard(target)
+            raise
+        except BrokenOffError as error:
+            failed = 1 if _there(target)[0] > have else failed + 1
+            if failed >= bounds.attempts:
+                last = error
+                break
+            time.sleep(bounds.pause * 2 ** (failed - 1))
+            last = error
+    raise EnvironmentSetupError(
+        f"{what} could not be fetched: {last}. Run the same command again: it goes on where this one ended."
+    ) from last
+
+
+def discard(target: Path) -> None:
+    """Forget what was fetched to ``target``."""
+    for path in (target, _mark_of(target)):
+        path.unlink(missing_ok=True)
+
+
+def _take(piece: Piece, target: Path, what: str, bounds: Bounds, show: Show) -> None:
+    if piece.total is not None and piece.total > bounds.bytes:
+        raise _too_large(what, bounds)
+    with disk_errors(target.parent):
+        if piece.start == 0:
+            target.write_bytes(b"")
+            _mark_of(target).write_text(json.dumps(piece.mark))
+        _require_room(piece, target, what)
+        file = target.open("ab")
+    size, pace = piece.start, _Pace(bounds)
+    with file, show(what, piece.total, piece.start) as advance:
+        while chunk := piece.read(CHUNK):
+            size += len(chunk)
+            if size > bounds.bytes:
+                raise _too_large(what, bounds)
+            with disk_errors(target.parent):
+                file.write(chunk)
+            advance(len(chunk))
+            pace.require(len(chunk))
+        if piece.total is not None and size != piece.total:
+            raise BrokenOffError(f"the connection ended after {size:,} of {piece.total:,} bytes")
+
+
+class _Pace:
+    """Raises BrokenOffError for bytes that come one by one for ever."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds, self._began, self._came = bounds, time.monotonic(), 0
+
+    def require(self, count: int) -> None:
+        self._came += count
+        seconds = time.monotonic() - self._began
+        if seconds < self._bounds.window:
+            return
+        if self._came < self._bounds.slowest * seconds:
+            raise BrokenOffError(f"fewer than {self._bounds.slowest:,.0f} bytes a second came")
+        self._began, self._came = time.monotonic(), 0
+
+
+def _there(target: Path) -> tuple[int, str]:
+    """How many bytes of the file are there, and their mark; none where they have no mark to go on with."""
+    try:
+        mark = json.loads(_mark_of(target).read_text())
+        return (target.stat().st_size, mark) if mark and isinstance(mark, str) else (0, "")
+    except (OSError, ValueError):
+        return 0, ""
+
+
+def _mark_of(target: Path) -> Path:
+    return target.with_name(f"{target.name}.mark")
+
+
+def _require_room(piece: Piece, target: Path, what: str) -> None:
+    free = shutil.disk_usage(target.parent).free
+    if piece.total is not None and piece.total - piece.start > free:
+        raise EnvironmentSetupError(
+            f"{what} has {piece.total / 1e6:,.1f} MB, and {target.parent} has room for {free / 1e6:,.1f}. "
+            "Free some space there, then run the same command again."
+        )
+
+
+def _too_large(what: str, bounds: Bounds) -> ImportModelError:
+    return ImportModelError(f"{what} has more than {bounds.bytes:,} bytes, which no function can hold.")

@@ -1,0 +1,106 @@
+"""Addresses of models that are not on this disk: what ``[model] source`` may name besides a path.
+
+An address may hold a secret in its query, as a presigned URL does. So nothing prints an address but as ``shown``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+Kind = Literal["https", "s3", "hf", "kaggle", "mlflow"]
+
+FORMS: dict[Kind, str] = {
+    "https": "https://host/model.keras",
+    "s3": "s3://bucket/model.keras",
+    "hf": "hf://org/repo/model.keras@COMMIT",
+    "kaggle": "kaggle://owner/model/framework/variation/VERSION",
+}
+"""What each kind looks like."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]+)(://|:/models:/)")
+_PART = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_SHAPES: dict[Kind, re.Pattern[str]] = {
+    "s3": re.compile(r"s3://(?P<place>[a-z0-9][a-z0-9.-]+)/(?P<path>.*?[^/?])(\?versionId=(?P<revision>[\w.-]+))?"),
+    "hf": re.compile(rf"hf://(?P<place>{_PART}/{_PART})/(?P<path>[^@?#]*[^@?#/])(@(?P<revision>[\w./-]+))?"),
+    "kaggle": re.compile(rf"kaggle://(?P<place>{_PART}/{_PART}/{_PART}/{_PART})/(?P<revision>[1-9][0-9]*)(?P<path>)"),
+    "mlflow": re.compile(r"mlflow:/models:/(?P<place>[^/@?#]+)(/(?P<revision>[1-9][0-9]*)|@[\w.-]+)(?P<path>)"),
+}
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
+
+
+@dataclass(frozen=True)
+class Address:
+    """``place``: host, bucket, repository, variation or registered model; ``path``: the file there, with slashes.
+
+    ``revision``: commit, version of an object or version number; empty where the address has none.
+    """
+
+    kind: Kind
+    text: str  # as model.toml has it
+    place: str
+    path: str = ""
+    revision: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The address without what may be secret."""
+        return self.text.partition("#")[0].partition("?")[0] if self.kind == "https" else self.text
+
+    @property
+    def name(self) -> str:
+        """A name for the file, which is safe on any file system."""
+        last = PurePosixPath(self.path or self.place).name
+        return re.sub(r"[^A-Za-z0-9._+-]", "_", last).lstrip(".")[-100:] or "model"
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the same address always gives the same bytes, as far as whoever serves them keeps to that."""
+        commit = self.kind == "hf" and _COMMIT.fullmatch(self.revision) is not None
+        return commit or (self.kind in ("kaggle", "mlflow") and self.revision != "")
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether the name is that of an archive. Kaggle has nothing else."""
+        return self.kind == "kaggle" or self.path.lower().endswith(ARCHIVES)
+
+
+def is_address(text: str) -> bool:
+    """Whether ``text`` names a model elsewhere, rightly or not, and not a path."""
+    return _SCHEME.match(text) is not None
+
+
+def parse_address(text: str) -> Address:
+    """The address ``text``. Raises ValueError with what is wrong; what would be right. It holds nothing secret."""
+    scheme = text.partition(":")[0].lower()
+    kind = next((kind for kind in FORMS if kind == scheme), None)
+    if kind is None:
+        why = "is not encrypted" if scheme == "http" else "is not known"
+        raise ValueError(f"{scheme}:// {why}; use one of {', '.join(FORMS.values())}")
+    if kind == "https":
+        return _https(text)
+    match = _SHAPES[kind].fullmatch(text) if text.isprintable() else None
+    if match is None or _leads_out(match["path"]):
+        raise ValueError(f"is not of the form of such an address; write it like {FORMS[kind]}")
+    return Address(kind, text, match["place"], match["path"], match["revision"] or "")
+
+
+def _https(text: str) -> Address:
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host, parts = None, urlsplit("")
+    if not host or not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
+        raise ValueError(f"is not a URL; write it like {FORMS['https']}, with %20 for a space")
+    if "@" in parts.netloc:
+        raise ValueError("has a name or password in it; write these into ~/.netrc, and the URL without them")
+    return Address("https", text, parts.netloc, unquote(parts.path))
+
+
+def _leads_out(path: str) -> bool:
+    return any(part in ("", ".", "..") for part in path.split("/")) if path else False

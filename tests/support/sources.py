@@ -1,0 +1,41 @@
+"""What tests of sources share: a spec, a patience of milliseconds, and a web server that is believed."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.sources import Bounds
+from builder.spec import ModelSpec, Source
+from tests.support.website import AUTHORITY, Website, website
+
+QUICK = Bounds(pause=0.01)
+
+
+def spec_of(folder: Path, source: Source) -> ModelSpec:
+    return ModelSpec(path=folder / "model.toml", name="m", version="1", source=source)
+
+
+def packed(members: dict[str, bytes]) -> bytes:
+    """A .tar.gz of ``members`` by their names."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Website]:
+    """A server whose certificate is trusted; credentials are looked for in ``tmp_path / "netrc"``."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(AUTHORITY))
+    monkeypatch.setenv("NO_PROXY", "localhost")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with website() as served:
+        yield served

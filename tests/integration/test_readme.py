@@ -1,19 +1,21 @@
-"""Every command in README.md, in its order, in this checkout."""
+"""Every command of README.md and the pages in docs/, once, README's first, in this checkout."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 
 import pytest
 
 from tests.conftest import ROOT, checkout_lock
+from tests.support.pages import all_commands
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
 ELSEWHERE = {
+    "make accuracy": "tests/integration/test_weight_types.py",
+    ".venv/bin/coldforge export": "tests/integration/test_export.py",
     "make serve": "tests/integration/test_clients.py",
     "make local-invoke": "tests/e2e/test_local_lambda.py",
     "make deploy": "tests/e2e/test_deploy.py",
@@ -25,11 +27,18 @@ ELSEWHERE = {
 }
 """Commands that need an engine or an AWS, that do not end, or that this run is part of; and what runs them."""
 
-COMMANDS = re.findall(r"^\$ (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+COMMANDS = all_commands()
+
+FULL = {'make bundle MODEL="digits emotion"', "dist/digits/digits_benchmark --threads 1"}
+"""Of these, the ones that `make test` leaves to `make test-all`."""
 
 
 def test_readme_begins_with_two_commands() -> None:
-    assert COMMANDS[:2] == ["make bundle", "make invoke IMAGE=tests/data/face.jpg"]
+    assert list(COMMANDS)[:2] == ["make bundle", "make invoke IMAGE=tests/data/face.jpg"]
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) < 120
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,7 +56,10 @@ def test_command_runs_elsewhere(command: str) -> None:
     assert f'"{target}"' in text or f"\nmake {target}" in text
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if not elsewhere(c)])
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(c, marks=[pytest.mark.full] if c in FULL else []) for c in COMMANDS if not elsewhere(c)],
+)
 def test_command_runs(command: str) -> None:
     environment = {**os.environ, "SAM_CLI_TELEMETRY": "0"}
     (ROOT / "build" / "mine").mkdir(parents=True, exist_ok=True)
@@ -56,5 +68,5 @@ def test_command_runs(command: str) -> None:
             command, shell=True, cwd=ROOT, capture_output=True, text=True, env=environment, check=False
         )
     assert done.returncode == 0, done.stdout + done.stderr
-    if command.startswith("make invoke"):
+    if command == "make invoke IMAGE=tests/data/face.jpg":
         assert '"label": "happy"' in done.stdout

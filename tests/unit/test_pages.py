@@ -1,0 +1,44 @@
+"""Pages of docs/ that are made from something else agree with it, and none leaves a case out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from benchmarks import gallery
+from builder.errors import INTERRUPTED, ColdforgeError
+from builder.report import abi
+from handler.errors import HandlerError
+from tests.support.pages import ROOT
+
+
+def test_the_abis_page_is_the_headers() -> None:
+    assert abi.PAGE.read_text(encoding="utf-8") == abi.page(), "run `python -m builder.report.abi`"
+
+
+def test_the_abis_page_has_every_function() -> None:
+    declared = re.findall(r"^[a-z].*?\b(cf_\w+)\(", abi.HEADER.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(declared) > 10
+    headings = " ".join(re.findall(r"^## (.+)$", abi.page(), re.MULTILINE)).replace(",", "").split()
+    assert not set(declared) - set(headings)
+
+
+def test_the_gallery_and_the_proof_are_what_was_measured() -> None:
+    native = gallery.read("benchmarks.json")
+    written = (gallery.DOCS / "gallery.md").read_text(encoding="utf-8")
+    assert written == gallery.page(native, gallery.read("benchmarks-wasm.json")), "run `python -m benchmarks.gallery`"
+    shown = gallery.PROOF.search(gallery.README.read_text(encoding="utf-8"))
+    assert shown is not None
+    assert shown[0] == gallery.proof(native, gallery.read("benchmarks-function.json"))
+
+
+CODES = [*(error.code for error in HandlerError.__subclasses__()), "internal"]
+EXITS = [*(error.exit_code for error in ColdforgeError.__subclasses__()), INTERRUPTED]
+
+
+@pytest.mark.parametrize("code", [*(f"`{code}`" for code in CODES), *map(str, EXITS)])
+def test_there_is_help_for_every_error(code: str) -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    first = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
+    assert any(code in re.findall(r"`\w+`|\d+", cell) for cell in first)

@@ -19,7 +19,8 @@ from pathlib import Path
 import builder
 from builder.files import Say, locked, replacing_held, settled, silent
 
-_KEY_FILE = ".key"
+KEY_FILE = ".key"
+"""In a stage's folder: what it was made for and how long that took. It is no part of what was made."""
 
 
 def digest(*parts: str | Path) -> str:
@@ -30,7 +31,7 @@ def digest(*parts: str | Path) -> str:
         if isinstance(part, str):
             piece.update(part.encode())
         elif part.is_dir():
-            for path in sorted(p for p in part.rglob("*") if p.is_file() and p.name != _KEY_FILE):
+            for path in sorted(p for p in part.rglob("*") if p.is_file() and p.name != KEY_FILE):
                 piece.update(f"{path.relative_to(part).as_posix()}\0{file_digest(path)}\n".encode())
         else:
             piece.update(file_digest(part).encode())
@@ -53,7 +54,7 @@ def content_digest(path: Path) -> dict[str, str]:
     if path.is_file():
         return {"sha256": file_digest(path)}
     files = sorted((p.relative_to(path).as_posix(), p) for p in path.rglob("*") if p.is_file())
-    lines = [f"{file_digest(p)}  {name}\n" for name, p in files if "__pycache__" not in name and p.name != _KEY_FILE]
+    lines = [f"{file_digest(p)}  {name}\n" for name, p in files if "__pycache__" not in name and p.name != KEY_FILE]
     return {"dirHash": hashlib.sha256("".join(lines).encode()).hexdigest()}
 
 
@@ -90,14 +91,14 @@ def run_cached(folder: Path, key: str, build: Callable[[Path], object], say: Say
             build(fresh)
             seconds = time.monotonic() - begin
             files = {p.relative_to(fresh).as_posix(): p.stat().st_size for p in fresh.rglob("*") if p.is_file()}
-            (fresh / _KEY_FILE).write_text(json.dumps({"key": key, "files": files, "seconds": seconds}, sort_keys=True))
+            (fresh / KEY_FILE).write_text(json.dumps({"key": key, "files": files, "seconds": seconds}, sort_keys=True))
     return False
 
 
 def made_in(folder: Path) -> float | None:
     """How many seconds it took to make what ``run_cached`` has in ``folder``; None where that is not known."""
     try:
-        return float(json.loads((folder / _KEY_FILE).read_text())["seconds"])
+        return float(json.loads((folder / KEY_FILE).read_text())["seconds"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -105,7 +106,7 @@ def made_in(folder: Path) -> float | None:
 def _holds(folder: Path, key: str) -> bool:
     """Whether ``folder`` was made for ``key`` and still has every file, as long as it was."""
     try:
-        made = json.loads((folder / _KEY_FILE).read_text())
+        made = json.loads((folder / KEY_FILE).read_text())
         return bool(made["key"] == key) and all((folder / f).stat().st_size == n for f, n in made["files"].items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False

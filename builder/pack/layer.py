@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
+from builder.cache import KEY_FILE
 from builder.errors import EnvironmentSetupError
 from builder.pack.limits import Component
 
@@ -46,8 +47,9 @@ def source_date_epoch(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def files_of(folder: Path) -> list[tuple[str, Path]]:
-    """(name with slashes, path) of each file below ``folder``, in the order of the zip."""
-    return sorted((p.relative_to(folder).as_posix(), p) for p in folder.rglob("*") if p.is_file())
+    """(name with slashes, path) of each file below ``folder``, in the order of the zip, without a stage's key."""
+    files = (p for p in folder.rglob("*") if p.is_file() and p.name != KEY_FILE)
+    return sorted((p.relative_to(folder).as_posix(), p) for p in files)
 
 
 def write_zip(folder: Path, archive: Path | IO[bytes], *, epoch: int = _FIRST) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.cache import digest, run_cached
+from builder.cache import digest, made_in, run_cached
 
 
 def _write(text: str, calls: list[str]) -> Callable[[Path], None]:
@@ -30,6 +30,19 @@ def test_runs_once_per_key(tmp_path: Path) -> None:
     assert run_cached(folder, "b", _write("three", calls)) is False
     assert (folder / "out.txt").read_text() == "three"
     assert calls == ["one", "three"]
+
+
+def test_how_long_a_stage_took_is_kept_and_changes_no_digest(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert made_in(one) is None
+    run_cached(one, "a", _write("same", []))
+    run_cached(other, "b", _write("same", []))
+    took = made_in(one)
+    assert took is not None
+    assert took > 0
+    run_cached(one, "a", _write("never", []))
+    assert made_in(one) == took
+    assert digest(one) == digest(other)
 
 
 def test_a_failing_stage_leaves_the_previous_output(tmp_path: Path) -> None:

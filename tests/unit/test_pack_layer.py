@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builder.cache import KEY_FILE, run_cached
 from builder.errors import EnvironmentSetupError
 from builder.pack.layer import measure, source_date_epoch, write_zip
 
@@ -66,6 +67,15 @@ def test_unzipping_gives_the_content_back(tree: dict[str, bytes]) -> None:
         archive.extractall(out)
         back = {p.relative_to(out).as_posix(): p.read_bytes() for p in Path(out).rglob("*") if p.is_file()}
     assert back == tree
+
+
+def test_a_stages_own_key_is_no_part_of_a_layer(tmp_path: Path) -> None:
+    """It has the seconds that the stage took: the dependencies layer would be another at each build."""
+    tree = {"python/a.py": b"1"}
+    run_cached(tmp_path / "made", "key", lambda folder: build(folder, list(tree.items())))
+    assert (tmp_path / "made" / KEY_FILE).is_file()
+    assert zipped(tmp_path / "made") == zipped(build(tmp_path / "plain", list(tree.items())))
+    assert measure("one", tmp_path / "made").unzipped == 1
 
 
 def test_modes_and_times_are_fixed(tmp_path: Path) -> None:

@@ -64,10 +64,21 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 	@.venv-checkov/bin/python $(PIP) -r requirements/checkov.txt
 	@touch $@
 
+# The site's own packages, which nothing else needs.
+.venv-docs/.done: requirements/docs.txt
+	@test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/python $(PIP) -r requirements/docs.txt
+	@touch $@
+
 .venv-bench/.done: requirements/bench.txt
 	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
 	@.venv-bench/bin/python $(PIP) -r requirements/bench.txt
 	@touch $@
+
+.PHONY: docs
+docs: .venv-docs/.done ## the pages of docs/ as a site in build/site, every link checked
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
+	@echo "open build/site/index.html, or for the search: $(PYTHON) -m http.server -d build/site"
 
 doctor: ## what this machine has of what the commands need, and how to get the rest
 	@$(ANY_PY) -m builder.cli doctor
@@ -212,7 +223,7 @@ TESTED := $(VENV)/.test $(VENV)/.wasm sam .venv-aws/.done
 test: $(TESTED) ## every part for real, in minutes: the units, a build of each kind of model, the emulator, README's commands
 	@$(PYTEST) -m "not slow and not full"
 
-test-all: $(TESTED) .venv-checkov/.done ## every test, Docker, QEMU, Bochs, Node, Chromium, SAM and an AWS emulator included (half an hour)
+test-all: $(TESTED) .venv-checkov/.done .venv-docs/.done ## every test, Docker, QEMU, Bochs, Node, Chromium, SAM and an AWS emulator included (half an hour)
 	@$(PYTEST)
 
 test-unit: $(VENV)/.test ## tests/unit, which needs no compiler
@@ -282,6 +293,7 @@ lock: ## resolve every requirements file again (needs uv)
 	@echo aws-sam-cli==1.170.0 | $(LOCK) - -o requirements/sam.txt
 	@printf 'ministack==1.5.33\naws-sam-translator\ndocker\n' | $(LOCK) - -o requirements/aws.txt
 	@echo checkov==3.3.30 | $(LOCK) - -o requirements/checkov.txt
+	@echo mkdocs-material==9.8.1 | $(LOCK) - -o requirements/docs.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt
 	@$(LOCK) layers/dependencies/requirements.in -o layers/dependencies/requirements.txt
 

@@ -33,6 +33,12 @@ def test_the_gallery_and_the_proof_are_what_was_measured() -> None:
     assert shown[0] == gallery.proof(native, gallery.read("benchmarks-function.json"))
 
 
+def test_the_site_has_every_page() -> None:
+    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    missing = [page.name for page in (ROOT / "docs").glob("*.md") if f": {page.name}\n" not in config]
+    assert not missing, "give each a line under nav in mkdocs.yml"
+
+
 CODES = [*(error.code for error in HandlerError.__subclasses__()), "internal"]
 EXITS = [*(error.exit_code for error in ColdforgeError.__subclasses__()), INTERRUPTED]
 

@@ -54,6 +54,23 @@ def where(options: Options, _project: Project) -> int:
     return 0
 
 
+def _check_spec_arguments(parser: Arguments) -> None:
+    parser.add_argument("specs", nargs="+", type=Path, metavar="FILE", help="a model.toml")
+    add_json(parser)
+
+
+def check_spec(options: Options, _project: Project) -> int:
+    from builder.spec.parser import load_all
+
+    specs = load_all(options.specs)
+    found = [
+        {"file": str(path), "name": spec.name, "version": spec.version}
+        for path, spec in zip(options.specs, specs, strict=True)
+    ]
+    answer(options, {"specs": found}, "\n".join(f"{one['file']}: {one['name']} {one['version']}" for one in found))
+    return 0
+
+
 def _inspect_arguments(parser: Arguments) -> None:
     parser.add_argument("model", help=f"{MODEL}, or a model file")
     add_json(parser)
@@ -169,6 +186,7 @@ def init(options: Options, _project: Project) -> int:
 COMMANDS = (
     Command("doctor", "say what this machine has of what the commands need", add_json, doctor),
     Command("where", "say where a build would run, docker or host", _where_arguments, where),
+    Command("check-spec", "check model.toml files without reading a model", _check_spec_arguments, check_spec),
     Command("inspect", "say what a model takes and gives, and whether it can be compiled", _inspect_arguments, inspect),
     Command("explain", "say, step by step, what a model runs and how long it takes", _explain_arguments, explain),
     Command("tune", "time each layer's algorithms here, and keep the fastest for later builds", _tune_arguments, tune),

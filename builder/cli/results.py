@@ -167,6 +167,7 @@ RESULTS: dict[str, Schema] = {
         ),
     ),
     "where": _object(route=_text("where a build would run", "docker", "host")),
+    "check-spec": _object(specs=_list(_object(file=_text(), name=_text("of the model"), version=_text()))),
     "inspect": _object(
         feeds=_list(_PORT, "the model's inputs"),
         fetches=_list(_PORT, "the model's outputs"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from builder.errors import SpecError
@@ -49,6 +50,19 @@ def load(path: Path) -> ModelSpec:
     if mistakes.found or form is None:
         raise SpecError(str(mistakes))
     return _spec(path, name, form, config, tables)
+
+
+def load_all(paths: Sequence[Path]) -> tuple[ModelSpec, ...]:
+    """Read several specs. Raises SpecError with the mistakes of all of them."""
+    specs, mistakes = [], []
+    for path in paths:
+        try:
+            specs.append(load(path))
+        except SpecError as error:
+            mistakes.append(str(error))
+    if mistakes:
+        raise SpecError("\n".join(mistakes))
+    return tuple(specs)
 
 
 def _text(path: Path) -> str:

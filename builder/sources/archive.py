@@ -10,24 +10,21 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
 from contextlib import closing
-from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from builder.disk import disk_errors
 from builder.errors import ImportModelError
 from builder.escape import visible
+from builder.sources.inside import safe_parts
 from builder.sources.transfer import Bounds
-from builder.spec.rules import guess_format, is_saved_model
 
 _CHUNK = 1 << 18
 _HEADERS = 1 << 20
 """Bytes: of the headers between two files of a tar."""
 _DIRECTORY = 64 << 20
 """Bytes: of a zip's list of files."""
-_DEEPEST, _LONGEST_NAME = 32, 255
 _BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
 """What the readers raise for bytes that are no archive; what the disk raises has become a DiskError before."""
 
@@ -55,44 +52,9 @@ def unpack(archive: Path, folder: Path, what: str, bounds: Bounds) -> None:
             raise ImportModelError(f"{what} is not a whole archive: {visible(str(error))[:200]}.") from error
 
 
-def model_in(folder: Path, file: str | None, what: str) -> Path:
-    """The model in an unpacked archive: at the path ``file``, or the only SavedModel. Raises ImportModelError."""
-    found = {path.relative_to(folder).as_posix(): path for path in _models(folder)}
-    if file is not None:
-        if file in found:
-            return found[file]
-        close = get_close_matches(file, list(found), 3, 0.3)
-        hint = f" Did you mean {visible(' or '.join(close))}?" if close else ""
-        raise ImportModelError(f"{what} has no model {file}.{hint}")
-    saved = [name for name, path in found.items() if path.is_dir()]
-    if len(saved) == 1:
-        return found[saved[0]]
-    names = saved or list(found)
-    if not names:
-        raise ImportModelError(f"{what} has no model in it: no SavedModel, .keras, .h5 or .pb file.")
-    some = visible(", ".join(sorted(names)[:5]))
-    raise ImportModelError(f"{what} has {len(names)} that may be meant; name one of them as `file`: {some}")
-
-
-def only_model(folder: Path, what: str) -> str | None:
-    """The path of the only model in an unpacked archive; None where that is a SavedModel, which needs no naming."""
-    found = sorted(path.relative_to(folder).as_posix() for path in _models(folder))
-    if len(found) == 1 and (folder / found[0]).is_file():
-        return found[0]
-    model_in(folder, None, what)
-    return None
-
-
-def _models(folder: Path) -> Iterator[Path]:
-    """SavedModels, and the files that are models by their names; what is in a SavedModel is not another one."""
-    if is_saved_model(folder):
-        yield folder
-        return
-    for path in sorted(folder.iterdir()):
-        if path.is_dir():
-            yield from _models(path)
-        elif guess_format(path.name):
-            yield path
+def names_in(folder: Path) -> list[str]:
+    """The files below an unpacked archive's folder."""
+    return [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
 
 
 class _Room:
@@ -135,11 +97,9 @@ class _Room:
         self._files += 1
         if self._files > 3 * self.bounds.files:
             raise ImportModelError(f"{self.what} has more than {self.bounds.files:,} files.")
-        parts = [part for part in name.split("/") if part not in ("", ".")]
-        if name.startswith("/") or ".." in parts or "\\" in name or not name.isprintable():
-            raise self.refuse(name, "leads elsewhere")
-        if len(parts) > _DEEPEST or any(len(part.encode()) > _LONGEST_NAME for part in parts):
-            raise self.refuse(name, "is too long")
+        parts = safe_parts(name)
+        if parts is None:
+            raise self.refuse(name, "leads elsewhere, or is too long")
         return self.folder.joinpath(*parts)
 
 

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 
 from builder.cache import content_digest, file_digest
 from builder.errors import ImportModelError
 from builder.files import replacing
-from builder.sources import archive, hub
+from builder.sources import archive, hub, mlflow
+from builder.sources.inside import ITSELF, choose, models_among
 from builder.sources.remote import remote
 from builder.sources.store import Store
 from builder.sources.transfer import Bounds, Show, discard, transfer
 from builder.spec import Source
-from builder.spec.address import Address
+from builder.spec.address import Address, parse_address
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """``path``: the model; ``digest``: the SHA-256 of what was fetched, which is the model or its archive."""
+    """``path``: the model; ``sha256``: of what was fetched, which is the model or its archive. None of a folder."""
 
     path: Path
-    digest: str
-    file: Path  # what was fetched
-
-    def pinned(self, source: Source, toml: str) -> Path:
-        """``path``, if the spec says which bytes it wants. Raises ImportModelError with the line that does."""
-        address = source.address
-        assert address
-        if source.sha256 is None and not address.pinned:
-            raise ImportModelError(
-                f"{address.shown} may be another file tomorrow, and {toml} does not pin it. If you trust what is there "
-                f'now, write this line under [model]:\n  sha256 = "{self.digest}"'
-            )
-        return self.path
+    sha256: str | None
 
 
 def fetch(source: Source, store: Store, show: Show, bounds: Bounds) -> Fetched:
@@ -43,38 +32,79 @@ def fetch(source: Source, store: Store, show: Show, bounds: Bounds) -> Fetched:
     """
     address = source.address
     assert address
-    if address.kind == "hf" and not address.pinned and source.sha256 is None:
-        _require_commit(address, bounds)
-    digest = source.sha256 or (store.recorded(address.shown) if address.pinned else None)
-    kept = store.kept(digest, address.name) if digest else None
+    if address.kind == "mlflow" and source.format == "saved_model":
+        return Fetched(_folder(source, address, store, show, bounds), None)
+    name, key = _name(source, address), record_key(source)
+    digest = source.sha256 or (store.recorded(key) if address.pinned else None)
+    kept = store.kept(digest, name) if digest else None
     if kept is None:
-        kept = _fetch(address, source.sha256, store, show, bounds)
-        digest = kept.parent.name
+        kept = _fetch(source, address, name, store, show, bounds)
         if address.pinned:
-            store.record(address.shown, digest)
-    assert digest
+            store.record(key, kept.parent.name)
     if not source.archived:
-        return Fetched(kept, digest, kept)
-    folder = _unpacked(kept, digest, store, address.shown, bounds)
-    return Fetched(archive.model_in(folder, source.file, address.shown), digest, kept)
+        return Fetched(kept, kept.parent.name)
+    folder = _unpacked(kept, store, address.shown, bounds)
+    inside = choose(archive.names_in(folder), source.file, address.shown)
+    return Fetched(folder / inside, kept.parent.name)
 
 
-def _fetch(address: Address, sha256: str | None, store: Store, show: Show, bounds: Bounds) -> Path:
-    with store.download(address.text) as part:
-        if sha256 and (there := store.kept(sha256, address.name)):
+def require_pinned(source: Source, found: Fetched, toml: str) -> None:
+    """Raises ImportModelError, with the line that pins the source, where nothing in ``toml`` does."""
+    address = source.address
+    if address and source.sha256 is None and not address.pinned:
+        raise ImportModelError(
+            f"{address.shown} may be another file tomorrow, and {toml} does not pin it. If you trust what is there "
+            f'now, write this line under [model]:\n  sha256 = "{found.sha256}"'
+        )
+
+
+def require_fixed(source: Source, bounds: Bounds) -> None:
+    """Raises ImportModelError, with the line that pins it, for a branch, tag or alias without a digest."""
+    address = source.address
+    if address and source.sha256 is None and (fixed := fixed_address(address, bounds)) != address:
+        raise ImportModelError(
+            f"{address.shown} may lead elsewhere tomorrow. If you trust what is there now, write this line under "
+            f'[model]:\n  source = "{fixed.text}"'
+        )
+
+
+def fixed_address(address: Address, bounds: Bounds) -> Address:
+    """The same with a commit for a branch or tag of the hub, and a version for an alias of MLflow's."""
+    if address.kind == "hf" and not address.pinned:
+        commit = hub.commit_of(address, hub.access_to(address, bounds))
+        return parse_address(f"hf://{address.place}/{address.path}@{commit}")
+    if address.kind == "mlflow" and not address.pinned:
+        return mlflow.version_at(address, bounds).address
+    return address
+
+
+def record_key(source: Source) -> str:
+    """What the record of an immutable address goes by."""
+    address = source.address
+    assert address
+    return f"{address.shown} {source.file}" if address.kind == "mlflow" else address.shown
+
+
+def _name(source: Source, address: Address) -> str:
+    return PurePosixPath(source.file).name if address.kind == "mlflow" and source.file else address.name
+
+
+def _fetch(source: Source, address: Address, name: str, store: Store, show: Show, bounds: Bounds) -> Path:
+    with store.download(f"{address.text} {source.file}") as part:
+        if source.sha256 and (there := store.kept(source.sha256, name)):
             return there  # another process was faster
-        opened = remote(address, bounds)
-        _require(address, sha256, opened.sha256)
+        opened = remote(address, source.file, bounds)
+        _require(address, source.sha256, opened.sha256)
         transfer(opened.open, part, address.shown, bounds, show)
         found = file_digest(part)
         try:
-            _require(address, sha256, found)
+            _require(address, source.sha256, found)
             if opened.sha256 not in (None, found):
                 raise ImportModelError(f"{address.shown} came with other bytes than its host says. Run this again.")
         except ImportModelError:
             discard(part)
             raise
-        kept = store.keep(part, found, address.name)
+        kept = store.keep(part, found, name)
         discard(part)
         return kept
 
@@ -90,17 +120,9 @@ def _require(address: Address, pinned: str | None, found: str | None) -> None:
         )
 
 
-def _require_commit(address: Address, bounds: Bounds) -> None:
-    """Raises ImportModelError for a branch or tag of the hub, with the line that names its commit."""
-    commit = hub.commit_of(address, hub.access_to(address, bounds))
-    raise ImportModelError(
-        f"{address.shown} names no commit, so it may be another file tomorrow. If you trust what is there now, write "
-        f'this line under [model]:\n  source = "hf://{address.place}/{address.path}@{commit}"'
-    )
-
-
-def _unpacked(packed: Path, digest: str, store: Store, what: str, bounds: Bounds) -> Path:
+def _unpacked(packed: Path, store: Store, what: str, bounds: Bounds) -> Path:
     """The folder with what is in the archive ``packed``, as it was unpacked from it."""
+    digest = packed.parent.name
     folder, key = store.place(digest, "unpacked"), f"unpacked:{digest}"
     if folder.is_dir() and content_digest(folder)["dirHash"] == store.recorded(key):
         return folder
@@ -108,3 +130,32 @@ def _unpacked(packed: Path, digest: str, store: Store, what: str, bounds: Bounds
         archive.unpack(packed, fresh, what, bounds)
     store.record(key, content_digest(folder)["dirHash"])
     return folder
+
+
+def _folder(source: Source, address: Address, store: Store, show: Show, bounds: Bounds) -> Path:
+    """A SavedModel of which MLflow keeps the files one by one, under a digest over all of them."""
+    assert source.file
+    key, name = record_key(source), PurePosixPath(source.file).name
+    digest = store.recorded(key)
+    if digest and (kept := store.place(digest, name)).is_dir() and content_digest(kept)["dirHash"] == digest:
+        return kept
+    version = mlflow.version_at(address, bounds)
+    names, left = version.names(source.file), bounds.bytes
+    if ITSELF not in models_among(names):
+        raise ImportModelError(f"{source.file} of {address.shown} is no SavedModel: it has no saved_model.pb.")
+    with store.scratch(key) as fresh:
+        for inside in names:
+            with store.download(f"{key}/{inside}") as part:
+                what = f"{address.shown} {source.file}/{inside}"
+                transfer(version.open(f"{source.file}/{inside}"), part, what, replace(bounds, bytes=left), show)
+                left -= part.stat().st_size
+                (fresh / inside).parent.mkdir(parents=True, exist_ok=True)
+                part.rename(fresh / inside)
+                discard(part)
+        digest = content_digest(fresh)["dirHash"]
+        kept = store.place(digest, name)
+        with replacing(kept) as target:
+            for path in fresh.iterdir():
+                path.rename(target / path.name)
+    store.record(key, digest)
+    return kept

@@ -8,7 +8,7 @@ from builder.cache import file_digest
 from builder.errors import EnvironmentSetupError, ImportModelError
 from builder.files import replacing_file
 from builder.sources import package
-from builder.sources.fetched import fetch
+from builder.sources.fetched import fetch, record_key, require_fixed, require_pinned
 from builder.sources.store import Store
 from builder.sources.transfer import USUAL, Bounds, Show, unseen
 from builder.spec import ModelSpec, Source
@@ -29,7 +29,10 @@ def locate(spec: ModelSpec, cache: Path, show: Show = unseen, bounds: Bounds = U
     if source.path is not None:
         return _on_disk(spec, source.path)
     if source.address is not None:
-        return fetch(source, store, show, bounds).pinned(source, spec.path.name)
+        require_fixed(source, bounds)
+        found = fetch(source, store, show, bounds)
+        require_pinned(source, found, spec.path.name)
+        return found.path
     return _in_package(spec, source, store)
 
 
@@ -37,7 +40,7 @@ def fetched_digest(source: Source, cache: Path) -> dict[str, str]:
     """The digest of what was fetched from the source's address, as in-toto has it; none for other sources."""
     if source.address is None:
         return {}
-    digest = source.sha256 or Store(cache / MODELS).recorded(source.address.shown)
+    digest = source.sha256 or Store(cache / MODELS).recorded(record_key(source))
     return {"sha256": digest} if digest else {}
 
 

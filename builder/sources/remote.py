@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from builder.sources import hub, kaggle, s3
+from builder.sources import hub, kaggle, mlflow, s3
 from builder.sources.http import Access, file_at, of_netrc
 from builder.sources.transfer import Bounds, Open
 from builder.spec.address import Address
@@ -18,8 +18,8 @@ class Remote:
     sha256: str | None = None
 
 
-def remote(address: Address, bounds: Bounds) -> Remote:
-    """The file at an address of any kind but mlflow, which may be a folder.
+def remote(address: Address, file: str | None, bounds: Bounds) -> Remote:
+    """The file at an address. ``file``: which of those that MLflow keeps.
 
     Raises ImportModelError for what is not there, EnvironmentSetupError where it can't be asked for.
     """
@@ -31,6 +31,8 @@ def remote(address: Address, bounds: Bounds) -> Remote:
             return Remote(file_at(hub.url_of(address), access), hub.linked_sha256(address, access))
         case "kaggle":
             return Remote(file_at(kaggle.url_of(address), kaggle.access_to(address, bounds)))
-        case _:
+        case "mlflow":
+            return Remote(mlflow.version_at(address, bounds).open(file or ""))
+        case "https":
             hint = "Write the credentials for this host into ~/.netrc, or ask its owner for access."
             return Remote(file_at(address.text, Access(address.shown, hint, of_netrc(address.text), bounds=bounds)))

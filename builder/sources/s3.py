@@ -20,7 +20,7 @@ def object_at(address: Address, bounds: Bounds) -> Open:
 
     Raises EnvironmentSetupError where boto3 is not installed.
     """
-    client = _client(address, bounds)
+    client = _client(address.shown, bounds)
     wanted = {"Bucket": address.place, "Key": address.path}
     if address.revision:
         wanted["VersionId"] = address.revision
@@ -30,7 +30,7 @@ def object_at(address: Address, bounds: Bounds) -> Open:
         from botocore.exceptions import ClientError
 
         asked = {"Range": f"bytes={start}-", "IfMatch": mark} if start else {}
-        with _told(address):
+        with _told(address.shown):
             try:
                 answer = client.get_object(**wanted, **asked)
             except ClientError as error:
@@ -38,14 +38,25 @@ def object_at(address: Address, bounds: Bounds) -> Open:
                     raise
                 answer = client.get_object(**wanted)
         with answer["Body"] as body:
-            yield _piece(answer, body, address)
+            yield _piece(answer, body, address.shown)
 
     return open_at
 
 
-def _piece(answer: dict[str, Any], body: Any, address: Address) -> Piece:
+def names_below(bucket: str, prefix: str, what: str, bounds: Bounds) -> Iterator[str]:
+    """The keys that begin with ``prefix``, without it. ``what`` names them for a person. Raises as ``object_at``."""
+    try:
+        with _told(what):
+            pages = _client(what, bounds).get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+            for page in pages:
+                yield from (row["Key"].removeprefix(prefix) for row in page.get("Contents", []))
+    except BrokenOffError as error:
+        raise EnvironmentSetupError(f"{what} could not be asked for: {error}. Run the same command again.") from None
+
+
+def _piece(answer: dict[str, Any], body: Any, what: str) -> Piece:
     def read(count: int) -> bytes:
-        with _told(address):
+        with _told(what):
             data: bytes = body.read(count)
             return data
 
@@ -54,22 +65,22 @@ def _piece(answer: dict[str, Any], body: Any, address: Address) -> Piece:
     return Piece(read, start, total, answer.get("ETag", ""))
 
 
-def _client(address: Address, bounds: Bounds) -> Any:
+def _client(what: str, bounds: Bounds) -> Any:
     try:
         import boto3
         from botocore.config import Config
     except ImportError:
         raise EnvironmentSetupError(
-            f"{address.shown} is read with boto3, which is not installed here; `make setup` installs it."
+            f"{what} is read with boto3, which is not installed here; `make setup` installs it."
         ) from None
     retries = {"mode": "standard", "total_max_attempts": 3}
     config = Config(connect_timeout=bounds.silence, read_timeout=bounds.silence, retries=retries)
-    with _told(address):
+    with _told(what):
         return boto3.session.Session().client("s3", config=config)
 
 
 @contextmanager
-def _told(address: Address) -> Iterator[None]:
+def _told(what: str) -> Iterator[None]:
     """What boto3 raises becomes an error that quotes nothing of it."""
     from botocore.exceptions import (
         BotoCoreError,
@@ -83,28 +94,28 @@ def _told(address: Address) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        raise _refusal(error, address) from None
+        raise _refusal(error, what) from None
     except (HTTPClientError, IncompleteReadError, ReadTimeoutError, ConnectTimeoutError, OSError):
         raise BrokenOffError("the connection to S3 broke off, or was not made") from None
     except BotoCoreError as error:
         raise EnvironmentSetupError(
-            f"{address.shown} cannot be asked for: AWS's settings here are incomplete ({type(error).__name__}). "
+            f"{what} cannot be asked for: AWS's settings here are incomplete ({type(error).__name__}). "
             "`aws sts get-caller-identity` has to work; AWS_PROFILE chooses other credentials."
         ) from None
 
 
-def _refusal(error: Any, address: Address) -> Exception:
+def _refusal(error: Any, what: str) -> Exception:
     status, code = _status(error), error.response.get("Error", {}).get("Code", "")
     if status in (429, 500, 502, 503, 504):
         return BrokenOffError(f"S3 answers with status {status}")
     if code in ("NoSuchKey", "NoSuchBucket", "NoSuchVersion") or status == 404:
-        return ImportModelError(f"{address.shown} is not there. Look at bucket, key and version in model.toml.")
+        return ImportModelError(f"{what} is not there. Look at bucket, key and version in model.toml.")
     if status in (400, 401, 403):
         return EnvironmentSetupError(
-            f"S3 does not give {address.shown} (status {status}). The credentials here need s3:GetObject for it; S3 "
+            f"S3 does not give {what} (status {status}). The credentials here need s3:GetObject for it; S3 "
             "answers so for a key that is not there, too, unless they have s3:ListBucket. AWS_PROFILE chooses others."
         )
-    return ImportModelError(f"S3 answers with status {status} for {address.shown}.")
+    return ImportModelError(f"S3 answers with status {status} for {what}.")
 
 
 def _status(error: Any) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.cache import file_digest
-from builder.files import locked, replacing_file, write_file
+from builder.files import locked, replacing_file, scratch, write_file
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,12 @@ class Store:
         path = self.root / "downloads" / _name(address)
         with locked(path):
             yield path
+
+    @contextmanager
+    def scratch(self, address: str) -> Iterator[Path]:
+        """An empty folder for the files of ``address``, which is gone when the block ends."""
+        with scratch(self.root / "downloads" / f"{_name(address)}-folder") as folder:
+            yield folder
 
     def keep(self, fetched: Path, sha256: str, name: str) -> Path:
         """Move a whole file to its place. Raises DiskError."""

@@ -18,6 +18,7 @@ FORMS: dict[Kind, str] = {
     "s3": "s3://bucket/model.keras",
     "hf": "hf://org/repo/model.keras@COMMIT",
     "kaggle": "kaggle://owner/model/framework/variation/VERSION",
+    "mlflow": "mlflow:/models:/name/VERSION",
 }
 """What each kind looks like."""
 

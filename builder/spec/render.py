@@ -75,7 +75,7 @@ def _model(spec: ModelSpec) -> dict[str, Any]:
     if source.address:
         where = source.address.text
     guessed = guess_format(source.file or (source.address.path if source.address else where) or "")
-    if source.archived and source.format == "saved_model":
+    if source.address and source.format == "saved_model":
         guessed = "saved_model"
     # A folder may be called x.pb and still be a SavedModel, which wins; so that one is always said.
     said = guessed == source.format and not (source.path and is_saved_model(source.path))

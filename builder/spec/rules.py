@@ -22,6 +22,9 @@ _EXTENSIONS: dict[str, Format] = {
     ".pbtxt": "graph_def",
 }
 
+SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
+"""The files that make a folder a SavedModel."""
+
 
 def guess_format(name: str) -> Format | None:
     """The format that a file's name tells, if it does."""
@@ -30,7 +33,7 @@ def guess_format(name: str) -> Format | None:
 
 def is_saved_model(path: Path) -> bool:
     """Whether ``path`` is a folder with a SavedModel in it."""
-    return any((path / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt"))
+    return any((path / name).is_file() for name in SAVED_MODEL)
 
 
 def source_format(model: Table, folder: Path) -> Format | None:
@@ -42,7 +45,7 @@ def source_format(model: Table, folder: Path) -> Format | None:
     if is_address(model.get("source") or ""):
         return _format_there(model, name)
     path = folder / name
-    if "source" in model.values and path.name in ("saved_model.pb", "saved_model.pbtxt"):
+    if "source" in model.values and path.name in SAVED_MODEL:
         parent = Path(name).parent.as_posix()
         model.wrong("source", f'"{name}" is a file of a SavedModel; name its folder: "{parent}"')
         return None

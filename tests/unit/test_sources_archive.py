@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from builder.errors import ImportModelError
-from builder.sources.archive import model_in, only_model, unpack
+from builder.sources.archive import names_in, unpack
+from builder.sources.inside import choose
 from builder.sources.transfer import Bounds
 
 
@@ -55,8 +56,7 @@ def unpacked(folder: Path, data: bytes) -> dict[str, bytes]:
     finally:
         assert sorted(path.name for path in folder.iterdir()) == ["a", "into"]
         assert not any(path.is_symlink() for path in folder.rglob("*"))
-    files = (path for path in (folder / "into").rglob("*") if path.is_file())
-    return {path.relative_to(folder / "into").as_posix(): path.read_bytes() for path in files}
+    return {name: (folder / "into" / name).read_bytes() for name in names_in(folder / "into")}
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
@@ -130,36 +130,28 @@ def test_a_zip_that_declares_a_directory_of_gigabytes(tmp_path: Path) -> None:
 
 
 class TestTheModel:
-    def files(self, folder: Path, *names: str) -> None:
-        for name in names:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).touch()
+    def test_the_only_saved_model(self) -> None:
+        names = ["readme", "top/m/saved_model.pb", "top/m/variables/x.h5", "top/m/assets/inner/saved_model.pb"]
+        assert choose(names, None, "it") == "top/m"
 
-    def test_the_only_saved_model(self, tmp_path: Path) -> None:
-        self.files(tmp_path, "readme", "top/m/saved_model.pb", "top/m/variables/x.h5")
-        assert model_in(tmp_path, None, "it") == tmp_path / "top" / "m"
-        assert only_model(tmp_path, "it") is None
+    def test_the_archive_itself_is_one(self) -> None:
+        assert choose(["saved_model.pb", "keras_metadata.pb"], None, "it") == "."
 
-    def test_the_archive_itself_is_one(self, tmp_path: Path) -> None:
-        self.files(tmp_path, "saved_model.pb")
-        assert model_in(tmp_path, None, "it") == tmp_path
-
-    def test_one_of_several(self, tmp_path: Path) -> None:
-        self.files(tmp_path, "a/saved_model.pb", "b/saved_model.pb")
-        assert model_in(tmp_path, "b", "it") == tmp_path / "b"
+    def test_one_of_several(self) -> None:
+        names = ["a/saved_model.pb", "b/saved_model.pb"]
+        assert choose(names, "./b/", "it") == "b"
         with pytest.raises(ImportModelError, match="has 2 that may be meant; name one of them as `file`: a, b"):
-            model_in(tmp_path, None, "it")
+            choose(names, None, "it")
         with pytest.raises(ImportModelError, match="no model c"):
-            model_in(tmp_path, "c", "it")
+            choose(names, "c", "it")
 
-    def test_a_file(self, tmp_path: Path) -> None:
-        self.files(tmp_path, "data/model.keras", "readme")
-        assert only_model(tmp_path, "it") == "data/model.keras"
-        assert model_in(tmp_path, "data/model.keras", "it").name == "model.keras"
+    def test_a_file(self) -> None:
+        names = ["data/model.keras", "readme"]
+        assert choose(names, None, "it") == "data/model.keras"
+        assert choose(names, "data/model.keras", "it") == "data/model.keras"
         with pytest.raises(ImportModelError, match=r"Did you mean data/model\.keras"):
-            model_in(tmp_path, "model.keras", "it")
+            choose(names, "model.keras", "it")
 
-    def test_none(self, tmp_path: Path) -> None:
-        self.files(tmp_path, "readme")
+    def test_none(self) -> None:
         with pytest.raises(ImportModelError, match="has no model in it"):
-            model_in(tmp_path, None, "it")
+            choose(["readme"], None, "it")

@@ -1,0 +1,162 @@
+"""MLflow's model registry, by its REST API: where the files of a version are, their names, and each of them.
+
+Source: "REST API", https://mlflow.org/docs/latest/rest-api.html; tried against MLflow 3.17.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from builder.errors import EnvironmentSetupError, ImportModelError
+from builder.escape import visible
+from builder.sources import s3
+from builder.sources.http import Access, RefusedError, basic, file_at, json_at
+from builder.sources.inside import safe_parts
+from builder.sources.transfer import Bounds, BrokenOffError, Open
+from builder.spec.address import Address, parse_address
+
+_API = "/api/2.0/mlflow"
+_FILES = "/api/2.0/mlflow-artifacts/artifacts"
+"""Where a tracking server passes files on, whatever storage they are in."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of a registered model. ``root``: where its files are, ``mlflow-artifacts:`` or ``s3:``."""
+
+    address: Address
+    root: str
+    server: str
+    access: Access
+
+    def open(self, file: str) -> Open:
+        """The file of that path below the root. What it opens raises ImportModelError and EnvironmentSetupError."""
+        if self.root.startswith("s3://"):
+            bucket, key = self._object(file)
+            return s3.object_at(Address("s3", f"s3://{bucket}/{key}", bucket, key), self.access.bounds)
+        access = replace(self.access, what=f"{file} of {self.address.shown}")
+        return file_at(f"{self.server}{_FILES}/{quote(self._path(file))}", access)
+
+    def names(self, folder: str = "") -> list[str]:
+        """The paths of all files below ``folder``, from it. Raises ImportModelError for more than the bounds allow."""
+        if self.root.startswith("s3://"):
+            bucket, key = self._object(folder)
+            found = s3.names_below(bucket, f"{key}/", self.address.shown, self.access.bounds)
+        else:
+            found = self._names(folder)
+        names = []
+        for name in found:
+            if safe_parts(name) is None:
+                raise ImportModelError(f"{self.address.shown} has a file whose name leads elsewhere: {visible(name)}.")
+            names.append(name)
+            if len(names) > self.access.bounds.files:
+                raise ImportModelError(f"{self.address.shown} has more than {self.access.bounds.files:,} files.")
+        return names
+
+    def _names(self, folder: str) -> Iterator[str]:
+        listed = _ask(f"{self.server}{_FILES}?{urlencode({'path': self._path(folder)})}", self.access)
+        rows = listed.get("files", [])
+        for row in rows if isinstance(rows, list) else []:
+            name = row.get("path") if isinstance(row, dict) else None
+            if not isinstance(name, str) or "/" in name or safe_parts(name) != [name]:
+                raise ImportModelError(f"MLflow lists a file of {self.address.shown} whose name leads elsewhere.")
+            below = f"{folder}/{name}" if folder else name
+            if not row.get("is_dir"):
+                yield name
+            elif safe_parts(below) is not None:
+                yield from (f"{name}/{inner}" for inner in self._names(below))
+
+    def _path(self, file: str) -> str:
+        root = urlsplit(self.root).path.strip("/")
+        return f"{root}/{file}".strip("/")
+
+    def _object(self, file: str) -> tuple[str, str]:
+        """The bucket and key of a file or folder below a root in S3."""
+        bucket, _, key = f"{self.root}/{file}".removeprefix("s3://").rstrip("/").partition("/")
+        return bucket, key
+
+
+def version_at(address: Address, bounds: Bounds, environment: Mapping[str, str] = os.environ) -> Version:
+    """The version that ``address`` names, or that its alias is now.
+
+    Raises ImportModelError where the registry has none, or keeps it where coldforge can't read; EnvironmentSetupError
+    where the server is not known, refuses or is silent.
+    """
+    server, access = _server(environment), _access(address, bounds, environment)
+    if not address.revision:
+        address = _of_alias(address, server, access)
+    asked = urlencode({"name": address.place, "version": address.revision})
+    root = _text(_ask(f"{server}{_API}/model-versions/get-download-uri?{asked}", access), "artifact_uri")
+    if match := re.fullmatch(r"runs:/(\w+)/(.*)", root):
+        run = _ask(f"{server}{_API}/runs/get?{urlencode({'run_id': match[1]})}", access)
+        root = f"{_text(run, 'run', 'info', 'artifact_uri')}/{match[2]}"
+    scheme = root.partition(":")[0]
+    if scheme not in ("mlflow-artifacts", "s3"):
+        raise ImportModelError(
+            f"MLflow keeps {address.shown} at {visible(scheme)[:20]}:, which coldforge does not read. Start its server "
+            "with --serve-artifacts, or name the files' own address as source."
+        )
+    return Version(address, root.rstrip("/"), server, access)
+
+
+def _of_alias(address: Address, server: str, access: Access) -> Address:
+    asked = urlencode({"name": address.place, "alias": address.text.rpartition("@")[2]})
+    version = _text(_ask(f"{server}{_API}/registered-models/alias?{asked}", access), "model_version", "version")
+    try:
+        return parse_address(f"mlflow:/models:/{address.place}/{version}")
+    except ValueError:
+        raise EnvironmentSetupError(f"MLflow does not say which version {address.shown} is.") from None
+
+
+def _server(environment: Mapping[str, str]) -> str:
+    server = environment.get("MLFLOW_TRACKING_URI", "").rstrip("/")
+    parts = urlsplit(server)
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise EnvironmentSetupError(
+            "MLFLOW_TRACKING_URI does not name the MLflow server: set it to an address like https://mlflow.example.com."
+        )
+    if "@" in parts.netloc or parts.query:
+        raise EnvironmentSetupError(
+            "MLFLOW_TRACKING_URI has more than an address in it: put a name and password into MLFLOW_TRACKING_USERNAME "
+            "and MLFLOW_TRACKING_PASSWORD."
+        )
+    return server
+
+
+def _access(address: Address, bounds: Bounds, environment: Mapping[str, str]) -> Access:
+    """A server on this machine may be asked without encryption: nobody is in between."""
+    hint = "Set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
+    user, password = environment.get("MLFLOW_TRACKING_USERNAME"), environment.get("MLFLOW_TRACKING_PASSWORD")
+    headers = {}
+    if token := environment.get("MLFLOW_TRACKING_TOKEN"):
+        headers = {"Authorization": f"Bearer {token}"}
+    elif user and password:
+        headers = basic(user, password)
+    return Access(address.shown, hint, headers, plain_loopback=True, bounds=bounds)
+
+
+def _ask(url: str, access: Access) -> dict[str, Any]:
+    try:
+        found = json_at(url, access)
+    except RefusedError as refused:
+        if refused.status in (400, 404):
+            raise ImportModelError(
+                f"MLflow has no {access.what}. Look at the model's page there for its versions."
+            ) from None
+        raise refused.error from None
+    except BrokenOffError as error:
+        raise EnvironmentSetupError(f"MLflow could not be asked for {access.what}: {error}.") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _text(found: Any, *keys: str) -> str:
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    if not isinstance(found, str) or not found.isprintable():
+        raise EnvironmentSetupError("MLflow's server gives another answer than its API says. Is it one?")
+    return found

@@ -14,6 +14,7 @@ from builder.escape import shell, terminal
 from builder.progress import Progress
 from builder.project import Project
 from builder.spec import ModelSpec, load
+from builder.spec.address import is_address
 from builder.spec.rules import guess_format, is_saved_model
 from builder.targets import NAMES, TARGETS, Target, target_named
 from builder.workspace import Workspace
@@ -87,6 +88,8 @@ def targets_of(options: Options, spec: ModelSpec) -> tuple[Target, ...]:
 def load_spec(model: str, project: Project) -> ModelSpec:
     """The spec at a path, or of an example by name. Raises UsageError for neither."""
     path = Path(model)
+    if is_address(model):
+        raise UsageError("this command takes a model.toml. `coldforge init ADDRESS` writes one for a model elsewhere.")
     if is_model(path):
         raise UsageError(
             f"{model} is a trained model; this command takes a model.toml. `coldforge init {shell(model)}` writes one."

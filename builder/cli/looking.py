@@ -26,7 +26,8 @@ from builder.cli.command import (
 from builder.errors import EnvironmentSetupError, UsageError
 from builder.files import write_file
 from builder.project import Project
-from builder.spec import ModelSpec
+from builder.spec import ModelSpec, Source
+from builder.spec.address import is_address
 from builder.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def check_spec(options: Options, _project: Project) -> int:
 
 
 def _inspect_arguments(parser: Arguments) -> None:
-    parser.add_argument("model", help=f"{MODEL}, or a model file")
+    parser.add_argument("model", help=f"{MODEL}, or a model file, or its address (docs/sources.md)")
     add_json(parser)
     add_trust(parser)
 
@@ -81,8 +82,8 @@ def inspect(options: Options, project: Project) -> int:
     from builder.report.inspection import render
     from builder.stages.inspected import inspect
 
-    path = Path(options.model)
-    spec = _drafted(path, options) if is_model(path) else load_spec(options.model, project)
+    drafted = is_address(options.model) or is_model(Path(options.model))
+    spec = _drafted(options, project) if drafted else load_spec(options.model, project)
     ws = Workspace.of(spec, project, spec.target, progress_of(options))
     with ws.held():
         found = inspect(ws)
@@ -90,10 +91,21 @@ def inspect(options: Options, project: Project) -> int:
     return found.preflight.exit_code
 
 
-def _drafted(path: Path, options: Options) -> ModelSpec:
+def _drafted(options: Options, project: Project) -> ModelSpec:
     from builder.importers.draft import draft
 
-    return draft(path, _describe(options), trust=options.trust)
+    path, origin = _model(options, project)
+    return draft(path, _describe(options), trust=options.trust, origin=origin)
+
+
+def _model(options: Options, project: Project) -> tuple[Path, Source | None]:
+    """The model that is named; of one that is elsewhere, where it was fetched from."""
+    if not is_address(options.model):
+        return Path(options.model), None
+    from builder.sources import find
+
+    origin, path = find(options.model, project.cache, progress_of(options).bytes)
+    return path, origin
 
 
 def _describe(options: Options) -> Describe:
@@ -164,20 +176,24 @@ def accuracy(options: Options, project: Project) -> int:
 
 
 def _init_arguments(parser: Arguments) -> None:
-    parser.add_argument("model", type=Path, help=".keras, .h5, .pb or a SavedModel folder")
-    parser.add_argument("--output", type=Path, help="where to write (default: model.toml beside the model)")
+    parser.add_argument("model", help=".keras, .h5, .pb or a SavedModel folder, or its address (docs/sources.md)")
+    parser.add_argument(
+        "--output", type=Path, help="where to write (default: model.toml beside the model, or here for an address)"
+    )
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     add_trust(parser)
     add_json(parser)
 
 
-def init(options: Options, _project: Project) -> int:
+def init(options: Options, project: Project) -> int:
     from builder.importers.draft import draft_text
 
-    output: Path = options.output or options.model.resolve().parent / "model.toml"
+    folder = Path.cwd() if is_address(options.model) else Path(options.model).resolve().parent
+    output: Path = options.output or folder / "model.toml"
     if output.exists() and not options.force:
         raise UsageError(f"{output} exists; give another --output, or --force to overwrite it.")
-    write_file(output, draft_text(options.model, _describe(options), toml=output, trust=options.trust))
+    path, origin = _model(options, project)
+    write_file(output, draft_text(path, _describe(options), toml=output, trust=options.trust, origin=origin))
     text = f"wrote {relative(output)}: check it, then run `make bundle MODEL={relative(output)}`"
     answer(options, {"file": output.resolve()}, text)
     return 0

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from builder.errors import ImportModelError
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.spec import FeedSpec, FetchSpec, Format, ImageInput, ModelSpec, OutputSpec, Source, render
+from builder.spec.address import Address
 from builder.spec.rules import guess_format, is_saved_model
 
 Describe = Callable[[Source, Path], ModelPorts]
@@ -31,34 +32,52 @@ class _Draft:
     notes: dict[str, str]  # for spec.render
 
 
-def draft(model_path: Path, describe: Describe, *, toml: Path | None = None, trust: bool = False) -> ModelSpec:
+def draft(
+    model_path: Path,
+    describe: Describe,
+    *,
+    toml: Path | None = None,
+    trust: bool = False,
+    origin: Source | None = None,
+) -> ModelSpec:
     """A spec with sensible defaults for a model file or SavedModel folder.
 
     ``describe`` reads the model's ports. ``toml`` is where the spec will stand, ``model.toml`` beside the model
-    unless given; nothing is written. Raises ImportModelError when the path holds no model of a known format, or
+    unless given; nothing is written. ``origin``: where the model was fetched from, to be named instead of its path.
+    Raises ImportModelError when the path holds no model of a known format, or
     holds a .h5 file and ``trust`` is not given, as reading its ports loads it.
     """
-    return _draft(model_path, describe, toml, trust).spec
+    return _draft(model_path, describe, toml, trust, origin).spec
 
 
-def draft_text(model_path: Path, describe: Describe, *, toml: Path | None = None, trust: bool = False) -> str:
+def draft_text(
+    model_path: Path,
+    describe: Describe,
+    *,
+    toml: Path | None = None,
+    trust: bool = False,
+    origin: Source | None = None,
+) -> str:
     """The text of a model.toml for a model, with comments on what to check. Arguments and errors as in ``draft``."""
-    made = _draft(model_path, describe, toml, trust)
+    made = _draft(model_path, describe, toml, trust, origin)
     return render(made.spec, made.notes)
 
 
-def _draft(model_path: Path, describe: Describe, toml: Path | None, trust: bool) -> _Draft:
+def _draft(model_path: Path, describe: Describe, toml: Path | None, trust: bool, origin: Source | None) -> _Draft:
     model_path = model_path.resolve()
     toml = toml.resolve() if toml else model_path.parent / "model.toml"
-    form = _format(model_path)
+    form = origin.format if origin else _format(model_path)
     if form == "h5" and not trust:
         raise ImportModelError(
             f"{model_path.name} is a .h5 file, which may run code when it is loaded. If you trust where it comes "
             "from, run `coldforge init --trust`; else ask its author for a .keras file."
         )
-    source = Source(form, model_path, trust=trust)
+    source = replace(origin or Source(form, model_path), trust=trust)
+    name = _name_there(origin.address) if origin and origin.address else _name(model_path)
     ports = describe(source, model_path)
     notes: dict[str, str] = {}
+    if origin and origin.address and origin.address.text != origin.address.shown:
+        notes["model.source"] = "Check: whoever reads this file sees the query, too; take out what is secret in it."
     if trust:
         notes["model.trust"] = "You said so: code in the model may run when it is loaded."
     if len(ports.signatures) > 1:
@@ -68,14 +87,14 @@ def _draft(model_path: Path, describe: Describe, toml: Path | None, trust: bool)
     feeds = _feeds(ports, form, image, notes)
     spec = ModelSpec(
         path=toml,
-        name=_name(model_path),
+        name=name,
         version="1",
         source=source,
         batch=_batch(ports),
         feeds=feeds,
         fetches=tuple(FetchSpec(fetch.name) for fetch in ports.fetches) if form == "graph_def" else (),
         image=image,
-        outputs=_outputs(ports, _name(model_path), notes),
+        outputs=_outputs(ports, name, notes),
     )
     if spec.fetches:
         notes["fetches.0"] = "Found as what nothing else in the graph reads: keep those you want."
@@ -101,7 +120,20 @@ def _name(path: Path) -> str:
     stem = path.stem if path.is_file() else path.name
     if stem.lower() in ("model", "saved_model"):
         stem = path.parent.name
-    return re.sub(r"[^a-z0-9_-]+", "_", stem.lower()).strip("_")[:64] or "model"
+    return _as_name(stem)
+
+
+def _name_there(address: Address) -> str:
+    """The file's name; that of the repository or the registered model where the file is only called model."""
+    stem = re.sub(r"(\.tar)?\.\w+$", "", PurePosixPath(address.path).name)
+    if stem.lower() in ("", "model", "saved_model") and address.kind != "https":
+        stem = address.place.split("/")[1 if "/" in address.place else 0]
+    return _as_name(stem)
+
+
+def _as_name(text: str) -> str:
+    name = re.sub(r"[^a-z0-9_-]+", "_", text.lower()).strip("_")[:64]
+    return name or "model"
 
 
 def _image(ports: ModelPorts, notes: dict[str, str]) -> ImageInput | None:

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from builder.cache import content_digest, file_digest
 from builder.errors import ImportModelError
+from builder.escape import toml_string, visible
 from builder.files import replacing
 from builder.sources import archive, hub, mlflow
 from builder.sources.inside import ITSELF, choose, models_among
@@ -15,6 +16,7 @@ from builder.sources.store import Store
 from builder.sources.transfer import Bounds, Show, discard, transfer
 from builder.spec import Source
 from builder.spec.address import Address, parse_address
+from builder.spec.rules import guess_format
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,28 @@ def fetch(source: Source, store: Store, show: Show, bounds: Bounds) -> Fetched:
     assert address
     if address.kind == "mlflow" and source.format == "saved_model":
         return Fetched(_folder(source, address, store, show, bounds), None)
+    if not source.archived:
+        kept = _file(source, address, store, show, bounds)
+        return Fetched(kept, kept.parent.name)
+    folder, inside = model_in_archive(source, store, show, bounds)
+    if (form := guess_format(inside) or "saved_model") != source.format:
+        raise ImportModelError(
+            f"{address.shown} has no SavedModel. Its model is {visible(inside)}, of format {form}. Write this line "
+            f"under [model]:\n  file = {toml_string(inside)}"
+        )
+    return Fetched(folder / inside, folder.parent.name)
+
+
+def model_in_archive(source: Source, store: Store, show: Show, bounds: Bounds) -> tuple[Path, str]:
+    """The folder with all that is in the source's archive, and the model's path in it. Raises as ``fetch`` does."""
+    address = source.address
+    assert address
+    folder = _unpacked(_file(source, address, store, show, bounds), store, address.shown, bounds)
+    return folder, choose(archive.names_in(folder), source.file, address.shown)
+
+
+def _file(source: Source, address: Address, store: Store, show: Show, bounds: Bounds) -> Path:
+    """The one file that is fetched, where it is kept."""
     name, key = _name(source, address), record_key(source)
     digest = source.sha256 or (store.recorded(key) if address.pinned else None)
     kept = store.kept(digest, name) if digest else None
@@ -41,11 +65,7 @@ def fetch(source: Source, store: Store, show: Show, bounds: Bounds) -> Fetched:
         kept = _fetch(source, address, name, store, show, bounds)
         if address.pinned:
             store.record(key, kept.parent.name)
-    if not source.archived:
-        return Fetched(kept, kept.parent.name)
-    folder = _unpacked(kept, store, address.shown, bounds)
-    inside = choose(archive.names_in(folder), source.file, address.shown)
-    return Fetched(folder / inside, kept.parent.name)
+    return kept
 
 
 def require_pinned(source: Source, found: Fetched, toml: str) -> None:

@@ -83,7 +83,7 @@ _TENSOR = Text()
 MODEL = Section(
     "model",
     "Where the trained model is, and how it is built. Write either `source`, or `package`, `file` and `sha256`. "
-    "For models that are not on this disk, see [sources.md](sources.md).",
+    "For models that are not on this disk, see docs/sources.md.",
     (
         Field(
             "source",

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from builder.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
-from builder.sources import Bounds, locate
+from builder.sources import Bounds, find, locate
 from builder.sources.mlflow import version_at
 from builder.spec import Format, Source
 from builder.spec.address import parse_address
@@ -227,3 +227,9 @@ def test_a_server_that_refuses(site: Website, tmp_path: Path) -> None:
 def test_a_server_that_is_none(site: Website, tmp_path: Path, answer: bytes) -> None:
     site.answers[f"{API}/model-versions/get-download-uri"] = says(200, answer)
     assert "another answer than its API says" in str(refused(tmp_path))
+
+
+def test_init_names_the_model_in_a_version(site: Website, tmp_path: Path) -> None:
+    source, path = find("mlflow:/models:/digits net@champion", tmp_path)
+    assert (source.address, source.format, source.file) == (parse_address(ADDRESS), "saved_model", "saved")
+    assert (path / "saved_model.pb").read_bytes() == b"graph"

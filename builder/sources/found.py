@@ -1,0 +1,51 @@
+"""The source to write into a new model.toml, for a model at an address: pinned, with what names the model in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from builder.errors import ImportModelError, UsageError
+from builder.sources import mlflow
+from builder.sources.fetched import fetch, fixed_address, model_in_archive
+from builder.sources.inside import ITSELF, choose
+from builder.sources.locate import MODELS
+from builder.sources.store import Store
+from builder.sources.transfer import USUAL, Bounds, Show, unseen
+from builder.spec import Source
+from builder.spec.address import Address, parse_address
+from builder.spec.rules import guess_format
+
+
+def find(text: str, cache: Path, show: Show = unseen, bounds: Bounds = USUAL) -> tuple[Source, Path]:
+    """The source, and the model itself: a file or a SavedModel's folder in ``cache``.
+
+    Raises UsageError for an address that is none, ImportModelError where there is no model, or no single one, and
+    EnvironmentSetupError where it can't be fetched.
+    """
+    try:
+        address = fixed_address(parse_address(text), bounds)
+    except ValueError as error:
+        raise UsageError(f"the address {error}.") from None
+    store = Store(cache / MODELS)
+    source = _source(address, store, show, bounds)
+    found = fetch(source, store, show, bounds)
+    return replace(source, sha256=found.sha256), found.path
+
+
+def _source(address: Address, store: Store, show: Show, bounds: Bounds) -> Source:
+    file, source = None, Source("saved_model", None, address=address)
+    if address.kind == "mlflow":
+        file = choose(mlflow.version_at(address, bounds).names(), None, address.shown)
+        if file == ITSELF:
+            raise ImportModelError(f"{address.shown} is a SavedModel by itself. Log it into a folder of the version.")
+    elif address.is_archive:
+        _, inside = model_in_archive(source, store, show, bounds)
+        file = inside if guess_format(inside) else None
+    form = guess_format(file or address.path) or ("saved_model" if file or address.is_archive else None)
+    if form is None:
+        raise UsageError(
+            f"{address.shown} does not tell its format: its name has to end in .keras, .h5, .pb, .tar.gz or .zip. "
+            "Write a model.toml with `format` by hand (docs/sources.md)."
+        )
+    return replace(source, format=form, file=file)

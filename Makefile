@@ -159,7 +159,10 @@ invoke: ## run the bundle of MODEL on IMAGE, or on the request in INPUTS=FILE|-,
 serve: ## the bundle of MODEL behind http://127.0.0.1:8080 (PORT=...), without Docker
 	@$(MODELS); $(ANY_PY) -m builder.cli serve "$$@" --port $(or $(PORT),8080) --cors "$(CORS)"
 
-.PHONY: bench-model
+.PHONY: bench-model report
+report: setup $(MADE_$(MODEL)) ## what the bundle of MODEL runs, weighs and costs, as a page: dist/<model>/report.html
+	@$(PY) -m builder.cli report "$(MODEL)"
+
 bench-model: setup ## how fast the bundle of MODEL is here: p50, p90, p99, and cold starts; one line to paste
 	@$(PY) -m builder.cli bench "$(MODEL)"
 

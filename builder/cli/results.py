@@ -256,6 +256,7 @@ RESULTS: dict[str, Schema] = {
             )
         ),
     ),
+    "report": _object(file=_text("the page; its data is JSON in it")),
     "invoke": _object(
         answer={"description": "the function's, whatever it is"},
         init_ms=_number("the function's start"),
@@ -288,6 +289,8 @@ RESULTS: dict[str, Schema] = {
                     infer=_number("a part of `first`"),
                 ),
                 warm=_SPREAD,
+                handler=_number("milliseconds that the function itself takes of a warm request, the median"),
+                memory=_whole("bytes of the function's process, at most"),
             )
         ),
     ),

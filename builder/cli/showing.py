@@ -1,10 +1,21 @@
-"""Commands that show a bundle to whoever decides about it: diff."""
+"""Commands that show a bundle to whoever decides about it: diff, report."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from builder.cli.command import Arguments, Command, Options, add_json, load_spec, progress_of, relative, say
+from builder.cli.command import (
+    Arguments,
+    Command,
+    Options,
+    add_json,
+    add_model,
+    answer,
+    load_spec,
+    progress_of,
+    relative,
+    say,
+)
 from builder.errors import UsageError
 from builder.files import write_file
 from builder.project import Project
@@ -53,4 +64,36 @@ def _bundle_folder(named: str, project: Project) -> Path:
     return find_bundle(project.dist, spec.name, spec.target, named).folder
 
 
-COMMANDS = (Command("diff", "say what is different between two bundles, as Markdown", _diff_arguments, diff),)
+def _report_arguments(parser: Arguments) -> None:
+    add_model(parser)
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure each, about (default: 3)")
+    parser.add_argument(
+        "--starts", type=int, default=5, help="cold starts of the function; 0 leaves the function out (default: 5)"
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="where to write (default: report.html in the bundle's folder)"
+    )
+    add_json(parser)
+
+
+def report(options: Options, project: Project) -> int:
+    from builder.page.gather import gather
+    from builder.page.report import report_page
+    from builder.targets import host_target
+    from builder.workspace import Workspace
+
+    if options.starts < 0:
+        raise UsageError(f"--starts {options.starts}: give 0 or more.")
+    ws = Workspace.of(load_spec(options.model, project), project, host_target(), progress_of(options))
+    with ws.held():
+        data = gather(ws, seconds=options.seconds, starts=options.starts, named=options.model)
+        output = options.output or ws.bundle / "report.html"
+        write_file(output, report_page(data))
+    answer(options, {"file": str(output)}, f"report: {relative(output)}")
+    return 0
+
+
+COMMANDS = (
+    Command("diff", "say what is different between two bundles, as Markdown", _diff_arguments, diff),
+    Command("report", "write a page that shows what a model runs, weighs and costs", _report_arguments, report),
+)

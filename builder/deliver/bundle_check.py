@@ -17,8 +17,8 @@ from builder.escape import visible
 from builder.files import write_file
 from builder.pack.provenance import APART, ENVELOPE, STATEMENT
 
-_MADE_LATER = re.compile(rf"({'|'.join(APART)})/.+|[^/]+_(test|benchmark)")
-"""What other commands put beside a finished bundle (wasm, selftest). Nothing of it is deployed."""
+_MADE_LATER = re.compile(rf"({'|'.join(APART)})/.+|[^/]+_(test|benchmark)|report\.html")
+"""What other commands put beside a finished bundle (wasm, selftest, report). Nothing of it is deployed."""
 
 
 @dataclass(frozen=True)

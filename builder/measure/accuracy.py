@@ -6,7 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from builder.cache import file_digest
+from builder.files import write_file
+from builder.importers.graph import FrozenGraph
 from builder.quantise.accuracy import Accuracy, OutputAccuracy, compare, library_answers
 from builder.quantise.inputs import Inputs, golden_inputs, pictures
 from builder.quantise.kinds import KINDS, Kind
@@ -65,7 +69,22 @@ def accuracy(ws: Workspace, *, images: Sequence[Path] = ()) -> AccuracyReport:
         sizes = built.lowering.sizes
         size = built.library.stat().st_size
         found.append(TypeReport(kind.weights, kind.activations, size, sizes.bytes, sizes.compressed_share, compared))
-    return AccuracyReport(spec.name, {inputs.source: inputs.items for inputs in sets}, tuple(found))
+    report = AccuracyReport(spec.name, {inputs.source: inputs.items for inputs in sets}, tuple(found))
+    write_file(_kept(ws), json.dumps({"graph": file_digest(graph.graph_path), **asdict(report)}, indent=1))
+    return report
+
+
+def kept_accuracy(ws: Workspace, graph: FrozenGraph) -> dict[str, Any] | None:
+    """What ``accuracy`` last found of ``graph``, as JSON has it; None where it was another graph, or nothing was."""
+    try:
+        found: dict[str, Any] = json.loads(_kept(ws).read_text(encoding="utf-8"))
+        return found if found["graph"] == file_digest(graph.graph_path) else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _kept(ws: Workspace) -> Path:
+    return ws.build / "accuracy.json"
 
 
 def render(report: AccuracyReport) -> str:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -68,13 +69,18 @@ class Start:
 
 @dataclass(frozen=True)
 class FunctionTimes:
-    """``start``: of ``starts`` cold starts, the one with the median total. ``warm``: what a client sees."""
+    """``start``: of ``starts`` cold starts, the one with the median total. ``warm``: what a client sees.
+
+    ``handler``: milliseconds that the function itself takes of that, the median. ``memory``: bytes, at most.
+    """
 
     python: str
     note: str
     starts: int
     start: Start
     warm: Spread
+    handler: float
+    memory: int
 
 
 @dataclass(frozen=True)
@@ -149,9 +155,10 @@ def _function(bundle: Bundle, starts: int, seconds: float) -> FunctionTimes:
             found.append(_start(running, event))
             if number == starts - 1:
                 warm = Spread.of(timed(lambda: running.invoke(event), seconds))
-            python = running.python
-    median = sorted(found, key=lambda start: start.total)[len(found) // 2]
-    return FunctionTimes(python.version, rie.note(python) or "", starts, median, warm)
+                handler = median(value for name, value in _metrics(running.log) if name == "TotalMs")
+                memory, python = running.peak_rss, running.python
+    start = sorted(found, key=lambda start: start.total)[len(found) // 2]
+    return FunctionTimes(python.version, rie.note(python) or "", starts, start, warm, handler, memory)
 
 
 def _start(running: Emulator, event: Any) -> Start:

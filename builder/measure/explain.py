@@ -10,11 +10,11 @@ from typing import Any
 from builder.cache import digest
 from builder.lower.decisions import LayerWeights, WeightSizes, layer_weights
 from builder.lower.notes import Note, note_of
-from builder.lower.program import CallStep, ConditionalStep, Quantisation, Step, WhileStep, walk
+from builder.lower.program import CallStep, ConditionalStep, Program, Quantisation, Step, WhileStep, walk
 from builder.measure import profile
 from builder.pack.bundle import Bundle
 from builder.report.text import RULE, table
-from builder.stages.compile import compile_first
+from builder.stages.compile import CompiledVariant, compile_first
 from builder.stages.lower import Attempt, attempts_for, program_of
 from builder.stages.settle import settle
 from builder.workspace import Workspace
@@ -90,7 +90,21 @@ class Explanation:
         return json.dumps(data | {"together": total, "steps": steps}, indent=1)
 
 
+@dataclass(frozen=True)
+class Study:
+    """What was explained: the program that was timed, and the graph that it was made of."""
+
+    explanation: Explanation
+    program: Program
+    compiled: CompiledVariant
+
+
 def explain(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Explanation:
+    """The explanation alone. Raises as ``study`` does."""
+    return study(ws, threads=threads, seconds=seconds).explanation
+
+
+def study(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Study:
     """Compile the model unless it is, and time the lowering that its last bundle has (the first, without a bundle).
 
     Raises the ColdforgeError of a stage that fails, VerifyError where this machine can't run the library.
@@ -117,7 +131,7 @@ def explain(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Explana
         Row(n.name, depth, n.kind, n.algorithm, n.matched, n.flop, n.bytes, calls, fastest * 1e6, median * 1e6)
         for (depth, n), calls, fastest, median in steps
     )
-    return Explanation(
+    explanation = Explanation(
         model=ws.spec.name,
         path=attempt.name if lowered.path == attempt.path else lowered.path,
         reason=lowered.reason,
@@ -130,6 +144,7 @@ def explain(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Explana
         arena=lowered.program.arena_size,
         layers=layer_weights(lowered.program, settled.kept),
     )
+    return Study(explanation, lowered.program, compiled)
 
 
 def render(explanation: Explanation) -> str:

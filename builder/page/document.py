@@ -10,8 +10,8 @@ from pathlib import Path
 
 from builder.escape import html
 
-PARTS = Path(__file__).parent / "parts"
-"""The stylesheet, scripts and markup that pages are made of."""
+PARTS = Path(__file__).parent
+"""Where the stylesheet, the scripts and the markup are that pages are made of."""
 
 
 def document(title: str, body: str, *, data: object = None, scripts: Sequence[str] = ()) -> str:

@@ -58,6 +58,12 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 	@.venv-aws/bin/python $(PIP) -r requirements/aws.txt
 	@touch $@
 
+# What a layer with OpenTelemetry brings: a folder on the function's path, as in /opt/python.
+.venv-otel/.done: requirements/otel.txt $(VENV)/.build
+	@rm -rf .venv-otel/python
+	@$(PY) $(PIP) --target .venv-otel/python -r requirements/otel.txt
+	@touch $@
+
 # Other people's rules for templates.
 .venv-checkov/.done: requirements/checkov.txt
 	@test -x .venv-checkov/bin/python || $(PYTHON) -m venv .venv-checkov
@@ -226,7 +232,7 @@ TESTED := $(VENV)/.test $(VENV)/.wasm sam .venv-aws/.done
 test: $(TESTED) ## every part for real, in minutes: the units, a build of each kind of model, the emulator, README's commands
 	@$(PYTEST) -m "not slow and not full"
 
-test-all: $(TESTED) .venv-checkov/.done .venv-docs/.done ## every test, Docker, QEMU, Bochs, Node, Chromium, SAM and an AWS emulator included (half an hour)
+test-all: $(TESTED) .venv-checkov/.done .venv-docs/.done .venv-otel/.done ## every test, Docker, QEMU, Bochs, Node, Chromium, SAM and an AWS emulator included (half an hour)
 	@$(PYTEST)
 
 test-unit: $(VENV)/.test ## tests/unit, which needs no compiler
@@ -295,6 +301,8 @@ lock: ## resolve every requirements file again (needs uv)
 	@echo tensorflowjs==4.22.0 | $(LOCK) --no-deps - -o requirements/tensorflowjs.txt
 	@echo aws-sam-cli==1.170.0 | $(LOCK) - -o requirements/sam.txt
 	@printf 'ministack==1.5.33\naws-sam-translator\ndocker\n' | $(LOCK) - -o requirements/aws.txt
+	@printf 'opentelemetry-distro\nopentelemetry-exporter-otlp-proto-http\nopentelemetry-instrumentation-aws-lambda\n' \
+		| $(LOCK) - -o requirements/otel.txt
 	@echo checkov==3.3.30 | $(LOCK) - -o requirements/checkov.txt
 	@echo mkdocs-material==9.8.1 | $(LOCK) - -o requirements/docs.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt

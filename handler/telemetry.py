@@ -25,16 +25,23 @@ if TYPE_CHECKING:
 
     from .description import Description
 
-if os.environ.get("COLDFORGE_TRACING") == "on":
-    from .tracing import send as trace
-else:
-
-    def trace(name: str, milliseconds: float, annotations: dict[str, str | int | bool], status: int = 200) -> None:
-        """Tracing is off."""
-
-
 NAMESPACE = "coldforge"
 logger = Logger(service="coldforge")
+
+
+def _untraced(name: str, milliseconds: float, annotations: dict[str, str | int | bool], status: int = 200) -> None:
+    """Tracing is off."""
+
+
+trace = _untraced
+if os.environ.get("COLDFORGE_OTEL") == "on":
+    try:
+        from .otel import send as trace
+    except ImportError as error:  # no reason to answer nobody
+        logger.warning("there are no spans, because no layer brings OpenTelemetry", extra={"reason": str(error)})
+elif os.environ.get("COLDFORGE_TRACING") == "on":
+    from .tracing import send as trace
+
 logger.append_keys(
     function_name=os.environ.get("AWS_LAMBDA_FUNCTION_NAME"),
     function_version=os.environ.get("AWS_LAMBDA_FUNCTION_VERSION"),

@@ -26,9 +26,14 @@ TEMPLATE = "template-image.yaml"
 _ZIP_ONLY = (
     r"^          - SnapStart\n",
     r"^          - CodeSigningConfigArn\n",
+    r"^          - OtelLayerArn\n          - OtelEndpoint\n",
     r"^  SnapStart:\n(?:    .*\n)+",  # the parameter
     r"^  CodeSigningConfigArn:\n(?:    .*\n)+",  # Lambda takes signatures of zips only
     r"^  SnapStartOrProvisioned:\n(?:    .*\n)+",
+    r"^  OtelLayerArn:\n(?:    .*\n)+",  # no layer goes into an image
+    r"^  OtelEndpoint:\n(?:    .*\n)+",
+    r"^  UsesOtel: .*\n  HasOtelEndpoint: .*\n",
+    r"^          COLDFORGE_OTEL: .*\n          AWS_LAMBDA_EXEC_WRAPPER: .*\n(?:          OTEL_.*\n)+",
     r"^  UseSnapStart: .*\n",
     r"^  IsSigned: .*\n",
     r"^      CodeSigningConfigArn: .*\n",

@@ -173,6 +173,15 @@ def test_nothing_is_sent_of_what_is_not_sampled(library: Path, daemon: socket.so
         daemon.recv(65_536)
 
 
+@pytest.mark.parametrize("tracing", ["off", "on"])
+def test_opentelemetry_is_not_even_looked_for_unless_it_is_on(library: Path, tmp_path: Path, tracing: str) -> None:
+    """Although it can be had, as where another layer brings it."""
+    (tmp_path / "opentelemetry").mkdir()
+    (tmp_path / "opentelemetry" / "__init__.py").write_text("raise RuntimeError('imported')")
+    seen = served(library, {"image": FACE_TEXT}, COLDFORGE_TRACING=tracing, PYTHONPATH=f"{ROOT}:{tmp_path}")
+    assert "predictions" in seen.answers[0]
+
+
 def everything(secret: str) -> list[Any]:
     """Every fixture, whole and spoilt in ways that reach each branch, with a picture and a secret in it."""
     spoilt: list[Any] = []

@@ -32,11 +32,13 @@ ACCESS_POINT = f"arn:aws:elasticfilesystem:{AWS}:access-point/fsap-1"
 WEB_ACL = f"arn:aws:wafv2:{AWS}:regional/webacl/team/1"
 CERTIFICATE = f"arn:aws:acm:{AWS}:certificate/1"
 ISSUER = "https://cognito-idp.us-east-1.amazonaws.com/us-east-1_ABCDEFGHI"
+OTEL = "arn:aws:lambda:us-east-1:615299751070:layer:AWSOpenTelemetryDistroPython:1"
 ORIGIN = "https://a.example"
 
 SETS: dict[str, dict[str, str]] = {
     "defaults": {},
     "traced": {"Tracing": "on"},
+    "spans": {"OtelLayerArn": OTEL, "OtelEndpoint": "https://collector.example:4318"},
     "sources": {"S3Sources": "shop/photos/,archive/"},
     "weights": {"Weights": "s3://models/emotion.weights"},
     "folder": {"Weights": "s3://models/emotion/"},
@@ -149,6 +151,7 @@ ATTEMPTS: dict[str, tuple[str, str, dict[str, str]]] = {
 MAY: dict[str, set[str]] = {
     "defaults": set(),
     "traced": {"send a trace"},
+    "spans": set(),
     "sources": {"read a source", "read a whole source"},
     "weights": {"read the weights"},
     "folder": {"read the folder's weights"},
@@ -436,6 +439,21 @@ def test_kept_logs_stay_under_a_name_that_the_next_stack_does_not_take(made: dic
     assert not {"LogGroup", "ApiLogGroup"} & everything.keys()
     assert defaults["LogGroup"]["DeletionPolicy"] == "Delete"
     assert defaults["Function"]["Properties"]["LoggingConfig"] == {"LogGroup": "LogGroup"}
+
+
+def test_opentelemetry_comes_by_a_layer_and_starts_the_function(made: dict[str, Stack]) -> None:
+    function = made["spans"]["Function"]["Properties"]
+    assert function["Layers"][2:] == [OTEL]
+    variables = {
+        "AWS_LAMBDA_EXEC_WRAPPER": "/opt/otel-instrument",
+        "COLDFORGE_OTEL": "on",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "https://collector.example:4318",
+        "OTEL_SERVICE_NAME": "stack",
+    }
+    assert function["Environment"]["Variables"].items() >= variables.items()
+    without = made["defaults"]["Function"]["Properties"]
+    assert len(without["Layers"]) == 2
+    assert not variables.keys() & without["Environment"]["Variables"].keys()
 
 
 def test_both_entrances_answer_a_preflight_alike(made: dict[str, Stack]) -> None:

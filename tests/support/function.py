@@ -19,6 +19,7 @@ from handler.errors import RetryLater
 for number, line in enumerate(sys.stdin):
     event, remaining = json.loads(line)
     context = types.SimpleNamespace(function_name="f", aws_request_id=f"request-{number}",
+                                    invoked_function_arn="arn:aws:lambda:us-east-1:123456789012:function:f:live",
                                     get_remaining_time_in_millis=lambda: remaining)
     try:
         answer = handler.app.lambda_handler(event, context)

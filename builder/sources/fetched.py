@@ -110,7 +110,7 @@ def _name(source: Source, address: Address) -> str:
 
 
 def _fetch(source: Source, address: Address, name: str, store: Store, show: Show, bounds: Bounds) -> Path:
-    with store.download(f"{address.text} {source.file}") as part:
+    with store.written(), store.download(f"{address.text} {source.file}") as part:
         if source.sha256 and (there := store.kept(source.sha256, name)):
             return there  # another process was faster
         opened = remote(address, source.file, bounds)
@@ -146,7 +146,7 @@ def _unpacked(packed: Path, store: Store, what: str, bounds: Bounds) -> Path:
     folder, key = store.place(digest, "unpacked"), f"unpacked:{digest}"
     if folder.is_dir() and content_digest(folder)["dirHash"] == store.recorded(key):
         return folder
-    with replacing(folder) as fresh:
+    with store.written(), replacing(folder) as fresh:
         archive.unpack(packed, fresh, what, bounds)
     store.record(key, content_digest(folder)["dirHash"])
     return folder
@@ -163,7 +163,7 @@ def _folder(source: Source, address: Address, store: Store, show: Show, bounds: 
     names, left = version.names(source.file), bounds.bytes
     if ITSELF not in models_among(names):
         raise ImportModelError(f"{source.file} of {address.shown} is no SavedModel: it has no saved_model.pb.")
-    with store.scratch(key) as fresh:
+    with store.written(), store.scratch(key) as fresh:
         for inside in names:
             with store.download(f"{key}/{inside}") as part:
                 what = f"{address.shown} {source.file}/{inside}"

@@ -29,6 +29,7 @@ from builder.sources.transfer import USUAL, Bounds, BrokenOffError, Open, Piece
 LONGEST_ANSWER = 16 << 20
 """Bytes of an API's answer."""
 
+_NUMBER = "[0-9]{1,18}"
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -82,8 +83,8 @@ def _piece(response: Any, start: int, mark: str) -> Piece:
 
     if response.status != 206:
         length = headers.get("Content-Length", "")
-        return Piece(read, 0, int(length) if length.isdecimal() else None, found)
-    span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", ""))
+        return Piece(read, 0, int(length) if re.fullmatch(_NUMBER, length) else None, found)
+    span = re.fullmatch(rf"bytes ({_NUMBER})-{_NUMBER}/({_NUMBER}|\*)", headers.get("Content-Range", ""))
     if span is None or int(span[1]) != start or (tag and mark.startswith('"') and tag != mark):
         raise ImportModelError("the server answers another part of the file than was asked for; tell its owner.")
     return Piece(read, start, int(span[2]) if span[2] != "*" else None, mark)

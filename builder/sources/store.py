@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.cache import file_digest
+from builder.errors import EnvironmentSetupError
 from builder.files import locked, replacing_file, scratch, write_file
 
 
@@ -21,6 +22,16 @@ class Store:
     """
 
     root: Path
+
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """What the disk refuses while the block writes here becomes an EnvironmentSetupError, or a DiskError."""
+        try:
+            yield
+        except OSError as error:
+            raise EnvironmentSetupError(
+                f"{self.root} cannot be written: {error.strerror}. Free some space there, or make it writable."
+            ) from error
 
     def place(self, digest: str, name: str) -> Path:
         """Where a file or folder of that digest (hex) is kept."""

@@ -1,12 +1,14 @@
-"""Requests that name objects in S3, through the whole function, against the local AWS."""
+"""Objects in S3, against the local AWS: requests that name them, through the whole function, and models to build."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -14,9 +16,16 @@ from typing import Any
 import boto3
 import pytest
 
+from builder.errors import ImportModelError
+from builder.sources import locate
+from builder.sources.s3 import names_below
+from builder.sources.transfer import USUAL
+from builder.spec import Source
+from builder.spec.address import parse_address
 from handler import storage
 from tests.support import abi_library
 from tests.support.aws import client_environment, local_aws
+from tests.support.sources import spec_of
 
 ROOT = Path(__file__).parents[2]
 FACE = (ROOT / "tests/data/face.jpg").read_bytes()
@@ -82,3 +91,21 @@ def test_an_object_is_answered_like_the_picture_itself(app: ModuleType) -> None:
 def test_what_cannot_be_fetched_is_refused_and_the_next_works(app: ModuleType, address: str, code: str) -> None:
     assert asked(app, {"image": {"s3": address}})["error"]["code"] == code
     assert "predictions" in asked(app, {"image": {"s3": "s3://photos/in/face.jpg"}})
+
+
+def test_a_model_is_fetched_from_a_bucket(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in client_environment(endpoint).items():
+        monkeypatch.setenv(name, value)
+    objects = boto3.client("s3")
+    objects.create_bucket(Bucket="models")
+    objects.put_bucket_versioning(Bucket="models", VersioningConfiguration={"Status": "Enabled"})
+    first = objects.put_object(Bucket="models", Key="a b/m.keras", Body=FACE)["VersionId"]
+    objects.put_object(Bucket="models", Key="a b/m.keras", Body=b"newer")
+    source = Source("keras", None, address=parse_address(f"s3://models/a b/m.keras?versionId={first}"))
+    with pytest.raises(ImportModelError, match=f'sha256 = "{hashlib.sha256(FACE).hexdigest()}"'):
+        locate(spec_of(tmp_path, source), tmp_path / "cache")
+    pinned = replace(source, sha256=hashlib.sha256(FACE).hexdigest())
+    assert locate(spec_of(tmp_path, pinned), tmp_path / "cache").read_bytes() == FACE
+    assert list(names_below("models", "a b/", "the bucket", USUAL)) == ["m.keras"]
+    with pytest.raises(ImportModelError, match="is not there"):
+        locate(spec_of(tmp_path, replace(source, address=parse_address("s3://models/x.keras"))), tmp_path / "cache")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import select
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -142,6 +145,33 @@ class TestBreakingOff:
         slow = Bounds(attempts=2, pause=0.01, slowest=10_000, window=0.05)
         assert "fewer than 10,000 bytes a second" in str(refused(tmp_path, f"{site.origin}/m.keras", bounds=slow))
 
+    def test_by_way_of_a_proxy(self, site: Website, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("NO_PROXY")
+        monkeypatch.delenv("no_proxy", raising=False)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://me:{SECRET}@127.0.0.1:{listener.getsockname()[1]}")
+            asked: list[bytes] = []
+
+            def relay() -> None:
+                client, _ = listener.accept()
+                asked.append(client.recv(4096))
+                host = socket.create_connection(("127.0.0.1", site.port))
+                client.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
+                with client, host:
+                    while ready := select.select([client, host], [], [], 5)[0]:
+                        data = ready[0].recv(65536)
+                        if not data:
+                            return
+                        (host if ready[0] is client else client).sendall(data)
+
+            thread = threading.Thread(target=relay, daemon=True)
+            thread.start()
+            assert located(tmp_path, f"{site.origin}/m.keras").read_bytes() == MODEL
+            thread.join(5)
+        assert asked[0].startswith(f"CONNECT localhost:{site.port} HTTP/1.".encode())
+        assert b"Proxy-Authorization: Basic" in asked[0]
+        assert "proxy-authorization" not in site.requests[0].headers
+
     def test_nobody_listens(self, tmp_path: Path) -> None:
         error = refused(tmp_path, f"https://127.0.0.1:9/m.keras?{SECRET}", bounds=Bounds(attempts=2, pause=0.01))
         assert isinstance(error, EnvironmentSetupError)
@@ -149,6 +179,28 @@ class TestBreakingOff:
 
 
 class TestRefusing:
+    def test_a_length_that_is_no_number_is_not_believed(self, site: Website, tmp_path: Path) -> None:
+        def answer(to: BaseHTTPRequestHandler) -> None:
+            to.send_response(200)
+            to.send_header("Content-Length", "9" * 6000)
+            to.end_headers()
+            to.wfile.write(MODEL)
+
+        site.answers["/m.keras"] = answer
+        assert located(tmp_path, f"{site.origin}/m.keras").read_bytes() == MODEL
+
+    def test_another_part_than_was_asked_for(self, site: Website, tmp_path: Path) -> None:
+        site.cuts = [500_000, 0, 0]
+        refused(tmp_path, f"{site.origin}/m.keras", bounds=Bounds(attempts=2, pause=0.01))
+        site.answers["/m.keras"] = says(206, MODEL[:10], Content_Range=f"bytes 0-9/{len(MODEL)}")
+        assert "another part of the file than was asked for" in str(refused(tmp_path, f"{site.origin}/m.keras"))
+
+    def test_a_cache_that_cannot_be(self, site: Website, tmp_path: Path) -> None:
+        (tmp_path / "cache").touch()
+        error = refused(tmp_path, f"{site.origin}/m.keras")
+        assert isinstance(error, EnvironmentSetupError)
+        assert "cannot be written: Not a directory" in str(error)
+
     def test_another_file_than_the_pinned_one(self, site: Website, tmp_path: Path) -> None:
         error = refused(tmp_path, f"{site.origin}/m.keras", "0" * 64)
         assert isinstance(error, ImportModelError)

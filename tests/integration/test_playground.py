@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,18 +130,99 @@ def test_tensors_as_json(page: Any) -> None:
     box.clear()
     box.send_keys(json.dumps({"inputs": {"a": [1, 2, 3, 4, 5, 6], "n": [2, -1]}}))
     box.send_keys(Keys.TAB, Keys.ENTER)
-    assert shown(page, "#answer pre").text == "[2,4,6]"
+    shown(page, "#answer table")
+    assert cells(page)[:3] == [["0", "2", ""], ["1", "4", ""], ["2", "6", ""]]
+    bars = page.find_elements(By.CSS_SELECTOR, "#answer .bar")[:3]
+    assert [bar.get_attribute("style") for bar in bars] == ["width: 33.3333%;", "width: 66.6667%;", "width: 100%;"]
+    assert page.find_element(By.CSS_SELECTOR, "#answer .soft").text == "3 numbers; Euclidean norm 7.48331"
+    assert page.find_element(By.CSS_SELECTOR, "#answer .large").text == "-3"
     assert page.find_element(By.CSS_SELECTOR, "#answer h2").text == "product, item 1"
+
+
+def cells(page: Any) -> list[list[str]]:
+    found: list[list[str]] = page.execute_script(
+        "return [...document.querySelectorAll('#answer tbody tr')].map((r) => [...r.cells].map((c) => c.innerText))"
+    )
+    return found
+
+
+def test_long_and_nested_numbers_are_tables(page: Any) -> None:
+    page.execute_script(
+        "show({predictions: [{embedding: Array.from({length: 1000}, (_, i) => i / 1000), "
+        "boxes: [[1, 2.5, 3], [4, 5, 6]], deep: [[[1]]]}], timings_ms: {}}, 1)"
+    )
+    texts = [found.text for found in page.find_elements(By.CSS_SELECTOR, "#answer .soft")]
+    assert texts == ["1000 numbers, of which the first 256 are here; Euclidean norm 18.2437", "2 × 3 numbers"]
+    found = cells(page)
+    assert len(found) == 256 + 2
+    assert found[255] == ["255", "0.255000", ""]
+    assert found[256:] == [["0", "1", "2.50000", "3"], ["1", "4", "5", "6"]]
+    assert page.find_element(By.CSS_SELECTOR, "#answer pre").text == "[[[1]]]"
+
+
+def test_a_picture_from_the_camera(page: Any) -> None:
+    """Chromium's own test pattern."""
+    page.find_element(By.ID, "camera").click()
+    WebDriverWait(page, 10).until(lambda d: d.find_element(By.ID, "take").is_displayed())
+    page.find_element(By.ID, "take").click()
+    assert len(rows(page)) == 2
+    assert page.find_element(By.ID, "preview").is_displayed()
+    assert not page.find_element(By.ID, "video").is_displayed()
+    assert page.execute_script("return stream") is None  # the camera's light is off
+
+
+@pytest.mark.parametrize("language", ["curl", "python"])
+def test_the_same_request_in_a_program(page: Any, dark_picture: Path, language: str) -> None:
+    """What the page says is run, and gives the answer that the page shows."""
+    odd = dark_picture.with_name('it\'s "dark".png').resolve()
+    shutil.copy(dark_picture, odd)
+    send(page, odd)
+    rows(page)
+    assert answered(page, language, odd.parent)["predictions"][0]["tone"][0]["label"] == "dark"
+    Select(page.find_element(By.ID, "models")).select_by_visible_text("product")
+    assert not page.find_element(By.ID, "code").is_displayed()
+    box = page.find_element(By.ID, "json")
+    box.clear()
+    box.send_keys(json.dumps({"inputs": {"a": [1, 2, 3, 4, 5, 6], "n": [2, -1]}}))
+    page.find_element(By.CSS_SELECTOR, "#tensors button").click()
+    shown(page, "#answer table")
+    assert answered(page, language, odd.parent)["predictions"][0]["product"] == [2, 4, 6]
+
+
+def answered(page: Any, language: str, folder: Path) -> Any:
+    """The answer that the program on the page gets."""
+    if page.find_element(By.ID, "code").get_attribute("open") is None:
+        page.find_element(By.CSS_SELECTOR, "#code summary").click()
+    page.find_element(By.CSS_SELECTOR, f"[data-language={language}]").click()
+    text = page.find_element(By.ID, "snippet").text
+    command = ["sh", "-c", text.replace("curl ", "curl -s ")] if language == "curl" else [sys.executable, "-c", text]
+    said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+    return json.loads(said) if language == "curl" else ast.literal_eval(said.replace("null", "None"))
+
+
+def test_a_phone_shows_all_of_it(url: str, dark_picture: Path) -> None:
+    with chromium(phone=True, dark=True) as phone:
+        phone.get(url)
+        send(phone, dark_picture)
+        rows(phone)
+        phone.find_element(By.CSS_SELECTOR, "#code summary").click()
+        assert phone.execute_script("return document.documentElement.scrollWidth") == 390
+        assert "drop it here" not in phone.find_element(By.ID, "drop").text
+        small = phone.execute_script(
+            "return [...document.querySelectorAll('button, select')]"
+            ".filter((e) => e.offsetParent && e.offsetHeight < 36).map((e) => e.textContent)"
+        )
+        assert small == []
 
 
 def test_the_keyboard_reaches_everything(page: Any) -> None:
     reached = []
-    for _ in range(3):
+    for _ in range(4):
         ActionChains(page).send_keys(Keys.TAB).perform()
         focused = page.switch_to.active_element
         reached.append(focused.get_attribute("id") or focused.tag_name)
         assert focused.accessible_name
-    assert reached == ["models", "file", "a"]
+    assert reached == ["models", "file", "camera", "a"]
 
 
 def test_it_looks_right_in_the_dark_too(browser: Any, url: str) -> None:

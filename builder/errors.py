@@ -9,6 +9,9 @@ from __future__ import annotations
 INTERRUPTED = 130
 """What the process returns after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
 
+PIPE_CLOSED = 141
+"""The same of SIGPIPE: whoever read the result stopped."""
+
 
 class ColdforgeError(Exception):
     """Base of every failure a user can meet; ``exit_code`` is what the process returns."""

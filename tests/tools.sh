@@ -21,6 +21,10 @@ wanted=(
     "dockerd docker.io"
     "mmdebstrap mmdebstrap"
     "cargo cargo rustc"
+    "/usr/share/doc/librust-image-dev librust-image-dev"
+    "pkg-config pkg-config"
+    "/usr/include/jpeglib.h libjpeg-dev"
+    "/usr/include/png.h libpng-dev"
     "go golang-go"
 )
 export PATH="$PATH:/usr/sbin:/sbin"

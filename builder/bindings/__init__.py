@@ -40,7 +40,7 @@ def readme(language: str, description: Description) -> str:
     picture = description.picture
     files = " and ".join(f"the raw bytes of {markdown(f.spec.name)} ({f.shape})" for f in description.feeds)
     if picture:
-        taken = f"a picture of {picture.width}×{picture.height}, binary PPM or PGM ({picture.mode})"
+        taken = f"a picture of {picture.width}×{picture.height}, binary PPM or PGM ({picture.mode}){_DECODED[language]}"
         others = [f for f in description.feeds if not description.takes_picture(f)]
         files = " and ".join([taken, *(f"the raw bytes of {markdown(f.spec.name)} ({f.shape})" for f in others)])
     feeds = description.feeds
@@ -59,7 +59,25 @@ def readme(language: str, description: Description) -> str:
         arguments=usage(description),
         reads=files,
         doc_feeds=example.get(language, ""),
+        pictures=_PICTURES if picture else "",
     )
+
+
+_DECODED = {
+    "c": ", or JPEG or PNG where `make` finds libjpeg and libpng by pkg-config",
+    "rust": ", or JPEG or PNG in `pictures/`",
+    "go": ", JPEG or PNG",
+    "node": ", or JPEG or PNG after `npm install sharp`",
+    "python": ", or whatever Pillow reads, where it is installed",
+}
+"""What else an example takes a picture as; the model's package needs nothing for it."""
+
+_PICTURES = """ That is the same example as a crate of its
+own, which has a decoder (the crate image):
+
+```console
+$ cargo run --release --manifest-path pictures/Cargo.toml -- photo.jpg
+```"""
 
 
 __all__ = ["LANGUAGES", "STATIC", "Files", "Parts", "describe", "generate"]

@@ -27,11 +27,23 @@ def files(description: Description, parts: Parts) -> Files:
     return {
         f"{model}.h": header(description),
         "predict.c": example(description),
-        "Makefile": fill("c/Makefile", model=model, name=description.name),
+        "Makefile": _makefile(description),
         "model.h": parts.header,
         "model.json": parts.description,
         **libraries,
     }
+
+
+def _makefile(description: Description) -> str:
+    picture = description.picture is not None
+    return fill(
+        "c/Makefile",
+        model=description.package,
+        name=description.name,
+        pictures=_PICTURES if picture else "",
+        flags=" $(PICTURE_FLAGS)" if picture else "",
+        libs=" $(PICTURE_LIBS)" if picture else "",
+    )
 
 
 def header(description: Description) -> str:
@@ -99,15 +111,29 @@ def example(description: Description) -> str:
         or_picture=or_picture(description),
         model=model,
         picture=pixels(description, "c/picture.c"),
-        from_picture="    if (is_picture && length != size) content = pixels_of(path, data, &length);\n"
-        if picture
-        else "    (void)is_picture;\n",
+        from_picture=_FROM_PICTURE if picture else "    (void)is_picture;\n",
         argument_count=len(description.feeds) + 1,
         reads="\n".join(reads),
         printers=_PRINT_CLASSES.replace("MODEL", model) if description.classifications else "",
         prints="\n".join(prints),
     )
 
+
+_PICTURES = """
+# The example reads JPEG and PNG, too, where pkg-config finds libjpeg and libpng; `make PICTURES=` leaves them out.
+PICTURES ?= $(shell for name in libjpeg libpng; do pkg-config --exists $$name 2> /dev/null && echo $$name; done)
+PICTURE_FLAGS = $(if $(PICTURES),$(shell pkg-config --cflags $(PICTURES)))
+PICTURE_FLAGS += $(if $(filter libjpeg,$(PICTURES)),-DWITH_JPEG) $(if $(filter libpng,$(PICTURES)),-DWITH_PNG)
+PICTURE_LIBS = $(if $(PICTURES),$(shell pkg-config --libs $(PICTURES)))
+"""
+
+_FROM_PICTURE = """\
+    if (is_picture && length != size) {
+        unsigned char *pixels = pixels_of(path, data, &length);
+        free(data);
+        data = pixels;
+    }
+"""
 
 _PRINT_CLASSES = """
 static void print_classes(const char *name, const MODEL_class *classes, size_t count) {

@@ -93,8 +93,8 @@ def pixels(description: Description, template: str, **values: str) -> str:
     picture = description.picture
     if picture is None:
         return ""
-    kind = 5 if picture.mode == "grey" else 6
-    return fill(template, width=picture.width, height=picture.height, mode=picture.mode, kind=kind, **values)
+    channels = 1 if picture.mode == "grey" else 3
+    return fill(template, width=picture.width, height=picture.height, mode=picture.mode, channels=channels, **values)
 
 
 def rows(head: Head) -> str:

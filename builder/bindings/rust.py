@@ -34,10 +34,21 @@ def files(description: Description, parts: Parts) -> Files:
         "src/lib.rs": library(description),
         "src/native.rs": fill("rust/native.rs"),
         "examples/predict.rs": example(description),
+        **_with_pictures(description),
         "native/libmodel.so": parts.library,
         "native/model.h": parts.header,
         "native/model.json": parts.description,
         **archive,
+    }
+
+
+def _with_pictures(description: Description) -> Files:
+    """The example in a crate of its own, which may need others: only where there are pictures to be read."""
+    if description.picture is None:
+        return {}
+    return {
+        "pictures/Cargo.toml": fill("rust/pictures.toml", model=description.package),
+        "pictures/build.rs": fill("rust/pictures.rs"),
     }
 
 
@@ -141,8 +152,8 @@ def example(description: Description) -> str:
         feeds=", ".join(f"{f.identifier}: &{f.identifier}" for f in feeds),
         prints="\n".join(prints),
         printers=_PRINT_CLASSES if description.classifications else "",
-        content=_PICTURE_CONTENT if picture else "    let _ = picture;\n    let content = &file[..];",
-        pixels=pixels(description, "rust/pixels.rs"),
+        content=_PICTURE_CONTENT if picture else "    let _ = picture;\n    let content = file;",
+        pixels=pixels(description, "rust/pixels.rs", decode=_DECODE[picture.mode] if picture else ""),
     )
 
 
@@ -157,8 +168,18 @@ _PICTURE_CONTENT = """\
     let content = if picture && file.len() != size {
         pixels(&file).map_err(|why| format!("{path}: {why}"))?
     } else {
-        &file[..]
+        file
     };"""
+
+_DECODE = {
+    "rgb": "    Ok(picture.into_rgb8().into_raw())",
+    "grey": """\
+    if !picture.color().has_color() {
+        return Ok(picture.into_luma8().into_raw());
+    }
+    let grey = |c: &[u8]| (c[0] as u32 * 19595 + c[1] as u32 * 38470 + c[2] as u32 * 7471 + 32768) >> 16;
+    Ok(picture.into_rgb8().chunks(3).map(|colours| grey(colours) as u8).collect())""",
+}
 
 
 def _print(name: str, fetch: Tensor) -> str:

@@ -18,12 +18,9 @@ from pathlib import Path
 from builder import __version__
 from builder.cli import building, delivering, looking, proving, running, showing
 from builder.disk import disk_error
-from builder.errors import INTERRUPTED, ColdforgeError, UsageError
+from builder.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError, UsageError
 from builder.escape import terminal
 from builder.project import Project
-
-PIPE_CLOSED = 141
-"""The exit code of a program that SIGPIPE ended, as shells have it."""
 
 GROUPS = (building, looking, showing, running, delivering, proving)
 

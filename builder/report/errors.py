@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
-from builder.errors import INTERRUPTED, ColdforgeError
+from builder.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError
 from builder.files import write_file
 from handler.errors import HandlerError
 
@@ -101,6 +101,7 @@ def _codes() -> Iterator[str]:
     for error in sorted(ColdforgeError.__subclasses__(), key=lambda error: error.exit_code):
         yield f"| {error.exit_code} | {' '.join((inspect.getdoc(error) or '').replace('``', '`').split())} |\n"
     yield f"| {INTERRUPTED} | Ctrl-C ended the command. |\n"
+    yield f"| {PIPE_CLOSED} | Whoever read the result stopped, as `head` does. |\n"
 
 
 def _row(error: tuple[int, str, bool, str]) -> str:

@@ -6,8 +6,8 @@
 //   model.run({ image: pixels });                  // { predictions: Float32Array }
 //   model.predict({ image: pixels });              // { digit: [{ label: "7", probability: 0.99 }, ...] }
 //
-// From a shell: node predict.mjs FILE..., one file of raw little-endian bytes per feed (or one picture, a binary
-// PPM or PGM of the model's size), prints what predict() returns.
+// From a shell: node predict.mjs FILE..., one file of raw little-endian bytes per feed (or one picture of the model's
+// size: a binary PPM or PGM, or JPEG or PNG where the package sharp is installed), prints what predict() returns.
 
 const ARRAYS = {
   bool: Uint8Array, uint8: Uint8Array, int8: Int8Array, uint16: Uint16Array, int16: Int16Array,
@@ -127,17 +127,40 @@ function ranked(output, values) {
   return rows.length === 1 ? rows[0] : rows;
 }
 
-/** The pixels of a binary PPM or PGM, which must have the size and colours the model takes. */
-function pixels(file, image) {
+/** The pixels of a picture, which must have the size the model takes; a binary PPM or PGM its colours, too. */
+async function pixels(file, image) {
+  if (file[0] !== 0x50) return decoded(file, image);
   const text = new TextDecoder("latin1").decode(file.subarray(0, 4096));
   const header = /^P([56])(?:\s|#.*\n)+?(\d+)(?:\s|#.*\n)+?(\d+)(?:\s|#.*\n)+?(\d+)\s/.exec(text);
   const [, kind, width, height, most] = header?.map(Number) ?? [];
   if (most !== 255) throw new ModelError("the picture is no binary PPM or PGM of 8 bits");
-  const mode = kind === 6 ? "rgb" : "grey";
+  requireFit(image, width, height, kind === 6 ? "rgb" : "grey");
+  return file.slice(header[0].length);
+}
+
+function requireFit(image, width, height, mode) {
   if (width !== image.width || height !== image.height || mode !== image.mode) {
     throw new ModelError(`the picture is ${width}×${height} ${mode}; the model takes ${image.width}×${image.height} ${image.mode}`);
   }
-  return file.slice(header[0].length);
+}
+
+/** JPEG, PNG and others, by the package sharp; opacity is left out. Grey is weighed as ITU-R BT.601 has it. */
+async function decoded(file, image) {
+  const sharp = await import("sharp").catch(() => {
+    throw new ModelError("the picture is no binary PPM or PGM of 8 bits; `npm install sharp` to read JPEG and PNG");
+  });
+  const { data, info } = await sharp.default(file).raw().toBuffer({ resolveWithObject: true }).catch((error) => {
+    throw new ModelError(`the picture is no binary PPM or PGM of 8 bits, and sharp cannot read it: ${error.message}`);
+  });
+  requireFit(image, info.width, info.height, image.mode);
+  const wanted = image.mode === "grey" ? 1 : 3, found = new Uint8Array(info.width * info.height * wanted);
+  for (let i = 0; i < info.width * info.height; i++) {
+    const [r, g, b] = data.subarray(i * info.channels, (i + 1) * info.channels);
+    const grey = info.channels < 3;
+    if (wanted === 1) found[i] = grey ? r : (r * 19595 + g * 38470 + b * 7471 + 32768) >> 16;
+    else found.set(grey ? [r, r, r] : [r, g, b], i * 3);
+  }
+  return found;
 }
 
 async function main(paths) {
@@ -148,10 +171,10 @@ async function main(paths) {
     throw new ModelError(`give ${feeds.length} file(s): ${feeds.map((f) => `${f.name} ${f.dtype}[${f.shape}]`).join(", ")}`);
   }
   const data = await Promise.all(paths.map((path) => readFile(path)));
-  const given = feeds.map((feed, i) => {
+  const given = await Promise.all(feeds.map(async (feed, i) => {
     const isPicture = image?.feed === feed.name && data[i].length !== feed.bytes;
-    return [feed.name, isPicture ? pixels(data[i], image) : data[i]];
-  });
+    return [feed.name, isPicture ? await pixels(data[i], image) : data[i]];
+  }));
   console.log(JSON.stringify(model.predict(Object.fromEntries(given)), null, 1));
 }
 

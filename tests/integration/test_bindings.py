@@ -121,7 +121,7 @@ def check(said: str, model: Model) -> None:
 def test_c(model: Model, target: str, tmp_path: Path) -> None:
     needs.c_compiler()
     folder = copy(package(model.name, "c", "--static"), tmp_path)
-    run(["make", target, "CFLAGS=-O2 -Wall -Wextra -Wpedantic -Werror"], folder)
+    run(["make", target, "PICTURES=", "CFLAGS=-O2 -Wall -Wextra -Wpedantic -Werror"], folder)
     check(run([folder / target, model.picture], tmp_path), model)
     check(run([folder / target, model.raw], tmp_path), model)
     (folder / "libmodel.so").unlink()
@@ -350,6 +350,35 @@ def test_node(model: Model, tmp_path: Path) -> None:
         re.findall(r"^export (?:async )?(?:class|function) (\w+)", (folder / "predict.mjs").read_text(), re.M)
     )
     assert set(re.findall(r"^export (?:class|function) (\w+)", types, re.M)) == exports
+
+
+@pytest.mark.network
+@pytest.mark.usefixtures("node_js")
+def test_node_reads_what_sharp_reads(model: Model, tmp_path: Path) -> None:
+    folder = copy(package(model.name, "node"), tmp_path)
+    command = ["node", folder / "predict.mjs"]
+    without = subprocess.run([*command, as_png(model.picture)], capture_output=True, text=True, check=False)
+    assert (without.returncode, "npm install sharp" in without.stderr) == (1, True)
+    run(["npm", "install", "--no-save", "--no-audit", "--no-fund", "--silent", "sharp@0.35.5"], folder)
+    assert run([*command, as_png(model.picture)], folder) == run([*command, model.picture], folder)
+    with Image.open(model.picture) as opened:
+        red = Image.merge("RGB", [opened.convert("L"), *[opened.convert("L").point(lambda v: v // 2)] * 2])
+        red.convert("RGBA").save(tmp_path / "red.png")
+        red.convert(opened.mode).save(tmp_path / "red.ppm")
+        red.save(tmp_path / "red.jpg", quality=100, subsampling=0)
+        opened.resize((opened.width, opened.height + 1)).save(tmp_path / "high.png")
+    exact = run([*command, tmp_path / "red.ppm"], folder)
+    assert run([*command, tmp_path / "red.png"], folder) == exact
+    near, exactly = (
+        [c["probability"] for classes in json.loads(said).values() for c in classes]
+        for said in (run([*command, tmp_path / "red.jpg"], folder), exact)
+    )
+    assert near == pytest.approx(exactly, abs=0.05, rel=0)
+    (tmp_path / "text").write_text("nonsense")
+    for name, complaint in (("high.png", "the picture is"), ("text", "sharp cannot read it")):
+        done = subprocess.run([*command, tmp_path / name], capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert complaint in done.stderr
 
 
 def test_python(model: Model, tmp_path: Path) -> None:

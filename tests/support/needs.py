@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import subprocess
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -53,6 +55,22 @@ def c_compiler() -> str:
 def cargo() -> str:
     c_compiler()  # the linker
     return needs("cargo", "cargo", "rustc")
+
+
+def rust_image() -> Path:
+    """A folder of crates with the crate image in it, as Debian packages them: cargo then needs no network."""
+    crates = Path("/usr/share/cargo/registry")
+    if not any(crates.glob("image-0.*")):
+        missing("there is no crate image (make tools installs librust-image-dev)")
+    return crates
+
+
+def libraries(*names: str) -> None:
+    """The headers of C libraries, which pkg-config finds."""
+    program = needs("pkg-config")
+    for name in names:
+        if subprocess.run([program, "--exists", name], check=False).returncode:
+            missing(f"there are no headers of {name} (make tools installs {name}-dev)")
 
 
 def go() -> str:

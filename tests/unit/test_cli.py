@@ -12,10 +12,10 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from builder.bindings import LANGUAGES
-from builder.cli import GROUPS, PIPE_CLOSED, main
+from builder.cli import GROUPS, main
 from builder.cli.reference import reference
 from builder.cli.results import RESULTS, document
-from builder.errors import UsageError
+from builder.errors import PIPE_CLOSED, UsageError
 from tests.conftest import ROOT
 from tests.support.results import printed
 

@@ -56,7 +56,7 @@ fn read_feed<T: Copy>(path: &str, name: &str, length: usize, zero: T, picture: b
     let content = if picture && file.len() != size {
         pixels(&file).map_err(|why| format!("{path}: {why}"))?
     } else {
-        &file[..]
+        file
     };
     if content.len() != size {
         return Err(format!("{path}: {} bytes; feed {name} takes {size}", content.len()));
@@ -67,12 +67,12 @@ fn read_feed<T: Copy>(path: &str, name: &str, length: usize, zero: T, picture: b
     Ok(values)
 }
 
-/// The pixels of a binary PPM (P6) or PGM (P5), which must have the model's size and colours.
-fn pixels(file: &[u8]) -> Result<&[u8], String> {
+/// The pixels of a picture, which must have the model's size; a binary PPM (P6) or PGM (P5) its colours, too.
+fn pixels(file: &[u8]) -> Result<Vec<u8>, String> {
     let mode = match file {
         [b'P', b'5', ..] => "grey",
         [b'P', b'6', ..] => "rgb",
-        _ => return Err("is no binary PPM or PGM".into()),
+        _ => return decoded(file),
     };
     let mut at = 2;
     let mut number = || {
@@ -94,8 +94,28 @@ fn pixels(file: &[u8]) -> Result<&[u8], String> {
     if most != 255 || at == file.len() {
         return Err("is no PPM or PGM of 8 bits".into());
     }
-    if (width, height, mode) != (8, 8, "rgb") {
-        return Err(format!("the picture is {width}x{height} {mode}; the model takes 8x8 rgb"));
+    require_fit(width, height, mode)?;
+    Ok(file[at + 1..].to_vec()) // one space ends the header
+}
+
+fn require_fit(width: usize, height: usize, mode: &str) -> Result<(), String> {
+    if (width, height, mode) == (8, 8, "rgb") {
+        return Ok(());
     }
-    Ok(&file[at + 1..]) // one space ends the header
+    Err(format!("the picture is {width}x{height} {mode}; the model takes 8x8 rgb"))
+}
+
+/// JPEG and PNG, in the model's colours; opacity is left out. Grey is weighed as ITU-R BT.601 has it.
+#[cfg(pictures)]
+fn decoded(file: &[u8]) -> Result<Vec<u8>, String> {
+    let picture = image::load_from_memory(file)
+        .map_err(|why| format!("is no binary PPM or PGM, and image cannot read it: {why}"))?;
+    require_fit(picture.width() as usize, picture.height() as usize, "rgb")?;
+    Ok(picture.into_rgb8().into_raw())
+}
+
+/// The crate of this example in pictures/ reads them.
+#[cfg(not(pictures))]
+fn decoded(_: &[u8]) -> Result<Vec<u8>, String> {
+    Err("is no binary PPM or PGM; the example in pictures/ reads JPEG and PNG, too".into())
 }

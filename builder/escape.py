@@ -56,7 +56,7 @@ def c_literal(text: str) -> str:
 def c_name(text: str) -> str:
     """``text``, which names a function of XLA's. Raises LowerError if it is no identifier."""
     if not re.fullmatch(r"[A-Za-z_]\w*", text, re.ASCII):
-        raise LowerError(f"XLA calls a function {visible(text)!r}, which is no name in C; report this model.")
+        raise LowerError(f"XLA calls a function {visible(text)!r}, which is not a valid name in C; report this model.")
     return text
 
 

@@ -162,13 +162,13 @@ def _acquire(path: Path, target: Path, say: Say) -> int:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if not told:
-                    say(f"waiting for {_holder(file)}, which works on {target}")
+                    say(f"waiting for {_holder(file)}, which is working on {target}")
                     told = True
                 fcntl.flock(file, fcntl.LOCK_EX)
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
                     raise
-                say(f"{target.parent} is on a file system without locks: run no second build there meanwhile")
+                say(f"{target.parent} is on a file system without locks: run one build at a time there")
             if os.path.lexists(path) and os.path.samestat(os.fstat(file), path.lstat()):
                 return file
         except BaseException:

@@ -92,7 +92,7 @@ class Preflight:
             counts = {name: int(found[name]) for name in sizes}
             return cls(unsupported=rows, place=found["place"], **counts)
         except (LookupError, TypeError, ValueError) as error:
-            raise PreflightError("The process that read the model told nothing of its graph.") from error
+            raise PreflightError("The process that read the model did not report its graph.") from error
 
 
 def check(

@@ -116,7 +116,7 @@ def _require_regular(found: os.stat_result, name: str) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise SandboxError(f"{name} is {_kind(found.st_mode)}; a build leaves regular files only.")
     if found.st_nlink != 1:
-        raise SandboxError(f"{name} has a second name elsewhere (a hard link); a build leaves files of one name.")
+        raise SandboxError(f"{name} has a hard link elsewhere; a build's files have none.")
 
 
 def _kind(mode: int) -> str:

@@ -119,7 +119,7 @@ def require_size(size: int, limit: int) -> None:
     """Raises AnswerTooLargeError for an answer of ``size`` bytes where ``limit`` are passed on."""
     if size > limit - _AROUND:
         raise AnswerTooLargeError(
-            f"the answer has {size:,} bytes; at most {limit:,} can be passed on. Ask for less at a time"
+            f"the answer has {size:,} bytes; at most {limit:,} are allowed. Ask for fewer items at a time"
         )
 
 

@@ -104,17 +104,17 @@ class Limits(NamedTuple):
         if cost.bytes > self.memory or needed > self.seconds:
             raise OverBudgetError(
                 f"would take about {needed:.1f} s and {cost.bytes / 1e6:,.0f} MB to decode and resize; "
-                f"at most {self.seconds:g} s and {self.memory / 1e6:,.0f} MB are given to a picture"
+                f"one picture may take at most {self.seconds:g} s and {self.memory / 1e6:,.0f} MB"
             )
         if needed > seconds:
-            raise OutOfTimeError("would take longer than the function's time that is left")
+            raise OutOfTimeError("would take longer than the time that the function has left")
 
     def require_memory(self, bytes_needed: int) -> None:
         """Raises OverBudgetError for a request that would take more memory than it is given."""
         if bytes_needed > self.memory:
             raise OverBudgetError(
-                f"the request would take {bytes_needed / 1e6:,.0f} MB of memory; at most {self.memory / 1e6:,.0f} MB "
-                "are given to one. Send fewer items at a time, or give the function more memory"
+                f"the request would take {bytes_needed / 1e6:,.0f} MB of memory; one may take at most "
+                f"{self.memory / 1e6:,.0f} MB. Send fewer items at a time, or give the function more memory"
             )
 
 

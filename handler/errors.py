@@ -61,7 +61,7 @@ def event_from(sender: str) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise MalformedEventError(f"the event does not have the form in which {sender} sends it") from None
+        raise MalformedEventError(f"the event does not have the form that {sender} sends") from None
 
 
 class WrongTypeError(HandlerError):
@@ -194,7 +194,7 @@ class KeyTooLongError(HandlerError):
 
 
 class StorageUnavailableError(HandlerError):
-    """S3 did not give or take an object in time, or asked to slow down."""
+    """S3 did not deliver or store an object in time, or asked to slow down."""
 
     code = "storage_unavailable"
     status = 503

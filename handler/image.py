@@ -68,7 +68,7 @@ def pixels(data: bytes, where: str, target: ImageInput, limits: Limits, seconds:
     """
     try:
         if len(data) > limits.encoded:
-            raise TooLargeError(f"has {len(data):,} bytes; at most {limits.encoded:,} are taken")
+            raise TooLargeError(f"has {len(data):,} bytes; at most {limits.encoded:,} are allowed")
         return _decode(data, target, limits, seconds).resized_to(target).tobytes()
     except HandlerError as error:
         raise type(error)(f"{where} {error.message}") from error.__cause__
@@ -104,7 +104,7 @@ def _decode(data: bytes, target: ImageInput, limits: Limits, seconds: float) -> 
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         plugin = "WebP"
     if plugin is None or plugin.upper() not in limits.formats:
-        raise NotAnImageError(f"is not an image in a format that is taken here; send {_listed(limits.formats)}")
+        raise NotAnImageError(f"is not an image in an accepted format; send {_listed(limits.formats)}")
     if plugin == "WebP":
         _check_webp(data, limits)
     module = importlib.import_module(f"PIL.{plugin}ImagePlugin")
@@ -175,9 +175,9 @@ def _listed(formats: tuple[str, ...]) -> str:
 def _check_pixels(size: tuple[int, int], limits: Limits) -> None:
     width, height = size
     if max(size) > MAX_SIDE:
-        raise TooManyPixelsError(f"has {width} × {height} pixels; at most {MAX_SIDE:,} are taken on a side")
+        raise TooManyPixelsError(f"has {width} × {height} pixels; at most {MAX_SIDE:,} are allowed on a side")
     if width * height > limits.pixels:
-        raise TooManyPixelsError(f"has {width} × {height} pixels; at most {limits.pixels:,} in all are taken")
+        raise TooManyPixelsError(f"has {width} × {height} pixels; at most {limits.pixels:,} in total are allowed")
 
 
 def _check_decoder(picture: ImageFile, plugin: str) -> None:
@@ -185,7 +185,7 @@ def _check_decoder(picture: ImageFile, plugin: str) -> None:
     from PIL import Image
 
     if any(tile.codec_name in Image.DECODERS for tile in picture.tile):
-        raise UnsupportedImageError(f"is a {plugin.upper()} file of a kind that is not taken; save it uncompressed")
+        raise UnsupportedImageError(f"is a {plugin.upper()} file of an unsupported kind; save it uncompressed")
 
 
 def _check_webp(data: bytes, limits: Limits) -> None:

@@ -111,9 +111,9 @@ def _object(address: str, sources: Sources, budget: _Budget) -> bytes:
         with opened(S3Object(bucket, key), budget.seconds()) as (_, body):
             return budget.take(iter(lambda: body.read(CHUNK), b""))
     except ObjectNotFoundError as error:
-        raise SourceUnavailableError("names an object that is not there, or may not be read") from error
+        raise SourceUnavailableError("names an object that does not exist or may not be read") from error
     except StorageUnavailableError as error:
-        raise StorageUnavailableError("names an object that S3 did not give; try again") from error
+        raise StorageUnavailableError("names an object that S3 did not deliver; try again") from error
 
 
 def _page(address: str, sources: Sources, budget: _Budget) -> bytes:
@@ -127,10 +127,10 @@ def _page(address: str, sources: Sources, budget: _Budget) -> bytes:
             connection.request("GET", path, headers={"Accept": "image/*", "User-Agent": "coldforge"})
             response = connection.getresponse()
             if response.status != 200:
-                raise SourceUnavailableError(f"names a picture that its host answers with status {response.status}")
+                raise SourceUnavailableError(f"names a picture, but its host answered with status {response.status}")
             data = budget.take(iter(lambda: response.read1(CHUNK), b""))
             if response.length:  # bytes that were announced and did not come
-                raise SourceUnavailableError("names a picture that cannot be fetched whole")
+                raise SourceUnavailableError("names a picture whose download broke off")
             return data
     except HandlerError:
         raise

@@ -112,7 +112,7 @@ class Server(NamedTuple):
                 seconds["decode"] += middle - start
                 seconds["infer"] += time.perf_counter() - middle
         if left and not (request.partial and batches):
-            raise OutOfTimeError("the function's time was up before the request was done; send fewer items at a time")
+            raise OutOfTimeError("the function ran out of time before the request was done; send fewer items at a time")
         seconds["total"] = time.perf_counter() - began
         timings = {name: round(value * 1000, 3) for name, value in seconds.items()}
         result = Result(description, tuple(batches), timings, left)

@@ -41,7 +41,7 @@ def read(source: S3Object, limit: int, seconds: float) -> bytes:
     """The object's bytes. Raises TooLargeError over ``limit`` bytes, and as ``opened`` does."""
     with opened(source, seconds) as (length, body):
         if length > limit:
-            raise TooLargeError(f"{source} has {length:,} bytes; at most {limit:,} are taken")
+            raise TooLargeError(f"{source} has {length:,} bytes; at most {limit:,} are allowed")
         data: bytes = body.read()
         return data
 
@@ -55,7 +55,7 @@ def opened(source: S3Object, seconds: float) -> Iterator[tuple[int, Any]]:
     from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
     if not _is_key(source.key):
-        raise ObjectNotFoundError(f"{source} is not there: no key in S3 is so long, or of such characters")
+        raise ObjectNotFoundError(f"{source} does not exist: no key in S3 has this length or these characters")
     version = {"VersionId": source.version} if source.version else {}
     try:
         answer = s3(seconds).get_object(Bucket=source.bucket, Key=source.key, **version)
@@ -63,12 +63,12 @@ def opened(source: S3Object, seconds: float) -> Iterator[tuple[int, Any]]:
             yield answer["ContentLength"], body
     except ClientError as error:
         if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) >= 500:
-            raise StorageUnavailableError(f"S3 did not give {source}; try again") from error
-        raise ObjectNotFoundError(f"{source} is not there, or the function's role may not read it") from error
+            raise StorageUnavailableError(f"S3 did not deliver {source}; try again") from error
+        raise ObjectNotFoundError(f"{source} does not exist, or the function's role may not read it") from error
     except ParamValidationError as error:  # to be caught before BotoCoreError, as one of them
-        raise ObjectNotFoundError(f"{source} is not there: no bucket or key in S3 is like this") from error
+        raise ObjectNotFoundError(f"{source} does not exist: S3 has no such buckets or keys") from error
     except (BotoCoreError, OSError) as error:  # no connection, no credentials, or a body that broke off
-        raise StorageUnavailableError(f"S3 did not give {source}; try again") from error
+        raise StorageUnavailableError(f"S3 did not deliver {source}; try again") from error
 
 
 def results() -> tuple[str, str] | None:
@@ -107,7 +107,7 @@ def write(target: S3Object, text: str, seconds: float) -> None:
             Bucket=target.bucket, Key=target.key, Body=text.encode(), ContentType="application/json; charset=utf-8"
         )
     except (ClientError, BotoCoreError, OSError) as error:
-        raise StorageUnavailableError(f"S3 did not take {target}; the result is in the log") from error
+        raise StorageUnavailableError(f"S3 did not store {target}; the result is in the log") from error
 
 
 def _is_key(key: str) -> bool:

@@ -73,9 +73,7 @@ def _jpeg(data: bytes) -> Survey:
             return Survey(b"".join(kept) + data[found.start() :], steps, scans, exif, xmp)
         content = segment[4:]
         if marker in _OTHER_FRAMES and marker not in _TABLES:
-            raise UnsupportedImageError(
-                "is a JPEG file of a kind that is not taken; save it as baseline or progressive"
-            )
+            raise UnsupportedImageError("is a JPEG file of an unsupported kind; save it as baseline or progressive")
         if length < 2 or not (marker in _FRAMES or marker in _TABLES or marker in _SKIPPED):
             raise DamagedImageError("is a JPEG file that cannot be decoded")
         if marker == _APP1 and content.startswith(_EXIF):

@@ -111,7 +111,7 @@ def require_items(counts: dict[str, int], description: Description, limits: Limi
         raise WrongShapeError(f"all inputs must have the same number of items; {found}")
     most = limits.items if description.batched else description.batch
     if counts and max(counts.values()) > most:
-        raise TooManyImagesError(f"the request has {max(counts.values())} items; at most {most} are taken at a time")
+        raise TooManyImagesError(f"the request has {max(counts.values())} items; at most {most} are allowed at a time")
 
 
 def require_held(names: Collection[str], count: int, description: Description, limits: Limits) -> None:

@@ -80,7 +80,7 @@ def background(found: list[Task], message_id: str, server: Server, call: Call) -
         retry, target = False, None
         try:
             if not deadline.allows_another():
-                raise OutOfTimeError("the function's time was up before this item")
+                raise OutOfTimeError("the function ran out of time before this item")
             target = place(task, message_id)  # before anything is read
             answer = answered(task, server, call)
         except Exception as error:

@@ -146,7 +146,7 @@ def describe(text: str) -> Description:
             f"model.json cannot be used ({type(error).__name__}: {error}): make the bundle again."
         ) from error
     if not feeds or not fetches:
-        raise UsageError(f"{name} takes or gives nothing; a binding needs both feeds and fetches. Call it with cf_run.")
+        raise UsageError(f"{name} has no feeds or no fetches, and a binding needs both. Call it with cf_run.")
     return Description(name, package_name(name), version, arch, batch, feeds, fetches, heads, picture)
 
 

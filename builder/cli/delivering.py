@@ -36,7 +36,7 @@ def publish(options: Options, project: Project) -> int:
     from builder.pack.join import joined_name
 
     if options.prune is not None and options.prune < 1:
-        raise UsageError(f"--prune {options.prune}: at least the newest version is kept; give 1 or more.")
+        raise UsageError(f"--prune {options.prune} would keep no version; give 1 or more.")
     specs = [load_spec(model, project) for model in options.models]
     name, named = joined_name([spec.name for spec in specs]), " ".join(options.models)
     layers = [
@@ -78,7 +78,9 @@ def stage(options: Options, project: Project) -> int:
 
 
 def _parameters_arguments(parser: Arguments) -> None:
-    parser.add_argument("parameters", nargs="*", metavar="NAME=VALUE", help="parameters over those of samconfig.toml")
+    parser.add_argument(
+        "parameters", nargs="*", metavar="NAME=VALUE", help="parameters that override those of samconfig.toml"
+    )
     parser.add_argument(
         "--env", default="default", metavar="NAME", help="an environment of samconfig.toml (default: default)"
     )
@@ -121,7 +123,7 @@ COMMANDS = (
     ),
     Command(
         "parameters",
-        "the parameters of an environment in samconfig.toml, with those given over them",
+        "print the parameters of an environment in samconfig.toml, overridden by those given",
         _parameters_arguments,
         parameters,
     ),

@@ -200,7 +200,7 @@ def init(options: Options, project: Project) -> int:
 
 
 COMMANDS = (
-    Command("doctor", "say what this machine has of what the commands need", add_json, doctor),
+    Command("doctor", "say what this machine has, and what it lacks for which command", add_json, doctor),
     Command("where", "say where a build would run, docker or host", _where_arguments, where),
     Command("check-spec", "check model.toml files without reading a model", _check_spec_arguments, check_spec),
     Command("inspect", "say what a model takes and gives, and whether it can be compiled", _inspect_arguments, inspect),

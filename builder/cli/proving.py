@@ -28,7 +28,7 @@ def sign(options: Options, _project: Project) -> int:
 
 def _verify_arguments(parser: Arguments) -> None:
     _bundle_argument(parser)
-    parser.add_argument("--key", type=Path, metavar="PEM", help="public ed25519 key of whoever signed the bundle")
+    parser.add_argument("--key", type=Path, metavar="PEM", help="public ed25519 key of the signer")
     add_json(parser)
 
 
@@ -43,7 +43,7 @@ def verify_bundle(options: Options, _project: Project) -> int:
 
 def _reproduce_arguments(parser: Arguments) -> None:
     _bundle_argument(parser)
-    parser.add_argument("--model", help=f"{MODEL}, where that is not the recorded one")
+    parser.add_argument("--model", help=f"{MODEL}, if it is not the recorded one")
     add_json(parser)
 
 

@@ -78,7 +78,7 @@ def _consistent(folder: Path, text: bytes) -> tuple[dict[str, Any], tuple[str, .
     for name, sha256 in subjects.items():
         path = folder / name
         if not is_plain(folder, name):
-            raise BundleError(f"{visible(name)} is not there as a file of its own, and {STATEMENT} names it. {NEXT}")
+            raise BundleError(f"{STATEMENT} names {visible(name)}, which is missing or not a regular file. {NEXT}")
         if (found := file_digest(path)) != sha256:
             raise BundleError(
                 f"{visible(name)} is not the file that {STATEMENT} names. {NEXT}\n  stated  {sha256}\n  found   {found}"
@@ -86,7 +86,7 @@ def _consistent(folder: Path, text: bytes) -> tuple[dict[str, Any], tuple[str, .
     beside = tuple(name for name in _files(folder) if name not in subjects)
     for name in beside:
         if not _MADE_LATER.fullmatch(name):
-            raise BundleError(f"{visible(name)} is in the bundle, and {STATEMENT} does not name it. {NEXT}")
+            raise BundleError(f"{visible(name)} is in the bundle, but {STATEMENT} does not name it. {NEXT}")
     return statement, beside
 
 
@@ -94,14 +94,14 @@ def _signature(folder: Path, statement: bytes, key: Path | None) -> tuple[str, t
     """(the name of ``key``, whose signature is right; the names of keys that nobody asked about)."""
     if not os.path.lexists(folder / ENVELOPE):
         if key is not None:
-            raise BundleError(f"there is no {ENVELOPE}: nobody has signed this bundle. `coldforge sign` does.")
+            raise BundleError(f"there is no {ENVELOPE}: nobody has signed this bundle. Sign it with `coldforge sign`.")
         return "", ()
     try:
         payload, signatures = opened(read_plain(folder, ENVELOPE).decode())
     except ValueError as error:
         raise BundleError(f"{ENVELOPE} cannot be read: {error}. {NEXT}") from error
     if payload != statement:
-        raise BundleError(f"{ENVELOPE} has the signature of another statement than {STATEMENT}. {NEXT}")
+        raise BundleError(f"{ENVELOPE} signs another statement than {STATEMENT}. {NEXT}")
     if key is None:
         return "", tuple(signatures)
     try:

@@ -74,7 +74,7 @@ def _build(
     for name in chosen["models"]:
         one = parse_statement(read_plain(folder / name, STATEMENT))["predicate"]["buildDefinition"]
         if one["buildType"] == JOIN_TYPE:
-            raise BundleError(f"{name} is itself a bundle of several models, which nothing here makes.")
+            raise BundleError(f"{name} is itself a bundle of several models, which coldforge does not make.")
         bundles.append(_bundle(one["externalParameters"], project, fresh, progress, None))
     return join(bundles, fresh.dist, suffix=target_named(chosen["target"]).suffix).folder
 

@@ -98,8 +98,8 @@ def _wanted(ws: Workspace) -> Layout:
         raise UsageError(f"there is no bundle of {spec.name} for {target.name}: run {again} first.") from error
     if "weights" not in manifest:
         raise UsageError(
-            f"the weights of {bundle.name} are in its library: they can be changed without compiling where model.toml "
-            f'says so. Add [weights] place = "layer", and run {again}.'
+            f"the weights of {bundle.name} are in its library. To change them without compiling, add "
+            f'[weights] place = "layer" to model.toml and run {again}.'
         )
     return Layout.of(manifest["weights"])
 

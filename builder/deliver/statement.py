@@ -46,9 +46,9 @@ def parse_statement(text: bytes) -> dict[str, Any]:
             wrong.append("it does not say where and with what it was built")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         what = visible(f"{type(error).__name__}: {error}")
-        raise BundleError(f"{STATEMENT} is no statement of a bundle ({what}). {NEXT}") from error
+        raise BundleError(f"{STATEMENT} is not a bundle's statement ({what}). {NEXT}") from error
     if wrong:
-        raise BundleError(f"{STATEMENT} is no statement of a bundle: {visible(wrong[0])}. {NEXT}")
+        raise BundleError(f"{STATEMENT} is not a bundle's statement: {visible(wrong[0])}. {NEXT}")
     result: dict[str, Any] = statement
     return result
 

@@ -50,7 +50,7 @@ class BuilderImage:
         if docker("image", "inspect", self.tag).returncode == 0:
             return self.tag
         if not self.pinned:
-            say(f"{self.base} is not named by its digest (COLDFORGE_BASE_DIGEST names one)")
+            say(f"{self.base} has no digest; pin it with COLDFORGE_BASE_DIGEST")
         say(f"making the builder image from {self.base} (once; about 700 MB to fetch)")
         done = subprocess.run(
             [client() or "docker", *self._build()],

@@ -143,7 +143,7 @@ def take_bundle(dist: Path, place: str, files: BundleFiles, folder: Path, limit:
             limit -= copy_regular(dist, f"{place}/{name}", folder / name, limit)
         Bundle.load(folder)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise SandboxError(f"the container gave back no bundle: {error}") from error
+        raise SandboxError(f"the container returned no bundle: {error}") from error
     (folder / "layer" / LIBRARY).chmod(0o755)
 
 
@@ -263,7 +263,7 @@ def _failure(code: int, message: str) -> BaseException:
         return EnvironmentSetupError(f"Docker could not run the build: {why}\nBUILD_IN=host builds without it.")
     if code == KILLED:
         return EnvironmentSetupError(
-            "the build was killed in its container, most likely for want of memory (it may have three quarters of the "
+            "the build was killed in its container, most likely because memory ran out (it gets three quarters of the "
             "engine's): give the engine more, or build with BUILD_IN=host."
         )
     error = error_of(code, message)

@@ -60,7 +60,7 @@ _HEAD = """\
 
 
 FIRST = "cf_compiled_program"
-"""The C name of the program that a library is known by."""
+"""The C name of the default program."""
 
 
 def program_source(

@@ -209,8 +209,8 @@ def _require_names(graph_def: Any) -> None:
     for function in graph_def.library.function:
         if _op_def(function.signature.name) is not None:
             raise ImportModelError(
-                f"The graph has a function that is called {visible(function.signature.name)}, as an op of TensorFlow's "
-                "is: give it another name."
+                f"The graph has a function {visible(function.signature.name)}, and TensorFlow has an op of that name: "
+                "give the function another name."
             )
 
 
@@ -230,6 +230,6 @@ def _require_own_calls(graph_def: Any) -> None:
     for node in all_nodes(graph_def):
         if node.op == "XlaCallModule" and (names := foreign_calls(node.attr["module"].s)):
             raise ImportModelError(
-                f"The program in {visible(node.name)} calls what is not in it: {', '.join(map(visible, names))}. "
+                f"The program in {visible(node.name)} calls functions outside it: {', '.join(map(visible, names))}. "
                 "Export the model without custom calls."
             )

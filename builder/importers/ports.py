@@ -41,7 +41,7 @@ class ModelPorts:
             signature = None if found["signature"] is None else str(found["signature"])
             return cls(feeds, fetches, signature, tuple(str(name) for name in found["signatures"]))
         except (LookupError, TypeError, ValueError) as error:
-            raise ImportModelError("The process that read the model told nothing of its inputs and outputs.") from error
+            raise ImportModelError("The process that read the model did not report its inputs and outputs.") from error
 
 
 def _port(row: Any) -> PortInfo:

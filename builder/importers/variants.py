@@ -30,8 +30,8 @@ def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
         says = variant.says or "of the first batch and size"
         if (other := found.setdefault(sizes, says)) != says:
             raise ImportModelError(
-                f"A run {says} takes and gives as many bytes as one {other}, and by nothing else does the library "
-                "choose. Leave one of them out."
+                f"A run {says} takes and gives the same numbers of bytes as one {other}. The library chooses by these "
+                "numbers alone, so leave one of them out."
             )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import io
 import itertools
 import json
@@ -106,7 +107,8 @@ def serving(invoke: Invoke, port: int = 0, say: Say = lambda line: None) -> Iter
     try:
         server = ThreadingHTTPServer(("127.0.0.1", port), _handler(invoke, say))
     except OSError as error:
-        raise EnvironmentSetupError(f"port {port} cannot be used ({error.strerror}); choose another one.") from error
+        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
+        raise EnvironmentSetupError(f"port {port} {why}; pass --port.") from error
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
     thread.start()
@@ -142,7 +144,7 @@ def _handler(invoke: Invoke, say: Say) -> type[BaseHTTPRequestHandler]:
         def _serve(self) -> None:
             body = self.rfile.read(self._length)
             if len(body) < self._length:
-                return self._refuse(400, "the body breaks off")
+                return self._refuse(400, "the body ended early")
             began = time.perf_counter()
             with turn:
                 sent = event(self.command, self.path, self.headers, body, f"local-{next(numbers)}")

@@ -85,7 +85,7 @@ def emulator(cache: Path) -> Path:
     target = host_target()
     pinned, binary = target.lambda_emulator, cache / "aws-lambda-rie"
     if pinned is None:
-        raise EnvironmentSetupError(f"AWS has no emulator of Lambda for {target.name}; use a machine of another kind.")
+        raise EnvironmentSetupError(f"AWS has no Lambda emulator for {target.name}; use another machine.")
     if binary.is_file() and file_digest(binary) == pinned.sha256:
         return binary
     with replacing_file(binary) as fresh, scratch(cache / "download") as folder:

@@ -116,7 +116,7 @@ def file_event(path: Path) -> Any:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not JSON: it is no UTF-8 text. --image sends a picture.") from error
+        raise UsageError(f"{path} is not JSON: it is not UTF-8 text. To send a picture, use --image.") from error
 
 
 def text_event(text: str, origin: str) -> Any:
@@ -137,7 +137,7 @@ def require_answer(answer: Any) -> None:
     if isinstance(error, dict):
         raise AnswerError(
             f"the function refused the request: {error.get('message')} ({error.get('code')}). "
-            "docs/errors.md says more of each code."
+            "docs/errors.md explains each code."
         )
     if answer.get("statusCode", 200) >= 400:
         raise AnswerError(f"the function answered with HTTP status {answer['statusCode']}.")

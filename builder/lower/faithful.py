@@ -211,9 +211,9 @@ class _Thunks:
     def copy_thunk(self, name: str, thunk: Any) -> Step:
         source, target = thunk.src_buffer_shape.shape, thunk.dst_buffer_shape.shape
         if list(source.dimensions) != list(target.dimensions):
-            raise LowerError(f"a copy from {list(source.dimensions)} to {list(target.dimensions)}.")
+            raise LowerError(f"there is no copy from {list(source.dimensions)} to {list(target.dimensions)}.")
         if len(source.dimensions) > 8:
-            raise LowerError(f"a copy of {len(source.dimensions)} dimensions; the runtime has 8.")
+            raise LowerError(f"a copy has {len(source.dimensions)} dimensions; the runtime handles 8.")
         return CopyStep(
             name,
             self._shaped(thunk.src_buffer_shape, name),
@@ -228,9 +228,9 @@ class _Thunks:
         inputs = list(thunk.inputs_shapes)
         shape = inputs[0].shape
         if len(inputs) > 16:
-            raise LowerError(f"a sort of {len(inputs)} tensors together; the runtime has 16.")
+            raise LowerError(f"a sort takes {len(inputs)} tensors together; the runtime handles 16.")
         if any(shapes.strides(i.shape) != shapes.strides(shape) for i in inputs):
-            raise LowerError("a sort of tensors in different layouts.")
+            raise LowerError("a sort's tensors have different layouts.")
         length = shape.dimensions[thunk.dimension]
         inner = shapes.strides(shape)[thunk.dimension]
         sizes = tuple(shapes.item_size(i.shape) for i in inputs)

@@ -70,4 +70,4 @@ def _require_known(rules: Rules, compressor: Compressor) -> None:
     for pattern, _ in rules.layers:
         if not any(fnmatchcase(name, pattern) for name in compressor.names):
             names = ", ".join(dict.fromkeys(compressor.names)) or "none whose weights could be compressed"
-            raise SpecError(f'[[layers]].name: "{pattern}" fits no layer of the model; its layers are: {names}.')
+            raise SpecError(f'[[layers]].name: "{pattern}" matches no layer of the model; its layers are: {names}.')

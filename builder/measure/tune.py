@@ -93,8 +93,8 @@ def render(tuned: Tuned) -> str:
     headers = ("layer", "for", "µs, of all such layers together", "chosen", "")
     changed = sum(choice.algorithm != tuned.rule[label] for label, choice in tuned.tuning.layers.items())
     return (
-        f"{table(headers, rows, indent=0)}\n\nwrote {tuned.path.name}: {changed} of {len(tuned.rule)} kinds of layer "
-        f"otherwise than by the rule, from the fastest of {tuned.rounds} rounds on one thread of {tuned.tuning.cpu}"
+        f"{table(headers, rows, indent=0)}\n\nwrote {tuned.path.name}: tuning changed {changed} of "
+        f"{len(tuned.rule)} layer shapes, by the fastest of {tuned.rounds} rounds on one thread of {tuned.tuning.cpu}"
     )
 
 

@@ -29,7 +29,7 @@ def require_known(spec: ModelSpec, names: Sequence[str]) -> None:
     for layer in spec.layers:
         if layer.activations and not any(fnmatchcase(name, layer.name) for name in names):
             known = ", ".join(dict.fromkeys(names)) or "none"
-            raise SpecError(f'[[layers]].name: "{layer.name}" fits no layer of the model; its layers are: {known}.')
+            raise SpecError(f'[[layers]].name: "{layer.name}" matches no layer of the model; its layers are: {known}.')
 
 
 def why_kept(spec: ModelSpec, step: LayerStep, lowered: Lowered) -> str:

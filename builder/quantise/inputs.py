@@ -86,7 +86,7 @@ def _files(folder: Path, spec: ModelSpec) -> tuple[list[Path], NDArray[np.int64]
         return loose, None, ""
     found = [(file, inner.name) for inner in sorted(folder.iterdir()) if inner.is_dir() for file in _listed(inner)]
     if not found:
-        raise UsageError(f"{folder}: has no pictures ({', '.join(sorted(SUFFIXES))}), nor have the folders in it.")
+        raise UsageError(f"{folder} has no pictures ({', '.join(sorted(SUFFIXES))}), and neither have its folders.")
     output = _output(spec, {name for _, name in found})
     classes = [_class(name, output, folder) for _, name in found]
     return [file for file, _ in found], np.array(classes, np.int64), output.name

@@ -21,7 +21,7 @@ _HEAD = """\
 If the function cannot answer a request, its answer is the error. The next request works:
 
 ```json
-{"error": {"code": "not_an_image", "message": "\\"image\\" is not an image in a format that is taken here; send JPEG, PNG, WebP, GIF or BMP"}}
+{"error": {"code": "not_an_image", "message": "\\"image\\" is not an image in an accepted format; send JPEG, PNG, WebP, GIF or BMP"}}
 ```
 
 `code` is for programs and does not change. `message` is for people and may change. Over HTTP, the response has the

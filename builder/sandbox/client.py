@@ -119,12 +119,12 @@ class Sandbox:
     def _ended(self, status: Status, said: str, failed: Failed) -> ColdforgeError:
         if status.too_long or status.code == -signal.SIGXCPU:
             return EnvironmentSetupError(
-                f"reading or compiling the model took longer than {self.limits.seconds:g} s and was ended. If it is "
-                "that large, give it more: COLDFORGE_SECONDS=..."
+                f"reading or compiling the model took longer than {self.limits.seconds:g} s and was stopped. Give "
+                "a large model more time: COLDFORGE_SECONDS=..."
             )
         if status.code == -signal.SIGKILL:
             return EnvironmentSetupError(
-                "reading or compiling the model was killed from outside, which mostly means that memory ran out.\n"
+                "reading or compiling the model was killed from outside, which usually means that memory ran out.\n"
                 f"{last_words(status.code, said)}"
             )
         if status.code == 0:

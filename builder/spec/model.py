@@ -196,7 +196,7 @@ class ModelSpec:
     source: Source
     batch: int = 1  # the smallest, where there are several
     batches: tuple[int, ...] = ()  # all of them, ascending, where there are several
-    feeds: tuple[FeedSpec, ...] = ()  # shapes are of ``batch``; as many in each feed that has several
+    feeds: tuple[FeedSpec, ...] = ()  # shapes are of ``batch``; multi-shape feeds have equally many
     fetches: tuple[FetchSpec, ...] = ()
     image: ImageInput | None = None
     outputs: tuple[OutputSpec, ...] = ()  # (): every fetch as it is
@@ -204,7 +204,7 @@ class ModelSpec:
     tolerance: Tolerance = Tolerance()
     weights: Weights = Weights()
     activations: Activations = Activations()
-    layers: tuple[LayerSpec, ...] = ()  # of several that fit a layer, the last one decides
+    layers: tuple[LayerSpec, ...] = ()  # if several match a layer, the last wins
     targets: tuple[str, ...] = (DEFAULT.name,)
     winograd: bool = True  # whether 3x3 convolutions may use Winograd's algorithm
     max_unzipped: int = LAMBDA_UNZIPPED  # bytes, layers + function
@@ -236,7 +236,7 @@ class ModelSpec:
     def variants(self) -> tuple[Variant, ...]:
         """Every program of the library: each batch of the first size, then of the next, of one signature after another.
 
-        The first is the one that the library is known by.
+        The first is the default.
         """
         return tuple(
             self._variant(number, batch, size)

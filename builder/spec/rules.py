@@ -229,7 +229,7 @@ def _distinct(tables: Sequence[Table], key: str, name_of: Callable[[Table], str 
 
 
 def _shapes(feeds: Sequence[Table]) -> None:
-    """Several shapes: as many in every feed that has some, and no two sizes the same."""
+    """Several shapes: the same number in every feed that has several, and no two sizes the same."""
     several = [feed for feed in feeds if "shapes" in feed.values]
     for feed in several:
         shapes, first = feed.values["shapes"], several[0].values["shapes"]
@@ -241,7 +241,7 @@ def _shapes(feeds: Sequence[Table]) -> None:
             )
         if len(shapes) != len(first):
             other = several[0].values.get("name")
-            feed.wrong("shapes", f"are {len(shapes)}, and those of {other!r} are {len(first)}; give both as many")
+            feed.wrong("shapes", f"{len(shapes)} given, but {len(first)} for {other!r}; give each the same number")
             return
     sizes = list(zip(*(feed.values["shapes"] for feed in several), strict=True))
     for number, size in enumerate(sizes):

@@ -191,8 +191,8 @@ FEEDS = Section(
             "shapes",
             Many(Many(Whole(1, 2**31 - 1), empty=True)),
             "Several shapes instead of one, such as `[[1, 64], [1, 128]]`. The library holds the model for each, "
-            "over one copy of the weights, and a run's sizes choose. All inputs with several shapes must have the "
-            "same number of them: their first shapes go together, then their second. See docs/batches.md.",
+            "over one copy of the weights, and a run's sizes choose. All multi-shape inputs need equally many shapes; "
+            "they pair by position. See docs/batches.md.",
         ),
         Field(
             "pad",
@@ -410,7 +410,7 @@ ACTIVATIONS = Section(
 
 LAYERS = Section(
     "layers",
-    "Exceptions for some layers. If several tables fit a layer, the last one decides.",
+    "Exceptions for some layers. If several tables match a layer, the last wins.",
     (
         Field(
             "name",

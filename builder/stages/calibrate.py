@@ -29,13 +29,13 @@ def calibrate(ws: Workspace) -> Settled:
 
     Measured on this machine, whatever the target, and for the first variant: layers have the same names in all. Kept
     for the same model, spec and pictures. Raises SpecError for pictures that are not there and for an exception that
-    fits no layer, and the ColdforgeError of a stage that fails.
+    matches no layer, and the ColdforgeError of a stage that fails.
     """
     spec, images = ws.spec, ws.spec.activations.images
     if not (spec.calibrated and "int8" in spec.weight_types):
         return Settled(spec)
     if images is not None and not images.exists():
-        raise SpecError(f"{spec.path}: [activations].images: there is no {images}; ranges are measured on it.")
+        raise SpecError(f"{spec.path}: [activations].images: there is no {images}; name pictures to measure ranges on.")
     compiled = compile_first(ws.on(host_target()))
     if images is not None and compiled.graph.states:
         kept = compiled.graph.states[0].spec.name

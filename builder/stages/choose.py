@@ -31,7 +31,7 @@ def choose(ws: Workspace) -> Kind:
     """
     spec, images = ws.spec, ws.spec.weights.images
     if images is not None and not images.exists():
-        raise SpecError(f"{spec.path}: [weights].images: there is no {images}; it is the calibration set of auto.")
+        raise SpecError(f"{spec.path}: [weights].images: there is no {images}; name the calibration set of auto.")
     compiled = compile_here(ws)
     key = digest(
         compiled.kernels.metadata_path,

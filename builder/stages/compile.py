@@ -37,7 +37,7 @@ class CompiledModel:
 
     @property
     def first(self) -> CompiledVariant:
-        """The variant that the library is known by."""
+        """The default variant."""
         return self.variants[0]
 
     @property

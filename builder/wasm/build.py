@@ -83,7 +83,7 @@ def build_wasm(ws: Workspace) -> tuple[WasmModule, ...]:
     if states := imported.graph.states:
         raise LowerError(
             f"{ws.spec.name} keeps state from call to call ({states[0].spec.name} ...); "
-            "only libmodel.so does so, not yet a WebAssembly module."
+            "WebAssembly modules cannot do that yet. Use libmodel.so."
         )
     compiled = compile_variants(ws, imported)
     settled = settle_by_rule(ws)

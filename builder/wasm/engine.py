@@ -67,7 +67,7 @@ class Module:
     def allocate(self, size: int) -> int:
         address = self.call("cf_alloc", size)
         if not address:
-            raise VerifyError(f"the module has no {size:,} bytes of memory to give")
+            raise VerifyError(f"the module could not allocate {size:,} bytes")
         return address
 
     def describe(self) -> str:

@@ -97,7 +97,7 @@ def compile_graph(
     if not result.kernels_path.exists() or not result.metadata_path.exists():
         raise CompileError(explain(0, done.said))
     if target.xla.leaves_ir and not result.ir_paths:
-        raise CompileError("XLA left no LLVM IR; coldforge needs the TensorFlow version of `make setup`.")
+        raise CompileError("XLA wrote no LLVM IR. coldforge needs the TensorFlow that `make setup` installs.")
     for leftover in ("graph.h", "graph_constants.o"):
         (folder / leftover).unlink(missing_ok=True)
     result.save()
@@ -109,7 +109,7 @@ def explain(code: int, stderr: str) -> str:
     if code < 0:
         head = f"XLA's compiler crashed ({signal_name(code)})."
         if signal_name(code) == "SIGKILL":
-            head += " It was killed from outside, which mostly means that memory ran out."
+            head += " It was killed from outside, which usually means that memory ran out."
     else:
         head = "XLA cannot compile this graph:"
     return f"{head}\n{last_words(code, stderr)}"

@@ -52,9 +52,11 @@ def _one(message_id: str, body: str, deadline: Deadline, server: Server, call: C
     for task in tasks(from_json(body)):
         try:
             if not deadline.allows_another():
-                raise OutOfTimeError("the function's time was up before all of this message was answered")
+                raise OutOfTimeError("the function ran out of time before it had answered all of this message")
             if isinstance(task, S3Object) and storage.is_result(task):
-                raise MalformedEventError(f"{task} lies among the results; send notifications of other prefixes only")
+                raise MalformedEventError(
+                    f"{task} is one of this function's own results; send notifications for other prefixes only"
+                )
             target = place(task, message_id)  # before anything is read
             deliver(target, task, answered(task, server, call), call)
         except Exception as error:

@@ -55,7 +55,7 @@ def _completed(item: object, common: dict[str, Any]) -> object:
 def _one(item: object, deadline: Deadline, server: Server, call: Call) -> dict[str, Any]:
     try:
         if not deadline.allows_another():
-            raise OutOfTimeError("the function's time was up before this item")
+            raise OutOfTimeError("the function ran out of time before this item")
         answer = answered(_task(item), server, call, limit=ANSWER_LIMIT)
         require_room(answer)
         return answer

@@ -35,7 +35,7 @@ def parts(content_type: str, body: bytes) -> list[Part]:
         if len(found) == MAX_PARTS:
             raise WrongFieldError(f"the form has more than {MAX_PARTS} parts")
         found.append(_part(piece, len(found) + 1))
-    raise WrongTypeError("the multipart body has no end; was it cut?")
+    raise WrongTypeError("the multipart body has no end; it may have been cut off")
 
 
 def _part(piece: bytes, number: int) -> Part:

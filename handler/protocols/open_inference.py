@@ -247,7 +247,7 @@ def _require_pictures(name: str, shape: tuple[int, ...], limits: Limits) -> None
     if not shape or not shape[0] or shape[1:] not in ((), (1,)):
         raise WrongShapeError(f'"{name}" must have the shape [n] where it holds BYTES, one image file each')
     if shape[0] > limits.images:
-        raise TooManyImagesError(f'"{name}" has {shape[0]} pictures; at most {limits.images} are taken at a time')
+        raise TooManyImagesError(f'"{name}" has {shape[0]} pictures; at most {limits.images} are allowed at a time')
 
 
 def _pictures(

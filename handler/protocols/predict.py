@@ -80,7 +80,9 @@ def told(result: Result, call: Call, top_k: int | None = None) -> dict[str, Any]
     description = _listing(result.description, top_k)
     done: list[Any] = [item for fetches, count in result.batches for item in predictions(description, fetches, count)]
     if result.left:
-        done += [error(call.refuse(OutOfTimeError("the function's time was up; send it again")))] * result.left
+        done += [
+            error(call.refuse(OutOfTimeError("the function ran out of time; send the request again")))
+        ] * result.left
     return {
         "model": {"name": description.name, "version": description.version},
         "predictions": done,
@@ -158,7 +160,7 @@ def parse_pictures(pictures: list[Picture], description: Description, limits: Li
 
 def _require_count(count: int, where: str, limits: Limits) -> None:
     if count > limits.images:
-        raise TooManyImagesError(f"{where} has {count}; at most {limits.images} are taken at a time")
+        raise TooManyImagesError(f"{where} has {count}; at most {limits.images} are allowed at a time")
 
 
 def parse(event: object, description: Description, limits: Limits) -> Request:
@@ -214,7 +216,7 @@ def _pictures(event: dict[str, object], description: Description, limits: Limits
     _require_count(len(images), '"images"', limits)
     if len(description.feeds) > 1 and len(images) > description.batch:
         raise TooManyImagesError(
-            f'"images" has {len(images)}; with "inputs" beside them at most {description.batch} are taken'
+            f'"images" has {len(images)}; with "inputs" beside them at most {description.batch} are allowed'
         )
     return [(f'"images"[{index}]', value) for index, value in enumerate(images)]
 

@@ -37,7 +37,7 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
     if path is None or path.rest not in ((), ("metadata",)) or (path.rest and verb):
         raise NotFoundError(f"nothing is served at {request.path[:100]}")
     if verb not in ("", "predict"):
-        raise NotFoundError(f'":{verb[:20]}" is not served here; ":predict" is')
+        raise NotFoundError(f'":{verb[:20]}" is not served here; use ":predict"')
     method = "POST" if verb else "GET"
     if request.method != method:
         raise MethodNotAllowedError(request.method, request.path, method)
@@ -106,7 +106,7 @@ def _signed(name: object, description: Description) -> Description:
         raise WrongTypeError('"signature_name" must be a string')
     if not description.others:
         if name not in ("", SIGNATURE):
-            raise WrongFieldError(f'there is no such signature; there is "{SIGNATURE}"')
+            raise WrongFieldError(f'there is no such signature; use "{SIGNATURE}"')
         return description
     return description.of_signature(name or usual(description))
 
@@ -125,7 +125,7 @@ def _rows(instances: object, description: Description) -> dict[str, object]:
     if not isinstance(instances, list) or not instances:
         raise WrongTypeError('"instances" must be a list of at least one')
     if not description.batched:
-        raise WrongFieldError('not everything in this model begins with the batch; send "inputs"')
+        raise WrongFieldError('some tensors of this model do not begin with the batch; send "inputs"')
     names = [feed.name for feed in description.feeds]
     if len(names) == 1:
         bare = [row[names[0]] if isinstance(row, dict) and set(row) == {*names} else row for row in instances]
@@ -183,7 +183,7 @@ def _is_binary(value: object) -> bool:
 
 def _pictures(name: str, values: list[Any], limits: Limits) -> list[Picture]:
     if len(values) > limits.images:
-        raise TooManyImagesError(f'"{name}" has {len(values)} pictures; at most {limits.images} are taken at a time')
+        raise TooManyImagesError(f'"{name}" has {len(values)} pictures; at most {limits.images} are allowed at a time')
     if not all(map(_is_binary, values)):
         raise WrongTypeError(f'"{name}" must be all {{"b64": …}}, or all numbers')
     return [picture(value["b64"], f'"{name}"[{index}]', limits) for index, value in enumerate(values)]

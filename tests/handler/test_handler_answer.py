@@ -65,7 +65,7 @@ def test_a_direct_invocation(app: ModuleType) -> None:
     assert len(call(app, pictures(FITS))["predictions"]) == FITS
     error = call(app, pictures(FITS + 1))["error"]
     assert error["code"] == "answer_too_large"
-    assert "Ask for less" in error["message"]
+    assert "Ask for fewer" in error["message"]
     assert "predictions" in call(app, pictures(1))
 
 

@@ -103,7 +103,7 @@ def test_a_picture_over_the_memory_is_refused(loaded: list[str]) -> None:
 def test_a_picture_that_there_is_no_time_for_may_come_again(loaded: list[str]) -> None:
     """To the caller the difference is whether the same picture may be answered later."""
     data = hostile.png((2_000, 2_000))
-    with pytest.raises(errors.OutOfTimeError, match="it would take longer than the function's time that is left"):
+    with pytest.raises(errors.OutOfTimeError, match="it would take longer than the time that the function has left"):
         pixels(data, "it", target(), LIMITS, seconds=0.01)
     with pytest.raises(errors.OverBudgetError):
         pixels(data, "it", target(), LIMITS._replace(seconds=0.01), seconds=0.01)

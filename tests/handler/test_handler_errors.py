@@ -51,7 +51,7 @@ def test_any_other_error_is_opaque() -> None:
 
 @pytest.mark.parametrize("error", [KeyError("a"), TypeError(), ValueError(), AttributeError(), IndexError()])
 def test_what_is_missing_in_an_event_is_the_events_fault(error: Exception) -> None:
-    said = "does not have the form in which S3 sends it"
+    said = "does not have the form that S3 sends"
     with pytest.raises(errors.MalformedEventError, match=said), event_from("S3"):
         raise error
     with pytest.raises(errors.TooLargeError), event_from("S3"):

@@ -265,7 +265,7 @@ def test_wrong_requests(client: Client, body: Any, status: int, says: str) -> No
         ({"shape": [0], "data": []}, 422, "shape [n]"),
         ({"shape": [1000]}, 413, "1000 pictures"),
         ({"shape": [0, 8, 8, 1], "datatype": "UINT8", "data": []}, 422, "[n, 8, 8, 1] is needed"),
-        ({"shape": [10**9, 8, 8, 1], "datatype": "UINT8", "data": []}, 413, "at most 4096 are taken"),
+        ({"shape": [10**9, 8, 8, 1], "datatype": "UINT8", "data": []}, 413, "at most 4096 are allowed"),
     ],
 )
 def test_wrong_pictures(client: Client, change: dict[str, Any], status: int, says: str) -> None:

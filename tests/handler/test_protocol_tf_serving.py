@@ -78,7 +78,7 @@ def test_several_named_tensors(client: Client) -> None:
     body = {"inputs": {"a": A, "n": N}}
     assert client.post("/v1/models/product/versions/7:predict", body) == (200, {"outputs": expected})
     status, answer = client.post("/v1/models/product:predict", {"instances": [{"a": [1, 2, 3], "n": 2}] * 2})
-    assert (status, answer) == (400, {"error": 'not everything in this model begins with the batch; send "inputs"'})
+    assert (status, answer) == (400, {"error": 'some tensors of this model do not begin with the batch; send "inputs"'})
 
 
 @pytest.mark.parametrize("levels", [[3], [3, 200], [3, 200, 90, 7, 255]])

@@ -275,7 +275,7 @@ def test_a_model_with_state_is_measured_on_its_sequence(project: Project, capsys
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ('[[layers]]\nname = "no/such"\nactivations = "float32"\n', '"no/such" fits no layer'),
+        ('[[layers]]\nname = "no/such"\nactivations = "float32"\n', '"no/such" matches no layer'),
         ("[image]\nwidth = 24\nheight = 24\n", "there is no"),
     ],
 )

@@ -115,7 +115,7 @@ def test_an_error_is_said_and_the_next_picture_works(page: Any, tmp_path: Path, 
     wrong = tmp_path / "wrong.png"
     wrong.write_bytes(b"hello")
     send(page, wrong)
-    assert "not an image in a format that is taken here" in shown(page, "#error").text
+    assert "not an image in an accepted format" in shown(page, "#error").text
     assert page.find_element(By.ID, "error").get_attribute("role") == "alert"
     send(page, dark_picture)
     assert rows(page) == ["dark 80.0 %", "light 20.0 %"]

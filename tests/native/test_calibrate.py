@@ -142,7 +142,7 @@ def test_the_last_exception_that_fits_decides() -> None:
     spec = replace(SPEC, layers=layers, activations=Activations("int8"))
     assert [type_of(spec, name) for name in ("model/conv", "model/dense", "other")] == ["int8", "float32", "int8"]
     require_known(spec, ["model/conv", "other"])
-    with pytest.raises(SpecError, match=r'"model/\*" fits no layer.*: other/conv'):
+    with pytest.raises(SpecError, match=r'"model/\*" matches no layer.*: other/conv'):
         require_known(spec, ["other/conv"])
 
 

@@ -278,7 +278,7 @@ IMAGE = '[image]\nwidth = 48\nheight = 64\nfeed = "x"\n'
         (feed("x", "shapes = [[1, 64], [1, 64]]"), "item 2 is item 1; each must differ"),
         (
             feed("x", "shapes = [[1, 64], [1, 32]]") + feed("y", "shapes = [[1, 64]]"),
-            "are 1, and those of 'x' are 2; give both as many",
+            "1 given, but 2 for 'x'; give each the same number",
         ),
         (feed("x", 'pad = "0"'), "pad: is a string; must be a number"),
         (
@@ -315,7 +315,7 @@ def test_sizes_that_cannot_be_told_apart_are_refused() -> None:
     spec = replace(SPEC, batches=(), feeds=(FeedSpec("x", (1, 2, 3), ((1, 2, 3), (1, 3, 2))),))
     require_variants(spec, [graph((1, 2, 3), (1, 2)), graph((1, 3, 2), (1, 3))])
     with pytest.raises(
-        ImportModelError, match=r"A run with x \[1, 3, 2\] takes and gives as many bytes as one of the "
+        ImportModelError, match=r"A run with x \[1, 3, 2\] takes and gives the same numbers of bytes as one of the "
     ):
         require_variants(spec, [graph((1, 2, 3), (1, 2)), graph((1, 3, 2), (1, 2))])
 

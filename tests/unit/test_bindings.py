@@ -121,7 +121,7 @@ def test_what_cannot_be_made_is_said(tmp_path: Path) -> None:
         generate("node", replace(parts, archive=None, wasm=None), tmp_path / "out")
     with pytest.raises(UsageError, match="ABI 2, not 1"):
         describe(json.dumps(tensor_description() | {"abi": 2}))
-    with pytest.raises(UsageError, match="takes or gives nothing"):
+    with pytest.raises(UsageError, match="has no feeds or no fetches"):
         describe(json.dumps(tensor_description() | {"feeds": []}))
     with pytest.raises(UsageError, match=r"model\.json cannot be used"):
         describe("{}")

@@ -50,7 +50,7 @@ def test_the_second_waits_and_says_for_whom(tmp_path: Path, key: str, then: str)
     first = stage(tmp_path / "stage", "one")
     assert says(first) == "building"
     second = stage(tmp_path / "stage", key)
-    assert says(second) == f"waiting for process {first.pid}, which works on {tmp_path / 'stage'}"
+    assert says(second) == f"waiting for process {first.pid}, which is working on {tmp_path / 'stage'}"
     first.communicate("\n", timeout=60)
     assert says(second) == then
     second.communicate("\n", timeout=60)

@@ -125,7 +125,7 @@ def test_a_port_that_is_taken_is_said() -> None:
     with serving(lambda sent: None) as url:
         port = urlsplit(url).port or 0
         with (
-            pytest.raises(EnvironmentSetupError, match=f"port {port} cannot be used"),
+            pytest.raises(EnvironmentSetupError, match=f"port {port} is in use; pass --port"),
             serving(lambda sent: None, port),
         ):
             pass

@@ -107,7 +107,7 @@ def a_huge_file(path: Path, home: Path) -> None:
 HOSTILE = {
     a_link: "a symbolic link",
     a_link_to_a_file_beside: "a symbolic link",
-    a_hard_link: "a second name",
+    a_hard_link: "a hard link elsewhere",
     a_pipe: "a named pipe",
     a_folder: "a folder",
     a_socket: "a socket",

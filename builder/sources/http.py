@@ -129,7 +129,7 @@ def request(
         sent.add_unredirected_header(name, value)
     try:
         with _breaks(_host(url)):
-            response = _director(access, abroad).open(sent, timeout=access.bounds.silence)
+            response = _director(url, access, abroad).open(sent, timeout=access.bounds.silence)
     except urllib.error.HTTPError as error:
         with error:
             raise _refusal(error.code, error.headers, url, access) from None
@@ -185,18 +185,19 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return again
 
 
-def _director(access: Access, abroad: bool) -> urllib.request.OpenerDirector:
-    """What knows https and proxies: of urllib's other schemes, none."""
+def _director(url: str, access: Access, abroad: bool) -> urllib.request.OpenerDirector:
+    """What knows https and proxies: of urllib's other schemes, none. What is not encrypted passes no proxy."""
+    plain = urlsplit(url).scheme == "http"
     director = urllib.request.OpenerDirector()
     handlers: list[urllib.request.BaseHandler] = [
-        urllib.request.ProxyHandler(),
+        urllib.request.ProxyHandler({} if plain else None),
         urllib.request.HTTPSHandler(context=ssl.create_default_context()),
         urllib.request.HTTPErrorProcessor(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.UnknownHandler(),
         _Redirects(access, abroad),
     ]
-    if access.plain_loopback:
+    if plain:
         handlers.append(urllib.request.HTTPHandler())
     for handler in handlers:
         director.add_handler(handler)

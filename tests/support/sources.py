@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,18 @@ QUICK = Bounds(pause=0.01)
 
 def spec_of(folder: Path, source: Source) -> ModelSpec:
     return ModelSpec(path=folder / "model.toml", name="m", version="1", source=source)
+
+
+@contextmanager
+def unchanged(folder: Path) -> Iterator[None]:
+    """Nothing below ``folder`` is written in the block: a container has the cache to read alone."""
+
+    def times() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (folder, *folder.rglob("*"))}
+
+    before = times()
+    yield
+    assert times() == before
 
 
 def packed(members: dict[str, bytes]) -> bytes:

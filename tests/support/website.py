@@ -35,6 +35,7 @@ class Website:
     """
 
     port: int
+    encrypted: bool = True
     files: dict[str, bytes] = field(default_factory=dict)
     answers: dict[str, Answer] = field(default_factory=dict)
     cuts: list[int] = field(default_factory=list)
@@ -43,7 +44,7 @@ class Website:
 
     @property
     def origin(self) -> str:
-        return f"https://localhost:{self.port}"
+        return f"http{'s' * self.encrypted}://localhost:{self.port}"
 
     def paths(self, method: str = "GET") -> list[str]:
         return [asked.path for asked in self.requests if asked.method == method]
@@ -65,9 +66,9 @@ def says(status: int, body: bytes = b"", **headers: str) -> Answer:
 
 
 @contextmanager
-def website() -> Iterator[Website]:
+def website(*, encrypted: bool = True) -> Iterator[Website]:
     """The server, for the length of the block."""
-    site = Website(0)
+    site = Website(0, encrypted)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -110,7 +111,8 @@ def website() -> Iterator[Website]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(TLS / "server.pem")
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+        if encrypted:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         site.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()

@@ -13,7 +13,7 @@ from builder.errors import ColdforgeError, EnvironmentSetupError, ImportModelErr
 from builder.sources import locate
 from builder.spec import Source
 from builder.spec.address import parse_address
-from tests.support.sources import QUICK, site, spec_of
+from tests.support.sources import QUICK, site, spec_of, unchanged
 from tests.support.website import Website, says, website
 
 __all__ = ["site"]
@@ -57,7 +57,8 @@ def test_a_commit_is_pin_enough(site: Website, cdn: Website, tmp_path: Path) -> 
     assert path == tmp_path / "cache" / "models" / SHA / "m.keras"
     assert path.read_bytes() == MODEL
     asked = len(site.requests)
-    assert located(tmp_path) == path
+    with unchanged(tmp_path):
+        assert located(tmp_path) == path
     assert len(site.requests) == asked, "the commit's digest is recorded"
 
 

@@ -18,8 +18,8 @@ from builder.sources.mlflow import version_at
 from builder.spec import Format, Source
 from builder.spec.address import parse_address
 from tests.support import s3
-from tests.support.sources import QUICK, site, spec_of
-from tests.support.website import Website, says
+from tests.support.sources import QUICK, site, spec_of, unchanged
+from tests.support.website import Website, says, website
 
 __all__ = ["site"]
 
@@ -118,7 +118,8 @@ def test_a_saved_model_of_a_version(site: Website, tmp_path: Path) -> None:
     files = {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
     assert files == {"saved_model.pb": b"graph", "variables/variables.index": b"index"}
     asked = len(site.requests)
-    assert located(tmp_path, file="saved", form="saved_model") == path
+    with unchanged(tmp_path):
+        assert located(tmp_path, file="saved", form="saved_model") == path
     assert len(site.requests) == asked
     (path / "saved_model.pb").write_bytes(b"spoilt")
     assert (located(tmp_path, file="saved", form="saved_model") / "saved_model.pb").read_bytes() == b"graph"
@@ -216,6 +217,20 @@ def test_a_server_that_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     error = refused(tmp_path)
     assert isinstance(error, EnvironmentSetupError)
     assert why in str(error)
+
+
+def test_a_server_on_this_machine_is_asked_without_encryption_and_by_no_proxy(
+    site: Website, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_PROXY")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", SECRET)
+    with website(encrypted=False) as here:
+        here.answers, here.files = site.answers, site.files
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", here.origin)
+        assert located(tmp_path).read_bytes() == MODEL
+        here.answers[f"{API}/model-versions/get-download-uri"] = says(302, Location="http://127.0.0.2:9/")
+        assert "not encrypted" in str(refused(tmp_path / "again"))
 
 
 def test_a_server_that_refuses(site: Website, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from builder import __version__
 from builder.cli import building, delivering, looking, proving, running, showing
+from builder.cli.complete import SHELLS, complete, script
 from builder.disk import disk_error
 from builder.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError, UsageError
 from builder.escape import terminal
@@ -29,8 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        _require_command(given)
-        options = _parser().parse_args(given)
+        if "_ARGCOMPLETE" not in os.environ:
+            _require_command(given)
+        parser = _parser()
+        complete(parser)
+        options = parser.parse_args(given)
         code: int = options.command(options, Project.here())
         return code
     except ColdforgeError as error:
@@ -59,9 +63,20 @@ def _require_command(arguments: Sequence[str]) -> None:
     raise UsageError(f"there is no command {arguments[0]}.{meant} `coldforge --help` lists them all.")
 
 
+class _Completion(argparse.Action):
+    """Print the script for a shell, and end."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, _namespace: object, value: object, _option: object = None
+    ) -> None:
+        print(script(str(value)))
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="coldforge", description="A trained model as one small Lambda layer.")
     parser.add_argument("--version", action="version", version=f"coldforge {__version__}")
+    parser.add_argument("--completion", choices=SHELLS, action=_Completion, help="print what a shell completes with")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for group in GROUPS:
         for command in group.COMMANDS:

@@ -26,6 +26,7 @@ from builder.cli.command import (
     targets_of,
     workspace_of,
 )
+from builder.cli.complete import completed, models, one_of
 from builder.errors import UsageError
 from builder.project import Project
 from builder.targets import host_target
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
 
 def _bundle_arguments(parser: Arguments) -> None:
-    parser.add_argument("models", nargs="+", metavar="model", help=f"{MODEL}; the first is the function's default")
+    help = f"{MODEL}; the first is the function's default"
+    completed(parser.add_argument("models", nargs="+", metavar="model", help=help), models)
     parser.add_argument(
         "--package",
         choices=("zip", "image"),
@@ -120,7 +122,8 @@ def wasm(options: Options, project: Project) -> int:
 
 def _bindings_arguments(parser: Arguments) -> None:
     add_model(parser)
-    parser.add_argument("--lang", required=True, metavar="LANGUAGE", help="c, rust, go, node or python")
+    action = parser.add_argument("--lang", required=True, metavar="LANGUAGE", help="c, rust, go, node or python")
+    completed(action, one_of("c", "rust", "go", "node", "python"))
     parser.add_argument("--out", type=Path, metavar="DIR", help="(default: dist/bindings/<model>/<language>)")
     parser.add_argument("--static", action="store_true", help="add libmodel.a, to be linked into a program")
     add_target(parser)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from builder.cli.complete import completed, models, one_of
 from builder.errors import UsageError
 from builder.escape import shell, terminal
 from builder.progress import Progress
@@ -52,22 +53,23 @@ def add_common(parser: Arguments) -> None:
 
 
 def add_model(parser: Arguments) -> None:
-    parser.add_argument("model", help=MODEL)
+    completed(parser.add_argument("model", help=MODEL), models)
 
 
 def add_bundled_models(parser: Arguments) -> None:
-    parser.add_argument("models", nargs="+", metavar="model", help=f"{MODEL}; every model in the bundle")
+    help = f"{MODEL}; every model in the bundle"
+    completed(parser.add_argument("models", nargs="+", metavar="model", help=help), models)
 
 
 def add_target(parser: Arguments) -> None:
-    parser.add_argument(
-        "--target", metavar="TARGET", help=f"{', '.join(NAMES)} or all (default: model.toml's `targets`)"
-    )
+    help = f"{', '.join(NAMES)} or all (default: model.toml's `targets`)"
+    completed(parser.add_argument("--target", metavar="TARGET", help=help), one_of(*NAMES, "all"))
 
 
 def add_route(parser: Arguments) -> None:
-    routes = "docker, host, or auto: in Docker when an engine answers"
-    parser.add_argument("--in", dest="route", default="auto", metavar="WHERE", help=f"{routes} (default: auto)")
+    help = "docker, host, or auto: in Docker when an engine answers (default: auto)"
+    action = parser.add_argument("--in", dest="route", default="auto", metavar="WHERE", help=help)
+    completed(action, one_of("docker", "host", "auto"))
 
 
 def add_json(parser: Arguments) -> None:

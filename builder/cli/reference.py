@@ -26,9 +26,16 @@ is the command. A command that fails ends with an [exit code](errors.md#how-a-co
 
 Results go to standard output, progress and errors to standard error. On a terminal, what goes on now is a line that
 lives. In a pipe, with `CI` set or with `TERM=dumb`, there is one plain line for each thing that ended. `NO_COLOR`
-switches colours off. An error stays text with `--json`, too, and its exit code says which. The tables below have the
-fields of a result at its top; [results.schema.json](results.schema.json) has all of them, as JSON Schema: that of the
-command `NAME` is at `#/$defs/NAME`. Every command takes:
+switches colours off.
+
+`eval "$(coldforge --completion bash)"` in `~/.bashrc` has the Tab key complete commands, options and models; `zsh` and
+`fish` likewise.
+
+With `--json`, the result is JSON. An error stays text, and its exit code says which. The tables below have the fields
+at the top of a result. [results.schema.json](results.schema.json) has all of them, as JSON Schema: that of the command
+`NAME` is at `#/$defs/NAME`.
+
+Every command takes:
 """
 
 

@@ -1,0 +1,53 @@
+"""What the Tab key completes, by argcomplete: commands, options, models and the other names that an argument takes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from builder.errors import EnvironmentSetupError
+from builder.project import Project
+
+SHELLS = ("bash", "zsh", "fish")
+
+Completer = Callable[..., Iterable[str]]
+"""Gets the word so far as ``prefix``; what does not begin with it is left out."""
+
+
+def script(shell: str) -> str:
+    """What a shell evaluates to complete ``coldforge``. Raises EnvironmentSetupError where argcomplete is missing."""
+    try:
+        from argcomplete.shell_integration import shellcode
+    except ImportError as error:
+        raise EnvironmentSetupError("completion needs the package argcomplete; `make setup` installs it.") from error
+    return shellcode(["coldforge"], shell=shell)
+
+
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Answer a shell that asks what may follow, and end the process. Nothing else."""
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+
+
+def completed(action: argparse.Action, completer: Completer) -> None:
+    """Have ``completer`` say what the argument ``action`` may be."""
+    action.completer = completer  # type: ignore[attr-defined]
+
+
+def one_of(*names: str) -> Completer:
+    """Of a few names."""
+    return lambda **_: names
+
+
+def models(prefix: str, **_: Any) -> list[str]:
+    """The examples, and files and folders, among them those with a model.toml."""
+    from argcomplete.completers import FilesCompleter
+
+    examples = (path.parent.name for path in Project.here().examples.glob("*/model.toml"))
+    beside = (str(path.parent) for path in Path().glob("*/model.toml"))
+    return sorted({*examples, *beside, *FilesCompleter()(prefix)})

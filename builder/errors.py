@@ -50,7 +50,7 @@ class CompileError(ColdforgeError):
 
 
 class LowerError(ColdforgeError):
-    """The compiled graph holds something the runtime has no step for."""
+    """The compiled graph has an operation that the runtime cannot run."""
 
     exit_code = 14
 
@@ -80,7 +80,7 @@ class SizeLimitError(ColdforgeError):
 
 
 class EnvironmentSetupError(ColdforgeError):
-    """Something the build needs (a package, an interpreter, a registry) is not there."""
+    """Something that the command needs (a package, an interpreter, a registry) is missing."""
 
     exit_code = 19
 
@@ -92,7 +92,7 @@ class PublishError(ColdforgeError):
 
 
 class TemplateError(ColdforgeError):
-    """The built template asks for what Lambda does not allow; the message lists all of it."""
+    """The built template asks for things that Lambda does not allow; the message lists all of them."""
 
     exit_code = 21
 
@@ -104,7 +104,7 @@ class WeightsError(ColdforgeError):
 
 
 class SandboxError(ColdforgeError):
-    """A model's code did, or left behind, what no model's import or compilation does."""
+    """A model's code did something, or left something behind, that no import or compilation does."""
 
     exit_code = 23
 

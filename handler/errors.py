@@ -48,7 +48,7 @@ class WrongFieldError(HandlerError):
 
 
 class MalformedEventError(HandlerError):
-    """An AWS event lacks a field that its kind always has, or its body is not the base64 that it claims to be."""
+    """An AWS event lacks a field that such events always have, or its body is not valid base64."""
 
     code = "malformed_event"
 

@@ -131,8 +131,8 @@ def request(
         with _breaks(_host(url)):
             response = _director(url, access, abroad).open(sent, timeout=access.bounds.silence)
     except urllib.error.HTTPError as error:
-        with error:
-            raise _refusal(error.code, error.headers, url, access) from None
+        error.close()
+        raise _refusal(error.code, error.headers, url, access) from None
     with response:
         yield response
 
@@ -167,6 +167,12 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
     def __init__(self, access: Access, abroad: bool) -> None:
         self._access, self._abroad = access, abroad
+
+    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        fp.close()  # urllib would read the body, however long it is
+        return super().http_error_302(req, fp, code, msg, headers)
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
@@ -215,7 +221,7 @@ def _breaks(host: str = "the server") -> Iterator[None]:
         raise EnvironmentSetupError(
             f"{host} redirects to an address that is not encrypted (https). Nothing was fetched from there."
         ) from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError, OverflowError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(reason, ssl.SSLCertVerificationError):
             raise EnvironmentSetupError(
@@ -249,7 +255,12 @@ def _refusal(status: int, headers: Message, url: str, access: Access) -> Refused
 
 
 def _require_safe(url: str, access: Access) -> None:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise EnvironmentSetupError(
+            f"{access.what} is at no address: look at the server's in the environment."
+        ) from None
     local = access.plain_loopback and parts.scheme == "http" and parts.hostname in _LOOPBACK
     if parts.scheme != "https" and not local:
         raise EnvironmentSetupError(f"{_host(url)} would be asked without encryption; give its address with https://.")

@@ -72,7 +72,7 @@ class Version:
                 yield from (f"{name}/{inner}" for inner in self._names(below))
 
     def _path(self, file: str) -> str:
-        root = urlsplit(self.root).path.strip("/")
+        root = re.sub("^mlflow-artifacts:(//[^/]*)?", "", self.root)
         return f"{root}/{file}".strip("/")
 
     def _object(self, file: str) -> tuple[str, str]:
@@ -115,7 +115,10 @@ def _of_alias(address: Address, server: str, access: Access) -> Address:
 
 def _server(environment: Mapping[str, str]) -> str:
     server = environment.get("MLFLOW_TRACKING_URI", "").rstrip("/")
-    parts = urlsplit(server)
+    try:
+        parts = urlsplit(server)
+    except ValueError:
+        parts = urlsplit("")
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise EnvironmentSetupError(
             "MLFLOW_TRACKING_URI does not name the MLflow server: set it to an address like https://mlflow.example.com."

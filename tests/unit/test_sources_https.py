@@ -260,6 +260,22 @@ class TestRefusing:
         site.answers["/old"] = says(302, Location=f"{target}?{SECRET}")
         assert why in str(refused(tmp_path, f"{site.origin}/old"))
 
+    def test_the_body_of_a_redirect_is_not_read(self, site: Website, tmp_path: Path) -> None:
+        def moved(to: BaseHTTPRequestHandler) -> None:
+            to.send_response(302)
+            to.send_header("Location", "/m.keras")
+            to.send_header("Content-Length", "9" * 20)
+            to.end_headers()
+
+        site.answers["/old"] = moved
+        source = Source("keras", None, sha256=SHA, address=parse_address(f"{site.origin}/old"))
+        assert locate(spec_of(tmp_path, source), tmp_path / "cache", bounds=QUICK).read_bytes() == MODEL
+
+    @pytest.mark.parametrize("target", ["https://[::1/", "//", "https://localhost:99999/", "https:///"])
+    def test_a_redirect_to_no_address(self, site: Website, tmp_path: Path, target: str) -> None:
+        site.answers["/old"] = says(302, Location=target)
+        assert isinstance(refused(tmp_path, f"{site.origin}/old"), EnvironmentSetupError)
+
     def test_redirects_without_end(self, site: Website, tmp_path: Path) -> None:
         site.answers["/round"] = says(302, Location="/round")
         assert "redirects for" in str(refused(tmp_path, f"{site.origin}/round"))

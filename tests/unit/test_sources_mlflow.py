@@ -180,6 +180,14 @@ def test_storage_that_is_not_read(registry: dict[str, str], tmp_path: Path) -> N
     assert "at gs:, which coldforge does not read" in str(refused(tmp_path))
 
 
+@pytest.mark.parametrize("host", ["//mlflow.example.com:80/", "//[x/", "/"])
+def test_files_are_asked_for_at_the_server_whatever_host_it_names(
+    registry: dict[str, str], tmp_path: Path, host: str
+) -> None:
+    registry["2"] = f"mlflow-artifacts:{host}{ROOT}"
+    assert (located(tmp_path, file="saved", form="saved_model") / "saved_model.pb").read_bytes() == b"graph"
+
+
 def test_storage_in_s3(registry: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registry["2"] = "s3://bucket/a/model"
     with s3.serving() as bucket:

@@ -86,7 +86,7 @@ docs: .venv-docs/.done ## the pages of docs/ as a site in build/site, every link
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
 	@echo "open build/site/index.html, or for the search: $(PYTHON) -m http.server -d build/site"
 
-doctor: ## what this machine has of what the commands need, and how to get the rest
+doctor: ## what this machine has, and what it lacks for which command
 	@$(ANY_PY) -m builder.cli doctor
 
 setup: $(VENV)/.build ## the virtual environment with everything a build needs
@@ -115,7 +115,7 @@ explain: setup $(MADE_$(MODEL)) ## what MODEL runs step by step, and how long ea
 tune: setup $(MADE_$(MODEL)) ## time the algorithms of MODEL's layers here; writes tuning.json beside model.toml
 	@$(PY) -m builder.cli tune "$(MODEL)"
 
-accuracy: setup $(MADE_$(MODEL)) ## what each type of weights costs MODEL; IMAGES="FOLDER ..." are looked at too
+accuracy: setup $(MADE_$(MODEL)) ## what each type of weights costs MODEL; IMAGES="FOLDER ..." adds pictures
 	@$(PY) -m builder.cli accuracy "$(MODEL)" $(IMAGES:%=--images %)
 
 # The engine that a module is verified in.

@@ -86,9 +86,10 @@ def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundl
         from builder.docker.run import bundle_in_docker
 
         progress = ws.progress
-        built_inside = bundle_in_docker(
-            ws.spec, ws.project, progress.say, ws.target, progress.bytes, verbose=progress.verbose
-        )
+        with progress.stage("docker", "all of it in the builder image"):
+            built_inside = bundle_in_docker(
+                ws.spec, ws.project, progress.say, ws.target, progress.bytes, verbose=progress.verbose
+            )
         tell(built_inside.output.removesuffix("\n"))
         return built_inside.bundle
     from builder.pipeline import build_bundle

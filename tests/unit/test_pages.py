@@ -7,7 +7,7 @@ import re
 import pytest
 
 from benchmarks import gallery
-from builder.errors import INTERRUPTED, ColdforgeError
+from builder.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError
 from builder.report import abi
 from handler.errors import HandlerError
 from tests.support.pages import ROOT
@@ -40,7 +40,7 @@ def test_the_site_has_every_page() -> None:
 
 
 CODES = [*(error.code for error in HandlerError.__subclasses__()), "internal"]
-EXITS = [*(error.exit_code for error in ColdforgeError.__subclasses__()), INTERRUPTED]
+EXITS = [*(error.exit_code for error in ColdforgeError.__subclasses__()), INTERRUPTED, PIPE_CLOSED]
 
 
 @pytest.mark.parametrize("code", [*(f"`{code}`" for code in CODES), *map(str, EXITS)])

@@ -64,6 +64,12 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 	@$(PY) $(PIP) --target .venv-otel/python -r requirements/otel.txt
 	@touch $@
 
+# AWS CDK, for the construct that is made of the template.
+.venv-cdk/.done: requirements/cdk.txt
+	@test -x .venv-cdk/bin/python || $(PYTHON) -m venv .venv-cdk
+	@.venv-cdk/bin/python $(PIP) -r requirements/cdk.txt
+	@touch $@
+
 # Other people's rules for templates.
 .venv-checkov/.done: requirements/checkov.txt
 	@test -x .venv-checkov/bin/python || $(PYTHON) -m venv .venv-checkov
@@ -246,6 +252,10 @@ test-emulated: $(VENV)/.test ## the AVX-512 kernels, on a processor that Bochs e
 	@command -v bochs-bin > /dev/null || { echo "NOTHING WAS RUN: there is no bochs-bin (make tools)" >&2; exit 2; }
 	@$(PY) -m pytest tests/integration/test_avx512*.py
 
+.PHONY: test-infrastructure
+test-infrastructure: $(TESTED) .venv-cdk/.done ## the Terraform module and the CDK construct, with terraform (if there is one) and cdk synth
+	@$(PY) -m pytest -m "slow or not slow" tests/integration/test_infrastructure.py
+
 .PHONY: coverage
 coverage: $(VENV)/.test ## which lines and branches of builder/runtime and handler the tests run; build/coverage/report.md
 	@$(PY) -m tests.coverage
@@ -303,6 +313,7 @@ lock: ## resolve every requirements file again (needs uv)
 	@printf 'ministack==1.5.33\naws-sam-translator\ndocker\n' | $(LOCK) - -o requirements/aws.txt
 	@printf 'opentelemetry-distro\nopentelemetry-exporter-otlp-proto-http\nopentelemetry-instrumentation-aws-lambda\n' \
 		| $(LOCK) - -o requirements/otel.txt
+	@echo aws-cdk-lib==2.275.0 | $(LOCK) - -o requirements/cdk.txt
 	@echo checkov==3.3.30 | $(LOCK) - -o requirements/checkov.txt
 	@echo mkdocs-material==9.8.1 | $(LOCK) - -o requirements/docs.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt

@@ -18,6 +18,7 @@ from builder.cli.command import (
     targets_of,
 )
 from builder.errors import UsageError
+from builder.files import write_file
 from builder.project import Project
 
 
@@ -96,6 +97,26 @@ def parameters(options: Options, project: Project) -> int:
     return 0
 
 
+def _template_arguments(parser: Arguments) -> None:
+    parser.add_argument("form", choices=("terraform", "cdk"), help="what it is for")
+    parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="where the files go (default: .)")
+    add_json(parser)
+
+
+def template(options: Options, project: Project) -> int:
+    from builder.infrastructure.cdk import cdk_construct
+    from builder.infrastructure.facts import facts_of
+    from builder.infrastructure.terraform import terraform_module
+
+    facts = facts_of(project.root / "template.yaml")
+    files = cdk_construct(facts) if options.form == "cdk" else {"main.tf.json": terraform_module(facts)}
+    for name, text in files.items():
+        write_file(options.out / name, text)
+    written = [str(options.out / name) for name in files]
+    answer(options, {"files": written}, "\n".join(written))
+    return 0
+
+
 def _check_arguments(parser: Arguments) -> None:
     parser.add_argument("parameters", nargs="*", metavar="NAME=VALUE", help="parameters to deploy with")
     parser.add_argument(
@@ -126,6 +147,9 @@ COMMANDS = (
         "print the parameters of an environment in samconfig.toml, overridden by those given",
         _parameters_arguments,
         parameters,
+    ),
+    Command(
+        "template", "write template.yaml as a Terraform module or an AWS CDK construct", _template_arguments, template
     ),
     Command("check", "check a built SAM template against Lambda's limits", _check_arguments, check),
 )

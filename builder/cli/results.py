@@ -303,6 +303,7 @@ RESULTS: dict[str, Schema] = {
     ),
     "stage": _object(name=_text(), version=_text()),
     "parameters": _object(parameters=_by_name(_text(), "of the template, by name")),
+    "template": _object(files=_list(_text(), "that were written")),
     "check": _object(template=_text("the file that was checked")),
     "sign": _object(file=_text("the envelope")),
     "verify-bundle": _object(

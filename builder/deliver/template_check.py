@@ -35,7 +35,7 @@ _NO_VALUE = {"Ref": "AWS::NoValue"}
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
-class _Loader(yaml.SafeLoader):
+class Loader(yaml.SafeLoader):
     """YAML with CloudFormation's short tags: ``!Ref x`` is {"Ref": x}, any other {"Fn::Tag": value}."""
 
 
@@ -48,7 +48,7 @@ def _tagged(loader: Any, suffix: str, node: yaml.Node) -> dict[str, Any]:
     return {name: loader.construct_mapping(node, deep=True)}
 
 
-_Loader.add_multi_constructor("!", _tagged)
+Loader.add_multi_constructor("!", _tagged)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def require(path: Path, parameters: Mapping[str, str] | None = None) -> None:
 def problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
     """Each problem as a sentence with what to do."""
     try:
-        template = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        template = yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
     except (OSError, yaml.YAMLError) as error:
         yield f"it cannot be read ({error}): run `make sam-build`"
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from builder.deliver.template_check import _Loader
+from builder.deliver.template_check import Loader
 from tests.conftest import ROOT
 
 PYTHON = ROOT / ".venv-aws" / "bin" / "python"
@@ -19,7 +19,7 @@ Stack = dict[str, dict[str, Any]]
 
 def packaged(name: str = "template.yaml") -> dict[str, Any]:
     """The template as `sam deploy` sends it: its folders are objects in S3."""
-    template: dict[str, Any] = yaml.load((ROOT / name).read_text(), Loader=_Loader)
+    template: dict[str, Any] = yaml.load((ROOT / name).read_text(), Loader=Loader)
     for resource in template["Resources"].values():
         for place in {"CodeUri", "ContentUri"} & resource.get("Properties", {}).keys():
             resource["Properties"][place] = CODE

@@ -12,7 +12,7 @@ import yaml
 
 from builder.cli import main
 from builder.deliver.environments import parameters
-from builder.deliver.template_check import _Loader, problems
+from builder.deliver.template_check import Loader, problems
 from builder.errors import UsageError
 from builder.spec.schema import SECTIONS
 from tests.conftest import ROOT
@@ -74,7 +74,7 @@ def test_every_environment_has_its_own_stack_and_may_make_roles() -> None:
 
 def test_the_longest_name_fits_what_aws_makes_of_it() -> None:
     """A stack's name may have 128 characters, a layer's 140. Names of several models join, up to 110 characters."""
-    template = yaml.load((ROOT / "template.yaml").read_text(), Loader=_Loader)
+    template = yaml.load((ROOT / "template.yaml").read_text(), Loader=Loader)
     pattern = template["Parameters"]["ModelName"]["AllowedPattern"]
     longest = "x" * 110
     assert re.fullmatch(pattern, longest)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from builder.deliver.template_check import _Loader, problems, require
+from builder.deliver.template_check import Loader, problems, require
 from builder.errors import TemplateError
 from builder.pack.image import TEMPLATE, image_template
 from tests.conftest import ROOT
@@ -250,14 +250,14 @@ def test_an_image_cannot_be_signed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["template.yaml", TEMPLATE])
 def test_every_parameter_is_in_one_group(name: str) -> None:
-    template = yaml.load((ROOT / name).read_text(), Loader=_Loader)
+    template = yaml.load((ROOT / name).read_text(), Loader=Loader)
     groups = template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
     listed = [parameter for group in groups for parameter in group["Parameters"]]
     assert sorted(listed) == sorted(template["Parameters"])
 
 
 def test_every_parameter_is_documented_in_its_group() -> None:
-    template = yaml.load(REAL.read_text(), Loader=_Loader)
+    template = yaml.load(REAL.read_text(), Loader=Loader)
     page = (ROOT / "docs" / "deploying.md").read_text()
     for group in template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]:
         _, heading, rest = page.partition(f"\n### {group['Label']['default']}\n")
@@ -267,7 +267,7 @@ def test_every_parameter_is_documented_in_its_group() -> None:
 
 
 def test_defaults_on_the_page_are_the_templates() -> None:
-    parameters = yaml.load(REAL.read_text(), Loader=_Loader)["Parameters"]
+    parameters = yaml.load(REAL.read_text(), Loader=Loader)["Parameters"]
     rows = [row.split("|") for row in (ROOT / "docs" / "deploying.md").read_text().splitlines() if row[:3] == "| `"]
     assert {row[1].strip(" `"): row[2].strip(" `") for row in rows} == {
         name: str(row["Default"]) for name, row in parameters.items()
@@ -317,7 +317,7 @@ def evaluated(value: Any, parameters: dict[str, str], conditions: dict[str, Any]
 @pytest.mark.parametrize("partition", ["aws", "aws-cn", "aws-us-gov"])
 @pytest.mark.parametrize("sources", ["a/b", "a/b,c/,d/e/"])
 def test_the_function_may_read_what_requests_may_name(partition: str, sources: str) -> None:
-    template = yaml.load((ROOT / "template.yaml").read_text(), Loader=_Loader)
+    template = yaml.load((ROOT / "template.yaml").read_text(), Loader=Loader)
     policies = [row["Fn::If"][1] for row in template["Resources"]["Role"]["Properties"]["Policies"] if "Fn::If" in row]
     (policy,) = [row for row in policies if row["PolicyName"] == "read-sources"]
     (statement,) = policy["PolicyDocument"]["Statement"]

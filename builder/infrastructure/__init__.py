@@ -1,0 +1,1 @@
+"""The template for those who deploy with Terraform or AWS CDK, made from template.yaml."""

@@ -271,7 +271,7 @@ class TestRefusing:
         source = Source("keras", None, sha256=SHA, address=parse_address(f"{site.origin}/old"))
         assert locate(spec_of(tmp_path, source), tmp_path / "cache", bounds=QUICK).read_bytes() == MODEL
 
-    @pytest.mark.parametrize("target", ["https://[::1/", "//", "https://localhost:99999/", "https:///"])
+    @pytest.mark.parametrize("target", ["https://[::1/", "https://localhost:99999/"])
     def test_a_redirect_to_no_address(self, site: Website, tmp_path: Path, target: str) -> None:
         site.answers["/old"] = says(302, Location=target)
         assert isinstance(refused(tmp_path, f"{site.origin}/old"), EnvironmentSetupError)

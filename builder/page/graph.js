@@ -1,13 +1,11 @@
 
 /* The graph: steps in rows by how far they are from the inputs, with edges between them. */
 const NODE = 232, ROW = 46;
-const heatOf = (step) => {
-  const share = step.microseconds / Math.max(...steps.map((s) => s.microseconds), 1e-9);
-  return share > 0.6 ? 4 : share > 0.3 ? 3 : share > 0.1 ? 2 : share > 0.02 ? 1 : 0;
-};
-
 function graph() {
   const outer = steps.filter((step) => step.depth === 0), end = outer.length;
+  /* The time of a loop, a branch or a call is that of the steps in it. */
+  const times = outer.map((_, at) => steps.reduce((sum, step) => (step.outer === at ? sum + step.microseconds : sum), 0));
+  const slowest = Math.max(...times, 1e-9), heatOf = (at) => [0.02, 0.1, 0.3, 0.6].filter((share) => times[at] / slowest > share).length;
   const inside = outer.map((_, at) => steps.filter((step) => step.outer === at && step.depth).length);
   const incoming = new Map(), ranks = new Map([[-1, 0]]);
   for (const [from, to] of program.edges) incoming.set(to, [...(incoming.get(to) || []), from]);
@@ -39,9 +37,9 @@ function graph() {
   }
   for (const [node, place] of places) {
     const step = outer[node], left = place.x - NODE / 2;
-    const group = svg("g", {}, rect(left, place.y, NODE, place.height, step ? `node heat-${heatOf(step)}` : "node port"));
+    const group = svg("g", {}, rect(left, place.y, NODE, place.height, step ? `node heat-${heatOf(node)}` : "node port"));
     const name = node < 0 ? "inputs" : node === end ? "outputs" : cut(layerName(step), 26);
-    const about = node < 0 ? data.feeds.map((f) => f.name).join(", ") : node === end ? data.fetches.map((f) => f.name).join(", ") : `${micros(step.microseconds)} · ${percent(step.microseconds / whole)} · ${step.kind}${inside[node] ? `, ${plural(inside[node], "step")} inside` : ""}`;
+    const about = node < 0 ? data.feeds.map((f) => f.name).join(", ") : node === end ? data.fetches.map((f) => f.name).join(", ") : `${micros(times[node])} · ${percent(times[node] / whole)} · ${inside[node] ? `${plural(inside[node], "step")} inside` : step.kind}`;
     group.append(text(left + 10, place.y + 18, name, { class: "strong" }), text(left + 10, place.y + 35, cut(about, 35), {}));
     chips(node).forEach((chipRow, at) => {
       let x = left + 10;
@@ -51,7 +49,7 @@ function graph() {
         x += wide + 5;
       }
     });
-    if (step) group.append(svg("title", {}, `${step.layer || step.step}: ${parts(node).join(" + ") || step.kind}, ${micros(step.microseconds)}, ${bytes(step.bytes)}`));
+    if (step) group.append(svg("title", {}, `${step.layer || step.step}: ${parts(node).join(" + ") || step.kind}, ${micros(times[node])}, ${bytes(step.bytes)}`));
     shapes.push(group);
   }
   const drawing = svg("svg", { role: "img", "aria-label": `The graph: ${plural(end, "step")} in ${plural(rows.length - 2, "row")}` }, ...shapes);
@@ -87,7 +85,7 @@ function movable(place, drawing, all) {
     show();
   };
   const start = () => {
-    view.scale = Math.min(1, place.clientWidth / Math.min(all.width, 3 * NODE));
+    view.scale = Math.min(1, place.clientWidth / (NODE + 110));
     view.x = -place.clientWidth / 2 / view.scale;
     view.y = 0;
     show();

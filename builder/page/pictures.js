@@ -69,8 +69,9 @@ function sizes() {
       for (const [leaf, lx, ly, lw, lh] of squares(group.children, x + 1, y + 1, Math.max(w - 2, 0), Math.max(h - 2, 0))) {
         shapes.push(rect(lx, ly, lw, lh, `tile c-${group.kind}`, `${group.name}: ${leaf.name}, ${bytes(leaf.bytes)} (${share(leaf.bytes)})`));
         const room = Math.floor((lw - 10) / 6.6), name = names.get(leaf.name) || leaf.name;
-        if (lh > 18 && (room >= 9 || room >= name.length)) shapes.push(text(lx + 6, ly + 15, cut(name, room), { class: "small" }));
-        if (lh > 34 && room >= 6) shapes.push(text(lx + 6, ly + 29, bytes(leaf.bytes), { class: "small" }));
+        if (lh < 18 || room < Math.min(9, name.length)) continue;
+        shapes.push(text(lx + 6, ly + 15, cut(name, room), { class: "small" }));
+        if (lh > 34 && room >= 7) shapes.push(text(lx + 6, ly + 29, bytes(leaf.bytes), { class: "small" }));
       }
     }
     return [height, ...shapes];
@@ -110,7 +111,7 @@ function errors() {
   const place = byId("error"), outputs = data.agreement.outputs;
   data.agreement.histograms.forEach((found, number) => {
     const said = outputs.find((output) => output.fetch === found.fetch), id = `histogram-${number}`;
-    const allowed = said && !said.exact ? ` Allowed is ${said.absolute} + ${said.relative} × |answer|, and what TensorFlow's own answers move by.` : "";
+    const allowed = said && !said.exact ? ` Allowed is ${said.absolute.toExponential()} + ${said.relative.toExponential()} × |answer|, and what TensorFlow's own answers move by.` : "";
     const heading = data.agreement.histograms.length > 1 ? el("h3", {}, found.fetch) : null;
     const about = `${plural(found.numbers, "number")} in the answers to ${plural(found.cases.length, "golden input")}. Equal to TensorFlow's: ${count(found.exact)}. The worst is ${tiny(found.worst)} away.${allowed}`;
     place.append(...[heading, el("p", {}, about), el("div", { id })].filter(Boolean));
@@ -121,7 +122,8 @@ function errors() {
   if (!data.agreement.histograms.length) place.append(el("p", {}, "The answers are integers, and equal to TensorFlow's."));
 }
 function histogram(id, found) {
-  const columns = [["0", found.exact], ...found.bars.map(([low, high, n]) => [`${tiny(low)} to ${tiny(high)}`, n])];
+  const least = found.bars[0][0] <= 1.0001e-10; /* the first bar has all that is smaller, too */
+  const columns = [["0", found.exact], ...found.bars.map(([low, high, n], at) => [`${at || !least ? `${tiny(low)} to` : "under"} ${tiny(high)}`, n])];
   const most = Math.max(...columns.map((c) => c[1]), 1);
   picture(id, `Histogram of errors: ${columns.filter((c) => c[1]).map(([name, n]) => `${name}: ${n}`).join(", ")}`, (width) => {
     const height = 220, left = 44, bottom = height - 40, wide = (width - left - 4) / columns.length, shapes = [];
@@ -132,6 +134,7 @@ function histogram(id, found) {
     });
     shapes.push(text(left + wide / 2, bottom + 15, "0", { class: "soft", "text-anchor": "middle" }));
     let free = left + wide + 20;
+    if (least && wide > 50) { shapes.push(text(left + 1.5 * wide, bottom + 15, `< ${tiny(found.bars[0][1])}`, { class: "soft", "text-anchor": "middle" })); free = left + 2 * wide + 10; }
     found.bars.forEach(([low], at) => {
       const x = left + (at + 1) * wide, power = Math.log10(low);
       if (Math.abs(power - Math.round(power)) < 1e-6 && x > free) { shapes.push(line(x, bottom, x, bottom + 4), text(x, bottom + 15, `1e${Math.round(power)}`, { class: "soft", "text-anchor": "middle" })); free = x + 44; }

@@ -16,6 +16,7 @@ const names = (() => {
   return found;
 })();
 const layerName = (step) => names.get(step.layer) || step.step;
+const mega = (flop) => (flop < 1e5 ? (flop / 1e6).toPrecision(1) : (flop / 1e6).toLocaleString("en", { maximumFractionDigits: flop < 1e8 ? 2 : 0, minimumFractionDigits: flop < 1e8 ? 2 : 0 }));
 const speedOf = (step) => (step.microseconds ? (step.flop * step.calls) / step.microseconds / 1e3 : 0);
 
 function head() {
@@ -45,9 +46,9 @@ function stepTable() {
     ["Time", (s) => micros(s.microseconds), (s) => s.microseconds, "n"],
     ["Share", bar, (s) => s.microseconds, "n"],
     ["What runs", (s) => [s.kind, s.algorithm, s.matched.join(" + ")].filter(Boolean).join(", "), (s) => s.kind + s.algorithm],
-    ["MFLOP", (s) => (s.flop ? ((s.flop * s.calls) / 1e6).toFixed(2) : "–"), (s) => s.flop * s.calls, "n"],
+    ["MFLOP", (s) => (s.flop ? mega(s.flop * s.calls) : "–"), (s) => s.flop * s.calls, "n"],
     ["GFLOP/s", (s) => (s.flop ? speedOf(s).toFixed(1) : "–"), speedOf, "n"],
-    ["Read and written", (s) => bytes(s.bytes * s.calls), (s) => s.bytes * s.calls, "n"],
+    ["Read and written", (s) => (s.bytes ? bytes(s.bytes * s.calls) : "–"), (s) => s.bytes * s.calls, "n"],
   ], steps.map((step, at) => ({ ...step, number: at + 1 })), 2);
 }
 
@@ -55,7 +56,7 @@ function roofline() {
   const dots = steps.filter((step) => step.flop && step.bytes && step.microseconds);
   const { gflops, bandwidth } = data.peak;
   byId("roof-about").textContent = dots.length
-    ? `Each dot is a step with multiplications; its area is its time. The roof is measured on this machine, on one thread: ${gflops.toFixed(0)} GFLOP/s is what OpenBLAS reaches in a product of 512 × 512 matrices, ${bandwidth.toFixed(1)} GB/s what a copy of 128 MiB does. A step above the slope has its data in a cache.`
+    ? `Each dot is a step with multiplications; its area is its time. The roof is measured on this machine, on one thread: ${gflops.toFixed(0)} GFLOP/s is what OpenBLAS reaches in a product of 512 × 512 matrices, ${bandwidth.toFixed(1)} GB/s what a copy of 128 MiB does. A step above the slope has its data in a cache; Winograd can be above the top, as it multiplies less than is counted.`
     : "No step of this model multiplies: there is nothing to place under a roof.";
   if (!dots.length) return;
   const xs = dots.map((s) => s.flop / s.bytes), ys = dots.map(speedOf), log = Math.log10;

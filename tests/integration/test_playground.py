@@ -21,6 +21,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from tests.conftest import ROOT
 from tests.support import abi_library
+from tests.support.axe import violations
 from tests.support.browser import chromium
 from tests.support.http import Client, served
 
@@ -200,6 +201,7 @@ def answered(page: Any, language: str, folder: Path) -> Any:
     return json.loads(said) if language == "curl" else ast.literal_eval(said.replace("null", "None"))
 
 
+@pytest.mark.network
 def test_a_phone_shows_all_of_it(url: str, dark_picture: Path) -> None:
     with chromium(phone=True, dark=True) as phone:
         phone.get(url)
@@ -213,6 +215,20 @@ def test_a_phone_shows_all_of_it(url: str, dark_picture: Path) -> None:
             ".filter((e) => e.offsetParent && e.offsetHeight < 36).map((e) => e.textContent)"
         )
         assert small == []
+        assert violations(phone) == []
+
+
+@pytest.mark.network
+def test_axe_finds_nothing_wrong(page: Any, dark_picture: Path) -> None:
+    assert violations(page) == []
+    send(page, dark_picture)
+    rows(page)
+    page.find_element(By.CSS_SELECTOR, "#code summary").click()
+    assert violations(page) == []
+    Select(page.find_element(By.ID, "models")).select_by_visible_text("product")
+    page.find_element(By.CSS_SELECTOR, "#tensors button").click()
+    shown(page, "#answer table")
+    assert violations(page) == []
 
 
 def test_the_keyboard_reaches_everything(page: Any) -> None:

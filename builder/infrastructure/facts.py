@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from builder.deliver.template_check import Loader
+from builder.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ class Facts:
 
 
 def facts_of(path: Path) -> Facts:
-    """What the template at ``path`` says."""
+    """What the template at ``path`` says. Raises UsageError where there is none."""
+    if not path.is_file():
+        raise UsageError(f"there is no {path}: run this where your template.yaml is.")
     template = yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
     parameters = tuple(_parameter(name, row) for name, row in template["Parameters"].items())
     outputs = {name: str(row.get("Description", "")) for name, row in template["Outputs"].items()}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.cli import main
+from builder.errors import UsageError
 from builder.infrastructure.cdk import cdk_construct
 from builder.infrastructure.facts import facts_of, snake_case
 from builder.infrastructure.terraform import STACK, terraform_module
@@ -59,6 +60,11 @@ def test_the_template_of_the_construct_is_json_that_cloudformation_takes() -> No
     assert template["Resources"].keys() == FACTS.template["Resources"].keys()
     assert '"Fn::GetAtt": "' not in text
     assert '"Fn::GetAtt": ["Rest", "RootResourceId"]' in text
+
+
+def test_a_folder_without_a_template(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"there is no .*template\.yaml"):
+        facts_of(tmp_path / "template.yaml")
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

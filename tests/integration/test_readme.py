@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
+import http.server
 import os
+import re
 import shutil
 import subprocess
+import threading
 
 import pytest
 
@@ -27,6 +31,7 @@ ELSEWHERE = {
 }
 """Commands that need an engine or an AWS, that do not end, or that this run is part of; and what runs them."""
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = all_commands()
 
 FULL = {'make bundle MODEL="digits emotion"', "dist/digits/digits_benchmark --threads 1"}
@@ -38,7 +43,7 @@ def test_readme_begins_with_two_commands() -> None:
 
 
 def test_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) < 120
+    assert len(README.splitlines()) < 120
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,3 +75,49 @@ def test_command_runs(command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     if command == "make invoke IMAGE=tests/data/face.jpg":
         assert '"label": "happy"' in done.stdout
+
+
+class _Signed(http.server.BaseHTTPRequestHandler):
+    """Keeps what curl sent."""
+
+    def do_POST(self) -> None:
+        self.server.sent = self.headers, self.rfile.read(int(self.headers["content-length"]))  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_curl_signs_as_aws_does() -> None:
+    """README's command for a deployed function, sent to this machine: AWS's own code makes the same signature."""
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    (command,) = re.findall(r"^```sh\n(curl --aws-sigv4.*?)^```", README, re.MULTILINE | re.DOTALL)
+    with http.server.HTTPServer(("127.0.0.1", 0), _Signed) as server:
+        url = f"http://127.0.0.1:{server.server_port}/predict"
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        keys = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}
+        subprocess.run(
+            ["bash", "-c", re.sub(r"https://[^\"]+", url, command)], cwd=ROOT, env={**os.environ, **keys}, check=True
+        )
+    headers, body = server.sent  # type: ignore[attr-defined]
+    assert body == (ROOT / "tests" / "data" / "face.jpg").read_bytes()
+    signed = re.search(r"SignedHeaders=([^,]+), *Signature=(\w+)", headers["authorization"])
+    assert signed is not None
+    names = signed[1].split(";")
+    assert "x-amz-security-token" in names
+
+    class Auth(SigV4Auth):  # over those headers that curl signed
+        def headers_to_sign(self, request: AWSRequest) -> http.client.HTTPMessage:
+            chosen = http.client.HTTPMessage()
+            for name in names:
+                chosen[name] = headers[name]
+            return chosen
+
+    auth = Auth(Credentials("AKID", "secret", "token"), "lambda", "eu-west-1")
+    request = AWSRequest("POST", url, data=body, headers={name: headers[name] for name in names})
+    request.context["timestamp"] = headers["x-amz-date"]
+    assert auth.signature(auth.string_to_sign(request, auth.canonical_request(request)), request) == signed[2]

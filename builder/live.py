@@ -35,12 +35,15 @@ class Live:
         self.console = Console(file=stream, no_color=not colour, highlight=False, force_terminal=True)
         self.rows = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
+            TextColumn(
+                "{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)
+            ),
             _Bar(bar_width=20),
-            _Amount(),
-            TimeElapsedColumn(),
+            _Amount(table_column=Column(no_wrap=True)),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
             console=self.console,
             transient=True,
+            expand=True,  # the description has what the others leave
             redirect_stdout=False,  # a result may be piped on
         )
 
@@ -83,8 +86,8 @@ class _Bar(BarColumn):
 class _Amount(ProgressColumn):
     """``3 of 8``, or bytes and how fast they come."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, table_column: Column) -> None:
+        super().__init__(table_column)
         self.came, self.speed = DownloadColumn(), TransferSpeedColumn()
 
     def render(self, task: Row) -> Text:

@@ -48,10 +48,10 @@ print("result")
 ESCAPE = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 
 
-def on_a_terminal(environment: Mapping[str, str]) -> tuple[str, str]:
-    """What SCRIPT shows on a terminal of 100 columns as its standard error, and what on its standard output."""
+def on_a_terminal(environment: Mapping[str, str], columns: int = 100) -> tuple[str, str]:
+    """What SCRIPT shows on a terminal of that width as its standard error, and what on its standard output."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     kept = {k: v for k, v in os.environ.items() if k not in ("CI", "NO_COLOR", "FORCE_COLOR", "COLUMNS")}
     shown: list[bytes] = []
 
@@ -96,6 +96,14 @@ def test_a_terminal_shows_what_goes_on_and_keeps_what_ended() -> None:
     )
     assert "\x1b[1m" in shown
     assert re.search(r"\x1b\[(?:\d+;)*3[0-7]", shown)
+
+
+def test_a_narrow_terminal_shortens_the_description_alone() -> None:
+    text = ESCAPE.sub("", on_a_terminal({}, columns=60)[0])
+    lines = [line for line in text.replace("\r", "\n").split("\n") if "0:00:0" in line]
+    assert any(re.search(r"verify     lib.*… .* 1 of 3 0:00:0\d$", line) for line in lines)
+    assert any(re.search(r"mod.*… .* 2\.0/4\.0 MB .* 0:00:0\d$", line) for line in lines)
+    assert all(len(line) <= 60 for line in lines)
 
 
 def test_no_color_is_heeded() -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from builder.cli import main
+from builder.docker.run import build_mounts
 from builder.errors import ImportModelError, UsageError
 from builder.importers.draft import draft_text
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.sources import find, locate
+from builder.project import Project
+from builder.sources import MODELS, find, locate
 from builder.spec import ModelSpec, Source, load
 from tests.support.sources import packed, site
 from tests.support.website import Website, says
@@ -90,3 +92,12 @@ def test_the_commands_name_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> 
     assert "the address http:// is not encrypted" in said
     assert "`coldforge init ADDRESS` writes one" in said
     assert "s3cr3t" not in said
+
+
+def test_a_container_gets_what_was_fetched_to_read(site: Website, tmp_path: Path) -> None:
+    site.files["/net.keras"] = MODEL
+    spec = written(tmp_path, f"{site.origin}/net.keras", SHA)
+    project = Project(tmp_path)
+    (tmp_path / "scratch").mkdir()
+    mounts = build_mounts(spec, project, tmp_path / "net.keras", tmp_path, tmp_path / "scratch")
+    assert [mount.writable for mount in mounts if mount.source == project.cache / MODELS] == [False]

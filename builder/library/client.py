@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -72,6 +73,15 @@ class LoadedLibrary:
         """(status, model, what cf_last_error says); 0 threads: as many as it likes."""
         model = ctypes.c_void_p()
         status = int(self.so.cf_open(threads, ctypes.byref(model)))
+        return status, model.value or 0, self.last_error(0)
+
+    def open_file(self, threads: int, weights: str) -> tuple[int, int, str]:
+        """The same with the weights in a file. Raises Refused where the library has its own."""
+        model = ctypes.c_void_p()
+        function = getattr(self.so, "cf_open_file", None)
+        if function is None:
+            raise Refused("it does not export cf_open_file")
+        status = int(function(ctypes.c_uint32(threads), ctypes.c_char_p(os.fsencode(weights)), ctypes.byref(model)))
         return status, model.value or 0, self.last_error(0)
 
     def run(

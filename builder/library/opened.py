@@ -20,17 +20,20 @@ Array = NDArray[Any]
 class OpenedModel:
     """The library at ``path``, loaded, with one model opened for ``threads`` (0: as many as it likes).
 
-    ``so`` is ctypes' view of it, for functions that are no part of the ABI. Raises VerifyError where this machine
-    cannot run it. Two libraries of one path are the same in one process.
+    ``weights``: the file that has them, where it is not the one beside the library. ``so`` is ctypes' view of the
+    library, for functions that are no part of the ABI. Raises VerifyError where this machine cannot run it. Two
+    libraries of one path are the same in one process.
     """
 
-    def __init__(self, path: Path, threads: int = 0) -> None:
+    def __init__(self, path: Path, threads: int = 0, weights: Path | None = None) -> None:
         try:
             self._library = LoadedLibrary(str(path))
+            self.so = self._library.so
+            status, self._model, why = (
+                self._library.open_file(threads, str(weights)) if weights else self._library.open(threads)
+            )
         except Refused as error:
             raise VerifyError(f"this machine cannot load {path.name}: {error}.") from error
-        self.so = self._library.so
-        status, self._model, why = self._library.open(threads)
         if status != CF_OK:
             raise VerifyError(f"{path.name} cannot be opened on this machine: {why or status_name(status)}.")
 

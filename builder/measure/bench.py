@@ -7,6 +7,7 @@ Nothing else should run at the same time. The library gets one seeded random inp
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -125,7 +126,7 @@ def bench(bundle: Bundle, *, threads: int = 1, seconds: float = 3.0, starts: int
 @contextmanager
 def open_call(bundle: Bundle, manifest: Mapping[str, Any], threads: int = 1) -> Iterator[Call]:
     """A run of the library of ``bundle`` on one random input. Raises VerifyError where this machine cannot run it."""
-    with OpenedModel(bundle.library, threads) as model:
+    with OpenedModel(bundle.library, threads, bundle.weights_elsewhere) as model:
         feeds = [random_values(_port(feed), 0) for feed in manifest["feeds"]]
         yield model.bind(feeds, [fetch["bytes"] for fetch in manifest["fetches"]])
 
@@ -170,6 +171,8 @@ def _start(running: Emulator, event: Any) -> Start:
         raise EnvironmentSetupError(f"the function did not start: {rie.reason(running.log, answer)}")
     rie.require_answer(answer)
     said = dict(_metrics(running.log))
+    if math.isnan(running.init_ms):
+        raise EnvironmentSetupError("the emulator did not say how long the function's start took; run it again.")
     init, load = running.init_ms, said.get("LoadMs", 0.0)
     return Start(init - load, load, max(whole - init, 0.0), said.get("DecodeMs", 0.0), said.get("InferMs", 0.0))
 

@@ -63,6 +63,11 @@ class Bundle:
         return self.library.with_name(FILE)
 
     @property
+    def weights_elsewhere(self) -> Path | None:
+        """The file of weights that no layer has, if this bundle is of that kind."""
+        return next(iter(sorted(self.folder.glob("*.weights"))), None)
+
+    @property
     def archive(self) -> Path:
         return self.folder / "layer.zip"
 

@@ -26,7 +26,7 @@ def histograms(bundle: Bundle, graph: FrozenGraph) -> list[dict[str, Any]]:
     """
     fetches = [port.spec for port in graph.fetches]
     errors: dict[str, dict[str, Any]] = {fetch.name: {} for fetch in fetches if fetch.dtype.startswith("float")}
-    with Golden.open(graph.golden_path) as golden, OpenedModel(bundle.library) as model:
+    with Golden.open(graph.golden_path) as golden, OpenedModel(bundle.library, 0, bundle.weights_elsewhere) as model:
         for case in golden.cases:
             feeds = [golden.feed(case, port.spec.name) for port in graph.feeds]
             call = model.bind(feeds, [fetch.size for fetch in fetches])

@@ -23,12 +23,17 @@ def size_tree(bundle: Bundle, manifest: Mapping[str, Any], kernels: Path, depend
     """
     components = {c.name: c.unzipped for c in bundle.sizes.components}
     library = bundle.library.stat().st_size
+    weights = int(manifest["lowering"]["weights"]["bytes"])
+    apart = "weights" in manifest  # in a file of their own, which may be in the layer
+    here = weights if not apart or bundle.weights.is_file() else 0
+    layers = list(_weights(manifest["lowering"]["weights"])) if here else []
     parts = [
-        *_library(bundle.library, library, manifest, kernels),
+        *([{"name": "weights", "kind": "weights", "children": layers}] if layers else []),
+        *_library(bundle.library, library - (0 if apart else weights), kernels),
         _packages(dependencies, components["dependencies layer"]),
         {"name": "function", "kind": "function", "children": [_leaf("handler", components["function"])]},
     ]
-    if beside := components["model layer"] - library:
+    if beside := components["model layer"] - library - (here if apart else 0):
         parts.append({"name": "beside the library", "kind": "tables", "children": [_leaf("files", beside)]})
     return {"name": "function and layers, unzipped", "bytes": bundle.sizes.unzipped, "children": parts}
 
@@ -37,15 +42,13 @@ def _leaf(name: str, count: int) -> Tree:
     return {"name": name, "bytes": count}
 
 
-def _library(path: Path, size: int, manifest: Mapping[str, Any], kernels: Path) -> Iterator[Tree]:
-    weights = 0 if "weights" in manifest else int(manifest["lowering"]["weights"]["bytes"])  # or they are elsewhere
+def _library(path: Path, size: int, kernels: Path) -> Iterator[Tree]:
+    """``size``: bytes without the weights."""
     code = dict(read_facts(path).sections).get(".text", 0)
     xla = min(_code(kernels), code)
-    if weights:
-        yield {"name": "weights", "kind": "weights", "children": list(_weights(manifest["lowering"]["weights"]))}
     parts = [_leaf("coldforge's kernels and runtime", code - xla), _leaf("XLA's kernels of this model", xla)]
     yield {"name": "code", "kind": "code", "children": [part for part in parts if part["bytes"]]}
-    yield {"name": "tables", "kind": "tables", "children": [_leaf("the library's tables", size - weights - code)]}
+    yield {"name": "tables", "kind": "tables", "children": [_leaf("the library's tables", size - code)]}
 
 
 def _weights(weights: Mapping[str, Any]) -> Iterator[Tree]:

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from builder.audit import audit, require
 from builder.emit.outside import CHUNK, HEADER, PAGE, size_of, write_outside, write_weights
 from builder.emit.program import layout_of
+from builder.errors import VerifyError
+from builder.library.opened import OpenedModel
 from builder.library.outside import FILE, Layout
 from builder.lower.program import Program, Weight
 from builder.targets import X86_64
@@ -230,3 +232,13 @@ def test_the_function_says_where_it_looked(library: Path, tmp_path: Path, monkey
 @pytest.mark.parametrize("path", sorted((CORPUS / "weights").iterdir()), ids=lambda path: path.name)
 def test_what_is_kept_of_the_fuzzers(path: Path) -> None:
     weights_file.look(path.read_bytes())
+
+
+def test_what_measures_a_library_opens_it_with_the_file_that_it_is_given(library: Path, others: Path) -> None:
+    for weights, seed in ((None, 0), (others, 1)):
+        with OpenedModel(library, 1, weights) as model:
+            call = model.bind([np.zeros((1, 1), np.float32)], [4 * ITEMS, 4 * ITEMS])
+            call()
+            assert call.fetches[0].view(np.float32).tolist() == values(seed).tolist()
+    with pytest.raises(VerifyError, match="cannot be opened on this machine"):
+        OpenedModel(library, 1, library)

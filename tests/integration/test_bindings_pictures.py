@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +36,7 @@ def rust(folder: Path) -> Command:
     environment = os.environ | {"CARGO_TARGET_DIR": str(target), "RUSTFLAGS": "-D warnings"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return [str((target / "debug" / "predict").rename(folder / "predict"))]
+    return [shutil.move(target / "debug" / "predict", folder / "predict")]
 
 
 @pytest.mark.parametrize("mode", SIZES)

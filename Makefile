@@ -303,7 +303,7 @@ bench-wasm: .venv-bench/.wasm ## model.wasm against native code, ONNX Runtime We
 
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
 lock: ## resolve every requirements file again (needs uv)
-	@$(LOCK) pyproject.toml -o requirements/build.txt
+	@$(LOCK) --group build pyproject.toml -o requirements/build.txt
 	@$(LOCK) -c requirements/build.txt --group test --group lint -o requirements/test.txt
 	@$(LOCK) -c requirements/build.txt --override requirements/bench.overrides.txt \
 		pyproject.toml requirements/bench.in -o requirements/bench.txt

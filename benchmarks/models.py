@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from builder.project import cache_folder
+
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "bench"
 SAMPLES = 3  # inputs, each a batch, that every engine has to answer like TensorFlow before it is timed
@@ -88,7 +90,7 @@ def _emotion() -> Any:
     from builder.sources import locate
     from builder.spec import load
 
-    path = locate(load(ROOT / "examples" / "emotion" / "model.toml"), ROOT / "build" / "cache")
+    path = locate(load(ROOT / "examples" / "emotion" / "model.toml"), cache_folder())
     return keras.saving.load_model(path, compile=False)
 
 

@@ -25,7 +25,7 @@ from benchmarks.models import FOLDER, ROOT, SAMPLES, Network, named
 from builder.cache import digest, run_cached
 from builder.importers.graph import FrozenGraph
 from builder.pack.bundle import Bundle
-from builder.project import Project
+from builder.project import Project, cache_folder
 
 HERE = Path(__file__).parent
 
@@ -40,7 +40,7 @@ class BenchProject(Project):
 
     @property
     def cache(self) -> Path:
-        return ROOT / "build" / "cache"
+        return cache_folder()
 
     @property
     def dist(self) -> Path:

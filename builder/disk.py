@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from builder.commands import CLEANING
 from builder.errors import ColdforgeError, DiskError
 
-_FULL = "Free some space there (`make clean` deletes all that builds keep), then run the same command again."
+_FULL = f"Free some space there ({CLEANING} all that builds keep), then run the same command again."
 
 _FAULTS = {
     errno.ENOSPC: ("no space is left for {place} ({free} free)", _FULL),

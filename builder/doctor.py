@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from builder.commands import CLEANING, bundle_command, either, setup_command
 from builder.docker.client import why_no_engine
 from builder.local.parts import LAMBDA_PYTHON, find_python
 from builder.project import Project
@@ -31,6 +32,7 @@ LEAST_MEMORY, LEAST_DISK = 3_000_000_000, 4_000_000_000
 """Bytes that a build of a middling network has used, TensorFlow's packages included."""
 
 PACKAGES = ("tensorflow-cpu", "keras", "ziglang")
+BUNDLE = bundle_command()
 FEATURES = ("avx2", "fma", "avx512f", "avx512_vnni")
 """Of a processor with a list of flags: the kernels need the first two and are faster with the others."""
 
@@ -66,7 +68,7 @@ def render(diagnosis: Diagnosis) -> str:
     rows = [("ok" if f.there else "--", f.name, f.found, f.needed_for) for f in diagnosis.findings]
     lines = [table(("", "what", "found", "needed for"), rows), ""]
     lines += [f"{f.name}: {f.remedy}" for f in diagnosis.findings if f.remedy]
-    lines.append("make bundle works here." if diagnosis.can_build else "make bundle does not work here yet.")
+    lines.append(f"{BUNDLE} works here." if diagnosis.can_build else f"{BUNDLE} does not work here yet.")
     return "\n".join(lines)
 
 
@@ -78,7 +80,7 @@ def examine(project: Project) -> Diagnosis:
 def _findings(project: Project) -> Iterator[Finding]:
     yield python(sys.version_info[:2])
     yield packages(importlib.metadata.version)
-    yield _program("make", "make bundle", "apt-get install make")
+    yield _program("make", BUNDLE, "apt-get install make")
     yield docker(why_no_engine())
     yield sandbox(Kernel.here())
     yield memory(Path("/proc/meminfo"))
@@ -86,8 +88,13 @@ def _findings(project: Project) -> Iterator[Finding]:
     yield processor(Path("/proc/cpuinfo"))
     yield from emulators()
     yield lambda_python()
-    yield _program("sam", "make deploy, make local-invoke", "make sam", project.root / ".venv-sam" / "bin" / "sam")
-    yield _program("node", "make wasm, bindings --lang node", "apt-get install nodejs")
+    yield _program(
+        "sam",
+        "deploying, and sam local invoke",
+        either("make sam", "pip install aws-sam-cli"),
+        project.root / ".venv-sam" / "bin" / "sam",
+    )
+    yield _program("node", "wasm, bindings --lang node", "apt-get install nodejs")
     yield aws(os.environ, Path.home() / ".aws")
 
 
@@ -95,7 +102,11 @@ def python(version: tuple[int, int]) -> Finding:
     """``version``: of the Python that runs this."""
     first, last = PYTHONS
     there = first <= version <= last
-    remedy = "" if there else f"make PYTHON=python{last[0]}.{last[1]} setup"
+    remedy = (
+        ""
+        if there
+        else either(f"make PYTHON=python{last[0]}.{last[1]} setup", f"uvx --python {last[0]}.{last[1]} coldforge")
+    )
     return Finding("Python", there, ".".join(map(str, version)), "everything", remedy)
 
 
@@ -108,7 +119,7 @@ def packages(version_of: Callable[[str], str]) -> Finding:
         except importlib.metadata.PackageNotFoundError:
             missing.append(name)
     text = ", ".join(found) if not missing else f"no {', '.join(missing)}"
-    return Finding("packages", not missing, text, "every command outside Docker", "make setup" if missing else "")
+    return Finding("packages", not missing, text, "every command outside Docker", setup_command() if missing else "")
 
 
 def docker(why_not: str | None) -> Finding:
@@ -139,7 +150,7 @@ def memory(meminfo: Path) -> Finding:
 
 def disk(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
-    remedy = "" if free >= LEAST_DISK else f"free {_size(LEAST_DISK)} there; `make clean` deletes what was built"
+    remedy = "" if free >= LEAST_DISK else f"free {_size(LEAST_DISK)} there; {CLEANING} what builds keep"
     return Finding("disk", not remedy, f"{_size(free)} free in {folder}", "setup, bundle", remedy)
 
 
@@ -190,7 +201,7 @@ def aws(environment: Mapping[str, str], folder: Path) -> Finding:
     region = "AWS_REGION" in environment or "AWS_DEFAULT_REGION" in environment or "region" in text
     found = f"{'credentials' if credentials else 'no credentials'}, {'a region' if region else 'no region'}"
     there = credentials and region
-    return Finding("AWS", there, found, "make deploy, publish", "" if there else "aws configure")
+    return Finding("AWS", there, found, "deploying, publish", "" if there else "aws configure")
 
 
 def _program(name: str, needed_for: str, remedy: str, own: Path | None = None) -> Finding:

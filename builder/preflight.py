@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from builder.commands import DEPLOYING
 from builder.errors import PreflightError, SizeLimitError
 from builder.importers.graph import FrozenGraph
 from builder.importers.xla_ops import OpReport, Unsupported, look
@@ -149,7 +150,7 @@ def render(preflight: Preflight) -> str:
     elif preflight.zipped > preflight.max_zipped:
         lines.append("The layer's zip is over `zipped` under [limits] in model.toml: the build may stop.")
     elif preflight.zipped > DIRECT_UPLOAD_ZIPPED and preflight.max_zipped <= LAMBDA_UNZIPPED:
-        lines.append("The layer's zip is over 50 MB: deploy it through S3, as `make deploy` and `make publish` do.")
+        lines.append(f"The layer's zip is over 50 MB: deploy it through S3, as {DEPLOYING} do.")
     return "\n".join(lines)
 
 

@@ -20,10 +20,11 @@ from packaging.requirements import Requirement
 from benchmarks.models import FOLDER, NETWORKS, ROOT
 from builder.local import parts
 from builder.local.emulator import HANDLER, Emulator
+from builder.project import cache_folder
 
 NETWORK = NETWORKS["emotion"]
 PLACE = FOLDER / "function"
-CACHE = ROOT / "build" / "local"
+CACHE = cache_folder() / "local"
 HANDLERS = Path(__file__).with_name("handlers")
 LAYER = PLACE / "dist" / "emotion" / "layer"  # see prepare
 OURS, EMPTY = "coldforge", "empty"

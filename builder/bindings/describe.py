@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from builder.commands import bundle_command
 from builder.errors import UsageError
 from builder.library.abi import ABI_VERSION
 from builder.spec.tensor import TensorSpec
@@ -134,7 +135,9 @@ def describe(text: str) -> Description:
     try:
         data = json.loads(text)
         if data["abi"] != ABI_VERSION:
-            raise UsageError(f"the bundle has ABI {data['abi']}, not {ABI_VERSION}: make it again with `make bundle`.")
+            raise UsageError(
+                f"the bundle has ABI {data['abi']}, not {ABI_VERSION}: make it again with `{bundle_command()}`."
+            )
         feeds, fetches = (_tensors(data[kind]) for kind in ("feeds", "fetches"))
         by_name = {fetch.spec.name: fetch for fetch in fetches}
         image, name = data["image"], data["model"]["name"]

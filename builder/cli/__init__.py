@@ -12,18 +12,19 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, chdir
 from difflib import get_close_matches
 from pathlib import Path
 
 from builder import __version__
-from builder.cli import building, delivering, looking, proving, running, showing
+from builder.cli import building, delivering, looking, proving, running, showing, starting
 from builder.cli.complete import SHELLS, complete, script
 from builder.disk import disk_error
 from builder.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError, UsageError
 from builder.escape import terminal
 from builder.project import Project
 
-GROUPS = (building, looking, showing, running, delivering, proving)
+GROUPS = (starting, building, looking, showing, running, delivering, proving)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser = _parser()
         complete(parser)
         options = parser.parse_args(given)
-        code: int = options.command(options, Project.here())
+        with _inside(options.work_in):
+            code: int = options.command(options, Project.here())
         return code
     except ColdforgeError as error:
         print(terminal(f"coldforge: {error}"), file=sys.stderr)
@@ -52,6 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("coldforge: interrupted; the last good bundle is unchanged.", file=sys.stderr)
         return INTERRUPTED
+
+
+def _inside(folder: Path) -> AbstractContextManager[None]:
+    """To work in ``folder``, as make and git do with -C. Raises UsageError where it is none."""
+    if not folder.is_dir():
+        raise UsageError(f"-C {folder}: there is no such folder.")
+    return chdir(folder)
 
 
 def _require_command(arguments: Sequence[str]) -> None:
@@ -77,6 +86,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="coldforge", description="A trained model as one small Lambda layer.")
     parser.add_argument("--version", action="version", version=f"coldforge {__version__}")
     parser.add_argument("--completion", choices=SHELLS, action=_Completion, help="print what a shell completes with")
+    parser.add_argument(
+        "-C",
+        dest="work_in",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="the project's folder, with model.toml; it gets build/ and dist/ (default: the current folder)",
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for group in GROUPS:
         for command in group.COMMANDS:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder import __version__
 from builder.cli.command import (
+    DEFAULT_MODEL,
     MODEL,
     Arguments,
     Command,
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 
 def _bundle_arguments(parser: Arguments) -> None:
-    help = f"{MODEL}; the first is the function's default"
-    completed(parser.add_argument("models", nargs="+", metavar="model", help=help), models)
+    help = f"{MODEL}; the first is the function's default {DEFAULT_MODEL}"
+    completed(parser.add_argument("models", nargs="*", default=["."], metavar="model", help=help), models)
     parser.add_argument(
         "--package",
         choices=("zip", "image"),

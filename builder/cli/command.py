@@ -24,6 +24,7 @@ Options = argparse.Namespace
 Arguments = argparse.ArgumentParser
 
 MODEL = "a model.toml, a folder with one, or the name of an example"
+DEFAULT_MODEL = "(default: the project's)"
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,13 @@ def add_common(parser: Arguments) -> None:
 
 
 def add_model(parser: Arguments) -> None:
-    completed(parser.add_argument("model", help=MODEL), models)
+    help = f"{MODEL} {DEFAULT_MODEL}"
+    completed(parser.add_argument("model", nargs="?", default=".", help=help), models)
 
 
 def add_bundled_models(parser: Arguments) -> None:
-    help = f"{MODEL}; every model in the bundle"
-    completed(parser.add_argument("models", nargs="+", metavar="model", help=help), models)
+    help = f"{MODEL}; every model in the bundle {DEFAULT_MODEL}"
+    completed(parser.add_argument("models", nargs="*", default=["."], metavar="model", help=help), models)
 
 
 def add_target(parser: Arguments) -> None:
@@ -102,6 +104,11 @@ def load_spec(model: str, project: Project) -> ModelSpec:
             return load(candidate)
     if guess_format(model):
         raise UsageError(f"there is no file {model}.")
+    if model == ".":
+        raise UsageError(
+            "there is no model.toml in this folder: name one, or `coldforge -C DIR` for the project's folder. "
+            "`coldforge new NAME` starts a project."
+        )
     examples = sorted(p.parent.name for p in project.examples.glob("*/model.toml"))
     raise UsageError(
         f"there is no model.toml at {model}, and no such example ({', '.join(examples)}). "

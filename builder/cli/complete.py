@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from builder.commands import setup_command
 from builder.errors import EnvironmentSetupError
 from builder.project import Project
 
@@ -22,7 +23,9 @@ def script(shell: str) -> str:
     try:
         from argcomplete.shell_integration import shellcode
     except ImportError as error:
-        raise EnvironmentSetupError("completion needs the package argcomplete; `make setup` installs it.") from error
+        raise EnvironmentSetupError(
+            f"completion needs the package argcomplete; `{setup_command()}` installs it."
+        ) from error
     return shellcode(["coldforge"], shell=shell)
 
 

@@ -23,6 +23,7 @@ from builder.cli.command import (
     say,
     workspace_of,
 )
+from builder.commands import bundle_command
 from builder.errors import EnvironmentSetupError, UsageError
 from builder.files import write_file
 from builder.project import Project
@@ -94,11 +95,11 @@ def inspect(options: Options, project: Project) -> int:
 def _drafted(options: Options, project: Project) -> ModelSpec:
     from builder.importers.draft import draft
 
-    path, origin = _model(options, project)
-    return draft(path, _describe(options), trust=options.trust, origin=origin)
+    path, origin = fetched_model(options, project)
+    return draft(path, describe_for(options), trust=options.trust, origin=origin)
 
 
-def _model(options: Options, project: Project) -> tuple[Path, Source | None]:
+def fetched_model(options: Options, project: Project) -> tuple[Path, Source | None]:
     """The model that is named; of one that is elsewhere, where it was fetched from."""
     if not is_address(options.model):
         return Path(options.model), None
@@ -108,7 +109,8 @@ def _model(options: Options, project: Project) -> tuple[Path, Source | None]:
     return path, origin
 
 
-def _describe(options: Options) -> Describe:
+def describe_for(options: Options) -> Describe:
+    """What reads a model's inputs and outputs, in a sandbox."""
     from builder.sandbox import Sandbox
     from builder.stages.imported import describe_with
 
@@ -192,9 +194,9 @@ def init(options: Options, project: Project) -> int:
     output: Path = options.output or folder / "model.toml"
     if output.exists() and not options.force:
         raise UsageError(f"{output} exists; give another --output, or --force to overwrite it.")
-    path, origin = _model(options, project)
-    write_file(output, draft_text(path, _describe(options), toml=output, trust=options.trust, origin=origin))
-    text = f"wrote {relative(output)}: check it, then run `make bundle MODEL={relative(output)}`"
+    path, origin = fetched_model(options, project)
+    write_file(output, draft_text(path, describe_for(options), toml=output, trust=options.trust, origin=origin))
+    text = f"wrote {relative(output)}: check it, then run `{bundle_command(str(relative(output)))}`"
     answer(options, {"file": output.resolve()}, text)
     return 0
 

@@ -114,6 +114,10 @@ _ACCURACY = _object(
 )
 
 RESULTS: dict[str, Schema] = {
+    "new": _object(
+        files=_list(_text(), "that were written; none with --update"),
+        diff=_text("unified, from the files as they are to what would be written"),
+    ),
     "bundle": _object(
         bundles=_list(
             _object(
@@ -155,7 +159,7 @@ RESULTS: dict[str, Schema] = {
     ),
     "weights": _object(weights=_list(_object(target=_text(), file=_text(), sha256=_text()))),
     "doctor": _object(
-        can_build=_flag("whether `make bundle` works here"),
+        can_build=_flag("whether a bundle can be built here"),
         findings=_list(
             _object(
                 name=_text(),
@@ -265,6 +269,7 @@ RESULTS: dict[str, Schema] = {
         python=_text("that ran the function"),
         note=_or_null(_text("says so where that is not Lambda's")),
     ),
+    "sample": _object(request={"description": "as a caller sends it"}),
     "serve": _object(url=_text("printed as soon as it answers")),
     "bench": _object(
         model=_text(),

@@ -23,9 +23,10 @@ from builder.cli.command import (
     progress_of,
     say,
 )
+from builder.commands import bundle_command
 from builder.errors import UsageError
 from builder.project import Project
-from builder.targets import host_target
+from builder.targets import host_target, target_named
 
 
 def _invoke_arguments(parser: Arguments) -> None:
@@ -46,7 +47,7 @@ def invoke(options: Options, project: Project) -> int:
     if options.target and options.target != host_target().name:
         raise UsageError(
             f"invoke runs the function on this machine, which is not {options.target}; "
-            f"`make bundle TARGET={options.target}` runs its library on TensorFlow's inputs under QEMU."
+            f"`{bundle_command(target=target_named(options.target))}` runs its library under QEMU."
         )
     if options.inputs == "-":
         event = rie.text_event(sys.stdin.read(), "standard input")
@@ -69,6 +70,20 @@ def invoke(options: Options, project: Project) -> int:
             told(result.note)
         told(result.times)
     rie.require_answer(result.answer)
+    return 0
+
+
+def _sample_arguments(parser: Arguments) -> None:
+    add_model(parser)
+    add_json(parser)
+
+
+def sample(options: Options, project: Project) -> int:
+    from builder.local import rie
+
+    name = load_spec(options.model, project).name
+    request = rie.default_event(project.dist / f"{name}{host_target().suffix}")
+    answer(options, {"request": request}, json.dumps(request, indent=1))
     return 0
 
 
@@ -135,6 +150,7 @@ def _layer(models: Sequence[str], project: Project) -> Path:
 
 COMMANDS = (
     Command("invoke", "run a bundle on an image in Lambda's emulator, without Docker", _invoke_arguments, invoke),
+    Command("sample", "print a request that a bundle's model takes: a photograph, zeros", _sample_arguments, sample),
     Command(
         "serve", "serve a bundle on this machine as its Function URL does, without Docker", _serve_arguments, serve
     ),

@@ -21,6 +21,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
 from builder.cache import file_digest
+from builder.commands import bundle_command, either
 from builder.errors import PublishError, UsageError
 from builder.files import replacing_file
 from builder.pack.bundle import find_bundle
@@ -122,11 +123,11 @@ def _require_room(archive: Path) -> None:
         with zipfile.ZipFile(archive) as content:
             unzipped = sum(entry.file_size for entry in content.infolist())
     except (OSError, zipfile.BadZipFile) as error:
-        raise PublishError(f"{archive} cannot be read ({error}): run `make bundle` again.") from error
+        raise PublishError(f"{archive} cannot be read ({error}): run `{bundle_command()}` again.") from error
     if unzipped > LAMBDA_UNZIPPED:
         raise PublishError(
             f"{archive.name} has {unzipped:,} bytes unzipped, and no layer holds more than {LAMBDA_UNZIPPED:,}: "
-            "deploy a container image instead, with `make bundle deploy PACKAGE=image`."
+            f"deploy a container image instead{either(', with `make bundle deploy PACKAGE=image`', '')}."
         )
 
 

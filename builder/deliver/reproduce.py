@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -36,24 +35,10 @@ def reproduce(folder: Path, project: Project, progress: Progress, spec: ModelSpe
     """
     definition = check_bundle(folder).statement["predicate"]["buildDefinition"]
     with scratch(project.build / "reproduced") as root:
-        fresh = _checkout(project, root)
+        fresh = replace(project, root=root)
         with _environment(definition["internalParameters"].get(EPOCH)):
             made = _build(folder, definition, project, fresh, progress, spec)
         return compare(folder, made)
-
-
-def _checkout(project: Project, root: Path) -> Project:
-    """A project in which nothing is built, with the caches of ``project``."""
-    ignored = shutil.ignore_patterns("content*", "__pycache__")
-    for source in (project.layers, project.function):
-        shutil.copytree(source, root / source.name, ignore=ignored)
-    fresh = Project(root)
-    fresh.build.mkdir()
-    project.cache.mkdir(parents=True, exist_ok=True)
-    fresh.cache.symlink_to(project.cache.resolve())
-    if (project.root / "requirements").is_dir():
-        shutil.copytree(project.root / "requirements", root / "requirements")
-    return fresh
 
 
 def _build(

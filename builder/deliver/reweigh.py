@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.cache import file_digest
+from builder.commands import bundle_command
 from builder.emit.outside import write_outside
 from builder.emit.program import layout_of
 from builder.errors import UsageError, WeightsError
@@ -84,14 +85,14 @@ def _fitting(ws: Workspace, compiled: CompiledModel, settled: Settled, wanted: L
     raise WeightsError(
         f"the model does not fit the library in {ws.bundle.name} any more:\n"
         + "\n".join(f"  {why}" for why in _differences(found[0], wanted))
-        + f"\nBuild it again: `make bundle MODEL={ws.spec.path}`."
+        + f"\nBuild it again: `{bundle_command(str(ws.spec.path))}`."
     )
 
 
 def _wanted(ws: Workspace) -> Layout:
     """What the library in the bundle wants its weights to be. Raises UsageError."""
     spec, bundle, target = ws.spec, ws.bundle, ws.target
-    again = f"`make bundle MODEL={spec.path}{target.option}`"
+    again = f"`{bundle_command(str(spec.path), target)}`"
     try:
         manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,14 +1,22 @@
-"""Choose what `sam build` takes and `sam deploy` uploads: the bundle of the models that are named."""
+"""Choose what `sam deploy` uploads: the bundle of the models that are named.
+
+In a checkout, `sam build` makes the function and the dependencies layer itself; in a project of its own they are put
+beside the model's layer, and SAM has nothing to build.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from builder.files import replacing
 from builder.pack.bundle import LAYER_MANIFEST, activate, find_bundle
+from builder.pack.dependencies import build_dependencies
+from builder.pack.function import add_function
 from builder.pack.join import joined_name
 from builder.project import Project
 from builder.targets import Target
@@ -25,12 +33,26 @@ class Staged:
 def stage(names: Sequence[str], project: Project, target: Target, named: str = "") -> Staged:
     """Make the bundle of the models ``names`` the active one for ``target``.
 
-    ``named``: what `make bundle` calls them. Raises UsageError where there is no such bundle.
+    ``named``: what `make bundle` calls them. Raises UsageError where there is no such bundle, and
+    EnvironmentSetupError where the other layers cannot be made.
     """
-    content = activate(find_bundle(project.dist, joined_name(names), target, named), project.layers, target)
+    bundle = find_bundle(project.dist, joined_name(names), target, named)
+    if project.is_checkout:
+        content = activate(bundle, project.layers, target)
+    else:
+        content = activate(bundle, project.layers)  # the template names one place, whatever the target
+        _stage_others(project, target)
     staged = staged_in(content)
     assert staged is not None
     return staged
+
+
+def _stage_others(project: Project, target: Target) -> None:
+    _, dependencies = build_dependencies(project, target)
+    with replacing(project.layers / "dependencies" / "content") as fresh:
+        shutil.copytree(dependencies / "python", fresh / "python")
+    with replacing(project.layers / "function" / "content") as fresh:
+        add_function(project.function, fresh)
 
 
 def staged_in(layer: Path) -> Staged | None:

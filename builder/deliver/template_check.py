@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from builder.audit.policy import target_of
+from builder.commands import either
 from builder.deliver.stage import staged_in
 from builder.errors import TemplateError
 from builder.pack import limits
@@ -112,7 +113,7 @@ def problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
     try:
         template = yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
     except (OSError, yaml.YAMLError) as error:
-        yield f"it cannot be read ({error}): run `make sam-build`"
+        yield f"it cannot be read ({error}): run `{either('make sam-build', 'sam build')}`"
         return
     declared = template.get("Parameters", {})
     for name in sorted(parameters.keys() - declared.keys()):  # `sam deploy` would leave them out without a word
@@ -172,7 +173,10 @@ def _model(name: str, layers: Mapping[str, Any], folder: Path) -> Iterator[str]:
         if staged and staged.name != name:
             yield (
                 f"ModelName is {name}, but the model layer has {staged.name} {staged.version}: "
-                "`make deploy MODEL=...` builds and deploys the model that it names."
+                + either(
+                    "`make deploy MODEL=...` builds and deploys the model that it names.",
+                    "`coldforge stage MODEL` puts that of another model there.",
+                )
             )
 
 
@@ -257,7 +261,10 @@ def _machines(name: str, architecture: Any, layer: str, folder: Path) -> Iterato
     for path in sorted(folder.rglob("*.so")):
         found = target_of(path)
         if found and found.architecture != architecture:
-            again = f"`make bundle TARGET={architecture}`, then `make deploy TARGET={architecture}`"
+            again = either(
+                f"`make bundle TARGET={architecture}`, then `make deploy TARGET={architecture}`",
+                f"`coldforge bundle --target {architecture}`",
+            )
             yield (
                 f"{name}: its architecture is {architecture}, but {path.relative_to(folder)} in {layer} "
                 f"is for {found.name}: {again}."

@@ -7,10 +7,12 @@ work as they do for the client itself.
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
-from typing import Literal, cast
+from typing import Literal
 
+from builder.commands import either
 from builder.errors import EnvironmentSetupError, UsageError
 
 Route = Literal["docker", "host"]
@@ -38,32 +40,38 @@ def why_no_engine() -> str | None:
     return None if done.returncode == 0 else (done.stderr.strip() or f"`{path} version` failed")
 
 
-def engine_answers() -> bool:
-    """Whether a build in Docker is possible."""
-    return why_no_engine() is None
-
-
 def engine_memory() -> int | None:
     """Bytes of memory that the engine's machine has; None where it does not say."""
     done = docker("info", "--format", "{{.MemTotal}}")
     return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdigit() else None
 
 
-def choose(build_in: str) -> Route:
+def choose(build_in: str, system: str = platform.system()) -> Route:
     """Where to build: ``docker`` or ``host`` as asked; ``auto`` is Docker when an engine answers.
 
-    Raises UsageError for another word, and EnvironmentSetupError when Docker is asked for and no engine answers.
+    ``system``: this machine's, as ``platform.system`` names it. Raises UsageError for another word, and
+    EnvironmentSetupError when no engine answers where Docker is asked for, or needed because this is not Linux.
     """
-    if build_in == "auto":
-        return "docker" if engine_answers() else "host"
-    if build_in not in ("docker", "host"):
+    if build_in not in ("auto", "docker", "host"):
         raise UsageError(f"BUILD_IN={build_in} is not docker, host or auto.")
-    if build_in == "docker" and (reason := why_no_engine()):
+    if build_in == "host":
+        if system != "Linux":
+            raise EnvironmentSetupError(
+                f"{system} cannot build by itself: TensorFlow's ahead-of-time compiler needs Linux. Start Docker, and "
+                f"build there: {either('BUILD_IN=docker', 'coldforge bundle --in docker')}."
+            )
+        return "host"
+    reason = why_no_engine()
+    if not reason:
+        return "docker"
+    if system != "Linux":
+        raise EnvironmentSetupError(f"a build on {system} needs Docker, and no engine answers: {reason}\nStart one.")
+    if build_in == "docker":
         raise EnvironmentSetupError(
             f"BUILD_IN=docker, but no Docker engine answers: {reason}\n"
             "Start one, or build with this machine's own packages: BUILD_IN=host gives the same library."
         )
-    return cast(Route, build_in)
+    return "host"
 
 
 def docker(*arguments: str) -> subprocess.CompletedProcess[str]:

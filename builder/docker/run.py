@@ -5,7 +5,7 @@ container then runs the same command as the host route,
 
     python -m builder.cli bundle <model.toml> --in host
 
-with this checkout's code mounted at /coldforge, and writes only into a folder of its model's own below
+with coldforge's code mounted at /coldforge, and writes only into a folder of its model's own below
 ``build/docker/``. When it has ended well, the bundle's files are copied from there, regular ones from a list, and take
 their place in ``dist/`` as any other bundle does.
 """
@@ -40,9 +40,10 @@ from builder.sandbox.kernel import CONTAINED
 from builder.sources import MODELS, Show, locate, unseen
 from builder.spec import ModelSpec
 from builder.stages.inputs import named_files
-from builder.targets import DEFAULT, TARGETS, Target
+from builder.targets import DEFAULT, Target
 
 INSIDE = Path("/coldforge")
+CACHE = INSIDE / "build" / "cache" / "coldforge"
 IMAGE_USER = 1000
 """The user of the image, for a caller that is root."""
 DOCKER_FAILED, KILLED, INTERRUPTED = range(125, 128), 137, 130
@@ -96,8 +97,7 @@ def bundle_in_docker(
     in there. Raises what the same build raises on the host (the container's message and exit code as that error),
     EnvironmentSetupError when Docker is at fault; the last good bundle stays in place.
     """
-    lock = project.root / "requirements" / "build.txt"
-    base = BuilderImage.configured(lock)
+    base = BuilderImage.configured(project.lock)
     image = base.ensure(say)
     say(f"building in {image}")
     model = locate(spec, project.cache, show)
@@ -106,7 +106,7 @@ def bundle_in_docker(
     mounts = build_mounts(spec, project, model, dependencies, scratch)
     command = ["bundle", str(spec.path), "--in", "host", "--target", target.name, "--package", spec.packaging]
     command += ["--verbose"] * verbose
-    known = {CONTAINED: "1", BASE: base.reference, CHECKOUT: str(project.root)}
+    known = {CONTAINED: "1", BASE: base.reference, CHECKOUT: str(project.root), "XDG_CACHE_HOME": str(CACHE.parent)}
     output = _run(image, mounts, command, owner(scratch), say, known)
     place = f"{spec.name}{target.suffix}"
     with replacing(project.dist / place) as folder:
@@ -149,32 +149,33 @@ def take_bundle(dist: Path, place: str, files: BundleFiles, folder: Path, limit:
 
 def build_mounts(spec: ModelSpec, project: Project, model: Path, dependencies: Path, scratch: Path) -> list[Mount]:
     """What a build sees: code, model and dependencies to read, and below ``scratch`` what it may write."""
-    return [*_code(project), *_inputs(spec, project, model, dependencies), *_outputs(scratch)]
+    inputs = [*_code(project), *_inputs(spec, project, model, dependencies)]
+    return [*inputs, *_outputs(scratch, [mount.target for mount in inputs])]
 
 
 def _code(project: Project) -> Iterator[Mount]:
     for name in ("builder", "handler", "layers/dependencies", "requirements/build.txt"):
-        yield Mount(project.root / name, INSIDE / name)
+        yield Mount(project.home / name, INSIDE / name)
 
 
 def _inputs(spec: ModelSpec, project: Project, model: Path, dependencies: Path) -> Iterator[Mount]:
     """Everything the build reads besides code. Files beside model.toml keep their paths: it names them."""
     yield Mount(dependencies.resolve(), INSIDE / "build" / dependencies.name)
     if spec.source.path is None:
-        fetched = project.cache / MODELS
-        yield Mount(fetched, INSIDE / fetched.relative_to(project.root))
+        yield Mount(project.cache / MODELS, CACHE / MODELS)
     else:
         yield Mount(model, model)
     for path in dict.fromkeys(path for _, path in named_files(spec)):
         yield Mount(path, path)
 
 
-def _outputs(scratch: Path) -> Iterator[Mount]:
+def _outputs(scratch: Path, inputs: Iterable[Path]) -> Iterator[Mount]:
+    """``inputs``: where in the container something is mounted already."""
     for name in ("build", "dist", "layers/model"):
         yield Mount(make_folder(scratch, name), INSIDE / name, writable=True)
-    # Mount points inside a mount; the engine would make them as root.
-    for name in (*(f"dependencies{target.suffix}" for target in TARGETS), "cache/models"):
-        make_folder(scratch, f"build/{name}")
+        for target in inputs:
+            if target.is_relative_to(INSIDE / name):  # the engine would make the mount point as root
+                make_folder(scratch, target.relative_to(INSIDE).as_posix())
 
 
 def owner(scratch: Path) -> str:

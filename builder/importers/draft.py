@@ -57,13 +57,19 @@ def draft_text(
     toml: Path | None = None,
     trust: bool = False,
     origin: Source | None = None,
+    name: str = "",
 ) -> str:
-    """The text of a model.toml for a model, with comments on what to check. Arguments and errors as in ``draft``."""
-    made = _draft(model_path, describe, toml, trust, origin)
+    """The text of a model.toml for a model, with comments on what to check. Arguments and errors as in ``draft``.
+
+    ``name``: the model's; made from the file's where it is empty.
+    """
+    made = _draft(model_path, describe, toml, trust, origin, name)
     return render(made.spec, made.notes)
 
 
-def _draft(model_path: Path, describe: Describe, toml: Path | None, trust: bool, origin: Source | None) -> _Draft:
+def _draft(
+    model_path: Path, describe: Describe, toml: Path | None, trust: bool, origin: Source | None, name: str = ""
+) -> _Draft:
     model_path = model_path.resolve()
     toml = toml.resolve() if toml else model_path.parent / "model.toml"
     form = origin.format if origin else _format(model_path)
@@ -73,7 +79,8 @@ def _draft(model_path: Path, describe: Describe, toml: Path | None, trust: bool,
             "from, run `coldforge init --trust`; else ask its author for a .keras file."
         )
     source = replace(origin or Source(form, model_path), trust=trust)
-    name = _name_there(origin.address) if origin and origin.address else _name(model_path)
+    if not name:
+        name = _name_there(origin.address) if origin and origin.address else name_of(model_path)
     ports = describe(source, model_path)
     notes: dict[str, str] = {}
     if origin and origin.address and origin.address.text != origin.address.shown:
@@ -115,8 +122,8 @@ def _format(path: Path) -> Format:
     raise ImportModelError(f"{path.name}: not a known kind of model; use .keras, .h5, .hdf5, .pb or a SavedModel.")
 
 
-def _name(path: Path) -> str:
-    """The file's name, or its folder's when it is only called model."""
+def name_of(path: Path) -> str:
+    """A model's name: that of its file, or its folder's when it is only called model."""
     stem = path.stem if path.is_file() else path.name
     if stem.lower() in ("model", "saved_model"):
         stem = path.parent.name

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.commands import setup_command
 from builder.disk import SAID_NOTHING
 from builder.errors import EnvironmentSetupError, LinkError
 from builder.sandbox.words import signal_name
@@ -133,4 +134,4 @@ def zig_version() -> str:
     try:
         return importlib.metadata.version("ziglang")
     except importlib.metadata.PackageNotFoundError as error:
-        raise EnvironmentSetupError("the ziglang package is not installed here; run `make setup`.") from error
+        raise EnvironmentSetupError(f"the ziglang package is not installed here; run `{setup_command()}`.") from error

@@ -1,7 +1,7 @@
 """What the emulator runs with: a Python, the runtime client, the emulator itself, packages and function.
 
-Everything fetched is pinned and hash-checked, and kept under ``build/local/``, by Python version where it
-is compiled for one.
+Everything fetched is pinned and hash-checked, and kept by Python version where it is compiled for one. Packages
+and function are kept by what they were made of, too: several versions of coldforge share the folder.
 """
 
 from __future__ import annotations
@@ -121,10 +121,11 @@ def runtime(cache: Path, python: Interpreter) -> Path:
 def dependencies(cache: Path, python: Interpreter, layer: Path) -> Path:
     """The dependencies layer (a folder that holds ``python/``) as built for ``python``.
 
-    ``layer``: ``layers/dependencies`` of the repository.
+    ``layer``: coldforge's ``layers/dependencies``.
     """
-    folder = cache / python.version / "dependencies"
     script, lock = layer / "build.py", layer / "requirements.txt"
+    key = digest(python.version, script, lock)
+    folder = cache / python.version / f"dependencies-{key[:12]}"
 
     def build(fresh: Path) -> None:
         options = ["--target", host_target().name, "--python-version", python.version, "--python", str(python.path)]
@@ -133,13 +134,14 @@ def dependencies(cache: Path, python: Interpreter, layer: Path) -> Path:
         if done.returncode:
             raise EnvironmentSetupError(f"the dependencies layer cannot be built:\n{done.stderr.strip()[-2000:]}")
 
-    run_cached(folder, digest(python.version, script, lock), build)
+    run_cached(folder, key, build)
     return folder
 
 
 def function(cache: Path, python: Interpreter, source: Path) -> Path:
-    """The function as SAM packs it: a folder that holds ``handler/``. ``source``: ``handler`` of the repository."""
-    folder = cache / python.version / "function"
+    """The function as SAM packs it: a folder that holds ``handler/``. ``source``: coldforge's ``handler``."""
+    key = digest(python.version, *_sources(source))
+    folder = cache / python.version / f"function-{key[:12]}"
 
     def build(fresh: Path) -> None:
         command = ["make", "-s", "build-Function", f"ARTIFACTS_DIR={fresh.resolve()}", f"PYTHON313={python.path}"]
@@ -147,7 +149,7 @@ def function(cache: Path, python: Interpreter, source: Path) -> Path:
         if done.returncode:
             raise EnvironmentSetupError(f"the function cannot be packed:\n{done.stderr.strip()[-2000:]}")
 
-    run_cached(folder, digest(python.version, *_sources(source)), build)
+    run_cached(folder, key, build)
     return folder
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from builder.commands import bundle_command
 from builder.errors import AnswerError, EnvironmentSetupError, UsageError
 from builder.local import parts
 from builder.local.emulator import Emulator
+from builder.project import HOME, cache_folder
 from builder.report import trying
 
-REPOSITORY = Path(__file__).parents[2]
-CACHE = REPOSITORY / "build" / "local"
 WARM_REQUESTS = 3
 
 
@@ -52,12 +52,13 @@ def invoke(
     event: Any,
     python: Path | None = None,
     *,
-    cache: Path = CACHE,
+    cache: Path | None = None,
 ) -> InvokeResult:
     """Start the function cold, send ``event``, and send it again while warm.
 
     ``bundle_layer``: ``dist/<model>/layer``. ``dependencies``: the built layer, which holds ``python/``;
-    ``function`` holds ``handler/``. None builds them from the repository. ``dependencies`` is compiled for
+    ``function`` holds ``handler/``. None builds them from coldforge's own. ``cache``: where what is fetched and
+    built is kept; with what all projects share where it is None. ``dependencies`` is compiled for
     Lambda's Python: under another one (when Lambda's cannot be found) a matching one is built instead.
     Raises UsageError and EnvironmentSetupError.
     """
@@ -78,15 +79,16 @@ def emulator(
     function: Path | None = None,
     python: Path | None = None,
     *,
-    cache: Path = CACHE,
+    cache: Path | None = None,
     environment: dict[str, str] | None = None,
 ) -> Emulator:
     """The emulator for a bundle, to be entered. ``environment``: variables of the function's own."""
     if not (bundle_layer / "lib" / "libmodel.so").is_file():
-        raise UsageError(f"{bundle_layer} has no lib/libmodel.so; run `make bundle` first.")
+        raise UsageError(f"{bundle_layer} has no lib/libmodel.so; run `{bundle_command()}` first.")
+    cache = cache or cache_folder() / "local"
     interpreter = parts.find_python(python)
     if dependencies is None or not interpreter.matches_lambda:
-        dependencies = parts.dependencies(cache, interpreter, REPOSITORY / "layers" / "dependencies")
+        dependencies = parts.dependencies(cache, interpreter, HOME / "layers" / "dependencies")
     own = environment or {}
     if any(bundle_layer.parent.glob("*.weights")):  # those that are elsewhere in the cloud
         own = {"COLDFORGE_WEIGHTS": f"{bundle_layer.parent.resolve()}/", **own}
@@ -96,7 +98,7 @@ def emulator(
         runtime=parts.runtime(cache, interpreter),
         bundle_layer=bundle_layer,
         dependencies=dependencies,
-        function=function or parts.function(cache, interpreter, REPOSITORY / "handler"),
+        function=function or parts.function(cache, interpreter, HOME / "handler"),
         environment=own,
     )
 
@@ -153,8 +155,8 @@ def default_event(bundle: Path) -> dict[str, Any]:
     try:
         described = json.loads((bundle / "model.json").read_text())
     except OSError as error:
-        raise UsageError(f"there is no bundle in {bundle}; run `make bundle` first.") from error
-    picture = image_event(REPOSITORY / trying.PICTURE) if described["image"] else {}
+        raise UsageError(f"there is no bundle in {bundle}; run `{bundle_command()}` first.") from error
+    picture = image_event(trying.PICTURE) if described["image"] else {}
     return picture | trying.zeros(described)
 
 

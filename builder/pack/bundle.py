@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.commands import bundle_command
 from builder.errors import UsageError
 from builder.files import replacing
 from builder.library.outside import FILE
@@ -104,11 +104,11 @@ class Bundle:
 
 
 def find_bundle(dist: Path, name: str, target: Target, named: str = "") -> Bundle:
-    """A bundle built earlier, of one model or joined; ``named``: what `make bundle` calls it. Raises UsageError."""
+    """A bundle built earlier, of one model or joined; ``named``: what the build calls it. Raises UsageError."""
     try:
         return Bundle.load(dist / f"{name}{target.suffix}")
     except (OSError, ValueError, KeyError) as error:
-        again = f"make bundle MODEL={shlex.quote(named or name)}{target.option}"
+        again = bundle_command(named or name, target)
         raise UsageError(f"there is no bundle of {name} for {target.name}: run `{again}` first.") from error
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from builder import __version__
+from builder.commands import setup_command
 from builder.errors import EnvironmentSetupError
 from builder.pack.parts import OURS, Part, our_text
 
@@ -74,7 +75,9 @@ def _file(package: str, name: str) -> str:
         place = importlib.metadata.distribution(package).locate_file(name)
         return Path(str(place)).read_text(encoding="utf-8")
     except (importlib.metadata.PackageNotFoundError, OSError) as error:
-        raise EnvironmentSetupError(f"{package}'s {name} cannot be read ({error}): run `make setup` again.") from error
+        raise EnvironmentSetupError(
+            f"{package}'s {name} cannot be read ({error}): run `{setup_command()}` again."
+        ) from error
 
 
 def _section(notices: str, name: str) -> str:

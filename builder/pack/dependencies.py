@@ -12,10 +12,6 @@ from builder.files import Say, silent
 from builder.project import Project
 from builder.targets import DEFAULT, Target
 
-LAYER = Path("dependencies")
-DEPENDENCIES_LOCK = LAYER / "requirements.txt"
-"""Hash-locked requirements, below the layers folder."""
-
 
 def dependencies_folder(project: Project, target: Target = DEFAULT) -> Path:
     """Where ``build_dependencies`` leaves the layer."""
@@ -30,7 +26,7 @@ def build_dependencies(
     ``say`` gets the line that this process waits for another, which makes it; ``detail`` what pip prints. Raises
     EnvironmentSetupError with pip's message when the packages cannot be had.
     """
-    source = project.layers / LAYER
+    source = project.dependencies
     folder = dependencies_folder(project, target)
     cached = run_cached(folder, digest(source), lambda fresh: _make(source, target, fresh, detail), say)
     return cached, folder

@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from builder.errors import ColdforgeError, EnvironmentSetupError, UsageError
+from builder.commands import bundle_command
+from builder.errors import ColdforgeError, UsageError
 from builder.files import replacing, write_file
 from builder.pack.dependencies import build_dependencies
+from builder.pack.edits import edited
+from builder.pack.function import add_function
 from builder.project import Project
 from builder.targets import DEFAULT, Target, target_named
 
@@ -55,10 +57,7 @@ _IMAGE_METADATA = """\
 
 def image_template(template: str) -> str:
     """``template.yaml``'s text with the function as an image. Raises ValueError where it is not as expected."""
-    for pattern in _ZIP_ONLY:
-        template, count = re.subn(pattern, "", template, flags=re.MULTILINE)
-        if count != 1:
-            raise ValueError(f"template.yaml has {count} places like {pattern!r}")
+    template = edited(template, dict.fromkeys(_ZIP_ONLY, ""))
     if template.count(_ZIP_METADATA) != 1:
         raise ValueError("template.yaml's function is not built by a makefile")
     head = "# Made from template.yaml by `python -m builder.pack.image`; edit that.\n"
@@ -69,12 +68,14 @@ def image_context(project: Project, target: Target = DEFAULT) -> Path:
     """Fill ``build/image`` with the active bundle for ``target``, its dependencies and the handler; the folder."""
     content = project.layers / "model" / f"content{target.suffix}"
     if not content.is_dir():
-        raise UsageError(f"there is no bundle for {target.name} to put into an image: run `make bundle` first.")
+        raise UsageError(
+            f"there is no bundle for {target.name} to put into an image: run `{bundle_command(target=target)}` first."
+        )
     _, dependencies = build_dependencies(project, target)
     with replacing(project.build / "image") as fresh:
         shutil.copytree(content, fresh / "opt", dirs_exist_ok=True)
         shutil.copytree(dependencies / "python", fresh / "task")
-        _add_function(project.function, fresh / "task")
+        add_function(project.function, fresh / "task")
         (fresh / "Dockerfile").write_text(dockerfile(), encoding="utf-8")
         for path in fresh.rglob("*"):  # by Lambda's user, who is not the owner
             path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
@@ -87,18 +88,6 @@ def dockerfile(environment: Mapping[str, str] = os.environ) -> str:
     if base := environment.get("COLDFORGE_LAMBDA_IMAGE", "").strip():
         text = re.sub(r"^ARG BASE_IMAGE=.*$", lambda _: f"ARG BASE_IMAGE={base}", text, count=1, flags=re.MULTILINE)
     return text
-
-
-def _add_function(source: Path, folder: Path) -> None:
-    """Add the function as ``sam build`` makes it for a zip, with bytecode, because Lambda could not write any.
-
-    Raises EnvironmentSetupError.
-    """
-    command = ["make", "--silent", "-C", str(source), "build-Function", f"ARTIFACTS_DIR={folder.resolve()}"]
-    if sys.version_info[:2] == (3, 13):
-        command.append(f"PYTHON313={sys.executable}")
-    if subprocess.run(command, check=False).returncode:  # what make says, it says itself
-        raise EnvironmentSetupError(f"`{' '.join(command[:5])}` failed: the function could not be put together.")
 
 
 def main() -> int:

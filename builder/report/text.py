@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from builder.commands import DEPLOYING
 from builder.escape import visible
 from builder.pack.limits import CONTAINER_IMAGE, DIRECT_UPLOAD_ZIPPED, SizeTable
 
@@ -51,7 +52,7 @@ def size_table(sizes: SizeTable) -> str:
     ]
     text = table(("bytes", "unzipped", "zipped"), rows, right=(1, 2))
     if sizes.largest_zip > DIRECT_UPLOAD_ZIPPED and sizes.max_zipped != CONTAINER_IMAGE:
-        text += "\n  The largest zip is over 50 MB: deploy it through S3, as `make deploy` and `make publish` do."
+        text += f"\n  The largest zip is over 50 MB: deploy it through S3, as {DEPLOYING} do."
     return text
 
 

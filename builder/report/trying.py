@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import base64
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from builder.commands import either
 from builder.escape import json_line, shell
 
-PICTURE = "tests/data/face.jpg"
-"""The picture that is sent where none is named, below the repository."""
+PICTURE = Path(__file__).parents[1] / "verify" / "photographs" / "face.jpg"
+"""The picture that is sent where none is named."""
 
 
 def how_to_try(models: Sequence[str], described: Mapping[str, Any]) -> str:
     """Lines that name the command for a bundle of ``models``, the first of which has the model.json ``described``."""
-    command = f"try it: make invoke MODEL={shell(' '.join(models))}"
+    given = shell(" ".join(models))
+    words = shlex.join(["coldforge", "invoke", *(model for model in models if model != ".")])
+    command = f"try it: {either(f'make invoke MODEL={given}', words)}"
     tensors = tensor_feeds(described)
     if not tensors:
-        return f"{command} IMAGE={PICTURE}"
+        return command + either(" IMAGE=tests/data/face.jpg", " --image photo.jpg")
     shapes = ", ".join(f"{json_line(feed['name'])}: <{feed['dtype']} {feed['shape']}>" for feed in tensors)
     picture = '"image": "<base64>", ' if described["image"] else ""
-    return f'{command}\n  It sends zeros. INPUTS=FILE sends your own request: {{{picture}"inputs": {{{shapes}}}}}'
+    option = either("INPUTS=FILE", "--inputs FILE")
+    return f'{command}\n  It sends zeros. {option} sends your own request: {{{picture}"inputs": {{{shapes}}}}}'
 
 
 def tensor_feeds(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:

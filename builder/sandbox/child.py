@@ -94,4 +94,6 @@ def _interpreter() -> Iterator[Path]:
     """Python, its packages and this code."""
     yield from (Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     yield from (Path(prefix) / "lib" for prefix in (sys.prefix, sys.base_prefix))
+    # A user's own, or another environment's: of what else PYTHONPATH names, nobody knows that it is only packages.
+    yield from (Path(path) for path in sys.path if Path(path).name in ("site-packages", "dist-packages"))
     yield Path(__file__).resolve().parents[1]

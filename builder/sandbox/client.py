@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from builder.commands import setup_command
 from builder.errors import ColdforgeError, EnvironmentSetupError, SandboxError, error_of
 from builder.escape import terminal
 from builder.regular import require_regular
@@ -222,7 +223,7 @@ class _Server:
                 "mostly means that memory ran out."
             )
         said = terminal(_end_of(self.log, LOG_SIZE))
-        return f"TensorFlow could not be loaded; run `make setup`.\n{last_words(1, said)}"
+        return f"TensorFlow could not be loaded; run `{setup_command()}`.\n{last_words(1, said)}"
 
 
 @functools.cache

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from builder.commands import setup_command
 from builder.errors import EnvironmentSetupError, ImportModelError
 from builder.sources.transfer import Bounds, BrokenOffError, Open, Piece
 from builder.spec.address import Address
@@ -71,7 +72,7 @@ def _client(what: str, bounds: Bounds) -> Any:
         from botocore.config import Config
     except ImportError:
         raise EnvironmentSetupError(
-            f"{what} is read with boto3, which is not installed here; `make setup` installs it."
+            f"{what} is read with boto3, which is not installed here; `{setup_command()}` installs it."
         ) from None
     retries = {"mode": "standard", "total_max_attempts": 3}
     config = Config(connect_timeout=bounds.silence, read_timeout=bounds.silence, retries=retries)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import builder
 from builder.cache import content_digest
-from builder.pack.dependencies import DEPENDENCIES_LOCK
 from builder.pack.lock import read_lock
 from builder.pack.parts import Part
 from builder.pack.provenance import BASE, BUILD_TYPE, CHECKOUT, Material, statement_json
@@ -54,11 +53,11 @@ def _materials(ws: Workspace, library: VerifiedLibrary, parts: Sequence[Part]) -
     for name, folder in (
         ("coldforge/builder", Path(builder.__file__).parent),
         ("coldforge/handler", project.function),
-        ("coldforge/layers/dependencies", (project.layers / DEPENDENCIES_LOCK).parent),
+        ("coldforge/layers/dependencies", project.dependencies),
     ):
         if folder.is_dir():
             yield Material(name, content_digest(folder))
-    yield from _packages(project.root, library.versions)
+    yield from _packages(project.lock, library.versions)
     for part in parts:
         if part.wheel:
             yield Material(part.wheel.file, {"sha256": part.wheel.sha256}, f"{part.purl}?file_name={part.wheel.file}")
@@ -78,9 +77,8 @@ def trained_model(source: Source, path: Path, cache: Path) -> Iterator[Material]
     yield Material(f"trained model {path.name}", content_digest(path), uri)
 
 
-def _packages(root: Path, versions: Mapping[str, str]) -> Iterator[Material]:
+def _packages(lock: Path, versions: Mapping[str, str]) -> Iterator[Material]:
     """The lock of the build's own packages, and those of them that make the library."""
-    lock = root / "requirements" / "build.txt"
     locked = {}
     if lock.is_file():
         yield Material("requirements/build.txt", content_digest(lock))

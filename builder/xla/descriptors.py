@@ -17,6 +17,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from builder.commands import setup_command
 from builder.errors import EnvironmentSetupError
 from builder.files import write_file
 
@@ -37,7 +38,7 @@ def tensorflow_version() -> str:
             return importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    raise EnvironmentSetupError("TensorFlow is not installed here; run `make setup`.")
+    raise EnvironmentSetupError(f"TensorFlow is not installed here; run `{setup_command()}`.")
 
 
 def compilation_result_class(cache: Path) -> Any:
@@ -61,7 +62,7 @@ def compilation_result_class(cache: Path) -> Any:
 def _recover() -> descriptor_pb2.FileDescriptorSet:
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.origin is None:
-        raise EnvironmentSetupError("TensorFlow is not installed here; run `make setup`.")
+        raise EnvironmentSetupError(f"TensorFlow is not installed here; run `{setup_command()}`.")
     images = []
     for library in LIBRARIES:
         with (Path(spec.origin).parent / library).open("rb") as file:
@@ -88,7 +89,7 @@ def _find(name: str, images: list[mmap.mmap], found: dict[str, descriptor_pb2.Fi
                 return
     raise EnvironmentSetupError(
         f"TensorFlow {tensorflow_version()} does not contain the schema {name}; "
-        "coldforge needs the TensorFlow version in requirements/build.txt (run `make setup`)."
+        f"coldforge needs the TensorFlow version in requirements/build.txt (run `{setup_command()}`)."
     )
 
 

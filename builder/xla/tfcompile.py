@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.commands import setup_command
 from builder.errors import CompileError
 from builder.files import Say, silent
 from builder.importers.graph import FrozenGraph
@@ -97,7 +98,7 @@ def compile_graph(
     if not result.kernels_path.exists() or not result.metadata_path.exists():
         raise CompileError(explain(0, done.said))
     if target.xla.leaves_ir and not result.ir_paths:
-        raise CompileError("XLA wrote no LLVM IR. coldforge needs the TensorFlow that `make setup` installs.")
+        raise CompileError(f"XLA wrote no LLVM IR. coldforge needs the TensorFlow that `{setup_command()}` installs.")
     for leftover in ("graph.h", "graph_constants.o"):
         (folder / leftover).unlink(missing_ok=True)
     result.save()

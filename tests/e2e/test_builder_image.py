@@ -11,7 +11,7 @@ import pytest
 from builder.cache import file_digest
 from builder.docker.client import docker
 from builder.docker.image import DOCKERFILE, BuilderImage, ca_secret
-from builder.docker.run import INSIDE, Mount, build_mounts, bundle_in_docker, owner, sandbox
+from builder.docker.run import CACHE, INSIDE, Mount, build_mounts, bundle_in_docker, owner, sandbox
 from builder.errors import EnvironmentSetupError, VerifyError
 from builder.pack.dependencies import build_dependencies
 from builder.project import Project
@@ -115,7 +115,7 @@ def test_a_model_can_reach_and_change_nothing(builder_image: str, project: Proje
     model = locate(spec, project.cache)
     scratch = probe(project)
     mounts = build_mounts(spec, project, model, dependencies, scratch)
-    inside = [str(spec.path), str(INSIDE / model.relative_to(project.root))]
+    inside = [str(spec.path), str(CACHE / model.relative_to(project.cache))]
     options = [*sandbox(owner(scratch), mounts, 1 << 30), "--rm", "--entrypoint", "python"]
     done = docker("run", *options, builder_image, "-c", f"MODELS = {inside}\n{PROBE}")
     assert done.returncode == 0, done.stderr

@@ -32,6 +32,7 @@ from builder.link.archive import link_archive
 from builder.link.library import PUBLIC
 from builder.link.symbols import global_symbols
 from builder.link.toolchain import Toolchain
+from builder.project import cache_folder
 from builder.targets import X86_64
 from builder.verify.golden import Golden
 from builder.wasm.node import node
@@ -196,7 +197,7 @@ def test_the_static_library_brings_what_a_linker_may_lack(tmp_path: Path) -> Non
         "void *graph_add(const void *frame) { a /= b; return (void *)(unsigned long)(frame == 0); }\n"
         "void graph_less(char *r, void *a, void *b, void *c, void *d, void *e) { *r = a == b && c == d && !e; }\n"
     )
-    cache = ROOT / "build" / "cache" / "zig"
+    cache = cache_folder() / "zig"
     Toolchain(X86_64, cache).compile(kernels, tmp_path / "kernels.o", flags=("-Wno-unused-parameter",))
     (tmp_path / "sources").mkdir()
     (tmp_path / "link").mkdir()
@@ -272,7 +273,7 @@ def test_rust_knows_another_models_library(tmp_path: Path) -> None:
 
 
 def go_environment() -> dict[str, str]:
-    cache = ROOT / "build" / "cache" / "go"
+    cache = cache_folder() / "go"
     return {
         "GOCACHE": str(cache),
         "GOPATH": str(cache / "path"),

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from builder.bindings import Parts, generate
-from tests.conftest import ROOT
+from builder.project import cache_folder
 from tests.support import abi_library, needs
 
 pytestmark = pytest.mark.integration
@@ -38,7 +38,7 @@ def rust(folder: Path) -> Command:
 
 
 def go(folder: Path) -> Command:
-    cache = ROOT / "build" / "cache" / "go"
+    cache = cache_folder() / "go"
     environment = os.environ | {"GOCACHE": str(cache), "GOPATH": str(cache / "path"), "GOPROXY": "off", "GOFLAGS": ""}
     command = [needs.go(), "build", "-o", "run-predict", "./cmd/predict"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

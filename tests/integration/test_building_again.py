@@ -10,7 +10,7 @@ import pytest
 from builder.cache import digest, file_digest
 from builder.cli import main
 from builder.project import Project
-from tests.support.models import empty_checkout, save_keras
+from tests.support.models import empty_project, save_keras
 from tests.support.results import printed
 
 pytestmark = pytest.mark.integration
@@ -39,12 +39,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture
 def project(tmp_path: Path, models: list[Path], monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A checkout with two model.toml for one trained model, and nothing built but the dependencies layer."""
-    made = empty_checkout(tmp_path, monkeypatch)
+    """A project with two model.toml for one trained model, and nothing built but the dependencies layer."""
+    made = empty_project(tmp_path, monkeypatch)
     shutil.copy(models[0], tmp_path / "small.keras")
     for name in ("one", "two"):
         (tmp_path / f"{name}.toml").write_text(SPEC.format(name=name, rest=""))
-    monkeypatch.chdir(tmp_path)
     return made
 
 

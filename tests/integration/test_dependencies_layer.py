@@ -23,6 +23,7 @@ from builder.link.toolchain import Toolchain
 from builder.pack.layer import files_of
 from builder.pack.lock import read_lock
 from builder.pack.wheels import wheel_parts
+from builder.project import cache_folder
 from builder.targets import ARM64, NAMES, TARGETS, X86_64, Target
 from tests.conftest import ROOT, have_dependencies
 from tests.support import qemu
@@ -161,7 +162,7 @@ def test_a_stand_in_loads_and_its_functions_fail(layer: Path, target: Target, tm
     """In a C program on the target's processor, with every symbol bound at once."""
     source, program = tmp_path / "caller.c", tmp_path / "caller"
     source.write_text(CALLER)
-    Toolchain(target, ROOT / "build" / "cache" / "zig").program([source], program, [])
+    Toolchain(target, cache_folder() / "zig").program([source], program, [])
     calls = []
     for stem, zero, text in (
         ("libtiff", "TIFFClientOpen", "TIFFGetVersion"),
@@ -170,7 +171,7 @@ def test_a_stand_in_loads_and_its_functions_fail(layer: Path, target: Target, tm
     ):
         (library,) = layer.glob(f"pillow.libs/{stem}-*")
         calls += [str(library), zero, text]
-    runner = [] if target == X86_64 else list(qemu.arm64(ROOT / "build" / "cache").emulator)
+    runner = [] if target == X86_64 else list(qemu.arm64(cache_folder()).emulator)
     done = subprocess.run([*runner, str(program), *calls], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "none\nnone\n"), done.stderr
 

@@ -20,6 +20,7 @@ from builder.errors import DiskError
 from tests.conftest import ROOT, have_dependencies
 from tests.support import faults, needs
 from tests.support.deliveries import PACKING
+from tests.support.graphs import SMALL_GRAPH
 
 pytestmark = pytest.mark.integration
 
@@ -35,27 +36,6 @@ shape = [1, 4]
 
 [[fetches]]
 name = "y"
-"""
-
-GRAPH = """
-node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } }
-  attr { key: "shape" value { shape { dim { size: 1 } dim { size: 4 } } } } }
-node { name: "w" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } }
-  attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape { dim { size: 4 } dim { size: 2 } }
-    float_val: [0.5, -1.0, 2.0, 0.25, -0.75, 1.5, 1.0, 3.0] } } } }
-node { name: "product" op: "MatMul" input: "x" input: "w" attr { key: "T" value { type: DT_FLOAT } } }
-node { name: "y" op: "Softmax" input: "product" attr { key: "T" value { type: DT_FLOAT } } }
-"""
-"""As text, so that no TensorFlow is needed to write it."""
-
-COMMAND = """
-import sys
-from pathlib import Path
-from builder.cli import main
-from builder.project import Project
-
-Project.here = classmethod(lambda cls: Project(Path(sys.argv[1])))
-sys.exit(main(sys.argv[2:]))
 """
 
 SIZE_MB = 64
@@ -75,8 +55,9 @@ class Checkout:
         return path
 
     def start(self, version: int) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", COMMAND, str(self.root), "bundle", str(self.spec(version)), "--in", "host"]
+        command = [sys.executable, "-m", "builder.cli", "-C", str(self.root), "bundle", str(self.spec(version))]
         pipe = subprocess.PIPE
+        command += ["--in", "host"]
         return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
 
     def bundle(self, version: int) -> tuple[int, str]:
@@ -90,10 +71,10 @@ class Checkout:
         return self.root / "dist" / "small"
 
     def rubbish(self) -> list[str]:
-        """What no build means to leave; the compiler's own cache is not looked into."""
+        """What no build means to leave."""
         found = []
         for folder, folders, files in os.walk(self.root):
-            folders[:] = [name for name in folders if name not in ("zig", "models", "ballast")]
+            folders[:] = [name for name in folders if name != "ballast"]
             found += [f"{folder}/{name}" for name in (*folders, *files) if re.search(r"\.tmp-|\.lock$", name)]
         return found
 
@@ -114,14 +95,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", str(root)]
     small = subprocess.run(mount, capture_output=True, check=False).returncode == 0
     try:
-        for folder in ("layers", "handler"):
-            shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("content", "__pycache__"))
         shutil.copytree(have_dependencies(), root / "build" / "dependencies")
-        (root / "build" / "cache").mkdir()
-        zig = ROOT / "build" / "cache" / "zig"
-        zig.mkdir(parents=True, exist_ok=True)
-        (root / "build" / "cache" / "zig").symlink_to(zig)
-        (root / "graph.pbtxt").write_text(GRAPH)
+        (root / "graph.pbtxt").write_text(SMALL_GRAPH)
         yield Checkout(root, small)
     finally:
         if small:

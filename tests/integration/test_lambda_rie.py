@@ -21,8 +21,6 @@ from builder.errors import AnswerError, EnvironmentSetupError, UsageError
 from builder.local import parts
 from builder.local.emulator import MAX_REQUEST, Emulator
 from builder.local.rie import (
-    CACHE,
-    REPOSITORY,
     default_event,
     emulator,
     file_event,
@@ -31,13 +29,13 @@ from builder.local.rie import (
     require_answer,
 )
 from builder.pack.bundle import Bundle
-from builder.project import Project
+from builder.project import HOME, cache_folder
 from tests.support import abi_library
 from tests.support.results import printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
-PHOTOS = REPOSITORY / "tests" / "data"
+PHOTOS = HOME / "tests" / "data"
 FACE = PHOTOS / "face.jpg"
 
 
@@ -281,14 +279,8 @@ def test_serve_says_where_it_listens(tmp_path: Path) -> None:
     description = abi_library.tensor_description()
     (tmp_path / "model.toml").write_text('[model]\nname = "tensors"\nsource = "tensors.keras"\n')
     abi_library.layer(tmp_path / "dist" / "tensors", description)
-    code = (
-        "import sys; from pathlib import Path; from builder.cli import main; from builder.project import Project\n"
-        "Project.here = classmethod(lambda cls: Project(Path(sys.argv[1])))\n"
-        "sys.exit(main(['serve', sys.argv[1], '--port', '0', '--json']))"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY, stdout=subprocess.PIPE
-    ) as serving:
+    command = [sys.executable, "-m", "builder.cli", "-C", str(tmp_path), "serve", "--port", "0", "--json"]
+    with subprocess.Popen(command, cwd=HOME, stdout=subprocess.PIPE) as serving:
         assert serving.stdout
         try:
             text = "".join(serving.stdout.readline().decode() for _ in range(3))
@@ -310,7 +302,7 @@ def test_the_command_sends_zeros_or_the_request_that_is_given(
     spec.write_text('[model]\nname = "tensors"\nsource = "tensors.keras"\n')
     text = json.dumps({"inputs": {"a": [[1, 2, 3], [4, 5, 6]], "n": [2, -1]}})
     request.write_text(text)
-    monkeypatch.setattr(Project, "here", classmethod(lambda cls: Project(tmp_path)))
+    monkeypatch.chdir(tmp_path)
     assert main(["invoke", str(spec)]) == 0
     assert json.loads(capsys.readouterr().out)["predictions"][0]["total"] == 0
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
@@ -328,14 +320,14 @@ def test_the_command_sends_zeros_or_the_request_that_is_given(
 
 def test_make_invoke_without_an_image_sends_the_tests_own(emotion: Bundle) -> None:
     command = ["make", "--silent", "invoke", "MODEL=emotion"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["predictions"][0]["emotion"][0]["label"] == "happy"
 
 
 def test_make_invoke(emotion: Bundle) -> None:
     command = ["make", "--silent", "invoke", "MODEL=emotion", f"IMAGE={FACE}"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["model"]["name"] == "emotion"
@@ -345,7 +337,7 @@ def test_make_invoke(emotion: Bundle) -> None:
 
 def test_the_dependencies_layer_is_whole_and_small(layer: Path) -> None:
     python = parts.find_python()
-    packages = parts.dependencies(CACHE, python, REPOSITORY / "layers" / "dependencies") / "python"
+    packages = parts.dependencies(cache_folder() / "local", python, HOME / "layers" / "dependencies") / "python"
     size = sum(p.stat().st_size for p in packages.rglob("*") if p.is_file())
     assert size < 9_000_000
     for gone in ("cffi", "pycparser", "numpy", "boto3", "PIL/_avif*", "aws_lambda_powertools/event_handler"):

@@ -22,7 +22,7 @@ from builder.pack.bundle import Bundle
 from builder.preflight import check
 from builder.project import Project
 from tests.conftest import ROOT
-from tests.support.models import empty_checkout, save_keras
+from tests.support.models import empty_project, save_keras
 from tests.support.results import printed
 from tests.support.run import run_library
 
@@ -67,10 +67,9 @@ activation = "softmax"
 
 @pytest.fixture
 def project(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A checkout with the model in it and nothing built, but for the dependencies layer."""
-    made = empty_checkout(tmp_path, monkeypatch)
+    """A project with the model in it and nothing built, but for the dependencies layer."""
+    made = empty_project(tmp_path, monkeypatch)
     shutil.copy(model, tmp_path)
-    monkeypatch.chdir(tmp_path)
     return made
 
 
@@ -245,14 +244,16 @@ def test_new_labels_do_not_compile_again(project: Project, capsys: pytest.Captur
     assert json.loads((project.dist / "small" / "model.json").read_text())["outputs"][0]["top_k"] == 2
 
 
-def test_the_same_model_gives_the_same_bytes_anywhere(project: Project, tmp_path: Path) -> None:
+def test_the_same_model_gives_the_same_bytes_anywhere(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = write_spec(project)
     main(["bundle", spec])
     archive = project.dist / "small" / "layer.zip"
     first = archive.read_bytes()
     for folder in ("import", "compile", "lower", "link"):
         shutil.rmtree(project.build / "small" / folder)
-    (project.cache / "zig").unlink()  # and now compiles everything itself
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # and now compiles everything itself
     archive.unlink()
     main(["bundle", spec])
     assert archive.read_bytes() == first

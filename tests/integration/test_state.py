@@ -40,7 +40,7 @@ from handler.server import Call, Server
 from tests.conftest import ROOT
 from tests.support import needs, qemu
 from tests.support.build import CACHE, build_library
-from tests.support.models import empty_checkout, save_keras, spec_for
+from tests.support.models import empty_project, save_keras, spec_for
 
 pytestmark = pytest.mark.integration
 
@@ -281,7 +281,7 @@ def test_what_nobody_can_tell_is_no_state(tmp_path: Path) -> None:
 
 def test_its_own_test_its_export_and_webassembly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test program runs the cases as one sequence, the export has the first values, a module is refused."""
-    spec, project = saved("counter", tmp_path), empty_checkout(tmp_path, monkeypatch)
+    spec, project = saved("counter", tmp_path), empty_project(tmp_path, monkeypatch)
     spec.path.write_text(render(spec))
     ws = Workspace.of(spec, project)
     build_bundle(ws)

@@ -13,7 +13,7 @@ import pytest
 
 from builder.cli import main
 from builder.importers.tf import tensorflow
-from tests.support.models import empty_checkout
+from tests.support.models import empty_project
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """What stands for the user's home folder, beside an empty checkout."""
     checkout = tmp_path / "checkout"
     checkout.mkdir()
-    empty_checkout(checkout, monkeypatch)
+    empty_project(checkout, monkeypatch)
     monkeypatch.chdir(checkout)
     home = tmp_path / "home"
     (home / ".aws").mkdir(parents=True)

@@ -35,7 +35,7 @@ from builder.verify.rounding import Rounding
 from builder.verify.verification import Verification
 from tests.conftest import ROOT
 from tests.support.build import CACHE, TARGET, compile_here, freeze_function, spec_of, write_golden
-from tests.support.models import empty_checkout
+from tests.support.models import empty_project
 from tests.support.results import printed
 from tests.support.zoo import CASES, Case
 from tests.support.zoo.case import f32, weights
@@ -158,8 +158,8 @@ def test_a_wrong_weight_does_not_pass(compiled: Callable[[str], tuple[Case, Froz
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A checkout with nothing built, but for the dependencies layer."""
-    return empty_checkout(tmp_path, monkeypatch)
+    """A project with nothing built, but for the dependencies layer."""
+    return empty_project(tmp_path, monkeypatch)
 
 
 def write_spec(project: Project, example: str, more: str) -> str:
@@ -210,12 +210,9 @@ def test_too_coarse_weights_are_said_to_be_that(
 
 ALONE = """
 import sys
-from pathlib import Path
 from builder.cli import main
-from builder.project import Project
 
-Project.here = classmethod(lambda cls: Project(Path(sys.argv[1])))
-code = main(sys.argv[2:])
+code = main(sys.argv[1:])
 assert "tensorflow" not in sys.modules
 sys.exit(code)
 """
@@ -227,7 +224,7 @@ def test_auto_takes_the_smallest_that_is_accurate_enough(accuracy: float, projec
     """On the held-out digits, of which int8 reads one or two otherwise than float32 does."""
     images = ROOT / "build" / "digits" / "held_out.npz"
     more = f'[weights]\ntype = "auto"\naccuracy = {accuracy}\nimages = "{images}"'
-    command = [sys.executable, "-c", ALONE, str(project.root), "bundle", write_spec(project, "digits", more)]
+    command = [sys.executable, "-c", ALONE, "-C", str(project.root), "bundle", write_spec(project, "digits", more)]
     done = subprocess.run([*command, "--in", "host"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     tried = re.findall(r"(\w+): (\d+\.\d+) % of 1,000 pictures of held_out\.npz agree with TensorFlow", done.stderr)

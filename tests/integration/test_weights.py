@@ -13,7 +13,7 @@ from builder.cli import main
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from handler.model import Model
-from tests.support.models import empty_checkout, save_keras
+from tests.support.models import empty_project, save_keras
 
 pytestmark = pytest.mark.integration
 
@@ -22,10 +22,9 @@ SPEC = '[model]\nsource = "small.keras"\nname = "small"\n[weights]\nplace = "lay
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A checkout with a spec in it and nothing built, but for the dependencies layer and what zig has compiled."""
-    made = empty_checkout(tmp_path, monkeypatch)
+    """A project with a spec in it and nothing built, but for the dependencies layer."""
+    made = empty_project(tmp_path, monkeypatch)
     (tmp_path / "model.toml").write_text(SPEC)
-    monkeypatch.chdir(tmp_path)
     return made
 
 

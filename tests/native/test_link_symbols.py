@@ -12,10 +12,10 @@ from elftools.elf.elffile import ELFFile
 from builder.errors import LinkError
 from builder.link.symbols import global_symbols, keep_global
 from builder.link.toolchain import Toolchain
+from builder.project import cache_folder
 from builder.targets import TARGETS, X86_64, Target
-from tests.conftest import ROOT
 
-CACHE = ROOT / "build" / "cache" / "zig"
+CACHE = cache_folder() / "zig"
 
 PARTS = {
     "first.c": """

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.link.toolchain import Toolchain
+from builder.project import cache_folder
 from builder.targets import X86_64
 
 HERE = Path(__file__).parent
@@ -132,7 +133,7 @@ def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_statu
     shutil.copy(REPOSITORY / "builder" / "runtime" / "abi" / "model.h", folder)
     exports = folder / "exports.map"
     exports.write_text("{ global: " + " ".join(f"{name};" for name in EXPORTS) + " local: *; };\n")
-    toolchain = Toolchain(X86_64, REPOSITORY / "build" / "cache" / "zig")
+    toolchain = Toolchain(X86_64, cache_folder() / "zig")
     toolchain.compile(source, folder / "abi_library.o", include=(folder,))
     library = folder / "libmodel.so"
     toolchain.link([folder / "abi_library.o"], exports, library)

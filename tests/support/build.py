@@ -14,13 +14,14 @@ from builder.importers.loaded import RawGraph
 from builder.importers.rewrite import keep_cases_functional
 from builder.link.library import SharedLibrary, link_library
 from builder.lower import LoweringPath, Options, lower
+from builder.project import cache_folder
 from builder.spec import ModelSpec, Source, Tolerance
 from builder.targets import X86_64, Target
 from builder.verify.reference import record
 from builder.xla import tfcompile
 
 ROOT = Path(__file__).resolve().parents[2]
-CACHE = ROOT / "build" / "cache"
+CACHE = cache_folder()
 TARGET = X86_64
 
 Arrays = Mapping[str, Any]

@@ -18,6 +18,7 @@ from builder.lower.compress import Stored, store
 from builder.lower.geometry import Geometry
 from builder.lower.packing import pack_layer, pack_scale, pack_sums, pad_channels, scratch_size, winograd_band
 from builder.lower.program import ActivationName, Algorithm, Quantisation
+from builder.project import cache_folder
 from builder.spec.model import WeightType
 from builder.targets import X86_64
 
@@ -29,7 +30,7 @@ ACTIVATIONS: dict[str, int] = {"identity": 0, **{n: i for i, n in enumerate(get_
 """ActivationName to cf_activation, whose CF_CLAMP has bounds that make it the identity."""
 
 HARNESS = Path(__file__).with_name("fused.c")
-CACHE = Path(__file__).parents[2] / "build" / "cache" / "zig"
+CACHE = cache_folder() / "zig"
 
 TABLES = {"v3": 0, "wide": 1, "narrow": 2, "v4": 3, "pairs": 4, "vnni": 5, "wide_pairs": 6}
 """Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's. The last three: integer GEMM."""

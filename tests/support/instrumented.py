@@ -28,13 +28,14 @@ from builder.link.library import (
     public_names,
 )
 from builder.link.tables import fused_tables, integer_tables
+from builder.project import cache_folder
 from builder.targets import X86_64
 
 OBJECTS = "COLDFORGE_TEST_OBJECTS"
 """Names the folder of ``compile_objects``."""
 
 ROOT = Path(__file__).parents[2]
-CACHE = ROOT / "build" / "cache" / "zig"
+CACHE = cache_folder() / "zig"
 
 BASE = ("-std=c11", "-g", "-march=x86-64-v3", "-fPIC", "-Wall", "-Wextra", "-Werror")
 ADDRESS = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")

@@ -15,28 +15,16 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.tf import reference_session, tensorflow
 from builder.project import Project
 from builder.spec import Format, ModelSpec, Source
-from tests.conftest import ROOT, have_dependencies
+from tests.conftest import have_dependencies
 
 SUFFIXES: dict[str, Format] = {".keras": "keras", ".h5": "h5", ".hdf5": "h5", ".pb": "graph_def", ".pbtxt": "graph_def"}
 
 
-def empty_checkout(root: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A checkout at ``root`` in which nothing is built, and the one that the command works on.
-
-    It has the dependencies layer, and shares what zig has compiled with this checkout, which takes minutes and is the
-    same, and the models from packages.
-    """
-    for folder in ("layers", "handler"):
-        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("content", "__pycache__"))
+def empty_project(root: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project at ``root``, the current folder from here on, in which nothing is built but the dependencies layer."""
     shutil.copytree(have_dependencies(), root / "build" / "dependencies")
-    for name in ("zig", "models"):
-        ours, theirs = ROOT / "build" / "cache" / name, root / "build" / "cache" / name
-        ours.mkdir(parents=True, exist_ok=True)
-        theirs.parent.mkdir(parents=True, exist_ok=True)
-        theirs.symlink_to(ours)
-    project = Project(root)
-    monkeypatch.setattr(Project, "here", classmethod(lambda cls: project))
-    return project
+    monkeypatch.chdir(root)
+    return Project(root)
 
 
 def spec_for(

@@ -12,6 +12,7 @@ import numpy as np
 
 from builder.link.library import KERNEL_SOURCES, RUNTIME
 from builder.link.toolchain import Toolchain
+from builder.project import cache_folder
 from builder.targets import X86_64
 
 FUNCTIONS = ("broadcast", "convolution", "copy", "dot", "sort", "topk")
@@ -22,7 +23,7 @@ TABLE = (
 )
 """The runtime's functions are hidden, as they are in a model's library; this table finds them."""
 
-CACHE = Path(__file__).parents[2] / "build" / "cache" / "zig"
+CACHE = cache_folder() / "zig"
 
 DTYPES = ("f4", "f8", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 """In the order of cf_dtype."""

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.link.toolchain import run_compiler
+from builder.project import cache_folder
 from builder.wasm.engine import Module
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-CACHE = REPOSITORY / "build" / "cache" / "zig"
+CACHE = cache_folder() / "zig"
 _TARGET = ("-target", "wasm32-wasi", "-O3", "-fno-math-errno", "-fvisibility=hidden", "-Wno-override-module")
 
 

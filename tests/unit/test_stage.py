@@ -42,7 +42,7 @@ def bundle(project: Project, folder: str, *models: tuple[str, str]) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path)
+    made = Project(tmp_path, tmp_path)  # a checkout
     bundle(made, "emotion", ("emotion", "1"))
     bundle(made, "digits", ("digits", "2"))
     bundle(made, "digits-arm64", ("digits", "3"))

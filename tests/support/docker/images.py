@@ -20,9 +20,10 @@ from builder.cache import digest
 from builder.docker.client import client, docker
 from builder.docker.image import ca_secret
 from builder.local import parts
+from builder.project import cache_folder
 
 HERE = Path(__file__).parent / "stand_ins"
-CACHE = Path(__file__).parents[3] / "build" / "local"
+CACHE = cache_folder() / "local"
 LAMBDA_TAGS = ("public.ecr.aws/lambda/python:3.13-x86_64", "public.ecr.aws/lambda/python:3.13")
 """What SAM asks for, and what a container image function and the AWS emulator ask for."""
 BOTO3 = "1.43.108"  # in Lambda's image; the function does not import it

@@ -1,0 +1,115 @@
+"""The files of a new project: what they name, what is never overwritten, and how newer ones differ."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from builder import __version__
+from builder.cli import main
+from builder.deliver.template_check import _Loader
+from builder.pack.edits import edited
+from builder.project import HOME
+from builder.scaffold import Service, differences, service_files, service_template
+from builder.spec import load
+from tests.support.results import printed
+
+FILES = service_files(Service("my_model"))
+
+
+def test_every_placeholder_is_filled() -> None:
+    for name, text in FILES.items():
+        assert not re.search(r"(?<![\w@])@[a-z]+@", text), name
+
+
+def test_sam_uploads_what_stage_puts_there_and_builds_nothing() -> None:
+    template = yaml.load(FILES["template.yaml"], Loader=_Loader)
+    resources = template["Resources"]
+    places = {name: resources[name]["Properties"]["ContentUri"] for name in ("ModelLayer", "DependenciesLayer")}
+    assert places == {
+        "ModelLayer": "layers/model/content/",
+        "DependenciesLayer": "layers/dependencies/content/",
+    }
+    assert resources["Function"]["Properties"]["CodeUri"] == "layers/function/content/"
+    assert "BuildMethod" not in FILES["template.yaml"]
+    assert template["Parameters"]["ModelName"]["Default"] == "my_model"
+    original = yaml.load((HOME / "template.yaml").read_text(encoding="utf-8"), Loader=_Loader)
+    assert template["Parameters"].keys() == original["Parameters"].keys()
+    assert resources.keys() == original["Resources"].keys()
+
+
+def test_a_template_that_is_not_as_expected_is_no_half_made_one() -> None:
+    with pytest.raises(ValueError, match=r"0 places like .*CodeUri"):
+        service_template(
+            (HOME / "template.yaml").read_text(encoding="utf-8").replace("handler/", "code/"), Service("a")
+        )
+    with pytest.raises(ValueError, match="2 places"):
+        edited("a\na\n", {"^a$": "b"})
+
+
+def test_the_environments_differ_in_stack_and_parameters() -> None:
+    config = tomllib.loads(FILES["samconfig.toml"])
+    parameters = {name: config[name]["deploy"]["parameters"] for name in ("default", "dev", "staging", "prod")}
+    assert {name: row["stack_name"] for name, row in parameters.items()} == {
+        "default": "my-model-dev", "dev": "my-model-dev", "staging": "my-model-staging", "prod": "my-model-prod",
+    }  # fmt: skip
+    assert all("ModelName=my_model" in row["parameter_overrides"] for row in parameters.values())
+    assert "GradualDeployment=Canary" in parameters["prod"]["parameter_overrides"]
+    known = yaml.load(FILES["template.yaml"], Loader=_Loader)["Parameters"]
+    for row in parameters.values():
+        assert {pair.partition("=")[0] for pair in row["parameter_overrides"].split()} <= known.keys()
+
+
+def test_the_workflow_asks_for_no_more_than_it_needs() -> None:
+    workflow = yaml.safe_load(FILES[".github/workflows/service.yml"])
+    assert workflow["permissions"] == {"contents": "read"}
+    assert workflow["jobs"]["deploy"]["permissions"] == {"contents": "read", "id-token": "write"}
+    assert "id-token" not in workflow["jobs"]["build"]["permissions"]
+    assert workflow["jobs"]["deploy"]["strategy"]["matrix"]["environment"] == ["staging", "prod"]
+
+
+def test_the_makefile_is_short() -> None:
+    rules = [line for line in FILES["Makefile"].splitlines() if line.startswith("\t")]
+    assert len(rules) <= 14
+
+
+def test_a_new_project_and_its_update(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "mein Gesicht"
+    assert main(["new", str(folder), "--json"]) == 0
+    written = printed("new", capsys.readouterr().out)["files"]
+    assert sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()) == written
+    assert load(folder / "model.toml").name == "mein_gesicht"
+    assert list(differences(folder, service_files(Service.of(folder)))) == []
+
+    (folder / "requirements.txt").write_text("coldforge==0.0.1\n")
+    (folder / "Makefile").unlink()
+    model = (folder / "model.toml").read_text()
+    assert main(["new", str(folder), "--update"]) == 0
+    said = capsys.readouterr().out
+    assert f"-coldforge==0.0.1\n+coldforge=={__version__}\n" in said
+    assert "--- /dev/null\n" in said
+    assert (folder / "requirements.txt").read_text() == "coldforge==0.0.1\n"
+    assert (folder / "model.toml").read_text() == model
+
+
+def test_nothing_that_is_there_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    assert main(["new", str(tmp_path)]) == 2
+    assert "README.md already" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["README.md"]
+
+
+def test_where_a_command_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-C", str(tmp_path / "nowhere"), "doctor"]) == 2
+    assert "there is no such folder" in capsys.readouterr().err
+    assert main(["-C", str(tmp_path), "bundle"]) == 2
+    assert "there is no model.toml in this folder" in capsys.readouterr().err
+    before = Path.cwd()
+    assert main(["-C", str(tmp_path), "where", "--in", "host", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+    assert Path.cwd() == before

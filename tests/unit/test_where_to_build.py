@@ -1,0 +1,49 @@
+"""Where a build goes, by what is asked for, the machine's system and whether a Docker engine answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.docker.client import choose
+from builder.errors import EnvironmentSetupError, UsageError
+
+
+def client(folder: Path, monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
+    """A client whose engine answers, or does not."""
+    program = folder / "docker"
+    program.write_text(f"#!/bin/sh\n{'echo 29.0' if answers else 'echo no engine >&2; exit 1'}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("DOCKER", str(program))
+
+
+@pytest.mark.parametrize(
+    ("asked", "system", "answers", "wanted"),
+    [
+        ("auto", "Linux", True, "docker"),
+        ("auto", "Linux", False, "host"),
+        ("host", "Linux", True, "host"),
+        ("docker", "Linux", True, "docker"),
+        ("docker", "Linux", False, "BUILD_IN=host gives the same library"),
+        ("auto", "Darwin", True, "docker"),
+        ("docker", "Darwin", True, "docker"),
+        ("auto", "Darwin", False, "a build on Darwin needs Docker, and no engine answers: no engine"),
+        ("host", "Darwin", True, "build there: BUILD_IN=docker"),
+        ("host", "Windows", False, "needs Linux"),
+    ],
+)
+def test_the_route(
+    asked: str, system: str, answers: bool, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client(tmp_path, monkeypatch, answers)
+    if wanted in ("docker", "host"):
+        assert choose(asked, system) == wanted
+    else:
+        with pytest.raises(EnvironmentSetupError, match=wanted):
+            choose(asked, system)
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(UsageError, match="docker, host or auto"):
+        choose("cloud")

@@ -12,7 +12,7 @@ import yaml
 
 from builder import __version__
 from builder.cli import main
-from builder.deliver.template_check import _Loader
+from builder.deliver.template_check import Loader
 from builder.pack.edits import edited
 from builder.project import HOME
 from builder.scaffold import Service, differences, service_files, service_template
@@ -28,7 +28,7 @@ def test_every_placeholder_is_filled() -> None:
 
 
 def test_sam_uploads_what_stage_puts_there_and_builds_nothing() -> None:
-    template = yaml.load(FILES["template.yaml"], Loader=_Loader)
+    template = yaml.load(FILES["template.yaml"], Loader=Loader)
     resources = template["Resources"]
     places = {name: resources[name]["Properties"]["ContentUri"] for name in ("ModelLayer", "DependenciesLayer")}
     assert places == {
@@ -38,7 +38,7 @@ def test_sam_uploads_what_stage_puts_there_and_builds_nothing() -> None:
     assert resources["Function"]["Properties"]["CodeUri"] == "layers/function/content/"
     assert "BuildMethod" not in FILES["template.yaml"]
     assert template["Parameters"]["ModelName"]["Default"] == "my_model"
-    original = yaml.load((HOME / "template.yaml").read_text(encoding="utf-8"), Loader=_Loader)
+    original = yaml.load((HOME / "template.yaml").read_text(encoding="utf-8"), Loader=Loader)
     assert template["Parameters"].keys() == original["Parameters"].keys()
     assert resources.keys() == original["Resources"].keys()
 
@@ -60,7 +60,7 @@ def test_the_environments_differ_in_stack_and_parameters() -> None:
     }  # fmt: skip
     assert all("ModelName=my_model" in row["parameter_overrides"] for row in parameters.values())
     assert "GradualDeployment=Canary" in parameters["prod"]["parameter_overrides"]
-    known = yaml.load(FILES["template.yaml"], Loader=_Loader)["Parameters"]
+    known = yaml.load(FILES["template.yaml"], Loader=Loader)["Parameters"]
     for row in parameters.values():
         assert {pair.partition("=")[0] for pair in row["parameter_overrides"].split()} <= known.keys()
 

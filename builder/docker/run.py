@@ -37,7 +37,7 @@ from builder.pack.provenance import BASE, CHECKOUT
 from builder.project import Project
 from builder.regular import copy_regular, exists, make_folder
 from builder.sandbox.kernel import CONTAINED
-from builder.sources import MODELS, Show, locate, unseen
+from builder.sources import MODELS, Show, fetched_digest, locate, unseen
 from builder.spec import ModelSpec
 from builder.stages.inputs import named_files
 from builder.targets import DEFAULT, Target
@@ -162,11 +162,19 @@ def _inputs(spec: ModelSpec, project: Project, model: Path, dependencies: Path) 
     """Everything the build reads besides code. Files beside model.toml keep their paths: it names them."""
     yield Mount(dependencies.resolve(), INSIDE / "build" / dependencies.name)
     if spec.source.path is None:
-        yield Mount(project.cache / MODELS, CACHE / MODELS)
+        yield from _fetched(spec, project, model)
     else:
         yield Mount(model, model)
     for path in dict.fromkeys(path for _, path in named_files(spec)):
         yield Mount(path, path)
+
+
+def _fetched(spec: ModelSpec, project: Project, model: Path) -> Iterator[Mount]:
+    """Of the fetched models, those of this build alone: the others may be nobody's business, and all projects' are
+    there. The records say which address gave what."""
+    root = project.cache / MODELS
+    own = {model.relative_to(root).parts[0], fetched_digest(spec.source, project.cache).get("sha256", ""), "revisions"}
+    yield from (Mount(root / name, CACHE / MODELS / name) for name in sorted(own) if name and (root / name).is_dir())
 
 
 def _outputs(scratch: Path, inputs: Iterable[Path]) -> Iterator[Mount]:

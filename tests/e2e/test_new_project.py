@@ -25,7 +25,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder.parent / "graph.pbtxt").write_text(SMALL_GRAPH)
     new = [*COLDFORGE, "new", str(folder), "--from", str(folder.parent / "graph.pbtxt")]
     subprocess.run(new, cwd=ROOT, check=True)
-    make(folder, "bundle", BUILD_IN="host")
+    make(folder, "bundle")
     return folder
 
 
@@ -36,6 +36,7 @@ def make(folder: Path, goal: str, **environment: str) -> str:
         "PYTHONPATH": str(ROOT),
         "SAM": str(ROOT / ".venv-sam" / "bin" / "sam"),
         "SAM_SKIP_PULL_IMAGE": "1",
+        "BUILD_IN": "host",
         **environment,
     }
     done = subprocess.run(

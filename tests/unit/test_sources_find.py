@@ -14,7 +14,7 @@ from builder.errors import ImportModelError, UsageError
 from builder.importers.draft import draft_text
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.project import Project
-from builder.sources import MODELS, find, locate
+from builder.sources import find, locate
 from builder.spec import ModelSpec, Source, load
 from tests.support.sources import packed, site
 from tests.support.website import Website, says
@@ -94,10 +94,19 @@ def test_the_commands_name_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> 
     assert "s3cr3t" not in said
 
 
-def test_a_container_gets_what_was_fetched_to_read(site: Website, tmp_path: Path) -> None:
-    site.files["/net.keras"] = MODEL
-    spec = written(tmp_path, f"{site.origin}/net.keras", SHA)
+def test_a_container_gets_its_own_model_to_read_and_no_other(
+    site: Website, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    site.files["/net.keras"], site.files["/other.keras"] = MODEL, b"another project's"
     project = Project(tmp_path)
+    locate(
+        written(tmp_path, f"{site.origin}/other.keras", hashlib.sha256(b"another project's").hexdigest()), project.cache
+    )
+    spec = written(tmp_path, f"{site.origin}/net.keras", SHA)
+    model = locate(spec, project.cache)
     (tmp_path / "scratch").mkdir()
-    mounts = build_mounts(spec, project, tmp_path / "net.keras", tmp_path, tmp_path / "scratch")
-    assert [mount.writable for mount in mounts if mount.source == project.cache / MODELS] == [False]
+    mounts = build_mounts(spec, project, model, tmp_path, tmp_path / "scratch")
+    fetched = [mount for mount in mounts if mount.source.is_relative_to(project.cache)]
+    assert {mount.source.name for mount in fetched} <= {SHA, "revisions"}
+    assert [mount.writable for mount in fetched if mount.source.name == SHA] == [False]

@@ -52,9 +52,9 @@ def test_its_tests_run_the_golden_request_in_lambdas_container(service: Path, la
     assert "skipped" not in said
     answer = service / "tests" / "answer.json"
     recorded = json.loads(answer.read_text())
-    recorded["predictions"][0]["y"][0] += 0.01
+    recorded["predictions"][0]["my_service"][0]["probability"] += 0.01
     answer.write_text(json.dumps(recorded))
-    with pytest.raises(AssertionError, match=r"predictions\[0\]\.y\[0\]"):
+    with pytest.raises(AssertionError, match=r"predictions\[0\]\.my_service\[0\]\.probability: 0\.5, not 0\.51"):
         make(service, "test")
 
 

@@ -53,7 +53,7 @@ def test_a_link_to_nothing_fails(tmp_path: Path) -> None:
     with (tmp_path / "docs" / "faq.md").open("a", encoding="utf-8") as page:
         page.write("\n[there](abi.md#nowhere)\n")
     config = tmp_path / "mkdocs.yml"
-    config.write_text(f"INHERIT: {ROOT}/mkdocs.yml\ndocs_dir: docs\nhooks: [{ROOT}/website/hooks.py]\n")
+    config.write_text(f"INHERIT: {ROOT}/mkdocs.yml\ndocs_dir: docs\nhooks: [{ROOT}/docs/hooks.py]\n")
     done = build(config, tmp_path / "site")
     assert done.returncode != 0
     assert "#nowhere" in done.stdout + done.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.docker.client import choose, docker, engine_answers
+from builder.docker.client import choose, docker, why_no_engine
 from builder.errors import EnvironmentSetupError, UsageError
 from tests.support.docker import engine as engines
 from tests.support.docker import images
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_engine_answers(engine: Engine) -> None:
-    assert engine_answers()
+    assert why_no_engine() is None
     assert choose("auto") == choose("docker") == "docker"
     assert choose("host") == "host"
 

@@ -12,13 +12,14 @@ import boto3
 import pytest
 
 from builder.local.emulator import Emulator
-from builder.local.rie import REPOSITORY, emulator
+from builder.local.rie import emulator
+from builder.project import HOME
 from tests.support import abi_library, s3
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
-EVENTS = {path.stem: json.loads(path.read_text()) for path in sorted((REPOSITORY / "events").glob("*.json"))}
-FACE = (REPOSITORY / "tests" / "data" / "face.jpg").read_bytes()
+EVENTS = {path.stem: json.loads(path.read_text()) for path in sorted((HOME / "events").glob("*.json"))}
+FACE = (HOME / "tests" / "data" / "face.jpg").read_bytes()
 OBJECT = "pictures/in/a face (1).jpg"
 
 

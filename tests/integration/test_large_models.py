@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from builder.cli import main
-from builder.local.rie import CACHE, REPOSITORY, emulator
+from builder.local.rie import emulator
 from builder.pack.bundle import Bundle
 from builder.pack.image import image_context
 from builder.pack.limits import LAMBDA_UNZIPPED
-from builder.project import Project
+from builder.project import HOME, Project
 from tests.integration.test_weights import project
 from tests.support.aws import client_environment, local_aws
 
@@ -33,7 +33,7 @@ LAMBDA_HAS = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib
 
 @pytest.fixture
 def endpoint(tmp_path: Path) -> Iterator[str]:
-    subprocess.run(["make", "--silent", ".venv-aws/.done"], cwd=REPOSITORY, check=True)
+    subprocess.run(["make", "--silent", ".venv-aws/.done"], cwd=HOME, check=True)
     with local_aws(tmp_path / "aws.log") as aws:
         yield aws.endpoint
 
@@ -69,7 +69,7 @@ def packages(folder: Path) -> Path:
 
 def served(layer: Path, more: Path, x: np.ndarray, **environment: str) -> tuple[np.ndarray, float, int]:
     """The scores for ``x``, milliseconds of init and peak bytes of the function in Lambda's emulator."""
-    started = emulator(layer, cache=CACHE, environment=environment)
+    started = emulator(layer, environment=environment)
     started.environment["PYTHONPATH"] = f"{started.variables('/')['PYTHONPATH']}:{more}"
     with started as running:
         answer = running.invoke({"inputs": {"x": x.tolist()}})

@@ -246,4 +246,4 @@ def test_sizes_that_cannot_be_told_apart_are_refused(project: Project, capsys: p
     spec = '[model]\nsource = "small.keras"\nname = "small"\n[[feeds]]\nname = "x"\nshapes = {}\n'
     (project.root / "model.toml").write_text(spec.format([[1, 32, 64, 3], [1, 64, 32, 3]]))
     assert main(["bundle", "model.toml", "--in", "host"]) == 11
-    assert "with x [1, 64, 32, 3] takes and gives as many bytes" in capsys.readouterr().err
+    assert "with x [1, 64, 32, 3] takes and gives the same numbers of bytes" in capsys.readouterr().err

@@ -12,6 +12,7 @@ import errno
 import gc
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -91,9 +92,13 @@ def stop_everywhere(library: Path, delivery: str, folder: Path) -> dict[str, int
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """Every file below ``folder`` with its content, and every folder with None."""
+    """Every file below ``folder`` with its content, and every folder with None. How long a stage took is left out."""
     paths = sorted(folder.rglob("*"))
-    return {p.relative_to(folder).as_posix(): p.read_bytes() if p.is_file() else None for p in paths}
+    return {p.relative_to(folder).as_posix(): _content(p) if p.is_file() else None for p in paths}
+
+
+def _content(path: Path) -> bytes:
+    return re.sub(rb', "seconds": [0-9.e-]+', b"", path.read_bytes()) if path.name == ".key" else path.read_bytes()
 
 
 class Driver:

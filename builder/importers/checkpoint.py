@@ -1,7 +1,8 @@
 """Variables of a SavedModel, read out of its checkpoint without running anything that the model brings.
 
 A MetaGraph restores itself: its restore op runs ``RestoreV2`` with names from the checkpoint and assigns the results.
-That part of the graph is read here as data; it says which variable has which name. Init ops never run.
+That part of the graph is read here as data; it says which variable has which name. Init ops never run. Of a variable
+that the restore op does not give, ``builder.importers.object_graph`` says where it is.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,20 +127,38 @@ def read(folder: Path, wanted: Mapping[str, Saved]) -> dict[str, NDArray[Any]]:
     if not wanted:
         return {}
     tf = tensorflow()
-    prefix = folder / "variables" / "variables"
-    try:
-        _require_sizes(prefix, tf.train.load_checkpoint(str(prefix)))
+    with open_checkpoint(folder):
         return {
             node: np.asarray(
                 tf.raw_ops.RestoreV2(
-                    prefix=str(prefix), tensor_names=[saved.name], shape_and_slices=[saved.part], dtypes=[saved.dtype]
+                    prefix=str(_prefix(folder)),
+                    tensor_names=[saved.name],
+                    shape_and_slices=[saved.part],
+                    dtypes=[saved.dtype],
                 )[0]
             )
             for node, saved in wanted.items()
         }
+
+
+@contextmanager
+def open_checkpoint(folder: Path) -> Iterator[Any]:
+    """The reader of the checkpoint of the SavedModel in ``folder``.
+
+    Raises ImportModelError where it cannot be read, now or within, or declares more than its files hold.
+    """
+    tf, prefix = tensorflow(), _prefix(folder)
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        _require_sizes(prefix, reader)
+        yield reader
     except (ValueError, tf.errors.OpError) as error:
         reason = " ".join(str(error).split())[:300]
         raise ImportModelError(f"The variables of {visible(folder.name)} cannot be read: {reason}") from error
+
+
+def _prefix(folder: Path) -> Path:
+    return folder / "variables" / "variables"
 
 
 def _require_sizes(prefix: Path, reader: Any) -> None:

@@ -1,9 +1,9 @@
 """Read a SavedModel through its MetaGraph and checkpoint.
 
-The object graph is not used: it fails to load for models whose classes, optimizers or slot variables this
-TensorFlow no longer knows, while the MetaGraph beside it holds all that inference needs. One way in serves
-TensorFlow 1 and 2. Nothing of the MetaGraph runs: variables are read from the checkpoint, and init ops run only for
-a model that is trusted and needs them.
+The object graph is not loaded: that fails for models whose classes, optimizers or slot variables this TensorFlow no
+longer knows, while the MetaGraph beside it holds all that inference needs. One way in serves TensorFlow 1 and 2.
+Nothing of the MetaGraph runs: variables are read from the checkpoint, and init ops run only for a model that is trusted
+and needs them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from builder.escape import visible
 from builder.importers.allowed_ops import admit
 from builder.importers.checkpoint import read, saved_variables
 from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, distinct
+from builder.importers.object_graph import captured_variables
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import inline_calls, keep_reachable, node_of, without_side_effects
 from builder.importers.state import Variable, assign, state_of
@@ -118,6 +119,7 @@ def freeze(
     source, feeds = admit(meta.graph_def, tensors, feeds)
     held = {node.name for node in source.node if node.op in _VARIABLES}
     saved = {node: where for node, where in saved_variables(meta).items() if node in held}
+    saved |= captured_variables(meta, path, held - set(saved))
     missing = held - set(saved)
     if missing and not trust:
         raise ImportModelError(_needs_init(path, meta, source, missing))

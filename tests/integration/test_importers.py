@@ -20,6 +20,7 @@ from builder.importers.tf import tensorflow
 from builder.spec import FeedSpec, FetchSpec, ImageInput, OutputSpec
 from builder.spec.tensor import c_identifier
 from tests.support import needs
+from tests.support.hostile import change_meta_graph
 from tests.support.models import freeze, run_graph, save_keras, spec_for
 
 pytestmark = pytest.mark.integration
@@ -260,6 +261,21 @@ def save_v1(path: Path) -> None:
         builder.save()
 
 
+def save_module_around(model: Any, path: Path) -> None:
+    """A tf.Module that tracks a Keras model beside a variable of its own."""
+
+    class Around(tf.Module):
+        def __init__(self) -> None:
+            self.model, self.scale = model, tf.Variable(2.0)
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 5], name="x")])
+        def serve(self, x: Any) -> Any:
+            return {"y": self.scale * self.model(x, training=False)}
+
+    module = Around()
+    tf.saved_model.save(module, str(path), {"serving_default": module.serve})
+
+
 class TestSavedModel:
     @pytest.mark.parametrize(("name", "shape"), [("mlp", (2, 5)), ("cnn", (2, 8, 8, 3)), ("lstm", (2, 6, 3))])
     def test_answers_as_the_keras_model_does(
@@ -310,6 +326,25 @@ class TestSavedModel:
             tf.saved_model.load(str(tmp_path / "m"))
         graph, whole = freeze(tmp_path / "m", tmp_path / "out"), freeze(models / "lstm", tmp_path / "whole")
         assert graph.graph_path.read_bytes() == whole.graph_path.read_bytes()
+
+    def test_a_keras_model_inside_a_module(self, models: Path, tmp_path: Path) -> None:
+        """Its restore op fills copies of Keras' variables that the signature does not read."""
+        model = keras.saving.load_model(models / "mlp.keras")
+        save_module_around(model, tmp_path / "m")
+        graph = freeze(tmp_path / "m", tmp_path / "out")
+        x = random(1, 5)
+        expected = 2 * model.predict(x, verbose=0)
+        np.testing.assert_allclose(run_graph(graph, {"x": x})["y"], expected, atol=1e-6)
+        names = {variable.path for variable in model.variables}
+        assert names < set(graph.variables.values())
+
+        def elsewhere(meta: Any) -> None:
+            for function in meta.object_graph_def.concrete_functions.values():
+                function.bound_inputs[:] = [-1, 10**6, *function.bound_inputs[2:]]
+
+        change_meta_graph(tmp_path / "m", elsewhere)
+        with pytest.raises(ImportModelError, match=r"the checkpoint lacks dense.*bias, dense.*kernel, and"):
+            freeze(tmp_path / "m", tmp_path / "damaged")
 
     def test_not_a_saved_model(self, tmp_path: Path) -> None:
         (tmp_path / "m").mkdir()

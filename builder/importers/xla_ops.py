@@ -23,7 +23,6 @@ TAKEN = frozenset(_PORTS | _V1_CONTROL_FLOW)
 """Ops that are compiled, or that the importer deals with, without a kernel."""
 
 _FFT = "XLA's ahead-of-time compiler has no FFT"
-_CONV3D = "coldforge's runtime has no 3-D convolution"
 _OUTSIDE = "it would reach outside the model"
 BEYOND_RUNTIME: Mapping[str, str] = {
     **{f"{kind}{size}": _FFT for kind in ("FFT", "IFFT", "RFFT", "IRFFT") for size in ("", "2D", "3D", "ND")},
@@ -41,7 +40,6 @@ BEYOND_RUNTIME: Mapping[str, str] = {
         ),
         _OUTSIDE,
     ),
-    **dict.fromkeys(("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"), _CONV3D),
 }
 """Ops XLA has a kernel for, whose result still cannot be built into a library."""
 
@@ -56,7 +54,6 @@ HINTS: Mapping[str, str] = {
     "NonMaxSuppressionV2": _NMS,
     "NonMaxSuppressionV5": _NMS,
     "NonMaxSuppressionWithOverlaps": _NMS,
-    "Conv3D": "write it as a sum of 2-D convolutions over slices",
     "PyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
     "PyFuncStateless": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
     "EagerPyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",

@@ -56,6 +56,7 @@ BUILDS: dict[str, tuple[Callable[..., Any], Feeds]] = {
     "bool": (lambda x: tf.logical_not(x), {"x": ("bool", (4,))}),
     "half inside": (lambda x: tf.cast(tf.nn.relu(tf.cast(x, "float16")), F), {"x": (F, (4,))}),
     "conv2d": (lambda x: tf.nn.conv2d(x, tf.ones([3, 3, 2, 2]), 1, "SAME"), {"x": (F, (1, 8, 8, 2))}),
+    "conv3d": (lambda x: tf.nn.conv3d(x, tf.ones([2, 2, 2, 1, 2]), [1] * 5, "SAME"), {"x": (F, (1, 4, 4, 4, 1))}),
     "resize": (lambda x: tf.image.resize(x, (6, 6)), {"x": (F, (1, 3, 3, 1))}),
     "top_k": (lambda x: tf.math.top_k(x, 2)[1], {"x": (F, (8,))}),
     "cholesky": (lambda x: tf.linalg.cholesky(x), {"x": (F, (3, 3))}),
@@ -80,12 +81,6 @@ REFUSED: dict[str, tuple[Callable[..., Any], Feeds, set[str]]] = {
     ),
     "strings": (lambda x: tf.strings.to_number(tf.as_string(x)), {"x": (F, (3,))}, {"AsString", "StringToNumber"}),
     "strings in a branch in a loop": (string_loop, {"x": (F, (3,))}, {"AsString", "StringToNumber"}),
-    "fft": (lambda x: tf.abs(tf.signal.rfft(x)), {"x": (F, (8,))}, {"RFFT"}),
-    "conv3d": (
-        lambda x: tf.nn.conv3d(x, tf.ones([2, 2, 2, 1, 2]), [1] * 5, "SAME"),
-        {"x": (F, (1, 4, 4, 4, 1))},
-        {"Conv3D"},
-    ),
     "determinant": (lambda x: tf.linalg.det(x), {"x": (F, (3, 3))}, {"MatrixDeterminant"}),
     "bicubic": (
         lambda x: tf.image.resize(x, (6, 6), method="bicubic"),

@@ -69,6 +69,16 @@ def embedding_and_pooling() -> Function:
     return model(tokens, kl.Dense(3)(kl.GlobalAveragePooling1D()(kl.Embedding(50, 16)(tokens))))
 
 
+@case(f32("volume", 2, 7, 10, 9, 3), covers=("Convolution", "no graph.h"))
+def volumes() -> Function:
+    """tfcompile refuses to write C++ for 3-D convolutions, after XLA has compiled them."""
+    volume = keras.Input((7, 10, 9, 3))
+    y = kl.BatchNormalization()(kl.Conv3D(8, 3, padding="same", activation="relu")(volume))
+    y = kl.MaxPooling3D(2, padding="same")(kl.Conv3D(12, (1, 3, 2), strides=(1, 2, 1))(y))
+    y = kl.Conv3DTranspose(6, 3, strides=2, padding="same")(y)
+    return model(volume, kl.Conv3D(2, 1)(kl.AveragePooling3D((2, 3, 2))(y)))
+
+
 @case(f32("image", 1, 32, 32, 3), covers=("Convolution",))
 def unet() -> Function:
     image = keras.Input((32, 32, 3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from .case import Function, f32, i32, refused, weights
+from .case import Function, f32, i32, refused
 
 
 @refused("CombinedNonMaxSuppression", f32("boxes", 1, 20, 1, 4), f32("scores", 1, 20, 3))
@@ -31,12 +31,6 @@ def fft() -> Function:
 @refused("RFFT", f32("x", 16))
 def rfft() -> Function:
     return lambda x: tf.abs(tf.signal.rfft(x))
-
-
-@refused("Conv3D", f32("x", 1, 6, 6, 6, 2))
-def conv3d() -> Function:
-    kernel = weights(3, 3, 3, 2, 4)
-    return lambda x: tf.nn.conv3d(x, kernel, [1, 1, 1, 1, 1], "SAME")
 
 
 @refused("PyFunc", f32("x", 3))

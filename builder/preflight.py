@@ -111,7 +111,7 @@ def check(
     ``place``: of the weights, which do not count where they are elsewhere. ``share``: of their bytes, what is left of
     them in the library.
     """
-    ops = graph if isinstance(graph, OpReport) else look(graph.definition())
+    ops = graph if isinstance(graph, OpReport) else look(graph.definition(), rewritten=True)
     weights = int(ops.weights * share)
     library = LIBRARY_OVERHEAD + (weights if place != "elsewhere" else 0)
     return Preflight(ops.nodes, ops.unsupported, weights, library, dependencies, max_unzipped, max_zipped, place)

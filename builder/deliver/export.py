@@ -15,7 +15,6 @@ from builder.deliver.variables import Weight, weights_of
 from builder.errors import UsageError
 from builder.files import replacing
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
-from builder.importers.tf import tensorflow
 from builder.pack.manifest import FileEntry, manifest_head
 from builder.spec import FetchSpec, ModelSpec, Source, render
 from builder.spec.tensor import c_identifier
@@ -59,12 +58,11 @@ def export_model(ws: Workspace, out: Path | None = None) -> Export:
     imported = import_variants(ws.alone)
     graph = imported.graph
     with ws.progress.stage("export", "weights, graph and configuration"), replacing(folder) as fresh:
-        definition = tensorflow().compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
-        weights = weights_of(definition, graph.variables)
+        weights = weights_of(graph.reference(), graph.variables)
         about = {"format": "tf", "model": spec.name, "version": spec.version}
         tensors = {w.name: w.value for w in weights} | {n: v for n, _, v in _state(graph)}
         safetensors.write(fresh / WEIGHTS, tensors, about)
-        shutil.copyfile(graph.graph_path, fresh / GRAPH)
+        shutil.copyfile(graph.reference_path, fresh / GRAPH)
         shutil.copyfile(graph.config_path, fresh / CONFIG)
         if not graph.states:  # a GraphDef has no place for the variables' first values
             (fresh / SPEC).write_text(render(exported_spec(spec, graph, fresh)), encoding="utf-8")

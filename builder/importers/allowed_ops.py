@@ -37,12 +37,9 @@ LARGEST = 10_000_000_000
 class UnsupportedOpsError(PreflightError):
     """The graph has ops that cannot be compiled; it was not run. ``ops``: all of them."""
 
-    def __init__(self, message: str, ops: OpReport) -> None:
-        super().__init__(message, ops)
+    def __init__(self, ops: OpReport) -> None:
+        super().__init__("\n".join(ops.lines()))
         self.ops = ops
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 def admit(graph_def: Any, fetches: Sequence[str], feeds: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
@@ -69,8 +66,7 @@ def _admit(source: Any, fetches: Sequence[str], feeds: Mapping[str, str]) -> tup
     if not all(map(graph.allowed, source.node)):
         found = look(keep_reachable(without_side_effects(source), fetches, feeds.values()))
         left = tuple(u for u in found.unsupported if u.op not in IMPORTED)
-        report = OpReport(found.nodes, left, found.weights)
-        raise UnsupportedOpsError("\n".join(report.lines()), report)
+        raise UnsupportedOpsError(OpReport(found.nodes, left, found.weights))
     _require_own_calls(source)
     return source, dict(feeds)
 

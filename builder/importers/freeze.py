@@ -10,6 +10,7 @@ import numpy as np
 
 from builder.arrays import save_arrays
 from builder.errors import ImportModelError
+from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph, Port
 from builder.importers.loaded import RawGraph, Shape
 from builder.importers.preprocess import activate, image_to_input
@@ -23,8 +24,10 @@ from builder.importers.rewrite import (
     reads,
     without_side_effects,
 )
+from builder.importers.rewrites.apply import needs_rewriting, rewrite_ops
 from builder.importers.state import assign, spec_of, without_debugging
 from builder.importers.tf import reference_session, tensorflow
+from builder.importers.xla_ops import look
 from builder.spec import Activation, ModelSpec
 from builder.spec.tensor import ITEM_SIZES, TensorSpec, c_identifier
 
@@ -76,22 +79,38 @@ def write_frozen(
         complete = graph.as_graph_def()  # before anything is added to run it
         sizes = _static_shapes(graph, feeds, results, first)
         ports = tuple(Port(_fetch_spec(n, t, sizes[n]), t.name) for n, t in results.items())
-    pruned = keep_reachable(complete, [p.tensor for p in ports], [p.tensor for p in feeds])
-    pruned = canonical(keep_called_functions(_cut(pruned, ports, feeds)))
-    for node in pruned.node:
-        if node.op == "VarHandleOp":  # tfcompile goes by this name, not by the node's
-            node.attr["shared_name"].s = node.name.encode()
+    pruned = _pruned(complete, ports, feeds)
     there = {n.name for n in pruned.node if n.op == "Const"}
     variables = {MODEL_SCOPE + node: name for node, name in raw.variables.items() if MODEL_SCOPE + node in there}
     states = tuple(Port(spec_of(v), MODEL_SCOPE + node) for node, v in sorted(raw.states.items()))
     frozen = FrozenGraph(folder, tuple(feeds), ports, dict(sorted(variables.items())), states)
     folder.mkdir(parents=True, exist_ok=True)
+    if needs_rewriting(pruned):
+        frozen.original_path.write_bytes(pruned.SerializeToString(deterministic=True))
+        pruned = _pruned(_rewritten(pruned, [*ports, *feeds]), ports, feeds)
     frozen.graph_path.write_bytes(pruned.SerializeToString(deterministic=True))
     frozen.config_path.write_text(_config(frozen))
     if states:
         save_arrays(frozen.state_path, {str(i): first[state.tensor] for i, state in enumerate(states)})
     frozen.save()
     return frozen
+
+
+def _pruned(graph_def: Any, fetches: tuple[Port, ...], feeds: list[Port]) -> Any:
+    pruned = keep_reachable(graph_def, [p.tensor for p in fetches], [p.tensor for p in feeds])
+    pruned = canonical(keep_called_functions(_cut(pruned, fetches, feeds)))
+    for node in pruned.node:
+        if node.op == "VarHandleOp":  # tfcompile goes by this name, not by the node's
+            node.attr["shared_name"].s = node.name.encode()
+    return pruned
+
+
+def _rewritten(graph_def: Any, ports: list[Port]) -> Any:
+    """``graph_def`` with every op that has a rewrite rewritten. Raises UnsupportedOpsError where one has none here."""
+    found = rewrite_ops(graph_def)
+    if found.refused:
+        raise UnsupportedOpsError(look(graph_def, refused=found.refused))
+    return inline_calls(found.definition, [port.tensor for port in ports])
 
 
 def _placeholder(port: TensorSpec) -> Any:

@@ -35,7 +35,8 @@ class Port:
 class FrozenGraph:
     """A GraphDef with static shapes and no variables but those it writes, on disk in ``folder``.
 
-    Files: ``graph.pb`` (binary GraphDef), ``config.pbtxt`` (tf2xla.Config), ``golden.npz``
+    Files: ``graph.pb`` (binary GraphDef), ``original.pb`` (the same before ops of it were rewritten, if any were),
+    ``config.pbtxt`` (tf2xla.Config), ``golden.npz``
     (``feed/<case>/<name>`` and ``fetch/<case>/<name>`` arrays: TensorFlow's own answers).
     """
 
@@ -51,9 +52,23 @@ class FrozenGraph:
     def graph_path(self) -> Path:
         return self.folder / "graph.pb"
 
+    @property
+    def original_path(self) -> Path:
+        """Where the GraphDef stands as it was before ops were rewritten. There is no file where none were."""
+        return self.folder / "original.pb"
+
+    @property
+    def reference_path(self) -> Path:
+        """The GraphDef that TensorFlow answers with: a rewritten one would only agree with itself."""
+        return self.original_path if self.original_path.exists() else self.graph_path
+
     def definition(self) -> Any:
-        """The GraphDef, read anew."""
-        return tensorflow().compat.v1.GraphDef.FromString(self.graph_path.read_bytes())
+        """The GraphDef that is compiled, read anew."""
+        return _graph_def(self.graph_path)
+
+    def reference(self) -> Any:
+        """The GraphDef at ``reference_path``, read anew."""
+        return _graph_def(self.reference_path)
 
     @property
     def config_path(self) -> Path:
@@ -105,6 +120,10 @@ class FrozenGraph:
                 f"The process that read the model left a {_PORTS} that does not say what its inputs and outputs are. "
                 f"Delete {folder}, and build again only if you trust the model."
             ) from error
+
+
+def _graph_def(path: Path) -> Any:
+    return tensorflow().compat.v1.GraphDef.FromString(path.read_bytes())
 
 
 def _port(row: Any) -> Port:

@@ -6,12 +6,15 @@ So the answer is that of the installed version. Ops that have a kernel and still
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from builder.escape import visible
+from builder.importers.graph import MODEL_SCOPE
+from builder.importers.rewrites import REWRITES
+from builder.importers.rewrites.apply import Refused
 from builder.importers.stablehlo import constants_size
 from builder.importers.tf import dtype_name, dtype_of, tensorflow
 from builder.importers.walk import walk
@@ -59,8 +62,6 @@ HINTS: Mapping[str, str] = {
     "EagerPyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
     "ParseExample": "parse examples in the caller: fetch and feed past this node",
     "ParseExampleV2": "parse examples in the caller: fetch and feed past this node",
-    "ResizeBicubic": "resize with method 'bilinear' or 'nearest', or in the caller",
-    "ResizeArea": "resize with method 'bilinear' or 'nearest', or in the caller",
     "MatrixDeterminant": "multiply the diagonal of tf.linalg.qr's R, or of tf.linalg.cholesky's L",
     "Lu": "use tf.linalg.qr or tf.linalg.cholesky",
     "MaxPoolWithArgmax": "use tf.nn.max_pool2d, or compare its up-sampled result with the input",
@@ -116,16 +117,21 @@ class OpReport:
         return lines
 
 
-def look(definition: Any) -> OpReport:
-    """Every node of a GraphDef, also inside loops, branches and called functions. Runs nothing of it."""
+def look(definition: Any, *, rewritten: bool = False, refused: Iterable[Refused] = ()) -> OpReport:
+    """Every node of a GraphDef, also inside loops, branches and called functions. Runs nothing of it.
+
+    Ops that have a rewrite count as compiled, unless the graph is already ``rewritten``. ``refused``: nodes that could
+    not be.
+    """
     found: dict[tuple[str, str], list[str]] = {}
+    for path, op, reason in refused:
+        found.setdefault((op, reason), []).append(path.removeprefix(MODEL_SCOPE))
     nodes = weights = 0
     for path, node in walk(definition):
         nodes += 1
         weights += constant_size(node)
-        reason = gap(node, kernels)
-        if reason:
-            found.setdefault((node.op, reason), []).append(path)
+        if (rewritten or node.op not in REWRITES) and (missing := gap(node, kernels)):
+            found.setdefault((node.op, missing), []).append(path)
     unsupported = tuple(
         Unsupported(op, reason, HINTS.get(op), tuple(paths)) for (op, reason), paths in sorted(found.items())
     )
@@ -134,7 +140,7 @@ def look(definition: Any) -> OpReport:
 
 def compiled(op: str) -> bool:
     """Whether XLA compiles the op for some types, or the importer deals with it: nothing else may run in a build."""
-    return op in TAKEN or (op not in BEYOND_RUNTIME and bool(kernels(op)))
+    return op in TAKEN or op in REWRITES or (op not in BEYOND_RUNTIME and bool(kernels(op)))
 
 
 Constraints = tuple[tuple[str, frozenset[int]], ...]

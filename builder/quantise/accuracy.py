@@ -14,7 +14,7 @@ from builder.importers.graph import FrozenGraph
 from builder.library.opened import OpenedModel
 from builder.quantise.inputs import Inputs
 from builder.spec import ModelSpec
-from builder.verify.reference import answers, graph_def
+from builder.verify.reference import answers
 
 Array = NDArray[Any]
 Answers = dict[str, Array]
@@ -51,7 +51,7 @@ class Accuracy:
 def tensorflow_answers(graph: FrozenGraph, inputs: Inputs) -> Answers:
     """TensorFlow's own, op by op, with the graph's float32 weights."""
     calls = {str(number): feeds for number, feeds in enumerate(inputs.runs)}
-    return _joined([found for _, found in answers(graph, graph_def(graph), calls)], inputs.items)
+    return _joined([found for _, found in answers(graph, graph.reference(), calls)], inputs.items)
 
 
 def library_answers(library: Path, graph: FrozenGraph, inputs: Inputs) -> Answers:

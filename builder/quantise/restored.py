@@ -22,7 +22,7 @@ from builder.lower.program import Quantisation
 from builder.quantise.rounded_inputs import Scope, round_inputs, scopes
 from builder.spec import WeightType
 from builder.verify.golden import Golden, GoldenCase
-from builder.verify.reference import answers, graph_def
+from builder.verify.reference import answers
 from builder.verify.rounding import Rounding
 
 _GOLDEN, _MISSING, _INPUT = "golden.npz", "missing.json", "input"
@@ -47,7 +47,7 @@ def save(path: Path, constants: Mapping[str, Array], inputs: Iterable[RoundedInp
 
 def make(graph: FrozenGraph, restored: Path, folder: Path) -> None:
     """Answer the golden feeds of ``graph`` with what the file ``restored`` says, for ``load``."""
-    definition = graph_def(graph)
+    definition = graph.reference()
     with np.load(restored, allow_pickle=False) as file:
         wanted = {key: file[key] for key in file.files if not key.startswith(_INPUT)}
         inputs = list(_inputs({key: file[key] for key in file.files if key.startswith(_INPUT)}))

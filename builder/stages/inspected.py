@@ -12,7 +12,6 @@ from builder.importers import freeze_model, open_model
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import FrozenGraph
 from builder.importers.ports import ModelPorts
-from builder.importers.xla_ops import look
 from builder.preflight import Preflight
 from builder.sources import locate
 from builder.spec import ModelSpec
@@ -58,8 +57,7 @@ def _inspect(spec: ModelSpec, model: Path) -> dict[str, Any]:
         graph = freeze_model(loaded, spec, Path.cwd())
     except UnsupportedOpsError as error:
         return Inspection(loaded.ports, None, preflight(spec, error.ops)).to_json()
-    definition = graph.definition()
-    return Inspection(loaded.ports, _parameters(graph, definition), preflight(spec, look(definition))).to_json()
+    return Inspection(loaded.ports, _parameters(graph, graph.reference()), preflight(spec, graph)).to_json()
 
 
 def _parameters(graph: FrozenGraph, definition: Any) -> int | None:

@@ -60,7 +60,7 @@ def _rounding(ws: Workspace, variant: Variant, graph: FrozenGraph, folder: Path)
     answers = ws.stage(
         f"restore{variant.suffix}",
         f"TensorFlow's answers with the library's rounded weights{named(variant)}",
-        digest(path, graph.graph_path, graph.golden_path, graph.ports_path, tensorflow_version()),
+        digest(path, graph.reference_path, graph.golden_path, graph.ports_path, tensorflow_version()),
         functools.partial(_restore, ws, graph, path),
         ws.target.suffix,
     )

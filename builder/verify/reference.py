@@ -31,7 +31,7 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
     graph with state they are one sequence of calls, in the order of the file, from the first state on.
     Raises VerifyError for a graph whose answers are random or that TensorFlow cannot run.
     """
-    random = random_nodes(graph_def(graph))
+    random = random_nodes(graph.reference())
     if random:
         raise VerifyError(
             f"The graph draws random numbers ({', '.join(random[:5])}{', ...' if len(random) > 5 else ''}), so its "
@@ -46,16 +46,11 @@ def record(graph: FrozenGraph, calls: Mapping[str, Feeds], may_fail: Collection[
 
     Calls in ``may_fail`` that TensorFlow cannot run are left out. Raises VerifyError where it cannot run another.
     """
-    fetched = dict(answers(graph, graph_def(graph), calls, may_fail))
+    fetched = dict(answers(graph, graph.reference(), calls, may_fail))
     run = {case: calls[case] for case in fetched}
-    nudged = answers(graph, nudge_constants(graph_def(graph)), nudged_calls(run), may_fail=run)
+    nudged = answers(graph, nudge_constants(graph.reference()), nudged_calls(run), may_fail=run)
     found = {case: GoldenCase(feeds, fetched[case]) for case, feeds in run.items()}
     Golden.write(graph.golden_path, found, sensitivity(fetched, dict(nudged)))
-
-
-def graph_def(graph: FrozenGraph) -> Any:
-    """The GraphDef of ``graph``, read anew."""
-    return tensorflow().compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
 
 
 def answers(
@@ -63,8 +58,9 @@ def answers(
 ) -> Iterator[tuple[str, Fetches]]:
     """Each case and TensorFlow's answers by fetch, in the dtypes of ``graph``; one sequence of calls if it has state.
 
-    TensorFlow runs ``definition``, op by op, not through XLA: it is the GraphDef of ``graph``, perhaps with other
-    constants. Cases in ``may_fail`` that it cannot run are left out. Raises VerifyError where it cannot run another.
+    TensorFlow runs ``definition``, op by op, not through XLA: it is the reference of ``graph``, perhaps with
+    other constants. Cases in ``may_fail`` that it cannot run are left out. Raises VerifyError where it cannot run
+    another.
     """
     tf = tensorflow()
     with tf.Graph().as_default() as loaded, reference_session(loaded) as session:

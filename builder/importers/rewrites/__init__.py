@@ -1,0 +1,15 @@
+"""Ops that XLA has no kernel for, rewritten as ops that it has; one module for each family of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from builder.importers.rewrites import identities, resize
+from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
+
+__all__ = ["REWRITES", "NotRewritten", "Op", "Rewrite"]
+
+_FAMILIES = (identities, resize)
+
+REWRITES: Mapping[str, Rewrite] = {op: rewrite for family in _FAMILIES for op, rewrite in family.REWRITES.items()}
+"""By the name of the op."""

@@ -108,13 +108,13 @@ def agree(
     constant = True
     for case, ours, theirs in answers:
         cases += 1
-        error, allowed = _errors(ours, theirs, tolerance, allowed_sensitivity(sensitivity))
+        error, allowed = errors(ours, theirs, tolerance, allowed_sensitivity(sensitivity))
         elements += error.size
         beyond += int(np.count_nonzero(~(error <= allowed)))  # also where either is no number
         if first is None:
             first = theirs
         else:
-            spread, allowed_spread = _errors(theirs, first, tolerance)
+            spread, allowed_spread = errors(theirs, first, tolerance)
             constant = constant and bool(np.all(spread <= allowed_spread))
         if error.size == 0:
             continue
@@ -159,7 +159,7 @@ def agree(
     )
 
 
-def _errors(ours: Array, theirs: Array, tolerance: Tolerance, share: float = 0.0) -> tuple[Array, Array]:
+def errors(ours: Array, theirs: Array, tolerance: Tolerance, share: float = 0.0) -> tuple[Array, Array]:
     """|ours - theirs| and what is allowed of it, elementwise, as float64. NaN against a number is infinite.
 
     ``share``: of the largest finite magnitude in ``theirs``, allowed for every element besides the tolerance.

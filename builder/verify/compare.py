@@ -63,7 +63,8 @@ def judge(
     """The verification of what was ``found`` when ``library``, a file's name, was run on (some of) the cases."""
     cases = tuple(found.answers)
     rows, same = _agreements(expected, found.answers)
-    warnings = list(_warnings(rows, cases))
+    warnings = [f"golden input {case} decides nothing: {why}" for case, why in expected.golden.undecided.items()]
+    warnings += _warnings(rows, cases)
     if len(cases) < len(expected.cases):
         warnings.append(f"only {len(cases)} of {len(expected.cases)} golden inputs were run: {machine.name} is slow")
     if expected.rounding and expected.rounding.warning:

@@ -84,7 +84,7 @@ def open_expected(graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None
     """
     feeds = tuple(port.spec for port in graph.feeds)
     fetches = tuple(port.spec for port in graph.fetches)
-    outputs = tuple(_outputs(spec, fetches))
+    outputs = outputs_of(spec, fetches)
     with ExitStack() as stack:
         golden = stack.enter_context(Golden.open(graph.golden_path))
         golden.require_fits(feeds, fetches)
@@ -106,8 +106,15 @@ def widened(tolerance: Tolerance, share: float, golden: Golden, cases: tuple[str
     return Tolerance(tolerance.absolute + share * largest, tolerance.relative)
 
 
+def outputs_of(spec: ModelSpec, fetches: tuple[TensorSpec, ...]) -> tuple[ExpectedOutput, ...]:
+    """Each output of the spec, then each fetch that it does not name.
+
+    Raises VerifyError for an output whose fetch is not among ``fetches``.
+    """
+    return tuple(_outputs(spec, fetches))
+
+
 def _outputs(spec: ModelSpec, fetches: tuple[TensorSpec, ...]) -> Iterator[ExpectedOutput]:
-    """Each output of the spec, then each fetch that it does not name."""
     numbers = {fetch.name: number for number, fetch in enumerate(fetches)}
     used = set()
     for output in spec.outputs:

@@ -1,7 +1,9 @@
 """golden.npz: TensorFlow's answers to a model's golden inputs. Nothing else reads or writes that file.
 
 It has an array for every feed and fetch of every case, ``feed/<case>/<name>`` and ``fetch/<case>/<name>``, and for
-floating-point fetches ``sensitivity/<name>``. This module needs NumPy alone: the process that runs a library reads it.
+floating-point fetches ``sensitivity/<name>``. Of cases that decide nothing there is only the reason,
+``undecided/<case>`` (see ``builder.verify.doubt``). This module needs NumPy alone: the process that runs a library
+reads it.
 """
 
 from __future__ import annotations
@@ -54,14 +56,29 @@ class Golden:
             yield cls(path, tuple(cases), arrays)
 
     @staticmethod
-    def write(path: Path, cases: Mapping[str, GoldenCase], sensitivity: Mapping[str, float] | None = None) -> None:
-        """Write the file: the same bytes for the same ``cases``. ``sensitivity``: see the method, by fetch."""
+    def write(
+        path: Path,
+        cases: Mapping[str, GoldenCase],
+        sensitivity: Mapping[str, float] | None = None,
+        undecided: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write the file: the same bytes for the same ``cases``.
+
+        ``sensitivity``: see the method, by fetch. ``undecided``: see the property.
+        """
         arrays: dict[str, Array] = {}
         for name, case in cases.items():
             arrays |= {f"feed/{name}/{feed}": value for feed, value in case.feeds.items()}
             arrays |= {f"fetch/{name}/{fetch}": value for fetch, value in case.fetches.items()}
         arrays |= {f"sensitivity/{fetch}": np.array(share) for fetch, share in (sensitivity or {}).items()}
+        arrays |= {f"undecided/{case}": np.array(why) for case, why in (undecided or {}).items()}
         save_arrays(path, arrays)
+
+    @property
+    def undecided(self) -> dict[str, str]:
+        """Cases that were left out, since TensorFlow itself is undecided on them: the reasons, in words."""
+        keys = [key for key in self._arrays if key.startswith("undecided/")]
+        return {key.partition("/")[2]: str(self._arrays[key]) for key in keys}
 
     def feed(self, case: str, name: str) -> Array:
         """What the feed ``name`` is given in ``case``: its dtype and shape."""

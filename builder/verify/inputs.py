@@ -17,12 +17,18 @@ Array = NDArray[Any]
 
 RANDOM_CASES = 3
 
+DRAWS = 8
+"""How many more random cases may take the places of those that decide nothing."""
+
 PHOTOGRAPHS = Path(__file__).parent / "photographs"
 """A face, a person and a cup: public domain, see the README beside them."""
 
 
 PROBES = {"extremes", "wide"}
 """Cases that a valid model may have no answer to."""
+
+EDGES = {"zeros", *PROBES}
+"""Cases that are no usual input: what divides by what they add up to, or compares with it, has no sure answer."""
 
 _WIDE = 100
 """Integers below this are tried too, for the models that take tokens or amounts."""
@@ -45,6 +51,12 @@ def cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[
         batch = np.stack([pictures[(i + item) % len(pictures)] for item in range(spec.batch)])
         others = {f.name: random_values(f, RANDOM_CASES + i) for f in feeds}
         yield f"photo-{path.stem}", {**others, feed: batch}
+
+
+def further_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
+    """``DRAWS`` more cases of random values."""
+    for i in range(RANDOM_CASES, RANDOM_CASES + DRAWS):
+        yield f"random-{i}", {f.name: random_values(f, i) for f in feeds}
 
 
 def extremes(feed: TensorSpec) -> Array:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,22 +17,29 @@ from builder.importers.state import assign, read
 from builder.importers.tf import reference_session, tensorflow
 from builder.importers.walk import walk
 from builder.spec import ModelSpec
+from builder.verify.doubt import doubts
+from builder.verify.expected import ExpectedOutput, outputs_of
+from builder.verify.float64 import in_float64
 from builder.verify.golden import Golden, GoldenCase
-from builder.verify.inputs import PROBES, cases
-from builder.verify.sensitivity import nudge_constants, nudged_calls, sensitivity
+from builder.verify.inputs import EDGES, PROBES, cases, further_cases
+from builder.verify.sensitivity import moved_zeros, nudge_constants, nudged_calls, sensitivity
 
 Array = NDArray[Any]
 Feeds = Mapping[str, Array]
 """The arrays of one call, by feed."""
 Fetches = dict[str, Array]
 
+ENOUGH = 3
+"""Cases that must be left where TensorFlow is undecided on others."""
+
 
 def make(spec: ModelSpec, graph: FrozenGraph) -> None:
     """Write ``graph.golden_path``: the golden inputs of ``spec`` and TensorFlow's answers, the same bytes every time.
 
-    Cases: zeros, extremes, some of seeded random values, and photographs where the spec has an image input. Of a
-    graph with state they are one sequence of calls, in the order of the file, from the first state on.
-    Raises VerifyError for a graph whose answers are random or that TensorFlow cannot run.
+    Cases: zeros, extremes, some of seeded random values, and photographs where the spec has an image input. Another
+    random one takes the place of each that TensorFlow itself is undecided on. Of a graph with state they are one
+    sequence of calls, in the order of the file, from the first state on. Raises VerifyError for a graph whose answers
+    are random or that TensorFlow cannot run, and where fewer than ``ENOUGH`` cases are left.
     """
     random = random_nodes(graph.reference())
     if random:
@@ -38,19 +48,78 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
             "answers cannot be compared with TensorFlow's. Feed the noise as an input, or use stateless ops "
             "(tf.random.stateless_uniform) with a fixed seed."
         )
-    record(graph, dict(cases(spec, [p.spec for p in graph.feeds])), may_fail=PROBES)
+    feeds = [port.spec for port in graph.feeds]
+    outputs = outputs_of(spec, tuple(port.spec for port in graph.fetches))
+    calls, further = dict(cases(spec, feeds)), further_cases(feeds)
+    undecided: dict[str, str] = {}
+    while found := _doubts(asked := ask(graph, calls, may_fail=PROBES), graph, outputs):
+        undecided |= found
+        calls = {case: feeds for case, feeds in calls.items() if case not in undecided}
+        calls |= dict(islice(further, len(found)))
+    if undecided and len(asked.calls) < ENOUGH:
+        raise VerifyError(_too_few(undecided, len(asked.calls)))
+    asked.write(graph.golden_path, undecided)
 
 
-def record(graph: FrozenGraph, calls: Mapping[str, Feeds], may_fail: Collection[str] = ()) -> None:
-    """Write ``graph.golden_path``: TensorFlow's answers to ``calls``, by case, and how sensitive they are.
+def _too_few(undecided: Mapping[str, str], left: int) -> str:
+    reasons = "".join(f"\n  {case}: {why}" for case, why in list(undecided.items())[:3])
+    return (
+        f"TensorFlow itself is undecided on {len(undecided)} of {len(undecided) + left} golden inputs:{reasons}\n"
+        f"That leaves {left} to judge a library by, and {ENOUGH} are needed. See docs/verification.md."
+    )
 
-    Calls in ``may_fail`` that TensorFlow cannot run are left out. Raises VerifyError where it cannot run another.
+
+@dataclass(frozen=True)
+class Asked:
+    """TensorFlow's ``answers`` to ``calls``, and those when weights and inputs ``moved`` by one ulp.
+
+    By case, each in the order of the calls; without those that TensorFlow could not run.
+    """
+
+    calls: Mapping[str, Feeds]
+    answers: Mapping[str, Fetches]
+    moved: Mapping[str, Fetches]
+
+    def write(self, path: Path, undecided: Mapping[str, str] | None = None) -> None:
+        """As a golden file, which says how sensitive the answers are."""
+        found = {case: GoldenCase(feeds, self.answers[case]) for case, feeds in self.calls.items()}
+        Golden.write(path, found, sensitivity(self.answers, self.moved), undecided)
+
+
+def ask(graph: FrozenGraph, calls: Mapping[str, Feeds], may_fail: Collection[str] = ()) -> Asked:
+    """Have TensorFlow answer ``calls``, by case.
+
+    Calls in ``may_fail`` that it cannot run are left out. Raises VerifyError where it cannot run another.
     """
     fetched = dict(answers(graph, graph.reference(), calls, may_fail))
     run = {case: calls[case] for case in fetched}
-    nudged = answers(graph, nudge_constants(graph.reference()), nudged_calls(run), may_fail=run)
-    found = {case: GoldenCase(feeds, fetched[case]) for case, feeds in run.items()}
-    Golden.write(graph.golden_path, found, sensitivity(fetched, dict(nudged)))
+    moved = answers(graph, nudge_constants(graph.reference()), nudged_calls(run), may_fail=run)
+    return Asked(run, fetched, dict(moved))
+
+
+def _doubts(asked: Asked, graph: FrozenGraph, outputs: Sequence[ExpectedOutput]) -> dict[str, str]:
+    """Of the cases ``asked``, those that TensorFlow is undecided on, and why; of a sequence of calls the first."""
+    found = doubts(outputs, asked.answers, asked.moved, "when weights and inputs move by one unit in the last place")
+    if not graph.states:
+        zeros = moved_zeros(asked.calls)
+        moved = dict(answers(graph, graph.reference(), zeros, may_fail=zeros)) if zeros else {}
+        found = doubts(outputs, asked.answers, moved, "when zeros of the input move by 1e-7") | found
+        edges = {case: feeds for case, feeds in asked.calls.items() if case in EDGES}
+        found = doubts(outputs, asked.answers, _in_float64(graph, edges), "in float64") | found
+    first = [case for case in asked.calls if case in found][: 1 if graph.states else None]
+    return {case: found[case] for case in first}
+
+
+def _in_float64(graph: FrozenGraph, calls: Mapping[str, Feeds]) -> dict[str, Fetches]:
+    """TensorFlow's answers in float64, of the cases that it can run so."""
+    definition = in_float64(graph.reference())
+    if definition is None:
+        return {}
+    try:
+        with np.errstate(over="ignore"):
+            return dict(answers(graph, definition, calls, may_fail=calls))
+    except (ValueError, TypeError):  # an op that has no float64
+        return {}
 
 
 def answers(

@@ -43,6 +43,24 @@ def nudged_calls(calls: Mapping[str, Mapping[str, Array]]) -> dict[str, dict[str
     return {case: {name: nudged(value, random) for name, value in feeds.items()} for case, feeds in calls.items()}
 
 
+def moved_zeros(calls: Mapping[str, Mapping[str, Array]]) -> dict[str, dict[str, Array]]:
+    """``calls`` with each floating-point input that is 0 throughout as far from 0 as 1 is from its neighbour.
+
+    Without those that have no such input: zeros among other numbers may be a mask.
+    """
+    random = np.random.Generator(np.random.PCG64(_SEED))
+    found: dict[str, dict[str, Array]] = {}
+    for case, feeds in calls.items():
+        blank = {
+            n: nudged(np.ones_like(v), random) - 1
+            for n, v in feeds.items()
+            if v.dtype.name in FLOATS and v.size and not v.any()
+        }
+        if blank:
+            found[case] = {**feeds, **blank}
+    return found
+
+
 def nudged(values: Array, random: np.random.Generator) -> Array:
     """``values`` with each number the next one up or down; zeros, and arrays that are not of FLOATS, as they are."""
     if values.dtype.name not in FLOATS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,31 @@ def test_a_graph_that_tensorflow_cannot_run(tmp_path: Path) -> None:
     graph = save_graph(lambda x: tf.debugging.check_numerics(1 / x, "inf"), {"x": ("float32", (4,))}, tmp_path)
     with pytest.raises(VerifyError, match="cannot run the graph on zeros"):
         golden(graph)
+
+
+def loudness(x: Any) -> Any:
+    """Scaled to its own loudest: of silence that is 0 / 0."""
+    return tf.abs(x) / tf.reduce_max(tf.abs(x))
+
+
+def test_a_case_that_tensorflow_is_undecided_on_is_replaced(tmp_path: Path) -> None:
+    arrays = golden(save_graph(loudness, {"x": ("float32", (8,))}, tmp_path))
+    assert names(arrays) == ["extremes", "random-0", "random-1", "random-2", "random-3"]
+    (key,) = (key for key in arrays if key.startswith("undecided/"))
+    assert key == "undecided/zeros"
+    assert re.search(r"own y goes from nan to .* when zeros of the input move", str(arrays[key]))
+
+
+def test_float64_tells_what_no_ulp_does(tmp_path: Path) -> None:
+    """Whole numbers as input and no weights: nothing can move. But float32 has no 1 between its large numbers."""
+    graph = save_graph(lambda x: (tf.cast(x, "float32") + 1 + 2**24) - 2**24, {"x": ("uint8", (10,))}, tmp_path)
+    arrays = golden(graph)
+    assert names(arrays) == ["random-0", "random-1", "random-2", "random-3", "random-4"]
+    assert str(arrays["undecided/zeros"]) == "TensorFlow's own y goes from 0 to 1 in float64"
+
+
+def test_a_graph_that_is_always_undecided_is_refused(tmp_path: Path) -> None:
+    graph = save_graph(lambda x: tf.sin(1e12 * x), {"x": ("float32", (8,))}, tmp_path)
+    with pytest.raises(VerifyError, match=r"undecided on 13 of 13 golden inputs:\n  zeros: .*\n(.*\n)+That leaves 0"):
+        golden(graph)
+    assert not graph.golden_path.exists()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from builder.lower.program import LayerStep, RowStep, WhileStep
 from builder.preflight import check
 from builder.preflight import require as require_preflight
 from builder.verify.compare import verify
+from builder.verify.reference import make
 from builder.verify.verdict import require
 from builder.xla.result import read_result
 from tests.support.build import (
@@ -102,6 +105,22 @@ def test_one_wrong_weight_is_noticed_where_tensorflow_is_least_certain(
     verification = verify(library.path, graph, spec)
     assert verification.outputs[0].sensitivity > 1e-5
     assert not verification.passed
+
+
+def test_a_golden_input_that_tensorflow_is_undecided_on_stops_no_build(
+    compiled: Callable[[Case], FrozenGraph], tmp_path: Path
+) -> None:
+    """Of silence: 0 / 0, or what is left of a logarithm's last bit."""
+    graph = compiled(next(c for c in CASES if c.name == "normalised_spectrum"))
+    own, spec = replace(graph, folder=tmp_path), spec_of("normalised_spectrum")
+    shutil.copy(graph.graph_path, own.graph_path)
+    make(spec, own)
+    library = build_library(graph, spec, tmp_path)
+    verification = verify(library.path, own, spec)
+    require(verification)
+    assert "zeros" not in verification.cases
+    assert len(verification.cases) == 5
+    assert [text for text in verification.warnings if text.startswith("golden input zeros decides nothing: ")]
 
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "resnet50", "wide_resnet", "efficientnet_b0", "densenet121"])

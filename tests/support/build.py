@@ -17,7 +17,7 @@ from builder.lower import LoweringPath, Options, lower
 from builder.project import cache_folder
 from builder.spec import ModelSpec, Source, Tolerance
 from builder.targets import X86_64, Target
-from builder.verify.reference import record
+from builder.verify.reference import ask
 from builder.xla import tfcompile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +56,7 @@ def freeze_function(concrete: Any, feeds: Sequence[str], folder: Path) -> Frozen
 
 def write_golden(graph: FrozenGraph, samples: Sequence[Arrays]) -> None:
     """TensorFlow's answers to ``samples`` as golden.npz."""
-    record(graph, {str(number): feeds for number, feeds in enumerate(samples)})
+    ask(graph, {str(number): feeds for number, feeds in enumerate(samples)}).write(graph.golden_path)
 
 
 def compile_here(graph: FrozenGraph, folder: Path, target: Target = TARGET) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from .case import Function, boolean, case, f32, f64, i32, i64, u8, weights
@@ -310,3 +311,21 @@ def half_precision_inside() -> Function:
 def infinities() -> Function:
     """Division by zero, logarithms of negatives: the same infinities and NaNs as TensorFlow."""
     return lambda x: (1.0 / tf.nn.relu(x), tf.math.log(x), tf.sqrt(x), tf.math.is_nan(tf.sqrt(x)))
+
+
+@case(f32("sound", 1, 1024), covers=("0 / 0 in silence",))
+def normalised_spectrum() -> Function:
+    """How networks for audio begin: logarithms of a spectrum, between its own least and greatest."""
+    dense, bias, head = weights(33, 8), weights(8, scale=0.3), weights(8, 5)
+    turn = 2 * np.pi / 64 * np.outer(np.arange(64), np.arange(33))
+    window = np.hanning(64)[:, None]
+    real, imaginary = (tf.constant((window * wave(turn)).astype("float32")) for wave in (np.cos, np.sin))
+
+    def network(sound: Any) -> Any:
+        frames = tf.signal.frame(sound, 64, 32)
+        power = tf.math.log(tf.square(frames @ real) + tf.square(frames @ imaginary) + 1e-10)
+        above = power - tf.reduce_min(power, [1, 2], keepdims=True)
+        scaled = tf.math.divide_no_nan(above, tf.reduce_max(above, [1, 2], keepdims=True))
+        return tf.sigmoid(tf.reduce_max(tf.nn.relu(scaled @ dense + bias), 1) @ head)
+
+    return network

@@ -1,0 +1,55 @@
+"""Golden cases on which TensorFlow itself is undecided: they judge no library.
+
+Where 0 is divided by 0, or a threshold lies just at the input, an answer jumps when a number moves in its last place.
+TensorFlow on another processor would answer otherwise, and so may a library that is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.spec import Tolerance
+from builder.verify.agreement import MOST_SENSITIVE, allowed_sensitivity, errors
+from builder.verify.expected import ExpectedOutput
+
+Array = NDArray[Any]
+
+
+def doubts(
+    outputs: Sequence[ExpectedOutput],
+    answers: Mapping[str, Mapping[str, Array]],
+    moved: Mapping[str, Mapping[str, Array]],
+    when: str,
+) -> dict[str, str]:
+    """The cases whose answer moves further than any library may be off, with the reason in words.
+
+    ``answers`` and ``moved``: arrays by case and fetch; of ``moved`` cases may be missing. ``when``: what moved them.
+    """
+    found = {case: _doubt(outputs, answers[case], after) for case, after in moved.items()}
+    return {case: f"{text} {when}" for case, text in found.items() if text}
+
+
+def _doubt(outputs: Sequence[ExpectedOutput], before: Mapping[str, Array], after: Mapping[str, Array]) -> str:
+    """In words, where TensorFlow's answer moves furthest beyond what is allowed; empty where it does not."""
+    for output in outputs:
+        name = output.fetch.name
+        exact = not output.fetch.dtype.startswith("float")
+        share = 0.0 if exact else allowed_sensitivity(MOST_SENSITIVE)
+        error, allowed = errors(after[name], before[name], _widest(output.tolerance, exact), share)
+        beyond = ~(error <= allowed)
+        if beyond.any():
+            at = np.unravel_index(int(np.where(beyond, error, -1.0).argmax()), error.shape)
+            return f"TensorFlow's own {output.name} goes from {before[name][at]:.6g} to {after[name][at]:.6g}"
+    return ""
+
+
+def _widest(tolerance: Tolerance, exact: bool) -> Tolerance:
+    """What a library may be off at most: a narrower tolerance than the default puts no case in doubt."""
+    if exact:
+        return Tolerance(0.0, 0.0)
+    default = Tolerance()
+    return Tolerance(max(tolerance.absolute, default.absolute), max(tolerance.relative, default.relative))

@@ -1,0 +1,39 @@
+"""A graph of TensorFlow's in float64, where it has kernels for that: nearly the true answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from builder.importers.rewrite import all_nodes
+from builder.importers.tf import tensorflow
+
+LARGEST = 500_000_000
+"""Bytes of a graph that is worth its copy, twice as large; a GraphDef holds 2 GB."""
+
+_OTHER_NUMBERS = ("Random", "Bitcast", "Multinomial", "NextAfter", "XlaCallModule")
+"""Parts of the names of ops whose answer in float64 is another one, or that have their type inside."""
+
+
+def in_float64(definition: Any) -> Any | None:
+    """``definition``, in place, with float64 wherever it had float32; None where that would be another function.
+
+    TensorFlow may still lack a kernel: it refuses to load or to run the graph.
+    """
+    nodes = list(all_nodes(definition))
+    if any(part in node.op for node in nodes for part in _OTHER_NUMBERS) or definition.ByteSize() > LARGEST:
+        return None
+    tf = tensorflow()
+    single, double = tf.float32.as_datatype_enum, tf.float64.as_datatype_enum
+    for node in nodes:
+        for attribute in node.attr.values():
+            kind = attribute.WhichOneof("value")
+            if kind == "type" and attribute.type == single:
+                attribute.type = double
+            elif kind == "tensor" and attribute.tensor.dtype == single:
+                attribute.tensor.CopyFrom(tf.make_tensor_proto(tf.make_ndarray(attribute.tensor).astype("float64")))
+            elif kind == "list":
+                attribute.list.type[:] = [double if one == single else one for one in attribute.list.type]
+    for function in definition.library.function:
+        for argument in (*function.signature.input_arg, *function.signature.output_arg):
+            argument.type = double if argument.type == single else argument.type
+    return definition

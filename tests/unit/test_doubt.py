@@ -1,0 +1,78 @@
+"""Which golden cases TensorFlow is undecided on, by what its answers do when numbers move."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builder.spec import Tolerance
+from builder.spec.tensor import TensorSpec
+from builder.verify.agreement import MOST_SENSITIVE
+from builder.verify.doubt import doubts
+from builder.verify.expected import ExpectedOutput
+from builder.verify.sensitivity import moved_zeros
+
+NAN, INF = math.nan, math.inf
+
+
+def doubt(before: Any, after: Any, tolerance: Tolerance | None = None, dtype: str = "float32") -> dict[str, str]:
+    first, second = np.array(before, dtype), np.array(after, dtype)
+    spec = TensorSpec("y", dtype, first.shape)
+    output = ExpectedOutput("score", spec, 0, "raw", tolerance or Tolerance())
+    return doubts([output], {"case": {"y": first}, "other": {"y": first}}, {"case": {"y": second}}, "when it moves")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "decided"),
+    [
+        ([1, 2], [1, 2], True),
+        ([1, 2], [1, 2 + 3.9 * MOST_SENSITIVE], True),  # twice that share of the largest is what a library may be off
+        ([1, 2], [1, 2 + 4.3 * MOST_SENSITIVE], False),
+        ([1e-9], [9e-6], True),  # within the absolute tolerance
+        ([NAN, 1], [NAN, 1], True),
+        ([NAN, 1], [0, 1], False),
+        ([0, 1], [NAN, 1], False),
+        ([INF], [INF], True),
+        ([INF], [-INF], False),
+        ([INF], [1e30], False),
+        ([1], [INF], False),
+        ([], [], True),
+    ],
+)
+def test_a_case_whose_answer_moves_further_than_is_allowed(before: Any, after: Any, decided: bool) -> None:
+    assert (doubt(before, after) == {}) == decided
+
+
+def test_whole_numbers_must_stay() -> None:
+    assert doubt([2**53, 1], [2**53, 1], dtype="int64") == {}
+    assert doubt([2**53], [2**53 + 1], Tolerance(9.0, 1.0), "int64") != {}
+    assert doubt([True], [False], dtype="bool") != {}
+
+
+def test_a_wide_tolerance_permits_what_a_narrow_one_does_not_forbid() -> None:
+    assert doubt([1.0], [1.1], Tolerance(0.2, 0.0)) == {}
+    assert doubt([1.0], [1.001], Tolerance(0.0, 0.0)) == {}
+
+
+def test_the_reason_names_the_output_and_both_answers() -> None:
+    assert doubt([0.25, NAN], [0.25, 0.5]) == {"case": "TensorFlow's own score goes from nan to 0.5 when it moves"}
+    assert doubt([1.0, 2.0, 3.0], [1.5, 4.0, 3.0])["case"].endswith("goes from 2 to 4 when it moves")
+
+
+def test_only_inputs_without_any_number_move_off_zero() -> None:
+    calls = {
+        "blank": {"sound": np.zeros((1, 50), np.float32), "mask": np.array([0, 1], np.float32), "id": np.zeros(3, int)},
+        "pixels": {"sound": np.zeros((1, 50), np.uint8)},
+        "nothing": {"sound": np.zeros((0, 50), np.float32)},
+    }
+    found = moved_zeros(calls)
+    assert list(found) == ["blank"]
+    assert found["blank"]["mask"] is calls["blank"]["mask"]
+    assert found["blank"]["id"] is calls["blank"]["id"]
+    sound = found["blank"]["sound"]
+    assert (sound.dtype, sound.shape) == (np.float32, (1, 50))
+    assert set(np.unique(sound)) == {np.float32(-(2.0**-24)), np.float32(2.0**-23)}
+    assert not calls["blank"]["sound"].any()

@@ -21,6 +21,7 @@ from builder.lower.program import (
     ConvolutionStep,
     CopyStep,
     DotStep,
+    FftStep,
     KernelStep,
     LayerStep,
     PoolStep,
@@ -266,6 +267,8 @@ class _Printer:
                     f"cf_run_topk(&topk, (const float *){_pointer(step.values)}, "
                     f"(float *)ARENA({step.out_values.offset}u), (int32_t *)ARENA({step.out_indices.offset}u));",
                 ]
+            case FftStep():
+                return _fft(step)
             case RngStep():
                 return [f"cf_advance_rng(context, {_pointer(step.state)}, {step.delta}u);"]
             case LayerStep():
@@ -374,6 +377,16 @@ def _copy(step: CopyStep) -> list[str]:
     return [
         f"static const cf_copy copy = {{{len(step.dims)}, {dims}, {step.item_size}}};",
         f"cf_run_copy(&copy, {_pointer(step.source)}, {_pointer(step.target)});",
+    ]
+
+
+def _fft(step: FftStep) -> list[str]:
+    axes = ", ".join(_list((a.size, a.length, a.padded, a.tables, a.split)) for a in step.axes)
+    return [
+        f"static const cf_fft fft = {{CF_{step.kind}, {len(step.axes)}, {step.batch}, {{{axes}}}, "
+        f"{step.lines}, {step.copy}}};",
+        f"cf_run_fft(&fft, (const float *){_pointer(step.input)}, (const float *){_pointer(step.tables)}, "
+        f"(float *){_pointer(step.output)}, (float *){_pointer(step.scratch)});",
     ]
 
 

@@ -37,6 +37,7 @@ from builder.lower.program import (
     WhileStep,
 )
 from builder.lower.results import result_buffers
+from builder.spec.tensor import TensorSpec
 
 CONVOLUTION_DTYPES = {"float16", "float32", "float64"}
 DOT_DTYPES = {
@@ -89,9 +90,19 @@ def _bind_fetches(result: Any, plan: BufferPlan, fetches: tuple[Port, ...]) -> t
 
 def _bind(port: Port, shape: Any, buffer: Buffer) -> BoundPort:
     actual = (shapes.dtype(shape), tuple(shape.dimensions))
-    if actual != (port.spec.dtype, port.spec.shape) or not shapes.is_row_major(shape):
+    taken = (shapes.dtype(shape), _taken(port.spec, shape))
+    if taken != (port.spec.dtype, port.spec.shape) or not shapes.is_row_major(shape):
         raise LowerError(f"{port.spec.name} is {port.spec}, but XLA compiled it as {actual}; report this model.")
     return BoundPort(port.spec, Buffer(buffer.space, buffer.offset, port.spec.size))
+
+
+def _taken(spec: TensorSpec, shape: Any) -> tuple[int, ...]:
+    """XLA's dimensions, or where the data decides as few as the spec takes: what is there comes first, without gaps."""
+    dynamic = tuple(at for at, does in enumerate(shape.is_dynamic_dimension) if does)
+    if dynamic != spec.dynamic or len(shape.dimensions) != len(spec.shape):
+        return tuple(shape.dimensions)
+    pairs = zip(shape.dimensions, spec.shape, strict=True)
+    return tuple(min(pair) if at in dynamic else pair[0] for at, pair in enumerate(pairs))
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Conformance: whole lists of what people export, built as they are, each checked against TensorFlow."""

@@ -1,0 +1,22 @@
+"""The lists, by name, and the sample of them that belongs to a day."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date
+
+from tests.conformance import applications, layers
+from tests.conformance.case import Case
+
+GROUPS: Mapping[str, Callable[[], list[Case]]] = {
+    layers.GROUP: layers.cases,
+    applications.GROUP: applications.cases,
+}
+
+DAYS = 28
+"""In which every layer is in a sample once."""
+
+
+def sample(day: date) -> list[Case]:
+    """The layers of ``day``; over DAYS days all of them."""
+    return [case for number, case in enumerate(layers.cases()) if number % DAYS == day.toordinal() % DAYS]

@@ -1,0 +1,108 @@
+"""Build one case with the pipeline's own stages, up to the verified library, and say what came of it."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from builder.errors import ColdforgeError, PreflightError, SizeLimitError
+from builder.progress import Progress
+from builder.project import HOME, Project
+from builder.spec import ModelSpec, Source
+from builder.stages.attempts import VerifiedLibrary, verified_library
+from builder.stages.compile import compile_variants
+from builder.stages.imported import import_variants
+from builder.stages.settle import settle
+from builder.verify.verdict import reason
+from builder.workspace import Workspace
+from tests.conformance.case import Case
+
+Outcome = Literal["agrees", "wrong", "refused", "error"]
+"""``wrong``: a library was built whose answers are not TensorFlow's. ``refused``: by the name of an op or a size."""
+
+LIMIT = 10_000_000_000
+"""Bytes: what the largest networks need to be built at all. Whether a layer could hold them is not asked here."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """``seconds``: from the saved model to the verified library. ``size``: the library's bytes, 0 where there is none.
+
+    ``error``: the worst disagreement, as a share of what is allowed. ``path``: of lowering.
+    """
+
+    group: str
+    name: str
+    outcome: Outcome
+    why: str
+    seconds: float
+    size: int
+    error: float
+    path: str
+
+
+def run(case: Case, folder: Path) -> Result:
+    """Make the model of ``case``, save it, and build it in ``folder``, of which nothing is left."""
+    place = folder / case.slug
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    started = time.monotonic()
+    try:
+        _save(case, place / "model.keras")
+        started = time.monotonic()
+        library = _built(case, place)
+    except ColdforgeError as error:
+        refused = isinstance(error, PreflightError | SizeLimitError)
+        return _without(case, "refused" if refused else "error", str(error), started)
+    except Exception as error:  # Keras cannot make or save it; a traceback would end the run of all others
+        return _without(case, "error", f"Keras: {type(error).__name__}: {error}", started)
+    finally:
+        size = _size(place)
+        shutil.rmtree(place)
+    verification = library.verification
+    return Result(
+        case.group,
+        case.name,
+        "agrees" if verification.passed else "wrong",
+        reason(verification),
+        time.monotonic() - started,
+        size,
+        max((row.worst.error / row.worst.allowed for row in verification.outputs if row.worst), default=0.0),
+        library.lowering.path,
+    )
+
+
+def run_all(cases: list[Case], folder: Path) -> Iterator[Result]:
+    """One after the other, each result when it is there."""
+    for case in cases:
+        yield run(case, folder)
+
+
+def _save(case: Case, path: Path) -> None:
+    import keras
+
+    keras.utils.clear_session()
+    keras.utils.set_random_seed(case.seed)
+    case.make().save(path)
+
+
+def _built(case: Case, place: Path) -> VerifiedLibrary:
+    spec = ModelSpec(
+        place / "model.toml", case.slug[:64], "1", Source("keras", place / "model.keras"), max_unzipped=LIMIT
+    )
+    ws = Workspace.of(spec, Project(place, HOME), progress=Progress(io.StringIO()))
+    compiled = compile_variants(ws, import_variants(ws))
+    return verified_library(ws, compiled, settle(ws))
+
+
+def _size(place: Path) -> int:
+    return max((path.stat().st_size for path in place.rglob("libmodel.so")), default=0)
+
+
+def _without(case: Case, outcome: Outcome, why: str, started: float) -> Result:
+    return Result(case.group, case.name, outcome, why.strip(), time.monotonic() - started, 0, 0.0, "")

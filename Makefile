@@ -268,6 +268,10 @@ fuzz: $(VENV)/.test ## atheris over what callers and models send, for faults, ti
 	@$(PY) -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
 	@HYPOTHESIS_PROFILE=long $(PY) -m pytest -q tests/handler
 
+.PHONY: conformance
+conformance: $(VENV)/.test ## every layer of Keras and every network of keras.applications, built and compared (hours); writes docs/conformance.md
+	@$(PY) -m tests.conformance $(GROUPS)
+
 lint: $(VENV)/.test ## ruff and mypy --strict
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .

@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "ops.md"
 _HEAD = """\
 # Ops
 
-<!-- Made by `python -m builder.report.ops` from TensorFlow's own registry and builder/importers/rewrites; edit those. -->
+<!-- Made by `python -m builder.report.ops` from TensorFlow's registry and builder/importers/rewrites; edit those. -->
 
 TensorFlow {version} has {count:,} ops that a model's file can name, {without} of them without a kernel for a CPU. This
 page says of each of the others what becomes of it in a build. `coldforge inspect` says it of a model, with the types
@@ -28,8 +28,8 @@ and the places of the nodes.
 _REWRITTEN = """
 ## Rewritten
 
-XLA has no kernel for these {count}, or one that gives other answers. The build rewrites them as other ops, in loops,
-branches and functions too. TensorFlow runs the graph as it was, and the library has to agree with that.
+XLA has no kernel for these {count}, or for some of their types and attributes. The build rewrites them as other ops, in
+loops, branches and functions too. TensorFlow runs the graph as it was, and the library has to agree with that.
 
 | op | |
 |---|---|
@@ -96,7 +96,7 @@ def page() -> str:
     refused = [n for n in rest if n not in {*compiled, *pictures}]
     head = _HEAD.format(version=tensorflow().__version__, count=len(names), without=len(names) - len(runnable))
     parts = [head, _REWRITTEN.format(count=len(rewritten))]
-    parts += [f"| `{name}` | {_how(name)} |\n" for name in rewritten]
+    parts += _rewrites(rewritten)
     parts += [_COMPILED.format(count=len(compiled)), _listed(compiled)]
     parts += [_FUNCTION.format(count=len(pictures)), _listed(pictures)]
     parts += [_REFUSED.format(count=len(refused)), *_refusals(refused)]
@@ -121,10 +121,12 @@ def _runs(name: str) -> bool:
     return bool(kernels(name)) or "CPU" in on or name in REWRITES
 
 
-def _how(name: str) -> str:
-    """The first sentence of what the rewrite says of itself."""
-    text = inspect.getdoc(REWRITES[name]) or ""
-    return " ".join(text.split("\n\n")[0].split()).replace("|", "\\|")
+def _rewrites(names: list[str]) -> Iterator[str]:
+    """A row for each rewrite, with what it says of itself."""
+    for rewrite in dict.fromkeys(REWRITES[name] for name in names):
+        ops = ", ".join(f"`{name}`" for name in names if REWRITES[name] is rewrite)
+        says = " ".join((inspect.getdoc(rewrite) or "").split()).replace("``", "`").replace("|", "\\|")
+        yield f"| {ops} | {says} |\n"
 
 
 def _listed(names: Iterable[str]) -> str:

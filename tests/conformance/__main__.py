@@ -16,10 +16,10 @@ from tests.conftest import ROOT
 
 os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow
 
-from builder.importers.tf import tensorflow  # noqa: E402
-from tests.conformance import page  # noqa: E402
-from tests.conformance.cases import GROUPS  # noqa: E402
-from tests.conformance.run import Result, run_all  # noqa: E402
+from builder.importers.tf import tensorflow
+from tests.conformance import page
+from tests.conformance.cases import GROUPS
+from tests.conformance.run import Result, run_all
 
 FOLDER = ROOT / "build" / "conformance"
 RESULTS = FOLDER / "results.json"
@@ -38,7 +38,9 @@ def main() -> int:
         cases = [case for case in cases if (case.group, case.name) not in found]
     for result in run_all(cases, FOLDER):
         found[result.group, result.name] = result
-        print(f"{result.outcome:8} {result.seconds:6.1f} s  {result.group} {result.name}  {result.why.splitlines()[:1]}")
+        print(
+            f"{result.outcome:8} {result.seconds:6.1f} s  {result.group} {result.name}  {result.why.splitlines()[:1]}"
+        )
         sys.stdout.flush()
         RESULTS.write_text(json.dumps([asdict(r) for r in found.values()], indent=1) + "\n", encoding="utf-8")
     page.PAGE.write_text(page.text(list(found.values())), encoding="utf-8")

@@ -15,7 +15,7 @@ Matrix = NDArray[np.float32]
 
 
 def resize(op: Op, images: Any, size: Any) -> Any:
-    """ResizeBicubic, ResizeArea: any numeric [batch, height, width, channels] to float32.
+    """Any numeric [batch, height, width, channels] to float32, of constant size, by two products with matrices.
 
     Off by a few units in the last place of the largest pixel: TensorFlow sums in another order.
     """
@@ -30,7 +30,7 @@ def resize(op: Op, images: Any, size: Any) -> Any:
 
 
 def scale_and_translate(op: Op, images: Any, size: Any, scale: Any, translation: Any) -> Any:
-    """ScaleAndTranslate, of constant scale and translation. Otherwise as ``resize``."""
+    """The same, of constant scale and translation."""
     method = tensorflow().raw_ops.ScaleAndTranslate
     attributes = {"kernel_type": op.attr("kernel_type"), "antialias": op.attr("antialias")}
 

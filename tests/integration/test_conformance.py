@@ -1,0 +1,49 @@
+"""The models of tests/conformance that belong to today; ``make conformance`` builds all."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from builder.importers.tf import ENVIRONMENT
+
+os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow
+
+from tests.conformance import layers
+from tests.conformance.case import Case
+from tests.conformance.cases import DAYS, sample
+from tests.conformance.run import run
+
+pytestmark = pytest.mark.integration
+
+NOT_IN_A_MODEL = {
+    *("Layer", "Wrapper", "InputLayer", "Pipeline"),  # nothing by themselves
+    *("GRUCell", "LSTMCell", "SimpleRNNCell"),  # in RNN and StackedRNNCells
+    *("FlaxLayer", "JaxLayer", "TorchModuleWrapper", "TFSMLayer", "Lambda"),  # code, which no .keras file may bring
+    *("StringLookup", "TextVectorization"),  # take strings
+    "MaxNumBoundingBoxes",  # takes a dictionary
+}
+
+MAY_NOT_BUILD = {
+    "Equalization": "error",  # Keras 3.15.1 does not trace it in a functional model
+    "Hashing": "refused",  # by way of strings
+    "HashedCrossing": "refused",
+}
+
+
+def test_every_layer_of_keras_is_tried() -> None:
+    assert set(layers.untried()) == NOT_IN_A_MODEL
+
+
+def test_every_layer_has_its_day() -> None:
+    days = [sample(datetime.fromordinal(700_000 + day).date()) for day in range(DAYS)]
+    assert sorted(case.name for day in days for case in day) == sorted(case.name for case in layers.cases())
+
+
+@pytest.mark.parametrize("case", sample(datetime.now(UTC).date()), ids=lambda case: case.slug)
+def test_a_layer_agrees_with_tensorflow(case: Case, tmp_path: Path) -> None:
+    result = run(case, tmp_path)
+    assert result.outcome == MAY_NOT_BUILD.get(case.name.split()[0], "agrees"), result.why

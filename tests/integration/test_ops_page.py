@@ -1,0 +1,26 @@
+"""docs/ops.md: what becomes of every op of the TensorFlow that is installed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from builder.importers.rewrites import REWRITES
+from builder.report import ops
+
+pytestmark = pytest.mark.integration
+
+
+def test_the_page_is_what_the_registry_and_the_rewrites_say() -> None:
+    assert ops.PAGE.read_text(encoding="utf-8") == ops.page(), "run `python -m builder.report.ops`"
+
+
+def test_every_rewrite_is_of_an_op_of_tensorflow() -> None:
+    assert set(REWRITES) <= set(ops.op_names())
+
+
+def test_an_op_is_on_the_page_once() -> None:
+    text = ops.PAGE.read_text(encoding="utf-8").partition("### What to do instead")[0]
+    listed = re.findall(r"`(\w+)`(?=,|\n| \|)", text)
+    assert len(listed) == len(set(listed)) > 1000

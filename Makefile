@@ -256,6 +256,16 @@ test-emulated: $(VENV)/.test ## the AVX-512 kernels, on a processor that Bochs e
 test-infrastructure: $(TESTED) .venv-cdk/.done ## the Terraform module and the CDK construct, with terraform (if there is one) and cdk synth
 	@$(PY) -m pytest -m "slow or not slow" tests/integration/test_infrastructure.py
 
+# Flax, which makes the networks of JAX that are tested.
+.venv-flax/.done: requirements/flax.txt
+	@test -x .venv-flax/bin/python || $(PYTHON) -m venv .venv-flax
+	@.venv-flax/bin/python $(PIP) -r requirements/flax.txt
+	@touch $@
+
+.PHONY: test-frameworks
+test-frameworks: $(VENV)/.test .venv-flax/.done ## networks of JAX, each built and held against the framework's own answers (minutes)
+	@$(PY) -m pytest -m "slow or not slow" tests/integration/test_frameworks.py
+
 .PHONY: coverage
 coverage: $(VENV)/.test ## which lines and branches of builder/runtime and handler the tests run; build/coverage/report.md
 	@$(PY) -m tests.coverage
@@ -319,6 +329,8 @@ lock: ## resolve every requirements file again (needs uv)
 		| $(LOCK) - -o requirements/otel.txt
 	@echo aws-cdk-lib==2.275.0 | $(LOCK) - -o requirements/cdk.txt
 	@echo checkov==3.3.30 | $(LOCK) - -o requirements/checkov.txt
+	@printf 'jax==0.10.2\nflatbuffers\n' | $(LOCK) - -o requirements/jax.txt
+	@printf 'flax==0.12.8\nflatbuffers\n' | $(LOCK) -c requirements/jax.txt - -o requirements/flax.txt
 	@echo mkdocs-material==9.8.1 | $(LOCK) - -o requirements/docs.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt
 	@$(LOCK) layers/dependencies/requirements.in -o layers/dependencies/requirements.txt

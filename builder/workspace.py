@@ -44,6 +44,10 @@ class Workspace:
         """The same for another spec, such as one whose open questions are answered."""
         return replace(self, spec=spec)
 
+    def in_sandbox(self, sandbox: Sandbox) -> Workspace:
+        """The same with jobs in another sandbox."""
+        return replace(self, sandbox=sandbox)
+
     def on(self, target: Target) -> Workspace:
         """The same for another target."""
         return replace(self, target=target)

@@ -24,11 +24,13 @@ from pathlib import Path
 from typing import IO
 
 from builder.cache import digest
+from builder.commands import either
 from builder.docker.client import client, docker, engine_memory, why_no_engine
 from builder.docker.image import BuilderImage
-from builder.errors import ColdforgeError, EnvironmentSetupError, SandboxError, error_of
+from builder.errors import ColdforgeError, EnvironmentSetupError, SandboxError, UsageError, error_of
 from builder.escape import terminal
 from builder.files import replacing
+from builder.frameworks.environment import FRAMEWORKS
 from builder.pack.bundle import LIBRARY, Bundle, BundleFiles, activate
 from builder.pack.dependencies import build_dependencies
 from builder.pack.layer import EPOCH
@@ -97,6 +99,7 @@ def bundle_in_docker(
     in there. Raises what the same build raises on the host (the container's message and exit code as that error),
     EnvironmentSetupError when Docker is at fault; the last good bundle stays in place.
     """
+    _require_in_image(spec)
     base = BuilderImage.configured(project.lock)
     image = base.ensure(say)
     say(f"building in {image}")
@@ -114,6 +117,15 @@ def bundle_in_docker(
     bundle = Bundle.load(project.dist / place)
     activate(bundle, project.layers, target)
     return DockerBuild(bundle, image, output)
+
+
+def _require_in_image(spec: ModelSpec) -> None:
+    """Raises UsageError for a model that the image cannot read."""
+    if framework := FRAMEWORKS.get(spec.source.format):
+        raise UsageError(
+            f"{spec.source.shown} is read by {framework.name}, which the builder image does not have: build on this "
+            f"machine, with {either('BUILD_IN=host', '--in host')}."
+        )
 
 
 def scratch_of(spec: ModelSpec, project: Project, model: Path, target: Target) -> Path:

@@ -98,6 +98,5 @@ def _name(kind: str, port: BoundPort) -> str:
 
 
 def _describe(port: BoundPort) -> str:
-    spec = port.spec
-    shape = ", ".join(map(str, spec.shape))
-    return f"{spec.dtype} [{shape}]" + (f" at most; {spec.shape_fetch} says how much" if spec.dynamic else "")
+    shape = ", ".join(map(str, port.spec.shape))
+    return f"{port.spec.dtype} [{shape}]"

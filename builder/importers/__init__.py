@@ -22,7 +22,10 @@ def import_model(spec: ModelSpec, model_path: Path, folder: Path) -> FrozenGraph
 
 
 def open_model(spec: ModelSpec, model_path: Path) -> LoadedModel:
-    """The model at ``model_path``, read as the spec says. Raises ImportModelError."""
+    """The model at ``model_path``, read as the spec says. Raises ImportModelError.
+
+    Of a model of another framework, the folder with the program that was made of it: see ``builder.frameworks``.
+    """
     return _open(spec.source, model_path, spec.feeds, spec.fetches)
 
 
@@ -66,6 +69,10 @@ def _open(source: Source, path: Path, feeds: tuple[FeedSpec, ...], fetches: tupl
             from builder.importers.graph_def import open_graph_def
 
             return open_graph_def(source, path, feeds, fetches)
+        case "jax":
+            from builder.importers.program import open_program
+
+            return open_program(path)
 
 
 def _choose_fetches(ports: ModelPorts, spec: ModelSpec) -> dict[str, str]:

@@ -119,7 +119,9 @@ def _format(path: Path) -> Format:
         raise ImportModelError(f"{path} is a part of a SavedModel; name its folder, {path.parent}.")
     if form := guess_format(path.name):
         return form
-    raise ImportModelError(f"{path.name}: not a known kind of model; use .keras, .h5, .hdf5, .pb or a SavedModel.")
+    raise ImportModelError(
+        f"{path.name}: not a known kind of model; use .keras, .h5, .hdf5, .pb, .jax or a SavedModel."
+    )
 
 
 def name_of(path: Path) -> str:

@@ -63,6 +63,20 @@ TENSORFLOW = (
 )
 """What the server loads once, so that no job has to."""
 
+
+@dataclass(frozen=True)
+class Loads:
+    """What a fork server is: the interpreter at ``python``, its ``variables`` besides KEPT, and a ``name`` for it.
+
+    ``variables`` None: those that TensorFlow is loaded with. ``remedy``: what to do where it cannot be loaded.
+    """
+
+    name: str = "TensorFlow"
+    python: Path = Path(sys.executable)
+    variables: tuple[tuple[str, str], ...] | None = None
+    remedy: str = f"run `{setup_command()}`"
+
+
 _END_SECONDS = 10
 """What the server may take to end once nobody is there to ask it."""
 
@@ -89,6 +103,7 @@ class Sandbox:
     kernel: Kernel
     preloaded: tuple[str, ...] = TENSORFLOW
     verbose: bool = False
+    loads: Loads = Loads()
 
     @classmethod
     def here(cls, *, verbose: bool = False) -> Sandbox:
@@ -105,7 +120,7 @@ class Sandbox:
         """
         folder = folder.resolve()
         job = Job(function, arguments, folder, tuple(path.resolve() for path in reads), self.limits, self.kernel)
-        server = _server(os.getpid(), self.preloaded, self.verbose)
+        server = _server(os.getpid(), self.preloaded, self.verbose, self.loads)
         with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as answer:
             status = server.run(job, log, answer)
             said = terminal((server.said() if self.verbose else "") + _end_of(log, LOG_SIZE))
@@ -144,9 +159,10 @@ def crashed(code: int, said: str, what: str) -> str:
 class _Server:
     """A fork server; started at the first job, and again after one that was interrupted."""
 
-    def __init__(self, preloaded: tuple[str, ...], verbose: bool = False) -> None:
+    def __init__(self, preloaded: tuple[str, ...], verbose: bool, loads: Loads) -> None:
         self.preloaded = preloaded
         self.verbose = verbose
+        self.loads = loads
         self.told = 0
         self.process: subprocess.Popen[bytes] | None = None
         self.socket: socket.socket | None = None
@@ -180,8 +196,8 @@ class _Server:
         options = [str(theirs.fileno()), str(self.folder), *self.preloaded]
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "builder.sandbox.server", *options],
-                env=_environment(os.environ, self.verbose),
+                [str(self.loads.python), "-P", "-m", "builder.sandbox.server", *options],
+                env=_environment(os.environ, self.verbose, self.loads.variables),
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
                 stderr=self.log,
@@ -223,16 +239,19 @@ class _Server:
                 "mostly means that memory ran out."
             )
         said = terminal(_end_of(self.log, LOG_SIZE))
-        return f"TensorFlow could not be loaded; run `{setup_command()}`.\n{last_words(1, said)}"
+        return f"{self.loads.name} could not be loaded; {self.loads.remedy}.\n{last_words(1, said)}"
 
 
 @functools.cache
-def _server(_pid: int, preloaded: tuple[str, ...], verbose: bool) -> _Server:
+def _server(_pid: int, preloaded: tuple[str, ...], verbose: bool, loads: Loads) -> _Server:
     """This process's own: a fork of the builder must not talk into the same socket."""
-    return _Server(preloaded, verbose)
+    return _Server(preloaded, verbose, loads)
 
 
-def _environment(ours: Mapping[str, str], verbose: bool = False) -> dict[str, str]:
+def _environment(
+    ours: Mapping[str, str], verbose: bool = False, variables: tuple[tuple[str, str], ...] | None = None
+) -> dict[str, str]:
+    """The server's variables: KEPT of ``ours``, and ``variables`` or, where they are None, TensorFlow's."""
     from builder.importers.tf import (  # NumPy comes with it, which a build in Docker does not need here
         ENVIRONMENT,
         LOGS,
@@ -240,7 +259,8 @@ def _environment(ours: Mapping[str, str], verbose: bool = False) -> dict[str, st
 
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (root, ours.get("PYTHONPATH"))))
-    return {name: ours[name] for name in KEPT if name in ours} | ENVIRONMENT | LOGS[verbose] | {"PYTHONPATH": path}
+    added = ENVIRONMENT | LOGS[verbose] if variables is None else dict(variables)
+    return {name: ours[name] for name in KEPT if name in ours} | added | {"PYTHONPATH": path}
 
 
 def _given(answer: IO[bytes]) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from builder.spec.address import Address
 from builder.spec.tensor import c_identifier
 from builder.targets import DEFAULT, Target, target_named
 
-Format = Literal["keras", "h5", "saved_model", "graph_def"]
+Format = Literal["keras", "h5", "saved_model", "graph_def", "jax"]
 ColorMode = Literal["rgb", "grey"]
 ChannelOrder = Literal["rgb", "bgr"]
 Fit = Literal["stretch", "cover", "contain"]
@@ -74,7 +74,6 @@ class FetchSpec:
 
     name: str
     alias: str | None = None  # the name callers see
-    max_size: int | None = None  # of each dimension whose size the data decides; None: the most that it can be
 
     @property
     def visible(self) -> str:

@@ -20,6 +20,7 @@ _EXTENSIONS: dict[str, Format] = {
     ".hdf5": "h5",
     ".pb": "graph_def",
     ".pbtxt": "graph_def",
+    ".jax": "jax",
 }
 
 SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from builder.cache import digest
-from builder.errors import ImportModelError
+from builder.frameworks import jobs
+from builder.frameworks.environment import FRAMEWORKS, framework_sandbox
 from builder.importers import describe, import_model
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import FrozenGraph
@@ -21,9 +22,9 @@ from builder.lower.compress import ITEM_SIZES
 from builder.pack.limits import allowed
 from builder.preflight import Preflight, check, require
 from builder.sandbox import Sandbox
-from builder.sandbox.client import crashed
 from builder.sources import locate
 from builder.spec import ModelSpec, Source, Variant, to_json
+from builder.stages.converted import answer, converted, framework_of, unreadable
 from builder.verify import reference
 from builder.workspace import Workspace
 from builder.xla.descriptors import tensorflow_version
@@ -61,8 +62,11 @@ def describe_with(sandbox: Sandbox, say: Callable[[str], None]) -> Callable[[Sou
     def describe(source: Source, path: Path) -> ModelPorts:
         if line := sandbox.kernel.missing():
             say(line)
+        foreign = source.format in FRAMEWORKS
+        own = framework_sandbox(sandbox, source.format, say) if foreign else sandbox
+        look = functools.partial(own.run, jobs.describe if foreign else _describe)
         with tempfile.TemporaryDirectory(prefix="coldforge-describe-") as folder:
-            done = sandbox.run(_describe, source, path, folder=Path(folder), reads=[path], failed=unreadable)
+            done = look(source, path, folder=Path(folder), reads=[path], failed=unreadable)
         return ModelPorts.of_json(done.value)
 
     return describe
@@ -75,28 +79,28 @@ def named(variant: Variant) -> str:
 
 def _import_variant(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph:
     spec = ws.spec.of_variant(variant)
+    program = converted(ws, spec, model, variant, named(variant))
+    framework = framework_of(spec)
     folder = ws.stage(
         "import",
-        f"{spec.source.format} to a frozen graph, preflight, TensorFlow's own answers{named(variant)}",
-        digest(to_json(spec), model, tensorflow_version()),
-        functools.partial(_import_into, ws, spec, model),
+        f"{spec.source.format} to a frozen graph, preflight, {framework.name if framework else 'TensorFlow'}'s own "
+        f"answers{named(variant)}",
+        digest(to_json(spec), model, *([program] if framework else []), tensorflow_version()),
+        functools.partial(_import_into, ws, spec, model, program),
         variant.suffix,
     )
     return FrozenGraph.load(folder)
 
 
-def _import_into(ws: Workspace, spec: ModelSpec, model: Path, folder: Path) -> None:
-    ws.sandboxed(_import, spec, model, folder=folder, reads=files_of(spec, model), failed=unreadable)
+def _import_into(ws: Workspace, spec: ModelSpec, model: Path, program: Path, folder: Path) -> None:
+    """``program``: what is read; not ``model`` itself where another framework reads that."""
+    ws.sandboxed(_import, spec, program, folder=folder, reads=files_of(spec, program), failed=unreadable)
+    answer(ws, spec, model, folder)
 
 
 def files_of(spec: ModelSpec, model: Path) -> list[Path]:
     """The model's own files."""
     return [model, *filter(None, [spec.source.config])]
-
-
-def unreadable(code: int, said: str) -> ImportModelError:
-    """The error for a process that ended while it read a model."""
-    return ImportModelError(crashed(code, said, "Reading the model"))
 
 
 def _describe(source: Source, path: Path) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from builder.importers.ports import ModelPorts
 from builder.preflight import Preflight
 from builder.sources import locate
 from builder.spec import ModelSpec
-from builder.stages.imported import files_of, preflight, unreadable
+from builder.stages.converted import convert_into, framework_of, unreadable
+from builder.stages.imported import files_of, preflight
 from builder.workspace import Workspace
 
 
@@ -46,6 +47,9 @@ def inspect(ws: Workspace) -> Inspection:
     """Read the model of the spec, and build nothing. Raises ImportModelError."""
     model = locate(ws.spec, ws.cache, ws.progress.bytes)
     with scratch(ws.build / "inspect") as folder:
+        if framework_of(ws.spec):
+            convert_into(ws, ws.spec, model, folder)
+            model = folder
         reads = files_of(ws.spec, model)
         found = ws.sandboxed(_inspect, ws.spec, model, folder=folder, reads=reads, failed=unreadable)
     return Inspection.of_json(found)

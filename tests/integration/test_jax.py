@@ -1,4 +1,7 @@
-"""A JAX model: a StableHLO program inside a SavedModel."""
+"""A JAX model: a StableHLO program, inside a SavedModel or as the process of another framework leaves it.
+
+What JAX itself answers, NumPy answers here; `make test-frameworks` asks JAX.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,19 @@ import numpy as np
 import pytest
 
 from builder import preflight
+from builder.arrays import save_arrays
+from builder.errors import VerifyError
+from builder.importers import freeze_model
+from builder.importers.graph import FrozenGraph
+from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.program import Program, open_program
 from builder.importers.tf import tensorflow
 from builder.preflight import render
+from builder.spec import ImageInput, ModelSpec, OutputSpec
+from builder.verify import framework, reference
+from builder.verify.golden import Golden
 from tests.conftest import ROOT
-from tests.support.models import freeze, run_graph
+from tests.support.models import freeze, run_graph, spec_for
 
 pytestmark = pytest.mark.integration
 
@@ -52,3 +64,63 @@ def test_the_frozen_graph_answers_as_the_program_does(saved: Path, tmp_path: Pat
     expected = np.exp(np.maximum(x @ first, 0) @ second)
     (answer,) = run_graph(freeze(saved, tmp_path), {"x": x}).values()
     np.testing.assert_allclose(answer, expected / expected.sum(), rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelSpec, FrozenGraph]:
+    """The program with grey pixels before it and an activation after it, and TensorFlow's golden answers."""
+    folder = tmp_path_factory.mktemp("program")
+    module = (ROOT / "tests" / "data" / "dense.stablehlo").read_bytes()
+    feeds, fetches = (PortInfo("x", "float32", (1, 16)),), (PortInfo("y", "float32", (1, 5)),)
+    Program(module, CALLING_CONVENTION, {}, ModelPorts(feeds, fetches), feeds, fetches).save(folder)
+    image = ImageInput(None, 4, 4, "grey", scale=(1 / 255,))
+    spec = spec_for(folder / "model.jax", image=image, outputs=(OutputSpec("y", None, activation="sigmoid"),))
+    graph = freeze_model(open_program(folder), spec, folder / "import")
+    reference.make(spec, graph)
+    return spec, graph
+
+
+def dense(x: np.ndarray) -> np.ndarray:
+    generator = np.random.default_rng(0)
+    first, second = (generator.standard_normal(shape, np.float32) for shape in ((16, 24), (24, 5)))
+    expected = np.exp(np.maximum(x @ first, 0) @ second)
+    return expected / expected.sum()
+
+
+def answered(graph: FrozenGraph, folder: Path, error: float = 0.0) -> None:
+    """Write what the framework answers to all that it is asked, ``error`` too much in one element."""
+    framework.ask(graph, folder)
+    with np.load(folder / framework.ASKED) as asked:
+        answers = {key: dense(asked[key]) for key in asked.files}
+    answers["random-0/0"][0, 1] += error
+    save_arrays(folder / framework.ANSWERED, answers)
+
+
+def test_golden_answers_are_the_frameworks_own(imported: tuple[ModelSpec, FrozenGraph], tmp_path: Path) -> None:
+    """It is asked with what enters the program, pixels scaled, and its answers go through the activation."""
+    spec, graph = imported
+    answered(graph, tmp_path, error=2e-6)
+    framework.adopt(spec, graph, tmp_path, "JAX")
+    with Golden.open(graph.golden_path) as golden:
+        pixels = golden.feed("random-0", "x").reshape(1, 16)
+        wanted = dense(pixels.astype(np.float32) / 255)
+        wanted[0, 1] += 2e-6
+        found = golden.fetch("random-0", "y")
+        np.testing.assert_allclose(found, 1 / (1 + np.exp(-wanted)), rtol=2e-7)
+
+
+def test_a_program_that_answers_otherwise(imported: tuple[ModelSpec, FrozenGraph], tmp_path: Path) -> None:
+    spec, graph = imported
+    answered(graph, tmp_path, error=0.01)
+    with pytest.raises(VerifyError, match=r"does not answer as JAX does: output 'y'.*random-0"):
+        framework.adopt(spec, graph, tmp_path, "JAX")
+
+
+def test_a_case_without_an_answer(imported: tuple[ModelSpec, FrozenGraph], tmp_path: Path) -> None:
+    spec, graph = imported
+    framework.ask(graph, tmp_path)
+    with np.load(tmp_path / framework.ASKED) as asked:
+        answers = {key: dense(asked[key]) for key in asked.files if not key.startswith("random-1")}
+    save_arrays(tmp_path / framework.ANSWERED, answers)
+    with pytest.raises(VerifyError, match="JAX has no answer to the golden inputs random-1"):
+        framework.adopt(spec, graph, tmp_path, "JAX")

@@ -17,7 +17,14 @@ from builder.project import Project
 from builder.spec import Format, ModelSpec, Source
 from tests.conftest import have_dependencies
 
-SUFFIXES: dict[str, Format] = {".keras": "keras", ".h5": "h5", ".hdf5": "h5", ".pb": "graph_def", ".pbtxt": "graph_def"}
+SUFFIXES: dict[str, Format] = {
+    ".keras": "keras",
+    ".h5": "h5",
+    ".hdf5": "h5",
+    ".pb": "graph_def",
+    ".pbtxt": "graph_def",
+    ".jax": "jax",
+}
 
 
 def empty_project(root: Path, monkeypatch: pytest.MonkeyPatch) -> Project:

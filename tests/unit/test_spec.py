@@ -96,7 +96,14 @@ class TestLoad:
 
     @pytest.mark.parametrize(
         ("source", "form"),
-        [("a.keras", "keras"), ("a.h5", "h5"), ("a.HDF5", "h5"), ("a.pb", "graph_def"), ("folder", "saved_model")],
+        [
+            ("a.keras", "keras"),
+            ("a.h5", "h5"),
+            ("a.HDF5", "h5"),
+            ("a.pb", "graph_def"),
+            ("a.jax", "jax"),
+            ("folder", "saved_model"),
+        ],
     )
     def test_the_format_is_guessed(self, tmp_path: Path, source: str, form: str) -> None:
         (tmp_path / "folder").mkdir()

@@ -1,0 +1,105 @@
+"""The environments that models of other frameworks are read in: made when first needed, of locked packages.
+
+Each has a folder of its own in the cache that all projects share, named by its lock and its Python. A build never
+loads such a framework itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from builder.cache import digest, run_cached
+from builder.errors import EnvironmentSetupError
+from builder.project import HOME, cache_folder
+from builder.sandbox import Sandbox
+from builder.sandbox.client import Loads
+from builder.spec import Format
+
+_JOBS = "builder.frameworks.jobs"
+_VARIABLES = (
+    ("JAX_PLATFORMS", "cpu"),
+    ("JAX_ENABLE_X64", "1"),  # else integers and doubles of 64 bits are cut to 32
+    ("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false"),  # sums in one order, whatever the number of processors
+    ("OMP_NUM_THREADS", "1"),
+)
+
+
+@dataclass(frozen=True)
+class Framework:
+    """``lock``: of its packages, in requirements/. ``preloaded``: what its processes load once.
+
+    ``python``: the only version that the locked packages are for, such as (3, 11); None: whatever runs this.
+    ``links``: a page with further wheels.
+    """
+
+    name: str
+    lock: str
+    size: str
+    preloaded: tuple[str, ...]
+    python: tuple[int, int] | None = None
+    links: str | None = None
+
+
+FRAMEWORKS: Mapping[Format, Framework] = {
+    "jax": Framework("JAX", "jax.txt", "140 MB", (_JOBS, "builder.frameworks.jax_model", "builder.frameworks.program")),
+}
+"""The framework of each format that TensorFlow does not read."""
+
+
+def framework_sandbox(sandbox: Sandbox, form: Format, say: Callable[[str], None]) -> Sandbox:
+    """``sandbox`` for processes of the framework that reads ``form``, whose environment is made if it is not there.
+
+    ``say`` hears of that. Raises EnvironmentSetupError where it cannot be made.
+    """
+    framework = FRAMEWORKS[form]
+    folder = environment_of(framework, say)
+    remedy = f"delete {folder}, and it is made anew"
+    loads = Loads(framework.name, folder / "bin" / "python", _VARIABLES, remedy)
+    return replace(sandbox, preloaded=framework.preloaded, loads=loads)
+
+
+def environment_of(framework: Framework, say: Callable[[str], None]) -> Path:
+    """The folder of the framework's virtual environment, which is made if it is not there: see above."""
+    lock = HOME / "requirements" / framework.lock
+    python = _python(framework)
+    key = digest(str(python.resolve()), ".".join(map(str, sys.version_info[:2])), lock)
+    folder = cache_folder() / "frameworks" / f"{framework.name.lower()}-{key[:12]}"
+    run_cached(folder, key, functools.partial(_make, framework, python, lock, say), say)
+    return folder
+
+
+def _python(framework: Framework) -> Path:
+    wanted = framework.python
+    if wanted is None or wanted == sys.version_info[:2]:
+        return Path(sys.executable)
+    name = ".".join(map(str, wanted))
+    if found := shutil.which(f"python{name}"):
+        return Path(found)
+    raise EnvironmentSetupError(
+        f"{framework.name}'s locked packages are for Python {name}, and there is no python{name} here: install it "
+        f"(`uv python install {name}` puts one on the path)."
+    )
+
+
+def _make(framework: Framework, python: Path, lock: Path, say: Callable[[str], None], folder: Path) -> None:
+    say(f"setting up {framework.name} in an environment of its own (once; about {framework.size} to fetch)")
+    _run(framework, [str(python), "-m", "venv", str(folder)])
+    install = ["-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input", "install"]
+    locked = ["--no-deps", "--require-hashes", "-r", str(lock)]
+    links = ["--find-links", framework.links] if framework.links else []
+    _run(framework, [str(folder / "bin" / "python"), *install, *links, *locked])
+
+
+def _run(framework: Framework, command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EnvironmentSetupError(
+            f"{framework.name}'s environment cannot be made; is the package index reachable?\n"
+            f"{done.stderr.strip()[-2000:]}"
+        )

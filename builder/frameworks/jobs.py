@@ -1,0 +1,65 @@
+"""What a process of another framework does in the sandbox: describe a model, convert it, answer for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from builder.arrays import save_arrays
+from builder.errors import ImportModelError
+from builder.escape import visible
+from builder.frameworks.model import Array, FrameworkModel
+from builder.importers.shapes import pin_shapes
+from builder.spec import ModelSpec, Source
+from builder.verify.framework import ANSWERED, ASKED, case_of, key_of
+
+
+def describe(source: Source, path: Path) -> dict[str, Any]:
+    """The ports of the model at ``path``, as JSON has them. Raises ImportModelError."""
+    return asdict(_open(source, path).ports)
+
+
+def convert(spec: ModelSpec, path: Path) -> None:
+    """Write the program of the model at ``path``, for the shapes that ``spec`` has, into the current folder.
+
+    Nothing of the model runs. Raises ImportModelError.
+    """
+    from builder.frameworks.program import program_of
+
+    model = _open(spec.source, path)
+    shapes = pin_shapes(model.ports, spec)
+    program_of(model.function(shapes), model.ports, shapes).save(Path.cwd())
+
+
+def answer(source: Source, path: Path) -> None:
+    """Answer the file ASKED of the current folder in a file ANSWERED. A case that the framework refuses is left out."""
+    model = _open(source, path)
+    cases: dict[str, list[Array]] = {}
+    with np.load(ASKED, allow_pickle=False) as asked:
+        for key in asked.files:
+            cases.setdefault(case_of(key), []).append(asked[key])
+    answers: dict[str, Array] = {}
+    for case, feeds in cases.items():
+        found = _try(model, feeds, case)
+        answers |= {key_of(case, number): value for number, value in enumerate(found)}
+    save_arrays(Path(ANSWERED), answers)
+
+
+def _try(model: FrameworkModel, feeds: Sequence[Array], case: str) -> Sequence[Array]:
+    try:
+        return model.answer(feeds)
+    except Exception as error:  # an index out of range, say: the caller knows which cases may have no answer
+        print(f"no answer to {case}: {visible(' '.join(str(error).split())[:200])}")
+        return ()
+
+
+def _open(source: Source, path: Path) -> FrameworkModel:
+    if not path.exists():
+        raise ImportModelError(f"There is no model at {path}.")
+    from builder.frameworks.jax_model import open_jax
+
+    return open_jax(path)

@@ -1,0 +1,133 @@
+"""Golden answers of the framework that a model comes from: JAX's and PyTorch's own, not TensorFlow's.
+
+TensorFlow runs what was made of such a model, the StableHLO program. What the framework answers to the same inputs is
+the truth: TensorFlow's run has to agree with it, and the golden file holds it. The framework knows neither
+preprocessing nor activations of the spec, so it is asked with what enters the program, and its answers go on through
+the graph from where the program ends.
+
+Two files carry this between processes: ``ASKED`` has the inputs of every case, ``ANSWERED`` the answers, both by
+``<case>/<number>``.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.arrays import save_arrays
+from builder.errors import VerifyError
+from builder.importers.graph import MODEL_SCOPE, FrozenGraph
+from builder.importers.program import NODE
+from builder.importers.tf import reference_session, tensorflow
+from builder.spec import ModelSpec
+from builder.verify.agreement import agree
+from builder.verify.expected import open_expected
+from builder.verify.golden import Golden, GoldenCase
+from builder.verify.inputs import PROBES
+
+Array = NDArray[Any]
+
+ASKED, ANSWERED = "asked.npz", "answered.npz"
+
+
+def key_of(case: str, number: int) -> str:
+    return f"{case}/{number}"
+
+
+def case_of(key: str) -> str:
+    return key.rpartition("/")[0]
+
+
+def ask(graph: FrozenGraph, folder: Path) -> None:
+    """Write ASKED into ``folder``: what enters the program of ``graph`` in each golden case."""
+    tf = tensorflow()
+    definition = graph.definition()
+    (program,) = (node for node in definition.node if node.name == MODEL_SCOPE + NODE)
+    asked: dict[str, Array] = {}
+    with (
+        tf.Graph().as_default() as loaded,
+        reference_session(loaded) as session,
+        Golden.open(graph.golden_path) as golden,
+    ):
+        tf.import_graph_def(definition, name="")
+        entering = [loaded.as_graph_element(name) for name in _tensors(program.input[: len(graph.feeds)])]
+        for case in golden.cases:
+            found = session.run(entering, {p.tensor: golden.feed(case, p.spec.name) for p in graph.feeds})
+            asked |= {key_of(case, number): value for number, value in enumerate(found)}
+    save_arrays(folder / ASKED, asked)
+
+
+def adopt(spec: ModelSpec, graph: FrozenGraph, folder: Path, framework: str) -> None:
+    """Put the answers in ``folder``'s ANSWERED into the golden file of ``graph``.
+
+    Raises VerifyError where TensorFlow's run of the program disagrees with them, or one is missing.
+    """
+    answered = _read(folder / ANSWERED, framework)
+    with open_expected(graph, spec) as expected:
+        golden = expected.golden
+        truth = _through(graph, golden, answered)
+        missing = [case for case in golden.cases if case not in truth and case not in PROBES]
+        if missing:
+            raise VerifyError(f"{framework} has no answer to the golden inputs {', '.join(missing)}.")
+        for output in expected.outputs:
+            rows = ((case, golden.fetch(case, output.fetch.name), truth[case][output.fetch.name]) for case in truth)
+            found = agree(output.name, output.fetch, output.kind, output.tolerance, rows, output.sensitivity)
+            if not found.passed:
+                raise VerifyError(_disagreement(framework, output.name, found))
+        cases = {
+            case: GoldenCase({port.name: golden.feed(case, port.name) for port in expected.feeds}, fetches)
+            for case, fetches in truth.items()
+        }
+        sensitivity = {port.name: golden.sensitivity(port.name) for port in expected.fetches}
+        undecided = golden.undecided
+    Golden.write(graph.golden_path, cases, {name: share for name, share in sensitivity.items() if share}, undecided)
+
+
+def _disagreement(framework: str, output: str, found: Any) -> str:
+    worst = found.worst
+    where = f" (worst: {worst.case} {list(worst.index)}, {worst.ours:.6g} for {worst.theirs:.6g})" if worst else ""
+    return (
+        f"What was made of the model does not answer as {framework} does: output {output!r} is off by up to "
+        f"{found.max_absolute:.3g} in {found.beyond} of {found.elements} elements{where}. Please report this model."
+    )
+
+
+def _tensors(names: Any) -> list[str]:
+    return [name if ":" in name else f"{name}:0" for name in names]
+
+
+def _read(path: Path, framework: str) -> dict[str, list[Array]]:
+    """The answers by case. Raises VerifyError."""
+    cases: dict[str, list[Array]] = {}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for key in file.files:
+                cases.setdefault(case_of(key), []).append(file[key])
+    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        raise VerifyError(f"{framework}'s answers cannot be read: {error}") from error
+    return cases
+
+
+def _through(graph: FrozenGraph, golden: Golden, answered: dict[str, list[Array]]) -> dict[str, dict[str, Array]]:
+    """The fetches of each case that was answered, from the program's results on."""
+    tf = tensorflow()
+    truth = {}
+    with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
+        tf.import_graph_def(graph.definition(), name="")
+        results = loaded.get_operation_by_name(MODEL_SCOPE + NODE).outputs
+        for case, answers in answered.items():
+            if case not in golden.cases or len(answers) != len(results):
+                raise VerifyError(f"The answers to {case} are not those that were asked for.")
+            fed = {p.tensor: golden.feed(case, p.spec.name) for p in graph.feeds}
+            for result, value in zip(results, answers, strict=True):
+                if result.dtype.as_numpy_dtype != value.dtype or result.shape.as_list() != list(value.shape):
+                    raise VerifyError(f"An answer to {case} is {value.dtype}{list(value.shape)}, not {result.shape}.")
+                fed[result] = value
+            found = session.run([p.tensor for p in graph.fetches], fed)
+            pairs = zip(graph.fetches, found, strict=True)
+            truth[case] = {port.spec.name: np.asarray(value, port.spec.dtype) for port, value in pairs}
+    return truth

@@ -1,0 +1,56 @@
+"""Models of other frameworks, each built and held against its framework's own answers: `make test-frameworks`.
+
+The frameworks' environments are made here, which takes minutes the first time.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builder.cli import main
+from builder.pack.bundle import Bundle
+from tests.conftest import ROOT
+from tests.support.models import empty_project
+from tests.support.needs import missing
+from tests.support.run import run_library
+
+pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.slow]
+
+FLAX = ROOT / ".venv-flax" / "bin" / "python"
+NETWORKS = ROOT / "tests" / "support" / "frameworks"
+
+
+@pytest.fixture(scope="module")
+def jax_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what ``flax_networks`` writes."""
+    if not FLAX.exists():
+        missing("there is no .venv-flax (make test-frameworks makes it)")
+    folder = tmp_path_factory.mktemp("flax")
+    subprocess.run([FLAX, NETWORKS / "flax_networks.py", folder], check=True, timeout=600)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["dense", "pictures", "attention", "lstm", "gru"])
+def test_a_network_of_flax(jax_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = empty_project(tmp_path, monkeypatch)
+    toml = tmp_path / "model.toml"
+    toml.write_text(f'[model]\nsource = "{jax_models / name}.jax"\nname = "{name}"\n')
+    assert main(["bundle", str(toml), "--in", "host"]) == 0
+    manifest = json.loads(Bundle.load(project.dist / name).manifest.read_text())
+    assert manifest["verification"]["passed"]
+    assert_answers(project.dist / name / "layer" / "lib" / "libmodel.so", jax_models / f"{name}.npz")
+
+
+def assert_answers(library: Path, recorded: Path) -> None:
+    """The library answers as the framework did, in a process that knows nothing of coldforge."""
+    with np.load(recorded) as file:
+        feeds = [file[key] for key in file.files if key.startswith("feed")]
+        wanted = [file[key] for key in file.files if key.startswith("fetch")]
+    (found,) = run_library(library, [feeds])
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5 * max(1.0, float(np.abs(theirs).max())))

@@ -1,0 +1,109 @@
+"""A model as a program in a folder: what one process writes and another reads. Names of ports; environments."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builder.docker.run import bundle_in_docker
+from builder.errors import EnvironmentSetupError, ImportModelError, UsageError
+from builder.frameworks.environment import FRAMEWORKS, environment_of
+from builder.frameworks.names import distinct_names
+from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.program import Program, open_program
+from builder.project import Project
+from tests.conftest import ROOT
+from tests.support.models import spec_for
+
+PROGRAM = Program(
+    b"module",
+    10,
+    {"weight_0": np.arange(6.0).reshape(2, 3)},
+    ModelPorts((PortInfo("x", "float32", (None, 2)),), (PortInfo("y", "float32", (None, 3)),)),
+    (PortInfo("x", "float32", (4, 2)),),
+    (PortInfo("y", "float32", (4, 3)),),
+)
+
+
+def test_a_program_comes_back_as_it_was(tmp_path: Path) -> None:
+    PROGRAM.save(tmp_path)
+    found = Program.load(tmp_path)
+    assert dataclasses.replace(found, weights={}) == dataclasses.replace(PROGRAM, weights={})
+    assert found.weights.keys() == PROGRAM.weights.keys()
+    assert np.array_equal(found.weights["weight_0"], PROGRAM.weights["weight_0"])
+    assert open_program(tmp_path).ports == PROGRAM.ports
+
+
+def test_a_file_that_the_other_process_did_not_write(tmp_path: Path) -> None:
+    PROGRAM.save(tmp_path)
+    (tmp_path / "program.mlir").unlink()
+    with pytest.raises(ImportModelError):
+        Program.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["weights.npz", "ports.json"])
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\x80\x05.", b"PK\x03\x04", b"\x93NUMPY"])
+def test_what_the_other_process_should_not_have_written(tmp_path: Path, name: str, content: bytes) -> None:
+    PROGRAM.save(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ImportModelError):
+        Program.load(tmp_path)
+
+
+def position(number: int) -> Any:
+    """A key of a sequence, as JAX has it."""
+    return SimpleNamespace(idx=number)
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        ([[position(0)]], ["input"]),
+        ([[]], ["input"]),
+        ([[position(0)], [position(1)]], ["input_0", "input_1"]),
+        ([["x"]], ["x"]),
+        ([["tokens"], [position(1)], ["masks", position(0)]], ["tokens", "input_1", "masks_0"]),
+        ([["a-b"], ["a_b"]], ["a-b", "a_b_2"]),
+    ],
+)
+def test_names_of_ports(paths: list[list[Any]], names: list[str]) -> None:
+    assert distinct_names(paths, "input") == names
+
+
+@pytest.mark.parametrize("form", FRAMEWORKS)
+def test_the_lock_of_an_environment_is_installed_with_coldforge(form: Any) -> None:
+    lock = f"requirements/{FRAMEWORKS[form].lock}"
+    assert (ROOT / lock).is_file()
+    assert f'"/{lock}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_an_environment_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python without venv: its own words, and nothing is left that passes for an environment."""
+    python = tmp_path / "bin" / "python2.1"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\necho there is no venv >&2\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setenv("PATH", str(python.parent), prepend=":")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    said: list[str] = []
+    with pytest.raises(EnvironmentSetupError, match=r"JAX's environment cannot be made[\s\S]*there is no venv"):
+        environment_of(dataclasses.replace(FRAMEWORKS["jax"], python=(2, 1)), said.append)
+    assert said == ["setting up JAX in an environment of its own (once; about 140 MB to fetch)"]
+    assert not list((tmp_path / "cache" / "coldforge" / "frameworks").glob("jax-*/*"))
+
+
+def test_a_python_that_is_not_here() -> None:
+    framework = dataclasses.replace(FRAMEWORKS["jax"], python=(2, 1))
+    with pytest.raises(EnvironmentSetupError, match=r"are for Python 2\.1, and there is no python2\.1 here"):
+        environment_of(framework, print)
+
+
+def test_the_builder_image_has_no_framework(tmp_path: Path) -> None:
+    spec = spec_for(tmp_path / "model.jax")
+    with pytest.raises(UsageError, match=r"model\.jax is read by JAX, which the builder image does not have"):
+        bundle_in_docker(spec, Project(tmp_path))

@@ -108,8 +108,8 @@ def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpe
 def _content(graph: FrozenGraph, weights: tuple[Weight, ...], files: tuple[FileEntry, ...]) -> dict[str, Any]:
     return {
         "files": [asdict(file) for file in files],
-        "feeds": [asdict(port) for port in graph.feeds],
-        "fetches": [asdict(port) for port in graph.fetches],
+        "feeds": [port.to_dict() for port in graph.feeds],
+        "fetches": [port.to_dict() for port in graph.fetches],
         "weights": [
             {"name": w.name, "node": w.node, "dtype": w.value.dtype.name, "shape": list(w.value.shape)} for w in weights
         ],

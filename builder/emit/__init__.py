@@ -10,7 +10,7 @@ from builder.emit.generated import GeneratedSources, Probe
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_outside, write_weights
-from builder.emit.program import layout_of, other_source, program_source, uses_fused, uses_integer
+from builder.emit.program import is_dynamic, layout_of, other_source, program_source, uses_fused, uses_integer
 from builder.lower.program import Program, walk
 from builder.spec import ModelSpec, Variant
 from builder.targets import Target
@@ -45,6 +45,7 @@ def emit(
         isa=tuple(isas),
         integer=integer,
         several_signatures=bool(signatures),
+        dynamic=any(is_dynamic(p) for p in (program, *others.values())),
         layout=layout_of(program, kernels, others) if outside_library else None,
         probe=probe,
     )

@@ -31,10 +31,17 @@ class GeneratedSources:
     """Whether any layer's sums are of integers."""
     several_signatures: bool = False
     """Whether there is a signature to choose."""
+    dynamic: bool = False
+    """Whether the data decides the size of a fetch."""
     layout: Layout | None = None
     """What weights have to be that are no part of the library; None where they are."""
     probe: Probe | None = None
     """What a library shows that is made to be looked into, never to be packed."""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Of the compiler, for these sources and the ABI's."""
+        return ("-DCF_DYNAMIC",) if self.dynamic else ()
 
     @property
     def header(self) -> Path:
@@ -65,6 +72,7 @@ class GeneratedSources:
             "isa": self.isa,
             "integer": self.integer,
             "several_signatures": self.several_signatures,
+            "dynamic": self.dynamic,
             "layout": self.layout.to_dict() if self.layout else None,
             "probe": self.probe,
         }
@@ -80,6 +88,7 @@ class GeneratedSources:
             isa=tuple(data["isa"]),
             integer=data["integer"],
             several_signatures=data["several_signatures"],
+            dynamic=data["dynamic"],
             layout=Layout.of(data["layout"]) if data["layout"] else None,
             probe=data["probe"],
         )

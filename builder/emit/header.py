@@ -98,5 +98,6 @@ def _name(kind: str, port: BoundPort) -> str:
 
 
 def _describe(port: BoundPort) -> str:
-    shape = ", ".join(map(str, port.spec.shape))
-    return f"{port.spec.dtype} [{shape}]"
+    spec = port.spec
+    shape = ", ".join(map(str, spec.shape))
+    return f"{spec.dtype} [{shape}]" + (f" at most; {spec.shape_fetch} says how much" if spec.dynamic else "")

@@ -9,7 +9,7 @@ from typing import Any
 from builder import __version__
 from builder.library.abi import ABI_VERSION
 from builder.library.outside import Layout
-from builder.lower.program import BoundPort, BoundState, Program
+from builder.lower.program import BoundState, Program
 from builder.spec import ModelSpec, OutputSpec, Variant
 
 
@@ -70,17 +70,15 @@ def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: 
             "decode": image.decode,
         },
         **({"states": [_state(s) for s in program.states]} if program.states else {}),
-        "outputs": [_output(o, program) for o in own.outputs] or [_raw(p) for p in program.fetches],
+        "outputs": [_output(o, program) for o in own.outputs] or _raw(program),
     }
 
 
 def _ports(program: Program) -> dict[str, Any]:
-    return {"feeds": [_port(p) for p in program.feeds], "fetches": [_port(p) for p in program.fetches]}
-
-
-def _port(port: BoundPort) -> dict[str, Any]:
-    spec = port.spec
-    return {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape), "bytes": spec.size}
+    return {
+        "feeds": [port.spec.to_dict() for port in program.feeds],
+        "fetches": [port.spec.to_dict() for port in program.fetches],
+    }
 
 
 def _state(state: BoundState) -> dict[str, Any]:
@@ -100,5 +98,12 @@ def _output(output: OutputSpec, program: Program) -> dict[str, Any]:
     }
 
 
-def _raw(port: BoundPort) -> dict[str, Any]:
-    return {"name": port.spec.name, "fetch": port.spec.name, "kind": "raw", "labels": [], "top_k": None}
+def _raw(program: Program) -> list[dict[str, Any]]:
+    """Every fetch as it is, but those that say how large another is."""
+    names = [port.spec.name for port in program.fetches]
+    shapes = {port.spec.shape_fetch for port in program.fetches}
+    return [
+        {"name": name, "fetch": name, "kind": "raw", "labels": [], "top_k": None}
+        for name in names
+        if name not in shapes
+    ]

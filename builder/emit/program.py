@@ -21,6 +21,7 @@ from builder.lower.program import (
     ConvolutionStep,
     CopyStep,
     DotStep,
+    FftStep,
     KernelStep,
     LayerStep,
     PoolStep,
@@ -36,6 +37,7 @@ from builder.lower.program import (
     walk,
 )
 from builder.spec import Variant
+from builder.spec.tensor import ITEM_SIZES
 
 CF_DTYPES = {
     "float16": "CF_F16", "float32": "CF_F32", "float64": "CF_F64",
@@ -126,18 +128,20 @@ def _head(outside: bool) -> str:
 
 def _body(program: Program, numbers: dict[int, int]) -> list[str]:
     steps = _Printer(numbers).program(program.steps)
-    ports = [_ports("feeds", program.feeds), _ports("fetches", program.fetches)]
+    ports = [_ports("feeds", program.feeds), _ports("fetches", program.fetches), *_dynamic(program)]
     return [_declarations(walk(program.steps)), steps, *ports]
 
 
 def _program(name: str, program: Program, fields: dict[str, str], used: Iterable[Step]) -> str:
     lines = "".join(f"    .{field} = {value},\n" for field, value in fields.items())
+    dynamic = "    .dynamic = dynamic,\n    .dynamic_count = COUNT(dynamic),\n" if is_dynamic(program) else ""
     return (
         f"const cf_program {name} = {{\n{lines}"
         f"    .feeds = feeds,\n    .feed_count = {len(program.feeds)},\n"
         f"    .fetches = fetches,\n    .fetch_count = {len(program.fetches)},\n"
         f"{_fused_tables(used)}"
-        "    .run = run_program,\n};\n"
+        "    .run = run_program,\n"
+        f"{dynamic}}};\n"
     )
 
 
@@ -195,6 +199,22 @@ def _ports(name: str, ports: tuple[BoundPort, ...]) -> str:
         for p in ports
     ]
     return "\n".join([f"static const cf_port {name}[] = {{", *rows, "};\n"])
+
+
+def is_dynamic(program: Program) -> bool:
+    """Whether the data decides the size of any of its fetches."""
+    return any(port.spec.dynamic for port in program.fetches)
+
+
+def _dynamic(program: Program) -> list[str]:
+    """The table of fetches whose size the data decides: each is followed by the fetch of its shape."""
+    most, rows = [], []
+    for number, port in enumerate(program.fetches):
+        spec = port.spec
+        if spec.dynamic:
+            most.append(f"static const int32_t most_{number}[] = {_list(spec.shape)};\n")
+            rows.append(f"    {{{number}u, {ITEM_SIZES[spec.dtype]}u, {len(spec.shape)}u, most_{number}}},\n")
+    return [f"{''.join(most)}static const cf_dynamic dynamic[] = {{\n{''.join(rows)}}};\n"] if rows else []
 
 
 def _states(program: Program) -> list[str]:
@@ -266,6 +286,8 @@ class _Printer:
                     f"cf_run_topk(&topk, (const float *){_pointer(step.values)}, "
                     f"(float *)ARENA({step.out_values.offset}u), (int32_t *)ARENA({step.out_indices.offset}u));",
                 ]
+            case FftStep():
+                return _fft(step)
             case RngStep():
                 return [f"cf_advance_rng(context, {_pointer(step.state)}, {step.delta}u);"]
             case LayerStep():
@@ -374,6 +396,16 @@ def _copy(step: CopyStep) -> list[str]:
     return [
         f"static const cf_copy copy = {{{len(step.dims)}, {dims}, {step.item_size}}};",
         f"cf_run_copy(&copy, {_pointer(step.source)}, {_pointer(step.target)});",
+    ]
+
+
+def _fft(step: FftStep) -> list[str]:
+    axes = ", ".join(_list((a.size, a.length, a.padded, a.tables, a.split)) for a in step.axes)
+    return [
+        f"static const cf_fft fft = {{CF_{step.kind}, {len(step.axes)}, {step.batch}, {{{axes}}}, "
+        f"{step.lines}, {step.copy}}};",
+        f"cf_run_fft(&fft, (const float *){_pointer(step.input)}, (const float *){_pointer(step.tables)}, "
+        f"(float *){_pointer(step.output)}, (float *){_pointer(step.scratch)});",
     ]
 
 

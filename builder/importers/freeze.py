@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from builder.arrays import save_arrays
 from builder.errors import ImportModelError
 from builder.importers.allowed_ops import UnsupportedOpsError
+from builder.importers.bounds import Bounded, bounds
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph, Port
 from builder.importers.loaded import RawGraph, Shape
 from builder.importers.preprocess import activate, image_to_input
@@ -25,8 +24,8 @@ from builder.importers.rewrite import (
     without_side_effects,
 )
 from builder.importers.rewrites.apply import needs_rewriting, rewrite_ops
-from builder.importers.state import assign, spec_of, without_debugging
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.state import spec_of, without_debugging
+from builder.importers.tf import tensorflow
 from builder.importers.xla_ops import look
 from builder.spec import Activation, ModelSpec
 from builder.spec.tensor import ITEM_SIZES, TensorSpec, c_identifier
@@ -41,8 +40,9 @@ def write_frozen(
 ) -> FrozenGraph:
     """The model with static feeds, preprocessing and activations, on disk. It may run, so its ops have to be allowed.
 
-    ``fetches``: the name callers see to the name in ``raw.fetches``. Raises ImportModelError where shapes do not
-    fit together, a fetch has no static shape, or the graph reads a placeholder that is no feed.
+    ``fetches``: the name callers see to the name in ``raw.fetches``. A fetch whose size the data decides is followed by
+    one of its shape. Raises ImportModelError where shapes do not fit together, XLA cannot bound the size of a fetch, or
+    the graph reads a placeholder that is no feed.
     """
     tf = tensorflow()
     tensors = [raw.fetches[name] for name in fetches.values()]
@@ -76,9 +76,9 @@ def write_frozen(
                 answer = activate(scores, _activation(spec, visible, len(fetches)), visible)
             results[visible] = tf.identity(answer, name=f"fetch/{c_identifier(visible)}")
         first = {MODEL_SCOPE + node: variable.value for node, variable in raw.states.items()}
-        complete = graph.as_graph_def()  # before anything is added to run it
-        sizes = _static_shapes(graph, feeds, results, first)
-        ports = tuple(Port(_fetch_spec(n, t, sizes[n]), t.name) for n, t in results.items())
+        specs = _fetch_specs(graph.as_graph_def(), feeds, results, first, spec)
+        ports = tuple(Port(fetch, tensor.name) for fetch, tensor in _with_shapes(results, specs))
+        complete = graph.as_graph_def()
     pruned = _pruned(complete, ports, feeds)
     there = {n.name for n in pruned.node if n.op == "Const"}
     variables = {MODEL_SCOPE + node: name for node, name in raw.variables.items() if MODEL_SCOPE + node in there}
@@ -87,7 +87,7 @@ def write_frozen(
     folder.mkdir(parents=True, exist_ok=True)
     if needs_rewriting(pruned):
         frozen.original_path.write_bytes(pruned.SerializeToString(deterministic=True))
-        pruned = _pruned(_rewritten(pruned, [*ports, *feeds]), ports, feeds)
+        pruned = _pruned(_rewritten(pruned, [p.tensor for p in (*ports, *feeds)]), ports, feeds)
     frozen.graph_path.write_bytes(pruned.SerializeToString(deterministic=True))
     frozen.config_path.write_text(_config(frozen))
     if states:
@@ -105,12 +105,15 @@ def _pruned(graph_def: Any, fetches: tuple[Port, ...], feeds: list[Port]) -> Any
     return pruned
 
 
-def _rewritten(graph_def: Any, ports: list[Port]) -> Any:
-    """``graph_def`` with every op that has a rewrite rewritten. Raises UnsupportedOpsError where one has none here."""
+def _rewritten(graph_def: Any, tensors: list[str]) -> Any:
+    """``graph_def`` with every op that has a rewrite rewritten; ``tensors`` stay.
+
+    Raises UnsupportedOpsError where one has none here.
+    """
     found = rewrite_ops(graph_def)
     if found.refused:
         raise UnsupportedOpsError(look(graph_def, refused=found.refused))
-    return inline_calls(found.definition, [port.tensor for port in ports])
+    return inline_calls(found.definition, tensors)
 
 
 def _placeholder(port: TensorSpec) -> Any:
@@ -175,45 +178,53 @@ def _activation(spec: ModelSpec, fetch: str, count: int) -> Activation:
     return wanted.pop() if wanted else "none"
 
 
-def _static_shapes(
-    graph: Any, feeds: list[Port], results: Mapping[str, Any], state: Mapping[str, Any]
-) -> dict[str, Shape | None]:
-    """Shapes by fetch; None where the data decides.
-
-    Shape inference gives up in loops and lists that were traced with an open batch, whose sizes are fixed all the
-    same once the feeds' are: then what TensorFlow gives for different data decides.
-    """
-    tf = tensorflow()
-    shapes: dict[str, Shape | None] = {
-        name: tuple(t.shape.as_list()) if t.shape.is_fully_defined() else None for name, t in results.items()
-    }
-    unknown = [name for name, shape in shapes.items() if shape is None]
-    if not unknown:
-        return shapes
-    seen: list[list[Shape]] = []
-    with reference_session(graph) as session:
-        assign(graph, session, state)
-        for fill in (lambda n: np.zeros(n), lambda n: np.ones(n), lambda n: np.arange(n) % 5):
-            values = {p.tensor: fill(p.spec.elements).astype(p.spec.dtype).reshape(p.spec.shape) for p in feeds}
-            try:
-                seen.append([np.shape(a) for a in session.run([results[n] for n in unknown], values)])
-            except tf.errors.OpError as error:
-                reason = " ".join(str(error.message).split())[:300]
-                raise ImportModelError(f"The model does not run on the shapes it was given: {reason}") from error
-    for name, *found in zip(unknown, *seen, strict=True):
-        shapes[name] = found[0] if len(set(found)) == 1 else None
-    return shapes
-
-
-def _fetch_spec(name: str, tensor: Any, shape: Shape | None) -> TensorSpec:
-    if tensor.dtype.name not in ITEM_SIZES:
-        raise ImportModelError(f"The output {name!r} is {tensor.dtype.name}, which cannot be passed to a caller.")
-    if shape is None:
-        raise ImportModelError(
-            f"The size of the output {name!r} depends on the data ({tensor.shape}). XLA compiles for fixed sizes: "
-            "fetch a padded tensor with a count instead (non_max_suppression_padded, top_k, a mask)."
+def _fetch_specs(
+    definition: Any, feeds: list[Port], results: Mapping[str, Any], state: Mapping[str, Any], spec: ModelSpec
+) -> dict[str, TensorSpec]:
+    """What each of ``results`` of a GraphDef is; XLA and the spec bound a size that the data decides."""
+    for name, tensor in results.items():
+        if tensor.dtype.name not in ITEM_SIZES:
+            raise ImportModelError(f"The output {name!r} is {tensor.dtype.name}, which cannot be passed to a caller.")
+    unknown = [name for name, tensor in results.items() if not tensor.shape.is_fully_defined()]
+    found: dict[str, Bounded] = {}
+    if unknown:
+        tensors = [results[name].name for name in unknown]
+        if needs_rewriting(definition):
+            definition = _rewritten(definition, [*tensors, *(port.tensor for port in feeds)])
+        known = bounds(definition, feeds, tensors, state)
+        found = dict(zip(unknown, known, strict=True))
+    most = {fetch.visible: fetch.max_size for fetch in spec.fetches if fetch.max_size is not None}
+    for name in most:
+        if not (name in found and found[name].dynamic):
+            raise ImportModelError(
+                f"[[fetches]] gives {name!r} a max_size, but its size is always the same: delete it."
+            )
+    specs = {}
+    for name, tensor in results.items():
+        one = found[name] if name in found else Bounded(tuple(tensor.shape.as_list()))
+        shape = tuple(
+            min(size, most.get(name, size)) if at in one.dynamic else size for at, size in enumerate(one.shape)
         )
-    return TensorSpec(name, tensor.dtype.name, shape)
+        specs[name] = TensorSpec(name, tensor.dtype.name, shape, one.dynamic)
+    return specs
+
+
+def _with_shapes(results: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> Iterator[tuple[TensorSpec, Any]]:
+    """Every fetch and its tensor; after one whose size the data decides, that of its shape."""
+    tf = tensorflow()
+    names = {c_identifier(name).lower() for name in results}
+    for name, tensor in results.items():
+        spec = specs[name]
+        yield spec, tensor
+        if not spec.dynamic:
+            continue
+        if c_identifier(spec.shape_fetch).lower() in names:
+            raise ImportModelError(
+                f"The size of the output {name!r} depends on the data, so {spec.shape_fetch!r} is to say how large it "
+                "is, and another output has that name: give one of them an `alias` under [[fetches]]."
+            )
+        shape = tf.identity(tf.shape(tensor), name=f"fetch/{c_identifier(spec.shape_fetch)}")
+        yield TensorSpec(spec.shape_fetch, "int32", (len(spec.shape),)), shape
 
 
 def _config(graph: FrozenGraph) -> str:

@@ -30,10 +30,17 @@ class Port:
     spec: TensorSpec
     tensor: str
 
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        row = asdict(self)
+        if not self.spec.dynamic:
+            del row["spec"]["dynamic"]
+        return row
+
 
 @dataclass(frozen=True)
 class FrozenGraph:
-    """A GraphDef with static shapes and no variables but those it writes, on disk in ``folder``.
+    """A GraphDef with static feeds and no variables but those it writes, on disk in ``folder``.
 
     Files: ``graph.pb`` (binary GraphDef), ``original.pb`` (the same before ops of it were rewritten, if any were),
     ``config.pbtxt`` (tf2xla.Config), ``golden.npz``
@@ -96,10 +103,10 @@ class FrozenGraph:
     def save(self) -> None:
         """Write the ports beside the files, for ``load``."""
         ports = {
-            "feeds": [asdict(p) for p in self.feeds],
-            "fetches": [asdict(p) for p in self.fetches],
+            "feeds": [p.to_dict() for p in self.feeds],
+            "fetches": [p.to_dict() for p in self.fetches],
             "variables": dict(self.variables),
-            "states": [asdict(p) for p in self.states],
+            "states": [p.to_dict() for p in self.states],
         }
         self.ports_path.write_text(json.dumps(ports, indent=1))
 
@@ -113,6 +120,7 @@ class FrozenGraph:
             with (folder / _PORTS).open("rb") as file:
                 found = json.loads(file.read(_LARGEST_PORTS))
             feeds, fetches, states = (tuple(map(_port, found[key])) for key in ("feeds", "fetches", "states"))
+            _require_shapes(feeds, fetches, states)
             variables = {_text(node): _text(name) for node, name in found["variables"].items()}
             return cls(folder, feeds, fetches, variables, states)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -126,12 +134,25 @@ def _graph_def(path: Path) -> Any:
     return tensorflow().compat.v1.GraphDef.FromString(path.read_bytes())
 
 
+def _require_shapes(feeds: tuple[Port, ...], fetches: tuple[Port, ...], states: tuple[Port, ...]) -> None:
+    """The runtime reads how large a fetch is in the one after it. Raises ValueError where that is no shape."""
+    if any(port.spec.dynamic for port in (*feeds, *states)):
+        raise ValueError("dynamic")
+    following = [*(port.spec for port in fetches[1:]), None]
+    for spec, after in zip((port.spec for port in fetches), following, strict=True):
+        if spec.dynamic and after != TensorSpec(spec.shape_fetch, "int32", (len(spec.shape),)):
+            raise ValueError("shape")
+
+
 def _port(row: Any) -> Port:
     spec = row["spec"]
-    shape = spec["shape"]
+    shape, dynamic = spec["shape"], spec.get("dynamic", [])
     if not isinstance(shape, list) or not all(type(dim) is int and dim >= 0 for dim in shape):
         raise TypeError("shape")
-    port = Port(TensorSpec(_text(spec["name"]), _text(spec["dtype"]), tuple(shape)), _text(row["tensor"]))
+    if not isinstance(dynamic, list) or not all(type(at) is int and 0 <= at < len(shape) for at in dynamic):
+        raise TypeError("dynamic")
+    tensor = TensorSpec(_text(spec["name"]), _text(spec["dtype"]), tuple(shape), tuple(dynamic))
+    port = Port(tensor, _text(row["tensor"]))
     if port.spec.size > _LARGEST_TENSOR:
         raise ValueError("size")
     return port

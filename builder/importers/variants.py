@@ -49,6 +49,11 @@ def _require_scaling(first: tuple[int, FrozenGraph], second: tuple[int, FrozenGr
     others = {port.spec.name: port.spec.shape for port in (*graph.feeds, *graph.fetches)}
     for port in (*one.feeds, *one.fetches):
         shape, other = port.spec.shape, others[port.spec.name]
+        if port.spec.dynamic:
+            raise ImportModelError(
+                f"The data decides the size of {port.spec.name!r}, so nothing tells one item's from another's: give "
+                "[model] one batch."
+            )
         if shape[:1] != (batch,) or other != (other_batch, *shape[1:]):
             raise ImportModelError(
                 f"{port.spec.name!r} is {list(shape)} where the batch is {batch}, and {list(other)} where it is "

@@ -25,32 +25,27 @@ _V1_CONTROL_FLOW = {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCo
 TAKEN = frozenset(_PORTS | _V1_CONTROL_FLOW)
 """Ops that are compiled, or that the importer deals with, without a kernel."""
 
-_FFT = "XLA's ahead-of-time compiler has no FFT"
 _OUTSIDE = "it would reach outside the model"
-BEYOND_RUNTIME: Mapping[str, str] = {
-    **{f"{kind}{size}": _FFT for kind in ("FFT", "IFFT", "RFFT", "IRFFT") for size in ("", "2D", "3D", "ND")},
-    **dict.fromkeys(
-        (
-            "CollectiveAssignGroupV2",
-            "CollectiveReduceV2",
-            "SymbolicGradient",
-            "XlaAllReduce",
-            "XlaCustomCall",
-            "XlaCustomCallV2",
-            "XlaRecv",
-            "XlaReduceScatter",
-            "XlaSend",
-        ),
-        _OUTSIDE,
+BEYOND_RUNTIME: Mapping[str, str] = dict.fromkeys(
+    (
+        "CollectiveAssignGroupV2",
+        "CollectiveReduceV2",
+        "SymbolicGradient",
+        "XlaAllReduce",
+        "XlaCustomCall",
+        "XlaCustomCallV2",
+        "XlaRecv",
+        "XlaReduceScatter",
+        "XlaSend",
     ),
-}
+    _OUTSIDE,
+)
 """Ops XLA has a kernel for, whose result still cannot be built into a library."""
 
 _STRINGS = "handle strings in the caller and feed numbers"
 _TABLE = "look keys up in the caller and feed the indices"
 _DECODE = "decode in the caller and feed pixels ([image] in model.toml)"
 _NMS = "use tf.image.non_max_suppression_padded"
-_FFT_HINT = "do it in the caller, or multiply by a DFT matrix (tf.matmul) where the size is small"
 HINTS: Mapping[str, str] = {
     "CombinedNonMaxSuppression": _NMS,
     "NonMaxSuppression": _NMS,
@@ -78,7 +73,6 @@ HINTS: Mapping[str, str] = {
     **dict.fromkeys(
         ("StringToNumber", "AsString", "StringSplitV2", "StringToHashBucketFast", "RegexReplace", "DecodeRaw"), _STRINGS
     ),
-    **{op: _FFT_HINT for op, reason in BEYOND_RUNTIME.items() if reason == _FFT},
 }
 
 

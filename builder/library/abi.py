@@ -3,7 +3,14 @@
 ABI_VERSION = 1
 
 CF_OK, CF_ERR_ARGUMENT = 0, 3
-STATUS = {1: "CF_ERR_CPU", 2: "CF_ERR_MEMORY", 3: "CF_ERR_ARGUMENT", 4: "CF_ERR_KERNEL", 5: "CF_ERR_WEIGHTS"}
+STATUS = {
+    1: "CF_ERR_CPU",
+    2: "CF_ERR_MEMORY",
+    3: "CF_ERR_ARGUMENT",
+    4: "CF_ERR_KERNEL",
+    5: "CF_ERR_WEIGHTS",
+    6: "CF_ERR_SIZE",
+}
 
 
 def status_name(status: int) -> str:

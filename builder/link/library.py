@@ -15,7 +15,7 @@ from builder.targets import Copy, Target
 
 RUNTIME = Path(__file__).parent.parent / "runtime"
 
-KERNEL_SOURCES = tuple(f"ops/{name}.c" for name in ("convolution", "dot", "copy", "broadcast", "sort", "topk"))
+KERNEL_SOURCES = tuple(f"ops/{name}.c" for name in ("convolution", "dot", "copy", "broadcast", "sort", "topk", "fft"))
 """Runtime files compiled for the model's CPU."""
 
 THREAD_SOURCES = ("platform/threads.c", "platform/cpus.c")
@@ -123,9 +123,9 @@ def compile_objects(
     target = toolchain.target
     objects: list[Path] = []
 
-    def build(source: Path, baseline: bool = False) -> None:
+    def build(source: Path, baseline: bool = False, own: tuple[str, ...] = ()) -> None:
         objects.append(folder / f"{source.stem}_{source.suffix[1:]}.o")
-        toolchain.compile(source, objects[-1], include=(RUNTIME,), baseline=baseline, flags=flags)
+        toolchain.compile(source, objects[-1], include=(RUNTIME,), baseline=baseline, flags=(*own, *flags))
 
     def build_copies(source: str, copies: Iterable[Copy]) -> None:
         for copy in copies:
@@ -139,7 +139,8 @@ def compile_objects(
         build(source, baseline=True)
         source.unlink()
 
-    for name in ("abi/model.c", f"platform/cpu_{target.name}.c", *THREAD_SOURCES):
+    build(RUNTIME / "abi" / "model.c", baseline=True, own=sources.flags)
+    for name in (f"platform/cpu_{target.name}.c", *THREAD_SOURCES):
         build(RUNTIME / name, baseline=True)
     build_tables("fused_tables", fused_tables(target))
     build_copies(FUSED_SOURCE, target.fused_copies)
@@ -149,9 +150,11 @@ def compile_objects(
     for name in KERNEL_SOURCES:
         build(RUNTIME / name)
     for program in sources.programs:
-        build(program)
+        build(program, own=sources.flags)
+    if sources.dynamic:
+        build(RUNTIME / "abi" / "dynamic.c", baseline=True, own=sources.flags)
     if sources.outside:
-        build(RUNTIME / "abi" / "weights.c", baseline=True)
+        build(RUNTIME / "abi" / "weights.c", baseline=True, own=sources.flags)
     else:
         build(sources.folder / "weights.S")
     return objects

@@ -15,6 +15,7 @@ from builder.errors import LowerError
 from builder.importers.graph import Port
 from builder.lower import shapes
 from builder.lower.buffers import BufferPlan, align, plan_buffers
+from builder.lower.fft import plan_fft
 from builder.lower.program import (
     BoundPort,
     Buffer,
@@ -23,6 +24,8 @@ from builder.lower.program import (
     ConvolutionStep,
     CopyStep,
     DotStep,
+    FftKind,
+    FftStep,
     KernelStep,
     Program,
     RngStep,
@@ -30,14 +33,18 @@ from builder.lower.program import (
     Step,
     Steps,
     TopKStep,
+    Weight,
     WhileStep,
 )
 from builder.lower.results import result_buffers
+from builder.spec.tensor import TensorSpec
 
 CONVOLUTION_DTYPES = {"float16", "float32", "float64"}
 DOT_DTYPES = {
     "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
 }  # fmt: skip
+FFT_KINDS: tuple[FftKind, ...] = ("FFT", "IFFT", "RFFT", "IRFFT")
+"""In the order of FftTypeProto in xla/xla_data.proto, by the number of FftThunkProto.fft_type."""
 
 
 def lower_faithfully(result: Any, feeds: tuple[Port, ...], fetches: tuple[Port, ...], share: bool = True) -> Program:
@@ -59,9 +66,9 @@ def lower_faithfully(result: Any, feeds: tuple[Port, ...], fetches: tuple[Port, 
         steps=steps,
         feeds=_bind_feeds(result, plan, feeds),
         fetches=_bind_fetches(result, plan, fetches),
-        weights=plan.weights,
+        weights=(*plan.weights, *lowering.tables.values()),
         arena_size=plan.arena_size + align(lowering.scratch),
-        weights_size=plan.weights_size,
+        weights_size=plan.weights_size + sum(align(len(data)) for data in lowering.tables),
     )
 
 
@@ -83,9 +90,19 @@ def _bind_fetches(result: Any, plan: BufferPlan, fetches: tuple[Port, ...]) -> t
 
 def _bind(port: Port, shape: Any, buffer: Buffer) -> BoundPort:
     actual = (shapes.dtype(shape), tuple(shape.dimensions))
-    if actual != (port.spec.dtype, port.spec.shape) or not shapes.is_row_major(shape):
+    taken = (shapes.dtype(shape), _taken(port.spec, shape))
+    if taken != (port.spec.dtype, port.spec.shape) or not shapes.is_row_major(shape):
         raise LowerError(f"{port.spec.name} is {port.spec}, but XLA compiled it as {actual}; report this model.")
     return BoundPort(port.spec, Buffer(buffer.space, buffer.offset, port.spec.size))
+
+
+def _taken(spec: TensorSpec, shape: Any) -> tuple[int, ...]:
+    """XLA's dimensions, or where the data decides as few as the spec takes: what is there comes first, without gaps."""
+    dynamic = tuple(at for at, does in enumerate(shape.is_dynamic_dimension) if does)
+    if dynamic != spec.dynamic or len(shape.dimensions) != len(spec.shape):
+        return tuple(shape.dimensions)
+    pairs = zip(shape.dimensions, spec.shape, strict=True)
+    return tuple(min(pair) if at in dynamic else pair[0] for at, pair in enumerate(pairs))
 
 
 @dataclass
@@ -95,6 +112,8 @@ class _Thunks:
     plan: BufferPlan
     scratch: int = 0
     refused: list[str] = field(default_factory=list)
+    tables: dict[bytes, Weight] = field(default_factory=dict)
+    """Constants that are not XLA's: behind all of those."""
 
     def sequence(self, sequence: Any) -> Steps:
         steps: list[Step] = []
@@ -234,9 +253,6 @@ class _Thunks:
         length = shape.dimensions[thunk.dimension]
         inner = shapes.strides(shape)[thunk.dimension]
         sizes = tuple(shapes.item_size(i.shape) for i in inputs)
-        # See cf_run_sort: two index arrays and one column of the widest input.
-        scratch = length * (16 + max(sizes))
-        self.scratch = max(self.scratch, scratch)
         return SortStep(
             name,
             thunk.comparator_name,
@@ -245,7 +261,8 @@ class _Thunks:
             outer=math.prod(shape.dimensions) // max(1, length * inner),
             length=length,
             inner=inner,
-            scratch=Buffer("arena", self.plan.arena_size, scratch),
+            # See cf_run_sort: two index arrays and one column of the widest input.
+            scratch=self._scratch(length * (16 + max(sizes))),
         )
 
     def top_k_thunk(self, name: str, thunk: Any) -> Step:
@@ -253,6 +270,29 @@ class _Thunks:
             self.plan.slice(s, name) for s in (thunk.values_buffer, thunk.output_buffer, thunk.indices_buffer)
         )
         return TopKStep(name, values, out_values, out_indices, thunk.batch_size, thunk.input_size, thunk.k)
+
+    def fft_thunk(self, name: str, thunk: Any) -> Step:
+        source, target = thunk.input_buffer_shape.shape, thunk.output_buffer_shape.shape
+        kind, sizes = FFT_KINDS[thunk.fft_type], tuple(thunk.fft_length)
+        real, complex_ = (source, target) if kind == "RFFT" else (target, source)
+        if shapes.dtype(complex_) != "complex64" or shapes.dtype(real) not in ("float32", "complex64"):
+            raise LowerError(f"there is no {kind} of {shapes.dtype(complex_)}.")
+        if not (shapes.is_row_major(source) and shapes.is_row_major(target)):
+            raise LowerError(f"there is no {kind} of dimensions in another order.")
+        batch = math.prod(source.dimensions[: -len(sizes)])
+        plan = plan_fft(kind, sizes, batch)
+        return FftStep(
+            name,
+            kind,
+            input=self._shaped(thunk.input_buffer_shape, name),
+            tables=self._table(plan.tables.tobytes()),
+            output=self._shaped(thunk.output_buffer_shape, name),
+            batch=batch,
+            axes=plan.axes,
+            lines=plan.lines,
+            copy=plan.copy,
+            scratch=self._scratch(4 * plan.scratch),
+        )
 
     def rng_get_and_update_state_thunk(self, name: str, thunk: Any) -> Step:
         return RngStep(name, self.plan.slice(thunk.state_buffer, name), thunk.delta)
@@ -272,6 +312,17 @@ class _Thunks:
             body=self.sequence(thunk.body_sequence),
             trip_count=thunk.trip_count.value if thunk.trip_count.contains_value else None,
         )
+
+    def _scratch(self, size: int) -> Buffer:
+        """Memory that a step needs only while it runs: the same for all, behind the plan's."""
+        self.scratch = max(self.scratch, size)
+        return Buffer("arena", self.plan.arena_size, size)
+
+    def _table(self, data: bytes) -> Buffer:
+        if data not in self.tables:
+            end = self.plan.weights_size + sum(align(len(other)) for other in self.tables)
+            self.tables[data] = Weight(end, data)
+        return Buffer("weights", self.tables[data].offset, len(data))
 
     def _shaped(self, proto: Any, name: str) -> Buffer:
         return self.plan.slice(proto.slice, name)

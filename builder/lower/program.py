@@ -133,6 +133,39 @@ class TopKStep:
 
 
 @dataclass(frozen=True)
+class FftAxis:
+    """One dimension of a transform, as ``cf_fft_axis`` of runtime/ops/kernels.h has it. ``tables``: in floats."""
+
+    size: int
+    length: int
+    padded: int
+    tables: int
+    split: bool
+
+
+FftKind = Literal["FFT", "IFFT", "RFFT", "IRFFT"]
+
+
+@dataclass(frozen=True)
+class FftStep:
+    """Discrete Fourier transforms over the last dimensions; see ``cf_fft`` in runtime/ops/kernels.h.
+
+    ``tables``: their constants, among the weights. ``lines`` and ``copy``: places in ``scratch``, in floats.
+    """
+
+    name: str
+    kind: FftKind
+    input: Buffer
+    tables: Buffer
+    output: Buffer
+    batch: int
+    axes: tuple[FftAxis, ...]
+    lines: int
+    copy: int
+    scratch: Buffer
+
+
+@dataclass(frozen=True)
 class RngStep:
     """Store the generator's 128-bit state and advance it by ``delta``."""
 
@@ -349,6 +382,7 @@ Step = (
     | CopyStep
     | SortStep
     | TopKStep
+    | FftStep
     | RngStep
     | LayerStep
     | PoolStep

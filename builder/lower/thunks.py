@@ -14,13 +14,14 @@ from builder.lower.program import (
     ConvolutionStep,
     CopyStep,
     DotStep,
+    FftStep,
     KernelStep,
     Program,
     SortStep,
     TopKStep,
 )
 
-StraightStep = KernelStep | ConvolutionStep | DotStep | CopyStep | SortStep | TopKStep | BroadcastStep
+StraightStep = KernelStep | ConvolutionStep | DotStep | CopyStep | SortStep | TopKStep | FftStep | BroadcastStep
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +57,9 @@ class Thunk:
             case SortStep():
                 assert scratch is not None
                 return replace(step, buffers=tuple(writes), scratch=scratch)
+            case FftStep():
+                assert scratch is not None
+                return replace(step, input=reads[0], tables=reads[1], output=writes[0], scratch=scratch)
             case TopKStep():
                 return replace(step, values=reads[0], out_values=writes[0], out_indices=writes[1])
             case _:
@@ -63,7 +67,7 @@ class Thunk:
 
     @property
     def scratch_size(self) -> int:
-        return self.step.scratch.size if isinstance(self.step, SortStep) else 0
+        return self.step.scratch.size if isinstance(self.step, SortStep | FftStep) else 0
 
 
 def read_thunks(result: Any, dag: Dag, faithful: Program) -> list[Thunk]:
@@ -116,6 +120,8 @@ def _ports(step: StraightStep, proto: Any) -> tuple[tuple[Buffer, ...], tuple[Bu
             return (step.source, *(() if step.other is None else (step.other,))), (step.target,)
         case SortStep():
             return step.buffers, step.buffers
+        case FftStep():
+            return (step.input, step.tables), (step.output,)
         case TopKStep():
             return (step.values,), (step.out_values, step.out_indices)
         case _:

@@ -33,8 +33,8 @@ def histograms(bundle: Bundle, graph: FrozenGraph) -> list[dict[str, Any]]:
             call()
             for fetch, answer in zip(fetches, call.fetches, strict=True):
                 if fetch.name in errors:
-                    ours = answer.view(fetch.dtype).astype(np.float64)
                     theirs = golden.fetch(case, fetch.name).astype(np.float64).ravel()
+                    ours = answer.view(fetch.dtype)[: theirs.size].astype(np.float64)
                     difference = np.where(ours == theirs, 0.0, np.abs(ours - theirs))
                     errors[fetch.name][case] = difference[np.isfinite(difference)]
     return [_histogram(name, cases) for name, cases in errors.items()]

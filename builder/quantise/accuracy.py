@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.importers.graph import FrozenGraph
+from builder.importers.graph import FrozenGraph, Port
 from builder.library.opened import OpenedModel
 from builder.quantise.inputs import Inputs
 from builder.spec import ModelSpec
@@ -48,35 +48,44 @@ class Accuracy:
     agreement: float | None
 
 
+def comparable(graph: FrozenGraph) -> tuple[Port, ...]:
+    """The fetches of a fixed size: what the data decides has no item that could be held against another's."""
+    shapes = {port.spec.shape_fetch for port in graph.fetches}
+    return tuple(port for port in graph.fetches if not port.spec.dynamic and port.spec.name not in shapes)
+
+
 def tensorflow_answers(graph: FrozenGraph, inputs: Inputs) -> Answers:
     """TensorFlow's own, op by op, with the graph's float32 weights."""
     calls = {str(number): feeds for number, feeds in enumerate(inputs.runs)}
-    return _joined([found for _, found in answers(graph, graph.reference(), calls)], inputs.items)
+    return _joined(graph, [found for _, found in answers(graph, graph.reference(), calls)], inputs.items)
 
 
 def library_answers(library: Path, graph: FrozenGraph, inputs: Inputs) -> Answers:
     """Those of libmodel.so, in this process. Raises VerifyError where this machine can't run it."""
     with OpenedModel(library) as model:
-        return _joined([run_once(model, graph, feeds) for feeds in inputs.runs], inputs.items)
+        return _joined(graph, [run_once(model, graph, feeds) for feeds in inputs.runs], inputs.items)
 
 
 def run_once(model: OpenedModel, graph: FrozenGraph, feeds: Mapping[str, Array]) -> Answers:
-    """One inference: every fetch, by name. Raises VerifyError where it fails."""
+    """One inference: every fetch, by name, as large as it can be. Raises VerifyError where it fails."""
     call = model.bind([feeds[port.spec.name] for port in graph.feeds], [port.spec.size for port in graph.fetches])
     call()
     pairs = zip(graph.fetches, call.fetches, strict=True)
     return {p.spec.name: data.view(p.spec.dtype).reshape(p.spec.shape) for p, data in pairs}
 
 
-def _joined(runs: Sequence[Answers], items: int) -> Answers:
+def _joined(graph: FrozenGraph, runs: Sequence[Answers], items: int) -> Answers:
     """Items one after the other; a result without a batch is one item per run."""
-    return {name: np.concatenate([np.atleast_1d(run[name]) for run in runs])[:items] for name in runs[0]}
+    names = [port.spec.name for port in comparable(graph)]
+    return {name: np.concatenate([np.atleast_1d(run[name]) for run in runs])[:items] for name in names}
 
 
 def compare(spec: ModelSpec, graph: FrozenGraph, inputs: Inputs, ours: Answers, theirs: Answers) -> Accuracy:
-    """Every output of ``spec`` (every fetch, where it has none)."""
+    """Every output of ``spec`` (every fetch, where it has none) that is ``comparable``."""
     rows, same = [], []
     for name, fetch, classes in _outputs(spec, graph):
+        if fetch not in ours:
+            continue
         labels = inputs.labels if classes and name == inputs.output else None
         a, b = ours[fetch], theirs[fetch]
         rows.append(_output(name, a, b, classes, labels))

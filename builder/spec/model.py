@@ -74,6 +74,7 @@ class FetchSpec:
 
     name: str
     alias: str | None = None  # the name callers see
+    max_size: int | None = None  # of each dimension whose size the data decides; None: the most that it can be
 
     @property
     def visible(self) -> str:

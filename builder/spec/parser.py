@@ -162,7 +162,9 @@ def _signature(tables: Tables, signature: str, model_name: str) -> SignatureSpec
     return SignatureSpec(
         signature,
         feeds=tuple(map(_feed, tables.feeds)),
-        fetches=tuple(FetchSpec(fetch.get("name"), fetch.get("alias")) for fetch in tables.fetches),
+        fetches=tuple(
+            FetchSpec(fetch.get("name"), fetch.get("alias"), fetch.get("max_size")) for fetch in tables.fetches
+        ),
         outputs=tuple(_output(output, model_name) for output in tables.outputs),
     )
 

@@ -213,6 +213,13 @@ FETCHES = Section(
     (
         Field("name", _TENSOR, 'The result\'s name. In a frozen graph it is the node, "y" or "y:1".', required=True),
         Field("alias", _TENSOR, "The name that callers see.", otherwise="`name`"),
+        Field(
+            "max_size",
+            Whole(1, 2**31 - 1),
+            "Only for a result whose size depends on the data, such as the rows that a mask keeps: the most that a "
+            "call may give. A call that would give more fails. See [dynamic-sizes.md](dynamic-sizes.md).",
+            otherwise="the most that there can be",
+        ),
         _SIGNATURE,
     ),
     repeated=True,

@@ -26,7 +26,7 @@ def tensorflow_answers(ws: Workspace, graph: FrozenGraph, inputs: Inputs) -> Ans
         save_arrays(folder / _INPUTS, arrays)
         ws.sandboxed(_answer, graph, inputs.items, folder=folder, reads=[graph.folder], failed=failed)
         with np.load(folder / _ANSWERS, allow_pickle=False) as found:
-            return {port.spec.name: found[port.spec.name] for port in graph.fetches}
+            return {name: found[name] for name in found.files}
 
 
 def failed(code: int, said: str) -> VerifyError:

@@ -59,7 +59,11 @@ def _choose(ws: Workspace, compiled: CompiledVariant, folder: Path) -> None:
             continue
         library = candidate(ws, compiled, kind).library
         agreement = compare(spec, graph, inputs, library_answers(library, graph, inputs), theirs).agreement
-        assert agreement is not None  # the spec has a classification
+        if agreement is None:
+            raise SpecError(
+                f'{spec.path}: [weights].type: "auto" compares classifications, but the data decides the size of this '
+                "model's; choose a type."
+            )
         tried.append(f"{kind}: {100 * agreement:.2f} % of {inputs.source} agree with TensorFlow")
         if agreement >= spec.weights.accuracy:
             break

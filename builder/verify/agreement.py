@@ -91,7 +91,7 @@ def agree(
     answers: Iterable[tuple[str, Array, Array]],
     sensitivity: float = 0.0,
 ) -> OutputAgreement:
-    """Compare (case, ours, theirs) arrays of ``fetch``'s dtype and shape.
+    """Compare (case, ours, theirs) arrays of ``fetch``'s dtype and shape, or of the shape that the data decides.
 
     Floating point: |ours - theirs| <= absolute + relative * |theirs|, NaN equal to NaN, infinities equal
     by sign. Integers and booleans: equal. ``sensitivity``: how far TensorFlow's answer moves when its weights and
@@ -114,8 +114,7 @@ def agree(
         if first is None:
             first = theirs
         else:
-            spread, allowed_spread = errors(theirs, first, tolerance)
-            constant = constant and bool(np.all(spread <= allowed_spread))
+            constant = constant and _alike(theirs, first, tolerance)
         if error.size == 0:
             continue
         max_absolute = max(max_absolute, float(error.max()))
@@ -157,6 +156,13 @@ def agree(
         top1_example=example,
         constant=constant and cases > 0 and elements > 0,
     )
+
+
+def _alike(one: Array, other: Array, tolerance: Tolerance) -> bool:
+    if one.shape != other.shape:
+        return False
+    spread, allowed = errors(one, other, tolerance)
+    return bool(np.all(spread <= allowed))
 
 
 def errors(ours: Array, theirs: Array, tolerance: Tolerance, share: float = 0.0) -> tuple[Array, Array]:

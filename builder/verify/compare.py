@@ -98,12 +98,16 @@ def _agreements(
 def _pairs(golden: Golden, answers: Answers, number: int, fetch: TensorSpec) -> Iterator[tuple[str, Array, Array]]:
     for case, fetches in answers.items():
         raw, theirs = fetches[number], golden.fetch(case, fetch.name)
+        if fetch.dynamic:
+            if tuple(fetches[number + 1].view(np.int32)) != theirs.shape:
+                continue  # the next fetch, which says how large this one is, disagrees
+            raw = raw[: theirs.nbytes]
         if fetch.dtype == "bool":
             # A byte that is neither 0 nor 1 is no bool, whatever NumPy makes of it.
             theirs = np.ascontiguousarray(theirs).view(np.uint8)
-            yield case, raw.reshape(fetch.shape), theirs
+            yield case, raw.reshape(theirs.shape), theirs
         else:
-            yield case, raw.view(fetch.dtype).reshape(fetch.shape), theirs
+            yield case, raw.view(fetch.dtype).reshape(theirs.shape), theirs
 
 
 def _warnings(rows: Sequence[OutputAgreement], cases: tuple[str, ...]) -> Iterator[str]:

@@ -26,7 +26,7 @@ def description_failures(
         told = _told(told, variant)
     for key, specs in (("feeds", feeds), ("fetches", fetches)):
         ours = told.get(key)
-        theirs = [{"name": s.name, "dtype": s.dtype, "shape": list(s.shape), "bytes": s.size} for s in specs]
+        theirs = [spec.to_dict() for spec in specs]
         if ours != theirs:
             yield f"cf_describe says the {key} are {json.dumps(ours)}, the graph says {json.dumps(theirs)}"
 

@@ -37,6 +37,9 @@ def _doubt(outputs: Sequence[ExpectedOutput], before: Mapping[str, Array], after
     """In words, where TensorFlow's answer moves furthest beyond what is allowed; empty where it does not."""
     for output in outputs:
         name = output.fetch.name
+        if after[name].shape != before[name].shape:
+            sizes = f"{list(before[name].shape)} to {list(after[name].shape)}"
+            return f"the size of TensorFlow's own {output.name} goes from {sizes}"
         exact = not output.fetch.dtype.startswith("float")
         share = 0.0 if exact else allowed_sensitivity(MOST_SENSITIVE)
         error, allowed = errors(after[name], before[name], _widest(output.tolerance, exact), share)

@@ -110,8 +110,8 @@ class Golden:
         if key not in self._arrays:
             raise VerifyError(f"{self.path.name} has no {key}; delete it and build again.")
         array = self._arrays[key]
-        if (array.dtype.name, array.shape) != (port.dtype, port.shape):
+        if array.dtype.name != port.dtype or not port.takes(array.shape):
             raise VerifyError(
                 f"{self.path.name}: {key} is {array.dtype.name}{list(array.shape)}, the model's is "
-                f"{port.dtype}{list(port.shape)}; delete it and build again."
+                f"{port.dtype}{port.says()}; delete it and build again."
             )

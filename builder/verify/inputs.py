@@ -30,6 +30,9 @@ PROBES = {"extremes", "wide"}
 EDGES = {"zeros", *PROBES}
 """Cases that are no usual input: what divides by what they add up to, or compares with it, has no sure answer."""
 
+_SCALE = 50.0
+"""Random floats times and by this are far on either side of a threshold."""
+
 _WIDE = 100
 """Integers below this are tried too, for the models that take tokens or amounts."""
 
@@ -59,9 +62,31 @@ def further_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Arra
         yield f"random-{i}", {f.name: random_values(f, i) for f in feeds}
 
 
+def scaled(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
+    """Further inputs, of which some give none and some give all of what the data decides to give."""
+    for name, factor in (("faint", 1 / _SCALE), ("strong", _SCALE), ("lowest", -_SCALE), ("highest", _SCALE)):
+        plain = name in ("lowest", "highest")
+        yield name, {f.name: _scaled(f, factor, plain) for f in feeds}
+
+
+def _scaled(feed: TensorSpec, factor: float, plain: bool) -> Array:
+    """Random floats times ``factor``, or where ``plain`` the factor itself; of other types the nearest they have."""
+    if feed.dtype.startswith("float"):
+        values = np.ones(feed.shape) if plain else random_values(feed, RANDOM_CASES)
+        return (values * factor).astype(feed.dtype)
+    if not plain:
+        return random_values(feed, RANDOM_CASES)
+    return np.full(feed.shape, _ends(feed)[factor > 0], feed.dtype)
+
+
+def _ends(feed: TensorSpec) -> tuple[int, int]:
+    """All of 8 bits; 0 and 1 of other integers, which may be indices."""
+    return {"uint8": (0, 255), "int8": (-128, 127)}.get(feed.dtype, (0, 1))
+
+
 def extremes(feed: TensorSpec) -> Array:
     """Both ends of a sensible range, alternating: all of 8 bits, -1 and 1 for floats, 0 and 1 for indices."""
-    low, high = {"uint8": (0, 255), "int8": (-128, 127)}.get(feed.dtype, (0, 1))
+    low, high = _ends(feed)
     if feed.dtype.startswith("float"):
         low = -1
     return np.resize(np.array([high, low], feed.dtype), feed.elements).reshape(feed.shape)

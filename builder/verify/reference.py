@@ -21,7 +21,7 @@ from builder.verify.doubt import doubts
 from builder.verify.expected import ExpectedOutput, outputs_of
 from builder.verify.float64 import in_float64
 from builder.verify.golden import Golden, GoldenCase
-from builder.verify.inputs import EDGES, PROBES, cases, further_cases
+from builder.verify.inputs import EDGES, PROBES, cases, further_cases, scaled
 from builder.verify.sensitivity import moved_zeros, nudge_constants, nudged_calls, sensitivity
 
 Array = NDArray[Any]
@@ -50,15 +50,36 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
         )
     feeds = [port.spec for port in graph.feeds]
     outputs = outputs_of(spec, tuple(port.spec for port in graph.fetches))
-    calls, further = dict(cases(spec, feeds)), further_cases(feeds)
+    calls: dict[str, Feeds] = dict(cases(spec, feeds))
+    others = _of_new_sizes(graph, calls, dict(scaled(feeds)))
+    calls, probes, further = calls | others, PROBES | others.keys(), further_cases(feeds)
     undecided: dict[str, str] = {}
-    while found := _doubts(asked := ask(graph, calls, may_fail=PROBES), graph, outputs):
+    while found := _doubts(asked := ask(graph, calls, may_fail=probes), graph, outputs):
         undecided |= found
         calls = {case: feeds for case, feeds in calls.items() if case not in undecided}
         calls |= dict(islice(further, len(found)))
     if undecided and len(asked.calls) < ENOUGH:
         raise VerifyError(_too_few(undecided, len(asked.calls)))
     asked.write(graph.golden_path, undecided)
+
+
+def _of_new_sizes(graph: FrozenGraph, calls: Mapping[str, Feeds], further: Mapping[str, Feeds]) -> dict[str, Feeds]:
+    """Those of ``further`` whose answers have sizes that no call before them gives; none where all sizes are fixed.
+
+    EDGES do not count: they may yet be left out.
+    """
+    dynamic = [port.spec.name for port in graph.fetches if port.spec.dynamic]
+    if not dynamic:
+        return {}
+    both = {case: feeds for case, feeds in {**calls, **further}.items() if case not in EDGES}
+    seen: set[tuple[str, tuple[int, ...]]] = set()
+    chosen = {}
+    for case, fetches in answers(graph, graph.reference(), both, may_fail=both):
+        sizes = {(name, fetches[name].shape) for name in dynamic}
+        if case in further and not sizes <= seen:
+            chosen[case] = further[case]
+        seen |= sizes
+    return chosen
 
 
 def _too_few(undecided: Mapping[str, str], left: int) -> str:
@@ -89,9 +110,13 @@ class Asked:
 def ask(graph: FrozenGraph, calls: Mapping[str, Feeds], may_fail: Collection[str] = ()) -> Asked:
     """Have TensorFlow answer ``calls``, by case.
 
-    Calls in ``may_fail`` that it cannot run are left out. Raises VerifyError where it cannot run another.
+    Calls in ``may_fail`` that it cannot run are left out, and those whose answer is larger than a fetch can be.
+    Raises VerifyError where it cannot run another, or no call is left.
     """
     fetched = dict(answers(graph, graph.reference(), calls, may_fail))
+    if calls and not fetched:
+        sizes = ", ".join(f"{p.spec.name} {p.spec.says()}" for p in graph.fetches if p.spec.dynamic)
+        raise VerifyError(f"Every golden input gives more than `max_size` in model.toml allows ({sizes}): raise it.")
     run = {case: calls[case] for case in fetched}
     moved = answers(graph, nudge_constants(graph.reference()), nudged_calls(run), may_fail=run)
     return Asked(run, fetched, dict(moved))
@@ -128,8 +153,8 @@ def answers(
     """Each case and TensorFlow's answers by fetch, in the dtypes of ``graph``; one sequence of calls if it has state.
 
     TensorFlow runs ``definition``, op by op, not through XLA: it is the reference of ``graph``, perhaps with
-    other constants. Cases in ``may_fail`` that it cannot run are left out. Raises VerifyError where it cannot run
-    another.
+    other constants. Cases in ``may_fail`` that it cannot run are left out, and those whose answer is larger than
+    ``max_size`` lets a fetch be: the library refuses them. Raises VerifyError where it cannot run another.
     """
     tf = tensorflow()
     with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
@@ -146,6 +171,9 @@ def answers(
                     assign(loaded, session, state)
                     continue
                 raise VerifyError(f"TensorFlow cannot run the graph on {case}: {error.message[:300]}") from error
+            if not all(p.spec.takes(np.shape(answer)) for p, answer in zip(graph.fetches, found, strict=True)):
+                assign(loaded, session, state)
+                continue
             state = read(loaded, session, {p.tensor: p.spec.dtype for p in graph.states})
             pairs = zip(graph.fetches, found, strict=True)
             yield case, {port.spec.name: np.asarray(answer, port.spec.dtype) for port, answer in pairs}

@@ -75,12 +75,13 @@ def sensitivity(
 ) -> dict[str, float]:
     """The largest change of each floating-point fetch over all cases, as a share of the largest magnitude in its case.
 
-    Both arguments are arrays by case and fetch. What is not finite in either counts for nothing.
+    Both arguments are arrays by case and fetch. What is not finite in either counts for nothing, nor does an answer
+    that gets another size.
     """
     found: dict[str, float] = {}
     for case, moved in nudged_answers.items():
         for name, values in answers[case].items():
-            if values.dtype.name in FLOATS:
+            if values.dtype.name in FLOATS and values.shape == moved[name].shape:
                 found[name] = max(found.get(name, 0.0), _share(values, moved[name]))
     return found
 

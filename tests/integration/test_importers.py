@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from builder.errors import ImportModelError
 from builder.importers import describe
+from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import distinct
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.shapes import pin_shapes
 from builder.importers.tf import tensorflow
 from builder.spec import FeedSpec, FetchSpec, ImageInput, OutputSpec
-from builder.spec.tensor import c_identifier
+from builder.spec.tensor import TensorSpec, c_identifier
 from tests.support import needs
 from tests.support.hostile import change_meta_graph
 from tests.support.models import freeze, run_graph, save_keras, spec_for
@@ -431,12 +432,41 @@ class TestGraphDef:
         with pytest.raises(ImportModelError, match=r"not frozen.*w"):
             freeze(tmp_path / "g.pb", tmp_path / "out", feeds=(FeedSpec("w"),), fetches=(FetchSpec("w"),))
 
-    def test_a_fetch_whose_size_depends_on_the_data(self, tmp_path: Path) -> None:
-        with tf.Graph().as_default() as graph:
-            tf.where(tf.compat.v1.placeholder(tf.bool, [4], name="x"), name="y")
-            (tmp_path / "g.pb").write_bytes(graph.as_graph_def().SerializeToString())
-        with pytest.raises(ImportModelError, match="'y' depends on the data"):
-            freeze(tmp_path / "g.pb", tmp_path / "out", feeds=(FeedSpec("x"),), fetches=(FetchSpec("y"),))
+    @pytest.mark.parametrize(("most", "shape"), [(None, (4, 1)), (3, (3, 1)), (9, (4, 1))])
+    def test_a_fetch_whose_size_depends_on_the_data(
+        self, tmp_path: Path, most: int | None, shape: tuple[int, ...]
+    ) -> None:
+        """XLA says how large it is at most, the spec may say less, and the next fetch is its shape."""
+        fetches = (FetchSpec("y", max_size=most), FetchSpec("twice"))
+        graph = freeze(_where(tmp_path), tmp_path / "out", feeds=(FeedSpec("x"),), fetches=fetches)
+        y, size, twice = (port.spec for port in FrozenGraph.load(graph.folder).fetches)
+        assert (y, y.shape_fetch) == (TensorSpec("y", "int64", shape, (0,)), "y_shape")
+        assert size == TensorSpec("y_shape", "int32", (2,))
+        assert twice == TensorSpec("twice", "bool", (8,))
+        for x, rows in (([0, 0, 0, 0], 0), ([0, 1, 1, 0], 2), ([1, 1, 1, 1], 4)):
+            found = run_graph(graph, {"x": np.array(x, bool)})
+            assert found["y"].shape == tuple(found["y_shape"]) == (rows, 1)
+
+    def test_a_limit_for_a_size_that_is_fixed(self, tmp_path: Path) -> None:
+        fetches = (FetchSpec("y"), FetchSpec("twice", max_size=3))
+        with pytest.raises(ImportModelError, match="gives 'twice' a max_size, but its size is always the same"):
+            freeze(_where(tmp_path), tmp_path / "out", feeds=(FeedSpec("x"),), fetches=fetches)
+
+    def test_a_fetch_with_the_name_that_says_how_large_another_is(self, tmp_path: Path) -> None:
+        fetches = (FetchSpec("y"), FetchSpec("twice", "Y.shape"))
+        with pytest.raises(ImportModelError, match="'y_shape' is to say how large it is, and another output has that"):
+            freeze(_where(tmp_path), tmp_path / "out", feeds=(FeedSpec("x"),), fetches=fetches)
+
+
+def _where(folder: Path) -> Path:
+    """A frozen graph: the places where ``x`` is true, and ``x`` twice."""
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.bool, [4], name="x")
+        tf.where(x, name="y")
+        tf.concat([x, x], 0, name="twice")
+    path = folder / "g.pb"
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+    return path
 
 
 def test_labels_are_counted_against_the_output(tmp_path: Path) -> None:

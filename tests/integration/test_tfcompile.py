@@ -57,6 +57,7 @@ BUILDS: dict[str, tuple[Callable[..., Any], Feeds]] = {
     "half inside": (lambda x: tf.cast(tf.nn.relu(tf.cast(x, "float16")), F), {"x": (F, (4,))}),
     "conv2d": (lambda x: tf.nn.conv2d(x, tf.ones([3, 3, 2, 2]), 1, "SAME"), {"x": (F, (1, 8, 8, 2))}),
     "conv3d": (lambda x: tf.nn.conv3d(x, tf.ones([2, 2, 2, 1, 2]), [1] * 5, "SAME"), {"x": (F, (1, 4, 4, 4, 1))}),
+    "fft": (lambda x: tf.abs(tf.signal.rfft(x)), {"x": (F, (8,))}),
     "resize": (lambda x: tf.image.resize(x, (6, 6)), {"x": (F, (1, 3, 3, 1))}),
     "top_k": (lambda x: tf.math.top_k(x, 2)[1], {"x": (F, (8,))}),
     "cholesky": (lambda x: tf.linalg.cholesky(x), {"x": (F, (3, 3))}),

@@ -191,6 +191,16 @@ def test_everything_must_scale_with_the_batch() -> None:
             require_variants(several, [graph(1, one), graph(4, other)])
 
 
+def test_what_the_data_decides_is_of_one_batch() -> None:
+    def of(batch: int) -> FrozenGraph:
+        y = TensorSpec("y", "float32", (batch, 3), (0,))
+        return replace(graph(batch, (batch, 3)), fetches=(Port(y, "y:0"),))
+
+    require_variants(replace(SPEC, batch=2, batches=()), [of(2)])
+    with pytest.raises(ImportModelError, match=r"data decides the size of 'y'.* one batch"):
+        require_variants(replace(SPEC, batches=(1, 4)), [of(1), of(4)])
+
+
 def test_a_spec_of_one_of_its_batches() -> None:
     spec = replace(SPEC, feeds=(FeedSpec("x", (1, 7)), FeedSpec("t", (7,)), FeedSpec("s", ()), FeedSpec("u")))
     own = spec.of_variant(spec.variants[1])

@@ -17,6 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from builder.lower.faithful import FFT_KINDS
+from builder.lower.program import FftKind
 from tests.support import needs
 from tests.support.runtime import DTYPES, Runtime, build, build_with_gcc, sanitizer_environment
 
@@ -455,6 +457,51 @@ def test_top_k(runtime: Runtime, data: st.DataObject, batch: int, length: int) -
     out, indices = runtime.top_k(np.ascontiguousarray(values), k)
     np.testing.assert_array_equal(indices, expected)
     np.testing.assert_array_equal(out.view("u4"), np.take_along_axis(values, expected, 1).view("u4"))
+
+
+# Fourier transforms
+
+
+def transformed(kind: str, values: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
+    """By NumPy, in float64."""
+    axes = tuple(range(-len(sizes), 0))
+    wide = values.astype("c16" if values.dtype.kind == "c" else "f8")
+    if kind == "IRFFT":
+        return np.fft.irfftn(wide, sizes, axes)
+    return {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn}[kind](wide, axes=axes)
+
+
+def check_fft(runtime: Runtime, kind: FftKind, batch: int, sizes: tuple[int, ...], seed: int) -> None:
+    """Within 5e-7 of the largest result; the worst of thousands was 3e-7."""
+    generator = np.random.default_rng(seed)
+    shape = (batch, *sizes[:-1], sizes[-1] // 2 + 1 if kind == "IRFFT" else sizes[-1])
+    values = generator.standard_normal((*shape, 1 if kind == "RFFT" else 2), "f4")
+    values = values[..., 0].copy() if kind == "RFFT" else values.view("c8")[..., 0]
+    expected = transformed(kind, values, sizes)
+    output = np.full(expected.shape, np.nan, "c8" if expected.dtype.kind == "c" else "f4")
+    runtime.fft(kind, values, sizes, output)
+    np.testing.assert_allclose(output, expected, rtol=0, atol=5e-7 * max(1e-9, np.abs(expected).max(initial=0)))
+
+
+fft_kinds = st.sampled_from(FFT_KINDS)
+
+
+@examples(300)
+@given(kind=fft_kinds, batch=st.sampled_from((1, 2, 7, 8, 9, 19)), size=st.integers(1, 300), seed=seeds)
+def test_fft(runtime: Runtime, kind: FftKind, batch: int, size: int, seed: int) -> None:
+    check_fft(runtime, kind, batch, (size,), seed)
+
+
+@pytest.mark.parametrize("kind", FFT_KINDS)
+@pytest.mark.parametrize(("batch", "size"), [(1, 1103), (9, 2206), (9, 1024), (1, 4096), (9, 5000), (3, 8 * 4129)])
+def test_fft_of_many(runtime: Runtime, kind: FftKind, batch: int, size: int) -> None:
+    check_fft(runtime, kind, batch, (size,), size)
+
+
+@examples(150)
+@given(kind=fft_kinds, batch=st.integers(1, 3), sizes=st.lists(st.integers(1, 40), min_size=2, max_size=3), seed=seeds)
+def test_fft_of_several_dimensions(runtime: Runtime, kind: FftKind, batch: int, sizes: list[int], seed: int) -> None:
+    check_fft(runtime, kind, batch, tuple(sizes), seed)
 
 
 # The same again, watched

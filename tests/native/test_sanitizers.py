@@ -35,6 +35,7 @@ POOL = (
 )
 ABI = (
     "test_abi.py",
+    "test_abi_dynamic.py",
     "test_batches.py::test_the_sizes_choose_the_batch",
     "test_batches.py::test_other_sizes_are_refused",
     "test_outside_weights.py::test_the_file_beside_the_library_is_taken",

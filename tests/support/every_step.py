@@ -12,6 +12,8 @@ from builder.lower.program import (
     ConvolutionStep,
     CopyStep,
     DotStep,
+    FftAxis,
+    FftStep,
     KernelStep,
     Program,
     RngStep,
@@ -42,6 +44,10 @@ COPY = CopyStep("copy.4", arena(0, 24), arena(64, 24), 4, (2, 3), (3, 1), (1, 2)
 SCALAR_COPY = CopyStep("copy.5", arena(0, 8), arena(64, 8), 8, (), (), ())
 SORT = SortStep("sort.6", "graph_less", (arena(0, 32), arena(64, 64)), (4, 8), 1, 8, 1, arena(256, 192))
 TOP_K = TopKStep("topk.7", arena(0, 32), arena(64, 8), arena(128, 8), 1, 8, 2)
+FFT = FftStep(
+    "fft.8", "IRFFT", arena(0, 48), Buffer("weights", 0, 16), arena(128, 32), 1,
+    (FftAxis(2, 2, 0, 0, False), FftAxis(4, 2, 0, 4, False)), 64, 112, arena(256, 512),
+)  # fmt: skip
 RNG = RngStep("rng.8", arena(0, 16), 4)
 EVERY_STEP = Program(
     steps=(
@@ -52,6 +58,7 @@ EVERY_STEP = Program(
         SCALAR_COPY,
         SORT,
         TOP_K,
+        FFT,
         RNG,
         CallStep("call.9", (KERNEL,)),
         ConditionalStep("conditional.10", arena(192, 1), ((KERNEL,), ())),

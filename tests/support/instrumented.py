@@ -34,6 +34,9 @@ from builder.targets import X86_64
 OBJECTS = "COLDFORGE_TEST_OBJECTS"
 """Names the folder of ``compile_objects``."""
 
+DYNAMIC = "dynamic"
+"""In that folder: what is different where the data decides the size of a fetch."""
+
 ROOT = Path(__file__).parents[2]
 CACHE = cache_folder() / "zig"
 
@@ -59,6 +62,9 @@ def compile_objects(folder: Path, flags: Sequence[str], *, kernels: bool = True)
         (sources / name).write_text(text)
     names = ("abi/model.c", "abi/weights.c", "platform/cpu_x86_64.c", *THREAD_SOURCES)
     _compile([*flags], [*(sources / name for name in texts), *(RUNTIME / name for name in names)], folder)
+    (folder / DYNAMIC).mkdir()
+    dynamic = [RUNTIME / "abi" / name for name in ("model.c", "dynamic.c")]
+    _compile([*flags, "-DCF_DYNAMIC"], dynamic, folder / DYNAMIC)
     own = [*flags] if kernels else ["-O0"]
     _compile(own, [RUNTIME / name for name in KERNEL_SOURCES], folder)
     for source, copy in ((FUSED_SOURCE, _V3.fused), (INTEGER_SOURCE, _V3.integer)):
@@ -76,9 +82,13 @@ def link(sources: GeneratedSources, kernels: Sequence[Path], folder: Path) -> Pa
     inside = [str(sources.folder / "weights.S")]
     if sources.outside:
         shutil.copy(sources.outside, folder / FILE)
-    parts = [*sources.programs, *sorted(objects.glob("*.o")), *kernels]
-    used = [str(path.resolve()) for path in parts if path.name != "weights.o" or sources.outside]
-    flags = [*json.loads((objects / "flags.json").read_text()), "-shared", "-Wl,-z,nodelete"]
+    parts = {path.name: path for path in sorted(objects.glob("*.o"))}
+    if sources.dynamic:
+        parts |= {path.name: path for path in (objects / DYNAMIC).glob("*.o")}
+    if not sources.outside:
+        del parts["weights.o"]
+    used = [str(path.resolve()) for path in (*sources.programs, *parts.values(), *kernels)]
+    flags = [*sources.flags, *json.loads((objects / "flags.json").read_text()), "-shared", "-Wl,-z,nodelete"]
     flags += [f"-Wl,--version-script={exports}", *([] if sources.outside else inside)]
     _gcc([*flags, *used, "-lm", "-lpthread", "-o", str(library.resolve())], sources.folder)
     return library

@@ -12,10 +12,13 @@ import numpy as np
 
 from builder.link.library import KERNEL_SOURCES, RUNTIME
 from builder.link.toolchain import Toolchain
+from builder.lower.faithful import FFT_KINDS
+from builder.lower.fft import plan_fft
+from builder.lower.program import FftKind
 from builder.project import cache_folder
 from builder.targets import X86_64
 
-FUNCTIONS = ("broadcast", "convolution", "copy", "dot", "sort", "topk")
+FUNCTIONS = ("broadcast", "convolution", "copy", "dot", "fft", "sort", "topk")
 TABLE = (
     '#include "ops/kernels.h"\n__attribute__((visibility("default"))) void *const cf_table[] = {'
     + ", ".join(f"(void *)cf_run_{name}" for name in FUNCTIONS)
@@ -126,6 +129,23 @@ class _TopK(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_int64) for name in ("batch", "length", "k"))
 
 
+class _FftAxis(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("size", "length", "padded", "tables")),
+        ("split", ctypes.c_int32),
+    )
+
+
+class _Fft(ctypes.Structure):
+    _fields_ = (
+        ("kind", ctypes.c_int),
+        ("rank", ctypes.c_int32),
+        ("batch", ctypes.c_int64),
+        ("axes", _FftAxis * 3),
+        *((name, ctypes.c_int64) for name in ("lines", "copy")),
+    )
+
+
 _COMPARATOR = ctypes.CFUNCTYPE(
     None,
     ctypes.POINTER(ctypes.c_uint8),
@@ -221,6 +241,16 @@ class Runtime:
         descriptor = _TopK(*values.shape, k)
         self._call("topk", descriptor, *map(_address, (values, out, indices)))
         return out, indices
+
+    def fft(self, kind: FftKind, values: np.ndarray, sizes: tuple[int, ...], output: np.ndarray) -> None:
+        """Transforms over the last dimensions, whose real side is of ``sizes``, of dense arrays."""
+        batch = int(np.prod(values.shape[: -len(sizes)]))
+        plan = plan_fft(kind, sizes, batch)
+        axes = tuple((a.size, a.length, a.padded, a.tables, a.split) for a in plan.axes)
+        descriptor = _Fft(FFT_KINDS.index(kind), len(sizes), batch, axes, plan.lines, plan.copy)
+        memory = np.full(4 * plan.scratch + 64, 0xFF, "u1")  # floats that are no numbers
+        scratch = memory[-memory.ctypes.data % 64 :][: 4 * plan.scratch]
+        self._call("fft", descriptor, *map(_address, (values, plan.tables, output, scratch)))
 
 
 def _address(array: np.ndarray) -> ctypes.c_void_p:

@@ -15,7 +15,11 @@ from builder.spec.tensor import TensorSpec
 
 GRAPH = {
     "feeds": (Port(TensorSpec("x", "float32", (1, 4)), "feed/x:0"),),
-    "fetches": (Port(TensorSpec("y", "int64", ()), "fetch/y:0"),),
+    "fetches": (
+        Port(TensorSpec("y", "int64", ()), "fetch/y:0"),
+        Port(TensorSpec("r", "float32", (9, 4), (0,)), "fetch/r:0"),
+        Port(TensorSpec("r_shape", "int32", (2,)), "fetch/r_shape:0"),
+    ),
     "variables": {"model/w": "dense/kernel"},
     "states": (Port(TensorSpec("s", "bool", (0, 3)), "model/s"),),
 }
@@ -40,6 +44,15 @@ def feed(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]
         feed(lambda port: port["spec"].update(shape=[-1, 4])),
         feed(lambda port: port["spec"].update(shape=[True, 4.0])),
         feed(lambda port: port["spec"].update(shape=[1 << 62, 1 << 62])),
+        feed(lambda port: port["spec"].update(dynamic=CODE)),
+        feed(lambda port: port["spec"].update(dynamic=[CODE])),
+        feed(lambda port: port["spec"].update(dynamic=[-1])),
+        feed(lambda port: port["spec"].update(dynamic=[2])),
+        feed(lambda port: port["spec"].update(dynamic=[0])),
+        lambda ports: ports["fetches"].pop(),
+        lambda ports: ports["fetches"].insert(2, ports["fetches"][0]),
+        lambda ports: ports["fetches"][2]["spec"].update(dtype="int64"),
+        lambda ports: ports["fetches"][2]["spec"].update(shape=[1]),
         feed(lambda port: port["spec"].update(dtype="float32 " + CODE)),
         feed(lambda port: port["spec"].update(dtype=["float32"])),
         feed(lambda port: port["spec"].update(name=["x"])),

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from builder.lower import packing
+from builder.lower import fft, packing
 from builder.lower.program import ActivationName, Algorithm
 from builder.spec.model import WeightType
 
@@ -38,10 +38,12 @@ def _enumerators(name: str) -> list[str]:
         ("fused/fused.h", "CF_MAX_TAPS", packing.MAX_TAPS),
         ("fused/winograd.h", "CF_WINOGRAD_KC", packing.WINOGRAD_KC),
         ("fused/winograd.h", "CF_WINOGRAD_MC", packing.WINOGRAD_MC),
+        ("ops/fft_lines.h", "CF_LARGEST_RADIX", fft.LARGEST_RADIX),
+        ("ops/fft_lines.h", "CF_LINES", fft.LINES),
         ("platform/threads.h", "CF_MAX_THREADS", packing.MAX_THREADS),
     ],
 )
-def test_a_constant_of_packing_is_the_kernels(header: str, name: str, value: int) -> None:
+def test_a_constant_of_lower_is_the_kernels(header: str, name: str, value: int) -> None:
     assert _constants(header, name) == {value}
 
 

@@ -294,6 +294,14 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
         snprintf(model->error, sizeof model->error, "a compiled kernel reported an error");
         return status;
     }
+#ifdef CF_DYNAMIC
+    status = cf_trim(program, &model->context, model->error, sizeof model->error);
+    if (status != CF_OK) {
+        model->context.rng_low = rng_low;
+        model->context.rng_high = rng_high;
+        return status;
+    }
+#endif
     for (size_t i = 0; i < fetch_count; i++) {
         const cf_port *port = &program->fetches[i];
         const uint8_t *base = port->constant ? model->context.weights : arena;

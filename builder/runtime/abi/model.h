@@ -35,7 +35,8 @@ typedef enum {
     CF_ERR_MEMORY = 2,   /* the working memory could not be allocated */
     CF_ERR_ARGUMENT = 3, /* a null pointer, a wrong count or a wrong size; cf_last_error says which */
     CF_ERR_KERNEL = 4,   /* a compiled kernel reported an error */
-    CF_ERR_WEIGHTS = 5   /* the weights are missing, or not this model's */
+    CF_ERR_WEIGHTS = 5,  /* the weights are missing, or not this model's */
+    CF_ERR_SIZE = 6      /* an answer whose size the data decides is larger than its fetch */
 } cf_status;
 
 /* CF_ABI_VERSION of the library; compare it before anything else. */
@@ -59,7 +60,11 @@ cf_status cf_open_memory(uint32_t threads, const void *data, size_t size, cf_mod
 
 /* One inference. Feeds and fetches come in the order in which cf_describe lists them. The fetches are written only if
  * the result is CF_OK. If cf_describe lists several "batches" or "shapes", the sizes of feeds and fetches choose one.
- * The sizes that cf_describe gives are those of the first; the sizes of other batches are in proportion. */
+ * The sizes that cf_describe gives are those of the first; the sizes of other batches are in proportion.
+ *
+ * Where a fetch has a "shape_fetch" in cf_describe, the data decides its size. Its "shape" and "bytes" are then the
+ * most that it can have. The fetch of that name, int32 [rank], comes next and gets the shape that it has this time. The
+ * elements that are there come first, row-major in that shape, and zeros after them. */
 cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
                  const cf_fetch *fetches, size_t fetch_count);
 

@@ -53,6 +53,16 @@ typedef struct {
     int constant;  /* a fetch that lies in the weights */
 } cf_port;
 
+#ifdef CF_DYNAMIC /* the ABI's sources and the generated ones, where the data decides the size of a fetch */
+/* Such a fetch. What is there lies at its beginning; the fetch after it, int32 [rank], says how much that is. */
+typedef struct {
+    size_t fetch; /* its number */
+    size_t item;  /* bytes of one element */
+    uint32_t rank;
+    const int32_t *most; /* of each dimension */
+} cf_dynamic;
+#endif
+
 /* What weights that are not in the library must be. `open` is cf_open: with the file beside the library. */
 typedef struct {
     uint8_t layout[32]; /* SHA-256 of the program that reads them; see builder/emit/outside.py */
@@ -81,6 +91,10 @@ typedef struct cf_program {
     const cf_fused *const *fused; /* cf_fused_tables, if the program has fused layers */
     const cf_integer_layer *integer; /* cf_integer_tables, if it has some of CF_INTEGER */
     cf_status (*run)(cf_context *context);
+#ifdef CF_DYNAMIC
+    const cf_dynamic *dynamic;
+    size_t dynamic_count;
+#endif
 } cf_program;
 
 extern const cf_program cf_compiled_program;
@@ -88,6 +102,12 @@ extern const uint8_t cf_weights[];
 
 /* Keep `why`, which stays valid, for cf_last_error(NULL), and return `status`. */
 cf_status cf_refuse_open(const char *why, cf_status status);
+
+#ifdef CF_DYNAMIC
+/* After a run: clear what lies behind the elements that are there. CF_ERR_SIZE, with the reason in `error`, if there
+ * are more than the fetch takes. */
+cf_status cf_trim(const cf_program *program, const cf_context *context, char *error, size_t capacity);
+#endif
 
 /* cf_open with these weights. Where `mapping` is not NULL, cf_close unmaps its `mapped` bytes. */
 cf_status cf_open_with(uint32_t threads, const uint8_t *weights, void *mapping, size_t mapped, cf_model **model);

@@ -106,4 +106,36 @@ typedef struct {
  */
 void cf_run_topk(const cf_topk *t, const float *values, float *out_values, int32_t *out_indices);
 
+/* CF_FFT: exp(-2 pi i j k / size); CF_IFFT: its inverse. Of the real ones only the first size / 2 + 1 numbers are kept. */
+typedef enum { CF_FFT, CF_IFFT, CF_RFFT, CF_IRFFT } cf_fft_kind;
+
+/*
+ * One dimension of `size` numbers, of which complex transforms of `length` are made: half the size where the numbers
+ * are real and even in number. length has no prime factor over 31, unless `padded` has none and is at least
+ * 2 * length - 1; else padded is 0. split: a transform's lanes come from one line, and 8 divides its length.
+ * `tables` is where its constants begin, in floats, each a pair of real and imaginary part: with n = padded or length,
+ * m = n / 8 if split, else n, and e(x) = exp(-2 pi i x),
+ *   e(k / m), k < m;
+ *   if split, for k < m: the real parts of e(k l / n), l < 8, then the imaginary ones;
+ *   if padded, e(k * k / 2 length), k < length; then the transform of what is 1 / e(k * k / 2 length) at k and at
+ *   padded - k and 0 elsewhere, over padded;
+ *   of halves, -i * e(k / size), k <= length / 2.
+ */
+typedef struct {
+    int64_t size, length, padded, tables;
+    int32_t split;
+} cf_fft_axis;
+
+/* Over the last `rank` dimensions of dense tensors; batch is the product of the others. */
+typedef struct {
+    cf_fft_kind kind;
+    int32_t rank; /* 1..3 */
+    int64_t batch;
+    cf_fft_axis axes[3];
+    int64_t lines, copy; /* where in the scratch memory, in floats, eight lines of reals are, and the inverse's input */
+} cf_fft;
+
+/* scratch is aligned to 32 bytes; builder/lower/fft.py says how large it is. */
+void cf_run_fft(const cf_fft *f, const float *input, const float *tables, float *output, float *scratch);
+
 #endif

@@ -12,7 +12,19 @@ from builder.importers.tf import ENVIRONMENT
 
 os.environ.update(ENVIRONMENT)  # before TensorFlow is loaded: it is to answer here as it does in a build
 
-from . import control, layers, maths, networks, refusals, rewritten
+from . import control, dynamic, layers, maths, networks, refusals, rewritten, signals
 from .case import CASES, REFUSED, Case
 
-__all__ = ["CASES", "REFUSED", "Case", "control", "layers", "maths", "networks", "refusals", "rewritten"]
+__all__ = [
+    "CASES",
+    "REFUSED",
+    "Case",
+    "control",
+    "dynamic",
+    "layers",
+    "maths",
+    "networks",
+    "refusals",
+    "rewritten",
+    "signals",
+]

@@ -23,16 +23,6 @@ def decode_jpeg() -> Function:
     return lambda length: tf.reduce_sum(tf.io.decode_jpeg(tf.strings.as_string(length), channels=3))
 
 
-@refused("FFT", f32("x", 16))
-def fft() -> Function:
-    return lambda x: tf.math.real(tf.signal.fft(tf.cast(x, tf.complex64)))
-
-
-@refused("RFFT", f32("x", 16))
-def rfft() -> Function:
-    return lambda x: tf.abs(tf.signal.rfft(x))
-
-
 @refused("PyFunc", f32("x", 3))
 def python_function() -> Function:
     return lambda x: tf.ensure_shape(tf.numpy_function(lambda v: v * 2, [x], tf.float32), (3,))

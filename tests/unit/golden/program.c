@@ -164,6 +164,10 @@ static cf_status run_program(cf_context *context) {
         static const cf_topk topk = {1, 8, 2};
         cf_run_topk(&topk, (const float *)ARENA(0u), (float *)ARENA(64u), (int32_t *)ARENA(128u));
     }
+    { /* fft.8 */
+        static const cf_fft fft = {CF_IRFFT, 2, 1, {{2, 2, 0, 0, 0}, {4, 2, 0, 4, 0}}, 64, 112};
+        cf_run_fft(&fft, (const float *)ARENA(0u), (const float *)WEIGHTS(0u), (float *)ARENA(128u), (float *)ARENA(256u));
+    }
     { /* rng.8 */
         cf_advance_rng(context, ARENA(0u), 4u);
     }

@@ -1,0 +1,112 @@
+"""How a discrete Fourier transform is done: its constants, and the memory that it takes.
+
+``cf_run_fft`` transforms eight lines at once, a line in each lane of its vectors. Where there are fewer lines, or where
+eight would not fit into the cache, the lanes share one line (``split``). Lengths with a large prime factor become
+convolutions (Bluestein's algorithm).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.lower.program import FftAxis, FftKind
+
+LINES = 8
+LARGEST_RADIX = 31
+"""CF_LINES and CF_LARGEST_RADIX of runtime/ops/fft_lines.h."""
+
+LONG = 2048
+"""Complex numbers from which on eight lines at once leave the cache."""
+
+
+@dataclass(frozen=True)
+class FftPlan:
+    """What an FftStep takes besides its buffers. ``lines``, ``copy`` and ``scratch`` (the whole size) are in floats."""
+
+    axes: tuple[FftAxis, ...]
+    tables: NDArray[np.float32]
+    lines: int
+    copy: int
+    scratch: int
+
+
+def plan_fft(kind: FftKind, sizes: tuple[int, ...], batch: int) -> FftPlan:
+    """The plan of ``batch`` transforms over dimensions of ``sizes``: of the real side, where there is one."""
+    real = kind in ("RFFT", "IRFFT")
+    rows = batch * math.prod(sizes[:-1])
+    axes: list[FftAxis] = []
+    tables: list[NDArray[np.float32]] = []
+    for number, size in enumerate(sizes):
+        last = number == len(sizes) - 1
+        length = size // 2 if real and last and size % 2 == 0 else size
+        axis = _axis(size, length, shared=last and (rows < LINES or length > LONG))
+        axes.append(replace(axis, tables=sum(table.size for table in tables)))
+        tables.append(_tables(axis))
+    room = max(2 * LINES * (2 * _lane_length(axis) + axis.padded) for axis in axes)
+    half = sizes[-1] // 2 + 1
+    copied = 0
+    if real:
+        copied = 2 * LINES * (sizes[-1] if sizes[-1] % 2 else half if kind == "IRFFT" else 0)
+    copy = 2 * rows * half if kind == "IRFFT" and len(sizes) > 1 else 0
+    return FftPlan(tuple(axes), np.concatenate(tables), room, room + copied, room + copied + copy)
+
+
+def _axis(size: int, length: int, *, shared: bool) -> FftAxis:
+    """``shared``: the lanes had better share a line, if they can."""
+    padded = 0
+    if _largest_prime(length) > LARGEST_RADIX:
+        padded = 2 * length - 1
+        while _largest_prime(padded) > 5 or (shared and padded % LINES):
+            padded += 1
+    return FftAxis(size, length, padded, 0, shared and (padded or length) % LINES == 0)
+
+
+def _lane_length(axis: FftAxis) -> int:
+    whole = axis.padded or axis.length
+    return whole // LINES if axis.split else whole
+
+
+def _largest_prime(number: int) -> int:
+    largest, factor = 1, 2
+    while number > 1:
+        if factor * factor > number:
+            return max(largest, number)
+        while number % factor == 0:
+            largest, number = factor, number // factor
+        factor += 1
+    return largest
+
+
+def _tables(axis: FftAxis) -> NDArray[np.float32]:
+    """The constants of one dimension, in the order that ``cf_fft_axis`` states."""
+    whole, lane = axis.padded or axis.length, _lane_length(axis)
+    parts = [_pairs(_roots(np.arange(lane), lane))]
+    if axis.split:
+        joined = _roots(np.outer(np.arange(lane), np.arange(LINES)), whole)
+        parts.append(np.stack([joined.real, joined.imag], 1).reshape(-1))
+    if axis.padded:
+        chirp = _roots(np.arange(axis.length) ** 2, 2 * axis.length)
+        filter_ = np.zeros(axis.padded, np.complex128)
+        filter_[: axis.length] = chirp.conj()
+        filter_[axis.padded - axis.length + 1 :] = chirp.conj()[:0:-1]
+        parts += [_pairs(chirp), _pairs(np.fft.fft(filter_) / axis.padded)]
+    if axis.length != axis.size:
+        parts.append(_pairs(-1j * _roots(np.arange(axis.length // 2 + 1), axis.size)))
+    return np.concatenate(parts).astype(np.float32)
+
+
+def _roots(numerators: NDArray[np.int64], denominator: int) -> NDArray[np.complex128]:
+    """exp(-2 pi i numerator / denominator)."""
+    result: NDArray[Any] = np.exp(-2j * np.pi * (numerators % denominator) / denominator)
+    parts = result.view(np.float64)
+    parts[np.abs(parts) < 1e-15] = 0  # pi is not exact
+    return result
+
+
+def _pairs(numbers: NDArray[np.complex128]) -> NDArray[np.float64]:
+    return np.ascontiguousarray(numbers).view(np.float64)

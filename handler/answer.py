@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite, prod
 from typing import Any, NamedTuple
 
@@ -38,17 +38,35 @@ class Tensor(NamedTuple):
 
 
 def tensors(description: Description, batches: Sequence[tuple[list[memoryview], int]]) -> list[Tensor]:
-    """Every fetch, in the description's order. Several runs are put together, which needs a ``batched`` model."""
-    return [_joined(port, index, description.batch, batches) for index, port in enumerate(description.fetches)]
+    """Every answer, in the description's order. Several runs are put together, which needs a ``batched`` model."""
+    runs = [_found(description, fetches) for fetches, _ in batches]
+    counts = [count for _, count in batches]
+    return [_joined(description.batch, parts, counts) for parts in zip(*runs, strict=True)]
 
 
-def _joined(port: Port, index: int, batch: int, batches: Sequence[tuple[list[memoryview], int]]) -> Tensor:
-    if not port.size or port.shape[:1] != (batch,):
-        return Tensor(port.name, port.dtype, port.shape, batches[0][0][index])
+def _found(description: Description, fetches: list[memoryview]) -> list[tuple[Port, memoryview]]:
+    """Every answer of a run: with the shape that it has this time, and what is there."""
+    values = {port.name: data for port, data in zip(description.fetches, fetches, strict=True)}
+    return [_there(port, values) for port in description.answers]
+
+
+def _there(port: Port, values: Mapping[str, memoryview]) -> tuple[Port, memoryview]:
+    data = values[port.name]
+    if not port.dynamic:
+        return port, data
+    shape = tuple(values[port.shape_fetch])
+    return port._replace(shape=shape, size=prod(shape) * data.itemsize), data[: prod(shape)]
+
+
+def _joined(batch: int, runs: Sequence[tuple[Port, memoryview]], counts: Sequence[int]) -> Tensor:
+    """One answer of all runs, of each as many items as were asked for."""
+    port, first = runs[0]
+    if not port.size or not port.of_items(batch):
+        return Tensor(port.name, port.dtype, port.shape, first)
     length = port.elements // batch
-    parts = [fetches[index][: count * length] for fetches, count in batches]
+    parts = [data[: count * length] for (_, data), count in zip(runs, counts, strict=True)]
     data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts)).cast(port.format)
-    return Tensor(port.name, port.dtype, (sum(count for _, count in batches), *port.shape[1:]), data)
+    return Tensor(port.name, port.dtype, (sum(counts), *port.shape[1:]), data)
 
 
 def predictions(description: Description, fetches: list[memoryview], count: int) -> list[dict[str, Any]]:
@@ -56,7 +74,7 @@ def predictions(description: Description, fetches: list[memoryview], count: int)
 
     A fetch whose first dimension is the batch is cut into its items; any other belongs to every item whole.
     """
-    ports = {port.name: (port, data) for port, data in zip(description.fetches, fetches, strict=True)}
+    ports = {port.name: (port, data) for port, data in _found(description, fetches)}
     answers: list[dict[str, Any]] = [{} for _ in range(count)]
     for output in description.outputs:
         port, data = ports[output.fetch]
@@ -90,7 +108,7 @@ def shortest_predictions(description: Description, count: int) -> int:
     each = 0
     for output in description.outputs:
         port = ports[output.fetch]
-        shape = port.shape[1:] if port.shape[:1] == (description.batch,) else port.shape
+        shape = port.least[1:] if port.of_items(description.batch) else port.least
         elements = prod(shape)
         if output.kind == "classification":
             each += _SHORTEST_CLASS * min(elements, output.top_k or elements)
@@ -133,7 +151,7 @@ def _leaves(value: object) -> int:
 
 
 def _item(port: Port, data: memoryview, index: int, batch: int) -> tuple[list[Number], tuple[int, ...]]:
-    if not port.shape or port.shape[0] != batch:
+    if not port.of_items(batch):
         return _numbers(port.dtype, data), port.shape
     length = port.elements // batch
     return _numbers(port.dtype, data[index * length : (index + 1) * length]), port.shape[1:]

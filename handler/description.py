@@ -27,16 +27,31 @@ FORMATS: dict[str, Any] = {
 
 
 class Port(NamedTuple):
-    """A feed or fetch: dense, row-major, ``size`` bytes."""
+    """A feed or fetch: dense, row-major, ``size`` bytes.
+
+    The data decides the size of the dimensions ``dynamic``: ``shape`` has the most of each, and the fetch
+    ``shape_fetch`` says how many there are.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     size: int
+    dynamic: tuple[int, ...] = ()
+    shape_fetch: str = ""
 
     @property
     def elements(self) -> int:
         return prod(self.shape)
+
+    @property
+    def least(self) -> tuple[int, ...]:
+        """The shape where the data gives nothing."""
+        return tuple(0 if at in self.dynamic else size for at, size in enumerate(self.shape))
+
+    def of_items(self, batch: int) -> bool:
+        """Whether it begins with a batch of so many."""
+        return self.shape[:1] == (batch,) and 0 not in self.dynamic
 
     @property
     def format(self) -> Any:  # one of the literals that memoryview.cast is typed for
@@ -105,7 +120,13 @@ class Description(NamedTuple):
         """Whether everything that goes in and comes out begins with the batch: then any number of items is taken."""
         sizes = self.sizes or (Size(self.feeds, self.fetches),)
         ports = (port for size in sizes for port in (*size.feeds, *size.fetches))
-        return all(port.size and port.shape[:1] == (self.batch,) for port in ports)
+        return all(port.size and not port.dynamic and port.of_items(self.batch) for port in ports)
+
+    @property
+    def answers(self) -> tuple[Port, ...]:
+        """The fetches without those that only say how large another is."""
+        shapes = {port.shape_fetch for port in self.fetches}
+        return tuple(port for port in self.fetches if port.name not in shapes)
 
     @property
     def one_size(self) -> bool:
@@ -113,9 +134,10 @@ class Description(NamedTuple):
         return not self.sizes and not self.pad
 
     def open(self, port: Port) -> list[int]:
-        """The shape of ``port``, with -1 where it takes any number of items or has another size in another."""
+        """The shape of ``port``, with -1 where it takes any number of items, has another size in another, or the data
+        decides."""
         ports = [p for size in self.sizes for p in (*size.feeds, *size.fetches) if p.name == port.name]
-        fixed = [len({p.shape[at] for p in ports}) < 2 for at in range(len(port.shape))]
+        fixed = [len({p.shape[at] for p in ports}) < 2 and at not in port.dynamic for at in range(len(port.shape))]
         if self.batched:
             fixed[0] = False
         return [size if known else -1 for size, known in zip(port.shape, fixed, strict=True)]
@@ -179,7 +201,8 @@ def _size(data: dict[str, Any]) -> Size:
 
 
 def _port(data: dict[str, Any]) -> Port:
-    port = Port(data["name"], data["dtype"], tuple(data["shape"]), data["bytes"])
+    dynamic, shape_fetch = tuple(data.get("dynamic", ())), str(data.get("shape_fetch", ""))
+    port = Port(data["name"], data["dtype"], tuple(data["shape"]), data["bytes"], dynamic, shape_fetch)
     if memoryview(b"").cast(port.format).itemsize * port.elements != port.size:
         raise ValueError(f"{port.name} has {port.size} bytes, which is not {port.dtype} {list(port.shape)}")
     return port
@@ -195,10 +218,14 @@ def _image(data: dict[str, Any]) -> ImageInput:
 
 
 def _require_consistent(description: Description) -> None:
-    fetches = {port.name for port in description.fetches}
+    fetches = {port.name for port in description.answers}
     for output in description.outputs:
         if output.fetch not in fetches:
             raise ValueError(f"output {output.name} is of {output.fetch}, which the model does not have")
+    shapes = {port.name: (port.dtype, port.shape) for port in description.fetches}
+    for port in description.fetches:
+        if port.dynamic and shapes.get(port.shape_fetch) != ("int32", (len(port.shape),)):
+            raise ValueError(f"nothing says how large {port.name} is")
     if description.batches[0] != description.batch or (len(description.batches) > 1 and not description.batched):
         raise ValueError(f"batches {description.batches} of a model whose batch is {description.batch}")
     first = Size(description.feeds, description.fetches)

@@ -152,6 +152,13 @@ class AnswerTooLargeError(HandlerError):
     status = 413
 
 
+class ResultTooLargeError(HandlerError):
+    """The model found more than it was built for: `max_size` under `[[fetches]]` in `model.toml`."""
+
+    code = "result_too_large"
+    status = 422
+
+
 class SourceNotAllowedError(HandlerError):
     """The request names a picture that this function is not permitted to fetch."""
 

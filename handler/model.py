@@ -13,11 +13,11 @@ from typing import Any
 
 from ._abi import ffi
 from .description import Description, parse
-from .errors import InferenceError, StartupError
+from .errors import InferenceError, ResultTooLargeError, StartupError
 
 ABI_VERSION = 1
 DEFAULT_LIBRARY = "/opt/lib/libmodel.so"  # where Lambda unpacks the model layer
-OK, UNSUPPORTED_CPU, NO_MEMORY, WRONG_WEIGHTS = 0, 1, 2, 5
+OK, UNSUPPORTED_CPU, NO_MEMORY, WRONG_WEIGHTS, TOO_LARGE = 0, 1, 2, 5, 6
 
 Bytes = bytes | bytearray | memoryview
 
@@ -43,7 +43,7 @@ class Model:
         ``signature``: the first where it is empty.
 
         Returns each fetch as a flat memoryview of its own dtype, row-major; it stays valid after
-        later runs. Raises InferenceError with the library's reason.
+        later runs. Raises ResultTooLargeError, and InferenceError with the library's reason.
         """
         description = self.description.of_signature(signature)
         if description.sizes:
@@ -69,6 +69,8 @@ class Model:
                 self._signature = description.signature
             status = self._library.cf_run(self._handle, self._feeds, len(inputs), self._fetches, len(outputs))
             reason = "" if status == OK else _text(self._library.cf_last_error(self._handle))
+        if status == TOO_LARGE:
+            raise ResultTooLargeError(f"the model found too much: {reason}")
         if status != OK:
             raise InferenceError(f"the model failed with status {int(status)}: {reason}")
         return [memoryview(r).cast(port.format) for r, port in zip(results, description.fetches, strict=True)]

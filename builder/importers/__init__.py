@@ -107,9 +107,16 @@ def _choose_fetches(ports: ModelPorts, spec: ModelSpec) -> dict[str, str]:
 def _check_outputs(spec: ModelSpec, graph: FrozenGraph) -> None:
     """Labels and top_k against the sizes that only the model knows."""
     shapes = {port.spec.name: port.spec.shape for port in graph.fetches}
+    dynamic = {port.spec.name for port in graph.fetches if port.spec.dynamic}
     problems = []
     for output in spec.outputs:
         fetch = output.fetch or next(iter(shapes))
+        if fetch in dynamic and output.kind == "classification":
+            problems.append(
+                f"[[outputs]] {output.name}: the data decides the size of {fetch!r}, so it is no classification; "
+                'write kind = "raw".'
+            )
+            continue
         classes = shapes[fetch][-1] if shapes[fetch] else 1
         if output.labels and len(output.labels) != classes:
             problems.append(

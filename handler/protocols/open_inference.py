@@ -8,6 +8,7 @@ The feed that takes pictures also takes BYTES of shape [n]: each element is an i
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from ..answer import Number, Tensor, require_possible, shortest, tensors
@@ -77,7 +78,7 @@ def metadata(description: Description) -> dict[str, Any]:
         "versions": [description.version],
         "platform": "coldforge_libmodel",
         "inputs": [port(feed) for feed in description.feeds],
-        "outputs": [port(fetch) for fetch in description.fetches],
+        "outputs": [port(fetch) for fetch in description.answers],
     }
 
 
@@ -286,7 +287,7 @@ def _outputs(event: dict[str, Any], description: Description) -> list[tuple[str,
     """What is asked for, by name; everything, where nothing is."""
     default = {"binary_data": _parameters(event).get("binary_data_output", False)}
     asked = _objects(event, "outputs")
-    names = [fetch.name for fetch in description.fetches]
+    names = [fetch.name for fetch in description.answers]
     for parameters in (default, *map(_parameters, asked.values())):
         if not isinstance(parameters.get("binary_data", False), bool):
             raise WrongTypeError('"binary_data" and "binary_data_output" must be true or false')
@@ -305,8 +306,9 @@ def _shortest(wanted: list[tuple[str, dict[str, Any]]], count: int, description:
     total = 0
     for name, parameters in wanted:
         port, classes = ports[name], parameters.get("classification", 0)
-        each = port.shape[:1] == (description.batch,)
-        elements = port.elements * count // description.batch if each else port.elements
+        each = port.of_items(description.batch)
+        least = prod(port.least)
+        elements = least * count // description.batch if each else least
         if classes:
             items_there = count if each else 1
             total += _SHORTEST_CLASS * min(elements, classes * items_there)
@@ -337,7 +339,7 @@ def _classes(tensor: Tensor, count: int, description: Description) -> tuple[tupl
     """The ``count`` largest of each item as Triton writes them, "value:index:label", and their shape."""
     port = next(fetch for fetch in description.fetches if fetch.name == tensor.name)
     labels = next((output.labels for output in description.outputs if output.fetch == port.name), ())
-    items = tensor.shape[:1] if port.shape[:1] == (description.batch,) else ()
+    items = tensor.shape[:1] if port.of_items(description.batch) else ()
     values = tensor.numbers()
     length = len(values) // (items[0] if items else 1)
     texts = []

@@ -151,7 +151,7 @@ def _open_inference(model: Description, limits: Limits) -> Schema:
 
 
 def _v2_body(model: Description, named: Schema, limits: Limits) -> Schema:
-    names = [fetch.name for fetch in model.fetches]
+    names = [fetch.name for fetch in model.answers]
     wanted = {"type": "object", "properties": {"name": {"enum": names}}, "required": ["name"]}
     inputs = [kind for sized in _sizes(model) for feed in sized.feeds for kind in _v2_inputs(feed, sized, limits)]
     count = len(model.feeds)

@@ -66,7 +66,7 @@ def metadata(description: Description) -> dict[str, Any]:
     def signature(one: Description) -> dict[str, Any]:
         return {
             "inputs": {port.name: info(port, one) for port in one.feeds},
-            "outputs": {port.name: info(port, one) for port in one.fetches},
+            "outputs": {port.name: info(port, one) for port in one.answers},
             "method_name": "tensorflow/serving/predict",
         }
 
@@ -166,7 +166,7 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
     # Before the numbers are looked at: it is cheap to ask for many.
     ports = of_items(ports, counts, description, limits)
     count = max(counts.values(), default=description.batch)
-    least = sum(shortest_nested(port.dtype, port.shape) for port in description.fetches)
+    least = sum(shortest_nested(port.dtype, port.least) for port in description.answers)
     require_possible(least * count // description.batch, answer_limit, limits)
     for port in ports:
         inputs[port.name] = input_bytes(columns[port.name], port, description)

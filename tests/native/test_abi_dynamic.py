@@ -11,48 +11,17 @@ import numpy as np
 import pytest
 
 from builder.emit import emit
-from builder.lower.program import BoundPort, BoundState, Buffer, CopyStep, Program, Weight
-from builder.spec import ModelSpec, Source
-from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
-from tests.support.instrumented import link
+from tests.support.dynamic_model import SPEC, X, build, program
 
-SPEC = ModelSpec(Path("model.toml"), "abi", "1", Source("graph_def", Path("g.pb")))
 CF_OK, CF_ERR_SIZE = 0, 6
 POISON = 0xA5
-ROWS = TensorSpec("rows", "int16", (3, 2), (0,))
-FLAGS = TensorSpec("flags", "bool", (2, 2), (0, 1))
-X, ROWS_SIZES, FLAGS_SIZES = np.arange(1, 7, dtype=np.int16), (3, 2), (2, 2)
-
-
-def program() -> Program:
-    """``rows`` and ``flags`` are ``x`` and ``m``, as large as the other feeds say; the state is the last ``m``."""
-    specs = [
-        TensorSpec("x", "int16", (6,)), TensorSpec("m", "bool", (4,)),
-        TensorSpec("n", "int32", (2,)), TensorSpec("k", "int32", (2,)),
-    ]  # fmt: skip
-    x, m, n, k, kept = (Buffer("arena", 64 * number, size) for number, size in enumerate((12, 4, 8, 8, 4)))
-    rows, flags = Buffer("arena", 320, 12), Buffer("arena", 384, 4)
-    fetches = [(ROWS, rows), (TensorSpec("rows_shape", "int32", (2,)), n)]
-    fetches += [(FLAGS, flags), (TensorSpec("flags_shape", "int32", (2,)), k)]
-    return Program(
-        steps=(
-            CopyStep("rows", x, rows, 2, (6,), (1,), (1,)),
-            CopyStep("flags", m, flags, 1, (4,), (1,), (1,)),
-        ),
-        feeds=tuple(BoundPort(spec, buffer) for spec, buffer in zip(specs, (x, m, n, k), strict=True)),
-        fetches=tuple(BoundPort(spec, buffer) for spec, buffer in fetches),
-        weights=(Weight(0, bytes(4)),),
-        arena_size=448,
-        weights_size=64,
-        states=(BoundState(TensorSpec("kept", "bool", (4,)), 0, kept, m, Buffer("weights", 0, 4)),),
-    )
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("dynamic")
-    loaded = ctypes.CDLL(str(link(emit(program(), SPEC, X86_64, folder), [], folder)))
+    loaded = ctypes.CDLL(str(build(folder)))
     loaded.cf_last_error.restype = loaded.cf_describe.restype = ctypes.c_char_p
     return loaded
 

@@ -7,6 +7,7 @@ from datetime import date
 
 from tests.conformance import applications, layers
 from tests.conformance.case import Case
+from tests.support.days import share
 
 GROUPS: Mapping[str, Callable[[], list[Case]]] = {
     layers.GROUP: layers.cases,
@@ -18,5 +19,5 @@ DAYS = 28
 
 
 def sample(day: date) -> list[Case]:
-    """The layers of ``day``; over DAYS days all of them."""
-    return [case for number, case in enumerate(layers.cases()) if number % DAYS == day.toordinal() % DAYS]
+    """The layers of ``day``."""
+    return share(layers.cases(), DAYS, day)

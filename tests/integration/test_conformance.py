@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from tests.conformance import layers
 from tests.conformance.case import Case
 from tests.conformance.cases import DAYS, sample
 from tests.conformance.run import run
+from tests.support.days import today
 
 pytestmark = pytest.mark.integration
 
@@ -39,11 +40,11 @@ def test_every_layer_of_keras_is_tried() -> None:
 
 
 def test_every_layer_has_its_day() -> None:
-    days = [sample(datetime.fromordinal(700_000 + day).date()) for day in range(DAYS)]
+    days = [sample(date.fromordinal(700_000 + day)) for day in range(DAYS)]
     assert sorted(case.name for day in days for case in day) == sorted(case.name for case in layers.cases())
 
 
-@pytest.mark.parametrize("case", sample(datetime.now(UTC).date()), ids=lambda case: case.slug)
+@pytest.mark.parametrize("case", sample(today()), ids=lambda case: case.slug)
 def test_a_layer_agrees_with_tensorflow(case: Case, tmp_path: Path) -> None:
     result = run(case, tmp_path)
     assert result.outcome == MAY_NOT_BUILD.get(case.name.split()[0], "agrees"), result.why

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,12 +35,16 @@ from tests.support.build import (
     spec_of,
     write_golden,
 )
+from tests.support.days import share, today
 from tests.support.run import run_library
 from tests.support.zoo import CASES, REFUSED, Case
 
 pytestmark = pytest.mark.integration
 
 SAMPLES = 3
+
+BIG_DAYS = 3
+"""In which every network of ``keras.applications`` is built once."""
 
 WITHOUT_WINOGRAD = {"inception_v3", "resnet50"}
 """So deep, with random weights, that F(4×4)'s rounding is three times what the tolerance leaves."""
@@ -66,9 +71,16 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Froze
     return compile_case
 
 
-@pytest.mark.parametrize(
-    ("case", "path"), [(c, p) for c in CASES for p in ("optimised", "faithful")], ids=lambda v: getattr(v, "name", v)
-)
+OTHER_DAYS = {c.name for c in CASES if c.big} - {c.name for c in share([c for c in CASES if c.big], BIG_DAYS, today())}
+
+
+def on_its_day(name: str, *more: Any) -> Any:
+    """The parameters of a test of a case: a network that is not of today is built only where slow tests are wanted."""
+    values = (next(c for c in CASES if c.name == name), *more)
+    return pytest.param(*values, marks=pytest.mark.slow if name in OTHER_DAYS else (), id="-".join((name, *more)))
+
+
+@pytest.mark.parametrize(("case", "path"), [on_its_day(c.name, p) for c in CASES for p in ("optimised", "faithful")])
 def test_agrees_with_tensorflow(
     case: Case, path: LoweringPath, compiled: Callable[[Case], FrozenGraph], tmp_path: Path
 ) -> None:
@@ -123,10 +135,12 @@ def test_a_golden_input_that_tensorflow_is_undecided_on_stops_no_build(
     assert [text for text in verification.warnings if text.startswith("golden input zeros decides nothing: ")]
 
 
-@pytest.mark.parametrize("name", ["mobilenet_v2", "resnet50", "wide_resnet", "efficientnet_b0", "densenet121"])
-def test_convolutions_run_as_layers(name: str, compiled: Callable[[Case], FrozenGraph]) -> None:
+@pytest.mark.parametrize(
+    "case", map(on_its_day, ["mobilenet_v2", "resnet50", "wide_resnet", "efficientnet_b0", "densenet121"])
+)
+def test_convolutions_run_as_layers(case: Case, compiled: Callable[[Case], FrozenGraph]) -> None:
     """Falling back is never wrong, so nothing but this would notice it."""
-    graph = compiled(next(c for c in CASES if c.name == name))
+    graph = compiled(case)
     outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
     assert outcome.layer_share >= 0.95
     layers = [note for note in outcome.notes if note.kind == "layer"]

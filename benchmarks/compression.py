@@ -24,10 +24,11 @@ from builder.importers.tf import tensorflow
 from builder.progress import Progress
 from builder.project import Project
 from builder.quantise.accuracy import Accuracy, Answers, compare, library_answers, tensorflow_answers
-from builder.quantise.inputs import Inputs, pictures
+from builder.quantise.inputs import own_inputs
 from builder.quantise.kinds import KINDS
 from builder.spec import Activations, ModelSpec, load
 from builder.stages.candidate import candidate, compile_here
+from builder.verify.samples import Inputs
 from builder.workspace import Workspace
 
 FOLDER = ROOT / "build" / "bench" / "compression"
@@ -60,7 +61,7 @@ def measure(name: str, seconds: float, progress: Progress) -> dict[str, Any]:
     spec = load(project.examples / name / "model.toml")
     ws = Workspace(spec, project, spec.target, progress)
     made = compile_here(ws)
-    inputs = pictures(_images(name, spec, CROPS.get(name, 0), seed=1), spec, made.graph)
+    inputs = own_inputs(_images(name, spec, CROPS.get(name, 0), seed=1), spec, made.graph)
     theirs = tensorflow_answers(made.graph, inputs)
     found: list[tuple[str, str, Path, Answers]] = []
     runs: dict[str, Run] = {}
@@ -70,7 +71,7 @@ def measure(name: str, seconds: float, progress: Progress) -> dict[str, Any]:
         library = candidate(ws.for_spec(spec), made, kind).library
         found.append(("coldforge", str(kind), library, library_answers(library, made.graph, inputs)))
         runs[f"coldforge {kind}"] = _our_run(library, made.graph, inputs)
-    examples = pictures(samples, spec, made.graph)
+    examples = own_inputs(samples, spec, made.graph)
     for kind, path in _lite_models(made.graph, examples, FOLDER / name):
         lite = Lite(path, made.graph)
         found.append(("LiteRT", kind, path, lite.answers(inputs)))

@@ -12,7 +12,7 @@ from builder.cache import file_digest
 from builder.files import write_file
 from builder.importers.graph import FrozenGraph
 from builder.quantise.accuracy import Accuracy, OutputAccuracy, compare, library_answers
-from builder.quantise.inputs import Inputs, golden_inputs, pictures
+from builder.quantise.inputs import golden_inputs, own_inputs
 from builder.quantise.kinds import KINDS, Kind
 from builder.report.text import table
 from builder.spec import ActivationType, WeightType
@@ -49,14 +49,15 @@ class AccuracyReport:
 
 
 def accuracy(ws: Workspace, *, images: Sequence[Path] = ()) -> AccuracyReport:
-    """Build a library of every type and compare it on the golden inputs and on each of ``images``.
+    """Build a library of every type and compare it on the golden inputs, the spec's samples, and each of ``images``.
 
-    ``images``: folders of pictures, of folders by label, or ``.npz`` files. Raises UsageError for those that do not fit
-    the model, and the ColdforgeError of a stage that fails.
+    ``images``: folders of pictures, of folders by label, or ``.npz`` files of any inputs. Raises UsageError for those
+    that do not fit the model, and the ColdforgeError of a stage that fails.
     """
     compiled = compile_here(ws)
     spec, graph = ws.spec, compiled.graph
-    sets: list[Inputs] = [golden_inputs(spec, graph), *(pictures(path, spec, graph) for path in images)]
+    own = [*filter(None, [spec.samples]), *images]
+    sets = [golden_inputs(spec, graph), *(own_inputs(path, spec, graph) for path in own)]
     with ws.progress.stage("reference", "TensorFlow's own answers"):
         theirs = [tensorflow_answers(ws, graph, inputs) for inputs in sets]
     found = []

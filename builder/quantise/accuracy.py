@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from builder.importers.graph import FrozenGraph, Port
 from builder.library.opened import OpenedModel
-from builder.quantise.inputs import Inputs
 from builder.spec import ModelSpec
 from builder.verify.reference import answers
+from builder.verify.samples import Inputs
 
 Array = NDArray[Any]
 Answers = dict[str, Array]

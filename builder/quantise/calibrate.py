@@ -12,10 +12,10 @@ from builder.errors import SpecError
 from builder.importers.graph import FrozenGraph
 from builder.lower import Lowered
 from builder.lower.program import LayerStep, Quantisation
-from builder.quantise.inputs import Inputs
 from builder.quantise.observe import Look, input_of, watch
 from builder.quantise.ranges import Extent, Histogram, best_range, quantisation
 from builder.spec import ActivationType, ModelSpec
+from builder.verify.samples import Inputs
 
 
 def type_of(spec: ModelSpec, name: str) -> ActivationType:

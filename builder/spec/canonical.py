@@ -22,6 +22,8 @@ def to_json(spec: ModelSpec) -> str:
     for section in ("weights", "activations"):
         if images := data[section]["images"]:
             data[section]["images"] = relative(images, folder)
+    if samples := data.pop("samples"):
+        data["samples"] = relative(samples, folder)
     return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
 

@@ -206,6 +206,7 @@ class ModelSpec:
     weights: Weights = Weights()
     activations: Activations = Activations()
     layers: tuple[LayerSpec, ...] = ()  # if several match a layer, the last wins
+    samples: Path | None = None  # inputs of the user's own, absolute; of the first signature and the first sizes
     targets: tuple[str, ...] = (DEFAULT.name,)
     winograd: bool = True  # whether 3x3 convolutions may use Winograd's algorithm
     max_unzipped: int = LAMBDA_UNZIPPED  # bytes, layers + function
@@ -260,7 +261,8 @@ class ModelSpec:
             given = next((f.shape for f in feeds if f.name == (image.feed or f.name)), None)
             if given and len(given) > 2:
                 image = replace(image, height=given[1], width=given[2])
-        return replace(own, batch=variant.batch, batches=(), feeds=feeds, image=image)
+        samples = None if variant.size else own.samples
+        return replace(own, batch=variant.batch, batches=(), feeds=feeds, image=image, samples=samples)
 
     def _of_signature(self, number: int) -> ModelSpec:
         if number == 0:
@@ -268,7 +270,7 @@ class ModelSpec:
         one = self.signatures[number - 1]
         source = replace(self.source, signature=one.name)
         own = replace(self, source=source, feeds=one.feeds, fetches=one.fetches, outputs=one.outputs)
-        return replace(own, image=None, signatures=())
+        return replace(own, image=None, signatures=(), samples=None)
 
     def _variant(self, signature: int, batch: int, size: int) -> Variant:
         own, names, says = self._of_signature(signature), [], []

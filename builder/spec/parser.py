@@ -149,8 +149,9 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
         signatures=tuple(others),
         tolerance=Tolerance(tables.tolerance.get("absolute"), tables.tolerance.get("relative")),
         weights=_weights(tables.weights, path.parent),
-        activations=Activations(tables.activations.get("type"), _images(tables.activations, path.parent)),
+        activations=Activations(tables.activations.get("type"), _path(tables.activations, "images", path.parent)),
         layers=tuple(LayerSpec(**{key: layer.get(key) for key in layer.section.keys}) for layer in tables.layers),
+        samples=_path(tables.golden, "samples", path.parent),
         targets=model.get("targets"),
         winograd=model.get("winograd"),
         max_unzipped=tables.limits.get("unzipped"),
@@ -179,14 +180,14 @@ def _weights(weights: Table, folder: Path) -> Weights:
     return Weights(
         type=weights.get("type"),
         accuracy=weights.get("accuracy"),
-        images=_images(weights, folder),
+        images=_path(weights, "images", folder),
         place=weights.get("place"),
     )
 
 
-def _images(table: Table, folder: Path) -> Path | None:
-    images = table.get("images")
-    return Path(os.path.normpath(folder / images)) if images else None
+def _path(table: Table, key: str, folder: Path) -> Path | None:
+    value = table.get(key)
+    return Path(os.path.normpath(folder / value)) if value else None
 
 
 def _output(output: Table, model_name: str) -> OutputSpec:

@@ -15,6 +15,7 @@ from builder.spec.schema import (
     ACTIVATIONS,
     FEEDS,
     FETCHES,
+    GOLDEN,
     IMAGE,
     LAYERS,
     LIMITS,
@@ -50,6 +51,8 @@ def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
     for i, output in enumerate(outputs):
         writer.table(OUTPUTS, f"outputs.{i}", output)
     writer.table(TOLERANCE, "tolerance", asdict(spec.tolerance), optional=True)
+    samples = relative(spec.samples, spec.path.parent) if spec.samples else None
+    writer.table(GOLDEN, "golden", {"samples": samples}, optional=True)
     writer.table(WEIGHTS, "weights", _with_images(spec.weights, spec), optional=True)
     writer.table(ACTIVATIONS, "activations", _with_images(spec.activations, spec), optional=True)
     for i, layer in enumerate(spec.layers):

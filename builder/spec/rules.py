@@ -131,6 +131,7 @@ def check(tables: Tables, form: Format | None) -> None:
         for output in own.outputs:
             _output(output)
         _heads(own)
+    _golden(signatures[0])
     _weights(signatures[0])
     _activations(signatures[0])
 
@@ -316,6 +317,13 @@ def _output(output: Table) -> None:
     top_k = output.values.get("top_k")
     if labels and top_k and top_k > len(labels):
         output.wrong("top_k", f"is {top_k}, but there are {len(labels)} labels; use at most {len(labels)}")
+
+
+def _golden(tables: Tables) -> None:
+    samples = tables.golden.get("samples")
+    if samples and tables.image is None and not samples.endswith(".npz"):
+        right = "name an .npz file of arrays, or add [image]"
+        tables.golden.wrong("samples", f'"{samples}" would be pictures, and the model takes none; {right}')
 
 
 def _weights(tables: Tables) -> None:

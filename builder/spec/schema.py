@@ -356,6 +356,23 @@ TOLERANCE = Section(
     ),
 )
 
+GOLDEN = Section(
+    "golden",
+    "The inputs that the library is compared with TensorFlow on. Without this table they are zeros, extremes, random "
+    "numbers and, for pictures, three photographs. docs/verification.md.",
+    (
+        Field(
+            "samples",
+            Text(meaning="a path, from the folder of model.toml", example="samples.npz"),
+            "Inputs of your own: an `.npz` file with an array for each input, by name, of any number of items; or, of "
+            "a model that takes pictures, a folder of pictures, or a folder with one folder for each label. Some of "
+            "them become golden inputs. All of them are what ranges and `auto` are measured on, if `images` does not "
+            "say otherwise, and `coldforge accuracy` compares on them.",
+            otherwise="no others",
+        ),
+    ),
+)
+
 WEIGHTS = Section(
     "weights",
     "The type in which the weights of convolutions and products are stored, and the place of all weights. Biases, "
@@ -380,7 +397,7 @@ WEIGHTS = Section(
             "images",
             Text(meaning="a path, from the folder of model.toml", example="calibration"),
             "The calibration set of `auto`: a folder of pictures, or a folder with one folder for each label.",
-            otherwise="the build's own golden inputs, which are few",
+            otherwise="`[golden] samples`, or the build's own golden inputs, which are few",
         ),
         Field(
             "place",
@@ -410,7 +427,7 @@ ACTIVATIONS = Section(
             Text(meaning="a path, from the folder of model.toml", example="calibration"),
             "The calibration set: a folder of pictures, a folder with one folder for each label, or an `.npz` file "
             "of `images`.",
-            otherwise="the build's own golden inputs, which tell little",
+            otherwise="`[golden] samples`, or the build's own golden inputs, which tell little",
         ),
     ),
 )
@@ -460,4 +477,4 @@ LIMITS = Section(
     ),
 )
 
-SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, OUTPUTS, TOLERANCE, WEIGHTS, ACTIVATIONS, LAYERS, LIMITS)
+SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, OUTPUTS, TOLERANCE, GOLDEN, WEIGHTS, ACTIVATIONS, LAYERS, LIMITS)

@@ -58,6 +58,7 @@ class Tables:
     image: Table | None
     outputs: tuple[Table, ...]
     tolerance: Table
+    golden: Table
     weights: Table
     activations: Table
     layers: tuple[Table, ...]
@@ -88,6 +89,7 @@ def read(text: str, mistakes: Mistakes) -> Tables | None:
         image,
         found["outputs"],
         single("tolerance"),
+        single("golden"),
         single("weights"),
         single("activations"),
         found["layers"],

@@ -12,8 +12,8 @@ from builder.files import scratch
 from builder.importers.graph import FrozenGraph
 from builder.quantise import accuracy
 from builder.quantise.accuracy import Answers
-from builder.quantise.inputs import Feeds, Inputs
 from builder.sandbox.client import crashed
+from builder.verify.samples import Feeds, Inputs
 from builder.workspace import Workspace
 
 _INPUTS, _ANSWERS = "inputs.npz", "answers.npz"

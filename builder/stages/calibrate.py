@@ -12,9 +12,9 @@ from builder.cache import digest
 from builder.errors import SpecError
 from builder.lower.program import LayerStep, Quantisation, walk
 from builder.quantise.calibrate import measure, require_known, type_of, why_kept
-from builder.quantise.inputs import golden_inputs, pictures
+from builder.quantise.inputs import golden_inputs, own_inputs
 from builder.quantise.observe import build
-from builder.spec import to_json
+from builder.spec import ModelSpec, to_json
 from builder.stages.compile import CompiledVariant, compile_first
 from builder.stages.lower import attempts_for, program_of
 from builder.stages.settled import Settled
@@ -43,15 +43,21 @@ def calibrate(ws: Workspace) -> Settled:
             f"{spec.path}: [activations].images: the model keeps {kept!r} from call to call, and pictures are not a "
             "sequence of calls. Delete this line: the golden inputs are such a sequence."
         )
-    key = digest(*compiled.inputs, compiled.graph.golden_path, to_json(spec.alone), *([images] if images else []))
-    what = f"the ranges of layers' inputs on {images.name if images else 'the golden inputs'}"
+    own = _own(spec, compiled)
+    key = digest(*compiled.inputs, compiled.graph.golden_path, to_json(spec.alone), *([own] if own else []))
+    what = f"the ranges of layers' inputs on {own.name if own else 'the golden inputs'}"
     folder = ws.stage("calibrate", what, key, functools.partial(_calibrate, ws.alone, compiled))
     found = json.loads((folder / _RANGES).read_text())
     return Settled(spec, {name: Quantisation(**by) for name, by in found["rounded"].items()}, found["kept"])
 
 
+def _own(spec: ModelSpec, compiled: CompiledVariant) -> Path | None:
+    """The user's inputs to measure on; None where those are the golden ones, a sequence of calls for example."""
+    return spec.activations.images or (None if compiled.graph.states else spec.samples)
+
+
 def _calibrate(ws: Workspace, compiled: CompiledVariant, folder: Path) -> None:
-    spec, images = ws.spec, ws.spec.activations.images
+    spec, own = ws.spec, _own(ws.spec, compiled)
     lowered = program_of(ws, compiled, Settled(spec), attempts_for(spec)[0])
     steps = {n: step for n, step in enumerate(walk(lowered.program.steps)) if isinstance(step, LayerStep)}
     require_known(spec, [step.layer for step in steps.values()])
@@ -59,7 +65,7 @@ def _calibrate(ws: Workspace, compiled: CompiledVariant, folder: Path) -> None:
     wanted = {n: s for n, s in steps.items() if s.layer not in kept and type_of(spec, s.layer) == "int8"}
     rounded: dict[str, Quantisation] = {}
     if wanted:
-        inputs = pictures(images, spec, compiled.graph) if images else golden_inputs(spec, compiled.graph)
+        inputs = own_inputs(own, spec, compiled.graph) if own else golden_inputs(spec, compiled.graph)
         with tempfile.TemporaryDirectory(dir=folder) as temporary:  # goes with the stage's, if this is killed
             library = build(lowered.program, spec, compiled.kernels, Path(temporary), ws.cache)
             rounded, more = measure(library, lowered, compiled.graph, inputs, wanted)

@@ -13,7 +13,7 @@ from pathlib import Path
 from builder.cache import digest
 from builder.errors import SpecError
 from builder.quantise.accuracy import compare, library_answers
-from builder.quantise.inputs import golden_inputs, pictures
+from builder.quantise.inputs import golden_inputs, own_inputs
 from builder.quantise.kinds import SMALLEST_FIRST, Kind
 from builder.spec import to_json
 from builder.stages.answers import tensorflow_answers
@@ -33,11 +33,12 @@ def choose(ws: Workspace) -> Kind:
     if images is not None and not images.exists():
         raise SpecError(f"{spec.path}: [weights].images: there is no {images}; name the calibration set of auto.")
     compiled = compile_here(ws)
+    paths = (images, spec.samples, spec.activations.images)
     key = digest(
         compiled.kernels.metadata_path,
         compiled.graph.golden_path,
         to_json(spec),
-        *(path for path in (images, spec.activations.images) if path),
+        *(path for path in paths if path),
     )
     make = functools.partial(_choose, ws, compiled)
     folder = ws.stage("weights", "the smallest type that is accurate enough", key, make)
@@ -48,8 +49,8 @@ def choose(ws: Workspace) -> Kind:
 
 
 def _choose(ws: Workspace, compiled: CompiledVariant, folder: Path) -> None:
-    spec, graph, images = ws.spec, compiled.graph, ws.spec.weights.images
-    inputs = pictures(images, spec, graph) if images else golden_inputs(spec, graph)
+    spec, graph, own = ws.spec, compiled.graph, ws.spec.weights.images or ws.spec.samples
+    inputs = own_inputs(own, spec, graph) if own else golden_inputs(spec, graph)
     theirs = tensorflow_answers(ws, graph, inputs)
     tried = []
     for kind in SMALLEST_FIRST:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.cache import digest
+from builder.errors import SpecError
 from builder.frameworks import jobs
 from builder.frameworks.environment import FRAMEWORKS, framework_sandbox
 from builder.importers import describe, import_model
@@ -46,9 +47,13 @@ class ImportedModel:
 def import_variants(ws: Workspace) -> ImportedModel:
     """Import every variant of the spec, or take it from an earlier run. TensorFlow is loaded only where one is new.
 
-    Raises ImportModelError where the model is not there, cannot be read, or one library cannot hold all its variants;
-    EnvironmentSetupError where it cannot be fetched; PreflightError and SizeLimitError for what the preflight finds.
+    Raises SpecError where the spec's samples are not there; ImportModelError where the model is not there, cannot be
+    read, or one library cannot hold all its variants; EnvironmentSetupError where it cannot be fetched; PreflightError
+    and SizeLimitError for what the preflight finds.
     """
+    samples = ws.spec.samples
+    if samples is not None and not samples.exists():
+        raise SpecError(f"{ws.spec.path}: [golden].samples: there is no {samples}; name inputs of your own.")
     with ws.progress.stage("source", ws.spec.source.shown):
         model = locate(ws.spec, ws.cache, ws.progress.bytes)
     graphs = tuple(_import_variant(ws, variant, model) for variant in ws.spec.variants)
@@ -79,13 +84,14 @@ def named(variant: Variant) -> str:
 
 def _import_variant(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph:
     spec = ws.spec.of_variant(variant)
+    own = [spec.samples] if spec.samples else []
     program = converted(ws, spec, model, variant, named(variant))
     framework = framework_of(spec)
     folder = ws.stage(
         "import",
         f"{spec.source.format} to a frozen graph, preflight, {framework.name if framework else 'TensorFlow'}'s own "
         f"answers{named(variant)}",
-        digest(to_json(spec), model, *([program] if framework else []), tensorflow_version()),
+        digest(to_json(spec), model, *([program] if framework else []), tensorflow_version(), *own),
         functools.partial(_import_into, ws, spec, model, program),
         variant.suffix,
     )
@@ -99,8 +105,8 @@ def _import_into(ws: Workspace, spec: ModelSpec, model: Path, program: Path, fol
 
 
 def files_of(spec: ModelSpec, model: Path) -> list[Path]:
-    """The model's own files."""
-    return [model, *filter(None, [spec.source.config])]
+    """The model's own files, and inputs for it."""
+    return [model, *filter(None, [spec.source.config, spec.samples])]
 
 
 def _describe(source: Source, path: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ def named_files(spec: ModelSpec) -> Iterator[tuple[str, Path]]:
         yield tuning_path(spec).name, tuning_path(spec)
     for what, path in (
         ("configuration", spec.source.config),
+        ("samples", spec.samples),
         ("pictures for weights", spec.weights.images),
         ("pictures for activations", spec.activations.images),
     ):

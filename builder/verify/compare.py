@@ -118,5 +118,5 @@ def _warnings(rows: Sequence[OutputAgreement], cases: tuple[str, ...]) -> Iterat
         if row.constant:
             yield (
                 f"output {row.output} is the same for all {len(cases)} golden inputs (within the tolerance): "
-                "that it agrees proves nothing"
+                "that it agrees proves nothing. Name inputs of your own: `samples` under [golden] in model.toml"
             )

@@ -22,6 +22,7 @@ from builder.verify.expected import ExpectedOutput, outputs_of
 from builder.verify.float64 import in_float64
 from builder.verify.golden import Golden, GoldenCase
 from builder.verify.inputs import EDGES, PROBES, cases, further_cases, scaled
+from builder.verify.samples import golden_samples
 from builder.verify.sensitivity import moved_zeros, nudge_constants, nudged_calls, sensitivity
 
 Array = NDArray[Any]
@@ -31,15 +32,18 @@ Fetches = dict[str, Array]
 
 ENOUGH = 3
 """Cases that must be left where TensorFlow is undecided on others."""
+SAMPLES = 16
+"""How many of the user's own inputs are golden ones at most: each is run several times, by TensorFlow too."""
 
 
 def make(spec: ModelSpec, graph: FrozenGraph) -> None:
     """Write ``graph.golden_path``: the golden inputs of ``spec`` and TensorFlow's answers, the same bytes every time.
 
-    Cases: zeros, extremes, some of seeded random values, and photographs where the spec has an image input. Another
-    random one takes the place of each that TensorFlow itself is undecided on. Of a graph with state they are one
-    sequence of calls, in the order of the file, from the first state on. Raises VerifyError for a graph whose answers
-    are random or that TensorFlow cannot run, and where fewer than ``ENOUGH`` cases are left.
+    Cases: zeros, extremes, some of seeded random values, photographs where the spec has an image input, and at most
+    ``SAMPLES`` of the spec's samples. Another random one takes the place of each that TensorFlow itself is undecided
+    on. Of a graph with state they are one sequence of calls, in the order of the file, from the first state on. Raises
+    VerifyError for a graph whose answers are random or that TensorFlow cannot run, and where fewer than ``ENOUGH``
+    cases are left; UsageError for samples that do not fit.
     """
     random = random_nodes(graph.reference())
     if random:
@@ -50,7 +54,7 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
         )
     feeds = [port.spec for port in graph.feeds]
     outputs = outputs_of(spec, tuple(port.spec for port in graph.fetches))
-    calls: dict[str, Feeds] = dict(cases(spec, feeds))
+    calls: dict[str, Feeds] = {**dict(cases(spec, feeds)), **dict(golden_samples(spec, feeds, SAMPLES))}
     others = _of_new_sizes(graph, calls, dict(scaled(feeds)))
     calls, probes, further = calls | others, PROBES | others.keys(), further_cases(feeds)
     undecided: dict[str, str] = {}
@@ -86,7 +90,8 @@ def _too_few(undecided: Mapping[str, str], left: int) -> str:
     reasons = "".join(f"\n  {case}: {why}" for case, why in list(undecided.items())[:3])
     return (
         f"TensorFlow itself is undecided on {len(undecided)} of {len(undecided) + left} golden inputs:{reasons}\n"
-        f"That leaves {left} to judge a library by, and {ENOUGH} are needed. See docs/verification.md."
+        f"That leaves {left} to judge a library by, and {ENOUGH} are needed. Give inputs that the "
+        'model is made for: `samples = "samples.npz"` under [golden] in model.toml (docs/verification.md).'
     )
 
 

@@ -298,13 +298,13 @@ def test_what_does_not_fit_the_model_is_refused(
 def test_digits_with_the_pictures_of_their_training(
     project: Project, digits: Bundle, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``auto`` takes bytes for both where that is accurate enough; the report has a row for it."""
+    """``auto`` takes bytes for both where that is accurate enough; the report has a row for it, and for samples."""
     held_out = ROOT / "build" / "digits" / "held_out.npz"
     with np.load(held_out) as file:
         np.savez(project.root / "some.npz", images=file["images"][::10])
     text = (ROOT / "examples" / "digits" / "model.toml").read_text(encoding="utf-8").replace('"../../', f'"{ROOT}/')
-    text += f'[weights]\ntype = "auto"\naccuracy = 0.99\nimages = "{held_out}"\n'
-    text += '[activations]\ntype = "int8"\nimages = "some.npz"\n'
+    text += '[weights]\ntype = "auto"\naccuracy = 0.99\n[activations]\ntype = "int8"\n'
+    text += f'[golden]\nsamples = "{held_out}"\n'
     (project.root / "digits.toml").write_text(text)
     assert main(["bundle", "digits.toml", "--in", "host"]) == 0
     said = capsys.readouterr()
@@ -312,9 +312,12 @@ def test_digits_with_the_pictures_of_their_training(
     assert [kind for kind, _ in tried] == ["int8, int8 activations"]
     manifest = json.loads(Bundle.load(project.dist / "digits").manifest.read_text())
     assert sum("input" in layer for layer in manifest["lowering"]["weights"]["layers"]) == 2
-    assert main(["accuracy", "digits.toml", "--json", "--images", str(held_out)]) == 0
+    assert [case for case in manifest["verification"]["cases"] if "sample" in case][-1] == "sample-15"
+    assert "the ranges of layers' inputs on held_out.npz" in said.err
+    assert main(["accuracy", "digits.toml", "--json", "--images", str(project.root / "some.npz")]) == 0
     report = printed("accuracy", capsys.readouterr().out)
     row = next(row for row in report["types"] if row["activations"] == "int8")
-    (output,) = next(v for k, v in row["accuracy"].items() if "golden" not in k)["outputs"]
+    assert [*row["accuracy"]] == ["the golden inputs", "1,000 pictures of held_out.npz", "100 pictures of some.npz"]
+    (output,) = row["accuracy"]["1,000 pictures of held_out.npz"]["outputs"]
     assert output["top1"] >= 0.99
     assert output["right"] > 0.95

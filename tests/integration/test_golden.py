@@ -145,8 +145,25 @@ def test_float64_tells_what_no_ulp_does(tmp_path: Path) -> None:
     assert str(arrays["undecided/zeros"]) == "TensorFlow's own y goes from 0 to 1 in float64"
 
 
+def test_inputs_of_ones_own_are_golden_too(tmp_path: Path) -> None:
+    """Also where TensorFlow is undecided on all others."""
+    given = np.linspace(0.5, 1.5, 40, dtype=np.float32).reshape(20, 2)
+    np.savez(tmp_path / "samples.npz", x=given)
+    graph = save_graph(lambda x: tf.where(x > 0.2, x, tf.sin(1e12 * x)), {"x": ("float32", (1, 2))}, tmp_path)
+    arrays = golden(graph, samples=tmp_path / "samples.npz")
+    samples = [name for name in names(arrays) if name.startswith("sample-")]
+    assert len(samples) == 16
+    np.testing.assert_array_equal(arrays["feed/sample-0/x"], given[:1])
+    np.testing.assert_array_equal(arrays["feed/sample-15/x"], given[-1:])
+    np.testing.assert_array_equal(arrays["fetch/sample-15/y"], given[-1:])
+    assert "undecided/random-0" in arrays
+
+
 def test_a_graph_that_is_always_undecided_is_refused(tmp_path: Path) -> None:
     graph = save_graph(lambda x: tf.sin(1e12 * x), {"x": ("float32", (8,))}, tmp_path)
-    with pytest.raises(VerifyError, match=r"undecided on 13 of 13 golden inputs:\n  zeros: .*\n(.*\n)+That leaves 0"):
+    with pytest.raises(
+        VerifyError,
+        match=r"undecided on 13 of 13 golden inputs:\n  zeros: .*\n(.*\n)+That leaves 0 .* under \[golden\]",
+    ):
         golden(graph)
     assert not graph.golden_path.exists()

@@ -197,7 +197,7 @@ unzipped = 1e9
             '12: [image].mode: "gray" is not known; must be one of "rgb", "grey" (did you mean "grey"?)',
             '18: [[outputs]].labels: item 3: "a" is item 1 too; each must differ',
             "21: [outputt]: not a section; the sections are [model], [[feeds]], [[fetches]], [image], [[outputs]], "
-            '[tolerance], [weights], [activations], [[layers]], [limits] (did you mean "outputs"?)',
+            '[tolerance], [golden], [weights], [activations], [[layers]], [limits] (did you mean "outputs"?)',
             "22: [tolerance]: is written as [[tolerance]]; write [tolerance], once",
             "25: [limits].unzipped: is a number; must be a whole number from 1 to 262_144_000",
         ]
@@ -603,6 +603,7 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
         activations=activations,
         layers=layers,
         tolerance=Tolerance(draw(tolerances), draw(tolerances)),
+        samples=draw(st.sampled_from([None, folder / "samples.npz", folder.parent / ("faces" if image else "x.npz")])),
         max_unzipped=draw(st.integers(1, 262_144_000)),
         max_zipped=draw(st.integers(1, 262_144_000)),
     )
@@ -711,6 +712,36 @@ class TestActivations:
         text = '[model]\nsource = "m.keras"\n[weights]\ntype = "int8"\n[[layers]]\nname = "x"\n'
         assert not load(write(tmp_path, text + 'weights = "float32"')).calibrated
         assert load(write(tmp_path, text + 'activations = "int8"')).calibrated
+
+
+class TestSamples:
+    MODEL = '[model]\nsource = "m.keras"\n'
+
+    def test_inputs_of_ones_own(self, tmp_path: Path) -> None:
+        spec = load(write(tmp_path, self.MODEL + '[golden]\nsamples = "../samples.npz"\n'))
+        assert spec.samples == tmp_path.parent / "samples.npz"
+        moved = tmp_path / "moved"
+        moved.mkdir()
+        same = load(write(moved, self.MODEL + '[golden]\nsamples = "../samples.npz"\n'))
+        assert to_json(replace(same, name=spec.name)) == to_json(spec)
+        assert "samples" not in json.loads(to_json(replace(spec, samples=None)))  # old caches stay good
+
+    def test_a_folder_is_of_pictures(self, tmp_path: Path) -> None:
+        image = "[image]\nwidth = 2\nheight = 2\n"
+        text = self.MODEL + '[golden]\nsamples = "faces"\n'
+        assert load(write(tmp_path, text + image)).samples == tmp_path / "faces"
+        assert mistakes(tmp_path, text) == [
+            '4: [golden].samples: "faces" would be pictures, and the model takes none; '
+            "name an .npz file of arrays, or add [image]"
+        ]
+
+    def test_they_are_of_the_first_sizes_and_the_first_signature(self, tmp_path: Path) -> None:
+        text = '[model]\nsource = "m"\nformat = "saved_model"\nsignature = ["a", "b"]\nbatch = [1, 4]\n'
+        text += '[[feeds]]\nname = "x"\nsignature = "a"\nshapes = [[1, 8], [1, 16]]\n[golden]\nsamples = "s.npz"\n'
+        spec = load(write(tmp_path, text))
+        of = {variant.suffix: spec.of_variant(variant).samples for variant in spec.variants}
+        assert {suffix for suffix, samples in of.items() if samples} == {"", "-4"}
+        assert len(of) == 6
 
 
 class TestReference:

@@ -26,7 +26,7 @@ from builder.importers.rewrite import (
 from builder.importers.rewrites.apply import needs_rewriting, rewrite_ops
 from builder.importers.state import spec_of, without_debugging
 from builder.importers.tf import tensorflow
-from builder.importers.xla_ops import look
+from builder.importers.xla_ops import kernels, look
 from builder.spec import Activation, ModelSpec
 from builder.spec.tensor import ITEM_SIZES, TensorSpec, c_identifier
 
@@ -85,9 +85,9 @@ def write_frozen(
     states = tuple(Port(spec_of(v), MODEL_SCOPE + node) for node, v in sorted(raw.states.items()))
     frozen = FrozenGraph(folder, tuple(feeds), ports, dict(sorted(variables.items())), states)
     folder.mkdir(parents=True, exist_ok=True)
-    if needs_rewriting(pruned):
+    if needs_rewriting(pruned) and (rewritten := _rewritten(pruned, [p.tensor for p in (*ports, *feeds)])) is not None:
         frozen.original_path.write_bytes(pruned.SerializeToString(deterministic=True))
-        pruned = _pruned(_rewritten(pruned, [p.tensor for p in (*ports, *feeds)]), ports, feeds)
+        pruned = _pruned(rewritten, ports, feeds)
     frozen.graph_path.write_bytes(pruned.SerializeToString(deterministic=True))
     frozen.config_path.write_text(_config(frozen))
     if states:
@@ -105,15 +105,16 @@ def _pruned(graph_def: Any, fetches: tuple[Port, ...], feeds: list[Port]) -> Any
     return pruned
 
 
-def _rewritten(graph_def: Any, tensors: list[str]) -> Any:
-    """``graph_def`` with every op that has a rewrite rewritten; ``tensors`` stay.
+def _rewritten(graph_def: Any, tensors: list[str]) -> Any | None:
+    """``graph_def`` with every op that has a rewrite rewritten, or None where each can stay; ``tensors`` stay.
 
-    Raises UnsupportedOpsError where one has none here.
+    Raises UnsupportedOpsError for an op that cannot be rewritten here, and that XLA has no kernel for.
     """
     found = rewrite_ops(graph_def)
-    if found.refused:
-        raise UnsupportedOpsError(look(graph_def, refused=found.refused))
-    return inline_calls(found.definition, tensors)
+    refused = [one for one in found.refused if not kernels(one[1])]
+    if refused:
+        raise UnsupportedOpsError(look(graph_def, refused=refused))
+    return inline_calls(found.definition, tensors) if found.changed else None
 
 
 def _placeholder(port: TensorSpec) -> Any:
@@ -190,7 +191,7 @@ def _fetch_specs(
     if unknown:
         tensors = [results[name].name for name in unknown]
         if needs_rewriting(definition):
-            definition = _rewritten(definition, [*tensors, *(port.tensor for port in feeds)])
+            definition = _rewritten(definition, [*tensors, *(port.tensor for port in feeds)]) or definition
         known = bounds(definition, feeds, tensors, state)
         found = dict(zip(unknown, known, strict=True))
     most = {fetch.visible: fetch.max_size for fetch in spec.fetches if fetch.max_size is not None}

@@ -57,11 +57,6 @@ HINTS: Mapping[str, str] = {
     "EagerPyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
     "ParseExample": "parse examples in the caller: fetch and feed past this node",
     "ParseExampleV2": "parse examples in the caller: fetch and feed past this node",
-    "MatrixDeterminant": "multiply the diagonal of tf.linalg.qr's R, or of tf.linalg.cholesky's L",
-    "Lu": "use tf.linalg.qr or tf.linalg.cholesky",
-    "MaxPoolWithArgmax": "use tf.nn.max_pool2d, or compare its up-sampled result with the input",
-    "SparseTensorDenseMatMul": "make the sparse matrix dense, or gather its rows",
-    "CropAndResize": "crop by slicing and use tf.image.resize, or crop in the caller",
     "CTCGreedyDecoder": "fetch its input and decode in the caller",
     "CTCBeamSearchDecoder": "fetch its input and decode in the caller",
     **dict.fromkeys(

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from builder.importers.rewrites import identities, resize
+from builder.importers.rewrites import (
+    audio,
+    crop,
+    identities,
+    linalg,
+    ragged,
+    recurrent,
+    resize,
+    segments,
+    selection,
+    sparse,
+    windows,
+)
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
 
 __all__ = ["REWRITES", "NotRewritten", "Op", "Rewrite"]
 
-_FAMILIES = (identities, resize)
+_FAMILIES = (audio, crop, identities, linalg, ragged, recurrent, resize, segments, selection, sparse, windows)
 
 REWRITES: Mapping[str, Rewrite] = {op: rewrite for family in _FAMILIES for op, rewrite in family.REWRITES.items()}
 """By the name of the op."""

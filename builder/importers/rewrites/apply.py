@@ -30,9 +30,10 @@ Constants = Mapping[int, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Rewritten:
-    """``definition``: with calls in the place of ops. ``refused``: nodes that stayed as they were."""
+    """``definition``: with calls in the place of ops, if any ``changed``. ``refused``: nodes that had to stay."""
 
     definition: Any
+    changed: bool
     refused: tuple[Refused, ...]
 
 
@@ -51,16 +52,17 @@ def rewrite_ops(definition: Any) -> Rewritten:
     rewriter = _Rewriter(result, graph)
     rewriter.nodes(result.node, graph, {}, "")
     result.library.function.extend(rewriter.made)
-    return Rewritten(result, tuple(rewriter.refused))
+    return Rewritten(result, rewriter.changed, tuple(rewriter.refused))
 
 
 class _Rewriter:
-    """``made``: functions that the rewritten nodes call. ``refused``: as in Rewritten."""
+    """``made``: functions that the rewritten nodes call. ``changed`` and ``refused``: as in Rewritten."""
 
     def __init__(self, definition: Any, graph: Any) -> None:
         self.graph = graph
         self.functions = {f.signature.name: f for f in definition.library.function}
         self.made: list[Any] = []
+        self.changed = False
         self.refused: list[Refused] = []
         self._concerned: dict[str, bool] = {}
 
@@ -98,6 +100,7 @@ class _Rewriter:
             return {}
         if function is None:
             return {}
+        self.changed = True
         outputs = [f"{node.name}:{name}" for name in _output_names(operation)]
         name = f"rewritten_{len(self.made)}"
         self._add(function, name)
@@ -252,7 +255,30 @@ def _traced(node: Any, operation: Any, constants: Constants, graph: Any) -> list
     except _LeftAsItIs:
         return None
     inner = concrete.graph.as_graph_def().library.function
-    return [concrete.function_def, *inner]
+    return [_with_own_names(concrete.function_def), *inner]
+
+
+def _with_own_names(function: Any) -> Any:
+    """``function`` with names that no node has below the one it stands for: where it is inlined they must be new."""
+    arguments = {a.name: f"rewritten_{i}" for i, a in enumerate(function.signature.input_arg)}
+    names = arguments | {n.name: f"rewritten/{n.name}" for n in function.node_def}
+
+    def moved(tensor: str) -> str:
+        control, name = ("^" if tensor.startswith("^") else ""), node_of(tensor)
+        return control + names[name] + tensor.removeprefix("^")[len(name) :]
+
+    result = type(function)()
+    result.CopyFrom(function)
+    for argument in result.signature.input_arg:
+        argument.name = names[argument.name]
+    for node in result.node_def:
+        node.name = names[node.name]
+        node.input[:] = [moved(tensor) for tensor in node.input]
+    for output, tensor in function.ret.items():
+        result.ret[output] = moved(tensor)
+    for output, name in function.control_ret.items():
+        result.control_ret[output] = names[name]
+    return result
 
 
 class _LeftAsItIs(Exception):

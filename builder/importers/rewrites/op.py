@@ -40,7 +40,7 @@ class Op:
     def attr(self, name: str) -> Any:
         """The attribute's value: a number, a bool, a str, a DType, or a list of them."""
         value = self._attributes[name]
-        return value.decode() if isinstance(value, bytes) else value
+        return [_text(one) for one in value] if isinstance(value, list) else _text(value)
 
     def constant(self, number: int) -> NDArray[Any]:
         """The value of an input that no feed decides. Raises NotRewritten where a feed does."""
@@ -48,3 +48,7 @@ class Op:
         if value is None:
             raise NotRewritten(f"its input {number} is not a constant")
         return value
+
+
+def _text(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value

@@ -2,9 +2,147 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import tensorflow as tf
 
-from .case import Function, case, f32, refused
+from .case import Function, case, f32, i32, refused, u8, weights
+
+RAW = tf.raw_ops
+
+
+@case(u8("picture", 1, 20, 27, 3), f32("x", 1, 7, 9, 4), ranges={"picture": (0, 256)}, absolute=1e-3)
+def resizes() -> Function:
+    def build(picture: Any, x: Any) -> Any:
+        bicubic = tf.image.resize(picture, (31, 10), method="bicubic", antialias=False)
+        return (
+            bicubic,
+            tf.image.resize(picture, (6, 40), method="area"),
+            tf.image.resize(picture, (9, 8), method="lanczos5", antialias=True),
+            RAW.ResizeBicubic(images=x, size=[5, 16], align_corners=True),
+            # Threefold: XLA's own kernel reads the wrong pixels.
+            tf.keras.layers.UpSampling2D(3, interpolation="bilinear")(x),
+            RAW.ResizeBilinear(images=x, size=[19, 17], align_corners=True),
+            RAW.ResizeBilinear(images=x, size=[21, 45]),
+        )
+
+    return build
+
+
+@case(
+    f32("x", 2, 12, 15, 3),
+    f32("boxes", 5, 4),
+    i32("of", 5),
+    f32("turns", 2, 8),
+    ranges={"boxes": (-0.2, 1.2), "of": (0, 2), "turns": (-0.4, 1.1)},
+    absolute=1e-4,
+)
+def crops() -> Function:
+    moved = np.array([[0.75, 0.5, -1.25, -0.25, 1.5, 2.125, 0, 0], [1, 0, 2, 0, 1, -3, 0, 0]], np.float32)
+    return lambda x, boxes, of, turns: (
+        tf.image.crop_and_resize(x, boxes, of, (4, 6)),
+        tf.image.crop_and_resize(x, boxes, of, (1, 3), method="nearest", extrapolation_value=2.0),
+        *(
+            RAW.ImageProjectiveTransformV3(
+                images=x, transforms=moved, output_shape=[9, 10], fill_value=1.5, interpolation=how, fill_mode=mode
+            )
+            for how, mode in (("BILINEAR", "CONSTANT"), ("NEAREST", "WRAP"), ("BILINEAR", "REFLECT"))
+        ),
+        RAW.ImageProjectiveTransformV2(
+            images=x, transforms=turns, output_shape=[12, 15], interpolation="BILINEAR", fill_mode="NEAREST"
+        )[:, 2:-2, 2:-2]
+        * 0.0,
+    )
+
+
+@case(f32("x", 2, 9, 10, 3), f32("volume", 1, 5, 6, 7, 2))
+def windows() -> Function:
+    kernel = weights(3, 2, 3)
+    return lambda x, volume: (
+        *tf.nn.max_pool_with_argmax(tf.round(x), (3, 2), (2, 2), "SAME", include_batch_in_index=True),
+        tf.nn.dilation2d(x, kernel, (1, 1, 2, 1), "SAME", "NHWC", (1, 2, 1, 1)),
+        tf.nn.erosion2d(x, kernel, (1, 1, 1, 1), "VALID", "NHWC", (1, 1, 1, 1)),
+        tf.extract_volume_patches(volume, (1, 2, 3, 2, 1), (1, 2, 1, 3, 1), "SAME"),
+    )
+
+
+@case(f32("x", 7, 3), f32("table", 10, 4), i32("of", 7), ranges={"of": (0, 10)})
+def segments() -> Function:
+    ids = tf.constant([0, 0, 1, 3, 3, 3, 5])
+    return lambda x, table, of: (
+        *(reduce(x, ids) for reduce in (tf.math.segment_sum, tf.math.segment_mean, tf.math.segment_max)),
+        *(reduce(tf.round(x), ids) for reduce in (tf.math.segment_prod, tf.math.segment_min)),
+        tf.sparse.segment_sum(table, of, ids),
+        tf.sparse.segment_mean(table, of, ids, num_segments=8),
+        tf.sparse.segment_sqrt_n(table, of, ids, num_segments=8),
+    )
+
+
+@case(f32("values", 6), f32("dense", 5, 4), f32("ragged", 6, 2))
+def sparse_and_ragged() -> Function:
+    indices = [[0, 1], [0, 4], [1, 2], [2, 0], [2, 3], [3, 3]]
+
+    def build(values: Any, dense: Any, ragged: Any) -> Any:
+        sparse = tf.SparseTensor(indices, values, (4, 5))
+        turned = tf.sparse.reorder(tf.sparse.reshape(sparse, (-1, 2)))
+        splits = tf.cast(tf.cumsum(tf.cast(values[:3] > 0.0, tf.int32)), tf.int64)
+        rows = RAW.RaggedTensorToTensor(
+            shape=[5, 3, 2],
+            values=ragged,
+            default_value=9.0,
+            row_partition_tensors=[tf.concat([[0], splits, [6]], 0)],
+            row_partition_types=["ROW_SPLITS"],
+        )
+        return (
+            tf.sparse.sparse_dense_matmul(sparse, dense),
+            tf.sparse.sparse_dense_matmul(sparse, dense[:4], adjoint_a=True),
+            tf.sparse.reduce_sum(sparse, 1),
+            tf.sparse.reduce_max(sparse, 0, keepdims=True),
+            tf.sparse.softmax(sparse).values,
+            tf.sparse.to_dense(sparse * dense[0, 0]),
+            tf.sparse.to_dense(turned),
+            tf.sparse.add(sparse, tf.transpose(dense)),
+            rows,
+        )
+
+    return build
+
+
+@case(f32("x", 3, 5, 5), absolute=1e-4)
+def elimination() -> Function:
+    def build(x: Any) -> Any:
+        packed, rows = tf.linalg.lu(x)
+        return tf.linalg.det(x), *tf.linalg.slogdet(x), packed, rows
+
+    return build
+
+
+@case(f32("x", 6, 2, 5), f32("state", 2, 8), f32("hidden", 2, 8))
+def recurrent_cells_of_tensorflow_1() -> Function:
+    w, ru, c, peephole, bias = weights(13, 32), weights(13, 16), weights(13, 8), weights(8), weights(32)
+
+    def build(x: Any, state: Any, hidden: Any) -> Any:
+        known = {"cs_prev": state, "h_prev": hidden, "w": w, "wci": peephole, "wcf": -peephole, "wco": peephole}
+        cell = RAW.LSTMBlockCell(x=x[0], b=bias, cell_clip=0.5, use_peephole=True, forget_bias=1.0, **known)
+        first = RAW.BlockLSTM(seq_len_max=tf.constant(4, tf.int64), x=x, b=bias, cell_clip=-1.0, **known)
+        second = RAW.BlockLSTMV2(seq_len_max=tf.constant(6, tf.int64), x=x, b=bias, use_peephole=True, **known)
+        gru = RAW.GRUBlockCell(x=x[1], h_prev=hidden, w_ru=ru, w_c=c, b_ru=bias[:16], b_c=bias[:8])
+        return cell.cs, cell.h, first.cs, first.h, second.i, second.h, *gru
+
+    return build
+
+
+@case(f32("x", 4, 9), i32("of", 4), ranges={"of": (0, 9)})
+def selections() -> Function:
+    return lambda x, of: (
+        RAW.NthElement(input=x, n=3),
+        RAW.NthElement(input=x, n=1, reverse=True),
+        RAW.InTopK(predictions=x, targets=of, k=4),
+        tf.histogram_fixed_width(x, (-1.5, 1.0), 7),
+        tf.unravel_index(of, (3, 4)),
+        tf.math.reduce_euclidean_norm(x, axis=1, keepdims=True),
+    )
 
 
 @case(f32("x", 2, 11, 13, 3))

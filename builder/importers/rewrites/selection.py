@@ -1,0 +1,64 @@
+"""Ranks, places and counts of values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from builder.importers.rewrites.op import Op, Rewrite
+from builder.importers.tf import tensorflow
+
+
+def nth_element(op: Op, values: Any, n: Any) -> Any:
+    """By sorting each row. The same bits."""
+    tf = tensorflow()
+    direction = "DESCENDING" if op.attr("reverse") else "ASCENDING"
+    return tf.gather(tf.sort(values, direction=direction), n, axis=-1)
+
+
+def in_top_k(op: Op, predictions: Any, targets: Any) -> Any:
+    """By the op of version 2, which XLA has. The same answers."""
+    tf = tensorflow()
+    k = tf.constant(op.attr("k"), targets.dtype)
+    return tf.raw_ops.InTopKV2(predictions=predictions, targets=targets, k=k)
+
+
+def histogram(op: Op, values: Any, value_range: Any, bins: Any) -> Any:
+    """With a constant number of bins. The same counts."""
+    tf = tensorflow()
+    count = int(op.constant(2))
+    dtype = op.attr("dtype")
+    if values.shape.num_elements() == 0:
+        return tf.zeros([count], dtype)
+    values = tf.reshape(values, [-1])
+    low, high = tf.cast(value_range[0], tf.float64), tf.cast(value_range[1], tf.float64)
+    step = (high - low) / count
+    scaled = (tf.cast(values, tf.float64) - low) / step
+    place = tf.cast(tf.clip_by_value(tf.floor(scaled), 0.0, float(count - 1)), tf.int32)
+    return tf.math.unsorted_segment_sum(tf.ones_like(place, dtype), place, count)
+
+
+def unravel_index(op: Op, indices: Any, dims: Any) -> Any:
+    """Of constant dims. The same numbers."""
+    tf = tensorflow()
+    sizes = op.constant(1)
+    steps = np.cumprod([1, *sizes[:0:-1]], dtype=sizes.dtype)[::-1]
+    return tf.stack([indices // step % size for step, size in zip(steps, sizes, strict=True)])
+
+
+def euclidean_norm(op: Op, values: Any, axes: Any) -> Any:
+    """Over constant axes. Off by the order of the sums."""
+    tf = tensorflow()
+    squares = tf.reduce_sum(values * tf.math.conj(values), axis=op.constant(1).tolist(), keepdims=op.attr("keep_dims"))
+    return tf.sqrt(squares)
+
+
+REWRITES: Mapping[str, Rewrite] = {
+    "EuclideanNorm": euclidean_norm,
+    "HistogramFixedWidth": histogram,
+    "InTopK": in_top_k,
+    "NthElement": nth_element,
+    "UnravelIndex": unravel_index,
+}

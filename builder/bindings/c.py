@@ -145,14 +145,18 @@ static void print_classes(const char *name, const MODEL_class *classes, size_t c
 
 
 def _print(name: str, fetch: Tensor) -> str:
-    shown = min(fetch.spec.elements, SHOWN)
+    shown = str(min(fetch.spec.elements, SHOWN))
     if fetch.spec.dtype.startswith("float"):
         number = '" %.6f", (double)'
     else:
         number = '" %llu", (unsigned long long)' if fetch.spec.dtype.startswith("u") else '" %lld", (long long)'
-    more = " ..." if fetch.spec.elements > shown else ""
+    more, before = " ..." if fetch.spec.elements > SHOWN else "", ""
+    if fetch.sized_by:
+        sizes = " * ".join(f"(size_t)fetches->{fetch.sized_by}[{at}]" for at in range(len(fetch.spec.shape)))
+        shown, more = f"{fetch.identifier}_count && i < {SHOWN}", ""
+        before = f"    const size_t {fetch.identifier}_count = {sizes};\n"
     return (
-        f"    fputs({c_literal(name + ':')}, stdout);\n"
+        f"{before}    fputs({c_literal(name + ':')}, stdout);\n"
         f"    for (size_t i = 0; i < {shown}; i++) printf({number}fetches->{fetch.identifier}[i]);\n"
         f'    puts("{more}");'
     )

@@ -59,10 +59,12 @@ class Tensor:
     spec: TensorSpec
     identifier: str
 
+    sized_by: str = ""  # the identifier of the fetch that says how large this one is, where the data decides
+
     @property
     def shape(self) -> str:
         """``uint8 [1, 28, 28, 1]``."""
-        return f"{self.spec.dtype} [{', '.join(map(str, self.spec.shape))}]"
+        return f"{self.spec.dtype} {self.spec.says()}"
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,11 @@ class Description:
     fetches: tuple[Tensor, ...]
     heads: tuple[Head, ...]
     picture: Picture | None
+
+    @property
+    def dynamic(self) -> tuple[Tensor, ...]:
+        """The fetches whose size the data decides."""
+        return tuple(fetch for fetch in self.fetches if fetch.sized_by)
 
     @property
     def title(self) -> str:
@@ -189,8 +196,11 @@ def camel(identifier: str) -> str:
 
 
 def _tensors(rows: list[dict[str, Any]]) -> tuple[Tensor, ...]:
-    specs = [TensorSpec(row["name"], row["dtype"], tuple(row["shape"])) for row in rows]
-    return tuple(map(Tensor, specs, identifiers(spec.name for spec in specs)))
+    specs = [TensorSpec(row["name"], row["dtype"], tuple(row["shape"]), tuple(row.get("dynamic", ()))) for row in rows]
+    words = identifiers(spec.name for spec in specs)
+    by_name = dict(zip((spec.name for spec in specs), words, strict=True))
+    sized_by = (by_name[row["shape_fetch"]] if row.get("dynamic") else "" for row in rows)
+    return tuple(map(Tensor, specs, words, sized_by))
 
 
 def _heads(rows: list[dict[str, Any]], fetches: Mapping[str, Tensor], batch: int) -> tuple[Head, ...]:

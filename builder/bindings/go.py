@@ -84,8 +84,35 @@ def types(description: Description) -> str:
             "err != nil {\n\t\treturn err\n\t}"
             for f in feeds
         ),
+        trim=_trim(description.dynamic),
         ranks="".join([*map(_rank, description.classifications), _HELPER]) if description.classifications else "",
     )
+
+
+def _trim(dynamic: tuple[Tensor, ...]) -> str:
+    if not dynamic:
+        return ""
+    lines = "".join(
+        f"\tf.{camel(fetch.identifier)} = there(f.{camel(fetch.identifier)}, f.{camel(fetch.sized_by)})\n"
+        for fetch in dynamic
+    )
+    return f"""
+// Trim leaves of each fetch what is there, where the data decides how much that is. Run has done so.
+func Trim(f *Fetches) {{
+{lines}}}
+
+func there[T any](numbers []T, shape []int32) []T {{
+\tcount := 1
+\tfor _, size := range shape {{
+\t\tcount *= int(size)
+\t}}
+\treturn numbers[:count]
+}}
+"""
+
+
+def _trims(description: Description) -> str:
+    return f"\t{package_name(description)}.Trim(&fetches)\n" if description.dynamic else ""
 
 
 def _field(tensor: Tensor) -> str:
@@ -155,6 +182,7 @@ def native(description: Description) -> str:
         feed_count=len(feeds),
         fetch_count=len(fetches),
         pointers="\n".join(f"\t\t{pointer}," for pointer in pointers),
+        trim=_trims(description),
     )
 
 
@@ -170,6 +198,7 @@ def wasm(description: Description) -> str:
         fetch_sizes=", ".join(str(f.spec.size) for f in fetches),
         feed_values=", ".join(f"feeds.{camel(f.identifier)}" for f in feeds),
         fetch_values=", ".join(f"fetches.{camel(f.identifier)}" for f in fetches),
+        trim=_trims(description),
     )
 
 
@@ -242,12 +271,12 @@ def _print_classes(head: Head) -> str:
 
 
 def _print(name: str, fetch: Tensor) -> str:
-    shown = min(SHOWN, fetch.spec.elements)
+    values, shown = f"fetches.{camel(fetch.identifier)}", min(SHOWN, fetch.spec.elements)
     number = " %.6f" if fetch.spec.dtype.startswith("float") else " %d"
-    more = " ..." if fetch.spec.elements > SHOWN else ""
+    more = " ..." if fetch.spec.elements > SHOWN and not fetch.sized_by else ""
+    loop = f"\tfor _, value := range {values}[:{shown}] {{\n"
+    if fetch.sized_by:
+        loop = f"\tfor i, value := range {values} {{\n\t\tif i == {SHOWN} {{\n\t\t\tbreak\n\t\t}}\n"
     return (
-        f"\tfmt.Print({go_string(name + ':')})\n"
-        f"\tfor _, value := range fetches.{camel(fetch.identifier)}[:{shown}] {{\n"
-        f'\t\tfmt.Printf("{number}", value)\n\t}}\n'
-        f'\tfmt.Println("{more}")'
+        f'\tfmt.Print({go_string(name + ":")})\n{loop}\t\tfmt.Printf("{number}", value)\n\t}}\n\tfmt.Println("{more}")'
     )

@@ -69,7 +69,7 @@ def usage(description: Description) -> str:
 
 def about(description: Description, tensor: Tensor) -> str:
     """``float32 [1, 10]``, and the model's own name where it is another one."""
-    text = tensor.shape
+    text = tensor.shape + (f", as large as {tensor.sized_by} says" if tensor.sized_by else "")
     if tensor.spec.name != tensor.identifier:
         text += f', "{tensor.spec.name}" in the model'
     if description.picture and description.takes_picture(tensor):

@@ -84,8 +84,14 @@ def module(description: Description) -> str:
         feeds="\n".join(f"    {f.identifier}: Buffer\n    {_doc(about(description, f))}" for f in feeds),
         fetches="\n".join(f"    {f.identifier}: memoryview\n    {_doc(about(description, f))}" for f in fetches),
         ranks="".join(_rank(head) for head in description.classifications),
+        sizes="".join(["        ports = [*FETCHES]\n", *map(_sized, description.dynamic)])
+        if description.dynamic
+        else "",
+        ports="ports" if description.dynamic else "FETCHES",
+        resize=_RESIZE if description.dynamic else "",
         feed_values=", ".join(f"feeds.{f.identifier}" for f in feeds) + ("," if len(feeds) == 1 else ""),
         helper=_HELPER if description.classifications else "",
+        math="import math\n" if description.dynamic else "",
     )
 
 
@@ -141,6 +147,11 @@ def _labels(head: Head) -> str:
     return f"\n{head.identifier.upper()}_LABELS = (\n{labels}\n)  # fmt: skip\n"
 
 
+def _sized(fetch: Tensor) -> str:
+    name, shape = python_string(fetch.spec.name), python_string(fetch.spec.shape_fetch)
+    return f"        _resize({name}, {shape}, results, ports)\n"
+
+
 def _rank(head: Head) -> str:
     item, first = ("", "0") if head.items == 1 else (", item: int", f"item * {head.length}")
     last = str(head.length) if head.items == 1 else f"(item + 1) * {head.length}"
@@ -162,6 +173,18 @@ def _ranked(values: Sequence[float], labels: tuple[str, ...], top: int) -> list[
 '''
 
 
+_RESIZE = '''
+
+def _resize(name: str, shape_name: str, results: list[bytearray], ports: list[Port]) -> None:
+    """Let the fetch ``name`` have the shape that the fetch ``shape_name`` says, and only what is there."""
+    places = {port.name: number for number, port in enumerate(ports)}
+    at = places[name]
+    shape = tuple(memoryview(results[places[shape_name]]).cast("i"))
+    size = ports[at].size // max(math.prod(ports[at].shape), 1) * math.prod(shape)
+    results[at], ports[at] = results[at][:size], ports[at]._replace(shape=shape, size=size)
+'''
+
+
 def _print_classes(head: Head) -> str:
     show = f'", ".join(f"{{c.label}} {{c.probability:.6f}}" for c in fetches.rank_{head.identifier}'
     if head.items == 1:
@@ -171,6 +194,6 @@ def _print_classes(head: Head) -> str:
 
 def _print(name: str, fetch: Tensor) -> str:
     number = 'f"{v:.6f}"' if fetch.spec.dtype.startswith("float") else "str(int(v))"
-    more = ', "..."' if fetch.spec.elements > SHOWN else ""
+    more = ', "..."' if fetch.spec.elements > SHOWN and not fetch.sized_by else ""
     values = f'fetches.{fetch.identifier}.cast("B").cast("{FORMATS[fetch.spec.dtype]}")[:{SHOWN}]'
     return f"    print({python_string(name + ':')}, *({number} for v in {values}){more})"

@@ -83,9 +83,22 @@ def library(description: Description) -> str:
         fetch_zeros="\n".join(f"            {f.identifier}: vec![{_zero(f)}; {f.spec.elements}]," for f in fetches),
         feed_rows="\n".join(f"            native::feed(feeds.{f.identifier})," for f in feeds),
         fetch_rows="\n".join(f"            native::fetch(&mut fetches.{f.identifier})," for f in fetches),
+        room="".join(map(_room, description.dynamic)),
+        rows_name="raw" if description.dynamic else "fetches",
+        run_end="?;\n" + "".join(map(_trim, description.dynamic)) + "        Ok(())" if description.dynamic else "",
         ranks="".join(_rank(head) for head in description.classifications),
         helper=_HELPER if description.classifications else "",
     )
+
+
+def _room(fetch: Tensor) -> str:
+    length = f"Fetches::LEN_{fetch.identifier.upper()}"
+    return f"        fetches.{fetch.identifier}.resize({length}, {_zero(fetch)});\n"
+
+
+def _trim(fetch: Tensor) -> str:
+    count = f"fetches.{fetch.sized_by}.iter().map(|&size| size as usize).product()"
+    return f"        fetches.{fetch.identifier}.truncate({count});\n"
 
 
 def _zero(tensor: Tensor) -> str:
@@ -184,7 +197,7 @@ _DECODE = {
 
 def _print(name: str, fetch: Tensor) -> str:
     number = "{:.6}" if fetch.spec.dtype.startswith("float") else "{}"
-    more = " ..." if fetch.spec.elements > SHOWN else ""
+    more = " ..." if fetch.spec.elements > SHOWN and not fetch.sized_by else ""
     return (
         f"    let shown: Vec<String> = fetches.{fetch.identifier}.iter().take({SHOWN})"
         f'.map(|v| format!("{number}", v)).collect();\n'

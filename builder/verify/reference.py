@@ -17,6 +17,7 @@ from builder.importers.state import assign, read
 from builder.importers.tf import reference_session, tensorflow
 from builder.importers.walk import walk
 from builder.spec import ModelSpec
+from builder.spec.tensor import TensorSpec
 from builder.verify.doubt import doubts
 from builder.verify.expected import ExpectedOutput, outputs_of
 from builder.verify.float64 import in_float64
@@ -176,12 +177,27 @@ def answers(
                     assign(loaded, session, state)
                     continue
                 raise VerifyError(f"TensorFlow cannot run the graph on {case}: {error.message[:300]}") from error
-            if not all(p.spec.takes(np.shape(answer)) for p, answer in zip(graph.fetches, found, strict=True)):
+            if _too_large([p.spec for p in graph.fetches], [np.shape(answer) for answer in found]):
                 assign(loaded, session, state)
                 continue
             state = read(loaded, session, {p.tensor: p.spec.dtype for p in graph.states})
             pairs = zip(graph.fetches, found, strict=True)
             yield case, {port.spec.name: np.asarray(answer, port.spec.dtype) for port, answer in pairs}
+
+
+def _too_large(fetches: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether an answer has more than its fetch takes. Raises VerifyError for another shape than XLA says it has."""
+    wrong = [(spec, shape) for spec, shape in zip(fetches, shapes, strict=True) if not spec.takes(shape)]
+    for spec, shape in wrong:
+        most = tuple(
+            size if at in spec.dynamic else own for at, (size, own) in enumerate(zip(shape, spec.shape, strict=False))
+        )
+        if shape != most:
+            raise VerifyError(
+                f"TensorFlow's {spec.name} has the shape {list(shape)}, and XLA compiles it as {spec.says()}: XLA does "
+                "not see that its size depends on the data. Leave this output out."
+            )
+    return bool(wrong)
 
 
 def random_nodes(definition: Any) -> list[str]:

@@ -78,9 +78,13 @@ export class Model {
     const [inputs, outputs] = this.#arrays;
     const status = this.#wasm.cf_run(this.#model, inputs, this.#feeds.length, outputs, this.#fetches.length);
     if (status !== 0) throw new ModelError(this.#text(this.#wasm.cf_last_error(this.#model)));
-    return Object.fromEntries(
+    const found = Object.fromEntries(
       this.#fetches.map((p) => [p.name, this.#view(p.Type, p.address, p.bytes / p.Type.BYTES_PER_ELEMENT).slice()]),
     );
+    for (const { name, shape_fetch: shape } of this.#fetches) {  // where the data decides: what is there
+      if (shape) found[name] = found[name].subarray(0, found[shape].reduce((count, size) => count * size, 1));
+    }
+    return found;
   }
 
   /** run(), and its outputs as the model describes them: the likeliest labels of a classification, else the numbers. */

@@ -15,7 +15,7 @@ import pytest
 
 from builder.bindings import Parts, generate
 from builder.project import cache_folder
-from tests.support import abi_library, needs
+from tests.support import abi_library, dynamic_model, needs
 
 pytestmark = pytest.mark.integration
 
@@ -117,6 +117,32 @@ def test_feeds_of_several_kinds(language: str, tmp_path: Path) -> None:
 
 
 USAGE = {"rust": "predict [--library FILE]", "python": "python -m product"}
+
+
+@pytest.mark.parametrize("language", BUILDERS)
+def test_what_the_data_decides(language: str, tmp_path: Path) -> None:
+    """None of it, some, all; and more than is taken, in the library's own words."""
+    library = dynamic_model.build(tmp_path)
+    (tmp_path / "NOTICE").write_text("Nobody's.\n")
+    parts = Parts(tmp_path / "model.json", tmp_path / "model.h", library, tmp_path / "NOTICE")
+    generate(language, parts, tmp_path / language)
+    command = BUILDERS[language](tmp_path / language)
+
+    def files(rows: tuple[int, int], flags: tuple[int, int]) -> list[Path]:
+        given = {"x": dynamic_model.X, "m": np.array([1, 0, 1, 1], bool), "n": np.int32(rows), "k": np.int32(flags)}
+        for name, values in given.items():
+            (tmp_path / name).write_bytes(np.asarray(values).tobytes())
+        return [tmp_path / name for name in given]
+
+    for rows, flags, found in (
+        ((0, 2), (0, 0), ["rows:", "flags:"]),
+        ((1, 2), (2, 1), ["rows: 1 2", "flags: 1 0"]),
+        ((3, 2), (2, 2), ["rows: 1 2 3 4 5 6", "flags: 1 0 1 1"]),
+    ):
+        assert [line.rstrip() for line in answer(command, files(rows, flags))] == found
+    code, said = refusal(command, files((4, 2), (0, 0)))
+    assert code == 1
+    assert said.endswith("fetch rows has the shape [4, 2] here; at most [3, 2] is taken\n")
 
 
 @pytest.mark.parametrize("language", BUILDERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -167,3 +168,36 @@ def test_a_graph_that_is_always_undecided_is_refused(tmp_path: Path) -> None:
     ):
         golden(graph)
     assert not graph.golden_path.exists()
+
+
+def kept(x: Any, **more: Any) -> Any:
+    return {"y": tf.boolean_mask(x, x > 0.5), **more}
+
+
+def sizes(arrays: dict[str, np.ndarray]) -> set[int]:
+    return {len(value) for key, value in arrays.items() if key.startswith("fetch/") and key.endswith("/y")}
+
+
+def test_inputs_that_give_nothing_some_and_all(tmp_path: Path) -> None:
+    arrays = golden(save_graph(kept, {"x": ("float32", (9,))}, tmp_path))
+    assert {0, 9} < sizes(arrays)
+    assert all(arrays[f"fetch/{c}/y_shape"].tolist() == [len(arrays[f"fetch/{c}/y"])] for c in names(arrays))
+
+
+def test_inputs_that_give_more_than_is_taken_are_left_out(tmp_path: Path) -> None:
+    graph = save_graph(kept, {"x": ("float32", (9,))}, tmp_path)
+    y, shape = graph.fetches
+    few = replace(graph, fetches=(replace(y, spec=replace(y.spec, shape=(2,))), shape))
+    assert max(sizes(golden(few))) <= 2
+    always = save_graph(lambda x: tf.concat([kept(x)["y"], x, x], 0), {"x": ("float32", (9,))}, tmp_path)
+    y, shape = always.fetches
+    none = replace(always, fetches=(replace(y, spec=replace(y.spec, shape=(2,))), shape))
+    with pytest.raises(VerifyError, match=r"more than `max_size` in model.toml allows \(y \[<=2\]\)"):
+        golden(none)
+
+
+def test_a_size_that_xla_does_not_see(tmp_path: Path) -> None:
+    """Its kernel for Unique takes an input of an open size for one of the largest."""
+    graph = save_graph(lambda x: tf.unique(kept(x)["y"])[1], {"x": ("float32", (9,))}, tmp_path)
+    with pytest.raises(VerifyError, match=r"TensorFlow's y has the shape .*XLA compiles it as \[9\]"):
+        golden(graph)

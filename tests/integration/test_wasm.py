@@ -16,7 +16,7 @@ from builder.lower import LoweringPath, lower
 from builder.verify.golden import Golden
 from builder.verify.verdict import require
 from builder.wasm.module import BASELINE, FLAVOURS, SIMD, Flavour, emit_sources, link_module
-from builder.wasm.node import node, verify_in_node
+from builder.wasm.node import PREDICT, node, verify_in_node
 from builder.wasm.verify import verify_module
 from tests.conftest import ROOT
 from tests.support import needs
@@ -29,11 +29,12 @@ wasmtime = needs.needs_module("wasmtime")
 
 EXAMPLES = ("digits", "emotion", "age_gender")
 
-# Every kind of thunk, every mathematical function that XLA leaves open, 16-bit types, and real networks.
+# Every kind of thunk, every mathematical function that XLA leaves open, 16-bit types, real networks, and answers whose
+# size the data decides.
 GRAPHS = (
     "activations", "argsort", "beam_of_scores", "bits", "casts", "cholesky_and_solve", "cond_inside_while", "conv1d",
     "half_precision_inside", "lstm", "map_and_scan", "matmul_batched_rank_4", "mobilenet_v3_small",
-    "non_max_suppression", "stateless_random_int", "transforms", "unique", "wide_resnet",
+    "non_max_suppression", "stateless_random_int", "transforms", "unique", "wide_resnet", "every_pair",
 )  # fmt: skip
 
 
@@ -163,6 +164,30 @@ def test_a_module_of_a_zoo_graph_runs_in_node(compiled: Path, tmp_path: Path) ->
     graph = FrozenGraph.load(compiled / case.name)
     module = link(graph, "faithful", SIMD, tmp_path)
     require(verify_in_node(module, graph, spec_of(case.name, case.absolute, case.relative)))
+
+
+@needs_node
+def test_javascript_gets_what_is_there(compiled: Path, tmp_path: Path) -> None:
+    """None, some and all of the numbers are above 0; each with each other makes two open dimensions."""
+    module = link(FrozenGraph.load(compiled / "every_pair"), "faithful", SIMD, tmp_path)
+    numbers = [[-1] * 7, [2, -1, 3, -1, -1, -1, -1], [1] * 7]
+    script = tmp_path / "run.mjs"
+    script.write_text(f"""
+import {{ readFileSync }} from "node:fs";
+import {{ load }} from {json.dumps(PREDICT.resolve().as_uri())};
+const model = await load(readFileSync({json.dumps(str(module))}));
+const found = {json.dumps(numbers)}.map((x) => model.run({{ x: new Float32Array(x) }}));
+console.log(JSON.stringify(found.map((f) => [[...f.y0], [...f.y0_shape], [...f.y1]])));
+console.log(JSON.stringify(model.predict({{ x: new Float32Array({json.dumps(numbers[1])}) }})));
+""")
+    done = subprocess.run(["node", str(script)], capture_output=True, text=True, check=True)
+    runs, predicted = map(json.loads, done.stdout.splitlines())
+    assert runs == [
+        [[], [0, 0], []],
+        [[4, 6, 6, 9], [2, 2], [0, 0, 1, 0]],
+        [[1] * 49, [7, 7], [0] * 49],
+    ]
+    assert predicted == {"y0": [4, 6, 6, 9], "y1": [0, 0, 1, 0]}
 
 
 def test_a_bundle_keeps_the_modules_of_the_same_model(tmp_path: Path) -> None:

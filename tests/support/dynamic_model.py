@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from builder.emit import emit
+from builder.emit.metadata import model_json
 from builder.lower.program import BoundPort, BoundState, Buffer, CopyStep, Program, Weight
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
@@ -41,6 +44,12 @@ def program() -> Program:
         weights_size=64,
         states=(BoundState(TensorSpec("kept", "bool", (4,)), 0, kept, m, Buffer("weights", 0, 4)),),
     )
+
+
+def description() -> dict[str, Any]:
+    """What its library says of itself."""
+    found: dict[str, Any] = json.loads(model_json(program(), SPEC, {X86_64.name: ["x86-64-v3"]}))
+    return found
 
 
 def build(folder: Path) -> Path:

@@ -25,7 +25,7 @@ from builder.cli import main
 from builder.errors import UsageError
 from builder.escape import javascript_string, python_string
 from builder.project import Project
-from tests.support import needs
+from tests.support import dynamic_model, needs
 from tests.support.abi_library import echo_description, picture_description, tensor_description
 
 GOLDEN = Path(__file__).parent / "golden" / "bindings"
@@ -69,7 +69,10 @@ def test_generated_files_are_as_read(language: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("description", [echo_description(), tensor_description(), picture_description(batch=3)])
+@pytest.mark.parametrize(
+    "description",
+    [echo_description(), tensor_description(), picture_description(batch=3), dynamic_model.description()],
+)
 def test_no_template_is_left_unfilled(language: str, description: dict[str, Any], tmp_path: Path) -> None:
     generate(language, parts_of(tmp_path / "parts", description), tmp_path / "out")
     texts = {p: p.read_text() for p in (tmp_path / "out").rglob("*") if p.is_file() and p.suffix != ".json"}
@@ -209,7 +212,7 @@ def test_a_wheel_has_a_version_of_pythons_kind(version: str, release: str) -> No
     assert str(Version(release)) == release
 
 
-@pytest.mark.parametrize("description", [echo_description(), picture_description(batch=2)])
+@pytest.mark.parametrize("description", [echo_description(), picture_description(batch=2), dynamic_model.description()])
 def test_generated_python_is_typed_and_clean(description: dict[str, Any], tmp_path: Path) -> None:
     needs.needs_module("mypy")
     generate("python", parts_of(tmp_path / "parts", description), tmp_path / "out")

@@ -41,6 +41,10 @@ export interface Port {
   dtype: string;
   shape: number[];
   bytes: number;
+  /** The dimensions whose size the data decides: `shape` has the most of each. */
+  dynamic?: number[];
+  /** The fetch that says how large this one is. */
+  shape_fetch?: string;
 }
 
 /** What the module says of itself; the whole of it is model.json. */

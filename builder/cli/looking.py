@@ -1,4 +1,4 @@
-"""Commands that say something of this machine or a model: doctor, where, inspect, explain, tune, accuracy, init."""
+"""Commands that say something of this machine or a model: doctor, where, inspect, explain, verify, tune and others."""
 
 from __future__ import annotations
 
@@ -136,6 +136,27 @@ def explain(options: Options, project: Project) -> int:
     return 0
 
 
+def _verify_arguments(parser: Arguments) -> None:
+    add_model(parser)
+    help = "compare each step with TensorFlow's tensor, and name the first that is off"
+    parser.add_argument("--layers", action="store_true", help=help)
+    add_json(parser)
+
+
+def verify(options: Options, project: Project) -> int:
+    from builder.measure.layers import render, verify_model
+    from builder.report.text import agreement_table
+    from builder.verify.verdict import require
+
+    ws = workspace_of(options, project)
+    with ws.held():
+        found = verify_model(ws, layers=options.layers)
+    parts = [agreement_table(found.verification), *([render(found.layers)] if found.layers else [])]
+    answer(options, found.to_dict(), "\n\n".join(parts))
+    require(found.verification)
+    return 0
+
+
 def _tune_arguments(parser: Arguments) -> None:
     add_model(parser)
     _add_seconds(parser, 10.0)
@@ -207,6 +228,7 @@ COMMANDS = (
     Command("check-spec", "check model.toml files without reading a model", _check_spec_arguments, check_spec),
     Command("inspect", "say what a model takes and gives, and whether it can be compiled", _inspect_arguments, inspect),
     Command("explain", "say, step by step, what a model runs and how long it takes", _explain_arguments, explain),
+    Command("verify", "compare a model's library with TensorFlow's answers, step by step", _verify_arguments, verify),
     Command("tune", "time each layer's algorithms here, and keep the fastest for later builds", _tune_arguments, tune),
     Command(
         "accuracy", "say what each type of weights costs, against TensorFlow's float32", _accuracy_arguments, accuracy

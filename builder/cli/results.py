@@ -113,6 +113,21 @@ _ACCURACY = _object(
     agreement=_or_null(_number("the share of items in which every top class is TensorFlow's")),
 )
 
+_ANY_NUMBER: Schema = {"type": ["number", "string"], "description": "a string for nan and infinities"}
+
+_DIFFERENCE = _object(
+    step=_text(),
+    op=_text("in the model"),
+    shape=_list(_whole()),
+    place=_list(_whole(), "of the worst element"),
+    ours=_ANY_NUMBER,
+    theirs=_ANY_NUMBER,
+    error=_ANY_NUMBER,
+    allowed=_ANY_NUMBER,
+    largest=_number("TensorFlow's largest magnitude"),
+    off=_flag(),
+)
+
 RESULTS: dict[str, Schema] = {
     "new": _object(
         files=_list(_text(), "that were written; none with --update"),
@@ -208,6 +223,19 @@ RESULTS: dict[str, Schema] = {
         layers=_list(_LAYER_WEIGHTS),
         together=_object(flop=_whole(), microseconds=_number(), layer_share=_number()),
         steps=_list(_STEP, "in the order they run"),
+    ),
+    "verify": _object(
+        path=_text("the lowering that is compared"),
+        verification={"type": "object", "description": "as in manifest.json"},
+        layers=_or_null(
+            _object(
+                "null without --layers",
+                case=_text("the golden input"),
+                steps=_whole("of the program"),
+                rows=_list(_DIFFERENCE, "of the steps whose value TensorFlow has, in the order they run"),
+                first=_or_null(_DIFFERENCE),
+            )
+        ),
     ),
     "tune": _object(
         file=_or_null(_text("the tuning file; null where no layer has a choice, as none is written then")),

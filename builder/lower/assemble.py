@@ -15,7 +15,7 @@ from builder.lower.buffers import SLACK
 from builder.lower.compress import Compressor, Stored
 from builder.lower.fuse import Layer
 from builder.lower.hlo import Dag, Value
-from builder.lower.layers import Core, why_not
+from builder.lower.layers import Core, op_name, why_not
 from builder.lower.layouts import NO_HALO, TensorLayout, TensorLayouts, dense, lay_out, reads, with_rows, writes
 from builder.lower.notes import Note, flop_of_value
 from builder.lower.options import Options
@@ -176,7 +176,8 @@ class _Assembly:
 
         moved = weights.size + sum(p.storage.size for p in touched)
         used = [p.storage for p in touched] + ([scratch] if scratch else [])
-        self._step(build, used, Note(name, "layer", layer.matched, algorithm, core.geometry.flop, moved))
+        gives = op_name(layer.end.instruction)
+        self._step(build, used, Note(name, "layer", layer.matched, algorithm, core.geometry.flop, moved, gives))
 
     def pool(self, pool: Pool) -> None:
         name = pool.value.instruction.name

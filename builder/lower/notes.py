@@ -23,6 +23,8 @@ class Note:
     """Floating-point operations of a convolution or product, a multiply-add counted as two."""
     bytes: int
     """Read and written, weights included."""
+    gives: str = ""
+    """The op in the model whose value the step leaves, where that is not the op of its ``name``."""
 
 
 def note_of(step: Step) -> Note:

@@ -47,14 +47,8 @@ def save(path: Path, constants: Mapping[str, Array], inputs: Iterable[RoundedInp
 
 def make(graph: FrozenGraph, restored: Path, folder: Path) -> None:
     """Answer the golden feeds of ``graph`` with what the file ``restored`` says, for ``load``."""
-    definition = graph.reference()
-    with np.load(restored, allow_pickle=False) as file:
-        wanted = {key: file[key] for key in file.files if not key.startswith(_INPUT)}
-        inputs = list(_inputs({key: file[key] for key in file.files if key.startswith(_INPUT)}))
-    places = exchange(definition, wanted)
-    missing = [*sorted(wanted.keys() - places.keys()), *round_inputs(places, inputs)]
-    says = {"missing": missing, "inputs": any(one.quantisation for one in inputs)}
-    (folder / _MISSING).write_text(json.dumps(says))
+    definition, missing, rounds = _rounded(graph, restored)
+    (folder / _MISSING).write_text(json.dumps({"missing": missing, "inputs": rounds}))
     if missing:
         return
     names = [port.spec.name for port in graph.feeds]
@@ -62,6 +56,22 @@ def make(graph: FrozenGraph, restored: Path, folder: Path) -> None:
         calls = {case: {name: golden.feed(case, name) for name in names} for case in golden.cases}
     found = {case: GoldenCase({}, fetches) for case, fetches in answers(graph, definition, calls)}
     Golden.write(folder / _GOLDEN, found)
+
+
+def rounded_reference(graph: FrozenGraph, restored: Path) -> Any:
+    """The reference of ``graph`` with what the file ``restored`` says, as far as it is found there."""
+    return _rounded(graph, restored)[0]
+
+
+def _rounded(graph: FrozenGraph, restored: Path) -> tuple[Any, list[str], bool]:
+    """The GraphDef, what was not found in it, and whether layers round their inputs."""
+    definition = graph.reference()
+    with np.load(restored, allow_pickle=False) as file:
+        wanted = {key: file[key] for key in file.files if not key.startswith(_INPUT)}
+        inputs = list(_inputs({key: file[key] for key in file.files if key.startswith(_INPUT)}))
+    places = exchange(definition, wanted)
+    missing = [*sorted(wanted.keys() - places.keys()), *round_inputs(places, inputs)]
+    return definition, missing, any(one.quantisation for one in inputs)
 
 
 def load(folder: Path, types: Collection[WeightType]) -> Rounding:

@@ -79,7 +79,7 @@ class OutputAgreement:
 
     def to_dict(self) -> dict[str, Any]:
         """The result for JSON. A value that JSON has no number for (nan, infinities) becomes a string."""
-        cleaned: dict[str, Any] = _jsonable(asdict(self) | {"passed": self.passed})
+        cleaned: dict[str, Any] = jsonable(asdict(self) | {"passed": self.passed})
         return cleaned
 
 
@@ -223,11 +223,12 @@ def _top1(case: str, ours: Array, theirs: Array, allowed: Array) -> tuple[int, i
     return rows, ties, texts
 
 
-def _jsonable(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
+    """``value`` with a string for each number that JSON has none for (nan, infinities)."""
     if isinstance(value, dict):
-        return {key: _jsonable(entry) for key, entry in value.items()}
+        return {key: jsonable(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_jsonable(entry) for entry in value]
+        return [jsonable(entry) for entry in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

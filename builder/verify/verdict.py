@@ -21,7 +21,8 @@ def require(verification: Verification) -> None:
     if not all(row.passed for row in (*verification.outputs, *verification.same_weights)):
         advice = (
             "Nothing was packed. If the model can live with this difference, raise `absolute` or `relative` for the "
-            "output in model.toml; otherwise report it with the model's build folder."
+            "output in model.toml; otherwise report it with the model's build folder. `coldforge verify --layers` "
+            "names the first step that is off."
         )
     if verification.too_coarse:
         advice = (

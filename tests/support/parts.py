@@ -55,7 +55,7 @@ CHECKOUT = (
         f"tests/integration/test_{name}.py"
         for name in (
             "bindings", "clients", "explain", "lambda_events", "lambda_rie", "large_models", "models_by_name",
-            "publish", "readme", "selftest", "threads", "wasm",
+            "publish", "readme", "selftest", "threads", "verify_layers", "wasm",
         )
     ),
 )  # fmt: skip

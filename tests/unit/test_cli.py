@@ -98,7 +98,7 @@ def test_python_alone_can_ask_where_a_build_would_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("bundel", "bundle"), ("inspekt", "inspect"), ("verify", "verify-bundle")]
+    ("typed", "meant"), [("bundel", "bundle"), ("inspekt", "inspect"), ("verify-bundel", "verify-bundle")]
 )
 def test_a_command_that_is_not_there_gets_the_one_that_was_meant(
     typed: str, meant: str, capsys: pytest.CaptureFixture[str]

@@ -1,0 +1,98 @@
+"""``coldforge verify``: a library beside TensorFlow, step by step; where a fault is planted, its layer is named."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from builder.cli import main
+from builder.cli.command import load_spec
+from builder.lower import Lowered
+from builder.lower.program import LayerStep, Weight
+from builder.measure.layers import Layers, compare_steps, render
+from builder.pack.bundle import Bundle
+from builder.project import Project
+from builder.stages.compile import CompiledVariant, compile_first
+from builder.stages.lower import ATTEMPTS, program_of
+from builder.stages.settled import Settled
+from builder.workspace import Workspace
+from tests.support.results import printed
+
+pytestmark = pytest.mark.integration
+
+CASE = "photo-face"
+
+
+def test_the_command(digits: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "digits", "--layers", "--json", "--quiet"]) == 0
+    found = printed("verify", capsys.readouterr().out)
+    assert found["verification"]["passed"]
+    assert found["layers"]["first"] is None
+    ops = [row["op"].rpartition("/")[2] for row in found["layers"]["rows"]]
+    assert ops == ["mul", "Relu", "BiasAdd", "Softmax"]
+    assert not any(row["off"] for row in found["layers"]["rows"])
+    assert main(["verify", "digits", "--quiet"]) == 0
+    shown = capsys.readouterr().out
+    assert "over 8 golden inputs" in shown
+    assert "step" not in shown
+
+
+@dataclass(frozen=True)
+class Made:
+    """A model, compiled and lowered."""
+
+    ws: Workspace
+    compiled: CompiledVariant
+    lowered: Lowered
+
+    def compare(self, lowered: Lowered | None = None) -> Layers:
+        return compare_steps(self.ws, self.compiled, lowered or self.lowered, CASE)
+
+
+@pytest.fixture(scope="module")
+def made(emotion: Bundle) -> Made:
+    project = Project.here()
+    ws = Workspace.of(load_spec("emotion", project), project)
+    compiled = compile_first(ws)
+    return Made(ws, compiled, program_of(ws, compiled, Settled(ws.spec), ATTEMPTS[0]))
+
+
+def test_a_value_that_is_another_one_than_tensorflows_is_no_fault(made: Made) -> None:
+    """XLA divides a mean by its count in a later step: what the step leaves is the sum."""
+    found = made.compare()
+    assert len(found.rows) == 30
+    assert [row.op.rpartition("/")[2] for row in found.rows if row.off] == ["Mean"]
+    assert found.first is None
+    assert render(found).endswith("no step is off")
+
+
+def with_fault(lowered: Lowered, step: LayerStep) -> Lowered:
+    """The largest of the weights of ``step`` is a tenth less."""
+
+    def changed(weight: Weight) -> Weight:
+        if weight.offset != step.weights.offset:
+            return weight
+        numbers = np.frombuffer(weight.data, np.float32).copy()
+        numbers[np.abs(numbers).argmax()] *= 0.9
+        return replace(weight, data=numbers.tobytes())
+
+    program = lowered.program
+    return replace(lowered, program=replace(program, weights=tuple(map(changed, program.weights))))
+
+
+@pytest.mark.parametrize("number", [0, 11])
+def test_a_planted_fault_is_named(made: Made, number: int) -> None:
+    layers = [step for step in made.lowered.program.steps if isinstance(step, LayerStep)]
+    found = made.compare(with_fault(made.lowered, layers[number]))
+    assert found.first is not None
+    assert found.first.step == layers[number].name
+    assert found.first.error > found.first.allowed
+    assert found.first.error == pytest.approx(abs(found.first.ours - found.first.theirs), rel=1e-3)
+    assert math.prod(found.first.shape) > max(found.first.place)
+    after = [row.step for row in found.rows if row.off]
+    assert after[0] == layers[number].name
+    assert len(after) > 3  # it goes on from there
+    assert f"first step that is off: {layers[number].name}, {found.first.op} [1, " in render(found)

@@ -263,7 +263,7 @@ test-infrastructure: $(TESTED) .venv-cdk/.done ## the Terraform module and the C
 	@touch $@
 
 .PHONY: test-frameworks
-test-frameworks: $(VENV)/.test .venv-flax/.done ## networks of JAX, each built and held against the framework's own answers (minutes)
+test-frameworks: $(VENV)/.test .venv-flax/.done ## networks of JAX and PyTorch, each built and held against the framework's own answers (minutes)
 	@$(PY) -m pytest -m "slow or not slow" tests/integration/test_frameworks.py
 
 .PHONY: coverage
@@ -315,6 +315,8 @@ bench-wasm: .venv-bench/.wasm ## model.wasm against native code, ONNX Runtime We
 	@npm ci --prefix benchmarks/wasm --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 
+# Where builds of PyTorch for CPUs are: a folder or a page.
+TORCH_WHEELS ?= https://download.pytorch.org/whl/cpu/torch/
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
 lock: ## resolve every requirements file again (needs uv)
 	@$(LOCK) --group build pyproject.toml -o requirements/build.txt
@@ -330,6 +332,8 @@ lock: ## resolve every requirements file again (needs uv)
 	@echo aws-cdk-lib==2.275.0 | $(LOCK) - -o requirements/cdk.txt
 	@echo checkov==3.3.30 | $(LOCK) - -o requirements/checkov.txt
 	@printf 'jax==0.10.2\nflatbuffers\n' | $(LOCK) - -o requirements/jax.txt
+	@printf 'torch==2.13.0\ntorchax==0.0.13\njax==0.10.2\nflatbuffers\n' | $(LOCK) --find-links $(TORCH_WHEELS) \
+		-c requirements/jax.txt - -o requirements/torch.txt
 	@printf 'flax==0.12.8\nflatbuffers\n' | $(LOCK) -c requirements/jax.txt - -o requirements/flax.txt
 	@echo mkdocs-material==9.8.1 | $(LOCK) - -o requirements/docs.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt

@@ -7,7 +7,6 @@ loads such a framework itself.
 from __future__ import annotations
 
 import functools
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -27,27 +26,34 @@ _VARIABLES = (
     ("JAX_ENABLE_X64", "1"),  # else integers and doubles of 64 bits are cut to 32
     ("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false"),  # sums in one order, whatever the number of processors
     ("OMP_NUM_THREADS", "1"),
+    ("PYTHONWARNINGS", "ignore"),  # of what the frameworks' own code will do without one day
 )
 
 
 @dataclass(frozen=True)
 class Framework:
-    """``lock``: of its packages, in requirements/. ``preloaded``: what its processes load once.
-
-    ``python``: the only version that the locked packages are for, such as (3, 11); None: whatever runs this.
-    ``links``: a page with further wheels.
+    """``lock``: of its packages, in requirements/; ``size``: of what is fetched. ``preloaded``: what its processes load
+    once. ``links``: a page with further wheels.
     """
 
     name: str
     lock: str
     size: str
     preloaded: tuple[str, ...]
-    python: tuple[int, int] | None = None
     links: str | None = None
 
 
 FRAMEWORKS: Mapping[Format, Framework] = {
-    "jax": Framework("JAX", "jax.txt", "140 MB", (_JOBS, "builder.frameworks.jax_model", "builder.frameworks.program")),
+    "jax": Framework(
+        "JAX", "jax.txt", "about 140 MB", (_JOBS, "builder.frameworks.jax_model", "builder.frameworks.program")
+    ),
+    "pytorch": Framework(
+        "PyTorch",
+        "torch.txt",
+        "about 350 MB with Python 3.11, else gigabytes",
+        (_JOBS, "builder.frameworks.torch_model", "builder.frameworks.program"),
+        links="https://download.pytorch.org/whl/cpu/torch/",
+    ),
 }
 """The framework of each format that TensorFlow does not read."""
 
@@ -67,29 +73,15 @@ def framework_sandbox(sandbox: Sandbox, form: Format, say: Callable[[str], None]
 def environment_of(framework: Framework, say: Callable[[str], None]) -> Path:
     """The folder of the framework's virtual environment, which is made if it is not there: see above."""
     lock = HOME / "requirements" / framework.lock
-    python = _python(framework)
-    key = digest(str(python.resolve()), ".".join(map(str, sys.version_info[:2])), lock)
+    key = digest(str(Path(sys.executable).resolve()), ".".join(map(str, sys.version_info[:2])), lock)
     folder = cache_folder() / "frameworks" / f"{framework.name.lower()}-{key[:12]}"
-    run_cached(folder, key, functools.partial(_make, framework, python, lock, say), say)
+    run_cached(folder, key, functools.partial(_make, framework, lock, say), say)
     return folder
 
 
-def _python(framework: Framework) -> Path:
-    wanted = framework.python
-    if wanted is None or wanted == sys.version_info[:2]:
-        return Path(sys.executable)
-    name = ".".join(map(str, wanted))
-    if found := shutil.which(f"python{name}"):
-        return Path(found)
-    raise EnvironmentSetupError(
-        f"{framework.name}'s locked packages are for Python {name}, and there is no python{name} here: install it "
-        f"(`uv python install {name}` puts one on the path)."
-    )
-
-
-def _make(framework: Framework, python: Path, lock: Path, say: Callable[[str], None], folder: Path) -> None:
-    say(f"setting up {framework.name} in an environment of its own (once; about {framework.size} to fetch)")
-    _run(framework, [str(python), "-m", "venv", str(folder)])
+def _make(framework: Framework, lock: Path, say: Callable[[str], None], folder: Path) -> None:
+    say(f"setting up {framework.name} in an environment of its own (once; {framework.size} to fetch)")
+    _run(framework, [sys.executable, "-m", "venv", str(folder)])
     install = ["-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input", "install"]
     locked = ["--no-deps", "--require-hashes", "-r", str(lock)]
     links = ["--find-links", framework.links] if framework.links else []

@@ -13,6 +13,7 @@ from builder.arrays import save_arrays
 from builder.errors import ImportModelError
 from builder.escape import visible
 from builder.frameworks.model import Array, FrameworkModel
+from builder.importers.loaded import HOW_TO_TRUST
 from builder.importers.shapes import pin_shapes
 from builder.spec import ModelSpec, Source
 from builder.verify.framework import ANSWERED, ASKED, case_of, key_of
@@ -60,6 +61,14 @@ def _try(model: FrameworkModel, feeds: Sequence[Array], case: str) -> Sequence[A
 def _open(source: Source, path: Path) -> FrameworkModel:
     if not path.exists():
         raise ImportModelError(f"There is no model at {path}.")
-    from builder.frameworks.jax_model import open_jax
+    if source.format == "jax":
+        from builder.frameworks.jax_model import open_jax
 
-    return open_jax(path)
+        return open_jax(path)
+    if not source.trust:
+        raise ImportModelError(
+            f"{path.name} may run code when it is loaded. If you trust where it comes from, {HOW_TO_TRUST}."
+        )
+    from builder.frameworks.torch_model import open_torch
+
+    return open_torch(path)

@@ -69,7 +69,7 @@ def _open(source: Source, path: Path, feeds: tuple[FeedSpec, ...], fetches: tupl
             from builder.importers.graph_def import open_graph_def
 
             return open_graph_def(source, path, feeds, fetches)
-        case "jax":
+        case "jax" | "pytorch":
             from builder.importers.program import open_program
 
             return open_program(path)

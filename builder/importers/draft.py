@@ -11,7 +11,8 @@ from builder.errors import ImportModelError
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.spec import FeedSpec, FetchSpec, Format, ImageInput, ModelSpec, OutputSpec, Source, render
 from builder.spec.address import Address
-from builder.spec.rules import guess_format, is_saved_model
+from builder.spec.checkpoints import only_weights
+from builder.spec.rules import CODE, guess_format, is_saved_model
 
 Describe = Callable[[Source, Path], ModelPorts]
 
@@ -73,10 +74,11 @@ def _draft(
     model_path = model_path.resolve()
     toml = toml.resolve() if toml else model_path.parent / "model.toml"
     form = origin.format if origin else _format(model_path)
-    if form == "h5" and not trust:
+    if form in CODE and not trust:
+        kind, instead = CODE[form]
         raise ImportModelError(
-            f"{model_path.name} is a .h5 file, which may run code when it is loaded. If you trust where it comes "
-            "from, run `coldforge init --trust`; else ask its author for a .keras file."
+            f"{model_path.name} is a {kind} file, which may run code when it is loaded. If you trust where it comes "
+            f"from, run `coldforge init --trust`{instead and f'; else {instead}'}."
         )
     source = replace(origin or Source(form, model_path), trust=trust)
     if not name:
@@ -109,6 +111,8 @@ def _draft(
 
 
 def _format(path: Path) -> Format:
+    if why := only_weights(path):
+        raise ImportModelError(why)
     if not path.exists():
         raise ImportModelError(f"{path}: no such file or folder; name a trained model.")
     if path.is_dir():
@@ -120,7 +124,7 @@ def _format(path: Path) -> Format:
     if form := guess_format(path.name):
         return form
     raise ImportModelError(
-        f"{path.name}: not a known kind of model; use .keras, .h5, .hdf5, .pb, .jax or a SavedModel."
+        f"{path.name}: not a known kind of model; use .keras, .h5, .hdf5, .pb, .jax, .pt2 or a SavedModel."
     )
 
 

@@ -10,7 +10,7 @@ from builder.spec.address import Address
 from builder.spec.tensor import c_identifier
 from builder.targets import DEFAULT, Target, target_named
 
-Format = Literal["keras", "h5", "saved_model", "graph_def", "jax"]
+Format = Literal["keras", "h5", "saved_model", "graph_def", "jax", "pytorch"]
 ColorMode = Literal["rgb", "grey"]
 ChannelOrder = Literal["rgb", "bgr"]
 Fit = Literal["stretch", "cover", "contain"]

@@ -5,11 +5,12 @@ A rule stays silent about keys that already have a mistake of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from builder.spec.address import ARCHIVES, Address, is_address, parse_address
+from builder.spec.checkpoints import only_weights
 from builder.spec.model import Format
 from builder.spec.tables import Table, Tables
 from builder.spec.tensor import c_identifier
@@ -21,7 +22,11 @@ _EXTENSIONS: dict[str, Format] = {
     ".pb": "graph_def",
     ".pbtxt": "graph_def",
     ".jax": "jax",
+    ".pt2": "pytorch",
 }
+
+CODE: Mapping[Format, tuple[str, str]] = {"h5": (".h5", "ask its author for a .keras file"), "pytorch": (".pt2", "")}
+"""Formats whose files may run code when they are loaded: how they end, and what to do without trust."""
 
 SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 """The files that make a folder a SavedModel."""
@@ -46,6 +51,9 @@ def source_format(model: Table, folder: Path) -> Format | None:
     if is_address(model.get("source") or ""):
         return _format_there(model, name)
     path = folder / name
+    if why := only_weights(path):
+        model.wrong("source" if "source" in model.values else "file", why)
+        return None
     if "source" in model.values and path.name in SAVED_MODEL:
         parent = Path(name).parent.as_posix()
         model.wrong("source", f'"{name}" is a file of a SavedModel; name its folder: "{parent}"')
@@ -189,11 +197,12 @@ def _address_rules(model: Table) -> None:
 
 def _format(tables: Tables, form: Format) -> None:
     model = tables.model
-    if form == "h5" and model.get("trust") is False:
+    if form in CODE and model.get("trust") is False:
+        kind, instead = CODE[form]
         model.wrong(
             "trust",
-            "is not set; a .h5 file may run code when it is loaded: if you trust where this one comes from, "
-            "write trust = true, else ask its author for a .keras file",
+            f"is not set; a {kind} file may run code when it is loaded: if you trust where this one comes from, "
+            f"write trust = true{instead and f', else {instead}'}",
         )
     if form == "saved_model":
         if "package" in model.present:

@@ -132,8 +132,9 @@ MODEL = Section(
         Field(
             "trust",
             Flag(),
-            "Permits the model to run code when it is loaded. Required for `.h5`, for Keras models with Lambda layers, "
-            "and for SavedModels whose init op sets variables. Write `true` only if you trust the model's origin.",
+            "Permits the model to run code when it is loaded. Required for `.h5` and `.pt2`, for Keras models with "
+            "Lambda layers, and for SavedModels whose init op sets variables. Write `true` only if you trust the "
+            "model's origin.",
             default=False,
         ),
         Field(

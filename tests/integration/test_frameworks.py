@@ -6,6 +6,7 @@ The frameworks' environments are made here, which takes minutes the first time.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -13,10 +14,13 @@ import numpy as np
 import pytest
 
 from builder.cli import main
+from builder.errors import ImportModelError
+from builder.frameworks.environment import FRAMEWORKS, environment_of
 from builder.pack.bundle import Bundle
 from tests.conftest import ROOT
 from tests.support.models import empty_project
 from tests.support.needs import missing
+from tests.support.results import printed
 from tests.support.run import run_library
 
 pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.slow]
@@ -44,6 +48,61 @@ def test_a_network_of_flax(jax_models: Path, name: str, tmp_path: Path, monkeypa
     manifest = json.loads(Bundle.load(project.dist / name).manifest.read_text())
     assert manifest["verification"]["passed"]
     assert_answers(project.dist / name / "layer" / "lib" / "libmodel.so", jax_models / f"{name}.npz")
+
+
+@pytest.fixture(scope="module")
+def torch_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what ``torch_networks`` writes of its small networks."""
+    python = environment_of(FRAMEWORKS["pytorch"], print) / "bin" / "python"
+    folder = tmp_path_factory.mktemp("torch")
+    subprocess.run([python, NETWORKS / "torch_networks.py", folder, *SMALL], check=True, timeout=600)
+    return folder
+
+
+SMALL = ("small", "unet", "lstm")
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_network_of_pytorch(torch_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = empty_project(tmp_path, monkeypatch)
+    toml = tmp_path / "model.toml"
+    toml.write_text(f'[model]\nsource = "{torch_models / name}.pt2"\nname = "{name}"\ntrust = true\n')
+    assert main(["bundle", str(toml), "--in", "host"]) == 0
+    manifest = json.loads(Bundle.load(project.dist / name).manifest.read_text())
+    assert manifest["verification"]["passed"]
+    assert_answers(project.dist / name / "layer" / "lib" / "libmodel.so", torch_models / f"{name}.npz")
+
+
+def test_a_file_of_pytorch_is_read_only_if_it_is_trusted(
+    torch_models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(torch_models / "small.pt2")]) == ImportModelError.exit_code
+    assert "may run code when it is loaded" in capsys.readouterr().err
+    assert main(["inspect", str(torch_models / "small.pt2"), "--trust", "--json"]) == 0
+    found = printed("inspect", capsys.readouterr().out)
+    assert [(port["name"], port["shape"]) for port in found["feeds"]] == [
+        ("picture", [None, 3, 16, 16]),
+        ("numbers", [None, 6]),
+    ]
+    assert [port["name"] for port in found["fetches"]] == ["scores", "features"]
+
+
+@pytest.mark.parametrize("form", [".pt2", ".jax"])
+def test_a_file_that_is_none(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"model{form}"
+    path.write_bytes(b"no model at all")
+    assert main(["inspect", str(path), "--trust"]) == ImportModelError.exit_code
+    assert f"model{form} is not what" in capsys.readouterr().err
+
+
+def test_convolutions_of_channels_first_run_channels_last() -> None:
+    if not FLAX.exists():
+        missing("there is no .venv-flax (make test-frameworks makes it)")
+    command = [FLAX, NETWORKS / "channels_last_cases.py"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert done.stdout == "68 runs\n"
 
 
 def assert_answers(library: Path, recorded: Path) -> None:

@@ -24,6 +24,7 @@ SUFFIXES: dict[str, Format] = {
     ".pb": "graph_def",
     ".pbtxt": "graph_def",
     ".jax": "jax",
+    ".pt2": "pytorch",
 }
 
 

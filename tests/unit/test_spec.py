@@ -37,6 +37,7 @@ from builder.spec import (
 )
 from builder.spec.lines import KeyPath, Lines
 from builder.spec.reference import EXAMPLE, GRAPH_EXAMPLE, document
+from builder.spec.rules import CODE
 from builder.spec.schema import SECTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,6 +103,7 @@ class TestLoad:
             ("a.HDF5", "h5"),
             ("a.pb", "graph_def"),
             ("a.jax", "jax"),
+            ("a.pt2", "pytorch"),
             ("folder", "saved_model"),
         ],
     )
@@ -109,7 +111,7 @@ class TestLoad:
         (tmp_path / "folder").mkdir()
         (tmp_path / "folder" / "saved_model.pb").touch()
         ports = '[[feeds]]\nname = "x"\n[[fetches]]\nname = "y"' if form == "graph_def" else ""
-        trust = "trust = true" if form == "h5" else ""
+        trust = "trust = true" if form in CODE else ""
         assert load(write(tmp_path, f'[model]\nsource = "{source}"\n{trust}\n{ports}')).source.format == form
 
     def test_one_tensor_has_one_name(self, tmp_path: Path) -> None:
@@ -538,7 +540,7 @@ def unique(names: st.SearchStrategy[str], most: int) -> st.SearchStrategy[list[s
 def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
     """Any spec that a model.toml in ``folder`` can say."""
     form: Format = draw(st.sampled_from(get_args(Format)))
-    trust = form == "h5" or draw(st.booleans())
+    trust = form in CODE or draw(st.booleans())
     sha = SHA if form != "saved_model" and draw(st.booleans()) else None
     names = lines_of_text.filter(lambda n: "/" not in n and "\\" not in n and n not in (".", "..", "saved_model.pb"))
     if sha and draw(st.booleans()):

@@ -1,0 +1,274 @@
+"""A JAX function of pictures with channels first, as one whose convolutions have channels last.
+
+PyTorch's networks are channels first, and kernels for a CPU are channels last. This is an interpreter of the function's
+jaxpr that gives the same values. The result of a convolution is kept as it comes, channels last, together with the
+permutation that would put it right. What works on each element, on windows or along one dimension takes it as it is; a
+transposition only changes the permutation; any other operation gets it put right. So pictures are transposed where
+they enter and, at most, where they leave. What depends on weights alone is calculated here, their transposition
+included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend import core
+
+Order = tuple[int, ...]
+"""For each dimension of an array, which dimension of the value it is."""
+
+NHWC: Order = (0, 2, 3, 1)
+"""The order of an array [n, h, w, c] whose value is [n, c, h, w]."""
+
+_LAST = ("NHWC", "HWIO", "NHWC")
+_SMALL = 4096
+"""Elements that a constant may be larger than what it is made of."""
+
+_ELEMENTWISE = frozenset(
+    {"abs", "add", "add_any", "and", "cbrt", "ceil", "clamp", "convert_element_type", "copy", "cos", "div", "eq", "erf"}
+    | {"erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "integer_pow", "is_finite", "le", "log", "log1p"}
+    | {"logistic", "lt", "max", "min", "mul", "ne", "neg", "not", "or", "pow", "rem", "round", "rsqrt", "select_n"}
+    | {"sign", "sin", "sqrt", "square", "stop_gradient", "sub", "tanh", "xor"}
+)
+_CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2"})
+_WINDOW_KEYS = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A value whose ``array`` has its dimensions in another ``order``."""
+
+    array: Any
+    order: Order
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the value."""
+        return tuple(self.array.shape[self.order.index(dim)] for dim in range(len(self.order)))
+
+
+Value = Any
+"""An array, or a Stored one."""
+
+Rule = Callable[[Any, list[Value]], list[Value] | None]
+"""What an equation gives for values of which one is Stored; None where it wants them put right."""
+
+
+def channels_last(function: Callable[..., Sequence[Any]]) -> Callable[..., list[Any]]:
+    """``function`` of arrays, with its 2-D convolutions channels last; it takes and gives what ``function`` does."""
+
+    def rewritten(*feeds: Any) -> list[Any]:
+        closed = jax.make_jaxpr(function)(*feeds)
+        return [_plain(value) for value in _run(closed.jaxpr, closed.consts, feeds)]
+
+    return rewritten
+
+
+def _run(jaxpr: Any, constants: Sequence[Value], arguments: Sequence[Value]) -> list[Value]:
+    known: dict[Any, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
+    known |= dict(zip(jaxpr.invars, arguments, strict=True))
+
+    def read(variable: Any) -> Value:
+        return variable.val if isinstance(variable, core.Literal) else known[variable]
+
+    for equation in jaxpr.eqns:
+        results = _apply(equation, [read(variable) for variable in equation.invars])
+        known |= dict(zip(equation.outvars, results, strict=True))
+    return [read(variable) for variable in jaxpr.outvars]
+
+
+def _apply(equation: Any, inputs: list[Value]) -> list[Value]:
+    name = equation.primitive.name
+    if name in _CALLS:
+        inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+        return _run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
+    if _is_constant(equation, inputs):
+        with jax.ensure_compile_time_eval():
+            return _bind(equation, inputs)
+    if name == "conv_general_dilated" and _is_of_pictures(equation):
+        return [_convolution(inputs, equation.params)]
+    if name == "transpose":
+        return [_transposed(inputs[0], equation.params["permutation"])]
+    if any(isinstance(value, Stored) for value in inputs):
+        rule = _elementwise if name in _ELEMENTWISE else _RULES.get(name)
+        if rule and (found := rule(equation, inputs)) is not None:
+            return found
+    return _bind(equation, [_plain(value) for value in inputs])
+
+
+def _bind(equation: Any, inputs: Sequence[Any], **changed: Any) -> list[Any]:
+    found = equation.primitive.bind(*inputs, **{**equation.params, **changed})
+    return list(found) if equation.primitive.multiple_results else [found]
+
+
+def _is_constant(equation: Any, inputs: Sequence[Value]) -> bool:
+    """Whether it depends on weights alone, and gives no more than these: no mask or table is blown up."""
+    if not inputs or any(isinstance(value, (Stored, jax.core.Tracer)) for value in inputs):
+        return False
+    size = sum(math.prod(variable.aval.shape) for variable in equation.outvars)
+    return bool(size <= sum(math.prod(jnp.shape(value)) for value in inputs) + _SMALL)
+
+
+def _plain(value: Value) -> Any:
+    if not isinstance(value, Stored):
+        return value
+    return lax.transpose(value.array, [value.order.index(dim) for dim in range(len(value.order))])
+
+
+def _stored(value: Value, order: Order) -> Any:
+    """The array of ``value`` in ``order``."""
+    if isinstance(value, Stored) and value.order == order:
+        return value.array
+    plain = _plain(value)
+    if isinstance(plain, jax.core.Tracer):
+        return lax.transpose(plain, order)
+    with jax.ensure_compile_time_eval():
+        return lax.transpose(jnp.asarray(plain), order)
+
+
+def _value(array: Any, order: Sequence[int]) -> Value:
+    return array if list(order) == sorted(order) else Stored(array, tuple(order))
+
+
+def _transposed(value: Value, permutation: Sequence[int]) -> Value:
+    """Nothing is moved: dimension ``i`` of the result is dimension ``permutation[i]`` of the value."""
+    array, order = (value.array, value.order) if isinstance(value, Stored) else (value, range(len(permutation)))
+    return _value(array, [list(permutation).index(dim) for dim in order])
+
+
+def _is_of_pictures(equation: Any) -> bool:
+    """Channels first, and two dimensions; the kernel's own order is what it is."""
+    numbers = equation.params["dimension_numbers"]
+    specs = (tuple(numbers.lhs_spec), tuple(numbers.out_spec))
+    return bool(specs == ((0, 1, 2, 3), (0, 1, 2, 3)) and equation.params["batch_group_count"] == 1)
+
+
+def _convolution(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Stored:
+    out, into, height, width = parameters["dimension_numbers"].rhs_spec
+    found = lax.conv_general_dilated(
+        _stored(inputs[0], NHWC),
+        _stored(inputs[1], (height, width, into, out)),
+        parameters["window_strides"],
+        parameters["padding"],
+        parameters["lhs_dilation"],
+        parameters["rhs_dilation"],
+        _LAST,
+        parameters["feature_group_count"],
+        precision=parameters["precision"],
+        preferred_element_type=parameters["preferred_element_type"],
+    )
+    return Stored(found, NHWC)
+
+
+def _elementwise(equation: Any, inputs: list[Value]) -> list[Value]:
+    """Operands have one number of dimensions, or none."""
+    order = next(value.order for value in inputs if isinstance(value, Stored))
+    arrays = [_stored(value, order) if isinstance(value, Stored) or jnp.ndim(value) else value for value in inputs]
+    return [Stored(array, order) for array in _bind(equation, arrays)]
+
+
+def _windows(equation: Any, inputs: list[Value]) -> list[Value] | None:
+    value, *rest = inputs
+    if not isinstance(value, Stored) or any(isinstance(other, Stored) or jnp.ndim(other) for other in rest):
+        return None
+    parameters = equation.params
+    changed = {key: tuple(parameters[key][dim] for dim in value.order) for key in _WINDOW_KEYS if key in parameters}
+    return [Stored(array, value.order) for array in _bind(equation, [value.array, *rest], **changed)]
+
+
+def _reduction(equation: Any, inputs: list[Value]) -> list[Value] | None:
+    (value,) = inputs
+    axes = equation.params["axes"]
+    array = _bind(equation, [value.array], axes=tuple(sorted(value.order.index(axis) for axis in axes)))[0]
+    left = [dim for dim in value.order if dim not in axes]
+    return [_value(array, [sorted(left).index(dim) for dim in left])]
+
+
+def _pad(equation: Any, inputs: list[Value]) -> list[Value] | None:
+    value, padding = inputs
+    if not isinstance(value, Stored):
+        return None
+    changed = tuple(equation.params["padding_config"][dim] for dim in value.order)
+    return [Stored(array, value.order) for array in _bind(equation, [value.array, padding], padding_config=changed)]
+
+
+def _concatenate(equation: Any, inputs: list[Value]) -> list[Value]:
+    order = next(value.order for value in inputs if isinstance(value, Stored))
+    arrays = [_stored(value, order) for value in inputs]
+    return [Stored(lax.concatenate(arrays, order.index(equation.params["dimension"])), order)]
+
+
+def _split(equation: Any, inputs: list[Value]) -> list[Value]:
+    (value,) = inputs
+    found = _bind(equation, [value.array], axis=value.order.index(equation.params["axis"]))
+    return [Stored(array, value.order) for array in found]
+
+
+def _slice(equation: Any, inputs: list[Value]) -> list[Value]:
+    (value,) = inputs
+    keys = [key for key in ("start_indices", "limit_indices", "strides") if equation.params[key] is not None]
+    changed = {key: tuple(equation.params[key][dim] for dim in value.order) for key in keys}
+    return [Stored(array, value.order) for array in _bind(equation, [value.array], **changed)]
+
+
+def _broadcast(equation: Any, inputs: list[Value]) -> list[Value] | None:
+    """To as many dimensions, some of which were 1."""
+    value, *rest = inputs
+    shape, dimensions = equation.params["shape"], tuple(equation.params["broadcast_dimensions"])
+    if rest or dimensions != tuple(range(len(shape))) or len(value.order) != len(shape):
+        return None
+    changed = tuple(shape[dim] for dim in value.order)
+    return [Stored(array, value.order) for array in _bind(equation, [value.array], shape=changed)]
+
+
+def _reshape(equation: Any, inputs: list[Value]) -> list[Value] | None:
+    """Where each new dimension is made of old ones that stand beside each other in the array as in the value."""
+    value, *rest = inputs
+    shape = equation.outvars[0].aval.shape
+    groups = None if rest or 0 in shape else _groups(value.shape, shape)
+    if groups is None:
+        return None
+    order: list[int] = []
+    stored = [dim for dim in value.order if value.shape[dim] != 1]
+    while stored:
+        old, new = next(group for group in groups if stored[0] in group[0])
+        if stored[: len(old)] != old:
+            return None
+        stored = stored[len(old) :]
+        order += new
+    for dim in (dim for dim, size in enumerate(shape) if size == 1):
+        order.insert(sum(other < dim for other in order) if order == sorted(order) else len(order), dim)
+    return [_value(lax.reshape(value.array, [shape[dim] for dim in order]), order)]
+
+
+def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
+    """The smallest runs of dimensions of ``old`` and ``new`` of as many elements; dimensions of size 1 are in none."""
+    groups: list[tuple[list[int], list[int]]] = []
+    left = [[dim for dim, size in enumerate(shape) if size != 1] for shape in (old, new)]
+    while left[0] and left[1]:
+        a, b = [left[0].pop(0)], [left[1].pop(0)]
+        while (sizes := (math.prod(old[dim] for dim in a), math.prod(new[dim] for dim in b)))[0] != sizes[1]:
+            mine, theirs = (a, left[0]) if sizes[0] < sizes[1] else (b, left[1])
+            if not theirs:
+                return None
+            mine.append(theirs.pop(0))
+        groups.append((a, b))
+    return None if left[0] or left[1] else groups
+
+
+_RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("reduce_window", "reduce_window_max", "reduce_window_min", "reduce_window_sum"), _windows),
+    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"), _reduction),
+    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshape),
+    "broadcast_in_dim": _broadcast,
+    "concatenate": _concatenate,
+    "pad": _pad,
+    "slice": _slice,
+    "split": _split,
+}

@@ -1,0 +1,86 @@
+"""Read what ``torch.export`` saved, and write it as a JAX function with torchax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch.utils import _pytree as pytree
+
+from builder.errors import ImportModelError
+from builder.frameworks.channels_last import channels_last
+from builder.frameworks.model import FrameworkModel
+from builder.frameworks.names import distinct_names
+from builder.frameworks.overloads import import_torchax
+from builder.importers.loaded import Shape, distinct
+from builder.importers.ports import ModelPorts, PortInfo
+
+Array = NDArray[Any]
+
+
+def open_torch(path: Path) -> FrameworkModel:
+    """The program in ``path``. Code in it may run. Feeds have the names of the arguments of ``forward``.
+
+    Raises ImportModelError for a file that is none of torch.export's, and for a model that trains.
+    """
+    try:
+        program = torch.export.load(path)
+    except Exception as error:  # a zip that is none, an unknown operator, another version
+        reason = " ".join(str(error).split())[:300]
+        raise ImportModelError(f"{path.name} is not what torch.export.save writes: {reason}") from error
+    signature = program.graph_signature
+    if written := list(signature.buffers_to_mutate.values()):
+        raise ImportModelError(
+            f"{path.name} writes its own buffers ({', '.join(written[:3])}): call model.eval() before torch.export."
+        )
+    ports = ModelPorts(_feeds(program, path.name), _fetches(program, path.name))
+
+    def function(_: Mapping[str, Shape]) -> Callable[..., Sequence[Any]]:
+        states, run = import_torchax().exported_program_to_jax(program)
+        return channels_last(lambda *feeds: list(run(states, feeds)))
+
+    module = program.module()
+
+    def answer(feeds: Sequence[Array]) -> list[Array]:
+        tensors = [torch.from_numpy(value.copy()) for value in feeds]
+        args, kwargs = pytree.tree_unflatten(tensors, program.call_spec.in_spec)
+        with torch.no_grad():
+            found = pytree.tree_leaves(module(*args, **kwargs))
+        return [value.numpy() for value in found]
+
+    return FrameworkModel(ports, function, answer)
+
+
+def _feeds(program: Any, file: str) -> tuple[PortInfo, ...]:
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    names = list(program.graph_signature.user_inputs)
+    visible = distinct([str(name) for name in names])
+    return tuple(
+        _port(shown, nodes[name].meta["val"] if name in nodes else name, file)
+        for shown, name in zip(visible, names, strict=True)
+    )
+
+
+def _fetches(program: Any, file: str) -> tuple[PortInfo, ...]:
+    nodes = {node.name: node for node in program.graph.nodes}
+    found = list(program.graph_signature.user_outputs)
+    numbered = pytree.tree_unflatten(list(range(len(found))), program.call_spec.out_spec)
+    paths = [path for path, _ in pytree.tree_flatten_with_path(numbered)[0]]
+    keys = [[getattr(key, "key", getattr(key, "name", key)) for key in path] for path in paths]
+    return tuple(
+        _port(shown, nodes[name].meta["val"] if name in nodes else name, file)
+        for shown, name in zip(distinct_names(keys, "output"), found, strict=True)
+    )
+
+
+def _port(name: str, value: Any, file: str) -> PortInfo:
+    """Open dimensions are PyTorch's symbolic ones."""
+    if not isinstance(value, torch.Tensor):
+        raise ImportModelError(
+            f"{file}: {name} is {type(value).__name__}, not a tensor. Export a module that takes and gives tensors."
+        )
+    shape = tuple(size if isinstance(size, int) else None for size in value.shape)
+    return PortInfo(name, str(value.dtype).removeprefix("torch."), shape)

@@ -37,8 +37,8 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         "padding": _list(step.padding),
         "input": _view(step.input),
         "output": _view(step.output),
-        "low": _float(e.low if clamped else -math.inf),
-        "high": _float(e.high if clamped else math.inf),
+        "low": float_literal(e.low if clamped else -math.inf),
+        "high": float_literal(e.high if clamped else math.inf),
     }
     if any(step.halo):
         fields["halo"] = _list(step.halo)
@@ -46,13 +46,13 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         fields["residual"] = _view(e.residual)
     if e.second is not None:
         fields |= {"second": _view(e.second), "second_halo": _list(step.second_halo)}
-        fields |= {"second_low": _float(e.second_low), "second_high": _float(e.second_high)}
+        fields |= {"second_low": float_literal(e.second_low), "second_high": float_literal(e.second_high)}
     if step.weight_type != "float32":
         fields["weight_type"] = f"CF_{step.weight_type.upper()}"
     if step.algorithm in WINOGRAD:
         fields["band"] = winograd_band(shape, step.algorithm)
     if step.quantisation is not None:
-        fields |= {"input_scale": _float(step.quantisation.scale), "input_zero": step.quantisation.zero}
+        fields |= {"input_scale": float_literal(step.quantisation.scale), "input_zero": step.quantisation.zero}
     buffers: dict[str, Buffer | None] = {
         "input": step.input.buffer,
         "weights": step.weights,
@@ -82,7 +82,7 @@ def pool_lines(step: PoolStep, pointer: Pointer) -> list[str]:
     """The lines of C that call the pooling kernel."""
     fields = {
         "maximum": int(step.kind == "max"),
-        "scale": _float(step.scale),
+        "scale": float_literal(step.scale),
         "batch": step.batch,
         "channels": step.channels,
         "in": _list(step.in_size),
@@ -125,7 +125,7 @@ def _view(view: View) -> str:
     return _list((view.first, view.image, view.row, view.pixel))
 
 
-def _float(value: float) -> str:
+def float_literal(value: float) -> str:
     """Exactly, as hexadecimal; infinities by the compiler's own name."""
     if math.isinf(value):
         return "-__builtin_inff()" if value < 0 else "__builtin_inff()"

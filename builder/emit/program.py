@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import assert_never
 
 from builder.cache import digest
-from builder.emit.fused import layer_lines, pool_lines, repack_lines
+from builder.emit.fused import float_literal, layer_lines, pool_lines, repack_lines
 from builder.emit.generated import Probe
 from builder.emit.outside import size_of
 from builder.escape import c_name, c_string, comment
@@ -17,6 +17,7 @@ from builder.lower.program import (
     BroadcastStep,
     Buffer,
     CallStep,
+    CombinedNmsStep,
     ConditionalStep,
     ConvolutionStep,
     CopyStep,
@@ -24,6 +25,7 @@ from builder.lower.program import (
     FftStep,
     KernelStep,
     LayerStep,
+    NmsStep,
     PoolStep,
     Program,
     RepackStep,
@@ -288,6 +290,10 @@ class _Printer:
                 ]
             case FftStep():
                 return _fft(step)
+            case NmsStep():
+                return _nms(step)
+            case CombinedNmsStep():
+                return _combined_nms(step)
             case RngStep():
                 return [f"cf_advance_rng(context, {_pointer(step.state)}, {step.delta}u);"]
             case LayerStep():
@@ -406,6 +412,27 @@ def _fft(step: FftStep) -> list[str]:
         f"{step.lines}, {step.copy}}};",
         f"cf_run_fft(&fft, (const float *){_pointer(step.input)}, (const float *){_pointer(step.tables)}, "
         f"(float *){_pointer(step.output)}, (float *){_pointer(step.scratch)});",
+    ]
+
+
+def _nms(step: NmsStep) -> list[str]:
+    numbers = ", ".join(float_literal(x) for x in (step.overlap, step.score, step.decay))
+    return [
+        f"static const cf_nms nms = {{{step.count}, {step.size}, {numbers}, {int(step.overlaps)}}};",
+        f"cf_run_nms(&nms, (const float *){_pointer(step.boxes)}, (const float *){_pointer(step.scores)}, "
+        f"(int32_t *){_pointer(step.indices)}, (float *){_pointer(step.kept)}, (int32_t *){_pointer(step.found)}, "
+        f"{_pointer(step.scratch)});",
+    ]
+
+
+def _combined_nms(step: CombinedNmsStep) -> list[str]:
+    sizes = (step.batch, step.count, step.box_classes, step.classes, step.per_class, step.size)
+    numbers = f"{float_literal(step.overlap)}, {float_literal(step.score)}, {int(step.clip)}"
+    return [
+        f"static const cf_combined_nms nms = {{{_list(sizes)[1:-1]}, {numbers}}};",
+        f"cf_run_combined_nms(&nms, (const float *){_pointer(step.boxes)}, (const float *){_pointer(step.scores)}, "
+        f"(float *){_pointer(step.out_boxes)}, (float *){_pointer(step.out_scores)}, "
+        f"(float *){_pointer(step.out_classes)}, (int32_t *){_pointer(step.found)}, {_pointer(step.scratch)});",
     ]
 
 

@@ -15,6 +15,7 @@ from builder.escape import visible
 from builder.importers.graph import MODEL_SCOPE
 from builder.importers.rewrites import REWRITES
 from builder.importers.rewrites.apply import Refused
+from builder.importers.rewrites.steps import is_step
 from builder.importers.stablehlo import constants_size
 from builder.importers.tf import dtype_name, dtype_of, tensorflow
 from builder.importers.walk import walk
@@ -45,13 +46,7 @@ BEYOND_RUNTIME: Mapping[str, str] = dict.fromkeys(
 _STRINGS = "handle strings in the caller and feed numbers"
 _TABLE = "look keys up in the caller and feed the indices"
 _DECODE = "decode in the caller and feed pixels ([image] in model.toml)"
-_NMS = "use tf.image.non_max_suppression_padded"
 HINTS: Mapping[str, str] = {
-    "CombinedNonMaxSuppression": _NMS,
-    "NonMaxSuppression": _NMS,
-    "NonMaxSuppressionV2": _NMS,
-    "NonMaxSuppressionV5": _NMS,
-    "NonMaxSuppressionWithOverlaps": _NMS,
     "PyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
     "PyFuncStateless": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
     "EagerPyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
@@ -119,7 +114,8 @@ def look(definition: Any, *, rewritten: bool = False, refused: Iterable[Refused]
     for path, node in walk(definition):
         nodes += 1
         weights += constant_size(node)
-        if (rewritten or node.op not in REWRITES) and (missing := gap(node, kernels)):
+        known = is_step(node) if rewritten else node.op in REWRITES
+        if not known and (missing := gap(node, kernels)):
             found.setdefault((node.op, missing), []).append(path)
     unsupported = tuple(
         Unsupported(op, reason, HINTS.get(op), tuple(paths)) for (op, reason), paths in sorted(found.items())

@@ -15,7 +15,9 @@ from builder.targets import Copy, Target
 
 RUNTIME = Path(__file__).parent.parent / "runtime"
 
-KERNEL_SOURCES = tuple(f"ops/{name}.c" for name in ("convolution", "dot", "copy", "broadcast", "sort", "topk", "fft"))
+KERNEL_SOURCES = tuple(
+    f"ops/{name}.c" for name in ("convolution", "dot", "copy", "broadcast", "sort", "topk", "fft", "nms")
+)
 """Runtime files compiled for the model's CPU."""
 
 THREAD_SOURCES = ("platform/threads.c", "platform/cpus.c")

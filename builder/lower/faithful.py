@@ -15,6 +15,7 @@ from builder.errors import LowerError
 from builder.importers.graph import Port
 from builder.lower import shapes
 from builder.lower.buffers import BufferPlan, align, plan_buffers
+from builder.lower.custom_calls import step_of, tensor
 from builder.lower.fft import plan_fft
 from builder.lower.program import (
     BoundPort,
@@ -293,6 +294,14 @@ class _Thunks:
             copy=plan.copy,
             scratch=self._scratch(4 * plan.scratch),
         )
+
+    def custom_call_thunk(self, name: str, thunk: Any) -> Step:
+        buffers = thunk.op_buffers
+        inputs, outputs = (
+            [tensor(proto.shape, self._shaped(proto, name)) for proto in side]
+            for side in (buffers.arguments_shapes, buffers.results_shapes)
+        )
+        return step_of(thunk.target_name, name, thunk.backend_config, inputs, outputs, self._scratch)
 
     def rng_get_and_update_state_thunk(self, name: str, thunk: Any) -> Step:
         return RngStep(name, self.plan.slice(thunk.state_buffer, name), thunk.delta)

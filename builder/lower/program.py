@@ -166,6 +166,48 @@ class FftStep:
 
 
 @dataclass(frozen=True)
+class NmsStep:
+    """Non-maximum suppression of ``count`` boxes, or of their ``overlaps``; see ``cf_nms`` in runtime/ops/kernels.h."""
+
+    name: str
+    boxes: Buffer
+    scores: Buffer
+    indices: Buffer
+    kept: Buffer
+    found: Buffer
+    count: int
+    size: int
+    overlap: float
+    score: float
+    decay: float
+    overlaps: bool
+    scratch: Buffer
+
+
+@dataclass(frozen=True)
+class CombinedNmsStep:
+    """The same for each class; see ``cf_combined_nms``."""
+
+    name: str
+    boxes: Buffer
+    scores: Buffer
+    out_boxes: Buffer
+    out_scores: Buffer
+    out_classes: Buffer
+    found: Buffer
+    batch: int
+    count: int
+    box_classes: int
+    classes: int
+    per_class: int
+    size: int
+    overlap: float
+    score: float
+    clip: bool
+    scratch: Buffer
+
+
+@dataclass(frozen=True)
 class RngStep:
     """Store the generator's 128-bit state and advance it by ``delta``."""
 
@@ -383,6 +425,8 @@ Step = (
     | SortStep
     | TopKStep
     | FftStep
+    | NmsStep
+    | CombinedNmsStep
     | RngStep
     | LayerStep
     | PoolStep

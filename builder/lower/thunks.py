@@ -11,17 +11,31 @@ from builder.lower.hlo import Dag, Value, intermediate, require_entry
 from builder.lower.program import (
     BroadcastStep,
     Buffer,
+    CombinedNmsStep,
     ConvolutionStep,
     CopyStep,
     DotStep,
     FftStep,
     KernelStep,
+    NmsStep,
     Program,
     SortStep,
     TopKStep,
 )
 
-StraightStep = KernelStep | ConvolutionStep | DotStep | CopyStep | SortStep | TopKStep | FftStep | BroadcastStep
+StraightStep = (
+    KernelStep
+    | ConvolutionStep
+    | DotStep
+    | CopyStep
+    | SortStep
+    | TopKStep
+    | FftStep
+    | NmsStep
+    | CombinedNmsStep
+    | BroadcastStep
+)
+WITH_SCRATCH = (SortStep, FftStep, NmsStep, CombinedNmsStep)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +74,25 @@ class Thunk:
             case FftStep():
                 assert scratch is not None
                 return replace(step, input=reads[0], tables=reads[1], output=writes[0], scratch=scratch)
+            case NmsStep():
+                assert scratch is not None
+                indices, kept, found = writes
+                return replace(
+                    step, boxes=reads[0], scores=reads[1], indices=indices, kept=kept, found=found, scratch=scratch
+                )
+            case CombinedNmsStep():
+                assert scratch is not None
+                boxes, scores, classes, found = writes
+                return replace(
+                    step,
+                    boxes=reads[0],
+                    scores=reads[1],
+                    out_boxes=boxes,
+                    out_scores=scores,
+                    out_classes=classes,
+                    found=found,
+                    scratch=scratch,
+                )
             case TopKStep():
                 return replace(step, values=reads[0], out_values=writes[0], out_indices=writes[1])
             case _:
@@ -67,7 +100,7 @@ class Thunk:
 
     @property
     def scratch_size(self) -> int:
-        return self.step.scratch.size if isinstance(self.step, SortStep | FftStep) else 0
+        return self.step.scratch.size if isinstance(self.step, WITH_SCRATCH) else 0
 
 
 def read_thunks(result: Any, dag: Dag, faithful: Program) -> list[Thunk]:
@@ -122,6 +155,10 @@ def _ports(step: StraightStep, proto: Any) -> tuple[tuple[Buffer, ...], tuple[Bu
             return step.buffers, step.buffers
         case FftStep():
             return (step.input, step.tables), (step.output,)
+        case NmsStep():
+            return (step.boxes, step.scores), (step.indices, step.kept, step.found)
+        case CombinedNmsStep():
+            return (step.boxes, step.scores), (step.out_boxes, step.out_scores, step.out_classes, step.found)
         case TopKStep():
             return (step.values,), (step.out_values, step.out_indices)
         case _:

@@ -18,10 +18,12 @@ from builder.commands import setup_command
 from builder.errors import CompileError
 from builder.files import Say, silent
 from builder.importers.graph import FrozenGraph
+from builder.importers.rewrites.steps import STEPS
 from builder.importers.tf import IR_FLAGS, XLA_FLAGS
 from builder.sandbox import Sandbox
 from builder.sandbox.words import last_words, signal_name
 from builder.targets import Target
+from builder.xla.custom_calls import register_steps
 
 ENTRY_POINT = "coldforge_graph"
 """Prefix of every symbol in graph.o: fixed, so that the objects are the same wherever they are built."""
@@ -133,6 +135,7 @@ def run_tfcompile(graph: Path, target: Target, part: str = "") -> None:
     tensorflow(leave_ir=xla.leaves_ir)
     from tensorflow.python import _pywrap_tfcompile
 
+    register_steps(STEPS)
     try:
         _pywrap_tfcompile.Compile(
             graph=str(graph / "graph.pb"),

@@ -15,6 +15,7 @@ from builder.cli import main
 from builder.errors import ColdforgeError, ImportModelError
 from builder.importers import describe
 from builder.importers.allowed_ops import UnsupportedOpsError
+from builder.importers.rewrites.steps import NMS, step
 from builder.importers.tf import tensorflow
 from builder.spec import FeedSpec, FetchSpec
 from builder.stages.imported import preflight
@@ -90,13 +91,24 @@ class TestSavedModel:
 
     @pytest.mark.parametrize("text", [False, True])
     def test_a_program_that_calls_into_the_process(self, text: bool, tmp_path: Path) -> None:
-        model = hostile.stablehlo(tmp_path / "m", "system", text=text)
-        with pytest.raises(ImportModelError, match=r"calls functions outside it: system\. Export"):
-            freeze(model, tmp_path / "out")
+        for number, name in enumerate(("system", NMS)):
+            model = hostile.stablehlo(tmp_path / f"m{number}", name, text=text)
+            with pytest.raises(ImportModelError, match=rf"calls functions outside it: {name}\. Export"):
+                freeze(model, tmp_path / "out")
         freeze(hostile.stablehlo(tmp_path / "n", "Sharding", text=text), tmp_path / "out")
 
 
 class TestGraphDef:
+    def test_a_call_of_a_step_that_only_rewrites_may_call(self, tmp_path: Path) -> None:
+        def build(x: Any) -> Any:
+            config = {"overlap": 0.5, "score": 0.0, "decay": 0.0, "overlaps": False}
+            shapes = [("int32", [1]), ("float32", [1]), ("int32", [])]
+            return step(NMS, config, [x, x[:, 0]], shapes)[1]
+
+        model = hostile.graph_def(tmp_path / "g.pb", build)
+        with pytest.raises(UnsupportedOpsError, match="XlaCustomCallV2 x1: it would reach outside the model"):
+            freeze(model, tmp_path / "out", **PORTS)
+
     def test_a_loop_of_tensorflow_1_runs_without_what_waits_for_it(self, written: Path, tmp_path: Path) -> None:
         tf, model = tensorflow(), hostile.loop_of_tensorflow_1(tmp_path / "g.pb", written)
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:

@@ -33,7 +33,7 @@ EXAMPLES = ("digits", "emotion", "age_gender")
 # size the data decides.
 GRAPHS = (
     "activations", "argsort", "beam_of_scores", "bits", "casts", "cholesky_and_solve", "cond_inside_while", "conv1d",
-    "half_precision_inside", "lstm", "map_and_scan", "matmul_batched_rank_4", "mobilenet_v3_small",
+    "detection", "half_precision_inside", "lstm", "map_and_scan", "matmul_batched_rank_4", "mobilenet_v3_small",
     "non_max_suppression", "stateless_random_int", "transforms", "unique", "wide_resnet", "every_pair",
 )  # fmt: skip
 

@@ -504,6 +504,102 @@ def test_fft_of_several_dimensions(runtime: Runtime, kind: FftKind, batch: int, 
     check_fft(runtime, kind, batch, tuple(sizes), seed)
 
 
+# Non-maximum suppression
+
+
+def overlaps_of(boxes: np.ndarray) -> np.ndarray:
+    """Intersection over union of each box with each other, in float32 as the kernel computes it."""
+    low, high = np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])
+    sides = np.minimum(high[:, None], high) - np.maximum(low[:, None], low)
+    both = np.maximum(sides, 0).prod(-1)
+    area = (high - low).prod(-1)
+    there = (area[:, None] > 0) & (area > 0)
+    return np.where(there, both / np.where(there, area[:, None] + area - both, 1), 0).astype("f4")
+
+
+def kept_of(overlaps: np.ndarray, scores: np.ndarray, size: int, overlap: float, score: float) -> list[int]:
+    kept: list[int] = []
+    for i in np.argsort(-scores, kind="stable"):
+        if len(kept) < size and scores[i] > score and not (overlaps[i, kept] > np.float32(overlap)).any():
+            kept.append(int(i))
+    return kept
+
+
+def draw_boxes(generator: np.random.Generator, *shape: int) -> np.ndarray:
+    """Many overlap, some are given by their other corners, and some are empty."""
+    first = generator.random((*shape, 2), "f4")
+    boxes = np.concatenate([first, first + generator.random((*shape, 2), "f4") / 3], -1)
+    boxes = np.where(generator.random((*shape, 1)) < 0.3, boxes[..., [2, 3, 0, 1]], boxes)
+    return np.where(generator.random((*shape, 1)) < 0.1, boxes[..., [0, 1, 0, 3]], boxes).astype("f4")
+
+
+@examples(300)
+@given(count=st.integers(0, 60), size=st.integers(0, 70), steps=st.sampled_from((4, 1000)), seed=seeds)
+def test_nms(runtime: Runtime, count: int, size: int, steps: int, seed: int) -> None:
+    """``steps``: different scores; with 4, most are the same as others, and the lower index is the first."""
+    generator = np.random.default_rng(seed)
+    boxes = draw_boxes(generator, count)
+    scores = generator.integers(0, steps, count).astype("f4") / np.float32(steps)
+    overlap, score = generator.random(), generator.choice([-np.inf, 0.0, 0.5])
+    overlaps = overlaps_of(boxes)
+    expected = kept_of(overlaps, scores, size, overlap, score)
+    for source in (boxes, overlaps) if count != 4 else (boxes,):
+        indices, kept, found = runtime.nms(source, scores, size, overlap, score)
+        assert found == len(expected)
+        assert indices.tolist() == expected + [0] * (size - found)
+        assert kept.tolist() == scores[expected].tolist() + [0.0] * (size - found)
+
+
+@examples(100)
+@given(count=st.integers(1, 30), decay=st.sampled_from((-0.5, -1.0, -200.0)), seed=seeds)
+def test_soft_nms(runtime: Runtime, count: int, decay: float, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    boxes, scores = draw_boxes(generator, count), generator.random(count, "f4")
+    left, expected = scores.astype("f8"), []
+    while left.max() > 0.05:
+        expected.append((int(left.argmax()), left.max()))
+        left = left * np.exp(decay * overlaps_of(boxes)[expected[-1][0]].astype("f8") ** 2)
+        left[[i for i, _ in expected]] = -1
+    indices, kept, found = runtime.nms(boxes, scores, count, 1.0, 0.05, decay)
+    assert indices[:found].tolist() == [i for i, _ in expected]
+    np.testing.assert_allclose(kept[:found], [s for _, s in expected], rtol=1e-5)
+
+
+@examples(100)
+@given(
+    batch=st.integers(1, 2),
+    count=st.integers(1, 30),
+    classes=st.integers(1, 4),
+    per_class=st.integers(1, 30),
+    size=st.integers(1, 40),
+    own=st.booleans(),
+    clip=st.booleans(),
+    seed=seeds,
+)
+def test_combined_nms(
+    runtime: Runtime, batch: int, count: int, classes: int, per_class: int, size: int, own: bool, clip: bool, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    boxes = draw_boxes(generator, batch, count, classes if own else 1) * 2 - np.float32(0.5)
+    scores = generator.random((batch, count, classes), "f4")
+    per_class = min(per_class, count)
+    found = runtime.combined_nms(boxes, scores, per_class, size, 0.4, 0.2, clip)
+    for image in range(batch):
+        rows = []
+        for c in range(classes):
+            of_class = boxes[image, :, c if own else 0]
+            kept = kept_of(overlaps_of(of_class), scores[image, :, c], per_class, 0.4, 0.2)
+            rows += [(-scores[image, i, c], c, of_class[i].clip(0, 1) if clip else of_class[i]) for i in kept]
+        rows = sorted(rows, key=lambda row: row[0])[:size]
+        assert found[3][image] == len(rows)
+        for output, column in zip(found, (2, 0, 1), strict=False):
+            expected = [row[column] if column else -row[0] for row in rows]
+            np.testing.assert_array_equal(
+                output[image, : len(rows)], np.array(expected).reshape(len(rows), *output.shape[2:])
+            )
+            assert not output[image, len(rows) :].any()
+
+
 # The same again, watched
 
 

@@ -8,6 +8,7 @@ from builder.lower.program import (
     BoundPort,
     Buffer,
     CallStep,
+    CombinedNmsStep,
     ConditionalStep,
     ConvolutionStep,
     CopyStep,
@@ -15,6 +16,7 @@ from builder.lower.program import (
     FftAxis,
     FftStep,
     KernelStep,
+    NmsStep,
     Program,
     RngStep,
     SortStep,
@@ -48,6 +50,15 @@ FFT = FftStep(
     "fft.8", "IRFFT", arena(0, 48), Buffer("weights", 0, 16), arena(128, 32), 1,
     (FftAxis(2, 2, 0, 0, False), FftAxis(4, 2, 0, 4, False)), 64, 112, arena(256, 512),
 )  # fmt: skip
+NMS = NmsStep(
+    "nms.8", arena(0, 32), Buffer("weights", 0, 8), arena(64, 8), arena(128, 8), arena(192, 4),
+    count=2, size=2, overlap=0.5, score=float("-inf"), decay=-1.25, overlaps=False, scratch=arena(256, 64),
+)  # fmt: skip
+COMBINED_NMS = CombinedNmsStep(
+    "nms.9", arena(0, 32), Buffer("weights", 0, 16), arena(64, 48), arena(128, 12), arena(192, 12), arena(320, 4),
+    batch=1, count=2, box_classes=1, classes=2, per_class=2, size=3, overlap=0.3, score=0.1, clip=True,
+    scratch=arena(384, 128),
+)  # fmt: skip
 RNG = RngStep("rng.8", arena(0, 16), 4)
 EVERY_STEP = Program(
     steps=(
@@ -59,6 +70,8 @@ EVERY_STEP = Program(
         SORT,
         TOP_K,
         FFT,
+        NMS,
+        COMBINED_NMS,
         RNG,
         CallStep("call.9", (KERNEL,)),
         ConditionalStep("conditional.10", arena(192, 1), ((KERNEL,), ())),

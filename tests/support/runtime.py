@@ -18,7 +18,7 @@ from builder.lower.program import FftKind
 from builder.project import cache_folder
 from builder.targets import X86_64
 
-FUNCTIONS = ("broadcast", "convolution", "copy", "dot", "fft", "sort", "topk")
+FUNCTIONS = ("broadcast", "combined_nms", "convolution", "copy", "dot", "fft", "nms", "sort", "topk")
 TABLE = (
     '#include "ops/kernels.h"\n__attribute__((visibility("default"))) void *const cf_table[] = {'
     + ", ".join(f"(void *)cf_run_{name}" for name in FUNCTIONS)
@@ -146,6 +146,22 @@ class _Fft(ctypes.Structure):
     )
 
 
+class _Nms(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("boxes", "size")),
+        *((name, ctypes.c_float) for name in ("overlap", "score", "decay")),
+        ("overlaps", ctypes.c_int32),
+    )
+
+
+class _CombinedNms(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("batch", "boxes", "box_classes", "classes", "per_class", "size")),
+        *((name, ctypes.c_float) for name in ("overlap", "score")),
+        ("clip", ctypes.c_int32),
+    )
+
+
 _COMPARATOR = ctypes.CFUNCTYPE(
     None,
     ctypes.POINTER(ctypes.c_uint8),
@@ -251,6 +267,30 @@ class Runtime:
         memory = np.full(4 * plan.scratch + 64, 0xFF, "u1")  # floats that are no numbers
         scratch = memory[-memory.ctypes.data % 64 :][: 4 * plan.scratch]
         self._call("fft", descriptor, *map(_address, (values, plan.tables, output, scratch)))
+
+    def nms(
+        self, boxes: np.ndarray, scores: np.ndarray, size: int, overlap: float, score: float, decay: float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Indices and scores [size] of the boxes [N, 4] that are kept, or of those whose overlaps are [N, N], and how
+        many there are."""
+        indices, kept, count = np.full(size, -1, "i4"), np.full(size, np.nan, "f4"), np.full((), -1, "i4")
+        descriptor = _Nms(len(scores), size, overlap, score, decay, boxes.shape[1] != 4)
+        scratch = np.empty(12 * len(scores) + 20 * min(size, len(scores)), "u1")
+        self._call("nms", descriptor, *map(_address, (boxes, scores, indices, kept, count, scratch)))
+        return indices, kept, int(count)
+
+    def combined_nms(
+        self, boxes: np.ndarray, scores: np.ndarray, per_class: int, size: int, overlap: float, score: float, clip: bool
+    ) -> tuple[np.ndarray, ...]:
+        """As TensorFlow's op gives it, of boxes [batch, N, 1 or classes, 4] and scores [batch, N, classes]."""
+        batch, count, classes = scores.shape
+        shapes = ((batch, size, 4), (batch, size), (batch, size), (batch,))
+        outputs = [np.full(shape, -1, kind) for shape, kind in zip(shapes, ("f4", "f4", "f4", "i4"), strict=True)]
+        sizes = (batch, count, boxes.shape[2], classes, per_class, size)
+        scratch = np.empty(8 * count + (16 * classes + 20) * per_class, "u1")
+        descriptor = _CombinedNms(*sizes, overlap, score, clip)
+        self._call("combined_nms", descriptor, *map(_address, (boxes, scores, *outputs, scratch)))
+        return tuple(outputs)
 
 
 def _address(array: np.ndarray) -> ctypes.c_void_p:

@@ -15,13 +15,27 @@ from builder.importers.rewrites import (
     segments,
     selection,
     sparse,
+    suppression,
     windows,
 )
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
 
 __all__ = ["REWRITES", "NotRewritten", "Op", "Rewrite"]
 
-_FAMILIES = (audio, crop, identities, linalg, ragged, recurrent, resize, segments, selection, sparse, windows)
+_FAMILIES = (
+    audio,
+    crop,
+    identities,
+    linalg,
+    ragged,
+    recurrent,
+    resize,
+    segments,
+    selection,
+    sparse,
+    suppression,
+    windows,
+)
 
 REWRITES: Mapping[str, Rewrite] = {op: rewrite for family in _FAMILIES for op, rewrite in family.REWRITES.items()}
 """By the name of the op."""

@@ -138,4 +138,37 @@ typedef struct {
 /* scratch is aligned to 32 bytes; builder/lower/fft.py says how large it is. */
 void cf_run_fft(const cf_fft *f, const float *input, const float *tables, float *output, float *scratch);
 
+/*
+ * Non-maximum suppression of boxes [boxes, 4], of two opposite corners each: the box with the largest score over `score`
+ * is kept, then the next that overlaps no kept one by more than `overlap`, and so on; of equal scores the lower index
+ * first. decay < 0: boxes are not left out, but their scores shrink by exp(decay * overlap^2) for each kept box, and
+ * their turn comes later; else decay is 0. overlaps: `boxes` gives the overlaps themselves, [boxes, boxes].
+ */
+typedef struct {
+    int64_t boxes, size; /* at most `size` are kept */
+    float overlap, score, decay;
+    int32_t overlaps;
+} cf_nms;
+
+/* indices[size] and the scores kept[size] are filled up with zeros; *count is how many there are. scratch: 12 bytes for
+ * each box, and then 20 for each that may be kept, aligned to 4. */
+void cf_run_nms(const cf_nms *n, const float *boxes, const float *scores, int32_t *indices, float *kept, int32_t *count,
+                void *scratch);
+
+/*
+ * The same for every class: boxes [batch, boxes, box_classes, 4], where box_classes is 1 or `classes`, and scores
+ * [batch, boxes, classes]. Of each class at most per_class are kept, and of all the `size` with the largest scores. Equal
+ * scores of a class come in the order of TensorFlow's heap, and of several classes in the order of the classes.
+ */
+typedef struct {
+    int64_t batch, boxes, box_classes, classes, per_class, size;
+    float overlap, score;
+    int32_t clip; /* corners to [0, 1] */
+} cf_combined_nms;
+
+/* Of shapes [batch, size, 4], [batch, size] twice, and [batch]. scratch: 8 bytes for each box, 16 for each class and box
+ * of it that may be kept, and then 20 for each that one class may keep, aligned to 4. */
+void cf_run_combined_nms(const cf_combined_nms *n, const float *boxes, const float *scores, float *out_boxes,
+                         float *out_scores, float *out_classes, int32_t *counts, void *scratch);
+
 #endif

@@ -12,7 +12,7 @@ from builder.importers.tf import ENVIRONMENT
 
 os.environ.update(ENVIRONMENT)  # before TensorFlow is loaded: it is to answer here as it does in a build
 
-from . import control, dynamic, layers, maths, networks, refusals, rewritten, signals
+from . import control, detection, dynamic, layers, maths, networks, refusals, rewritten, signals
 from .case import CASES, REFUSED, Case
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "REFUSED",
     "Case",
     "control",
+    "detection",
     "dynamic",
     "layers",
     "maths",

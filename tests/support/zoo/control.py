@@ -155,7 +155,7 @@ def non_max_suppression() -> Function:
     return build
 
 
-@case(f32("corners", 10, 2), f32("scores", 10), covers=("Sort", "TopK"))
+@case(f32("corners", 10, 2), f32("scores", 10), covers=("Nms",))
 def non_max_suppression_unpadded() -> Function:
     """As many boxes as there are: a shape known only at run time, inside the graph."""
 

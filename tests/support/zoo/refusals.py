@@ -7,11 +7,6 @@ import tensorflow as tf
 from .case import Function, f32, i32, refused
 
 
-@refused("CombinedNonMaxSuppression", f32("boxes", 1, 20, 1, 4), f32("scores", 1, 20, 3))
-def combined_nms() -> Function:
-    return lambda boxes, scores: tf.image.combined_non_max_suppression(boxes, scores, 5, 10)[0]
-
-
 @refused("StringToNumber", f32("x", 4))
 def string_to_number() -> Function:
     """AsString is refused too: a refusal names both, where the compiler stops at the first."""

@@ -168,6 +168,14 @@ static cf_status run_program(cf_context *context) {
         static const cf_fft fft = {CF_IRFFT, 2, 1, {{2, 2, 0, 0, 0}, {4, 2, 0, 4, 0}}, 64, 112};
         cf_run_fft(&fft, (const float *)ARENA(0u), (const float *)WEIGHTS(0u), (float *)ARENA(128u), (float *)ARENA(256u));
     }
+    { /* nms.8 */
+        static const cf_nms nms = {2, 2, 0x1.0000000000000p-1f, -__builtin_inff(), -0x1.4000000000000p+0f, 0};
+        cf_run_nms(&nms, (const float *)ARENA(0u), (const float *)WEIGHTS(0u), (int32_t *)ARENA(64u), (float *)ARENA(128u), (int32_t *)ARENA(192u), ARENA(256u));
+    }
+    { /* nms.9 */
+        static const cf_combined_nms nms = {1, 2, 1, 2, 2, 3, 0x1.3333333333333p-2f, 0x1.999999999999ap-4f, 1};
+        cf_run_combined_nms(&nms, (const float *)ARENA(0u), (const float *)WEIGHTS(0u), (float *)ARENA(64u), (float *)ARENA(128u), (float *)ARENA(192u), (int32_t *)ARENA(320u), ARENA(384u));
+    }
     { /* rng.8 */
         cf_advance_rng(context, ARENA(0u), 4u);
     }

@@ -1,0 +1,67 @@
+"""Non-maximum suppression: TensorFlow's kernels, as steps of the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
+from builder.importers.rewrites.steps import COMBINED_NMS, NMS, cut, step
+from builder.importers.tf import tensorflow
+
+_PADDABLE = ("NonMaxSuppressionV4", "NonMaxSuppressionV5")
+_LOWEST = float(np.finfo(np.float32).min)
+
+
+def suppressed(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
+    """A step of the runtime: the same boxes in the same order, of equal scores too. The thresholds and the largest size
+    have to be constants. Without padding the outputs are as long as there are boxes.
+    """
+    tf = tensorflow()
+    if boxes.dtype != tf.float32:
+        raise NotRewritten(f"its boxes are {boxes.dtype.name}, and there is a kernel for float32 only")
+    size = max(0, int(op.constant(2)))
+    padded = op.type in _PADDABLE and op.attr("pad_to_max_output_size")
+    sigma = np.float32(op.constant(5)) if op.type == "NonMaxSuppressionV5" else np.float32(0)
+    room = size if padded else min(size, boxes.shape[0])
+    config = {
+        "overlap": float(op.attr("iou_threshold") if op.type == "NonMaxSuppression" else op.constant(3)),
+        "score": float(op.constant(4)) if len(rest) > 2 else _LOWEST,
+        "decay": float(np.float32(-0.5) / sigma) if sigma > 0 else 0.0,
+        "overlaps": op.type == "NonMaxSuppressionWithOverlaps",
+    }
+    shapes = [(tf.int32, [room]), (tf.float32, [room]), (tf.int32, [])]
+    indices, kept, count = step(NMS, config, [boxes, scores], shapes)
+    if not padded:
+        indices, kept = cut(indices, count), cut(kept, count)
+    return {
+        "NonMaxSuppressionV4": [indices, count],
+        "NonMaxSuppressionV5": [indices, kept, count],
+    }.get(op.type, [indices])
+
+
+def combined(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
+    """A step of the runtime: the same boxes. Equal scores of different classes come in the order of the classes."""
+    tf = tensorflow()
+    batch, count, _, _ = boxes.shape
+    per_class, size = int(op.constant(2)), int(op.constant(3))
+    if op.attr("pad_per_class"):
+        size = min(size, per_class * scores.shape[2])
+    config = {
+        "per_class": min(per_class, count),
+        "overlap": float(op.constant(4)),
+        "score": float(op.constant(5)),
+        "clip": op.attr("clip_boxes"),
+    }
+    shapes = [(tf.float32, [batch, size, 4]), *[(tf.float32, [batch, size])] * 2, (tf.int32, [batch])]
+    return step(COMBINED_NMS, config, [boxes, scores], shapes)
+
+
+REWRITES: Mapping[str, Rewrite] = {
+    "NonMaxSuppression": suppressed,
+    **{f"NonMaxSuppressionV{version}": suppressed for version in (2, 3, 4, 5)},
+    "NonMaxSuppressionWithOverlaps": suppressed,
+    "CombinedNonMaxSuppression": combined,
+}

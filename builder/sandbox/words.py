@@ -15,6 +15,8 @@ _CHATTER = re.compile(
     r"|TF_DUMP_GRAPH_PREFIX|XLA compilation requires that operator arguments|cpu_feature_guard|MLIR crash reproducer"
     r"|Number of eligible GPUs|Starting new session|absl::InitializeLog"
 )
+_PLACE = re.compile(r"^\s+(?:\[\[|In )\{\{node ")
+"""Of what TensorFlow logs, the lines below the first: where in the graph it is."""
 LINES, WIDTH = 8, 500
 
 
@@ -33,9 +35,8 @@ def last_words(code: int, log: str) -> str:
 
 def own_words(log: str) -> list[str]:
     """The lines of ``log`` that TensorFlow, XLA and absl did not print."""
-    return [
-        line for line in log.splitlines() if line.strip() and not (_LOG_PREFIX.match(line) or _CHATTER.search(line))
-    ]
+    logged = (_LOG_PREFIX.match, _CHATTER.search, _PLACE.match)
+    return [line for line in log.splitlines() if line.strip() and not any(is_logged(line) for is_logged in logged)]
 
 
 def signal_name(code: int) -> str:

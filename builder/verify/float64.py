@@ -15,25 +15,27 @@ _OTHER_NUMBERS = ("Random", "Bitcast", "Multinomial", "NextAfter", "XlaCallModul
 
 
 def in_float64(definition: Any) -> Any | None:
-    """``definition``, in place, with float64 wherever it had float32; None where that would be another function.
+    """``definition``, in place, with float64 wherever it had float32, and complex128 for complex64.
 
-    TensorFlow may still lack a kernel: it refuses to load or to run the graph.
+    None where that would be another function. TensorFlow may still lack a kernel: then it refuses to load or to run it.
     """
     nodes = list(all_nodes(definition))
     if any(part in node.op for node in nodes for part in _OTHER_NUMBERS) or definition.ByteSize() > LARGEST:
         return None
     tf = tensorflow()
-    single, double = tf.float32.as_datatype_enum, tf.float64.as_datatype_enum
+    wider = {tf.float32.as_datatype_enum: tf.float64, tf.complex64.as_datatype_enum: tf.complex128}
+    enums = {narrow: wide.as_datatype_enum for narrow, wide in wider.items()}
     for node in nodes:
         for attribute in node.attr.values():
             kind = attribute.WhichOneof("value")
-            if kind == "type" and attribute.type == single:
-                attribute.type = double
-            elif kind == "tensor" and attribute.tensor.dtype == single:
-                attribute.tensor.CopyFrom(tf.make_tensor_proto(tf.make_ndarray(attribute.tensor).astype("float64")))
+            if kind == "type":
+                attribute.type = enums.get(attribute.type, attribute.type)
+            elif kind == "tensor" and attribute.tensor.dtype in wider:
+                wide = wider[attribute.tensor.dtype].as_numpy_dtype
+                attribute.tensor.CopyFrom(tf.make_tensor_proto(tf.make_ndarray(attribute.tensor).astype(wide)))
             elif kind == "list":
-                attribute.list.type[:] = [double if one == single else one for one in attribute.list.type]
+                attribute.list.type[:] = [enums.get(one, one) for one in attribute.list.type]
     for function in definition.library.function:
         for argument in (*function.signature.input_arg, *function.signature.output_arg):
-            argument.type = double if argument.type == single else argument.type
+            argument.type = enums.get(argument.type, argument.type)
     return definition

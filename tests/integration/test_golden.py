@@ -146,6 +146,14 @@ def test_float64_tells_what_no_ulp_does(tmp_path: Path) -> None:
     assert str(arrays["undecided/zeros"]) == "TensorFlow's own y goes from 0 to 1 in float64"
 
 
+def test_transforms_run_in_float64_too(tmp_path: Path) -> None:
+    def loudest(x: Any) -> Any:
+        return tf.floor(tf.abs(tf.signal.rfft((tf.cast(x, "float32") + 1 + 2**24) - 2**24))[:, :1])
+
+    arrays = golden(save_graph(loudest, {"x": ("uint8", (1, 8))}, tmp_path))
+    assert str(arrays["undecided/zeros"]) == "TensorFlow's own y goes from 0 to 8 in float64"
+
+
 def test_inputs_of_ones_own_are_golden_too(tmp_path: Path) -> None:
     """Also where TensorFlow is undecided on all others."""
     given = np.linspace(0.5, 1.5, 40, dtype=np.float32).reshape(20, 2)

@@ -154,6 +154,9 @@ WARNING: All log messages before absl::InitializeLog() is called are written to 
 I0000 00:00:1763825000.123456    4242 cpu_feature_guard.cc:210] This TensorFlow binary is optimized to use
 To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow
 2026-11-22 18:00:00.123456: W tensorflow/core/framework/op_kernel.cc:1844] OP_REQUIRES failed
+\t [[{{node model/Lu}}]]
+E0000 00:00:1763825000.123456    4242 mlir_bridge_pass_util.cc:70] Failed to parse function_1: input input[0] expected
+\tIn {{node while/cond/strided_slice}}
   hello from a Lambda layer
 self.x is 3
 """

@@ -73,20 +73,22 @@ def transform(op: Op, images: Any, transforms: Any, output_shape: Any, fill_valu
     tf = tensorflow()
     rows, columns = (int(n) for n in op.constant(2))
     batch, height, width, _ = images.shape
-    fill = tf.cast(tf.cast(0.0 if fill_value is None else fill_value, images.dtype), tf.float32)
+    nearest = op.attr("interpolation") == "NEAREST"
+    dtype = images.dtype if nearest else tf.float32
+    fill = tf.cast(tf.cast(0.0 if fill_value is None else fill_value, images.dtype), dtype)
     x, y = tf.range(columns, dtype=tf.float32)[None, None, :], tf.range(rows, dtype=tf.float32)[None, :, None]
     terms = [transforms[:, i][:, None, None] for i in range(8)]
     depth = terms[6] * x + terms[7] * y + 1.0
     mode = _MODES[op.attr("fill_mode")]
     across = mode((terms[0] * x + terms[1] * y + terms[2]) / depth, width)
     down = mode((terms[3] * x + terms[4] * y + terms[5]) / depth, height)
-    read = _reader(tf.cast(images, tf.float32), tf.range(batch)[:, None, None])
+    read = _reader(tf.cast(images, dtype), tf.range(batch)[:, None, None])
 
     def filled(at_y: Any, at_x: Any) -> Any:
         inside = (at_y >= 0.0) & (at_y < float(height)) & (at_x >= 0.0) & (at_x < float(width))
         return tf.where(inside[..., None], read(at_y, at_x), fill)
 
-    if op.attr("interpolation") == "NEAREST":
+    if nearest:
         result = filled(_rounded(down), _rounded(across))
     else:
         top, left = tf.floor(down), tf.floor(across)

@@ -26,7 +26,9 @@ def in_top_k(op: Op, predictions: Any, targets: Any) -> Any:
 
 
 def histogram(op: Op, values: Any, value_range: Any, bins: Any) -> Any:
-    """With a constant number of bins. The same counts."""
+    """With a constant number of bins. The same counts, but compiled, a value right between two bins may count in the
+    other: XLA divides by a constant with its reciprocal.
+    """
     tf = tensorflow()
     count = int(op.constant(2))
     dtype = op.attr("dtype")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -114,6 +114,10 @@ def volume_patches(op: Op, x: Any) -> Any:
     _, *sizes, _ = op.attr("ksizes")
     _, *strides, _ = op.attr("strides")
     axes = _axes(op, x.shape[1:4], sizes, strides, (1, 1, 1))
+    # Strides may leave some of the input out. With SAME, TensorFlow leaves half of that out before the first window.
+    skipped = [max(-axis.after, 0) // 2 if op.attr("padding") == "SAME" else 0 for axis in axes]
+    x = x[:, skipped[0] :, skipped[1] :, skipped[2] :]
+    axes = [replace(axis, length=axis.length - gone) for axis, gone in zip(axes, skipped, strict=True)]
     values = _padded(x, axes, tf.cast(0, x.dtype))
     return tf.concat([values[at] for _, at in _places(axes)], axis=4)
 

@@ -32,34 +32,25 @@ def resizes() -> Function:
 
 @case(
     f32("x", 2, 12, 15, 3),
+    f32("volume", 1, 5, 6, 7, 2),
     f32("boxes", 5, 4),
     i32("of", 5),
-    f32("turns", 2, 8),
-    ranges={"boxes": (-0.2, 1.2), "of": (0, 2), "turns": (-0.4, 1.1)},
+    ranges={"boxes": (-0.2, 1.2), "of": (0, 2)},
     absolute=1e-4,
 )
-def crops() -> Function:
+def crops_and_windows() -> Function:
+    kernel = weights(3, 2, 3)
     moved = np.array([[0.75, 0.5, -1.25, -0.25, 1.5, 2.125, 0, 0], [1, 0, 2, 0, 1, -3, 0, 0]], np.float32)
-    return lambda x, boxes, of, turns: (
+    modes = (("BILINEAR", "CONSTANT"), ("NEAREST", "WRAP"), ("BILINEAR", "REFLECT"))
+    return lambda x, volume, boxes, of: (
         tf.image.crop_and_resize(x, boxes, of, (4, 6)),
         tf.image.crop_and_resize(x, boxes, of, (1, 3), method="nearest", extrapolation_value=2.0),
         *(
             RAW.ImageProjectiveTransformV3(
                 images=x, transforms=moved, output_shape=[9, 10], fill_value=1.5, interpolation=how, fill_mode=mode
             )
-            for how, mode in (("BILINEAR", "CONSTANT"), ("NEAREST", "WRAP"), ("BILINEAR", "REFLECT"))
+            for how, mode in modes
         ),
-        RAW.ImageProjectiveTransformV2(
-            images=x, transforms=turns, output_shape=[12, 15], interpolation="BILINEAR", fill_mode="NEAREST"
-        )[:, 2:-2, 2:-2]
-        * 0.0,
-    )
-
-
-@case(f32("x", 2, 9, 10, 3), f32("volume", 1, 5, 6, 7, 2))
-def windows() -> Function:
-    kernel = weights(3, 2, 3)
-    return lambda x, volume: (
         *tf.nn.max_pool_with_argmax(tf.round(x), (3, 2), (2, 2), "SAME", include_batch_in_index=True),
         tf.nn.dilation2d(x, kernel, (1, 1, 2, 1), "SAME", "NHWC", (1, 2, 1, 1)),
         tf.nn.erosion2d(x, kernel, (1, 1, 1, 1), "VALID", "NHWC", (1, 1, 1, 1)),
@@ -67,8 +58,8 @@ def windows() -> Function:
     )
 
 
-@case(f32("x", 7, 3), f32("table", 10, 4), i32("of", 7), ranges={"of": (0, 10)})
-def segments() -> Function:
+@case(f32("x", 7, 9), f32("table", 10, 4), i32("of", 7), ranges={"of": (0, 9)})
+def segments_and_selections() -> Function:
     ids = tf.constant([0, 0, 1, 3, 3, 3, 5])
     return lambda x, table, of: (
         *(reduce(x, ids) for reduce in (tf.math.segment_sum, tf.math.segment_mean, tf.math.segment_max)),
@@ -76,6 +67,12 @@ def segments() -> Function:
         tf.sparse.segment_sum(table, of, ids),
         tf.sparse.segment_mean(table, of, ids, num_segments=8),
         tf.sparse.segment_sqrt_n(table, of, ids, num_segments=8),
+        RAW.NthElement(input=x, n=3),
+        RAW.NthElement(input=x, n=1, reverse=True),
+        RAW.InTopK(predictions=x, targets=of, k=4),
+        tf.histogram_fixed_width(x, (-1.5, 1.0), 7),
+        tf.unravel_index(of, (3, 4)),
+        tf.math.reduce_euclidean_norm(x, axis=1, keepdims=True),
     )
 
 
@@ -133,16 +130,13 @@ def recurrent_cells_of_tensorflow_1() -> Function:
     return build
 
 
-@case(f32("x", 4, 9), i32("of", 4), ranges={"of": (0, 9)})
-def selections() -> Function:
-    return lambda x, of: (
-        RAW.NthElement(input=x, n=3),
-        RAW.NthElement(input=x, n=1, reverse=True),
-        RAW.InTopK(predictions=x, targets=of, k=4),
-        tf.histogram_fixed_width(x, (-1.5, 1.0), 7),
-        tf.unravel_index(of, (3, 4)),
-        tf.math.reduce_euclidean_norm(x, axis=1, keepdims=True),
-    )
+@case(f32("sound", 1600, 1), absolute=1e-4)
+def speech_of_tensorflow_1() -> Function:
+    def build(sound: Any) -> Any:
+        spectrum = RAW.AudioSpectrogram(input=sound, window_size=480, stride=160, magnitude_squared=True)
+        return RAW.Mfcc(spectrogram=spectrum, sample_rate=16000), tf.sqrt(spectrum)
+
+    return build
 
 
 @case(f32("x", 2, 11, 13, 3))

@@ -15,7 +15,7 @@ from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import keep_cases_functional, node_of
 from builder.importers.saved_model import freeze as freeze_saved_model
 from builder.importers.saved_model import meta_graph
-from builder.importers.state import state_of
+from builder.importers.state import written
 from builder.importers.tf import tensorflow
 from builder.spec import Source
 
@@ -131,7 +131,7 @@ def _freeze(model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGr
     try:
         function = tf.function(infer, autograph=False)
         concrete = function.get_concrete_function(*specs)
-        if state_of(concrete.graph.as_graph_def(), [t.name for t in concrete.outputs]):
+        if written(concrete.graph.as_graph_def()):
             return _freeze_with_state(function, concrete, ports)
         keep_cases_functional(concrete.graph)
         frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
@@ -142,7 +142,7 @@ def _freeze(model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGr
         ) from error
     return RawGraph(
         frozen.graph.as_graph_def(),
-        {p.name: t.name for p, t in zip(ports.feeds, frozen.inputs, strict=True)},
+        {p.name: t.name for p, t in zip(ports.feeds, frozen.inputs, strict=False)},  # tables come after them
         {p.name: t.name for p, t in zip(ports.fetches, frozen.outputs, strict=True)},
         _captured(model, concrete),
     )

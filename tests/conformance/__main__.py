@@ -43,8 +43,10 @@ def main() -> int:
         )
         sys.stdout.flush()
         RESULTS.write_text(json.dumps([asdict(r) for r in found.values()], indent=1) + "\n", encoding="utf-8")
-    page.PAGE.write_text(page.text(list(found.values())), encoding="utf-8")
-    return 1 if any(result.outcome == "wrong" for result in found.values()) else 0
+    page.PAGE.write_text(
+        page.text(list(found.values()), {name: len(GROUPS[name]()) for name in GROUPS}), encoding="utf-8"
+    )
+    return 1 if any(result.outcome == "disagrees" for result in found.values()) else 0
 
 
 def _read() -> list[Result]:

@@ -22,8 +22,9 @@ from builder.verify.verdict import reason
 from builder.workspace import Workspace
 from tests.conformance.case import Case
 
-Outcome = Literal["agrees", "wrong", "refused", "error"]
-"""``wrong``: a library was built whose answers are not TensorFlow's. ``refused``: by the name of an op or a size."""
+Outcome = Literal["agrees", "refused", "error", "disagrees"]
+"""``disagrees``: a library was made whose answers are not TensorFlow's, so that the build stopped. ``refused``: by the
+name of an op or a size."""
 
 LIMIT = 10_000_000_000
 """Bytes: what the largest networks need to be built at all. Whether a layer could hold them is not asked here."""
@@ -68,7 +69,7 @@ def run(case: Case, folder: Path) -> Result:
     return Result(
         case.group,
         case.name,
-        "agrees" if verification.passed else "wrong",
+        "agrees" if verification.passed else "disagrees",
         reason(verification),
         time.monotonic() - started,
         size,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from builder.importers.rewrites import (
     audio,
+    counting,
     crop,
     identities,
     linalg,
@@ -24,6 +25,7 @@ __all__ = ["REWRITES", "NotRewritten", "Op", "Rewrite"]
 
 _FAMILIES = (
     audio,
+    counting,
     crop,
     identities,
     linalg,

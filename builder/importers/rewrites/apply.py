@@ -10,22 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from builder.importers.rewrite import all_nodes, called_by, node_of
 from builder.importers.rewrites import REWRITES
+from builder.importers.rewrites.constant import Constants, constant_of
 from builder.importers.rewrites.op import NotRewritten, Op, Output
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import tensorflow
 
 _BRANCHING = {"If", "StatelessIf", "Case", "StatelessCase"}
 _LOOPS = {"While", "StatelessWhile"}
 
 Refused = tuple[str, str, str]
 """A node that could not be rewritten: its path, its op, and why, in words."""
-
-Constants = Mapping[int, NDArray[Any]]
-"""Arguments of a function that are the same constant in every call, by number."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +123,7 @@ class _Rewriter:
         """Let ``node`` call functions of its own, whose nodes are rewritten for the shapes that it gives them."""
         first = 1 if node.op in _BRANCHING else 0
         given = list(operation.inputs)[first:]
-        known = {i: value for i, tensor in enumerate(given) if (value := _constant(tensor, constants)) is not None}
+        known = {i: value for i, tensor in enumerate(given) if (value := constant_of(tensor, constants)) is not None}
         names = {}
         for called in filter(self._is_concerned, called_by(node)):
             source = self.functions[called]
@@ -195,39 +190,6 @@ def _output_names(operation: Any) -> list[str]:
     return names
 
 
-def _constant(tensor: Any, constants: Constants) -> NDArray[Any] | None:
-    """The tensor's value, if nothing that is fed decides it."""
-    from tensorflow.python.framework import tensor_util
-
-    tf = tensorflow()
-    graph = tensor.graph
-    arguments = getattr(graph, "inputs", ())
-    for number, argument in enumerate(arguments):
-        if argument is tensor:
-            return constants.get(number)
-    if tensor.dtype in (tf.resource, tf.variant, tf.string):
-        return None
-    value = tensor_util.constant_value(tensor)
-    if value is None and not arguments and _decided(tensor):
-        with reference_session(graph) as session:
-            value = session.run(tensor)
-    return None if value is None else np.asarray(value)
-
-
-def _decided(tensor: Any) -> bool:
-    """Whether constants alone lead to ``tensor``."""
-    todo, seen = [tensor.op], set()
-    while todo:
-        operation = todo.pop()
-        if operation in seen:
-            continue
-        seen.add(operation)
-        if operation.type in ("Placeholder", "VarHandleOp") or operation.op_def.is_stateful:
-            return False
-        todo += [t.op for t in operation.inputs]
-    return True
-
-
 def _traced(node: Any, operation: Any, constants: Constants, graph: Any) -> list[Any] | None:
     """The FunctionDef of what stands for ``node``, and those that it calls; None where it is to stay."""
     tf = tensorflow()
@@ -238,7 +200,7 @@ def _traced(node: Any, operation: Any, constants: Constants, graph: Any) -> list
         node.op,
         tuple(Output(t.dtype, _dims(t.shape)) for t in operation.outputs),
         {a.name: operation.get_attr(a.name) for a in operation.op_def.attr},
-        [lambda t=t: _constant(t, constants) for t in operation.inputs],  # type: ignore[misc]
+        [lambda t=t: constant_of(t, constants) for t in operation.inputs],  # type: ignore[misc]
     )
 
     def stand_in(*inputs: Any) -> Any:

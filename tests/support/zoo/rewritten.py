@@ -30,6 +30,21 @@ def resizes() -> Function:
     return build
 
 
+@case(i32("x", 3, 8), ranges={"x": (0, 9)})
+def counts() -> Function:
+    """Of a size that two limits hold, which XLA does not see."""
+
+    def count(x: Any, **more: Any) -> Any:
+        return tf.math.bincount(x, minlength=6, maxlength=6, **more)
+
+    return lambda x: (
+        count(x, axis=-1),
+        count(x, weights=tf.cast(x, tf.float32) / 2),
+        tf.map_fn(lambda row: count(row, axis=-1, binary_output=True), x),
+        RAW.Bincount(arr=x[0], size=4, weights=tf.constant([], tf.float32)),
+    )
+
+
 @case(
     f32("x", 2, 12, 15, 3),
     f32("volume", 1, 5, 6, 7, 2),

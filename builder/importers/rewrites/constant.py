@@ -1,0 +1,76 @@
+"""Which tensors of a graph have one value whatever is fed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.importers.tf import reference_session, tensorflow
+
+Constants = Mapping[int, NDArray[Any]]
+"""Arguments of a function that are the same constant in every call, by number."""
+
+_PASSED_ON = {"Identity", "Cast"}
+
+
+def constant_of(tensor: Any, constants: Constants) -> NDArray[Any] | None:
+    """The tensor's value, if nothing that is fed decides it. ``constants``: of the function whose graph it is in."""
+    value = _known(tensor, constants)
+    if value is None and tensor.shape.rank == 0:
+        least, most = _range(tensor, constants)
+        value = least if least is not None and most is not None and least == most else None
+    return value
+
+
+def _known(tensor: Any, constants: Constants) -> NDArray[Any] | None:
+    from tensorflow.python.framework import tensor_util
+
+    tf = tensorflow()
+    graph = tensor.graph
+    arguments = getattr(graph, "inputs", ())
+    for number, argument in enumerate(arguments):
+        if argument is tensor:
+            return constants.get(number)
+    if tensor.dtype in (tf.resource, tf.variant, tf.string):
+        return None
+    value = tensor_util.constant_value(tensor)
+    if value is None and not arguments and _decided(tensor):
+        with reference_session(graph) as session:
+            value = session.run(tensor)
+    return None if value is None else np.asarray(value)
+
+
+def _decided(tensor: Any) -> bool:
+    """Whether constants alone lead to ``tensor``."""
+    todo, seen = [tensor.op], set()
+    while todo:
+        operation = todo.pop()
+        if operation in seen:
+            continue
+        seen.add(operation)
+        if operation.type in ("Placeholder", "VarHandleOp") or operation.op_def.is_stateful:
+            return False
+        todo += [t.op for t in operation.inputs]
+    return True
+
+
+def _range(tensor: Any, constants: Constants) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+    """The least and the most that a scalar can be, as far as they show: ``tf.math.bincount`` holds sizes so."""
+    operation = tensor.op
+    if operation.type in _PASSED_ON and tensor.dtype.is_integer:
+        return _range(operation.inputs[0], constants)
+    if operation.type not in ("Minimum", "Maximum"):
+        value = _known(tensor, constants)
+        return value, value
+    ranges = [_range(t, constants) for t in operation.inputs]
+    choose = np.minimum if operation.type == "Minimum" else np.maximum
+    ends = [[end for end in found if end is not None] for found in zip(*ranges, strict=True)]
+    # One known end bounds the smaller of two from above, and the greater from below.
+    needed = (2, 1) if operation.type == "Minimum" else (1, 2)
+    least, most = (
+        choose.reduce(found) if len(found) >= count else None for found, count in zip(ends, needed, strict=True)
+    )
+    return least, most

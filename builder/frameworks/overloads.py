@@ -28,7 +28,7 @@ class Absent:
 
 
 def import_torchax() -> Any:
-    """The modules ``torchax`` and ``torchax.export``, as one: the latter."""
+    """The module ``torchax.export``."""
     from torch import _ops
 
     with absent_for(_ops.OpOverloadPacket), absent_for(_ops._OpNamespace):

@@ -93,10 +93,10 @@ def inspect(options: Options, project: Project) -> int:
 
 
 def _drafted(options: Options, project: Project) -> ModelSpec:
-    from builder.importers.draft import draft
+    from builder.importers.draft import draft, with_raw_outputs
 
     path, origin = fetched_model(options, project)
-    return draft(path, describe_for(options), trust=options.trust, origin=origin)
+    return with_raw_outputs(draft(path, describe_for(options), trust=options.trust, origin=origin))
 
 
 def fetched_model(options: Options, project: Project) -> tuple[Path, Source | None]:

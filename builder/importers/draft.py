@@ -51,6 +51,12 @@ def draft(
     return _draft(model_path, describe, toml, trust, origin).spec
 
 
+def with_raw_outputs(drafted: ModelSpec) -> ModelSpec:
+    """``drafted`` without its guesses of what the outputs are, which the model may turn out not to permit."""
+    outputs = (replace(output, kind="raw", top_k=None) for output in drafted.outputs)
+    return replace(drafted, outputs=tuple(outputs))
+
+
 def draft_text(
     model_path: Path,
     describe: Describe,
@@ -206,8 +212,11 @@ def _feeds(ports: ModelPorts, form: Format, image: ImageInput | None, notes: dic
 
 def _outputs(ports: ModelPorts, name: str, notes: dict[str, str]) -> tuple[OutputSpec, ...]:
     several = len(ports.fetches) > 1
+    any_batch = any(port.shape is None or port.shape[:1] == (None,) for port in ports.feeds)
     outputs = []
     for i, port in enumerate(ports.fetches):
+        if port.shape and port.shape[0] is None and not any_batch:  # the data decides how many there are
+            port = replace(port, shape=None)
         outputs.append(_output(port, name, several))
         place = f"outputs.{i}"
         if outputs[-1].kind == "classification":

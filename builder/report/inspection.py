@@ -17,6 +17,8 @@ def render(found: Inspection) -> str:
     if len(ports.signatures) > 1:
         others = ", ".join(visible(name) for name in ports.signatures if name != ports.signature)
         lines.append(f"signature: {visible(ports.signature or '')}; the model also has {others}")
+    if found.dynamic:
+        lines.append(f"the data decides the size of {', '.join(map(visible, found.dynamic))}")
     if found.parameters is not None:
         lines.append(f"parameters: {found.parameters:,}")
     return "\n".join([*lines, "", preflight.render(found.preflight)])

@@ -25,22 +25,30 @@ class Inspection:
     """``ports`` are the model's own, before the spec gives its open dimensions a size.
 
     ``parameters``: how many numbers its variables have; None for a file without variables, such as a frozen GraphDef.
+    ``dynamic``: the outputs whose size the data decides, with the most that they can have, such as "boxes [<=100, 4]".
     """
 
     ports: ModelPorts
     parameters: int | None
     preflight: Preflight
+    dynamic: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The result for JSON; ``of_json`` reads it back."""
-        return {**asdict(self.ports), "parameters": self.parameters, **self.preflight.to_json()}
+        return {
+            **asdict(self.ports),
+            "parameters": self.parameters,
+            "dynamic": list(self.dynamic),
+            **self.preflight.to_json(),
+        }
 
     @classmethod
     def of_json(cls, found: Any) -> Inspection:
         """What ``to_json`` gave. Raises ImportModelError and PreflightError for anything else."""
         ports, looked = ModelPorts.of_json(found), Preflight.of_json(found)
         parameters = found.get("parameters")
-        return cls(ports, parameters if isinstance(parameters, int) else None, looked)
+        dynamic = tuple(str(one) for one in found.get("dynamic", []))
+        return cls(ports, parameters if isinstance(parameters, int) else None, looked, dynamic)
 
 
 def inspect(ws: Workspace) -> Inspection:
@@ -61,7 +69,9 @@ def _inspect(spec: ModelSpec, model: Path) -> dict[str, Any]:
         graph = freeze_model(loaded, spec, Path.cwd())
     except UnsupportedOpsError as error:
         return Inspection(loaded.ports, None, preflight(spec, error.ops)).to_json()
-    return Inspection(loaded.ports, _parameters(graph, graph.reference()), preflight(spec, graph)).to_json()
+    dynamic = tuple(f"{port.spec.name} {port.spec.says()}" for port in graph.fetches if port.spec.dynamic)
+    parameters = _parameters(graph, graph.reference())
+    return Inspection(loaded.ports, parameters, preflight(spec, graph), dynamic).to_json()
 
 
 def _parameters(graph: FrozenGraph, definition: Any) -> int | None:

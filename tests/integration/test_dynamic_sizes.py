@@ -84,6 +84,23 @@ def test_the_function_answers_the_rows_that_are_there(bundle: Path, kept: list[i
     assert client.post("/v1/models/rows:predict", {"inputs": x.tolist()}) == (200, {"outputs": answers})
 
 
+def test_inspecting_says_how_large_it_can_be(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(bundle)
+    assert main(["inspect", "model.toml"]) == 0
+    assert "the data decides the size of rows [<=4, 3]\n" in capsys.readouterr().out
+
+
+def test_a_classification_needs_a_fixed_size(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(bundle)
+    (bundle / "wrong.toml").write_text(SPEC + '[[outputs]]\nfetch = "rows"\nkind = "classification"\n')
+    assert main(["inspect", "wrong.toml"]) == 11
+    assert "the data decides the size of 'rows', so it is no classification" in capsys.readouterr().err
+
+
 def test_more_rows_than_are_taken(bundle: Path) -> None:
     status, answer = opened(bundle).post("/predict", {"inputs": {"x": inputs([0, 1, 2, 3, 4]).tolist()}})
     assert (status, answer["error"]["code"]) == (422, "result_too_large")

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builder.errors import ImportModelError
-from builder.importers.draft import Describe, draft, draft_text
+from builder.importers.draft import Describe, draft, draft_text, with_raw_outputs
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.spec import FeedSpec, FetchSpec, ImageInput, ModelSpec, OutputSpec, Source, load
 
@@ -94,6 +94,16 @@ def test_several_inputs_and_outputs(model: Path) -> None:
     ]
     assert "the model says [?, ?]" in text
     assert "Add the shape anything is called with" in text
+
+
+def test_rows_that_the_data_decides_are_no_batch(model: Path) -> None:
+    """Where the inputs have a fixed batch, an open first dimension of an output is none."""
+    found = [PortInfo("scores", "float32", (None, 80)), PortInfo("best", "float32", (None,)), CLASSES]
+    spec, _ = drafted(model, ports([PortInfo("x", "float32", (1, 4))], found))
+    assert [output.kind for output in spec.outputs] == ["raw", "raw", "raw"]
+    spec, _ = drafted(model, ports([PortInfo("x", "float32", (None, 4))], found))
+    assert [output.kind for output in spec.outputs] == ["classification", "regression", "classification"]
+    assert {output.kind for output in with_raw_outputs(spec).outputs} == {"raw"}
 
 
 def test_a_frozen_graph_names_its_ports(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from builder.verify.expected import ExpectedOutput, outputs_of
 from builder.verify.float64 import in_float64
 from builder.verify.golden import Golden, GoldenCase
 from builder.verify.inputs import EDGES, PROBES, cases, further_cases, scaled
-from builder.verify.samples import golden_samples
+from builder.verify.samples import golden_samples, is_sample
 from builder.verify.sensitivity import moved_zeros, nudge_constants, nudged_calls, sensitivity
 
 Array = NDArray[Any]
@@ -42,9 +42,9 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
 
     Cases: zeros, extremes, some of seeded random values, photographs where the spec has an image input, and at most
     ``SAMPLES`` of the spec's samples. Another random one takes the place of each that TensorFlow itself is undecided
-    on. Of a graph with state they are one sequence of calls, in the order of the file, from the first state on. Raises
-    VerifyError for a graph whose answers are random or that TensorFlow cannot run, and where fewer than ``ENOUGH``
-    cases are left; UsageError for samples that do not fit.
+    on, or cannot run. Of a graph with state they are one sequence of calls, in the order of the file, from the first
+    state on. Raises VerifyError for a graph whose answers are random, for samples that TensorFlow cannot run, and where
+    fewer than ``ENOUGH`` cases are left; UsageError for samples that do not fit.
     """
     random = random_nodes(graph.reference())
     if random:
@@ -59,7 +59,12 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
     others = _of_new_sizes(graph, calls, dict(scaled(feeds)))
     calls, probes, further = calls | others, PROBES | others.keys(), further_cases(feeds)
     undecided: dict[str, str] = {}
-    while found := _doubts(asked := ask(graph, calls, may_fail=probes), graph, outputs):
+    while True:
+        asked = ask(graph, calls, may_fail=[case for case in calls if not is_sample(case)])
+        found = {case: why for case, why in asked.failed.items() if case not in probes}
+        found |= _doubts(asked, graph, outputs)
+        if not found:
+            break
         undecided |= found
         calls = {case: feeds for case, feeds in calls.items() if case not in undecided}
         calls |= dict(islice(further, len(found)))
@@ -90,7 +95,8 @@ def _of_new_sizes(graph: FrozenGraph, calls: Mapping[str, Feeds], further: Mappi
 def _too_few(undecided: Mapping[str, str], left: int) -> str:
     reasons = "".join(f"\n  {case}: {why}" for case, why in list(undecided.items())[:3])
     return (
-        f"TensorFlow itself is undecided on {len(undecided)} of {len(undecided) + left} golden inputs:{reasons}\n"
+        f"TensorFlow itself is undecided on {len(undecided)} of {len(undecided) + left} golden inputs, or cannot run "
+        f"them:{reasons}\n"
         f"That leaves {left} to judge a library by, and {ENOUGH} are needed. Give inputs that the "
         'model is made for: `samples = "samples.npz"` under [golden] in model.toml (docs/verification.md).'
     )
@@ -100,12 +106,14 @@ def _too_few(undecided: Mapping[str, str], left: int) -> str:
 class Asked:
     """TensorFlow's ``answers`` to ``calls``, and those when weights and inputs ``moved`` by one ulp.
 
-    By case, each in the order of the calls; without those that TensorFlow could not run.
+    By case, each in the order of the calls; without those that TensorFlow could not run, which ``failed`` has, with
+    the reason.
     """
 
     calls: Mapping[str, Feeds]
     answers: Mapping[str, Fetches]
     moved: Mapping[str, Fetches]
+    failed: Mapping[str, str]
 
     def write(self, path: Path, undecided: Mapping[str, str] | None = None) -> None:
         """As a golden file, which says how sensitive the answers are."""
@@ -119,13 +127,14 @@ def ask(graph: FrozenGraph, calls: Mapping[str, Feeds], may_fail: Collection[str
     Calls in ``may_fail`` that it cannot run are left out, and those whose answer is larger than a fetch can be.
     Raises VerifyError where it cannot run another, or no call is left.
     """
-    fetched = dict(answers(graph, graph.reference(), calls, may_fail))
-    if calls and not fetched:
+    failed: dict[str, str] = {}
+    fetched = dict(answers(graph, graph.reference(), calls, may_fail, failed))
+    if calls and not fetched and not failed:
         sizes = ", ".join(f"{p.spec.name} {p.spec.says()}" for p in graph.fetches if p.spec.dynamic)
         raise VerifyError(f"Every golden input gives more than `max_size` in model.toml allows ({sizes}): raise it.")
     run = {case: calls[case] for case in fetched}
     moved = answers(graph, nudge_constants(graph.reference()), nudged_calls(run), may_fail=run)
-    return Asked(run, fetched, dict(moved))
+    return Asked(run, fetched, dict(moved), failed)
 
 
 def _doubts(asked: Asked, graph: FrozenGraph, outputs: Sequence[ExpectedOutput]) -> dict[str, str]:
@@ -154,13 +163,18 @@ def _in_float64(graph: FrozenGraph, calls: Mapping[str, Feeds]) -> dict[str, Fet
 
 
 def answers(
-    graph: FrozenGraph, definition: Any, calls: Mapping[str, Feeds], may_fail: Collection[str] = ()
+    graph: FrozenGraph,
+    definition: Any,
+    calls: Mapping[str, Feeds],
+    may_fail: Collection[str] = (),
+    failed: dict[str, str] | None = None,
 ) -> Iterator[tuple[str, Fetches]]:
     """Each case and TensorFlow's answers by fetch, in the dtypes of ``graph``; one sequence of calls if it has state.
 
     TensorFlow runs ``definition``, op by op, not through XLA: it is the reference of ``graph``, perhaps with
     other constants. Cases in ``may_fail`` that it cannot run are left out, and those whose answer is larger than
-    ``max_size`` lets a fetch be: the library refuses them. Raises VerifyError where it cannot run another.
+    ``max_size`` lets a fetch be: the library refuses them. ``failed`` gets the reasons of those that cannot be run.
+    Raises VerifyError where it cannot run another.
     """
     tf = tensorflow()
     with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
@@ -173,10 +187,13 @@ def answers(
                     [p.tensor for p in graph.fetches], {p.tensor: feeds[p.spec.name] for p in graph.feeds}
                 )
             except tf.errors.OpError as error:
+                reason = " ".join(error.message.split())[:300]
                 if case in may_fail:  # out of the range of an index, say: TensorFlow has no answer to agree with
+                    if failed is not None:
+                        failed[case] = f"TensorFlow cannot run the graph on it: {reason}"
                     assign(loaded, session, state)
                     continue
-                raise VerifyError(f"TensorFlow cannot run the graph on {case}: {error.message[:300]}") from error
+                raise VerifyError(f"TensorFlow cannot run the graph on {case}: {reason}") from error
             if _too_large([p.spec for p in graph.fetches], [np.shape(answer) for answer in found]):
                 assign(loaded, session, state)
                 continue

@@ -20,7 +20,7 @@ from builder.verify.pictures import labelled_pictures, output_of
 Array = NDArray[Any]
 Feeds = dict[str, Array]
 
-_IMAGES, _LABELS = "images", "labels"
+_IMAGES, _LABELS, _CASE = "images", "labels", "sample-"
 
 
 @dataclass(frozen=True)
@@ -137,4 +137,9 @@ def golden_samples(spec: ModelSpec, feeds: Sequence[TensorSpec], most: int) -> I
     """At most so many runs of ``[golden] samples``, as golden cases. Raises UsageError as ``samples`` does."""
     if spec.samples is not None:
         for number, run in enumerate(samples(spec.samples, spec, feeds, most).runs):
-            yield f"sample-{number}", run
+            yield f"{_CASE}{number}", run
+
+
+def is_sample(case: str) -> bool:
+    """Whether a golden case is one of ``golden_samples``."""
+    return case.startswith(_CASE)

@@ -119,9 +119,22 @@ def test_random_graphs_cannot_be_compared(tmp_path: Path) -> None:
     golden(seeded)
 
 
-def test_a_graph_that_tensorflow_cannot_run(tmp_path: Path) -> None:
+def test_an_input_that_tensorflow_cannot_run_is_replaced(tmp_path: Path) -> None:
+    """But not one of the user's own."""
     graph = save_graph(lambda x: tf.debugging.check_numerics(1 / x, "inf"), {"x": ("float32", (4,))}, tmp_path)
-    with pytest.raises(VerifyError, match="cannot run the graph on zeros"):
+    arrays = golden(graph)
+    assert names(arrays) == ["extremes", "random-0", "random-1", "random-2", "random-3"]
+    assert str(arrays["undecided/zeros"]).startswith("TensorFlow cannot run the graph on it: ")
+    np.savez(tmp_path / "samples.npz", x=np.array([[1, 2, 3, 4], [1, 2, 0, 4]], np.float32))
+    with pytest.raises(VerifyError, match=r"cannot run the graph on sample-1: .*inf"):
+        golden(graph, samples=tmp_path / "samples.npz")
+
+
+def test_a_graph_that_tensorflow_cannot_run(tmp_path: Path) -> None:
+    graph = save_graph(lambda x: tf.debugging.check_numerics(0 * x / 0, "0 / 0"), {"x": ("float32", (4,))}, tmp_path)
+    with pytest.raises(
+        VerifyError, match=r"or cannot run them:\n  zeros: TensorFlow cannot run the graph on it: .*0 / 0"
+    ):
         golden(graph)
 
 
@@ -170,10 +183,8 @@ def test_inputs_of_ones_own_are_golden_too(tmp_path: Path) -> None:
 
 def test_a_graph_that_is_always_undecided_is_refused(tmp_path: Path) -> None:
     graph = save_graph(lambda x: tf.sin(1e12 * x), {"x": ("float32", (8,))}, tmp_path)
-    with pytest.raises(
-        VerifyError,
-        match=r"undecided on 13 of 13 golden inputs:\n  zeros: .*\n(.*\n)+That leaves 0 .* under \[golden\]",
-    ):
+    said = r"undecided on 13 of 13 golden inputs, or cannot run them:\n  zeros: .*\n(.*\n)+That leaves 0 .*\[golden\]"
+    with pytest.raises(VerifyError, match=said):
         golden(graph)
     assert not graph.golden_path.exists()
 

@@ -28,8 +28,9 @@ and the places of the nodes.
 _REWRITTEN = """
 ## Rewritten
 
-XLA has no kernel for these {count}, or for some of their types and attributes. The build rewrites them as other ops, in
-loops, branches and functions too. TensorFlow runs the graph as it was, and the library has to agree with that.
+XLA has no kernel for these {count}, none for some of their types and attributes, or a slow one. The build rewrites them
+as other ops, in loops, branches and functions too. TensorFlow runs the graph as it was, and the library has to agree
+with that.
 
 | op | |
 |---|---|

@@ -17,6 +17,7 @@ from builder.importers.rewrites import (
     selection,
     sparse,
     suppression,
+    volumes,
     windows,
 )
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
@@ -36,6 +37,7 @@ _FAMILIES = (
     selection,
     sparse,
     suppression,
+    volumes,
     windows,
 )
 

@@ -50,6 +50,16 @@ def test_a_network_of_flax(jax_models: Path, name: str, tmp_path: Path, monkeypa
     assert_answers(project.dist / name / "layer" / "lib" / "libmodel.so", jax_models / f"{name}.npz")
 
 
+def test_a_program_that_calls_what_is_outside_of_it(
+    jax_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty_project(tmp_path, monkeypatch)
+    toml = tmp_path / "model.toml"
+    toml.write_text(f'[model]\nsource = "{jax_models / "calls.jax"}"\n')
+    assert main(["bundle", str(toml), "--in", "host"]) == ImportModelError.exit_code
+    assert "calls functions outside it" in capsys.readouterr().err
+
+
 @pytest.fixture(scope="module")
 def torch_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``torch_networks`` writes of its small networks."""

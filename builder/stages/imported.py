@@ -100,7 +100,9 @@ def _import_variant(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph
 
 def _import_into(ws: Workspace, spec: ModelSpec, model: Path, program: Path, folder: Path) -> None:
     """``program``: what is read; not ``model`` itself where another framework reads that."""
-    ws.sandboxed(_import, spec, program, folder=folder, reads=files_of(spec, program), failed=unreadable)
+    decoders = [ws.project.function] if spec.samples else []  # pictures are read as the function reads them
+    reads = [*files_of(spec, program), *decoders]
+    ws.sandboxed(_import, spec, program, folder=folder, reads=reads, failed=unreadable)
     answer(ws, spec, model, folder)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +18,12 @@ from builder.measure.layers import Layers, compare_steps, render
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from builder.stages.compile import CompiledVariant, compile_first
+from builder.stages.imported import import_variants
 from builder.stages.lower import ATTEMPTS, program_of
 from builder.stages.settled import Settled
+from builder.verify.golden import Golden
 from builder.workspace import Workspace
+from tests.conftest import ROOT
 from tests.support.results import printed
 
 pytestmark = pytest.mark.integration
@@ -38,6 +43,17 @@ def test_the_command(digits: Bundle, capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr().out
     assert "over 8 golden inputs" in shown
     assert "step" not in shown
+
+
+def test_pictures_of_ones_own_are_read_where_the_model_is(digits: Bundle, tmp_path: Path) -> None:
+    """In the sandbox, with the function's own decoders."""
+    for name in ("face", "coffee"):
+        shutil.copy(ROOT / "tests" / "data" / f"{name}.jpg", tmp_path / f"{name}.jpg")
+    spec = replace(load_spec("digits", Project.here()), samples=tmp_path)
+    imported = import_variants(Workspace.of(spec, Project(tmp_path / "project", ROOT)))
+    with Golden.open(imported.graph.golden_path) as golden:
+        assert golden.cases[-2:] == ("sample-0", "sample-1")
+        assert not np.array_equal(*(golden.feed(case, "image") for case in golden.cases[-2:]))
 
 
 @dataclass(frozen=True)

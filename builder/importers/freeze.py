@@ -24,6 +24,7 @@ from builder.importers.rewrite import (
     without_side_effects,
 )
 from builder.importers.rewrites.apply import needs_rewriting, rewrite_ops
+from builder.importers.rewrites.layout import for_a_cpu
 from builder.importers.state import spec_of, without_debugging
 from builder.importers.tf import tensorflow
 from builder.importers.xla_ops import kernels, look
@@ -80,6 +81,9 @@ def write_frozen(
         ports = tuple(Port(fetch, tensor.name) for fetch, tensor in _with_shapes(results, specs))
         complete = graph.as_graph_def()
     pruned = _pruned(complete, ports, feeds)
+    if needs_rewriting(pruned, for_a_cpu):  # TensorFlow is to answer with this graph
+        runnable = rewrite_ops(pruned, for_a_cpu).definition
+        pruned = _pruned(inline_calls(runnable, [p.tensor for p in (*ports, *feeds)]), ports, feeds)
     there = {n.name for n in pruned.node if n.op == "Const"}
     variables = {MODEL_SCOPE + node: name for node, name in raw.variables.items() if MODEL_SCOPE + node in there}
     states = tuple(Port(spec_of(v), MODEL_SCOPE + node) for node, v in sorted(raw.states.items()))

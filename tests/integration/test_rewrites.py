@@ -16,8 +16,9 @@ import pytest
 
 import tests.support.zoo  # noqa: F401  TensorFlow is to answer here as it does in a build
 from builder.importers.rewrite import inline_calls
-from builder.importers.rewrites import REWRITES
+from builder.importers.rewrites import REWRITES, suppression
 from builder.importers.rewrites.apply import needs_rewriting, rewrite_ops
+from builder.importers.rewrites.layout import for_a_cpu
 from builder.importers.tf import reference_session, tensorflow
 
 pytestmark = pytest.mark.integration
@@ -372,13 +373,35 @@ def passed_on(rng: Rng) -> Arguments:
     return {"tensor": normal(rng, 3), "message": "not finite"}
 
 
+def counted(rng: Rng, name: str = "arr") -> Arguments:
+    values = whole(rng, 0, 9, *rng.integers(1, 6, rng.integers(1, 3)))
+    weights = normal(rng, *(values.shape if rng.integers(2) else (0,)))
+    return {name: values, "size": Known(rng.integers(1, 12)), "weights": weights}
+
+
+def counted_densely(rng: Rng) -> Arguments:
+    return {**counted(rng, "input"), "binary_output": bool(rng.integers(2))}
+
+
+def volume_convolved(rng: Rng) -> Arguments:
+    return {
+        "input": normal(rng, *rng.integers((1, 3, 3, 3), (3, 8, 8, 8)), 3),
+        "filter": Known(normal(rng, *rng.integers(1, 4, 2), 2, 3, 4), "float32"),
+        "strides": [1, *rng.integers(1, 3, 3).tolist(), 1],
+        "padding": str(rng.choice(["SAME", "VALID"])),
+    }
+
+
 OPS: dict[str, Drawn] = {
     "AudioSpectrogram": Drawn(spectrogram, ulps=4),
+    "Bincount": Drawn(counted, ulps=4),
     "BlockLSTM": Drawn(block_lstm, ulps=32, outputs=(1, 6), draws=2),
     "BlockLSTMV2": Drawn(block_lstm_2, ulps=32, outputs=(1, 6), draws=2),
     "CheckNumerics": Drawn(passed_on),
     "CheckNumericsV2": Drawn(passed_on),
+    "Conv3D": Drawn(volume_convolved, ulps=16),
     "CropAndResize": Drawn(crop_and_resize),
+    "DenseBincount": Drawn(counted_densely, ulps=4),
     "Dilation2D": Drawn(dilation),
     "EuclideanNorm": Drawn(euclidean_norm, ulps=4),
     "ExtractVolumePatches": Drawn(volume_patches),
@@ -421,7 +444,8 @@ OPS: dict[str, Drawn] = {
 
 
 def test_every_rewrite_is_drawn() -> None:
-    assert set(OPS) == set(REWRITES)
+    steps = set(suppression.REWRITES)  # of the runtime: TensorFlow cannot run them
+    assert set(OPS) == set(REWRITES) - steps
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -466,6 +490,72 @@ def test_says_why_it_cannot(op: str, arguments: Arguments, reason: str) -> None:
     ((path, refused, why),) = rewrite_ops(definition).refused
     assert (path, refused) == ("node_0", op)
     assert reason in why
+
+
+def channels_first(rng: Rng) -> dict[str, Arguments]:
+    """Arguments by op."""
+    x, taps = normal(rng, 2, 4, *rng.integers(7, 12, 2)), normal(rng, *rng.integers(1, 4, 2), 4, 3)
+    stride, rate, padding = int(rng.integers(1, 4)), int(rng.integers(1, 3)), str(rng.choice(["SAME", "VALID"]))
+    moves = {"strides": [1, 1, stride, stride], "padding": padding, "data_format": "NCHW"}
+    window = {"ksize": [1, 1, *rng.integers(1, 4, 2).tolist()], **moves, "strides": [1, 1, stride, 2]}
+    sizes = np.array([2, 3, *(n * 2 + 1 for n in x.shape[2:])])
+    around = {**moves, "padding": "EXPLICIT", "explicit_paddings": [0, 0, 0, 0, *rng.integers(0, 3, 4).tolist()]}
+    blocks, deep = normal(rng, 1, 8, 4, 6), normal(rng, 1, 3, 5, 6, 7)
+    deep_moves = {"strides": [1, 1, 1, stride, 2], "padding": padding, "data_format": "NCDHW"}
+    return {
+        "Conv2D": {"input": x, "filter": taps, **moves, "dilations": [1, 1, rate, 1]},
+        "Conv2D padded": {"input": x, "filter": taps, **around},
+        "Conv2DBackpropInput": {
+            "input_sizes": Known(sizes),
+            "filter": normal(rng, 3, 3, 3, 4),
+            "out_backprop": x,
+            **moves,
+            "strides": [1, 1, 2, 2],
+            "padding": "VALID",
+        },
+        "DepthwiseConv2dNative": {"input": x, "filter": taps, **moves, "dilations": [1, 1, 2, rate]},
+        "DepthwiseConv2dNative last": {
+            "input": x,
+            "filter": normal(rng, 3, 2, x.shape[3], 1),
+            "strides": [1] * 4,
+            "padding": padding,
+            "dilations": [1, rate, 2, 1],
+        },
+        "MaxPool": {"input": x, **window},
+        "AvgPool": {"value": x, **window},
+        "DepthToSpace": {"input": blocks, "block_size": 2, "data_format": "NCHW"},
+        "SpaceToDepth": {"input": blocks, "block_size": 2, "data_format": "NCHW"},
+        "Conv3D": {"input": deep, "filter": normal(rng, 2, 3, 2, 3, 4), **deep_moves},
+        "MaxPool3D": {"input": deep, "ksize": [1, 1, 2, 3, 2], **deep_moves},
+        "AvgPool3D": {"input": deep, "ksize": [1, 1, 2, 3, 2], **deep_moves},
+    }
+
+
+def test_layouts_that_tensorflow_has_no_kernel_for_answer_as_xla_does() -> None:
+    for name, arguments in channels_first(np.random.default_rng(0)).items():
+        op = name.split()[0]
+        definition, feeds, fetches = graph_of(op, [arguments])
+        found = rewrite_ops(definition, for_a_cpu)
+        assert (found.changed, found.refused) == (True, ())
+        ((got,),) = run(inline_calls(found.definition, [*feeds, *fetches[0]]), feeds, fetches)
+
+        assert_near(got, by_xla(op, arguments), ulps=16)
+
+
+def by_xla(op: str, arguments: Arguments) -> Array:
+    tf = tensorflow()
+    fed = [value for value in arguments.values() if isinstance(value, np.ndarray)]
+
+    @tf.function(jit_compile=True, autograph=False)
+    def compiled(*tensors: Any) -> Any:
+        left = iter(tensors)
+        given = {
+            key: next(left) if isinstance(value, np.ndarray) else getattr(value, "array", value)
+            for key, value in arguments.items()
+        }
+        return getattr(tf.raw_ops, op)(**given)
+
+    return np.asarray(compiled(*fed))
 
 
 def assert_same(op: str, drawn: Drawn) -> None:

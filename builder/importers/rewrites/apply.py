@@ -6,14 +6,14 @@ level. A function that is called with inputs of different shapes becomes one fun
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from builder.importers.rewrite import all_nodes, called_by, node_of
 from builder.importers.rewrites import REWRITES
 from builder.importers.rewrites.constant import Constants, constant_of
-from builder.importers.rewrites.op import NotRewritten, Op, Output
+from builder.importers.rewrites.op import NotRewritten, Op, Output, Rewrite
 from builder.importers.tf import tensorflow
 
 _BRANCHING = {"If", "StatelessIf", "Case", "StatelessCase"}
@@ -21,6 +21,9 @@ _LOOPS = {"While", "StatelessWhile"}
 
 Refused = tuple[str, str, str]
 """A node that could not be rewritten: its path, its op, and why, in words."""
+
+Choose = Callable[[Any], Rewrite | None]
+"""The rewrite of a node, if it has one."""
 
 
 @dataclass(frozen=True)
@@ -32,19 +35,23 @@ class Rewritten:
     refused: tuple[Refused, ...]
 
 
-def needs_rewriting(definition: Any) -> bool:
+def _by_op(node: Any) -> Rewrite | None:
+    return REWRITES.get(node.op)
+
+
+def needs_rewriting(definition: Any, choose: Choose = _by_op) -> bool:
     """Whether any node of a GraphDef has a rewrite."""
-    return any(node.op in REWRITES for node in all_nodes(definition))
+    return any(map(choose, all_nodes(definition)))
 
 
-def rewrite_ops(definition: Any) -> Rewritten:
-    """Rewrite what REWRITES has in a GraphDef, whose placeholders have static shapes. Leaves its argument alone."""
+def rewrite_ops(definition: Any, choose: Choose = _by_op) -> Rewritten:
+    """Rewrite what ``choose`` says in a GraphDef, whose placeholders have static shapes. Leaves its argument alone."""
     tf = tensorflow()
     result = type(definition)()
     result.CopyFrom(definition)
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(definition, name="")
-    rewriter = _Rewriter(result, graph)
+    rewriter = _Rewriter(result, graph, choose)
     rewriter.nodes(result.node, graph, {}, "")
     result.library.function.extend(rewriter.made)
     return Rewritten(result, rewriter.changed, tuple(rewriter.refused))
@@ -53,7 +60,8 @@ def rewrite_ops(definition: Any) -> Rewritten:
 class _Rewriter:
     """``made``: functions that the rewritten nodes call. ``changed`` and ``refused``: as in Rewritten."""
 
-    def __init__(self, definition: Any, graph: Any) -> None:
+    def __init__(self, definition: Any, graph: Any, choose: Choose) -> None:
+        self.choose = choose
         self.graph = graph
         self.functions = {f.signature.name: f for f in definition.library.function}
         self.made: list[Any] = []
@@ -69,8 +77,8 @@ class _Rewriter:
         renamed: dict[str, str] = {}
         for node in nodes:
             path = prefix + node.name
-            if node.op in REWRITES:
-                renamed |= self._node(node, graph.get_operation_by_name(node.name), constants, path)
+            if rewrite := self.choose(node):
+                renamed |= self._node(node, rewrite, graph.get_operation_by_name(node.name), constants, path)
             elif any(map(self._is_concerned, called_by(node))):
                 self._call(node, graph.get_operation_by_name(node.name), constants, path)
         return renamed
@@ -83,13 +91,13 @@ class _Rewriter:
             self._concerned[name] = False  # of one that calls itself
             nodes = self.functions[name].node_def
             self._concerned[name] = any(
-                node.op in REWRITES or any(map(self._is_concerned, called_by(node))) for node in nodes
+                self.choose(node) or any(map(self._is_concerned, called_by(node))) for node in nodes
             )
         return self._concerned[name]
 
-    def _node(self, node: Any, operation: Any, constants: Constants, path: str) -> dict[str, str]:
+    def _node(self, node: Any, rewrite: Rewrite, operation: Any, constants: Constants, path: str) -> dict[str, str]:
         try:
-            function = _traced(node, operation, constants, self.graph)
+            function = _traced(node, rewrite, operation, constants, self.graph)
         except NotRewritten as error:
             self.refused.append((path, node.op, str(error)))
             return {}
@@ -190,7 +198,7 @@ def _output_names(operation: Any) -> list[str]:
     return names
 
 
-def _traced(node: Any, operation: Any, constants: Constants, graph: Any) -> list[Any] | None:
+def _traced(node: Any, rewrite: Rewrite, operation: Any, constants: Constants, graph: Any) -> list[Any] | None:
     """The FunctionDef of what stands for ``node``, and those that it calls; None where it is to stay."""
     tf = tensorflow()
     unknown = [i for i, t in enumerate(operation.inputs) if not t.shape.is_fully_defined()]
@@ -204,7 +212,7 @@ def _traced(node: Any, operation: Any, constants: Constants, graph: Any) -> list
     )
 
     def stand_in(*inputs: Any) -> Any:
-        outputs = REWRITES[node.op](op, *inputs)
+        outputs = rewrite(op, *inputs)
         if outputs is None:
             raise _LeftAsItIs
         outputs = list(outputs) if isinstance(outputs, list | tuple) else [outputs]

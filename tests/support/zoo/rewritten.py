@@ -145,6 +145,27 @@ def recurrent_cells_of_tensorflow_1() -> Function:
     return build
 
 
+@case(f32("x", 2, 8, 10, 12), f32("volume", 1, 2, 5, 6, 7))
+def channels_first_by_op() -> Function:
+    """TensorFlow has no kernels for these on a CPU."""
+    kernel, taps, deep = weights(3, 3, 8, 6), weights(3, 2, 8, 1), weights(2, 2, 3, 2, 4)
+
+    def convolved(x: Any) -> Any:
+        y = tf.nn.conv2d(x, kernel, (2, 1), "SAME", "NCHW")
+        return tf.nn.max_pool2d(tf.nn.relu(tf.nn.bias_add(y, kernel[0, 0, 0], "NCHW")), (3, 2), 2, "VALID", "NCHW")
+
+    return lambda x, volume: (
+        convolved(x),
+        tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, tf.nn.avg_pool2d(y, 3, 1, "SAME", "NCHW")), (0, x))[1],
+        RAW.DepthwiseConv2dNative(
+            input=x, filter=taps, strides=[1, 1, 1, 1], padding="SAME", data_format="NCHW", dilations=[1, 1, 2, 3]
+        ),
+        tf.nn.conv2d_transpose(x, weights(3, 3, 5, 8), (2, 5, 20, 24), 2, "SAME", "NCHW"),
+        tf.nn.depth_to_space(x, 2, "NCHW"),
+        RAW.Conv3D(input=volume, filter=deep, strides=[1] * 5, padding="VALID", data_format="NCDHW"),
+    )
+
+
 @case(f32("sound", 1600, 1), absolute=1e-4)
 def speech_of_tensorflow_1() -> Function:
     def build(sound: Any) -> Any:

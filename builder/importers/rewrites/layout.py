@@ -1,0 +1,96 @@
+"""Layouts that TensorFlow has no CPU kernels for: channels before rows and columns, and dilated depthwise taps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from builder.importers.rewrites.op import Op, Rewrite
+from builder.importers.tf import tensorflow
+
+_DEPTHWISE = "DepthwiseConv2dNative"
+_LAST = {"NCHW": "NHWC", "NCDHW": "NDHWC"}
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """An op's inputs, in order, its attributes that go by axis, and its other ones."""
+
+    inputs: tuple[str, ...]
+    by_axis: tuple[str, ...] = ("strides", "dilations")
+    others: tuple[str, ...] = ("padding",)
+
+
+_FORWARD = ("input", "filter")
+_BACKWARD = ("input_sizes", "filter", "out_backprop")
+_WINDOW = ("ksize", "strides")
+_PADDED = ("strides", "dilations", "explicit_paddings")
+_SIGNATURES = {
+    "AvgPool": _Signature(("value",), _WINDOW),
+    "AvgPool3D": _Signature(("input",), _WINDOW),
+    "Conv2D": _Signature(_FORWARD, _PADDED),
+    "Conv2DBackpropInput": _Signature(_BACKWARD, _PADDED),
+    "Conv3D": _Signature(_FORWARD),
+    "Conv3DBackpropInputV2": _Signature(_BACKWARD),
+    "DepthToSpace": _Signature(("input",), (), ("block_size",)),
+    _DEPTHWISE: _Signature(_FORWARD, _PADDED),
+    "MaxPool": _Signature(("input",), (*_WINDOW, "explicit_paddings")),
+    "MaxPool3D": _Signature(("input",), _WINDOW),
+    "SpaceToDepth": _Signature(("input",), (), ("block_size",)),
+}
+
+
+def channels_last(op: Op, *inputs: Any) -> Any:
+    """With its channels last, between two transpositions."""
+    tf = tensorflow()
+    layout, signature = op.attr("data_format"), _SIGNATURES[op.type]
+    taps = {name: op.attr(name) for name in signature.by_axis}
+    dilated = op.type == _DEPTHWISE and _is_dilated(taps["dilations"])
+    rank = len(layout)
+    order = [0, *range(2, rank), 1] if layout in _LAST else list(range(rank))
+    given: dict[str, Any] = {}
+    for number, (name, tensor) in enumerate(zip(signature.inputs, inputs, strict=True)):
+        if name == "input_sizes":
+            given[name] = op.constant(number)[order] if op.constant(number).size == rank else tensor
+        else:
+            given[name] = tensor if name == "filter" else tf.transpose(tensor, order)
+    taps = {name: _moved(values, order) for name, values in taps.items()}
+    if dilated:
+        given["filter"] = _spread(given["filter"], taps["dilations"][1:3])
+        taps["dilations"] = [1, 1, 1, 1]
+    others = {name: op.attr(name) for name in signature.others}
+    found = getattr(tf.raw_ops, op.type)(**given, **taps, **others, data_format=_LAST.get(layout, layout))
+    return tf.transpose(found, np.argsort(order))
+
+
+def _moved(values: Sequence[int], order: Sequence[int]) -> list[int]:
+    """One number for each axis, or two (paddings), in the new order of the axes."""
+    each = len(values) // len(order)
+    return [number for axis in order for number in values[axis * each : (axis + 1) * each]]
+
+
+def _spread(taps: Any, dilations: Sequence[int]) -> Any:
+    """[rows, columns, channels, multiplier] with zeros between the taps."""
+    tf = tensorflow()
+    rows, columns, *rest = taps.shape
+    down, across = dilations
+    apart = tf.pad(taps[:, None, :, None], [[0, 0], [0, down - 1], [0, 0], [0, across - 1], [0, 0], [0, 0]])
+    together = tf.reshape(apart, (rows * down, columns * across, *rest))
+    return together[: (rows - 1) * down + 1, : (columns - 1) * across + 1]
+
+
+def for_a_cpu(node: Any) -> Rewrite | None:
+    """The rewrite of a node that XLA compiles, and that TensorFlow has no kernel for on a CPU."""
+    if node.op not in _SIGNATURES:
+        return None
+    elsewhere = node.attr["data_format"].s.decode() in _LAST
+    return (
+        channels_last if elsewhere or (node.op == _DEPTHWISE and _is_dilated(node.attr["dilations"].list.i)) else None
+    )
+
+
+def _is_dilated(dilations: Sequence[int]) -> bool:
+    return max(dilations, default=1) > 1

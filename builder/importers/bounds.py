@@ -12,10 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from builder.errors import ImportModelError
 from builder.importers.graph import Port
 from builder.importers.loaded import Shape
-from builder.importers.tf import tensorflow
+from builder.importers.state import assign
+from builder.importers.tf import reference_session, tensorflow
 
 _RESULT = re.compile(r"entry_computation_layout=\{\(.*?\)->(?P<result>.*)\}")
 _SHAPE = re.compile(r"\w+\[(?P<sizes>[^\]]*)\]")
@@ -38,6 +41,8 @@ def bounds(
     Raises ImportModelError with XLA's reason where it cannot.
     """
     tf = tensorflow()
+    if any(node.op == "Enter" for node in definition.node):
+        return _observed(definition, feeds, tensors, state)
     wrapped = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(definition, name=""), [])
     given = [*(p.tensor for p in feeds), *(f"{node}:0" for node in state)]
     get = wrapped.graph.get_tensor_by_name
@@ -53,6 +58,33 @@ def bounds(
     if len(found) != len(tensors):
         raise ImportModelError("XLA does not say how large the model's outputs are; report this model.")
     return found
+
+
+def _observed(
+    definition: Any, feeds: Sequence[Port], tensors: Sequence[str], state: Mapping[str, Any]
+) -> tuple[Bounded, ...]:
+    """What TensorFlow gives for different data, of a graph with loops of TensorFlow 1: XLA takes them apart only when
+    tfcompile compiles. Raises ImportModelError where the data decides a size."""
+    tf = tensorflow()
+    seen: list[list[Shape]] = []
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(definition, name="")
+        with reference_session(graph) as session:
+            assign(graph, session, state)
+            for fill in (np.zeros, np.ones, lambda count: np.arange(count) % 5):
+                values = {p.tensor: fill(p.spec.elements).astype(p.spec.dtype).reshape(p.spec.shape) for p in feeds}
+                try:
+                    seen.append([np.shape(answer) for answer in session.run(list(tensors), values)])
+                except tf.errors.OpError as error:
+                    reason = " ".join(str(error.message).split())[:300]
+                    raise ImportModelError(f"The model does not run on the shapes it was given: {reason}") from error
+    for name, *found in zip(tensors, *seen, strict=True):
+        if len(set(found)) > 1:
+            raise ImportModelError(
+                f"The data decides the size of {name!r}, which is not bounded in a graph with loops of TensorFlow 1: "
+                "fetch a tensor of constant size."
+            )
+    return tuple(map(Bounded, seen[0]))
 
 
 def _shapes(text: str) -> Iterator[Bounded]:

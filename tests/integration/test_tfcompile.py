@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from builder.errors import CompileError, PreflightError
+from builder.errors import CompileError, ImportModelError, PreflightError
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import ENVIRONMENT, XLA_FLAGS, tensorflow
 from builder.preflight import check, render, require
@@ -192,6 +192,11 @@ def test_a_shape_that_depends_on_the_data(tmp_path: Path) -> None:
     )
     with pytest.raises(CompileError, match=r"Reshape must be a compile-time constant"):
         compile_graph(graph, X86_64, tmp_path / "c")
+
+
+def test_a_size_that_depends_on_the_data_of_a_loop_of_tensorflow_1(tmp_path: Path) -> None:
+    with pytest.raises(ImportModelError, match="not bounded in a graph with loops of TensorFlow 1"):
+        save_graph(lambda x: tf.boolean_mask(v1_loop(x), x > 0), {"x": (F, (4,))}, tmp_path)
 
 
 def test_a_crash_is_a_compile_error() -> None:

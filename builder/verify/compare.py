@@ -18,6 +18,7 @@ from builder.verify.expected import Expected, open_expected, widened
 from builder.verify.golden import Golden
 from builder.verify.machine import HERE, Machine
 from builder.verify.rounding import Rounding
+from builder.verify.samples import is_sample
 from builder.verify.verification import Verification
 
 Answers = Mapping[str, Sequence[NDArray[np.uint8]]]
@@ -114,9 +115,12 @@ def _warnings(rows: Sequence[OutputAgreement], cases: tuple[str, ...]) -> Iterat
     if len(cases) == 1:
         yield "there is only one golden input: one agreeing answer proves little"
         return
+    remedy = ". Name inputs of your own: `samples` under [golden] in model.toml"
+    if any(map(is_sample, cases)):
+        remedy = ""
     for row in rows:
         if row.constant:
             yield (
                 f"output {row.output} is the same for all {len(cases)} golden inputs (within the tolerance): "
-                "that it agrees proves nothing. Name inputs of your own: `samples` under [golden] in model.toml"
+                f"that it agrees proves nothing{remedy}"
             )

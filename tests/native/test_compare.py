@@ -308,6 +308,11 @@ def test_one_answer_for_all_inputs_is_a_warning(check: Callable[..., Verificatio
     require(verification)
     assert len(verification.warnings) == 1
     assert "output k is the same for all 3 golden inputs" in verification.warnings[0]
+    assert verification.warnings[0].endswith(
+        "proves nothing. Name inputs of your own: `samples` under [golden] in model.toml"
+    )
+    (known,) = check(cases={f"sample-{name}": case for name, case in same_n.items()}).warnings
+    assert known.endswith("proves nothing")
     assert "only one golden input" in check(cases={"zeros": CASES["zeros"]}).warnings[0]
 
 

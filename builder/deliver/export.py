@@ -90,15 +90,17 @@ def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpe
         mean=(0.0,),
         scale=(1.0,),
     )
-    names = {port.spec.name: c_identifier(port.spec.name) for port in graph.fetches}
+    shapes = {port.spec.shape_fetch for port in graph.fetches}  # which importing adds
+    names = {port.spec.name: c_identifier(port.spec.name) for port in graph.fetches if port.spec.name not in shapes}
+    most = {fetch.visible: fetch.max_size for fetch in spec.fetches}
     layers = tuple(replace(layer, name=MODEL_SCOPE + layer.name) for layer in spec.layers)  # where importing puts them
-    fetches = tuple(FetchSpec(in_c, None if in_c == name else name) for name, in_c in names.items())
+    fetches = tuple(FetchSpec(in_c, None if in_c == name else name, most.get(name)) for name, in_c in names.items())
     return replace(
         spec.alone,
         path=folder / SPEC,
         source=Source("graph_def", folder / GRAPH, config=folder / CONFIG),
         feeds=(),
-        fetches=fetches if any(f.alias for f in fetches) else (),
+        fetches=fetches if any(f.alias for f in fetches) or any(shapes) else (),
         image=image,
         outputs=tuple(replace(output, activation="none") for output in spec.outputs),
         layers=layers,

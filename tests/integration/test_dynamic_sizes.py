@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,17 @@ def test_a_classification_needs_a_fixed_size(
     (bundle / "wrong.toml").write_text(SPEC + '[[outputs]]\nfetch = "rows"\nkind = "classification"\n')
     assert main(["inspect", "wrong.toml"]) == 11
     assert "the data decides the size of 'rows', so it is no classification" in capsys.readouterr().err
+
+
+def test_an_export_is_imported_again(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing adds the fetch of the shape, so the export does not name it."""
+    monkeypatch.chdir(bundle)
+    assert main(["export", "model.toml", "--out", "exported"]) == 0
+    assert tomllib.loads((bundle / "exported" / "model.toml").read_text())["fetches"] == [
+        {"name": "rows", "max_size": 4},
+        {"name": "sum"},
+    ]
+    assert main(["inspect", "exported/model.toml"]) == 0
 
 
 def test_more_rows_than_are_taken(bundle: Path) -> None:

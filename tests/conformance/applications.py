@@ -12,6 +12,9 @@ from tests.conformance.case import Case
 
 GROUP = "keras.applications"
 
+SIDE = 224
+"""Pixels, where the network takes any size."""
+
 
 def cases() -> list[Case]:
     return [Case(GROUP, name, partial(_make, name)) for name in sorted(dir(keras.applications)) if _is_one(name)]
@@ -22,4 +25,8 @@ def _is_one(name: str) -> bool:
 
 
 def _make(name: str) -> Any:
-    return getattr(keras.applications, name)(weights=None)
+    constructor = getattr(keras.applications, name)
+    network = constructor(weights=None)
+    if None in network.input_shape[1:]:
+        network = constructor(weights=None, input_shape=(SIDE, SIDE, 3))
+    return network

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from builder.errors import ImportModelError
 from builder.importers.graph import Port
 from builder.importers.loaded import Shape
+from builder.importers.rewrite import canonical
 from builder.importers.state import assign
 from builder.importers.tf import reference_session, tensorflow
 
@@ -43,7 +45,9 @@ def bounds(
     tf = tensorflow()
     if any(node.op == "Enter" for node in definition.node):
         return _observed(definition, feeds, tensors, state)
-    wrapped = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(definition, name=""), [])
+    # A process knows a function's name once: that of another graph must not be taken.
+    named = canonical(definition, f"bounds_{sha256(definition.SerializeToString(deterministic=True)).hexdigest()[:16]}")
+    wrapped = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(named, name=""), [])
     given = [*(p.tensor for p in feeds), *(f"{node}:0" for node in state)]
     get = wrapped.graph.get_tensor_by_name
     pruned = wrapped.prune([get(name) for name in given], [get(name) for name in tensors])

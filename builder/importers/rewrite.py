@@ -108,14 +108,14 @@ def _prune_function(function: Any) -> None:
     function.node_def.extend(kept)
 
 
-def canonical(graph_def: Any) -> Any:
-    """With nothing in it that differs between two imports of one model.
+def canonical(graph_def: Any, prefix: str = "function") -> Any:
+    """With nothing in it that differs between two imports of one model; functions are called ``<prefix>_<number>``.
 
     Function names count up in the process that traced them, devices and underscored attributes are the placer's
     and the tracer's notes, and debug info holds stack traces.
     """
     order = _functions_in_call_order(graph_def)
-    renamed = {old: f"function_{i}" for i, old in enumerate(order)}
+    renamed = {old: f"{prefix}_{i}" for i, old in enumerate(order)}
     functions = {f.signature.name: f for f in graph_def.library.function}
     result = _copy(graph_def)
     result.ClearField("library")

@@ -13,7 +13,7 @@ from builder.cache import run_cached
 from builder.errors import ColdforgeError, CompileError, DiskError, EnvironmentSetupError
 from builder.files import settled
 from builder.sandbox import Kernel, Limits, Sandbox
-from builder.sandbox.client import crashed
+from builder.sandbox.client import Loads, crashed
 from tests.support import faults
 from tests.support.deliveries import DELIVERIES
 from tests.support.faults import STOPS, tree
@@ -44,14 +44,14 @@ def fill(content: str, how: int, at: int, number: int) -> None:
     ("way", "error"), [("killed", EnvironmentSetupError), ("full", DiskError), ("broken", DiskError)]
 )
 def test_a_job_in_the_sandbox_leaves_the_stage_as_it_was(
-    way: str, error: type[ColdforgeError], library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: str, error: type[ColdforgeError], library: Path, tmp_path: Path
 ) -> None:
     """Reading and compiling a model is the work of another process, which is stopped at every file operation."""
     with_faults = tmp_path / "python"
     with_faults.write_text(f'#!/bin/sh\nLD_PRELOAD="{library}" exec "{sys.executable}" "$@"\n')
     with_faults.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(with_faults))
-    sandbox = Sandbox(Limits(memory=2 << 30, seconds=60), Kernel.here(), preloaded=("tests.native.test_killed",))
+    limits, loads = Limits(memory=2 << 30, seconds=60), Loads(python=with_faults)
+    sandbox = Sandbox(limits, Kernel.here(), preloaded=("tests.native.test_killed",), loads=loads)
 
     def build(content: str, *fault: int) -> None:
         def job(folder: Path) -> None:

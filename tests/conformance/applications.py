@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any
 
 import keras
+import numpy as np
 
 from tests.conformance.case import Case
+from tests.support.zoo.case import stir
 
 GROUP = "keras.applications"
 
@@ -25,8 +27,21 @@ def _is_one(name: str) -> bool:
 
 
 def _make(name: str) -> Any:
-    constructor = getattr(keras.applications, name)
-    network = constructor(weights=None)
+    """The network with random weights, ending in a softmax of scores that are neither all alike nor saturated."""
+    constructor = partial(getattr(keras.applications, name), weights=None, **_options(name))
+    network = constructor()
     if None in network.input_shape[1:]:
-        network = constructor(weights=None, input_shape=(SIDE, SIDE, 3))
-    return network
+        network = constructor(input_shape=(SIDE, SIDE, 3))
+    stir(network)
+    pictures = np.random.default_rng(1).normal(size=(2, *network.input_shape[1:]))
+    spread = float(np.std(network(pictures, training=False)))
+    scores = keras.layers.Rescaling(1 / spread)(network.output)
+    return keras.Model(network.inputs, keras.layers.Softmax()(scores))
+
+
+def _options(name: str) -> dict[str, Any]:
+    """Scores in the place of probabilities; pixels as they are, as far as the network leaves that to its caller."""
+    known = inspect.signature(getattr(keras.applications, name)).parameters
+    return {"classifier_activation": None} | (
+        {"include_preprocessing": False} if "include_preprocessing" in known else {}
+    )

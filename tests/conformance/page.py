@@ -54,7 +54,7 @@ def _rows(results: Sequence[Result]) -> Iterator[str]:
         measured = f"{r.error:.2g} | {r.seconds:.0f} | {r.size / 1e6:.1f} | {r.path}"
         if r.outcome in ("refused", "error"):
             measured = f"| | | {markdown(_said(r.why))}"
-        elif r.outcome == "disagrees":
+        elif r.why:
             measured += f": {markdown(r.why)}"
         yield f"| {r.name} | {r.outcome} | {measured} |\n"
 

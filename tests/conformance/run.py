@@ -66,11 +66,12 @@ def run(case: Case, folder: Path) -> Result:
         size = _size(place)
         shutil.rmtree(place)
     verification = library.verification
+    alike = all(row.constant for row in verification.outputs)
     return Result(
         case.group,
         case.name,
         "agrees" if verification.passed else "disagrees",
-        reason(verification),
+        "the same answer to every input" if alike and verification.passed else reason(verification),
         time.monotonic() - started,
         size,
         max((row.worst.error / row.worst.allowed for row in verification.outputs if row.worst), default=0.0),

@@ -8,7 +8,7 @@ that is written) become nodes that do nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from builder.errors import ImportModelError, PreflightError
@@ -42,30 +42,36 @@ class UnsupportedOpsError(PreflightError):
         self.ops = ops
 
 
-def admit(graph_def: Any, fetches: Sequence[str], feeds: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
+def admit(
+    graph_def: Any, fetches: Sequence[str], feeds: Mapping[str, str], taken: Collection[str] = ()
+) -> tuple[Any, dict[str, str]]:
     """What ``fetches`` need of ``graph_def``, without nodes that are not allowed; and ``feeds`` (name to tensor).
 
-    A feed behind nodes that are not allowed becomes a placeholder of another name. Raises UnsupportedOpsError where an
-    answer depends on what is not allowed, ImportModelError for constants that are larger than any bundle, for functions
-    that are called like ops, and for programs that call functions outside of the model. Runs nothing.
+    ``taken``: further ops that the caller takes away. A feed behind nodes that are not allowed becomes a placeholder of
+    another name. Raises UnsupportedOpsError where an answer depends on what is not allowed, ImportModelError for
+    constants that are larger than any bundle, for functions that are called like ops, and for programs that call
+    functions outside of the model. Runs nothing.
     """
     try:
-        return _admit(keep_reachable(graph_def, fetches, feeds.values()), fetches, feeds)
+        source = keep_reachable(graph_def, fetches, feeds.values())
+        return _admit(source, fetches, feeds, IMPORTED.union(taken))
     except RecursionError as error:
         raise ImportModelError("The graph's functions call each other too deeply to be read.") from error
 
 
-def _admit(source: Any, fetches: Sequence[str], feeds: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
+def _admit(
+    source: Any, fetches: Sequence[str], feeds: Mapping[str, str], taken: Collection[str]
+) -> tuple[Any, dict[str, str]]:
     _require_names(source)
     _require_sizes(source)
-    graph = _Graph(source)
+    graph = _Graph(source, taken)
     moved = graph.disarm(graph.definition.node, {node_of(f) for f in fetches}, {tensor_name(t) for t in feeds.values()})
     if graph.changed:
         feeds = {name: moved.get(tensor_name(tensor), tensor) for name, tensor in feeds.items()}
         source = keep_reachable(graph.definition, fetches, feeds.values())
     if not all(map(graph.allowed, source.node)):
         found = look(keep_reachable(without_side_effects(source), fetches, feeds.values()))
-        left = tuple(u for u in found.unsupported if u.op not in IMPORTED)
+        left = tuple(u for u in found.unsupported if u.op not in taken)
         raise UnsupportedOpsError(OpReport(found.nodes, left, found.weights))
     _require_own_calls(source)
     return source, dict(feeds)
@@ -83,7 +89,8 @@ def may_admit(graph_def: Any, fetch: str, feeds: Mapping[str, str]) -> bool:
 class _Graph:
     """A copy of a graph, whose functions are disarmed as they are come to."""
 
-    def __init__(self, graph_def: Any) -> None:
+    def __init__(self, graph_def: Any, taken: Collection[str]) -> None:
+        self.taken = taken
         self.definition = type(graph_def)()
         self.definition.CopyFrom(graph_def)
         self.functions = {f.signature.name: f for f in self.definition.library.function}
@@ -92,7 +99,7 @@ class _Graph:
         self._writes: dict[str, bool] = {}
 
     def allowed(self, node: Any) -> bool:
-        known = node.op in self.functions or node.op in IMPORTED or compiled(node.op)
+        known = node.op in self.functions or node.op in self.taken or compiled(node.op)
         return known and not any(map(self._forbidden_function, self._called(node)))
 
     def _called(self, node: Any) -> list[str]:

@@ -16,6 +16,7 @@ from builder.importers.rewrite import keep_cases_functional, node_of
 from builder.importers.saved_model import freeze as freeze_saved_model
 from builder.importers.saved_model import meta_graph
 from builder.importers.state import written
+from builder.importers.tables import Table, looked_up
 from builder.importers.tf import tensorflow
 from builder.spec import Source
 
@@ -140,12 +141,22 @@ def _freeze(model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGr
         raise ImportModelError(
             f"The model cannot be traced with {given}: {_first(' '.join(str(error).split()))}"
         ) from error
+    handles = {node_of(inner.name): outer for outer, inner in concrete.graph.captures}
     return RawGraph(
-        frozen.graph.as_graph_def(),
+        looked_up(frozen.graph.as_graph_def(), lambda node, *dtypes: _table(handles.get(node), *dtypes)),
         {p.name: t.name for p, t in zip(ports.feeds, frozen.inputs, strict=False)},  # tables come after them
         {p.name: t.name for p, t in zip(ports.fetches, frozen.outputs, strict=True)},
         _captured(model, concrete),
     )
+
+
+def _table(handle: Any, keys: Any, values: Any) -> Table | None:
+    """What is in a table that Keras filled when it loaded the model; None where there is none."""
+    tf = tensorflow()
+    if handle is None or tf.string in (keys, values):
+        return None
+    found = tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=keys, Tvalues=values)
+    return Table.of(*(tensor.numpy() for tensor in found))
 
 
 def _freeze_with_state(function: Any, concrete: Any, ports: ModelPorts) -> RawGraph:

@@ -23,6 +23,7 @@ from builder.importers.object_graph import captured_variables
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import inline_calls, keep_reachable, node_of, without_side_effects
 from builder.importers.state import Variable, assign, state_of
+from builder.importers.tables import TABLES, Table, filled, looked_up
 from builder.importers.tf import dtype_name, tensorflow
 from builder.spec import Source
 
@@ -116,7 +117,8 @@ def freeze(
     """
     tf = tensorflow()
     tensors = [*fetches.values()]
-    source, feeds = admit(meta.graph_def, tensors, feeds)
+    tables = filled(meta.graph_def, _init_ops(meta))
+    source, feeds = admit(meta.graph_def, tensors, feeds, TABLES if tables else ())
     held = {node.name for node in source.node if node.op in _VARIABLES}
     saved = {node: where for node, where in saved_variables(meta).items() if node in held}
     saved |= captured_variables(meta, path, held - set(saved))
@@ -134,7 +136,7 @@ def freeze(
                 tf.import_graph_def(source, name="", producer_op_list=meta.meta_info_def.stripped_op_list)
                 assign(graph, session, values)
                 _add_reads(graph, values)
-            return _freeze(session, graph, feeds, fetches)
+            return _freeze(session, graph, feeds, fetches, tables)
     except Exception as error:
         reason = " ".join(str(error).split())[:400]
         raise ImportModelError(f"{visible(path.name)} cannot be restored: {reason}") from error
@@ -150,13 +152,15 @@ def _add_reads(graph: Any, values: Mapping[str, Any]) -> None:
                 tf.raw_ops.ReadVariableOp(resource=variable, dtype=value.dtype, name=f"{node}/Read/ReadVariableOp")
 
 
-def _freeze(session: Any, graph: Any, feeds: Mapping[str, str], fetches: Mapping[str, str]) -> RawGraph:
+def _freeze(
+    session: Any, graph: Any, feeds: Mapping[str, str], fetches: Mapping[str, str], tables: Mapping[str, Table]
+) -> RawGraph:
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_from_session_graph
 
     tensors = [*fetches.values()]
     # Calls first: the conversion loses track of variables that nested functions pass on.
     flat = keep_reachable(graph.as_graph_def(), tensors, feeds.values())
-    flat = inline_calls(flat, [*tensors, *feeds.values()])
+    flat = looked_up(inline_calls(flat, [*tensors, *feeds.values()]), lambda node, *_: tables.get(node))
     kept = state_of(flat, tensors)
     if not kept:
         flat = keep_reachable(without_side_effects(flat), tensors, feeds.values())
@@ -172,9 +176,7 @@ def _needs_init(path: Path, meta: Any, source: Any, missing: set[str]) -> str:
     """What would run to give variables their values, and how it may."""
     names = sorted(_variable_name(node) for node in source.node if node.name in missing)
     shown = ", ".join(map(visible, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    init = [info.name for info in meta.signature_def[_INIT_ONLY].outputs.values()]
-    for key in ("saved_model_main_op", "legacy_init_op"):
-        init += meta.collection_def[key].node_list.value
+    init = _init_ops(meta)
     runs = f"only the model's init op {', '.join(map(visible, init))} sets them" if init else "nothing sets them"
     allow = (
         f"An init op may do anything. If you trust where the model comes from, {HOW_TO_TRUST}. Otherwise save the "
@@ -183,6 +185,15 @@ def _needs_init(path: Path, meta: Any, source: Any, missing: set[str]) -> str:
         else "Save the model with its variables."
     )
     return f"{visible(path.name)}: the checkpoint lacks {shown}, and {runs}. {allow}"
+
+
+def _init_ops(meta: Any) -> list[str]:
+    """What TensorFlow would run when it loads the model."""
+    signatures, collections = meta.signature_def, meta.collection_def
+    found = [info.name for info in signatures[_INIT_ONLY].outputs.values()] if _INIT_ONLY in signatures else []
+    for key in ("saved_model_main_op", "legacy_init_op"):
+        found += collections[key].node_list.value if key in collections else ()
+    return found
 
 
 def _variable_name(node: Any) -> str:

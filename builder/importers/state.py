@@ -59,17 +59,17 @@ def _writers(
     named = {n.name: n for n in nodes}
     found: dict[str, set[str]] = {}
     for node in named.values():
-        roots = {_root(node.input[0], named)} if WRITES.match(node.op) else set()
+        roots = {handle_of(node.input[0], named)} if WRITES.match(node.op) else set()
         for called in called_by(node):
             if called in functions:
                 first = 1 if node.op in _BRANCHES else 0
-                roots |= {_root(node.input[first + i], named) for i in arguments(called)}
+                roots |= {handle_of(node.input[first + i], named) for i in arguments(called)}
         if roots:
             found[node.name] = roots
     return found
 
 
-def _root(tensor: str, nodes: Mapping[str, Any]) -> str:
+def handle_of(tensor: str, nodes: Mapping[str, Any]) -> str:
     """The node, or the function's argument, that a handle comes from."""
     name = node_of(tensor)
     while name in nodes and nodes[name].op in _PASSED_ON:

@@ -44,7 +44,7 @@ BEYOND_RUNTIME: Mapping[str, str] = dict.fromkeys(
 """Ops XLA has a kernel for, whose result still cannot be built into a library."""
 
 _STRINGS = "handle strings in the caller and feed numbers"
-_TABLE = "look keys up in the caller and feed the indices"
+_TABLE = "only tables from whole numbers to numbers, filled by the init op: look others up in the caller"
 _DECODE = "decode in the caller and feed pixels ([image] in model.toml)"
 HINTS: Mapping[str, str] = {
     "PyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",

@@ -31,7 +31,6 @@ NOT_IN_A_MODEL = {
 DO_NOT_BUILD = {
     **dict.fromkeys(("Equalization 1", "Equalization 2"), "error"),  # Keras 3.15.1 does not trace it
     **dict.fromkeys(("HashedCrossing 1", "HashedCrossing 2", "Hashing 1", "Hashing 2"), "refused"),  # strings inside
-    **dict.fromkeys(("IntegerLookup 1", "IntegerLookup 2"), "refused"),  # a table
     # More mel bands than the transform resolves: the last bit of a logarithm decides how much each gets.
     "MelSpectrogram 2": "disagrees",
 }

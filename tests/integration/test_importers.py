@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from builder.errors import ImportModelError
 from builder.importers import describe
-from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import distinct
 from builder.importers.ports import ModelPorts, PortInfo
@@ -125,11 +124,6 @@ class TestKeras:
         np.testing.assert_allclose(
             run_graph(graph, {graph.feeds[0].spec.name: x})["y"], model(x, training=False), rtol=1e-6
         )
-
-    def test_a_table_is_refused_by_the_op_that_reads_it(self, tmp_path: Path) -> None:
-        model = keras.Sequential([keras.Input((4,), dtype="int32"), L.IntegerLookup(vocabulary=[0, 1, 5])])
-        with pytest.raises(UnsupportedOpsError, match=r"LookupTableFindV2 x1"):
-            freeze(save_keras(model, tmp_path / "m.keras"), tmp_path)
 
     def test_a_lambda_layer_is_refused_in_safe_mode(self, tmp_path: Path) -> None:
         model = keras.Sequential([keras.Input((2,)), L.Lambda(lambda x: x * 2, output_shape=(2,))])

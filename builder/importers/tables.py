@@ -1,0 +1,133 @@
+"""Tables that a graph looks whole numbers up in: what is in them becomes constants, and a look-up a binary search.
+
+TensorFlow fills a table by an op that runs when the model is loaded. Here nothing runs: the op's keys and values are
+read, as data. Tables of strings, of files and of what a graph inserts stay as they are, and are refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.importers.rewrite import called_by, node_of, reachable, reads
+from builder.importers.state import handle_of
+from builder.importers.tf import dtype_of, tensorflow
+from builder.importers.xla_ops import constant_size
+
+TABLES = frozenset({"HashTableV2", "LookupTableFindV2"})
+"""Ops of tables that this module takes away."""
+
+_FIND = "LookupTableFindV2"
+_FILL = {"InitializeTableV2", "LookupTableImportV2"}
+_CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
+
+_LARGEST = 100_000_000
+"""Bytes of keys, or of values; a constant may declare any size and hold one value."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """``keys``: whole numbers, ascending, each once. ``values``: numbers, one for each key."""
+
+    keys: NDArray[Any]
+    values: NDArray[Any]
+
+    @classmethod
+    def of(cls, keys: NDArray[Any], values: NDArray[Any]) -> Table | None:
+        """What was put into a table, or None where it is empty, not of numbers, or has a key twice."""
+        if keys.ndim != 1 or keys.shape != values.shape or keys.dtype.kind != "i" or values.dtype.kind not in "iuf":
+            return None
+        ascending, first = np.unique(keys, return_index=True)
+        return cls(ascending, values[first]) if 0 < len(ascending) == len(keys) else None
+
+
+def filled(graph_def: Any, init_ops: Iterable[str]) -> dict[str, Table]:
+    """The tables that ``init_ops`` fill from constants, once each, by the node of the table. Runs nothing."""
+    nodes = {node.name: node for node in graph_def.node}
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    tables = {name for name, node in nodes.items() if node.op == "HashTableV2"}
+    fills: dict[str, list[tuple[str, ...]]] = {}
+    start = reachable(map(node_of, init_ops), reads(graph_def.node))
+    todo: list[tuple[Any, Mapping[str, str]]] = [([nodes[name] for name in start], {name: name for name in nodes})]
+    seen: set[tuple[str, ...]] = set()
+    while todo:
+        body, known = todo.pop()
+        own = {node.name: node for node in body}
+        for node in body:
+            given = tuple(known.get(handle_of(t, own), "") for t in node.input if not t.startswith("^"))
+            called = next((name for name in called_by(node) if name in functions), None)
+            if called is not None and node.op in {*_CALLS, called}:
+                if (called, *given) not in seen:
+                    seen.add((called, *given))
+                    arguments = [a.name for a in functions[called].signature.input_arg]
+                    todo.append((functions[called].node_def, dict(zip(arguments, given, strict=False))))
+            elif node.op != "Identity":  # which handle_of follows
+                for table in tables.intersection(given):
+                    fills.setdefault(table, []).append(given[1:] if node.op in _FILL else ())
+    found = {table: _table([nodes[name] for name in given[0]]) for table, given in fills.items() if len(given) == 1}
+    return {name: table for name, table in found.items() if table is not None}
+
+
+def _table(constants: list[Any]) -> Table | None:
+    from tensorflow.python.framework import tensor_util
+
+    if len(constants) != 2 or any(n.op != "Const" or constant_size(n) > _LARGEST for n in constants):
+        return None
+    try:
+        keys, values = (tensor_util.MakeNdarray(node.attr["value"].tensor) for node in constants)
+    except (TypeError, ValueError):  # no tensor that TensorFlow knows
+        return None
+    return Table.of(keys, values)
+
+
+def looked_up(graph_def: Any, table_of: Callable[[str, Any, Any], Table | None]) -> Any:
+    """``graph_def`` with a search in place of each look-up at its top, as far as the table is known.
+
+    ``table_of``: a table by its node and the DTypes of keys and values.
+    """
+    result = type(graph_def)()
+    result.CopyFrom(graph_def)
+    nodes = {node.name: node for node in result.node}
+    for number, node in enumerate(n for n in result.node if n.op == _FIND):
+        dtypes = dtype_of(node.attr["Tin"].type), dtype_of(node.attr["Tout"].type)
+        table = table_of(handle_of(node.input[0], nodes), *dtypes)
+        if table is not None:
+            _call(node, f"looked_up_{number}", dtypes, result.library.function.add(), table)
+    return result
+
+
+def _call(node: Any, name: str, dtypes: tuple[Any, Any], function: Any, table: Table) -> None:
+    """Let ``node`` call ``function``, which becomes the search, and is called ``name``."""
+    tf = tensorflow()
+
+    def search(keys: Any, default: Any) -> Any:
+        with tf.name_scope("looked_up"):
+            return find(table, keys, default)
+
+    specs = tf.TensorSpec(None, dtypes[0]), tf.TensorSpec(None, dtypes[1])
+    function.CopyFrom(tf.function(search, autograph=False).get_concrete_function(*specs).function_def)
+    function.signature.name = name
+    node.op = "PartitionedCall"
+    del node.input[0]
+    node.ClearField("attr")
+    node.attr["Tin"].list.type.extend(dtype.as_datatype_enum for dtype in dtypes)
+    node.attr["Tout"].list.type.append(dtypes[1].as_datatype_enum)
+    node.attr["f"].func.name = name
+
+
+def find(table: Table, keys: Any, default: Any) -> Any:
+    """The values of ``keys``, a tensor of any shape, and ``default`` for those that the table lacks."""
+    tf = tensorflow()
+    steps = (len(table.keys) - 1).bit_length()
+    padding = (0, 2**steps - len(table.keys))
+    # The last key fills up to a power of two: then no step leaves the table.
+    sorted_keys, values = (tf.constant(np.pad(a, padding, "edge")) for a in (table.keys, table.values))
+    place = tf.zeros_like(keys, tf.int32)
+    for step in reversed(range(steps)):
+        ahead = place + 2**step
+        place = tf.where(tf.gather(sorted_keys, ahead) <= keys, ahead, place)
+    return tf.where(tf.equal(tf.gather(sorted_keys, place), keys), tf.gather(values, place), default)

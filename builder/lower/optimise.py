@@ -53,8 +53,6 @@ def optimise(
     compressor, reason = Compressor(options.weights), ""
     made: tuple[Program, tuple[Note, ...]] | None
     try:
-        if dynamic := next((port.spec.name for port in fetches if port.spec.dynamic), ""):
-            raise LowerError(f"the data decides the size of {dynamic}")
         dag = read_dag(result)
         scheduled = schedule(dag, read_thunks(result, dag, faithful))
         made = assemble(dag, scheduled, faithful, options, compressor)

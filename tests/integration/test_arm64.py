@@ -28,7 +28,7 @@ QUICK = {
     "conv1d_causal_dilated", "conv2d_grouped_strided_dilated", "conv2d_depthwise", "conv2d_other_types",
     "dense_wide", "detection", "elementwise", "int64_arithmetic", "lstm", "matmul_int64", "mlp", "pooling",
     "sort_three_operands", "sort_ties", "top_k", "cond_inside_while", "activations", "stateful_random", "transforms",
-    "wide_resnet",
+    "wide_resnet", "pixels_that_are_left",
 }  # fmt: skip
 """Every kind of step; the rest of the zoo is slow."""
 

@@ -149,6 +149,17 @@ def test_convolutions_run_as_layers(case: Case, compiled: Callable[[Case], Froze
     assert len(folded) >= len(layers) / 3
 
 
+def test_layers_run_before_and_after_what_the_data_cuts_off(compiled: Callable[[Case], FrozenGraph]) -> None:
+    """XLA makes such sizes fixed ones before it makes kernels; the samples keep no pixel, some, and all."""
+    case = next(c for c in CASES if c.name == "pixels_that_are_left")
+    graph = compiled(case)
+    outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
+    assert outcome.reason == ""
+    assert outcome.layer_share >= 0.95
+    assert [note.kind for note in outcome.notes].count("layer") == 3
+    assert {int(case.sample(i)["limit"]) for i in range(SAMPLES)} == {-1, 0, 1}
+
+
 def test_products_of_a_recurrent_network_leave_its_loops(compiled: Callable[[Case], FrozenGraph]) -> None:
     """Of its input, for all steps at once; what depends on the step before stays inside, as a layer."""
     graph = compiled(next(c for c in CASES if c.name == "recurrent_wide"))

@@ -55,3 +55,22 @@ def boxes_that_are_left() -> Function:
         return found, tf.gather(boxes, found), *tf.unique(classes)
 
     return kept
+
+
+@case(f32("x", 1, 16, 16, 3), i32("limit"), ranges={"limit": (-1, 2)})
+def pixels_that_are_left() -> Function:
+    """Convolutions, and a product of the pixels that are kept: none, some or all. A mask over two dimensions, and one
+    over the second of three."""
+    first, second, third = weights(3, 3, 3, 16), weights(3, 3, 16, 16, seed=1), weights(16, 1)
+    dense = weights(16, 128)
+
+    def kept(x: tf.Tensor, limit: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        half = tf.nn.max_pool2d(tf.nn.relu(tf.nn.conv2d(x, first, 1, "SAME")), 2, 2, "SAME")
+        features = tf.nn.relu(tf.nn.conv2d(half, second, 1, "SAME") + half)[0]
+        scores = tf.linalg.matmul(features, third)[..., 0]
+        scores = tf.tanh(scores - tf.reduce_mean(scores))
+        pixels = tf.boolean_mask(features, scores > tf.cast(limit, tf.float32))
+        columns = tf.boolean_mask(features, scores[0] > tf.cast(limit, tf.float32), axis=1)
+        return pixels, pixels @ dense, columns
+
+    return kept

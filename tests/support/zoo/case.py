@@ -74,6 +74,8 @@ def case(*feeds: TensorSpec, **options: Any) -> Callable[[Callable[[], Function]
     """Register the decorated builder under its own name."""
 
     def register(build: Callable[[], Function]) -> Callable[[], Function]:
+        if build.__name__ in {case.name for case in CASES}:
+            raise ValueError(f"two cases are called {build.__name__}")  # the second would answer for the first
         CASES.append(Case(build.__name__, build, feeds, **options))
         return build
 

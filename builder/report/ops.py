@@ -22,7 +22,7 @@ _HEAD = """\
 
 TensorFlow {version} has {count:,} ops that a model's file can name, {without} of them without a kernel for a CPU. This
 page says of each of the others what becomes of it in a build. `coldforge inspect` says it of a model, with the types
-and the places of the nodes.
+and the places of the nodes. Which layers of Keras and which whole networks agree: [conformance](conformance.md).
 """
 
 _REWRITTEN = """

@@ -14,6 +14,12 @@ from tests.support.zoo.case import stir
 
 GROUP = "keras.applications"
 
+SMALL = {
+    *("DenseNet121", "EfficientNetB0", "MobileNet", "MobileNetV2", "MobileNetV3Large", "MobileNetV3Small"),
+    "NASNetMobile",
+}
+"""Those that are built in less than a minute on two processors."""
+
 SIDE = 224
 """Pixels, where the network takes any size."""
 

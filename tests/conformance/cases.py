@@ -15,9 +15,9 @@ GROUPS: Mapping[str, Callable[[], list[Case]]] = {
 }
 
 DAYS = 28
-"""In which every layer is in a sample once."""
+"""In which every case is in a sample once."""
 
 
 def sample(day: date) -> list[Case]:
-    """The layers of ``day``."""
-    return share(layers.cases(), DAYS, day)
+    """What of each list belongs to ``day``."""
+    return [case for cases in GROUPS.values() for case in share(cases(), DAYS, day)]

@@ -4,25 +4,40 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 import tensorflow as tf
 
 from builder.escape import markdown
-from tests.conformance.run import Result
+from tests.conformance.cases import DAYS
+from tests.conformance.run import Outcome, Result
 from tests.conftest import ROOT
 
 PAGE = ROOT / "docs" / "conformance.md"
+
+Outcomes = dict[tuple[str, str], Outcome]
+"""By list and name."""
+
+_TABLE = "| | | error | build, s | library, MB | |\n|---|---|---|---|---|---|\n"
 
 _HEAD = f"""\
 # Conformance
 
 <!-- Made by `make conformance`; do not edit. -->
 
-Whole lists of models, each built as it is: made in Keras {{keras}} with seeded weights, saved, imported, compiled with
-TensorFlow {tf.__version__}, linked, and run on the golden inputs. *Agrees* means that the library's answers are
-TensorFlow's, within the tolerance of a model without a `[tolerance]` of its own. *Error* is the worst difference, as a
-share of what is allowed. *Refused* means that the build stops and names what it cannot compile, *disagrees* that it
-stops because the library's answers are not TensorFlow's, and *error* that Keras or coldforge is at fault.
+Whole lists of models, each built as it is: made in Keras {{keras}} with seeded weights, saved (as a SavedModel where
+Keras has no graph of it), imported, compiled with TensorFlow {tf.__version__}, linked, and run on the golden inputs.
+
+- *Agrees*: the library's answers are TensorFlow's, within the tolerance of a model without a `[tolerance]` of its own.
+- *Refused*: the build stops and names what it cannot compile.
+- *Disagrees*: the build stops, since the library's answers are not TensorFlow's.
+- *Error*: Keras or coldforge is at fault.
+
+The column *error* has the worst difference, as a share of what is allowed. The seconds are those of a build on two
+processors that had other work as well.
+
+`make conformance` takes hours. Every day, `make test-all` builds a few layers and, on some days, one of the smaller
+networks, and holds them against this page: in {{days}} days all layers and those networks. The others are run by hand.
 
 """
 
@@ -31,22 +46,38 @@ def text(results: Sequence[Result], sizes: Mapping[str, int]) -> str:
     """The page. ``sizes``: how long each list is."""
     import keras
 
-    parts = [
-        _HEAD.format(keras=keras.__version__),
-        "| | in the list | built | agree | refused | error | disagree |\n|---|---|---|---|---|---|---|\n",
-    ]
-    groups = list(dict.fromkeys(result.group for result in results))
-    for group in groups:
-        counts = Counter(r.outcome for r in results if r.group == group)
-        total = counts.total()
-        row = " | ".join(f"{counts[name]}" for name in ("refused", "error", "disagrees"))
-        parts.append(
-            f"| {group} | {sizes[group]} | {total} | {counts['agrees']} ({counts['agrees'] / total:.1%}) | {row} |\n"
-        )
-    for group in groups:
-        parts += [f"\n## {group}\n\n| | | error | build, s | library, MB | |\n|---|---|---|---|---|---|\n"]
+    outcomes: Outcomes = {(r.group, r.name): r.outcome for r in results}
+    parts = [_HEAD.format(keras=keras.__version__, days=DAYS), summary(outcomes, sizes)]
+    for group in _groups(outcomes):
+        parts += [f"\n## {group}\n\n{_TABLE}"]
         parts += _rows(sorted((r for r in results if r.group == group), key=lambda r: r.name))
     return "".join(parts)
+
+
+def summary(outcomes: Outcomes, sizes: Mapping[str, int]) -> str:
+    """How many cases of each list there are, how many were built, and what came of those."""
+    rows = ["| | in the list | built | agree | refused | error | disagree |\n|---|---|---|---|---|---|---|\n"]
+    for group in _groups(outcomes):
+        counts = Counter(outcome for (of, _), outcome in outcomes.items() if of == group)
+        share = f"{counts['agrees']} ({counts['agrees'] / counts.total():.1%})"
+        numbers = (sizes[group], counts.total(), share, counts["refused"], counts["error"], counts["disagrees"])
+        rows.append(f"| {group} | {' | '.join(map(str, numbers))} |\n")
+    return "".join(rows)
+
+
+def outcomes(page: str) -> Outcomes:
+    """What the text of a page says of each case."""
+    found: Outcomes = {}
+    for section in page.split("\n## ")[1:]:
+        group, _, rows = section.partition(f"\n\n{_TABLE}")
+        for row in rows.splitlines():
+            name, outcome = row.split(" | ")[:2]
+            found[group, name.removeprefix("| ")] = cast(Outcome, outcome)
+    return found
+
+
+def _groups(outcomes: Outcomes) -> list[str]:
+    return list(dict.fromkeys(group for group, _ in outcomes))
 
 
 def _rows(results: Sequence[Result]) -> Iterator[str]:

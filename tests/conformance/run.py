@@ -54,9 +54,9 @@ def run(case: Case, folder: Path) -> Result:
     place.mkdir(parents=True)
     started = time.monotonic()
     try:
-        _save(case, place / "model.keras")
+        source = _save(case, place)
         started = time.monotonic()
-        library = _built(case, place)
+        library = _built(case, source, place)
     except ColdforgeError as error:
         refused = isinstance(error, PreflightError | SizeLimitError)
         return _without(case, "refused" if refused else "error", str(error), started)
@@ -85,18 +85,22 @@ def run_all(cases: list[Case], folder: Path) -> Iterator[Result]:
         yield run(case, folder)
 
 
-def _save(case: Case, path: Path) -> None:
+def _save(case: Case, place: Path) -> Source:
+    """The model as a file of Keras; as a SavedModel where it is no graph of layers."""
     import keras
 
     keras.utils.clear_session()
     keras.utils.set_random_seed(case.seed)
-    case.make().save(path)
+    model = case.make()
+    if not getattr(model, "inputs", None):
+        model.export(place / "model", verbose=False)
+        return Source("saved_model", place / "model")
+    model.save(place / "model.keras")
+    return Source("keras", place / "model.keras")
 
 
-def _built(case: Case, place: Path) -> VerifiedLibrary:
-    spec = ModelSpec(
-        place / "model.toml", case.slug[:64], "1", Source("keras", place / "model.keras"), max_unzipped=LIMIT
-    )
+def _built(case: Case, source: Source, place: Path) -> VerifiedLibrary:
+    spec = ModelSpec(place / "model.toml", case.slug[:64], "1", source, max_unzipped=LIMIT)
     ws = Workspace.of(spec, Project(place, HOME), progress=Progress(io.StringIO()))
     compiled = compile_variants(ws, import_variants(ws))
     return verified_library(ws, compiled, settle(ws))

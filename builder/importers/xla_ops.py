@@ -52,8 +52,9 @@ HINTS: Mapping[str, str] = {
     "EagerPyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
     "ParseExample": "parse examples in the caller: fetch and feed past this node",
     "ParseExampleV2": "parse examples in the caller: fetch and feed past this node",
-    "CTCGreedyDecoder": "fetch its input and decode in the caller",
-    "CTCBeamSearchDecoder": "fetch its input and decode in the caller",
+    "CTCBeamSearchDecoder": "it keeps a tree of beams of any size: fetch its input and decode in the caller, or take "
+    "tf.nn.ctc_greedy_decoder",
+    "TensorListResize": "give the TensorArray its size, and no dynamic_size",
     **dict.fromkeys(
         ("DecodeJpeg", "DecodePng", "DecodeImage", "DecodeBmp", "DecodeGif", "DecodeAndCropJpeg", "DecodeWebP"), _DECODE
     ),
@@ -183,7 +184,8 @@ def kernels(op: str) -> tuple[Constraints, ...]:
 def _register_xla() -> None:
     """XLA's kernels only come into the registry when something is first compiled."""
     tf = tensorflow()
-    tf.function(lambda x: x + x, jit_compile=True)(tf.zeros([]))
+    with tf.init_scope():  # whoever asks may be in the middle of a graph
+        tf.function(lambda x: x + x, jit_compile=True)(tf.zeros([]))
 
 
 def constant_size(node: Any) -> int:

@@ -8,8 +8,10 @@ from builder.importers.rewrites import (
     audio,
     counting,
     crop,
+    decoding,
     identities,
     linalg,
+    lists,
     ragged,
     recurrent,
     resize,
@@ -22,14 +24,16 @@ from builder.importers.rewrites import (
 )
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
 
-__all__ = ["REWRITES", "NotRewritten", "Op", "Rewrite"]
+__all__ = ["OPEN", "REWRITES", "NotRewritten", "Op", "Rewrite"]
 
 _FAMILIES = (
     audio,
     counting,
     crop,
+    decoding,
     identities,
     linalg,
+    lists,
     ragged,
     recurrent,
     resize,
@@ -43,3 +47,6 @@ _FAMILIES = (
 
 REWRITES: Mapping[str, Rewrite] = {op: rewrite for family in _FAMILIES for op, rewrite in family.REWRITES.items()}
 """By the name of the op."""
+
+OPEN: frozenset[str] = frozenset().union(ragged.OPEN, segments.OPEN, sparse.OPEN, counting.OPEN)
+"""Ops that are rewritten where the data decides the first size of an input, too."""

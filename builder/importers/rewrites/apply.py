@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.importers.rewrite import all_nodes, called_by, node_of
-from builder.importers.rewrites import REWRITES
+from builder.importers.rewrites import OPEN, REWRITES
 from builder.importers.rewrites.constant import Constants, constant_of
+from builder.importers.rewrites.limits import rows_of, sizes_of
 from builder.importers.rewrites.op import NotRewritten, Op, Output, Rewrite
 from builder.importers.tf import tensorflow
 
@@ -201,7 +202,7 @@ def _output_names(operation: Any) -> list[str]:
 def _traced(node: Any, rewrite: Rewrite, operation: Any, constants: Constants, graph: Any) -> list[Any] | None:
     """The FunctionDef of what stands for ``node``, and those that it calls; None where it is to stay."""
     tf = tensorflow()
-    unknown = [i for i, t in enumerate(operation.inputs) if not t.shape.is_fully_defined()]
+    unknown = [i for i, t in enumerate(operation.inputs) if not _is_known(t.shape, first=node.op not in OPEN)]
     if unknown:
         raise NotRewritten(f"the shape of its input {unknown[0]} is not known before it runs")
     op = Op(
@@ -209,6 +210,8 @@ def _traced(node: Any, rewrite: Rewrite, operation: Any, constants: Constants, g
         tuple(Output(t.dtype, _dims(t.shape)) for t in operation.outputs),
         {a.name: operation.get_attr(a.name) for a in operation.op_def.attr},
         [lambda t=t: constant_of(t, constants) for t in operation.inputs],  # type: ignore[misc]
+        [lambda t=t: rows_of(t, constants) for t in operation.inputs],  # type: ignore[misc]
+        [lambda t=t: sizes_of(t) for t in operation.inputs],  # type: ignore[misc]
     )
 
     def stand_in(*inputs: Any) -> Any:
@@ -226,6 +229,11 @@ def _traced(node: Any, rewrite: Rewrite, operation: Any, constants: Constants, g
         return None
     inner = concrete.graph.as_graph_def().library.function
     return [_with_own_names(concrete.function_def), *inner]
+
+
+def _is_known(shape: Any, *, first: bool) -> bool:
+    """Whether all sizes are known, with the ``first`` one or without."""
+    return shape.rank is not None and shape[0 if first else 1 :].is_fully_defined()
 
 
 def _with_own_names(function: Any) -> Any:

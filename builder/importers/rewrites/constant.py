@@ -37,10 +37,20 @@ def _known(tensor: Any, constants: Constants) -> NDArray[Any] | None:
     if tensor.dtype in (tf.resource, tf.variant, tf.string):
         return None
     value = tensor_util.constant_value(tensor)
+    if value is None and tensor.op.type == "SparseReshape" and tensor is tensor.op.outputs[1]:
+        # The shape is decided where the values are not.
+        shape, wanted = (constant_of(given, constants) for given in tensor.op.inputs[1:])
+        return None if shape is None or wanted is None else resolved(shape, wanted)
+    if value is None and tensor.op.type in _PASSED_ON:
+        return _cast(_known(tensor.op.inputs[0], constants), tensor.dtype)
     if value is None and not arguments and _decided(tensor):
         with reference_session(graph) as session:
             value = session.run(tensor)
     return None if value is None else np.asarray(value)
+
+
+def _cast(value: NDArray[Any] | None, dtype: Any) -> NDArray[Any] | None:
+    return None if value is None else value.astype(dtype.as_numpy_dtype)
 
 
 def _decided(tensor: Any) -> bool:
@@ -74,3 +84,10 @@ def _range(tensor: Any, constants: Constants) -> tuple[NDArray[Any] | None, NDAr
         choose.reduce(found) if len(found) >= count else None for found, count in zip(ends, needed, strict=True)
     )
     return least, most
+
+
+def resolved(shape: Any, wanted: Any) -> Any:
+    """``wanted`` with the size that -1 stands for, for as many elements as ``shape`` has."""
+    shape, wanted = np.asarray(shape, np.int64), np.asarray(wanted, np.int64)
+    known = max(int(np.prod(wanted[wanted >= 0])), 1)
+    return np.where(wanted < 0, int(np.prod(shape)) // known, wanted)

@@ -1,4 +1,4 @@
-"""Elimination with partial pivots: Lu, MatrixDeterminant, LogMatrixDeterminant."""
+"""Elimination with partial pivots: Lu, MatrixDeterminant, LogMatrixDeterminant, TridiagonalSolve."""
 
 from __future__ import annotations
 
@@ -69,7 +69,67 @@ def _eliminated(matrix: Any) -> tuple[Any, Any, Any]:
     return packed, rows, sign
 
 
+def tridiagonal_solve(op: Op, diagonals: Any, right: Any) -> Any:
+    """With partial pivots, where XLA has no kernel for them. Off by rounding that grows with the matrix's condition. A
+    matrix that TensorFlow refuses as not invertible gives infinities.
+    """
+    tf = tensorflow()
+    if not op.attr("partial_pivoting"):
+        return None
+    if op.attr("perturb_singular"):
+        raise NotRewritten("it replaces pivots of 0")
+    size = diagonals.shape[-1]
+    if size == 0:
+        return right
+    batch = len(right.shape) - 2
+    rows_first = [batch, *range(batch), batch + 1]
+    above, middle, below = (tf.transpose(diagonals[..., i, :], [batch, *range(batch)])[..., None] for i in range(3))
+    zero = tf.zeros_like(middle[:1])
+    above = tf.concat([above[:-1], zero], 0)  # the last one is no element of the matrix, nor is the first below
+    right = tf.transpose(right, rows_first)
+
+    def eliminate(state: Any, row: Any) -> Any:
+        """``state``: the row before, of which all before its pivot is 0, as pivot, next element and right side."""
+        _, (pivot, beside, wanted) = state
+        under, centre, over, given = row
+        swapped = tf.abs(pivot) < tf.abs(under)
+        factor = tf.where(swapped, pivot / under, under / pivot)
+        done = (
+            tf.where(swapped, under, pivot),
+            tf.where(swapped, centre, beside),
+            tf.where(swapped, over, tf.zeros_like(over)),
+            tf.where(swapped, given, wanted),
+        )
+        rest = (
+            tf.where(swapped, beside - factor * centre, centre - factor * beside),
+            tf.where(swapped, -factor * over, over),
+            tf.where(swapped, wanted - factor * given, given - factor * wanted),
+        )
+        return done, rest
+
+    start = (zero[0], zero[0], zero[0], tf.zeros_like(right[0])), (middle[0], above[0], right[0])
+    done, rest = tf.scan(eliminate, (below[1:], middle[1:], above[1:], right[1:]), start)
+    pivot, beside, further, wanted = (
+        (
+            tf.concat([column, end[None]], 0)
+            for column, end in zip(done, (rest[0][-1], zero[0], zero[0], rest[2][-1]), strict=True)
+        )
+        if size > 1
+        else (middle, zero, zero, right)
+    )
+
+    def substitute(state: Any, row: Any) -> Any:
+        one, two = state
+        at, next_one, next_two, given = row
+        return (given - next_one * one - next_two * two) / at, one
+
+    none = tf.zeros_like(right[0])
+    solved, _ = tf.scan(substitute, (pivot, beside, further, wanted), (none, none), reverse=True)
+    return tf.transpose(solved, [*range(1, batch + 1), 0, batch + 1])
+
+
 REWRITES: Mapping[str, Rewrite] = {
+    "TridiagonalSolve": tridiagonal_solve,
     "LogMatrixDeterminant": log_determinant,
     "Lu": lu,
     "MatrixDeterminant": determinant,

@@ -8,11 +8,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from builder.importers.rewrites.limits import Rows
+
 Rewrite = Callable[..., Any]
 """``rewrite(op, *inputs)``: the same as TensorFlow's ``op`` gives, in other ops.
 
-``inputs`` are symbolic tensors of static shape. The answer is a tensor, or a sequence of them, in the order, of the
-dtypes and of the shapes of ``op.outputs``; or None, to leave the op as it is. Raises NotRewritten.
+``inputs`` are symbolic tensors of static shape; where the op is in ``OPEN``, the data may decide their first size. The
+answer is a tensor, or a sequence of them, in the order, of the dtypes and of the shapes of ``op.outputs``; or None, to
+leave the op as it is. Raises NotRewritten.
 """
 
 
@@ -36,6 +39,8 @@ class Op:
     outputs: tuple[Output, ...]
     _attributes: Mapping[str, Any]
     _constants: Sequence[Callable[[], NDArray[Any] | None]]
+    _rows: Sequence[Callable[[], Rows | None]]
+    _sizes: Sequence[Callable[[], tuple[tuple[int, ...], frozenset[int]] | None]]
 
     def attr(self, name: str) -> Any:
         """The attribute's value: a number, a bool, a str, a DType, or a list of them."""
@@ -48,6 +53,26 @@ class Op:
         if value is None:
             raise NotRewritten(f"its input {number} is not a constant")
         return value
+
+    def known(self, number: int) -> NDArray[Any] | None:
+        """The value of an input that no feed decides, None where a feed does."""
+        return self._constants[number]()
+
+    def rows(self, number: int) -> Rows:
+        """How many rows an input of row numbers can name. Raises NotRewritten where nothing in the graph tells."""
+        if (found := self._rows[number]()) is None:
+            raise NotRewritten(
+                f"its input {number} is not a constant, and nothing in the graph says how large it can be"
+            )
+        return found
+
+    def sizes(self, number: int) -> tuple[tuple[int, ...], frozenset[int]]:
+        """Of an input that is a shape: the most of each axis, and those that the data decides. Raises NotRewritten."""
+        if (found := self._sizes[number]()) is None:
+            raise NotRewritten(
+                f"its input {number} is not a constant, and nothing in the graph says how large it can be"
+            )
+        return found
 
 
 def _text(value: Any) -> Any:

@@ -1,13 +1,16 @@
-"""Ragged tensors of a fixed number of values, made dense or sparse."""
+"""Ragged tensors, made dense or sparse, and rows of them. The data may decide how long rows are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from builder.importers.rewrites.op import Op, Rewrite
+from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
+from builder.importers.rewrites.open_sizes import numbers, with_room
 from builder.importers.tf import tensorflow
 
 _FIRST_PARTITION = 3
@@ -15,83 +18,150 @@ _FIRST_PARTITION = 3
 
 
 def to_tensor(op: Op, shape: Any, values: Any, default: Any, *partitions: Any) -> Any:
-    """Its shape has to be known: a constant, or from partitions that are constants. The same bits.
+    """To a constant shape, or with room for the longest row. The same bits.
 
-    Rows, and values in rows, beyond that shape are left out.
+    Rows, and values in rows, beyond a constant shape are left out.
     """
     tf = tensorflow()
-    sizes = _sizes(op, values, len(partitions))
-    kinds = list(op.attr("row_partition_types"))
-    ragged = list(partitions)
+    kinds, ragged = list(op.attr("row_partition_types")), list(partitions)
+    first = None
     if kinds[0] == "FIRST_DIM_SIZE":
-        kinds, ragged = kinds[1:], ragged[1:]
+        kinds, ragged, first = kinds[1:], ragged[1:], ragged[0]
+    _require_rows(ragged)
     axes = len(ragged) + 1
+    values, there = with_room(values)
+    inner = tuple(values.shape[1:])
     # From the innermost axis outwards: ``item`` of that axis does each value lie in, as number ``offset``.
-    item, places, count = None, [], values.shape[0]
+    item, places, most, longest, items = None, [], [], [], numbers(values)
     for kind, partition in reversed(list(zip(kinds, ragged, strict=True))):
-        row, offset = _located(kind, tf.cast(partition, tf.int32), count)
-        count = int(partition.shape[0]) - 1  # of splits: the rows, which are the items of the axis before
+        row, offset = _located(kind, tf.cast(partition, tf.int32), items)
+        inside = items < there if item is None else tf.ones_like(items, tf.bool)
+        longest.append(tf.reduce_max(tf.concat([[-1], tf.where(inside, offset, -1)], 0)) + 1)
+        most.append(tf.size(items))
+        items = tf.range(int(partition.shape[0]) - 1)  # of splits: the rows, which are the items of the axis before
         places.append(offset if item is None else tf.gather(offset, item))
         item = row if item is None else tf.gather(row, item)
     places.append(item)
-    total = int(np.prod(sizes[:axes], dtype=np.int64))
-    number, fits = tf.zeros_like(item), tf.ones_like(item, tf.bool)
-    for place, size in zip(reversed(places), sizes[:axes], strict=True):
+    sizes, left = _sizes(op, axes, first, ragged, most[::-1], longest[::-1])
+    total = functools.reduce(lambda product, size: product * size, sizes)
+    number, fits = tf.zeros_like(item), numbers(values) < there
+    for place, size in zip(reversed(places), sizes, strict=True):
         number, fits = number * size + place, fits & (place < size)
     number = tf.where(fits, number, total)  # one row more takes what is left out
-    inner = tuple(values.shape[1:])
     dense = tf.broadcast_to(tf.cast(default, values.dtype), (total + 1, *inner))
-    return tf.reshape(tf.tensor_scatter_nd_update(dense, number[:, None], values)[:total], (*sizes[:axes], *inner))
+    dense = tf.reshape(tf.tensor_scatter_nd_update(dense, number[:, None], values)[:total], (*sizes, *inner))
+    return dense[tuple(slice(end) for end in left)]
 
 
-def _located(kind: str, partition: Any, count: int) -> tuple[Any, Any]:
-    """Of ``count`` items, in order: the row of each, and its place within that row."""
+def _require_rows(partitions: Sequence[Any]) -> None:
+    if any(partition.shape[0] is None for partition in partitions):
+        raise NotRewritten("the data decides how many rows it has")
+
+
+def _located(kind: str, partition: Any, items: Any) -> tuple[Any, Any]:
+    """Of ``items``, which are 0, 1, 2 and so on: the row of each, and its place within that row."""
     tf = tensorflow()
     if kind == "ROW_SPLITS":
-        number = tf.range(count)
-        row = tf.searchsorted(partition, number, side="right") - 1
-        return row, number - tf.gather(partition, row)
-    number = tf.range(partition.shape[0])
-    return partition, number - tf.searchsorted(partition, partition, side="left")
+        row = tf.searchsorted(partition, items, side="right") - 1
+        return row, items - tf.gather(partition, row)
+    return partition, items - tf.searchsorted(partition, partition, side="left")
 
 
-def _sizes(op: Op, values: Any, count: int) -> list[int]:
-    """The result's shape."""
-    kinds = list(op.attr("row_partition_types"))
-    axes = count + 1 - (kinds[0] == "FIRST_DIM_SIZE")
+def _sizes(
+    op: Op, axes: int, first: Any, partitions: Sequence[Any], most: Sequence[Any], longest: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
+    """The most of each axis of the result, and for each of them where it ends if the data decides, or None.
+
+    ``most`` and ``longest``: of the rows of each partition.
+    """
     given = np.atleast_1d(op.constant(0))
-    wanted = given.tolist() if given.size >= axes else [-1] * axes
-    sizes = []
-    for axis in range(axes):
-        if wanted[axis] >= 0:
-            sizes.append(int(wanted[axis]))
-        elif axis == 0 and kinds[0] == "FIRST_DIM_SIZE":
-            sizes.append(int(op.constant(_FIRST_PARTITION)))
+    wanted = given[:axes].tolist() if given.size >= axes else [-1] * axes
+    skipped = first is not None
+    sizes, ends = [], []
+    for axis, size in enumerate(wanted):
+        end = None
+        if size >= 0:
+            size = int(size)
+        elif axis == 0 and skipped:
+            size = int(op.constant(_FIRST_PARTITION))
         elif axis == 0:
-            sizes.append(op.constant(_FIRST_PARTITION).size - 1)
+            size = int(partitions[0].shape[0]) - 1
+        elif (known := op.known(_FIRST_PARTITION + skipped + axis - 1)) is not None:
+            splits = op.attr("row_partition_types")[skipped + axis - 1] == "ROW_SPLITS"
+            size = int((np.diff(known) if splits else np.bincount(known)).max(initial=0))
         else:
-            number = axis - (kinds[0] != "FIRST_DIM_SIZE")
-            partition = op.constant(_FIRST_PARTITION + number)
-            lengths = np.diff(partition) if kinds[number] == "ROW_SPLITS" else np.bincount(partition)
-            sizes.append(int(lengths.max(initial=0)))
-    return [*sizes, *values.shape[1:]]
+            size, end = most[axis - 1], longest[axis - 1]
+        sizes.append(size)
+        ends.append(end)
+    return sizes, ends
 
 
 def to_sparse(op: Op, *tensors: Any) -> Any:
-    """Of row splits that are constants. The same bits."""
+    """Of row splits that may be fed. The same bits."""
     tf = tensorflow()
     *splits, values = tensors
-    known = [op.constant(i) for i in range(len(splits))]
+    _require_rows(splits)
     inner = tuple(values.shape[1:])
-    place = np.arange(known[0].size - 1)[:, None]
-    for split in known:
-        lengths = np.diff(split)
-        owner = np.repeat(np.arange(lengths.size), lengths)
-        place = np.concatenate([place[owner], (np.arange(split[-1]) - split[:-1][owner])[:, None]], axis=1)
+    item, columns, longest, items = None, [], [], numbers(values)
+    for split in reversed(splits):
+        row, offset = _located("ROW_SPLITS", tf.cast(split, tf.int32), items)
+        longest.append(tf.reduce_max(split[1:] - split[:-1]) if split.shape[0] > 1 else tf.constant(0, split.dtype))
+        items = tf.range(split.shape[0] - 1)
+        columns.append(offset if item is None else tf.gather(offset, item))
+        item = row if item is None else tf.gather(row, item)
+    place = tf.stack([item, *reversed(columns)], axis=1)
     for size in inner:
-        place = np.concatenate([np.repeat(place, size, 0), np.tile(np.arange(size), len(place))[:, None]], axis=1)
-    shape = [known[0].size - 1, *(int(np.diff(split).max(initial=0)) for split in known), *inner]
-    return tf.constant(place, tf.int64), tf.reshape(values, [-1]), tf.constant(shape, tf.int64)
+        column = tf.tile(tf.range(size), [tf.shape(place)[0]])[:, None]
+        place = tf.concat([tf.repeat(place, size, axis=0), column], axis=1)
+    sizes = [splits[0].shape[0] - 1, *reversed(longest), *inner]
+    return (
+        tf.cast(place, tf.int64),
+        tf.reshape(values, [-1]),
+        tf.stack([tf.cast(size, tf.int64) for size in sizes]),
+    )
 
 
-REWRITES: Mapping[str, Rewrite] = {"RaggedTensorToSparse": to_sparse, "RaggedTensorToTensor": to_tensor}
+def rows(op: Op, *tensors: Any) -> Any:
+    """The rows that are named, one after the other. Room is for the longest row as often as there are names, and the
+    longest can be all of them where row splits are fed. The same bits.
+    """
+    tf = tensorflow()
+    *splits, values, named = tensors
+    _require_rows([*splits, named])
+    sizes = named.shape.as_list()
+    # Of names in a matrix, say, the result has the matrix's rows too.
+    found = [
+        tf.range(math.prod(sizes[:axis]) + 1, dtype=splits[0].dtype) * sizes[axis] for axis in range(1, len(sizes))
+    ]
+    named = tf.cast(tf.reshape(named, [-1]), splits[0].dtype)
+    values, _ = with_room(values)
+    below = [*(split.shape[0] - 1 for split in splits[1:]), tf.size(numbers(values))]
+    for number, (split, items) in enumerate(zip(splits, below, strict=True)):
+        start = tf.gather(split, named)
+        length = tf.gather(split, named + 1) - start
+        known = op.known(number)
+        most = items if known is None else int(np.diff(known).max(initial=0))
+        offset = tf.cast(tf.range(most), split.dtype)
+        found.append(tf.concat([tf.zeros([1], split.dtype), tf.cumsum(length)], axis=0))
+        named = tf.boolean_mask(start[:, None] + offset, offset < length[:, None])
+    return (*found, tf.gather(values, named))
+
+
+def counted_up(op: Op, starts: Any, limits: Any, steps: Any) -> Any:
+    """Of constants: nothing bounds how long the rows of others are. The same bits."""
+    tf = tensorflow()
+    given = [np.atleast_1d(op.constant(number)) for number in range(3)]
+    parts = [np.arange(*one, dtype=given[0].dtype) for one in zip(*np.broadcast_arrays(*given), strict=True)]
+    splits = np.cumsum([0, *map(len, parts)])
+    values = np.concatenate([np.zeros(0, given[0].dtype), *parts])
+    return tf.constant(splits, op.attr("Tsplits")), tf.constant(values)
+
+
+REWRITES: Mapping[str, Rewrite] = {
+    "RaggedGather": rows,
+    "RaggedRange": counted_up,
+    "RaggedTensorToSparse": to_sparse,
+    "RaggedTensorToTensor": to_tensor,
+}
+
+OPEN = frozenset({"RaggedGather", "RaggedTensorToSparse", "RaggedTensorToTensor"})

@@ -1,4 +1,4 @@
-"""Reductions over runs of rows: Segment* with ids that are known when the model is built, and SparseSegment*."""
+"""Reductions over runs of rows: Segment* and SparseSegment*, as embeddings of sparse tensors have them."""
 
 from __future__ import annotations
 
@@ -6,47 +6,67 @@ from collections.abc import Mapping
 from typing import Any
 
 from builder.importers.rewrites.op import Op, Rewrite
+from builder.importers.rewrites.open_sizes import first
 from builder.importers.tf import tensorflow
 
 
 def segment(op: Op, data: Any, ids: Any) -> Any:
-    """With ids that are constants: the last one says how many segments there are. Off by the order of the sums."""
+    """Of ids that are constants, or the rows of a sparse tensor of constant shape: either says how many segments there
+    can be. Off by the order of the sums.
+    """
     tf = tensorflow()
-    known = op.constant(1)
-    count = int(known[-1]) + 1 if known.size else 0
-    if op.type == "SegmentMean":
-        return _mean(data, known, count, root=False)
-    result = _UNSORTED[op.type](data, known, count)
+    ids, count, number = _segments(op, ids, 1)
+    result = _UNSORTED[op.type](data, ids, count)
     if op.type in ("SegmentMin", "SegmentMax"):
-        there = [number in known for number in range(count)]
-        shape = (-1, *([1] * (len(data.shape) - 1)))
-        result = tf.where(tf.reshape(tf.constant(there, tf.bool), shape), result, tf.cast(0, data.dtype))
-    return result
+        there = tf.math.unsorted_segment_sum(tf.ones_like(ids, tf.int32), ids, count) > 0
+        shape = (count, *([1] * (len(data.shape) - 1)))
+        result = tf.where(tf.reshape(there, shape), result, tf.cast(0, data.dtype))
+    return result if number is None else first(result, number, ids)
 
 
 def sparse_segment(op: Op, data: Any, indices: Any, ids: Any, num_segments: Any = None) -> Any:
-    """Of the rows that are named: their sum, mean, or sum over the root of how many there are. The ids have to be
-    constants where no input says how many segments there are. Off by the order of the sums.
+    """Of the rows that are named: their sum, mean, or sum over the root of how many there are. How many segments there
+    can be is told by an input, or as for SegmentSum. Off by the order of the sums.
     """
     tf = tensorflow()
+    number = None
     if num_segments is not None:
         count = int(op.constant(3))
     else:
-        ids = op.constant(2)
-        count = int(ids[-1]) + 1 if ids.size else 0
+        ids, count, number = _segments(op, ids, 2)
     rows = tf.gather(data, indices)
     if op.type.startswith("SparseSegmentSum"):
-        return tf.math.unsorted_segment_sum(rows, ids, count)
-    return _mean(rows, ids, count, root=op.type.startswith("SparseSegmentSqrtN"))
+        result = tf.math.unsorted_segment_sum(rows, ids, count)
+    else:
+        result = _mean(rows, ids, count, root=op.type.startswith("SparseSegmentSqrtN"))
+    return result if number is None else first(result, number, ids)
+
+
+def _segments(op: Op, ids: Any, place: int) -> tuple[Any, int, Any | None]:
+    """The ids, which are input ``place``, the most segments there can be, and how many there are if the data decides.
+
+    The last id says how many there are.
+    """
+    tf = tensorflow()
+    if (known := op.known(place)) is not None:
+        return known, int(known[-1]) + 1 if known.size else 0, None
+    rows = op.rows(place)
+    if rows.all_there:
+        return ids, rows.most, None
+    return ids, rows.most, tf.maximum(tf.cast(tf.reduce_max(ids), tf.int32), -1) + 1
 
 
 def _mean(rows: Any, ids: Any, count: int, root: bool) -> Any:
     tf = tensorflow()
     sums = tf.math.unsorted_segment_sum(rows, ids, count)
-    ones = tf.ones([rows.shape[0]], rows.dtype)
+    ones = tf.ones_like(ids, rows.dtype)
     numbers = tf.maximum(tf.math.unsorted_segment_sum(ones, ids, count), tf.cast(1, rows.dtype))
     numbers = tf.reshape(tf.sqrt(numbers) if root else numbers, (count, *([1] * (len(rows.shape) - 1))))
     return sums / numbers if rows.dtype.is_floating or rows.dtype.is_complex else tf.truncatediv(sums, numbers)
+
+
+def _average(data: Any, ids: Any, count: int) -> Any:
+    return _mean(data, ids, count, root=False)
 
 
 def _sum(data: Any, ids: Any, count: int) -> Any:
@@ -65,13 +85,21 @@ def _maximum(data: Any, ids: Any, count: int) -> Any:
     return tensorflow().math.unsorted_segment_max(data, ids, count)
 
 
-_UNSORTED = {"SegmentSum": _sum, "SegmentProd": _product, "SegmentMin": _minimum, "SegmentMax": _maximum}
+_UNSORTED = {
+    "SegmentMax": _maximum,
+    "SegmentMean": _average,
+    "SegmentMin": _minimum,
+    "SegmentProd": _product,
+    "SegmentSum": _sum,
+}
 
 REWRITES: Mapping[str, Rewrite] = {
-    **dict.fromkeys((*_UNSORTED, "SegmentMean"), segment),
+    **dict.fromkeys(_UNSORTED, segment),
     **{
         f"SparseSegment{kind}{size}": sparse_segment
         for kind in ("Sum", "Mean", "SqrtN")
         for size in ("", "WithNumSegments")
     },
 }
+
+OPEN = frozenset(REWRITES)

@@ -1,4 +1,4 @@
-"""Sparse tensors of a fixed number of values. Their shape has to be known when the model is built."""
+"""Sparse tensors. Their shape has to be known when the model is built; how many values there are, the data may say."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from builder.importers.rewrites.constant import resolved
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
+from builder.importers.rewrites.open_sizes import first, numbers, with_room
 from builder.importers.tf import tensorflow
 
 
@@ -77,9 +79,8 @@ def softmax(op: Op, indices: Any, values: Any, shape: Any) -> Any:
 def reshape(op: Op, indices: Any, shape: Any, wanted: Any) -> Any:
     """Both shapes have to be constants. The same numbers."""
     tf = tensorflow()
-    old, new = (np.asarray(op.constant(i), np.int64) for i in (1, 2))
-    if (new < 0).any():
-        new = np.where(new < 0, int(np.prod(old)) // max(int(np.prod(new[new >= 0])), 1), new)
+    old = np.asarray(op.constant(1), np.int64)
+    new = resolved(old, op.constant(2))
     number, steps = _number(indices, old), _steps(new)
     places = [number // step % size for step, size in zip(steps, new, strict=True)]
     return tf.stack(places, axis=1), tf.constant(new)
@@ -90,15 +91,74 @@ def reorder(op: Op, indices: Any, values: Any, shape: Any) -> Any:
     leaves open which of two values at one place comes first.
     """
     tf = tensorflow()
-    order = tf.argsort(_number(indices, op.constant(2)), stable=True)
+    sizes = np.asarray(op.constant(2), np.int64)
+    place, there = with_room(_number(indices, sizes))
+    order = tf.argsort(tf.where(tf.range(place.shape[0]) < there, place, int(np.prod(sizes))), stable=True)
+    if indices.shape[0] is None:
+        order = first(order, there, indices)
     return tf.gather(indices, order), tf.gather(values, order)
+
+
+def to_dense(op: Op, indices: Any, shape: Any, values: Any, default: Any) -> Any:
+    """Left to XLA where the shape is a constant. That of a CTC decoder is as long as the longest of its answers."""
+    if op.known(1) is not None:
+        return None
+    tf = tensorflow()
+    sizes, decided = op.sizes(1)
+    dense = tf.raw_ops.SparseToDense(
+        sparse_indices=indices,
+        output_shape=tf.constant(sizes, shape.dtype),
+        sparse_values=values,
+        default_value=default,
+        validate_indices=False,
+    )
+    ends = [tf.cast(shape[axis], tf.int32) if axis in decided else None for axis in range(len(sizes))]
+    return dense[tuple(slice(end) for end in ends)]
+
+
+def fill_empty_rows(op: Op, indices: Any, values: Any, shape: Any, default: Any) -> Any:
+    """All four outputs. The shape has to be a constant. The same bits."""
+    tf = tensorflow()
+    rows = int(op.constant(2)[0])
+    if (known := op.known(0)) is not None:
+        return _filled(known, values, rows, default)
+    row = tf.cast(indices[:, 0], tf.int32)
+    empty = tf.equal(tf.math.unsorted_segment_sum(tf.ones_like(row), row, rows), 0)
+    place, there = with_room(row)
+    # What is not there comes last: values beyond those there are, and defaults of rows that have some.
+    kept = tf.where(numbers(place) < there, place, rows)
+    filled = tf.where(empty, tf.range(rows), rows)
+    order = tf.argsort(tf.concat([kept, filled], 0), stable=True)
+    total = there + tf.reduce_sum(tf.cast(empty, tf.int32))
+    taken = first(order, total, indices)
+    added = tf.pad(tf.range(rows, dtype=tf.int64)[:, None], [(0, 0), (0, indices.shape[1] - 1)])
+    roomy_indices, roomy_values = with_room(indices)[0], with_room(values)[0]
+    all_indices = tf.concat([roomy_indices, added], 0)
+    all_values = tf.concat([roomy_values, tf.fill([rows], default)], 0)
+    moved = first(tf.cast(tf.argsort(order)[: tf.size(place)], tf.int64), there, indices)
+    return tf.gather(all_indices, taken), tf.gather(all_values, taken), empty, moved
+
+
+def _filled(indices: Any, values: Any, rows: int, default: Any) -> Any:
+    """Where it is known which rows are empty."""
+    tf = tensorflow()
+    empty = np.setdiff1d(np.arange(rows), indices[:, 0])
+    added = np.pad(empty[:, None], [(0, 0), (0, indices.shape[1] - 1)])
+    places = np.concatenate([indices, added])
+    order = np.argsort(places[:, 0], kind="stable")
+    return (
+        tf.constant(places[order]),
+        tf.gather(tf.concat([values, tf.fill([len(empty)], default)], 0), order),
+        tf.constant(np.isin(np.arange(rows), empty)),
+        tf.constant(np.argsort(order)[: len(indices)]),
+    )
 
 
 def _number(indices: Any, sizes: Any) -> Any:
     """[values]: the place of each when all axes are laid out in one."""
     tf = tensorflow()
     if not len(sizes):
-        return tf.zeros([indices.shape[0]], tf.int64)
+        return tf.zeros_like(indices, tf.int64)[:, 0]
     return tf.reduce_sum(indices * _steps(np.asarray(sizes, np.int64)), axis=1)
 
 
@@ -108,6 +168,7 @@ def _steps(sizes: Any) -> Any:
 
 
 REWRITES: Mapping[str, Rewrite] = {
+    "SparseFillEmptyRows": fill_empty_rows,
     "SparseDenseCwiseAdd": elementwise,
     "SparseDenseCwiseDiv": elementwise,
     "SparseDenseCwiseMul": elementwise,
@@ -118,4 +179,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "SparseSoftmax": softmax,
     "SparseTensorDenseAdd": add,
     "SparseTensorDenseMatMul": matmul,
+    "SparseToDense": to_dense,
 }
+
+OPEN = frozenset(REWRITES)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .case import Function, case, f32, i32, refused, u8, weights
+from .case import Function, case, f32, i32, i64, refused, u8, weights
 
 RAW = tf.raw_ops
 
@@ -164,6 +164,68 @@ def channels_first_by_op() -> Function:
         tf.nn.depth_to_space(x, 2, "NCHW"),
         RAW.Conv3D(input=volume, filter=deep, strides=[1] * 5, padding="VALID", data_format="NCDHW"),
     )
+
+
+@case(i64("ids", 4, 5), f32("x", 4, 5), ranges={"ids": (-1, 3)}, big=True)
+def looked_up_and_ragged() -> Function:
+    """The data decides how many values there are: embeddings of sparse ids, ragged rows, values that differ."""
+    table = weights(10, 4)
+
+    def build(ids: Any, x: Any) -> Any:
+        sparse, ragged = tf.sparse.from_dense(ids), tf.ragged.boolean_mask(x, x > 0)
+        found = tf.where(ids > 0), tf.boolean_mask(ids, ids > 0), tf.constant([6, 5], tf.int64)
+        return (
+            tf.nn.safe_embedding_lookup_sparse(table, sparse, combiner="mean", default_id=1),
+            tf.nn.embedding_lookup_sparse(table, tf.SparseTensor(*found), None, combiner="sum"),
+            *RAW.SparseFillEmptyRows(
+                indices=found[0], values=found[1], dense_shape=found[2], default_value=tf.constant(7, tf.int64)
+            ),
+            tf.unique(found[1])[1],
+            *tf.unique_with_counts(ids[:, 0]),
+            ragged.to_tensor(default_value=-1.0),
+            ragged.to_tensor(shape=(6, 3)),
+            ragged.to_sparse().indices,
+            tf.gather(ragged, [1, 0, 1]).flat_values,
+        )
+
+    return build
+
+
+@case(
+    f32("scores", 9, 3, 5),
+    i32("lengths", 3),
+    i32("places", 5),
+    f32("x", 5, 3),
+    ranges={"lengths": (0, 10), "places": (0, 5)},
+    absolute=1e-4,
+)
+def decoded_and_scattered() -> Function:
+    """CTC, and ops inside loops and branches."""
+
+    def build(scores: Any, lengths: Any, places: Any, x: Any) -> Any:
+        (said,), total = tf.nn.ctc_greedy_decoder(scores, lengths)
+        into = tf.TensorArray(tf.float32, 5, element_shape=(3,)).scatter(places, x)
+        fresh = RAW.TensorListScatterV2(tensor=x, indices=[1, 0, 3, 4, 6], element_shape=[3], num_elements=-1)
+        diagonals = tf.transpose(scores[:, :, :3], (1, 2, 0))
+        return (
+            said.indices,
+            said.values,
+            tf.sparse.to_dense(said, default_value=-1),
+            tf.sparse.to_dense(tf.SparseTensor(said.indices, said.values, (3, 9)), default_value=-1),
+            total,
+            into.stack(),
+            RAW.TensorListStack(input_handle=fresh, element_shape=[3], element_dtype=tf.float32, num_elements=7),
+            tf.map_fn(
+                lambda one: tf.linalg.tridiagonal_solve(one, tf.ones([9, 1]), diagonals_format="compact"), diagonals
+            ),
+            tf.cond(
+                lengths[0] > 3,
+                lambda: tf.reduce_max(tf.unique_with_counts(places)[2]),
+                lambda: tf.reduce_min(tf.unique_with_counts(places)[2]),
+            ),
+        )
+
+    return build
 
 
 @case(f32("sound", 1600, 1), absolute=1e-4)

@@ -1,0 +1,43 @@
+"""Lists of tensors, which TensorArray is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from builder.importers.rewrites.op import Op, Rewrite
+from builder.importers.tf import tensorflow
+
+
+def scatter_into(op: Op, handle: Any, tensor: Any, indices: Any) -> Any:
+    """Item by item, into a list that is long enough. The same bits."""
+    return _set(handle, tensor, indices)
+
+
+def scatter(op: Op, tensor: Any, indices: Any, element_shape: Any, num_elements: Any = None) -> Any:
+    """A list whose length is told or, where the places are constants, ends with the last of them. The same bits."""
+    tf = tensorflow()
+    length = -1 if num_elements is None else int(op.constant(3))
+    if length < 0:
+        length = int(op.constant(1).max(initial=-1)) + 1
+    handle = tf.raw_ops.TensorListReserve(
+        element_shape=tensor.shape[1:].as_list(), num_elements=length, element_dtype=tensor.dtype
+    )
+    return _set(handle, tensor, indices)
+
+
+def _set(handle: Any, tensor: Any, indices: Any) -> Any:
+    tf = tensorflow()
+
+    def step(number: Any, handle: Any) -> tuple[Any, Any]:
+        item = tf.gather(tensor, number)
+        return number + 1, tf.raw_ops.TensorListSetItem(input_handle=handle, index=indices[number], item=item)
+
+    return tf.while_loop(lambda number, _: number < tensor.shape[0], step, (tf.constant(0), handle))[1]
+
+
+REWRITES: Mapping[str, Rewrite] = {
+    "TensorListScatter": scatter,
+    "TensorListScatterIntoExistingList": scatter_into,
+    "TensorListScatterV2": scatter,
+}

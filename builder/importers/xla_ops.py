@@ -183,8 +183,10 @@ def kernels(op: str) -> tuple[Constraints, ...]:
 @cache
 def _register_xla() -> None:
     """XLA's kernels only come into the registry when something is first compiled."""
+    from tensorflow.python.eager.context import eager_mode
+
     tf = tensorflow()
-    with tf.init_scope():  # whoever asks may be in the middle of a graph
+    with eager_mode():  # in the middle of writing a graph, too
         tf.function(lambda x: x + x, jit_compile=True)(tf.zeros([]))
 
 

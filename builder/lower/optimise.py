@@ -54,7 +54,8 @@ def optimise(
     made: tuple[Program, tuple[Note, ...]] | None
     try:
         dag = read_dag(result)
-        scheduled = schedule(dag, read_thunks(result, dag, faithful))
+        open_sizes = any(port.spec.dynamic for port in fetches)
+        scheduled = schedule(dag, read_thunks(result, dag, faithful, enclose=open_sizes))
         made = assemble(dag, scheduled, faithful, options, compressor)
     except LowerError as error:
         compressor, reason = Compressor(options.weights), str(error)

@@ -13,7 +13,7 @@ _TRANSPARENT = {"bitcast", "while", "optimization-barrier", "domain"}
 """Opcodes whose result lies where their operand lies, when XLA defines no value of their own."""
 
 
-class _Resolver:
+class Resolver:
     """Follow an HLO value to the instruction that XLA's buffer assignment says defines it."""
 
     def __init__(self, result: Any, plan: BufferPlan) -> None:
@@ -58,7 +58,7 @@ class _Resolver:
 
 def result_buffers(result: Any, plan: BufferPlan) -> list[tuple[Any, Buffer]]:
     """(ShapeProto, buffer) of every output, in the order of the fetches."""
-    resolver = _Resolver(result, plan)
+    resolver = Resolver(result, plan)
     root = resolver.index.root(resolver.index.entry)
     shapes = list(root.shape.tuple_shapes)
     if not shapes:

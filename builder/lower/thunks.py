@@ -7,10 +7,12 @@ from typing import Any, assert_never
 
 from builder.errors import LowerError
 from builder.lower.broadcasts import find_broadcast
+from builder.lower.enclosed import EnclosedStep, Enclosures
 from builder.lower.hlo import Dag, Value, intermediate, require_entry
 from builder.lower.program import (
     BroadcastStep,
     Buffer,
+    CallStep,
     CombinedNmsStep,
     ConvolutionStep,
     CopyStep,
@@ -35,7 +37,7 @@ StraightStep = (
     | CombinedNmsStep
     | BroadcastStep
 )
-WITH_SCRATCH = (SortStep, FftStep, NmsStep, CombinedNmsStep)
+WITH_SCRATCH = (SortStep, FftStep, NmsStep, CombinedNmsStep, EnclosedStep)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,7 @@ class Thunk:
     """A step of the faithful program. ``sources``: a Value, or the Buffer of a constant."""
 
     number: int
-    step: StraightStep
+    step: StraightStep | EnclosedStep
     reads: tuple[Buffer, ...]
     writes: tuple[Buffer, ...]
     sources: tuple[Value | Buffer, ...]
@@ -54,10 +56,13 @@ class Thunk:
         """The reads through whose pointer the kernel stores ``write``."""
         return [i for i, buffer in enumerate(self.reads) if buffer == self.writes[write] and buffer.size]
 
-    def rebuilt(self, reads: list[Buffer], writes: list[Buffer], scratch: Buffer | None) -> StraightStep:
+    def rebuilt(self, reads: list[Buffer], writes: list[Buffer], scratch: Buffer | None) -> StraightStep | CallStep:
         """The step over other memory."""
         step = self.step
         match step:
+            case EnclosedStep():
+                assert scratch is not None
+                return step.rebuilt(reads, writes, scratch)
             case KernelStep():
                 return replace(step, buffers=(*reads, *writes))
             case ConvolutionStep():
@@ -103,8 +108,8 @@ class Thunk:
         return self.step.scratch.size if isinstance(self.step, WITH_SCRATCH) else 0
 
 
-def read_thunks(result: Any, dag: Dag, faithful: Program) -> list[Thunk]:
-    """The top-level thunks of a CompilationResultProto, in XLA's order.
+def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False) -> list[Thunk]:
+    """The top-level thunks of a CompilationResultProto, in XLA's order; ``enclose``: kernels with a loop inside too.
 
     Raises LowerError, saying why, for what is not one straight line of steps over whole values.
     """
@@ -112,29 +117,34 @@ def read_thunks(result: Any, dag: Dag, faithful: Program) -> list[Thunk]:
     for number, port in enumerate(faithful.feeds):
         memory.store(port.buffer, dag.parameters[number].base)
     thunks: list[Thunk] = []
+    enclosures = Enclosures(result) if enclose else None
     last = {step.name: number for number, step in enumerate(faithful.steps)}
     for number, (step, proto) in enumerate(zip(faithful.steps, result.thunk_sequence.thunks, strict=True)):
         if not isinstance(step, StraightStep):
             raise LowerError(f"{step.name} is a {type(step).__name__.removesuffix('Step').lower()}")
-        reads, writes = _ports(step, proto)
-        for write in writes:
-            if any(write.overlaps(read) and write != read for read in reads):
+        made: StraightStep | EnclosedStep = step
+        if enclosures is not None and isinstance(step, KernelStep) and (enclosed := enclosures.enclose(step)):
+            made, reads, writes = enclosed
+        else:
+            reads, writes = _ports(step, proto)
+            if any(write.overlaps(read) and write != read for write in writes for read in reads):
                 raise LowerError(f"{step.name} writes over a part of what it reads")
         sources = tuple(memory.load(buffer, step.name) for buffer in reads)
         outputs: tuple[Value | None, ...]
         if last[step.name] == number:
-            outputs = tuple(_output(dag, step.name, i, len(writes)) for i in range(len(writes)))
+            results = made.results if isinstance(made, EnclosedStep) else range(len(writes))
+            outputs = tuple(_output(dag, step.name, i, len(writes)) for i in results)
         else:  # one of several thunks that make a value together, such as the copy before a sort
             outputs = tuple(intermediate(step.name) for _ in writes)
-        if isinstance(step, KernelStep) and len(writes) == 1:
-            broadcast = find_broadcast(step, reads, sources, writes[0], outputs[0])
+        if isinstance(made, KernelStep) and len(writes) == 1:
+            broadcast = find_broadcast(made, reads, sources, writes[0], outputs[0])
             if broadcast is not None:
                 known = dict(zip(reads, sources, strict=True))
-                step, (reads, _) = broadcast, _ports(broadcast, proto)
+                made, (reads, _) = broadcast, _ports(broadcast, proto)
                 sources = tuple(known[buffer] for buffer in reads)
         for buffer, output in zip(writes, outputs, strict=True):
             memory.store(buffer, output)
-        thunks.append(Thunk(number, step, reads, writes, sources, outputs))
+        thunks.append(Thunk(number, made, reads, writes, sources, outputs))
     return thunks
 
 

@@ -19,7 +19,7 @@ from builder.importers.graph import FrozenGraph
 from builder.link.library import link_library
 from builder.lower import LoweringPath, Options, lower
 from builder.lower.optimise import optimise
-from builder.lower.program import LayerStep, RowStep, WhileStep
+from builder.lower.program import CallStep, CopyStep, KernelStep, LayerStep, RowStep, WhileStep
 from builder.preflight import check
 from builder.preflight import require as require_preflight
 from builder.verify.compare import verify
@@ -158,6 +158,20 @@ def test_layers_run_before_and_after_what_the_data_cuts_off(compiled: Callable[[
     assert outcome.layer_share >= 0.95
     assert [note.kind for note in outcome.notes].count("layer") == 3
     assert {int(case.sample(i)["limit"]) for i in range(SAMPLES)} == {-1, 0, 1}
+
+
+def test_kernels_with_a_loop_inside_stand_among_the_others(compiled: Callable[[Case], FrozenGraph]) -> None:
+    """Of ``tf.unique``, ``tf.map_fn`` and suppression of an open number of boxes: with memory of their own."""
+    graph = compiled(next(c for c in CASES if c.name == "boxes_that_are_left"))
+    outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
+    assert outcome.reason == ""
+    assert outcome.program is not None
+    calls = [step for step in outcome.program.steps if isinstance(step, CallStep)]
+    assert len(calls) == 3
+    for call in calls:
+        kernels = [step for step in call.body if isinstance(step, KernelStep)]
+        assert len(kernels) == 1
+        assert sum(isinstance(step, CopyStep) for step in call.body) == len(call.body) - 1 >= 2
 
 
 def test_products_of_a_recurrent_network_leave_its_loops(compiled: Callable[[Case], FrozenGraph]) -> None:

@@ -48,11 +48,15 @@ def every_pair() -> Function:
     ranges={"boxes": (0.0, 1.0), "scores": (0.0, 1.0), "classes": (0, 6)},
 )  # fmt: skip
 def boxes_that_are_left() -> Function:
-    """NonMaxSuppressionV3 without padding, which leaves out boxes below the threshold; and all distinct classes."""
+    """NonMaxSuppressionV3 without padding, which leaves out boxes below the threshold; the same of boxes that a mask
+    leaves; all distinct classes; and a loop over the boxes. XLA makes one kernel of each loop."""
 
     def kept(boxes: tf.Tensor, scores: tf.Tensor, classes: tf.Tensor) -> tuple[tf.Tensor, ...]:
         found = tf.image.non_max_suppression(boxes, scores, 10, iou_threshold=0.3, score_threshold=0.7)
-        return found, tf.gather(boxes, found), *tf.unique(classes)
+        some = tf.boolean_mask(boxes, classes > 2)
+        best = tf.image.non_max_suppression(some, tf.boolean_mask(scores, classes > 2), 5)
+        sizes = tf.map_fn(lambda box: tf.tanh(box[2:] - box[:2]), some)
+        return found, tf.gather(boxes, found), *tf.unique(classes), tf.gather(some, best), sizes
 
     return kept
 

@@ -10,6 +10,7 @@ from builder.arrays import save_arrays
 from builder.errors import ImportModelError
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.bounds import Bounded, bounds
+from builder.importers.folding import fold_constants
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph, Port
 from builder.importers.loaded import RawGraph, Shape
 from builder.importers.preprocess import activate, image_to_input
@@ -53,6 +54,7 @@ def write_frozen(
     # Canonical before as well: the notes include shapes that are no longer true.
     source = pure(keep_reachable(source, tensors, raw.feeds.values()))
     source = canonical(keep_reachable(source, tensors, raw.feeds.values()))
+    source = fold_constants(source, tensors, raw.feeds.values())
     _refuse_loose_placeholders(source, tensors, raw.feeds)
     image_feed = (spec.image.feed or next(iter(raw.feeds))) if spec.image else None
     with tf.Graph().as_default() as graph:

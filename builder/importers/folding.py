@@ -1,0 +1,153 @@
+"""Compute what depends on constants alone with TensorFlow, where XLA would compute it with other last bits.
+
+XLA folds such constants too, and its logarithm, sine and the like are not TensorFlow's. Where a difference of two of
+them is close to 0, a mel filter of no width say, the answers then have nothing in common. What XLA computes to the same
+bits is left to it, so that nothing changes in a model without such constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from builder.importers.rewrite import called_by, keep_reachable, node_of
+from builder.importers.rewrites import REWRITES
+from builder.importers.tf import reference_session, tensorflow
+
+INEXACT = frozenset({
+    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "BesselI0e", "BesselI1e", "Betainc", "Cos", "Cosh",
+    "Digamma", "Elu", "Erf", "Erfc", "Erfinv", "Exp", "Expm1", "Igamma", "Igammac", "Lgamma", "Log", "Log1p",
+    "LogSoftmax", "Ndtri", "Polygamma", "Pow", "Selu", "Sigmoid", "Sin", "Sinh", "Softmax", "Softplus", "Tan", "Tanh",
+    "Xlog1py", "Xlogy", "Zeta",
+})  # fmt: skip
+"""Ops whose last bits are XLA's own."""
+
+LARGEST = 4 << 20
+"""Bytes that a result may have whatever it is made of."""
+
+_NEVER = ("Placeholder", "Random", "Stateless", "Xla", "Enter", "Merge", "Switch", "Exit", "NextIteration")
+"""How ops begin that have no one value, or that TensorFlow cannot run alone."""
+
+
+def fold_constants(definition: Any, fetches: Collection[str], feeds: Collection[str]) -> Any:
+    """What ``fetches`` need of a GraphDef, with constants for what INEXACT ops, and rewritten ones, make of constants.
+
+    At top level and in each function; ``fetches`` and ``feeds`` are tensors, and nothing is computed past a feed. The
+    results are no larger than LARGEST or than what they are made of. Runs these ops, so they have to be allowed.
+    """
+    result = type(definition)()
+    result.CopyFrom(definition)
+    functions = {f.signature.name for f in result.library.function}
+    _fold(result.node, set(map(node_of, fetches)), set(map(node_of, feeds)), functions, lambda name: name)
+    for function in result.library.function:
+        fetched = set(map(node_of, function.ret.values()))
+        renamed = _fold(function.node_def, fetched, set(), functions, lambda name: f"{name}:output:0")
+        for output, tensor in function.ret.items():
+            if node_of(tensor) in renamed:
+                function.ret[output] = renamed[node_of(tensor)]
+    return keep_reachable(result, fetches, feeds)
+
+
+def _fold(
+    nodes: Any, fetched: set[str], fed: set[str], functions: set[str], tensor_of: Callable[[str], str]
+) -> Mapping[str, str]:
+    """Replace nodes by constants where they stand. Returns their names, and how readers call what they give."""
+    named = {node.name: node for node in nodes if _may_be_known(node, functions) and node.name not in fed}
+    known = _closed(named)
+    inexact = _inexact(known)
+    if not inexact:
+        return {}
+    tf = tensorflow()
+    graph_def = tf.compat.v1.GraphDef()
+    for node in known.values():
+        copy = graph_def.node.add()
+        copy.CopyFrom(node)
+        copy.input[:] = [node_of(tensor) for tensor in node.input]
+    try:
+        with tf.Graph().as_default() as graph:
+            tf.import_graph_def(graph_def, name="")
+        small = _small(graph)
+        read = {node_of(t) for node in nodes if node.name not in small for t in node.input if not t.startswith("^")}
+        ends = sorted(inexact & small & (read | fetched))
+        with reference_session(graph) as session:
+            values = session.run([f"{name}:0" for name in ends])
+    except (ValueError, TypeError, tf.errors.OpError):
+        return {}  # whoever imports or runs the graph says what is wrong with it
+    for name, value in zip(ends, values, strict=True):
+        _become_constant(known[name], value)
+    renamed = {name: tensor_of(name) for name in ends}
+    for node in nodes:
+        node.input[:] = [
+            renamed[node_of(t)] if node_of(t) in renamed and not t.startswith("^") else t for t in node.input
+        ]
+    return renamed
+
+
+def _may_be_known(node: Any, functions: set[str]) -> bool:
+    from tensorflow.python.framework import op_def_registry
+
+    definition = op_def_registry.get(node.op)
+    if definition is None or definition.is_stateful or node.op.startswith(_NEVER):
+        return False
+    if not functions.isdisjoint(called_by(node)) or any(t.startswith("^") for t in node.input):
+        return False
+    return len(definition.output_arg) == 1 and not (
+        definition.output_arg[0].number_attr or definition.output_arg[0].type_list_attr
+    )
+
+
+def _closed(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the nodes that depend on no others, and on a constant."""
+    known: dict[str, Any] = {}
+    waiting: dict[str, list[str]] = {}
+    missing = {}
+    ready = []
+    for name, node in named.items():
+        sources = {node_of(tensor) for tensor in node.input}
+        missing[name] = len(sources)
+        for source in sources:
+            waiting.setdefault(source, []).append(name)
+        if node.op == "Const":
+            ready.append(name)
+    while ready:
+        name = ready.pop()
+        known[name] = named[name]
+        for reader in waiting.get(name, ()):
+            missing[reader] -= 1
+            if not missing[reader]:
+                ready.append(reader)
+    return known
+
+
+def _inexact(known: Mapping[str, Any]) -> set[str]:
+    """Those of the nodes that XLA would give other bits: ``known`` has nodes after those that they read."""
+    found: set[str] = set()
+    for name, node in known.items():
+        if node.op in INEXACT or node.op in REWRITES or any(node_of(tensor) in found for tensor in node.input):
+            found.add(name)
+    return found
+
+
+def _small(graph: Any) -> set[str]:
+    """Names of operations whose result, and whatever it is made of, is not too large to be computed and kept."""
+    tf = tensorflow()
+    sizes: dict[str, int] = {}
+    for operation in graph.get_operations():
+        (output,) = operation.outputs
+        if output.dtype in (tf.string, tf.resource, tf.variant) or not output.shape.is_fully_defined():
+            continue
+        size = output.shape.num_elements() * output.dtype.size
+        given = [sizes.get(tensor.op.name) for tensor in operation.inputs]
+        if operation.type == "Const" or (None not in given and size <= max(LARGEST, *filter(None, given), 0)):
+            sizes[operation.name] = size
+    return set(sizes)
+
+
+def _become_constant(node: Any, value: Any) -> None:
+    tf = tensorflow()
+    name = node.name
+    node.Clear()
+    node.name, node.op = name, "Const"
+    proto = tf.make_tensor_proto(value)
+    node.attr["dtype"].type = proto.dtype
+    node.attr["value"].tensor.CopyFrom(proto)

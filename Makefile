@@ -279,7 +279,7 @@ fuzz: $(VENV)/.test ## atheris over what callers and models send, for faults, ti
 	@HYPOTHESIS_PROFILE=long $(PY) -m pytest -q tests/handler
 
 .PHONY: conformance
-conformance: $(VENV)/.test ## every layer of Keras and every network of keras.applications, built and compared (hours); writes docs/conformance.md
+conformance: $(VENV)/.test .venv-flax/.done ## every layer of Keras, every network of keras.applications, and those of test-frameworks, built and compared (hours); writes docs/conformance.md
 	@$(PY) -m tests.conformance $(GROUPS)
 
 lint: $(VENV)/.test ## ruff and mypy --strict

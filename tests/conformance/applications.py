@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tests.conformance.case import Case
+from tests.conformance.case import Case, of_keras
 from tests.support.zoo.case import stir
 
 GROUP = "keras.applications"
@@ -25,7 +25,7 @@ SIDE = 224
 
 
 def cases() -> list[Case]:
-    return [Case(GROUP, name, partial(_make, name)) for name in sorted(dir(keras.applications)) if _is_one(name)]
+    return [of_keras(GROUP, name, partial(_make, name)) for name in sorted(dir(keras.applications)) if _is_one(name)]
 
 
 def _is_one(name: str) -> bool:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from builder.spec import Source
 
 
 @dataclass(frozen=True)
 class Case:
-    """``make()`` gives a Keras model. ``group``: the list that it is of."""
+    """``save(folder, seed)`` writes a model, and says what it wrote. ``group``: the list that it is of."""
 
     group: str
     name: str
-    make: Callable[[], Any] = field(repr=False)
+    save: Callable[[Path, int], Source] = field(repr=False)
 
     @property
     def slug(self) -> str:
@@ -24,3 +27,21 @@ class Case:
     @property
     def seed(self) -> int:
         return zlib.crc32(self.slug.encode())
+
+
+def of_keras(group: str, name: str, make: Callable[[], Any]) -> Case:
+    """The model that ``make`` gives, as a file of Keras; as a SavedModel where it is no graph of layers."""
+
+    def save(folder: Path, seed: int) -> Source:
+        import keras
+
+        keras.utils.clear_session()
+        keras.utils.set_random_seed(seed)
+        model = make()
+        if not getattr(model, "inputs", None):
+            model.export(folder / "model", verbose=False)
+            return Source("saved_model", folder / "model")
+        model.save(folder / "model.keras")
+        return Source("keras", folder / "model.keras")
+
+    return Case(group, name, save)

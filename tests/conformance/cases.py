@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import date
 
-from tests.conformance import applications, layers
+from tests.conformance import applications, frameworks, layers
 from tests.conformance.case import Case
 from tests.support.days import share
 
 GROUPS: Mapping[str, Callable[[], list[Case]]] = {
     layers.GROUP: layers.cases,
     applications.GROUP: applications.cases,
+    frameworks.PYTORCH: frameworks.pytorch,
+    frameworks.JAX: frameworks.jax,
 }
 
 DAYS = 28
-"""In which every case is in a sample once."""
+"""In which every case of Keras is in a sample once."""
 
 
 def sample(day: date) -> list[Case]:
-    """What of each list belongs to ``day``."""
-    return [case for cases in GROUPS.values() for case in share(cases(), DAYS, day)]
+    """What belongs to ``day``, of the lists of Keras."""
+    return [case for cases in (layers.cases, applications.cases) for case in share(cases(), DAYS, day)]

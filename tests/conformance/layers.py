@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tests.conformance.case import Case
+from tests.conformance.case import Case, of_keras
 
 GROUP = "keras.layers"
 
@@ -200,7 +200,7 @@ INNER = {"Dense": {"units": 5}, "Conv2D": {"filters": 3, "kernel_size": 3}, "LST
 
 def cases() -> list[Case]:
     return [
-        Case(GROUP, f"{name} {number}", partial(_make, name, number))
+        of_keras(GROUP, f"{name} {number}", partial(_make, name, number))
         for name, configs in sorted(LAYERS.items())
         for number in range(1, len(configs) + 1)
     ]

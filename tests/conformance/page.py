@@ -27,11 +27,13 @@ _HEAD = f"""\
 
 Whole lists of models, each built as it is: made in Keras {{keras}} with seeded weights, saved (as a SavedModel where
 Keras has no graph of it), imported, compiled with TensorFlow {tf.__version__}, linked, and run on the golden inputs.
+So are the networks of PyTorch and JAX that `make test-frameworks` tests, in the frameworks' own formats.
 
-- *Agrees*: the library's answers are TensorFlow's, within the tolerance of a model without a `[tolerance]` of its own.
+- *Agrees*: the library's answers are the framework's, within the tolerance of a model without a `[tolerance]` of its
+  own.
 - *Refused*: the build stops and names what it cannot compile.
-- *Disagrees*: the build stops, since the library's answers are not TensorFlow's.
-- *Error*: Keras or coldforge is at fault.
+- *Disagrees*: the build stops, since the library's answers are not the framework's.
+- *Error*: the framework or coldforge is at fault.
 
 The column *error* has the worst difference, as a share of what is allowed. The seconds are those of a build on two
 processors that had other work as well.

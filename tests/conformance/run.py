@@ -54,14 +54,14 @@ def run(case: Case, folder: Path) -> Result:
     place.mkdir(parents=True)
     started = time.monotonic()
     try:
-        source = _save(case, place)
+        source = case.save(place, case.seed)
         started = time.monotonic()
         library = _built(case, source, place)
     except ColdforgeError as error:
         refused = isinstance(error, PreflightError | SizeLimitError)
         return _without(case, "refused" if refused else "error", str(error), started)
-    except Exception as error:  # Keras cannot make or save it; a traceback would end the run of all others
-        return _without(case, "error", f"Keras: {type(error).__name__}: {error}", started)
+    except Exception as error:  # nobody could make or save it; a traceback would end the run of all others
+        return _without(case, "error", f"{type(error).__name__}: {error}", started)
     finally:
         size = _size(place)
         shutil.rmtree(place)
@@ -83,20 +83,6 @@ def run_all(cases: list[Case], folder: Path) -> Iterator[Result]:
     """One after the other, each result when it is there."""
     for case in cases:
         yield run(case, folder)
-
-
-def _save(case: Case, place: Path) -> Source:
-    """The model as a file of Keras; as a SavedModel where it is no graph of layers."""
-    import keras
-
-    keras.utils.clear_session()
-    keras.utils.set_random_seed(case.seed)
-    model = case.make()
-    if not getattr(model, "inputs", None):
-        model.export(place / "model", verbose=False)
-        return Source("saved_model", place / "model")
-    model.save(place / "model.keras")
-    return Source("keras", place / "model.keras")
 
 
 def _built(case: Case, source: Source, place: Path) -> VerifiedLibrary:

@@ -80,7 +80,7 @@ def predictions(description: Description, fetches: list[memoryview], count: int)
         port, data = ports[output.fetch]
         for index, answer in enumerate(answers):
             numbers, shape = _item(port, data, index, description.batch)
-            answer[output.name] = _answer(output, numbers, shape)
+            answer[output.name] = _answer(output, numbers, shape, bool(port.dynamic))
     return answers
 
 
@@ -167,9 +167,12 @@ def _numbers(dtype: str, data: memoryview, strict: bool = True) -> list[Number]:
     return [v if isfinite(v) else None for v in values]
 
 
-def _answer(output: Output, numbers: list[Number], shape: tuple[int, ...]) -> Any:
+def _answer(output: Output, numbers: list[Number], shape: tuple[int, ...], dynamic: bool) -> Any:
     if output.kind == "classification":
-        return _classes(output, numbers)
+        if not dynamic:
+            return _classes(output, numbers)
+        rows = [_classes(output, numbers[at : at + shape[-1]]) for at in range(0, len(numbers), shape[-1])]
+        return nested(rows, shape[:-1])
     if output.kind == "regression":
         return numbers
     return nested(numbers, shape)
@@ -184,8 +187,8 @@ def _classes(output: Output, numbers: list[Number]) -> list[dict[str, Any]]:
     ]
 
 
-def nested(numbers: list[Number], shape: tuple[int, ...]) -> Any:
-    """``numbers`` as lists within lists of ``shape``; of shape () a single number."""
+def nested(numbers: list[Any], shape: tuple[int, ...]) -> Any:
+    """``numbers`` (or whatever they are) as lists within lists of ``shape``; of shape () a single number."""
     if not shape:
         return numbers[0]
     nested: list[Any] = numbers

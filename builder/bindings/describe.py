@@ -128,7 +128,8 @@ class Description:
 
     @property
     def classifications(self) -> tuple[Head, ...]:
-        return tuple(head for head in self.heads if head.kind == "classification")
+        """Those of a fixed size: how many rows the others have is known after a run."""
+        return tuple(h for h in self.heads if h.kind == "classification" and not h.fetch.sized_by)
 
     def takes_picture(self, feed: Tensor) -> bool:
         return self.picture is not None and self.picture.feed == feed.spec.name
@@ -210,6 +211,8 @@ def _heads(rows: list[dict[str, Any]], fetches: Mapping[str, Tensor], batch: int
         shape = fetch.spec.shape
         batched = shape[:1] == (batch,)
         length = prod(shape[1:] if batched else shape)
+        if row["kind"] == "classification" and fetch.sized_by:
+            length = shape[-1]
         labels: tuple[str, ...] = ()
         if row["kind"] == "classification":
             labels = (*row["labels"], *map(str, range(len(row["labels"]), length)))[:length]

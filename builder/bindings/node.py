@@ -38,7 +38,7 @@ def declarations(description: Description) -> str:
         title=comment(description.title),
         feeds="\n".join(_member(description, f, f"Given<{ARRAYS[f.spec.dtype]}>") for f in description.feeds),
         fetches="\n".join(_member(description, f, ARRAYS[f.spec.dtype]) for f in description.fetches),
-        labels="".join(_labels(head) for head in description.classifications),
+        labels="".join(_labels(head) for head in description.heads if head.kind == "classification"),
         outputs="\n".join(f"  {javascript_string(head.name)}: {_answer(head)};" for head in description.heads),
     )
 
@@ -60,5 +60,6 @@ def _type(head: Head) -> str:
 
 def _answer(head: Head) -> str:
     if head.kind == "classification":
-        return f"Class<{_type(head)}>[]{'[]' if head.items > 1 and head.labelled else ''}"
+        rows = head.fetch.sized_by or (head.items > 1 and head.labelled)
+        return f"Class<{_type(head)}>[]{'[]' if rows else ''}"
     return "string[]" if head.fetch.spec.dtype in ("int64", "uint64") else "number[]"

@@ -78,8 +78,8 @@ def about(description: Description, tensor: Tensor) -> str:
 
 
 def plain(description: Description) -> list[tuple[str, Tensor]]:
-    """What an example prints as numbers: the outputs that are no classification, by name."""
-    return [(head.name, head.fetch) for head in description.heads if head.kind != "classification"]
+    """What an example prints as numbers, by name: the outputs that are no classification, or of an open size."""
+    return [(head.name, head.fetch) for head in description.heads if head not in description.classifications]
 
 
 def or_picture(description: Description) -> str:

@@ -107,14 +107,15 @@ def _choose_fetches(ports: ModelPorts, spec: ModelSpec) -> dict[str, str]:
 def _check_outputs(spec: ModelSpec, graph: FrozenGraph) -> None:
     """Labels and top_k against the sizes that only the model knows."""
     shapes = {port.spec.name: port.spec.shape for port in graph.fetches}
-    dynamic = {port.spec.name for port in graph.fetches if port.spec.dynamic}
+    # Without a fixed number of classes, nothing says which label a score is of.
+    unsure = {p.spec.name for p in graph.fetches if len(p.spec.shape) - 1 in p.spec.dynamic}
     problems = []
     for output in spec.outputs:
         fetch = output.fetch or next(iter(shapes))
-        if fetch in dynamic and output.kind == "classification":
+        if fetch in unsure and output.kind == "classification":
             problems.append(
-                f"[[outputs]] {output.name}: the data decides the size of {fetch!r}, so it is no classification; "
-                'write kind = "raw".'
+                f"[[outputs]] {output.name}: the data decides how many numbers the last dimension of {fetch!r} has, so "
+                'they are no classes; write kind = "raw".'
             )
             continue
         classes = shapes[fetch][-1] if shapes[fetch] else 1

@@ -90,7 +90,8 @@ export class Model {
   /** run(), and its outputs as the model describes them: the likeliest labels of a classification, else the numbers. */
   predict(feeds) {
     const fetches = this.run(feeds);
-    return Object.fromEntries(this.describe.outputs.map((o) => [o.name, ranked(o, fetches[o.fetch])]));
+    const ports = Object.fromEntries(this.#fetches.map((port) => [port.name, port]));
+    return Object.fromEntries(this.describe.outputs.map((o) => [o.name, ranked(o, fetches[o.fetch], ports[o.fetch])]));
   }
 
   /** Give back the model's working memory. */
@@ -119,16 +120,17 @@ export class Model {
   }
 }
 
-function ranked(output, values) {
+function ranked(output, values, port) {
   const numbers = Array.from(values, (v) => (typeof v === "bigint" ? v.toString() : v));
   if (output.kind !== "classification") return numbers;
-  const size = output.labels.length || numbers.length;
+  const open = port.shape_fetch !== undefined; // the data decides how many rows there are
+  const size = open ? port.shape.at(-1) : output.labels.length || numbers.length;
   const rows = [];
   for (let at = 0; at < numbers.length; at += size) {
     const row = numbers.slice(at, at + size).map((p, i) => ({ label: output.labels[i] ?? String(i), probability: p }));
     rows.push(row.sort((a, b) => b.probability - a.probability).slice(0, output.top_k ?? row.length));
   }
-  return rows.length === 1 ? rows[0] : rows;
+  return rows.length === 1 && !open ? rows[0] : rows;
 }
 
 /** The pixels of a picture, which must have the size the model takes; a binary PPM or PGM its colours, too. */

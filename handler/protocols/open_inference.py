@@ -336,12 +336,15 @@ def _output(tensor: Tensor, parameters: dict[str, Any], description: Description
 
 
 def _classes(tensor: Tensor, count: int, description: Description) -> tuple[tuple[int, ...], list[str]]:
-    """The ``count`` largest of each item as Triton writes them, "value:index:label", and their shape."""
+    """The ``count`` largest of each item as Triton writes them, "value:index:label", and their shape. Where the data
+    decides how many rows there are, those of each row."""
     port = next(fetch for fetch in description.fetches if fetch.name == tensor.name)
     labels = next((output.labels for output in description.outputs if output.fetch == port.name), ())
     items = tensor.shape[:1] if port.of_items(description.batch) else ()
     values = tensor.numbers()
     length = len(values) // (items[0] if items else 1)
+    if port.dynamic and len(port.shape) - 1 not in port.dynamic:
+        items, length = tensor.shape[:-1], tensor.shape[-1]
     texts = []
     for start in range(0, len(values), length or 1):
         row = values[start : start + length]

@@ -125,12 +125,19 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
 
 
 def _answers(model: Description) -> dict[str, Schema]:
+    ports = {port.name: port for port in model.fetches}
     of_kind: dict[str, Schema] = {
         "classification": _list({"$ref": "#/components/schemas/Class"}),
         "regression": _list({"type": ["number", "boolean", "null"]}),
         "raw": {"type": ["array", "number", "boolean", "null"]},
     }
-    return {output.name: of_kind[output.kind] for output in model.outputs}
+    answers = {output.name: of_kind[output.kind] for output in model.outputs}
+    for output in model.outputs:
+        port = ports[output.fetch]
+        if output.kind == "classification" and port.dynamic:  # classes for each row that is there
+            for _ in port.shape[:-1]:
+                answers[output.name] = _list(answers[output.name])
+    return answers
 
 
 def _open_inference(model: Description, limits: Limits) -> Schema:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from array import array
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from handler.answer import predictions
 from handler.budget import Limits
-from handler.description import parse
+from handler.description import Description, parse
 from handler.errors import StartupError
 from handler.model import Model
 from handler.protocols.openapi import document
@@ -78,6 +80,40 @@ def test_open_inference_in_binary(client: Client) -> None:
     (output,) = json.loads(response.body[:length])["outputs"]
     assert (output["shape"], output["parameters"]["binary_data_size"]) == ([2, 2], 8)
     assert memoryview(response.body[length:]).cast("h").tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("rows", "expected"), [NOTHING, SOME, ALL])
+def test_open_inference_ranks_the_classes_of_each_row(client: Client, rows: list[int], expected: Any) -> None:
+    asked = [{"name": "rows", "parameters": {"classification": 1}}]
+    status, answer = client.post("/v2/models/rows/infer", v2(rows, outputs=asked))
+    texts = [f"{row[1]:f}:1" for row in expected]
+    assert (status, answer["outputs"]) == (
+        200, [{"name": "rows", "datatype": "BYTES", "shape": [rows[0], 1], "data": texts}],
+    )  # fmt: skip
+
+
+LABELLED = {"name": "kinds", "fetch": "rows", "kind": "classification", "labels": ["odd", "even"], "top_k": 1}
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Description:
+    """The same model, each of whose rows has a score for each of two classes."""
+    folder = tmp_path_factory.mktemp("labelled")
+    build(folder)
+    return parse(json.dumps(json.loads((folder / "model.json").read_text()) | {"outputs": [LABELLED]}))
+
+
+@pytest.mark.parametrize(("rows", "expected"), [NOTHING, SOME, ALL])
+def test_classes_of_each_row_that_is_there(labelled: Description, rows: list[int], expected: Any) -> None:
+    found = (array("h", [1, 2, 3, 4, 5, 6]), array("i", rows), array("b", [0] * 4).tobytes(), array("i", [0, 0]))
+    (answer,) = predictions(labelled, list(map(memoryview, found)), 1)
+    assert answer == {"kinds": [[{"label": "even", "probability": row[1]}] for row in expected]}
+
+
+def test_openapi_says_that_each_row_has_classes(labelled: Description) -> None:
+    text = json.dumps(document([labelled], Limits()))
+    classes = {"type": "array", "items": {"$ref": "#/components/schemas/Class"}}
+    assert json.dumps({"kinds": {"type": "array", "items": classes}}) in text
 
 
 def test_the_shape_is_no_output_of_its_own(client: Client) -> None:

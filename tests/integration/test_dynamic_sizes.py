@@ -37,6 +37,18 @@ max_size = 4
 
 [[fetches]]
 name = "sum"
+
+[[outputs]]
+fetch = "rows"
+
+[[outputs]]
+name = "kinds"
+fetch = "rows"
+labels = ["a", "b", "c"]
+top_k = 2
+
+[[outputs]]
+fetch = "sum"
 """
 
 
@@ -48,6 +60,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         x = tf.compat.v1.placeholder(tf.float32, [6, 3], name="x")
         kept = tf.identity(tf.boolean_mask(x, x[:, 0] > 0), name="y")
         tf.reduce_sum(kept, name="sum")
+        tf.transpose(kept, name="turned")
         (root / "rows.pb").write_bytes(graph.as_graph_def().SerializeToString())
     (root / "model.toml").write_text(SPEC)
     with pytest.MonkeyPatch.context() as patch:
@@ -79,9 +92,10 @@ def test_golden_inputs_give_nothing_some_and_all_that_is_taken(bundle: Path) -> 
 def test_the_function_answers_the_rows_that_are_there(bundle: Path, kept: list[int]) -> None:
     x = inputs(kept)
     answers = {"rows": x[kept].tolist(), "sum": float(x[kept].sum())}
+    kinds = [[{"label": "c", "probability": float(row[2])}, {"label": "b", "probability": float(row[1])}] for row in x]
     client = opened(bundle)
     status, answer = client.post("/predict", {"inputs": {"x": x.tolist()}})
-    assert (status, answer["predictions"]) == (200, [answers])
+    assert (status, answer["predictions"]) == (200, [answers | {"kinds": [kinds[row] for row in kept]}])
     assert client.post("/v1/models/rows:predict", {"inputs": x.tolist()}) == (200, {"outputs": answers})
 
 
@@ -93,13 +107,16 @@ def test_inspecting_says_how_large_it_can_be(
     assert "the data decides the size of rows [<=4, 3]\n" in capsys.readouterr().out
 
 
-def test_a_classification_needs_a_fixed_size(
+def test_a_classification_needs_a_fixed_number_of_classes(
     bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(bundle)
-    (bundle / "wrong.toml").write_text(SPEC + '[[outputs]]\nfetch = "rows"\nkind = "classification"\n')
+    (bundle / "wrong.toml").write_text(SPEC.replace('"y"', '"turned"'))
     assert main(["inspect", "wrong.toml"]) == 11
-    assert "the data decides the size of 'rows', so it is no classification" in capsys.readouterr().err
+    says = (
+        "[[outputs]] kinds: the data decides how many numbers the last dimension of 'rows' has, so they are no classes"
+    )
+    assert says in capsys.readouterr().err
 
 
 def test_an_export_is_imported_again(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:

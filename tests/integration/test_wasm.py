@@ -176,18 +176,23 @@ def test_javascript_gets_what_is_there(compiled: Path, tmp_path: Path) -> None:
 import {{ readFileSync }} from "node:fs";
 import {{ load }} from {json.dumps(PREDICT.resolve().as_uri())};
 const model = await load(readFileSync({json.dumps(str(module))}));
-const found = {json.dumps(numbers)}.map((x) => model.run({{ x: new Float32Array(x) }}));
+const numbers = {json.dumps(numbers)};
+const found = numbers.map((x) => model.run({{ x: new Float32Array(x) }}));
 console.log(JSON.stringify(found.map((f) => [[...f.y0], [...f.y0_shape], [...f.y1]])));
-console.log(JSON.stringify(model.predict({{ x: new Float32Array({json.dumps(numbers[1])}) }})));
+console.log(JSON.stringify(model.predict({{ x: new Float32Array(numbers[1]) }})));
+model.describe.outputs = [{{ name: "kinds", fetch: "y0", kind: "classification", labels: [], top_k: 1 }}];
+const kinds = [numbers[0], numbers[2]].map((x) => model.predict({{ x: new Float32Array(x) }}).kinds);
+console.log(JSON.stringify(kinds));
 """)
     done = subprocess.run(["node", str(script)], capture_output=True, text=True, check=True)
-    runs, predicted = map(json.loads, done.stdout.splitlines())
+    runs, predicted, kinds = map(json.loads, done.stdout.splitlines())
     assert runs == [
         [[], [0, 0], []],
         [[4, 6, 6, 9], [2, 2], [0, 0, 1, 0]],
         [[1] * 49, [7, 7], [0] * 49],
     ]
     assert predicted == {"y0": [4, 6, 6, 9], "y1": [0, 0, 1, 0]}
+    assert kinds == [[], [[{"label": "0", "probability": 1}]] * 7]  # for each row that is there
 
 
 def test_a_bundle_keeps_the_modules_of_the_same_model(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from packaging.version import Version
 
 from builder.bindings import LANGUAGES, Parts, generate, python
 from builder.bindings.describe import RESERVED, camel, describe, identifiers, package_name
-from builder.bindings.package import MANIFEST, wrapped
+from builder.bindings.node import declarations
+from builder.bindings.package import MANIFEST, plain, wrapped
 from builder.cli import main
 from builder.errors import UsageError
 from builder.escape import javascript_string, python_string
@@ -151,6 +152,17 @@ def test_a_classification_has_a_label_for_every_number() -> None:
     assert (head.labels, head.labelled, head.top, head.items, head.length) == (("0", "1"), False, 1, 3, 2)
     assert (level.labels, level.kind) == ((), "regression")
     assert (pixels.items, pixels.length) == (3, 64)
+
+
+def test_classes_of_as_many_rows_as_the_data_gives() -> None:
+    """The packages give their numbers; JavaScript, whose lists have any length, the classes of each row."""
+    data = dynamic_model.description()
+    data["outputs"] = [{"name": "kinds", "fetch": "rows", "kind": "classification", "labels": ["a"], "top_k": 1}]
+    found = describe(json.dumps(data))
+    assert found.classifications == ()
+    assert [(name, fetch.spec.name) for name, fetch in plain(found)] == [("kinds", "rows")]
+    assert found.heads[0].labels == ("a", "1")
+    assert '  "kinds": Class<KindsLabel>[][];' in declarations(found)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Write ``_abi.py`` from the C ABI's header: ``python -m handler._abi_build``.
+"""Write ``_abi.py`` and ``_audio.py`` from the C headers: ``python -m handler._abi_build``.
 
 cffi's out-of-line ABI mode: the declarations are parsed here, once, and the function loads the result
 without the parser (or the cffi package: ``_cffi_backend`` is enough). Not part of the Lambda package.
@@ -10,11 +10,15 @@ import contextlib
 import io
 import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-HEADER = Path(__file__).parents[1] / "builder" / "runtime" / "abi" / "model.h"
-MODULE = Path(__file__).with_name("_abi.py")
-PREFIX = "# ruff: noqa\n# fmt: off\n# Written by _abi_build.py from builder/runtime/abi/model.h.\n"
+RUNTIME = Path(__file__).parents[1] / "builder" / "runtime"
+HEADERS: Mapping[Path, Path] = {
+    Path(__file__).with_name("_abi.py"): RUNTIME / "abi" / "model.h",
+    Path(__file__).with_name("_audio.py"): RUNTIME / "audio" / "audio.h",
+}
+"""Each module, and the header that it is made from."""
 
 
 def declarations(header: str) -> str:
@@ -24,19 +28,21 @@ def declarations(header: str) -> str:
     return re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE)
 
 
-def generate(header: str) -> str:
-    """The source of ``_abi.py``."""
+def generate(header: Path) -> str:
+    """The source of the module that ``header`` becomes."""
     import cffi
 
     builder = cffi.FFI()
-    builder.cdef(declarations(header))
+    builder.cdef(declarations(header.read_text()))
     builder.set_source("_abi", None)
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "_abi.py")
         with contextlib.redirect_stdout(io.StringIO()):  # cffi announces itself
             builder.emit_python_code(str(target))
-        return PREFIX + target.read_text()
+        source = header.relative_to(RUNTIME.parents[1]).as_posix()
+        return f"# ruff: noqa\n# fmt: off\n# Written by _abi_build.py from {source}.\n" + target.read_text()
 
 
 if __name__ == "__main__":
-    MODULE.write_text(generate(HEADER.read_text()))
+    for module, header in HEADERS.items():
+        module.write_text(generate(header))

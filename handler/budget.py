@@ -1,4 +1,4 @@
-"""What one request may take: counts, bytes, pixels, and, of the function's own memory and time, a share.
+"""What one request may take: counts, bytes, pixels, seconds, and, of the function's own memory and time, a share.
 
 A small file may ask for much: a thousand empty scans of a JPEG, a picture of one row that is resized. So the cost of a
 picture is estimated from its header, and of a body from its counts, and what is over budget is refused before anything
@@ -19,10 +19,12 @@ DECODE_BYTES = 25
 """Bytes of memory for each pixel, at most: of a rotated WebP with alpha."""
 PIXELS_PER_MB = 25_000
 """At DECODE_BYTES each they are MEMORY_SHARE, too."""
+RECORDING_PER_MB = 100_000
+"""Bytes of a recording's file for each MB of the function's memory."""
 MEMORY_SHARE = 0.6
 """Of the function's memory for one request; the rest is the interpreter's, the model's and the event's."""
 PICTURE_SECONDS = 5.0
-"""Of the function's time, at its own speed, for one picture."""
+"""Of the function's time, at its own speed, for one file."""
 WHOLE_PROCESSOR_MB = 1769
 """Lambda's share of a processor grows with memory, and is one whole processor from here on (AWS's documentation)."""
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
@@ -55,6 +57,15 @@ SUM_CALL = 100_000.0
 LINE = 3_000.0
 """A row or column whose place and weight are looked up in Python."""
 
+AUDIO_SAMPLE = {"WAV": 15.0, "FLAC": 60.0}
+"""A sample of each channel decoded, and put into windows."""
+RESAMPLE_TAP = 4.0
+"""A sample times one number of a filter."""
+MADE_TAP = 150.0
+"""One number of a filter, computed for two rates."""
+CROSSINGS = 10
+"""Of the filter's sinc, on either side: as in builder/runtime/audio/resample.c."""
+
 JSON_VALUE = 72
 """Bytes of a value of JSON once it is parsed: an empty list or object, and the reference to it."""
 ANSWER_CHARACTER = 24
@@ -74,10 +85,12 @@ class Limits(NamedTuple):
     encoded: int = 10_000_000  # bytes of one image file; Lambda's own limit on a request is about 4.5 MB of image
     pixels: int = MAX_PIXELS
     images: int = 64
+    recording: int = 100_000_000  # bytes of one recording's file
+    recorded_seconds: int = 3_600  # of one recording
     items: int = 4096  # of tensors, in as many runs as the compiled batch makes of them
     formats: tuple[str, ...] = FORMATS
     memory: int = int(10_240 * 2**20 * MEMORY_SHARE)  # bytes; of the largest function
-    seconds: float = PICTURE_SECONDS  # for one picture
+    seconds: float = PICTURE_SECONDS  # for one file
     speed: float = 1.0  # the part of a processor that the function has, for one thread
 
     @classmethod
@@ -93,18 +106,19 @@ class Limits(NamedTuple):
             )
         return cls(
             pixels=min(MAX_PIXELS, megabytes * PIXELS_PER_MB),
+            recording=min(cls._field_defaults["recording"], megabytes * RECORDING_PER_MB),
             formats=named or FORMATS,
             memory=int(megabytes * 2**20 * MEMORY_SHARE),
             speed=min(1.0, megabytes / WHOLE_PROCESSOR_MB),
         )
 
     def require(self, cost: Cost, seconds: float) -> None:
-        """Raises OverBudgetError for a picture that costs too much, OutOfTimeError where only ``seconds`` are left."""
+        """Raises OverBudgetError for a file that costs too much, OutOfTimeError where only ``seconds`` are left."""
         needed = cost.nanoseconds / 1e9 / self.speed
         if cost.bytes > self.memory or needed > self.seconds:
             raise OverBudgetError(
-                f"would take about {needed:.1f} s and {cost.bytes / 1e6:,.0f} MB to decode and resize; "
-                f"one picture may take at most {self.seconds:g} s and {self.memory / 1e6:,.0f} MB"
+                f"would take about {needed:.1f} s and {cost.bytes / 1e6:,.0f} MB to decode; "
+                f"one file may take at most {self.seconds:g} s and {self.memory / 1e6:,.0f} MB"
             )
         if needed > seconds:
             raise OutOfTimeError("would take longer than the time that the function has left")
@@ -123,6 +137,19 @@ def decoding(plugin: str, size: tuple[int, int], file_bytes: int, scans: int = 1
     pixels = size[0] * size[1]
     time = pixels * DECODE_PIXEL[plugin] + file_bytes * DECODE_BYTE[plugin] + pixels * max(scans - 1, 0) * SCAN_PIXEL
     return Cost(pixels * DECODE_BYTES, time + steps * STEP)
+
+
+def recorded(format_: str, frames: int, channels: int, samples: int, ratio: tuple[int, int], windowed: int) -> Cost:
+    """A recording of ``frames``, decoded and resampled to ``samples`` of one channel, ``windowed`` with what overlaps.
+
+    ``ratio``: the new rate to the old one in lowest terms; zeros where they are the same.
+    """
+    up, down = ratio
+    taps = 2 * CROSSINGS * max(up, down) + up
+    time = frames * channels * AUDIO_SAMPLE[format_] + windowed * AUDIO_SAMPLE["WAV"]
+    if up:
+        time += MADE_TAP * taps + RESAMPLE_TAP * samples * taps / up
+    return Cost(4 * (frames + (samples if up else 0)) + 8 * windowed + 8 * (taps if up else 0), time)
 
 
 def resizing(size: tuple[float, float], target: tuple[int, int], method: str, antialias: bool, channels: int) -> Cost:

@@ -78,6 +78,15 @@ class ImageInput(NamedTuple):
         return self.width * self.height * (1 if self.mode == "grey" else 3)
 
 
+class AudioInput(NamedTuple):
+    """The feed that takes sound: float32 [batch, length], one channel, -1 to 1."""
+
+    feed: str
+    rate: int  # Hz
+    length: int  # samples of a window
+    hop: int  # samples from the start of one window to the next one's
+
+
 class Output(NamedTuple):
     """How a fetch becomes an answer."""
 
@@ -113,6 +122,7 @@ class Description(NamedTuple):
     size: int = 0  # which of them ``feeds`` and ``fetches`` are of
     pad: Mapping[str, float] = MappingProxyType({})  # by feed, what fills a smaller input up
     signature: str = ""  # its name, where there are several
+    audio: AudioInput | None = None
     others: tuple[Any, ...] = ()  # of the first signature: a Description for each of the others
 
     @property
@@ -193,6 +203,7 @@ def _signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
         sizes=tuple(_size(s) for s in own.get("shapes", [])),
         pad={name: float(value) for name, value in own.get("pad", {}).items()},
         signature=str(own.get("signature", "")),
+        audio=_audio(own["audio"]) if own.get("audio") else None,
     )
 
 
@@ -217,6 +228,10 @@ def _image(data: dict[str, Any]) -> ImageInput:
     return ImageInput(**known)
 
 
+def _audio(data: dict[str, Any]) -> AudioInput:
+    return AudioInput(**{key: data[key] for key in AudioInput._fields})
+
+
 def _require_consistent(description: Description) -> None:
     fetches = {port.name for port in description.answers}
     for output in description.outputs:
@@ -234,9 +249,12 @@ def _require_consistent(description: Description) -> None:
     names = [[(port.name, port.dtype) for port in (*s.feeds, *s.fetches)] for s in (first, *description.sizes)]
     if any(other != names[0] for other in names) or not description.pad.keys() <= {port.name for port in first.feeds}:
         raise ValueError("shapes or pad of other inputs than the model's own")
+    sizes = {port.name: port.size for port in description.feeds}
+    audio = description.audio
+    if audio and (sizes.get(audio.feed) != 4 * audio.length * description.batch or not 0 < audio.hop <= audio.length):
+        raise ValueError(f"feed {audio.feed} does not hold {description.batch} windows of {audio.length} samples")
     image = description.image
     if image is None:
         return
-    sizes = {port.name: port.size for port in description.feeds}
     if sizes.get(image.feed) != image.size * description.batch:
         raise ValueError(f"feed {image.feed} does not hold {description.batch} pictures of {image.size} bytes")

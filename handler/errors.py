@@ -78,7 +78,7 @@ class WrongShapeError(HandlerError):
 
 
 class NotBase64Error(HandlerError):
-    """The image's text is not base64."""
+    """The text of a file is not base64."""
 
     code = "not_base64"
 
@@ -114,7 +114,7 @@ class TruncatedImageError(HandlerError):
 
 
 class TooLargeError(HandlerError):
-    """The picture or request has more encoded bytes than allowed."""
+    """The file or request has more encoded bytes than allowed."""
 
     code = "too_large"
     status = 413
@@ -129,10 +129,47 @@ class TooManyPixelsError(HandlerError):
 
 class OverBudgetError(HandlerError):
     """Answering would take more memory or processor time than the function gives to one request, whatever the size of
-    the file. Send smaller pictures or fewer items, or give the function more memory.
+    the file. Send smaller files or fewer items, or give the function more memory.
     """
 
     code = "over_budget"
+    status = 413
+
+
+class NotAudioError(HandlerError):
+    """The bytes are neither WAV nor FLAC."""
+
+    code = "not_audio"
+    status = 415
+
+
+class DamagedAudioError(HandlerError):
+    """The recording cannot be decoded, or has no samples."""
+
+    code = "damaged_audio"
+    status = 422
+
+
+class UnsupportedAudioError(HandlerError):
+    """The recording is of a kind that the function does not take, within a format that it does: a WAV with A-law,
+    more than 8 channels, a rate below 1,000 or above 384,000 Hz.
+    """
+
+    code = "unsupported_audio"
+    status = 422
+
+
+class TruncatedAudioError(HandlerError):
+    """The recording ends too early, or a part of it is damaged."""
+
+    code = "truncated_audio"
+    status = 422
+
+
+class RecordingTooLongError(HandlerError):
+    """The recording lasts longer than allowed, or has more windows than one request may have items."""
+
+    code = "recording_too_long"
     status = 413
 
 
@@ -160,14 +197,14 @@ class ResultTooLargeError(HandlerError):
 
 
 class SourceNotAllowedError(HandlerError):
-    """The request names a picture that this function is not permitted to fetch."""
+    """The request names a file that this function is not permitted to fetch."""
 
     code = "source_not_allowed"
     status = 403
 
 
 class SourceUnavailableError(HandlerError):
-    """The request names a picture that the function cannot fetch, or not in time."""
+    """The request names a file that the function cannot fetch, or not in time."""
 
     code = "source_unavailable"
     status = 422

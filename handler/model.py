@@ -32,6 +32,8 @@ class Model:
         self._lock = threading.RLock()
         self._handle, self._weights = _open(self._library, self.description)
         # Written before every run, so that a request allocates nothing but its answer.
+        self.decoders = _decoders(path, self.description)
+        """What decodes recordings, of a model that takes sound."""
         signatures = (self.description, *self.description.others)
         self._feeds = ffi.new("cf_feed[]", max(len(one.feeds) for one in signatures))
         self._fetches = ffi.new("cf_fetch[]", max(len(one.fetches) for one in signatures))
@@ -198,6 +200,14 @@ def _open(library: Any, description: Description) -> tuple[Any, Any]:
         NO_MEMORY: "give the function more memory.",
     }
     raise StartupError(f"the model cannot be opened ({reason}): {advice.get(status, 'build the bundle again.')}")
+
+
+def _decoders(path: str, description: Description) -> Any:
+    if description.audio is None:
+        return None
+    from .audio import open_decoders
+
+    return open_decoders(path)
 
 
 def _text(pointer: Any) -> str:

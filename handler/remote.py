@@ -1,4 +1,4 @@
-"""Fetch the pictures a request names: from S3 with the function's role, or over https.
+"""Fetch the files a request names: from S3 with the function's role, or over https.
 
 A server that a caller may choose is not to be trusted, nor is a caller: only listed hosts, only public addresses
 (or listed networks), looked up once and then connected to, no redirects, and bounds on bytes and time.
@@ -31,7 +31,7 @@ from .errors import (
     TooLargeError,
     WrongTypeError,
 )
-from .request import Picture, Reference, Request
+from .request import File, Reference, Request
 from .sources import Sources
 from .storage import S3Object, opened
 
@@ -41,7 +41,7 @@ RESERVE_MS = 500  # kept for the inference and the answer
 LONGEST_SECONDS = 20.0
 CHUNK = 65_536
 LONGEST_URL = 4096
-TOO_LONG = "names a picture that takes too long to fetch"
+TOO_LONG = "names a file that takes too long to fetch"
 
 
 @dataclass
@@ -66,9 +66,9 @@ class _Budget:
             self.together -= len(chunk)  # two threads at once may let a chunk too many through, and no more
             if len(data) > self.each or self.together < 0:
                 raise TooLargeError(
-                    f"names a picture of more than {self.each:,} bytes"
+                    f"names a file of more than {self.each:,} bytes"
                     if len(data) > self.each
-                    else "and the pictures before it have too many bytes together"
+                    else "and the files before it have too many bytes together"
                 )
             self.seconds()
         self.seconds()  # a clock that ended the connection looks like the end of the data
@@ -76,18 +76,22 @@ class _Budget:
 
 
 def fetched(request: Request, sources: Sources, limits: Limits, remaining_ms: int) -> Request:
-    """``request`` with a Picture for each Reference. Raises HandlerError, which says which."""
+    """``request`` with a File for each Reference. Raises HandlerError, which says which."""
     seconds = min(LONGEST_SECONDS, (remaining_ms - RESERVE_MS) / 1000)
-    budget = _Budget(time.monotonic() + seconds, limits.encoded, limits.encoded * MOST_TOGETHER)
+    each = limits.recording if request.recording else limits.encoded
+    budget = _Budget(time.monotonic() + seconds, each, each * MOST_TOGETHER)
 
-    def resolved(picture: Picture | Reference) -> Picture:
-        if isinstance(picture, Picture):
-            return picture
-        fetch = {"s3": _object, "url": _page}[picture.kind]
+    def resolved(file: File | Reference) -> File:
+        if isinstance(file, File):
+            return file
+        fetch = {"s3": _object, "url": _page}[file.kind]
         try:
-            return Picture(fetch(picture.address, sources, budget), picture.where)
+            return File(fetch(file.address, sources, budget), file.where)
         except HandlerError as error:
-            raise type(error)(f"{picture.where} {error.message}") from error.__cause__
+            raise type(error)(f"{file.where} {error.message}") from error.__cause__
+
+    if request.recording:
+        return request._replace(recording=resolved(request.recording))
 
     if len(request.pictures) == 1:
         return request._replace(pictures=(resolved(request.pictures[0]),))
@@ -124,19 +128,19 @@ def _page(address: str, sources: Sources, budget: _Budget) -> bytes:
     try:
         connection = _Pinned(host, port, _address(_addresses(host, port, budget), sources), budget.seconds())
         with _ended(connection, budget.seconds()):
-            connection.request("GET", path, headers={"Accept": "image/*", "User-Agent": "coldforge"})
+            connection.request("GET", path, headers={"Accept": "image/*, audio/*", "User-Agent": "coldforge"})
             response = connection.getresponse()
             if response.status != 200:
-                raise SourceUnavailableError(f"names a picture, but its host answered with status {response.status}")
+                raise SourceUnavailableError(f"names a file, but its host answered with status {response.status}")
             data = budget.take(iter(lambda: response.read1(CHUNK), b""))
             if response.length:  # bytes that were announced and did not come
-                raise SourceUnavailableError("names a picture whose download broke off")
+                raise SourceUnavailableError("names a file whose download broke off")
             return data
     except HandlerError:
         raise
     except (OSError, http.client.HTTPException, ValueError) as error:
         budget.seconds()  # raises when that was why
-        raise SourceUnavailableError("names a picture that cannot be fetched") from error
+        raise SourceUnavailableError("names a file that cannot be fetched") from error
 
 
 def _parts(address: str) -> tuple[str, int, str]:
@@ -149,7 +153,7 @@ def _parts(address: str) -> tuple[str, int, str]:
         if url.scheme != "https" or not host or "@" in url.netloc or "\\" in address:
             raise ValueError
     except ValueError:
-        raise WrongTypeError('must be a URL like "https://host/picture.jpg"') from None
+        raise WrongTypeError('must be a URL like "https://host/file"') from None
     return host, port, (url.path or "/") + (f"?{url.query}" if url.query else "")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import binascii
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from .budget import Limits
@@ -14,15 +15,15 @@ from .errors import NotBase64Error, TooLargeError, WrongTypeError
 from .image import pixels
 
 
-class Picture(NamedTuple):
-    """An encoded image file. ``where`` names it in messages, such as ``"images"[2]``."""
+class File(NamedTuple):
+    """An encoded file, of a picture or a recording. ``where`` names it in messages, such as ``"images"[2]``."""
 
     data: bytes
     where: str
 
 
 class Reference(NamedTuple):
-    """An image file that is elsewhere. ``kind``: "s3" or "url"; ``address`` is unchecked, and may be a secret."""
+    """Such a file that is elsewhere. ``kind``: "s3" or "url"; ``address`` is unchecked, and may be a secret."""
 
     kind: str
     address: str
@@ -30,24 +31,29 @@ class Reference(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Pictures for the model's image feed, or none; raw little-endian bytes for each other feed, by name.
+    """Pictures for the model's image feed, a recording for its feed of sound, or none; raw little-endian bytes for each
+    other feed, by name.
 
     ``inputs`` hold the compiled batch, or, for a model that is ``batched``, the same number of items each.
     ``model`` names one of the bundle's models; None is its first. ``partial``: an answer for the first items
     only is welcome when there is no time for all. ``size``: of the model's sizes, the one that ``inputs`` are of.
-    ``signature``: of its signatures; the first where it is empty.
+    ``signature``: of its signatures; the first where it is empty. ``spans``: of a recording that ``inputs`` now hold
+    as windows, the start and end of each in seconds; ``seconds``: what took how long so far.
     """
 
-    pictures: tuple[Picture | Reference, ...]
+    pictures: tuple[File | Reference, ...]
     inputs: dict[str, bytes]
     model: str | None = None
     partial: bool = False
     size: int = 0
     signature: str = ""
+    recording: File | Reference | None = None
+    spans: tuple[tuple[float, float], ...] = ()
+    seconds: Mapping[str, float] = MappingProxyType({})
 
 
-def picture(value: object, where: str, limits: Limits) -> Picture:
-    """The file in ``value``: base64 text, or a ``data:`` URL of it. Raises HandlerError."""
+def encoded_file(value: object, where: str, most: int) -> File:
+    """The file in ``value``, of at most so many bytes: base64 text, or a ``data:`` URL of it. Raises HandlerError."""
     if not isinstance(value, str):
         raise WrongTypeError(f"{where} must be a string of base64, not {_kind(value)}")
     if value[:5].lower() == "data:":
@@ -55,8 +61,8 @@ def picture(value: object, where: str, limits: Limits) -> Picture:
         if not comma or not head.lower().endswith(";base64"):
             raise NotBase64Error(f'{where} is a data: URL without ";base64,"')
     # Checked before decoding; whitespace (base64 tools wrap lines) may make this refuse a little early.
-    if len(value) > limits.encoded * 3 // 2:
-        raise TooLargeError(f"{where} is larger than {limits.encoded:,} bytes")
+    if len(value) > most * 3 // 2:
+        raise TooLargeError(f"{where} is larger than {most:,} bytes")
     try:
         # One line is the usual case; joining copies only when there are more.
         data = binascii.a2b_base64("".join(value.split()), strict_mode=True)
@@ -64,16 +70,16 @@ def picture(value: object, where: str, limits: Limits) -> Picture:
         raise NotBase64Error(f"{where} is not base64") from None
     if not data:
         raise NotBase64Error(f"{where} is empty")
-    return Picture(data, where)
+    return File(data, where)
 
 
-def source(value: object, where: str, limits: Limits) -> Picture | Reference:
-    """The file in ``value``, in the forms that ``picture`` takes, or where it is: {"s3": …} or {"url": …}.
+def source(value: object, where: str, most: int) -> File | Reference:
+    """The file in ``value``, in the forms that ``encoded_file`` takes, or where it is: {"s3": …} or {"url": …}.
 
     Raises HandlerError.
     """
     if not isinstance(value, dict):
-        return picture(value, where, limits)
+        return encoded_file(value, where, most)
     kind, address = next(iter(value.items())) if len(value) == 1 else (None, None)
     if kind not in ("s3", "url") or not isinstance(address, str):
         raise WrongTypeError(f'{where} must be base64, {{"s3": "s3://bucket/key"}} or {{"url": "https://…"}}')
@@ -130,7 +136,7 @@ def decoded(
     ``remaining_ms``: see ``Call``. Raises OutOfTimeError for a picture that would take longer.
     """
     image = description.image
-    pictures = [p for p in request.pictures if isinstance(p, Picture)]
+    pictures = [p for p in request.pictures if isinstance(p, File)]
     if image is None:
         return []
     return [pixels(p.data, p.where, image, limits, seconds_left(remaining_ms())) for p in pictures]

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from .budget import Limits
-from .deadline import Deadline
+from .deadline import Deadline, seconds_left
 from .description import Description
 from .errors import OutOfTimeError, Refusal, UnknownModelError
 from .model import Model
-from .request import Reference, Request, decoded, feeds, items, parts
+from .request import File, Reference, Request, decoded, feeds, items, parts
 from .sources import NOWHERE, Sources
 
 
@@ -46,6 +46,7 @@ class Result(NamedTuple):
     batches: tuple[tuple[list[memoryview], int], ...]
     timings_ms: dict[str, float]  # decode (with crop and resize), infer, total; fetch where pictures were elsewhere
     left: int = 0
+    spans: tuple[tuple[float, float], ...] = ()  # of a recording's windows: see ``Request``
 
     @property
     def items(self) -> int:
@@ -75,6 +76,29 @@ class Server(NamedTuple):
         """The model that ``request`` is of, in its signature and size. Raises UnknownModelError, WrongFieldError."""
         return self.description(request.model).of_signature(request.signature).of_size(request.size)
 
+    def windowed(self, request: Request, call: Call) -> Request:
+        """``request`` with its recording, if it has one, as windows among its inputs. Raises HandlerError."""
+        if request.recording is None:
+            return request
+        from .audio import windows
+
+        began = time.perf_counter()
+        model, description = self.model(request.model), self.described(request)
+        seconds: dict[str, float] = {}
+        if isinstance(request.recording, Reference):
+            from .remote import fetched
+
+            request = fetched(request, self.sources, self.limits, call.remaining_ms())
+            seconds["fetch"] = time.perf_counter() - began
+        assert description.audio is not None
+        assert isinstance(request.recording, File)
+        start, file = time.perf_counter(), request.recording
+        left = seconds_left(call.remaining_ms())
+        samples, spans = windows(file.data, file.where, description.audio, self.limits, model.decoders, left)
+        inputs = request.inputs | {description.audio.feed: samples}
+        seconds["decode"] = time.perf_counter() - start
+        return request._replace(recording=None, inputs=inputs, spans=spans, seconds=seconds)
+
     def infer(self, request: Request, call: Call) -> Result:
         """``request``, batch after batch, each decoded when its turn comes. Raises HandlerError, InferenceError.
 
@@ -84,13 +108,13 @@ class Server(NamedTuple):
         model = self.model(request.model)
         description = self.described(request)
         _require_memory(request, description, self.limits)
-        seconds: dict[str, float] = {}
+        seconds: dict[str, float] = dict(request.seconds)
         if any(isinstance(p, Reference) for p in request.pictures):
             from .remote import fetched
 
             request = fetched(request, self.sources, self.limits, call.remaining_ms())
             seconds["fetch"] = time.perf_counter() - began
-        seconds |= {"decode": 0.0, "infer": 0.0}
+        seconds |= {"decode": seconds.get("decode", 0.0), "infer": 0.0}
         deadline = Deadline(call.remaining_ms)
         batches: list[tuple[list[memoryview], int]] = []
         left = items(request, description)
@@ -113,9 +137,9 @@ class Server(NamedTuple):
                 seconds["infer"] += time.perf_counter() - middle
         if left and not (request.partial and batches):
             raise OutOfTimeError("the function ran out of time before the request was done; send fewer items at a time")
-        seconds["total"] = time.perf_counter() - began
+        seconds["total"] = time.perf_counter() - began + sum(request.seconds.values())
         timings = {name: round(value * 1000, 3) for name, value in seconds.items()}
-        result = Result(description, tuple(batches), timings, left)
+        result = Result(description, tuple(batches), timings, left, request.spans)
         call.observe(result)
         return result
 

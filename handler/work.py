@@ -13,14 +13,14 @@ from .answer import ANSWER_LIMIT, require_room, require_size, shortest_answer
 from .deadline import Deadline, seconds_left
 from .errors import AnswerTooLargeError, MalformedEventError, OutOfTimeError, RetryLater
 from .protocols import predict
-from .request import Picture, Request
+from .request import File
 from .server import Call, Server
 from .storage import S3Object
 
 LOGGED = 100_000  # characters of one answer; CloudWatch cuts lines at 256 KB
 
 Task = S3Object | dict[str, Any]
-"""A picture in S3, or a request of our own protocol."""
+"""A picture or recording in S3, or a request of our own protocol."""
 
 
 def from_json(text: object) -> object:
@@ -39,12 +39,15 @@ def answered(
     """The answer to ``task`` in our own protocol. ``limit``: see ``predict.answer``. Raises HandlerError."""
     if not isinstance(task, S3Object):
         return predict.answer(task, server, call, partial=partial, limit=limit)
-    data = storage.read(task, server.limits.encoded, seconds_left(call.remaining_ms()))
-    description = server.description(None)
-    if description.image is None or len(description.feeds) > 1:  # more than a picture is asked for: a request in JSON
+    description, limits = server.description(None), server.limits
+    most = limits.recording if description.audio else limits.encoded
+    data = storage.read(task, most, seconds_left(call.remaining_ms()))
+    if not (description.image or description.audio) or len(description.feeds) > 1:
+        # More than a file is asked for: a request in JSON.
         request = from_json(data.decode(errors="replace"))
         return predict.answer(request, server, call, partial=partial, limit=limit)
-    return predict.told(server.infer(Request((Picture(data, str(task)),), {}), call), call)
+    request = predict.of_files([File(data, str(task))], description, limits)
+    return predict.answered(request, server, call, limit)
 
 
 def deliver(target: S3Object | None, task: Task, answer: dict[str, Any], call: Call) -> None:

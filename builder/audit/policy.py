@@ -30,6 +30,7 @@ class Policy:
     exports: tuple[str, ...]
     exports_of_outside_weights: tuple[str, ...]  # all or none, besides
     exports_of_several_signatures: tuple[str, ...]  # the same
+    exports_of_sound: tuple[str, ...]  # the same
     require: tuple[str, ...]
 
 
@@ -131,7 +132,8 @@ def _needed(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
 
 def _exports(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
     wanted = set(policy.exports)
-    for optional in (policy.exports_of_outside_weights, policy.exports_of_several_signatures):
+    optional_sets = policy.exports_of_outside_weights, policy.exports_of_several_signatures, policy.exports_of_sound
+    for optional in optional_sets:
         wanted |= set(optional) if set(optional) & set(facts.exports) else set()
     extra = sorted(set(facts.exports) - wanted)
     missing = sorted(wanted - set(facts.exports))

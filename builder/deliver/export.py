@@ -90,6 +90,9 @@ def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpe
         mean=(0.0,),
         scale=(1.0,),
     )
+    audio = spec.audio and replace(
+        spec.audio, feed=spec.audio.feed and c_identifier(spec.audio.feed), normalise="none", scale=1.0
+    )
     shapes = {port.spec.shape_fetch for port in graph.fetches}  # which importing adds
     names = {port.spec.name: c_identifier(port.spec.name) for port in graph.fetches if port.spec.name not in shapes}
     most = {fetch.visible: fetch.max_size for fetch in spec.fetches}
@@ -102,6 +105,7 @@ def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpe
         feeds=(),
         fetches=fetches if any(f.alias for f in fetches) or any(shapes) else (),
         image=image,
+        audio=audio,
         outputs=tuple(replace(output, activation="none") for output in spec.outputs),
         layers=layers,
     )

@@ -46,6 +46,7 @@ def emit(
         integer=integer,
         several_signatures=bool(signatures),
         dynamic=any(is_dynamic(p) for p in (program, *others.values())),
+        audio=spec.audio is not None,
         layout=layout_of(program, kernels, others) if outside_library else None,
         probe=probe,
     )

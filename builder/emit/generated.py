@@ -33,6 +33,8 @@ class GeneratedSources:
     """Whether there is a signature to choose."""
     dynamic: bool = False
     """Whether the data decides the size of a fetch."""
+    audio: bool = False
+    """Whether the library has what the function decodes and resamples recordings with."""
     layout: Layout | None = None
     """What weights have to be that are no part of the library; None where they are."""
     probe: Probe | None = None
@@ -73,6 +75,7 @@ class GeneratedSources:
             "integer": self.integer,
             "several_signatures": self.several_signatures,
             "dynamic": self.dynamic,
+            "audio": self.audio,
             "layout": self.layout.to_dict() if self.layout else None,
             "probe": self.probe,
         }
@@ -89,6 +92,7 @@ class GeneratedSources:
             integer=data["integer"],
             several_signatures=data["several_signatures"],
             dynamic=data["dynamic"],
+            audio=data["audio"],
             layout=Layout.of(data["layout"]) if data["layout"] else None,
             probe=data["probe"],
         )

@@ -10,7 +10,7 @@ from builder import __version__
 from builder.library.abi import ABI_VERSION
 from builder.library.outside import Layout
 from builder.lower.program import BoundState, Program
-from builder.spec import ModelSpec, OutputSpec, Variant
+from builder.spec import AudioInput, ModelSpec, OutputSpec, Variant
 
 
 def model_json(
@@ -51,7 +51,8 @@ def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: 
     """What one signature takes and gives, in each of its sizes, in the first batch."""
     of_it = {v: one for v, one in programs.items() if v.signature == signature and v.batch == spec.batch}
     own, (program, *others) = spec.of_variant(next(iter(of_it))), of_it.values()
-    image, pad = own.image, {feed.name: feed.pad for feed in own.feeds if feed.pad is not None}
+    image, audio = own.image, own.audio
+    pad = {feed.name: feed.pad for feed in own.feeds if feed.pad is not None}
     return {
         **_ports(program),
         **({"shapes": [_ports(one) for one in (program, *others)]} if others else {}),
@@ -69,9 +70,15 @@ def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: 
             "background": list(image.background),
             "decode": image.decode,
         },
+        **({"audio": _audio(audio, program)} if audio else {}),
         **({"states": [_state(s) for s in program.states]} if program.states else {}),
         "outputs": [_output(o, program) for o in own.outputs] or _raw(program),
     }
+
+
+def _audio(audio: AudioInput, program: Program) -> dict[str, Any]:
+    feed = audio.feed or program.feeds[0].spec.name
+    return {"feed": feed, "rate": audio.rate, "length": audio.length, "hop": audio.step}
 
 
 def _ports(program: Program) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from builder.importers.bounds import Bounded, bounds
 from builder.importers.folding import fold_constants
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph, Port
 from builder.importers.loaded import RawGraph, Shape
-from builder.importers.preprocess import activate, image_to_input
+from builder.importers.preprocess import activate, image_to_input, sound_to_input
 from builder.importers.rewrite import (
     canonical,
     inline_calls,
@@ -56,18 +56,23 @@ def write_frozen(
     source = canonical(keep_reachable(source, tensors, raw.feeds.values()))
     source = fold_constants(source, tensors, raw.feeds.values())
     _refuse_loose_placeholders(source, tensors, raw.feeds)
-    image_feed = (spec.image.feed or next(iter(raw.feeds))) if spec.image else None
+    media = spec.image or spec.audio
+    media_feed = (media.feed or next(iter(raw.feeds))) if media else None
     with tf.Graph().as_default() as graph:
         inputs: dict[str, Any] = {}
         feeds: list[Port] = []
         for name, tensor in raw.feeds.items():
             dtype = _dtype_of(source, tensor)
-            if spec.image is not None and name == image_feed:
-                image = spec.image
+            if (image := spec.image) is not None and name == media_feed:
                 port = TensorSpec(name, "uint8", (spec.batch, image.height, image.width, image.channels))
                 placeholder = _placeholder(port)
                 with tf.name_scope("preprocess"):
                     inputs[tensor] = image_to_input(placeholder, image, dtype, shapes[name])
+            elif (audio := spec.audio) is not None and name == media_feed:
+                port = TensorSpec(name, "float32", (spec.batch, audio.length))
+                placeholder = _placeholder(port)
+                with tf.name_scope("preprocess"):
+                    inputs[tensor] = sound_to_input(placeholder, audio, dtype, shapes[name])
             else:
                 port = TensorSpec(name, dtype.name, shapes[name])
                 placeholder = inputs[tensor] = _placeholder(port)

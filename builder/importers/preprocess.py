@@ -1,4 +1,4 @@
-"""What the spec compiles into the graph: pixels to the model's input, raw scores to probabilities."""
+"""What the spec compiles into the graph: pixels or sound to the model's input, raw scores to probabilities."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from builder.errors import ImportModelError
 from builder.importers.tf import tensorflow
-from builder.spec import Activation, ImageInput
+from builder.spec import Activation, AudioInput, ImageInput
 
 
 def image_to_input(pixels: Any, image: ImageInput, dtype: Any, shape: tuple[int, ...]) -> Any:
@@ -42,6 +42,28 @@ def _per_channel(values: tuple[float, ...], channels: int, key: str) -> tuple[fl
         raise ImportModelError(f"`{key}` under [image] has {len(values)} values; it takes 1 or {channels}.")
     # One value stays a scalar: XLA folds it where a vector would stay a broadcast.
     return values if len(set(values)) > 1 else values[:1]
+
+
+def sound_to_input(samples: Any, audio: AudioInput, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """Model input of ``dtype`` and ``shape`` from float32 ``samples`` [batch, length], -1 to 1.
+
+    Normalises each window and multiplies it by ``scale``, in float32. ``standard`` is (x - mean) / sqrt(variance +
+    1e-7), as transformers' Wav2Vec2FeatureExtractor has it. Raises ImportModelError if the model takes integers.
+    """
+    tf = tensorflow()
+    if not dtype.is_floating:
+        raise ImportModelError(
+            f"The input of sound is {dtype.name}, and [audio] gives floats: wrap the model so that it casts them."
+        )
+    value = samples
+    if audio.normalise == "peak":
+        value = tf.math.divide_no_nan(value, tf.reduce_max(tf.abs(value), axis=1, keepdims=True))
+    elif audio.normalise == "standard":
+        value -= tf.reduce_mean(value, axis=1, keepdims=True)
+        value /= tf.sqrt(tf.reduce_mean(tf.square(value), axis=1, keepdims=True) + 1e-7)
+    if audio.scale != 1:
+        value *= tf.constant(audio.scale, tf.float32)
+    return tf.reshape(tf.cast(value, dtype), shape)
 
 
 def activate(scores: Any, activation: Activation, fetch: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builder.errors import ImportModelError
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.spec import ImageInput, ModelSpec
+from builder.spec import AudioInput, ImageInput, ModelSpec, sound_shapes
 from builder.spec.tensor import ITEM_SIZES
 
 Shape = tuple[int, ...]
@@ -18,14 +18,15 @@ _INSTEAD = {
     "resource": "freeze the graph first",
     "variant": "choose a dense tensor instead",
 }
-_PIXELS = {"float16", "bfloat16"}  # the graph casts pixels itself, so these may stand behind an image
+_CAST = {"float16", "bfloat16"}  # the graph casts pixels and sound itself, so these may stand behind them
 
 
 def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
     """The static shape of every feed of the model, by name, before preprocessing.
 
-    A shape in the spec wins where it fits the model's; a leading None becomes ``spec.batch``; the image feed's
-    come from the image. Raises ImportModelError with every dimension that stays open, and the lines to add.
+    A shape in the spec wins where it fits the model's; a leading None becomes ``spec.batch``; those of the feed of
+    pictures or sound come from [image] or [audio]. Raises ImportModelError with every dimension that stays open, and
+    the lines to add.
     """
     known = [port.name for port in ports.feeds]
     problems = [
@@ -35,15 +36,16 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
     ]
     if not known:
         problems.append("The model has no inputs.")
-    image_feed, problem = _image_feed(ports, spec.image)
+    media: ImageInput | AudioInput | None = spec.image or spec.audio
+    media_feed, problem = _media_feed(ports, media)
     problems += [problem] if problem else []
     shapes: dict[str, Shape] = {}
     for port in ports.feeds:
-        image = spec.image if port.name == image_feed else None
-        problems += check_dtype(port, "input", image is not None)
+        own = media if port.name == media_feed else None
+        problems += check_dtype(port, "input", own is not None)
         given = next((f.shape for f in spec.feeds if f.name == port.name), None)
         try:
-            shapes[port.name] = _pin(port, given, spec.batch, image)
+            shapes[port.name] = _pin(port, given, spec.batch, own)
         except ImportModelError as error:
             problems.append(str(error))
     if problems:
@@ -51,9 +53,9 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
     return shapes
 
 
-def check_dtype(port: PortInfo, kind: str, image: bool = False) -> list[str]:
-    """A message if the port's dtype cannot cross the C ABI."""
-    if port.dtype in ITEM_SIZES or (image and port.dtype in _PIXELS):
+def check_dtype(port: PortInfo, kind: str, cast: bool = False) -> list[str]:
+    """A message if the port's dtype cannot cross the C ABI, and the graph does not ``cast`` it."""
+    if port.dtype in ITEM_SIZES or (cast and port.dtype in _CAST):
         return []
     instead = _INSTEAD.get(port.dtype, "use one of those")
     return [
@@ -61,21 +63,23 @@ def check_dtype(port: PortInfo, kind: str, image: bool = False) -> list[str]:
     ]
 
 
-def _image_feed(ports: ModelPorts, image: ImageInput | None) -> tuple[str | None, str | None]:
+def _media_feed(ports: ModelPorts, media: ImageInput | AudioInput | None) -> tuple[str | None, str | None]:
+    """The feed of pictures or sound, and what is wrong with what the spec says of it."""
     names = [port.name for port in ports.feeds]
-    if image is None:
+    if media is None:
         return None, None
-    if image.feed in names:
-        return image.feed, None
-    if image.feed is not None:
-        return None, f"[image] names {image.feed!r}, which is not an input; the inputs are {', '.join(names)}."
+    section = "[image]" if isinstance(media, ImageInput) else "[audio]"
+    if media.feed in names:
+        return media.feed, None
+    if media.feed is not None:
+        return None, f"{section} names {media.feed!r}, which is not an input; the inputs are {', '.join(names)}."
     if len(names) == 1:
         return names[0], None
     example = names[0] if names else "?"
-    return None, f'The model has several inputs: add `feed = "{example}"` under [image] (of {", ".join(names)}).'
+    return None, f'The model has several inputs: add `feed = "{example}"` under {section} (of {", ".join(names)}).'
 
 
-def _pin(port: PortInfo, given: Shape | None, batch: int, image: ImageInput | None) -> Shape:
+def _pin(port: PortInfo, given: Shape | None, batch: int, media: ImageInput | AudioInput | None) -> Shape:
     shape = port.shape
     if given is not None:
         if shape is not None and not _fits(given, shape):
@@ -83,8 +87,10 @@ def _pin(port: PortInfo, given: Shape | None, batch: int, image: ImageInput | No
                 f"[[feeds]] gives {port.name!r} the shape {list(given)}, but the model's is {_show(shape)}."
             )
         shape = given
-    if image is not None:
-        return _pin_image(port.name, shape, batch, image)
+    if isinstance(media, ImageInput):
+        return _pin_image(port.name, shape, batch, media)
+    if media is not None:
+        return _pin_audio(port.name, shape, batch, media)
     if shape is not None:
         shape = tuple(batch if i == 0 and d is None else d for i, d in enumerate(shape))
         if all(d is not None and d > 0 for d in shape):
@@ -112,6 +118,17 @@ def _pin_image(name: str, shape: tuple[int | None, ...] | None, batch: int, imag
         f"[image] says {image.width} x {image.height} pixels in {image.mode} ({image.channels} "
         f"channel{'s' if image.channels > 1 else ''}) in batches of {batch}, which is {list(full)} as [batch, height, "
         f"width, channels], but the model's input {name!r} is {_show(shape)}. {_advice(shape, batch, image)}"
+    )
+
+
+def _pin_audio(name: str, shape: tuple[int | None, ...] | None, batch: int, audio: AudioInput) -> Shape:
+    for candidate in sound_shapes(batch, audio.length):
+        if shape is None or _fits(candidate, shape):
+            return candidate
+    right = "Set length under [audio], and batch under [model], to what it takes."
+    raise ImportModelError(
+        f"[audio] says {audio.length:,} samples in batches of {batch}, which is {[batch, audio.length]}, but the "
+        f"model's input {name!r} is {_show(shape)}. {right}"
     )
 
 

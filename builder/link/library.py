@@ -26,6 +26,12 @@ THREAD_SOURCES = ("platform/threads.c", "platform/cpus.c")
 FUSED_SOURCE = "fused/kernels.c"
 """The fused kernels: one file, compiled for each instruction set."""
 
+AUDIO_SOURCES = ("audio/flac.c", "audio/samples.c", "audio/resample.c")
+"""Of a model that takes sound: what the function reads recordings with."""
+
+AUDIO_FLAGS = ("-fwrapv",)
+"""dr_flac adds up what a file says, and a damaged one may say too much for an integer."""
+
 INTEGER_SOURCE = "fused/integer.c"
 """Integer GEMM, compiled likewise where a program has layers of it."""
 
@@ -50,6 +56,9 @@ PUBLIC_OUTSIDE = ("cf_open_file", "cf_open_memory")
 PUBLIC_SIGNATURES = ("cf_set_signature",)
 """The further function of a library with several signatures."""
 
+PUBLIC_AUDIO = ("cf_flac_read", "cf_mono", "cf_resample")
+"""The further functions of a library of a model that takes sound; see runtime/audio/audio.h."""
+
 PUBLIC_PROBES: dict[Probe, tuple[str, ...]] = {
     "profile": ("cf_step_times", "cf_step_level"),
     "observe": ("cf_observe",),
@@ -64,6 +73,8 @@ def public_names(sources: GeneratedSources) -> tuple[str, ...]:
         names += PUBLIC_OUTSIDE
     if sources.several_signatures:
         names += PUBLIC_SIGNATURES
+    if sources.audio:
+        names += PUBLIC_AUDIO
     if sources.probe:
         names += PUBLIC_PROBES[sources.probe]
     return tuple(names)
@@ -155,6 +166,8 @@ def compile_objects(
         build(program, own=sources.flags)
     if sources.dynamic:
         build(RUNTIME / "abi" / "dynamic.c", baseline=True, own=sources.flags)
+    for name in AUDIO_SOURCES if sources.audio else ():
+        build(RUNTIME / name, own=AUDIO_FLAGS)
     if sources.outside:
         build(RUNTIME / "abi" / "weights.c", baseline=True, own=sources.flags)
     else:

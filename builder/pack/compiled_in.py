@@ -16,10 +16,12 @@ from builder.errors import EnvironmentSetupError
 from builder.pack.parts import OURS, Part, our_text
 
 _RULE = "-" * 80
+_FLAC = Path(__file__).parents[1] / "runtime" / "audio" / "dr_flac.h"
 
 
-def library_parts(library: str, versions: Mapping[str, str]) -> tuple[Part, ...]:
-    """What is compiled into the file ``library`` (its path in Lambda). ``versions``: the manifest's.
+def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = False) -> tuple[Part, ...]:
+    """What is compiled into the file ``library`` (its path in Lambda). ``versions``: the manifest's. ``sound``: of a
+    model that takes sound.
 
     Raises EnvironmentSetupError when a package that made the library is not installed here.
     """
@@ -66,6 +68,22 @@ def library_parts(library: str, versions: Mapping[str, str]) -> tuple[Part, ...]
             about="of zig's wheel of this version; the linker takes what is called, which may be nothing",
             texts=(_file("ziglang", "ziglang/LICENSE"), _file("ziglang", "ziglang/lib/libunwind/LICENSE.TXT")),
         ),
+        *([_flac_decoder(inside)] if sound else []),
+    )
+
+
+def _flac_decoder(inside: tuple[str, ...]) -> Part:
+    text = _FLAC.read_text(encoding="utf-8")
+    version = re.search(r"^dr_flac - v(\S+)", text, re.MULTILINE)
+    return Part(
+        ref="mackron:dr_flac",
+        name="dr_flac",
+        version=version[1] if version else "",
+        licence="MIT-0",
+        inside=inside,
+        purl="pkg:github/mackron/dr_libs",
+        about="decodes FLAC (builder/runtime/audio); only in libraries of models that take sound",
+        texts=(text.partition("ALTERNATIVE 2 - MIT No Attribution\n")[2].strip("=*/\n "),),
     )
 
 

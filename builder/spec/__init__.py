@@ -11,6 +11,7 @@ from builder.spec.model import (
     Activation,
     Activations,
     ActivationType,
+    AudioInput,
     ChannelOrder,
     ColorMode,
     Decode,
@@ -21,6 +22,7 @@ from builder.spec.model import (
     ImageInput,
     LayerSpec,
     ModelSpec,
+    Normalise,
     OutputKind,
     OutputSpec,
     Resize,
@@ -31,6 +33,7 @@ from builder.spec.model import (
     Weights,
     WeightsPlace,
     WeightType,
+    sound_shapes,
 )
 from builder.spec.parser import load
 from builder.spec.render import render
@@ -41,6 +44,7 @@ __all__ = [
     "Activation",
     "ActivationType",
     "Activations",
+    "AudioInput",
     "ChannelOrder",
     "ColorMode",
     "Decode",
@@ -51,6 +55,7 @@ __all__ = [
     "ImageInput",
     "LayerSpec",
     "ModelSpec",
+    "Normalise",
     "OutputKind",
     "OutputSpec",
     "Resize",
@@ -63,5 +68,6 @@ __all__ = [
     "WeightsPlace",
     "load",
     "render",
+    "sound_shapes",
     "to_json",
 ]

@@ -15,6 +15,8 @@ def to_json(spec: ModelSpec) -> str:
     data = asdict(spec)
     del data["packaging"]  # in a layer or an image, the library is the same
     folder = data.pop("path").parent
+    if data["audio"] is None:
+        del data["audio"]
     for key in ("path", "config"):
         if path := data["source"][key]:
             data["source"][key] = relative(path, folder)

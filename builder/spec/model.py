@@ -16,6 +16,7 @@ ChannelOrder = Literal["rgb", "bgr"]
 Fit = Literal["stretch", "cover", "contain"]
 Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
 Decode = Literal["fast", "exact"]
+Normalise = Literal["none", "peak", "standard"]
 OutputKind = Literal["classification", "regression", "raw"]
 Activation = Literal["none", "softmax", "sigmoid"]
 Packaging = Literal["zip", "image"]
@@ -104,6 +105,29 @@ class ImageInput:
     @property
     def channels(self) -> int:
         return 1 if self.mode == "grey" else 3
+
+
+@dataclass(frozen=True)
+class AudioInput:
+    """A feed that takes sound. The caller passes float32 samples [batch, length] of one channel, -1 to 1, at ``rate``;
+    the graph normalises each window and multiplies it by ``scale``."""
+
+    feed: str | None  # None: the only feed
+    rate: int  # Hz
+    length: int  # samples of one window
+    hop: int | None = None  # samples from the start of one window to the next one's; None: length
+    normalise: Normalise = "none"
+    scale: float = 1.0
+
+    @property
+    def step(self) -> int:
+        """``hop``, whether it is given or not."""
+        return self.hop or self.length
+
+
+def sound_shapes(batch: int, length: int) -> tuple[tuple[int, ...], ...]:
+    """The shapes that a model's input of sound may have, the usual one first."""
+    return ((batch, length), (batch, length, 1), (batch, 1, length), *([(length,)] if batch == 1 else []))
 
 
 @dataclass(frozen=True)
@@ -200,8 +224,9 @@ class ModelSpec:
     feeds: tuple[FeedSpec, ...] = ()  # shapes are of ``batch``; multi-shape feeds have equally many
     fetches: tuple[FetchSpec, ...] = ()
     image: ImageInput | None = None
+    audio: AudioInput | None = None
     outputs: tuple[OutputSpec, ...] = ()  # (): every fetch as it is
-    signatures: tuple[SignatureSpec, ...] = ()  # after the first, of which feeds, fetches, image and outputs are
+    signatures: tuple[SignatureSpec, ...] = ()  # after the first, of which feeds, fetches, image, audio and outputs are
     tolerance: Tolerance = Tolerance()
     weights: Weights = Weights()
     activations: Activations = Activations()
@@ -270,7 +295,7 @@ class ModelSpec:
         one = self.signatures[number - 1]
         source = replace(self.source, signature=one.name)
         own = replace(self, source=source, feeds=one.feeds, fetches=one.fetches, outputs=one.outputs)
-        return replace(own, image=None, signatures=(), samples=None)
+        return replace(own, image=None, audio=None, signatures=(), samples=None)
 
     def _variant(self, signature: int, batch: int, size: int) -> Variant:
         own, names, says = self._of_signature(signature), [], []

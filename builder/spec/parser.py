@@ -6,12 +6,14 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from builder.errors import SpecError
 from builder.spec import rules
 from builder.spec.address import is_address, parse_address
 from builder.spec.model import (
     Activations,
+    AudioInput,
     FeedSpec,
     FetchSpec,
     Format,
@@ -121,7 +123,7 @@ def _config(model: Table, folder: Path) -> Path | None:
 
 
 def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tables) -> ModelSpec:
-    model, image = tables.model, tables.image
+    model = tables.model
     source, signatures = model.get("source") or "", model.get("signature") or (None,)
     address = parse_address(source) if is_address(source) else None
     first, *others = (_signature(one, signature, name) for signature, one in rules.by_signature(tables))
@@ -144,19 +146,24 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
         batches=tuple(sorted(model.get("batch"))) if len(model.get("batch")) > 1 else (),
         feeds=first.feeds,
         fetches=first.fetches,
-        image=None if image is None else ImageInput(**{key: image.get(key) for key in image.section.keys}),
+        image=ImageInput(**_values(tables.image)) if tables.image else None,
+        audio=AudioInput(**_values(tables.audio)) if tables.audio else None,
         outputs=first.outputs,
         signatures=tuple(others),
         tolerance=Tolerance(tables.tolerance.get("absolute"), tables.tolerance.get("relative")),
         weights=_weights(tables.weights, path.parent),
         activations=Activations(tables.activations.get("type"), _path(tables.activations, "images", path.parent)),
-        layers=tuple(LayerSpec(**{key: layer.get(key) for key in layer.section.keys}) for layer in tables.layers),
+        layers=tuple(LayerSpec(**_values(layer)) for layer in tables.layers),
         samples=_path(tables.golden, "samples", path.parent),
         targets=model.get("targets"),
         winograd=model.get("winograd"),
         max_unzipped=tables.limits.get("unzipped"),
         max_zipped=tables.limits.get("zipped"),
     )
+
+
+def _values(table: Table) -> dict[str, Any]:
+    return {key: table.get(key) for key in table.section.keys}
 
 
 def _signature(tables: Tables, signature: str, model_name: str) -> SignatureSpec:

@@ -13,6 +13,7 @@ from builder.spec.model import Activations, ModelSpec, Weights
 from builder.spec.rules import guess_format, is_saved_model
 from builder.spec.schema import (
     ACTIVATIONS,
+    AUDIO,
     FEEDS,
     FETCHES,
     GOLDEN,
@@ -48,6 +49,8 @@ def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
         writer.table(FETCHES, f"fetches.{i}", fetch)
     if spec.image:
         writer.table(IMAGE, "image", asdict(spec.image))
+    if spec.audio:
+        writer.table(AUDIO, "audio", asdict(spec.audio))
     for i, output in enumerate(outputs):
         writer.table(OUTPUTS, f"outputs.{i}", output)
     writer.table(TOLERANCE, "tolerance", asdict(spec.tolerance), optional=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from builder.spec.address import ARCHIVES, Address, is_address, parse_address
 from builder.spec.checkpoints import only_weights
-from builder.spec.model import Format
+from builder.spec.model import Format, sound_shapes
 from builder.spec.tables import Table, Tables
 from builder.spec.tensor import c_identifier
 
@@ -100,15 +100,19 @@ def name_ports(tables: Tables) -> None:
         feeds = {_tensor(name): name for feed in own.feeds if (name := feed.values.get("name"))}
         fetches = {_tensor(name): _visible(fetch) for fetch in own.fetches if (name := fetch.values.get("name"))}
         fetches |= {_tensor(name): name for name in map(_visible, own.fetches) if name}
-        if own.image and (feed := own.image.values.get("feed")):
-            own.image.values["feed"] = feeds.get(_tensor(feed), feed)
+        for table in (own.image, own.audio):
+            if table and (feed := table.values.get("feed")):
+                table.values["feed"] = feeds.get(_tensor(feed), feed)
         for output in own.outputs:
             if fetch := output.values.get("fetch"):
                 output.values["fetch"] = fetches.get(_tensor(fetch), fetch)
 
 
 def by_signature(tables: Tables) -> list[tuple[str, Tables]]:
-    """Each signature that ``tables`` name, and what they say of it; the first has the picture. Without any, one."""
+    """Each signature that ``tables`` name, and what they say of it; the first has the picture or the sound.
+
+    Without any, one.
+    """
     names = tables.model.get("signature") or ("",)
 
     def of(name: str, entries: tuple[Table, ...]) -> tuple[Table, ...]:
@@ -117,8 +121,9 @@ def by_signature(tables: Tables) -> list[tuple[str, Tables]]:
     found = []
     for name in names:
         feeds, fetches, outputs = of(name, tables.feeds), of(name, tables.fetches), of(name, tables.outputs)
-        image = tables.image if name == names[0] else None
-        found.append((name, replace(tables, feeds=feeds, fetches=fetches, outputs=outputs, image=image)))
+        image, audio = (tables.image, tables.audio) if name == names[0] else (None, None)
+        own = replace(tables, feeds=feeds, fetches=fetches, outputs=outputs, image=image, audio=audio)
+        found.append((name, own))
     return found
 
 
@@ -136,6 +141,8 @@ def check(tables: Tables, form: Format | None) -> None:
         _shapes(own.feeds)
         if own.image:
             _image(own.image, own, form)
+        if own.audio:
+            _audio(own.audio, own, form)
         for output in own.outputs:
             _output(output)
         _heads(own)
@@ -270,16 +277,21 @@ def _image(image: Table, tables: Tables, form: Format | None) -> None:
             image.wrong(key, f'has {len(values)} values; mode "{mode}" wants {wanted}')
     if mode == "grey" and image.get("channel_order") == "bgr":
         image.wrong("channel_order", 'a grey picture has one channel; delete this line, or write mode = "rgb"')
-    names = [table.values["name"] for table in tables.feeds if "name" in table.values]
+    _image_shape(image, tables, _feed_of(image, tables, form, "the picture"), channels)
+
+
+def _feed_of(table: Table, tables: Tables, form: Format | None, what: str) -> str | None:
+    """The feed that takes ``what`` of [image] or [audio], where that can be told."""
+    names = [feed.values["name"] for feed in tables.feeds if "name" in feed.values]
     # Only a frozen graph's list of feeds is complete; other models may have more than the spec mentions.
     listed = form == "graph_def" and "config" not in tables.model.present
     complete = listed and bool(names) and len(names) == len(tables.feeds)
-    feed = image.get("feed")
-    if "feed" not in image.present and complete and len(names) > 1:
-        image.wrong("feed", f"is missing; say which feed takes the picture: {' or '.join(names)}")
+    feed: str | None = table.get("feed")
+    if "feed" not in table.present and complete and len(names) > 1:
+        table.wrong("feed", f"is missing; say which feed takes {what}: {' or '.join(names)}")
     elif feed is not None and complete and feed not in names:
-        image.wrong("feed", f'"{feed}" is not one of [[feeds]]; use {" or ".join(names)}')
-    _image_shape(image, tables, feed or (names[0] if complete and len(names) == 1 else None), channels)
+        table.wrong("feed", f'"{feed}" is not one of [[feeds]]; use {" or ".join(names)}')
+    return feed or (names[0] if complete and len(names) == 1 else None)
 
 
 def _image_shape(image: Table, tables: Tables, feed: str | None, channels: int) -> None:
@@ -304,6 +316,27 @@ def _image_shape(image: Table, tables: Tables, feed: str | None, channels: int) 
                 table.wrong(key, f"item {number + 1} is {list(shape)}; {right}", number)
         if "pad" in table.values:
             table.wrong("pad", "is for an input that takes pictures, and pictures are resized; delete this line")
+
+
+def _audio(audio: Table, tables: Tables, form: Format | None) -> None:
+    length, hop, batches = audio.get("length"), audio.get("hop"), tables.model.get("batch")
+    if tables.image:
+        audio.wrong("length", "[image] is there too; a model takes pictures or sound: delete one of the two tables")
+    if length and hop and hop > length:
+        audio.wrong("hop", f"is {hop:,}, and samples between windows would be left out; use at most length, {length:,}")
+    for output in tables.outputs:
+        if (name := output.values.get("name")) in ("start", "end"):
+            output.wrong("name", f'"{name}" is the time of a window in answers; choose another name')
+    feed = _feed_of(audio, tables, form, "the sound")
+    for table in tables.feeds:
+        if feed is None or table.values.get("name") != feed:
+            continue
+        for key in sorted({"shapes", "pad"} & table.present):
+            table.wrong(key, "is for an input that takes sound, and all windows have one length; delete this line")
+        shape = table.values.get("shape")
+        if shape and length and batches and shape not in sound_shapes(min(batches), length):
+            right = f"[audio] and batch make it {[min(batches), length]}: correct one of them, or delete this line"
+            table.wrong("shape", f"is {list(shape)}; {right}")
 
 
 def _output(output: Table) -> None:

@@ -13,6 +13,7 @@ from builder.spec.model import (
     Activation,
     Activations,
     ActivationType,
+    AudioInput,
     ChannelOrder,
     ColorMode,
     Decode,
@@ -20,6 +21,7 @@ from builder.spec.model import (
     Format,
     ImageInput,
     ModelSpec,
+    Normalise,
     OutputKind,
     OutputSpec,
     Resize,
@@ -301,6 +303,42 @@ IMAGE = Section(
     ),
 )
 
+AUDIO = Section(
+    "audio",
+    "The input that takes sound: recordings as WAV or FLAC, of any rate and length. See docs/audio.md.",
+    (
+        Field("rate", Whole(1_000, 384_000), "The sample rate that the model was trained on, in Hz.", required=True),
+        Field(
+            "length",
+            Whole(1, 100_000_000),
+            "How many samples the model takes at a time: a window. It is the size of the input, which is "
+            "`[batch, length]`, with a further dimension of 1 or without the batch.",
+            required=True,
+        ),
+        Field("feed", _TENSOR, "The input's name.", otherwise="the only one"),
+        Field(
+            "hop",
+            Whole(1, 100_000_000),
+            "How many samples after a window the next one begins. If it is less than `length`, windows overlap.",
+            otherwise="`length`",
+        ),
+        Field(
+            "normalise",
+            Choice(get_args(Normalise)),
+            "What is compiled in for each window: nothing; a division by its largest magnitude (`peak`); or mean 0 "
+            "and variance 1 (`standard`, as the feature extractors of Wav2Vec2 and its like).",
+            default=AudioInput.normalise,
+        ),
+        Field(
+            "scale",
+            Number(-1e30, 1e30, zero=False, fraction=True),
+            "The factor that each sample is multiplied by, after that. Samples are -1 to 1; `32768` gives the range "
+            "of 16 bits.",
+            default=AudioInput.scale,
+        ),
+    ),
+)
+
 OUTPUTS = Section(
     "outputs",
     "How one result becomes an answer. Without any such table, every result is answered as it is.",
@@ -478,4 +516,4 @@ LIMITS = Section(
     ),
 )
 
-SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, OUTPUTS, TOLERANCE, GOLDEN, WEIGHTS, ACTIVATIONS, LAYERS, LIMITS)
+SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, AUDIO, OUTPUTS, TOLERANCE, GOLDEN, WEIGHTS, ACTIVATIONS, LAYERS, LIMITS)

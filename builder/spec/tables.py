@@ -56,6 +56,7 @@ class Tables:
     feeds: tuple[Table, ...]
     fetches: tuple[Table, ...]
     image: Table | None
+    audio: Table | None
     outputs: tuple[Table, ...]
     tolerance: Table
     golden: Table
@@ -81,12 +82,13 @@ def read(text: str, mistakes: Mistakes) -> Tables | None:
     def single(name: str) -> Table:
         return found[name][0] if found[name] else Table(known[name], (name,), lines, mistakes)
 
-    image = found["image"][0] if found["image"] else None
+    image, audio = (found[name][0] if found[name] else None for name in ("image", "audio"))
     return Tables(
         single("model"),
         found["feeds"],
         found["fetches"],
         image,
+        audio,
         found["outputs"],
         single("tolerance"),
         single("golden"),

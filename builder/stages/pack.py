@@ -72,7 +72,8 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         require(sizes)
         _write(draft.header, sources.header.read_text(encoding="utf-8"))
         _write(draft.description, model_json.rstrip("\n") + "\n")
-        parts = [*library_parts(f"{LAYERS}/{LIBRARY}", library.versions), *_parts(ws)]
+        sound = spec.audio is not None
+        parts = [*library_parts(f"{LAYERS}/{LIBRARY}", library.versions, sound=sound), *_parts(ws)]
         files = [(name, draft.layer / name) for name in sorted(inside, key=lambda name: (name != LIBRARY, name))]
         elsewhere = [(weights_file, fresh / weights_file)] if weights_file else []
         bill = sbom_json(

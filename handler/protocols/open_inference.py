@@ -24,7 +24,7 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..request import Picture, Request, picture
+from ..request import File, Request, encoded_file
 from ..server import Call, Server
 from ..tensors import of_shape, require_held, require_items, tensor
 from .paths import model_path
@@ -170,7 +170,7 @@ def _request(
     count = max(counts.values(), default=description.batch)
     require_held([name for name in given if name != files], count, description, limits)
     require_answer(count, description)
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[File, ...] = ()
     inputs: dict[str, bytes] = {}
     for name, value in given.items():  # in the order of the binary data
         data, blob = _binary(name, value, blob)
@@ -253,7 +253,7 @@ def _require_pictures(name: str, shape: tuple[int, ...], limits: Limits) -> None
 
 def _pictures(
     name: str, value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...], limits: Limits
-) -> list[Picture]:
+) -> list[File]:
     """As many as ``shape``, which has been looked at, says."""
     if data is not None:
         files: list[Any] = _elements(name, data, shape[0])
@@ -264,10 +264,10 @@ def _pictures(
     if len(files) != shape[0]:
         raise WrongShapeError(f'"{name}" has the shape {list(shape)}, but not as many pictures')
     if data is not None:
-        return [Picture(file, f'"{name}"[{index}]') for index, file in enumerate(files)]
+        return [File(file, f'"{name}"[{index}]') for index, file in enumerate(files)]
     if shape[1:] and all(isinstance(file, list) and len(file) == 1 for file in files):
         files = [file[0] for file in files]
-    return [picture(file, f'"{name}"[{index}]', limits) for index, file in enumerate(files)]
+    return [encoded_file(file, f'"{name}"[{index}]', limits.encoded) for index, file in enumerate(files)]
 
 
 def _elements(name: str, data: memoryview, count: int) -> list[bytes]:

@@ -18,6 +18,8 @@ Schema = dict[str, Any]
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/gif", "image/bmp", "application/octet-stream")
 IMAGE: Schema = {"type": "string", "format": "image-base64", "contentEncoding": "base64"}
+AUDIO_TYPES = ("audio/wav", "audio/flac", "application/octet-stream")
+AUDIO: Schema = {"type": "string", "format": "audio-base64", "contentEncoding": "base64"}
 FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 
 
@@ -68,10 +70,13 @@ def _predict(models: list[Description], limits: Limits) -> Schema:
             for sized in _sizes(one):
                 bodies += _predict_bodies(sized, _named(one, model), limits)
     content: Schema = {"application/json": {"schema": {"anyOf": bodies} if len(bodies) > 1 else bodies[0]}}
-    if any(model.image and len(model.feeds) == 1 for model in models):
-        content |= {media: {"schema": {}} for media in IMAGE_TYPES}
-        file = {"type": "string", "format": "binary"}
-        form = {"type": "object", "additionalProperties": file, "minProperties": 1, "maxProperties": limits.images}
+    alone = [model for model in models if len(model.feeds) == 1]
+    pictures, sound = any(model.image for model in alone), any(model.audio for model in alone)
+    if pictures or sound:
+        types = (*(IMAGE_TYPES if pictures else ()), *(AUDIO_TYPES if sound else ()))
+        content |= {media: {"schema": {}} for media in types}
+        file, most = {"type": "string", "format": "binary"}, limits.images if pictures else 1
+        form = {"type": "object", "additionalProperties": file, "minProperties": 1, "maxProperties": most}
         content["multipart/form-data"] = {"schema": form}
     parameters = [
         {"name": "top_k", "in": "query", "description": "How many classes are listed.",
@@ -80,14 +85,21 @@ def _predict(models: list[Description], limits: Limits) -> Schema:
     ]  # fmt: skip
     answer = _object(
         model=_object(name=_text(), version=_text()),
-        predictions=_list({"anyOf": [_object(**_answers(one)) for model in models for one in _signatures(model)]}),
+        predictions=_list({"anyOf": [kind for model in models for one in _signatures(model) for kind in _items(one)]}),
         cold_start=_boolean(),
         timings_ms=_object(decode={"type": "number"}, infer={"type": "number"}, total={"type": "number"}),
     )
-    return _operation("predict", "Pictures or tensors in, labels or numbers out", answer, "Error") | {
+    return _operation("predict", "Pictures, sound or tensors in, labels or numbers out", answer, "Error") | {
         "parameters": parameters,
         "requestBody": {"required": True, "content": content},
     }
+
+
+def _items(model: Description) -> list[Schema]:
+    """What an item is answered with, and a window of a recording."""
+    number: Schema = {"type": "number"}
+    windows = [_object(start=number, end=number, **_answers(model))] if model.audio else []
+    return [_object(**_answers(model)), *windows]
 
 
 def _signatures(model: Description) -> list[Description]:
@@ -121,6 +133,10 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
         most = limits.images if not others else min(limits.images, model.batch)
         several = {"type": "array", "items": IMAGE, "minItems": 1, "maxItems": most}
         bodies = [_closed(image=IMAGE, **rest), _closed(images=several, **rest), *bodies]
+    if model.audio and not model.size:
+        others = {name: schema for name, schema in feeds.items() if name != model.audio.feed}
+        rest = {"inputs": _closed(**others)} if others else {}
+        bodies = [_closed(audio=AUDIO, **rest), *bodies]
     return bodies
 
 

@@ -4,12 +4,13 @@
     {"image": {"s3": "s3://bucket/key"}}       one that is elsewhere, where the function may read it
     {"image": {"url": "https://…"}}
     {"images": ["<base64>", …]}                several; answered in the same order
+    {"audio": "<base64>"}                      a recording, in any of these forms; answered window by window
     {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no picture; nested, with any number of
                                                items, or flat
     {"inputs": {"<feed>": {"b64": "…"}}}       the same as raw little-endian bytes
 
 and with any of them ``"model": "<name>"``, one of a bundle of several, and ``"signature": "<name>"``, one of a model's
-several; the first when left out. The body may also be the picture itself, or a form with one or more files
+several; the first when left out. The body may also be the file itself, or a form with one or more pictures
 (``multipart/form-data``). In the query, ``model`` is another way to name the model, and ``top_k`` says how many classes
 are listed. It answers
 
@@ -17,6 +18,7 @@ are listed. It answers
      "predictions": [{"<output>": [{"label": …, "probability": …}, …] or numbers}, …],
      "cold_start": true, "timings_ms": {"decode": …, "infer": …, "total": …}}
 
+of a recording with the ``"start"`` and ``"end"`` of each window, in seconds, before its outputs;
 or ``{"error": {"code": …, "message": …}}``, which also stands in the place of a prediction that there was no
 time for (``out_of_time``).
 """
@@ -39,7 +41,7 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..request import Picture, Reference, Request, items, source
+from ..request import File, Reference, Request, items, source
 from ..server import Call, Result, Server
 from ..tensors import description_for, input_bytes, item_count, of_items
 
@@ -54,11 +56,19 @@ def answer(
     ``limit``: bytes that are passed on; None where nobody waits for them. Raises HandlerError.
     """
     request = parse(event, server.description(_model(event)), server.limits)._replace(partial=partial)
-    _require_possible(request, server, limit)
-    return told(server.infer(request, call), call)
+    return answered(request, server, call, limit)
 
 
-def _require_possible(request: Request, server: Server, limit: int | None, top_k: int | None = None) -> None:
+def answered(
+    request: Request, server: Server, call: Call, limit: int | None, top_k: int | None = None
+) -> dict[str, Any]:
+    """The answer to ``request``. ``limit``: see ``answer``; ``top_k``: see ``told``. Raises HandlerError."""
+    request = server.windowed(request, call)
+    _require_possible(request, server, limit, top_k)
+    return told(server.infer(request, call), call, top_k)
+
+
+def _require_possible(request: Request, server: Server, limit: int | None, top_k: int | None) -> None:
     """Raises AnswerTooLargeError, OverBudgetError, before there is anything to answer with."""
     description = _listing(server.described(request), top_k)
     require_possible(shortest_predictions(description, items(request, description)), limit, server.limits)
@@ -83,6 +93,8 @@ def told(result: Result, call: Call, top_k: int | None = None) -> dict[str, Any]
         done += [
             error(call.refuse(OutOfTimeError("the function ran out of time; send the request again")))
         ] * result.left
+    if result.spans:
+        done = [{"start": start, "end": end} | item for (start, end), item in zip(result.spans, done, strict=True)]
     return {
         "model": {"name": description.name, "version": description.version},
         "predictions": done,
@@ -104,8 +116,7 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
         raise MethodNotAllowedError(request.method, request.path, "POST")
     top_k = _top_k(request.query)
     parsed = _parsed(request, server)._replace(partial=True)
-    _require_possible(parsed, server, request.answer_limit, top_k)
-    return HttpResponse.of_json(told(server.infer(parsed, call), call, top_k))
+    return HttpResponse.of_json(answered(parsed, server, call, request.answer_limit, top_k))
 
 
 def refuse(refusal: Refusal) -> HttpResponse:
@@ -128,34 +139,56 @@ def _parsed(request: HttpRequest, server: Server) -> Request:
     content_type = request.headers.get("content-type", "")
     media = content_type.partition(";")[0].strip().lower()
     if media in ("", "application/json"):
-        event = request.json(EXAMPLE if description.image else '{"inputs": {}}', limits)
+        event = request.json(_example(description), limits)
         name = _model(event) or name
         return parse(event, server.description(name), limits)._replace(model=name)
-    if description.image:
-        if media.startswith("image/") or media == "application/octet-stream":
-            return parse_pictures([Picture(request.body, "the body")], description, limits)._replace(model=name)
-        if media == "multipart/form-data":
-            from .multipart import parts
-
-            files = enumerate(parts(content_type, request.body), 1)
-            pictures = [Picture(part.data, f'file {n} ("{part.name[:40]}")') for n, part in files]
-            return parse_pictures(pictures, description, limits)._replace(model=name)
-    taken = "application/json, image/*, application/octet-stream, multipart/form-data"
-    raise WrongMediaTypeError(
-        f"the content type must be one of {taken}" if description.image else "this model takes application/json only"
-    )
+    files = _files(request, media, content_type, description)
+    if files is None:
+        kind = "image" if description.image else "audio"
+        taken = f"application/json, {kind}/*, application/octet-stream, multipart/form-data"
+        raise WrongMediaTypeError(
+            f"the content type must be one of {taken}"
+            if description.image or description.audio
+            else "this model takes application/json only"
+        )
+    return of_files(files, description, limits)._replace(model=name)
 
 
-def parse_pictures(pictures: list[Picture], description: Description, limits: Limits) -> Request:
-    """A request of files alone. Raises HandlerError."""
-    if not pictures:
+def _example(description: Description) -> str:
+    if description.audio:
+        return '{"audio": "<base64>"}'
+    return EXAMPLE if description.image else '{"inputs": {}}'
+
+
+def _files(request: HttpRequest, media: str, content_type: str, description: Description) -> list[File] | None:
+    """The files of a body that is no JSON; None where this model takes no such body. Raises HandlerError."""
+    kind = "image/" if description.image else "audio/"
+    if not (description.image or description.audio):
+        return None
+    if media.startswith(kind) or media == "application/octet-stream":
+        return [File(request.body, "the body")]
+    if media == "multipart/form-data":
+        from .multipart import parts
+
+        files = enumerate(parts(content_type, request.body), 1)
+        return [File(part.data, f'file {n} ("{part.name[:40]}")') for n, part in files]
+    return None
+
+
+def of_files(files: list[File], description: Description, limits: Limits) -> Request:
+    """A request of files alone: pictures, or one recording. Raises HandlerError."""
+    what = "picture" if description.image else "recording"
+    if not files:
         raise WrongFieldError("the form has no file")
-    if empty := [p for p in pictures if not p.data]:
-        raise WrongFieldError(f"{empty[0].where} is empty; a picture is needed")
-    _require_count(len(pictures), "the form", limits)
+    if empty := [file for file in files if not file.data]:
+        raise WrongFieldError(f"{empty[0].where} is empty; a {what} is needed")
+    if description.image:
+        _require_count(len(files), "the form", limits)
+    elif len(files) > 1:
+        raise WrongFieldError(f"the form has {len(files)} files; send one recording at a time")
     if len(description.feeds) > 1:
-        raise WrongFieldError("this model takes tensors beside the picture; send JSON with both")
-    return Request(tuple(pictures), {})
+        raise WrongFieldError(f"this model takes tensors beside the {what}; send JSON with both")
+    return Request(tuple(files), {}) if description.image else Request((), {}, recording=files[0])
 
 
 def _require_count(count: int, where: str, limits: Limits) -> None:
@@ -164,32 +197,37 @@ def _require_count(count: int, where: str, limits: Limits) -> None:
 
 
 def parse(event: object, description: Description, limits: Limits) -> Request:
-    """``{"image": …}``, ``{"images": […]}`` or ``{"inputs": {…}}``. Raises HandlerError."""
+    """``{"image": …}``, ``{"images": […]}``, ``{"audio": …}`` or ``{"inputs": {…}}``. Raises HandlerError."""
     if not isinstance(event, dict):
         raise WrongTypeError('the request must be an object like {"image": "<base64>"}')
     description = description.of_signature(_text(event, "signature") or "")
-    image = description.image
-    known = ("image", "images", "inputs") if image else ("inputs",)
+    image, audio = description.image, description.audio
+    known = (*(("image", "images") if image else ("audio",) if audio else ()), "inputs")
     unknown = [key for key in event if key not in (*known, "model", "signature")]
     if unknown or not any(key in event for key in known):
         expected = 'send "image" or "images"' if image else 'this model takes no image; send "inputs"'
+        expected = 'send "audio"' if audio else expected
         found = f"{_shortened(unknown)} not known here; " if unknown else "the request is empty; "
         raise WrongFieldError(found + expected)
     if "image" in event and "images" in event:
         raise WrongFieldError('"image" and "images" exclude each other; send one of them')
-    pictures: tuple[Picture | Reference, ...] = ()
+    pictures: tuple[File | Reference, ...] = ()
     if image and ("image" in event or "images" in event):
-        pictures = tuple(source(value, where, limits) for where, value in _pictures(event, description, limits))
-    wanted = [port for port in description.feeds if not (pictures and image and port.name == image.feed)]
+        found_pictures = _pictures(event, description, limits)
+        pictures = tuple(source(value, where, limits.encoded) for where, value in found_pictures)
+    recording = source(event["audio"], '"audio"', limits.recording) if audio and "audio" in event else None
+    taken = image.feed if image and pictures else audio.feed if audio and recording else None
+    wanted = [port for port in description.feeds if port.name != taken]
     values = _named(event.get("inputs", {}), wanted)
-    if not pictures:
+    if taken is None:
         description = description_for(values, description)
     ports = [port for port in description.feeds if port.name in values]
-    if description.batched and not pictures:
+    if description.batched and taken is None:
         counts = {port.name: item_count(values[port.name], port) for port in ports}
         ports = of_items(ports, counts, description, limits)
     inputs = {port.name: input_bytes(values[port.name], port, description) for port in ports}
-    return Request(pictures, inputs, _model(event), size=description.size, signature=description.signature)
+    model, signature = _model(event), description.signature
+    return Request(pictures, inputs, model, size=description.size, signature=signature, recording=recording)
 
 
 def _model(event: object) -> str | None:

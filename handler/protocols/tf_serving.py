@@ -21,7 +21,7 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..request import Picture, Request, picture
+from ..request import File, Request, encoded_file
 from ..server import Call, Server
 from ..tensors import description_for, input_bytes, of_items
 from .paths import model_path
@@ -146,7 +146,7 @@ def _columns(inputs: object, description: Description) -> dict[str, object]:
 
 
 def _request(columns: dict[str, object], description: Description, limits: Limits, answer_limit: int) -> Request:
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[File, ...] = ()
     inputs: dict[str, bytes] = {}
     counts: dict[str, int] = {}
     image = description.image
@@ -181,9 +181,9 @@ def _is_binary(value: object) -> bool:
     return isinstance(value, dict) and set(value) == {"b64"}
 
 
-def _pictures(name: str, values: list[Any], limits: Limits) -> list[Picture]:
+def _pictures(name: str, values: list[Any], limits: Limits) -> list[File]:
     if len(values) > limits.images:
         raise TooManyImagesError(f'"{name}" has {len(values)} pictures; at most {limits.images} are allowed at a time')
     if not all(map(_is_binary, values)):
         raise WrongTypeError(f'"{name}" must be all {{"b64": …}}, or all numbers')
-    return [picture(value["b64"], f'"{name}"[{index}]', limits) for index, value in enumerate(values)]
+    return [encoded_file(value["b64"], f'"{name}"[{index}]', limits.encoded) for index, value in enumerate(values)]

@@ -16,7 +16,7 @@ from handler.description import parse
 from handler.errors import InferenceError, OutOfTimeError, StartupError, refusal
 from handler.image import Limits
 from handler.model import DEFAULT_LIBRARY, Model, Models, open_models
-from handler.request import Picture, Request
+from handler.request import File, Request
 from handler.server import Call, Server
 from tests.support import abi_library, hostile_pictures
 
@@ -32,7 +32,8 @@ def tensors(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 
 def test_the_committed_module_is_what_the_header_gives() -> None:
-    assert _abi_build.MODULE.read_text() == _abi_build.generate(_abi_build.HEADER.read_text())
+    for module, header in _abi_build.HEADERS.items():
+        assert module.read_text() == _abi_build.generate(header)
 
 
 def test_the_description_is_read(pictures: Model) -> None:
@@ -130,7 +131,7 @@ def test_no_time_for_the_next_picture(tmp_path: Path) -> None:
     model = Model(str(abi_library.build(tmp_path, abi_library.picture_description())))
     server, left = Server({"brightness": model}, Limits()), iter([15_000, 15_000, 15_000])
     call = Call("r", False, lambda: next(left, 201), lambda result: None, lambda error: refusal(error, "r"))
-    small, large = (Picture(hostile_pictures.png(size), "it") for size in ((8, 8), (2_000, 2_000)))
+    small, large = (File(hostile_pictures.png(size), "it") for size in ((8, 8), (2_000, 2_000)))
     request = Request((small, large), {}, "brightness", partial=True)
     assert len(server.infer(request, call).batches) == 1
     left = iter([15_000, 15_000, 15_000])

@@ -25,7 +25,7 @@ from handler.budget import Limits
 from handler.description import Description, parse
 from handler.protocols.predict import parse as parse_request
 from handler.remote import fetched, is_public
-from handler.request import Picture, Reference, Request
+from handler.request import File, Reference, Request
 from handler.sources import Sources
 from tests.support import abi_library, needs, s3
 
@@ -60,7 +60,7 @@ class Host:
 def got(url: str, sources: Sources, limits: Limits = LIMITS, remaining_ms: int = LATER_MS) -> bytes:
     request = fetched(Request((Reference("url", url, '"image"'),), {}), sources, limits, remaining_ms)
     (picture,) = request.pictures
-    assert isinstance(picture, Picture)
+    assert isinstance(picture, File)
     return picture.data
 
 
@@ -126,13 +126,13 @@ def test_several_keep_their_order_beside_those_that_are_here(host: Host) -> None
     event = {"images": [*images[:2], base64.b64encode(FILE).decode(), *images[2:]]}
     request = parse_request(event, MODEL, LIMITS)
     done = fetched(request, host.sources, LIMITS, LATER_MS)
-    assert [p.data for p in done.pictures if isinstance(p, Picture)] == [b"/0", b"/1", FILE, b"/2", b"/3", b"/4"]
+    assert [p.data for p in done.pictures if isinstance(p, File)] == [b"/0", b"/1", FILE, b"/2", b"/3", b"/4"]
 
 
 def test_a_server_with_another_certificate_is_not_believed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
     remote._trust.cache_clear()
-    with pytest.raises(errors.SourceUnavailableError, match=r'^"image" names a picture that cannot be fetched$'):
+    with pytest.raises(errors.SourceUnavailableError, match=r'^"image" names a file that cannot be fetched$'):
         host.get()
     assert host.asked == []
 
@@ -152,7 +152,7 @@ def endless(connection: ssl.SSLSocket) -> None:
 
 def test_too_many_bytes_are_not_read_to_the_end(host: Host) -> None:
     host.answer = endless
-    with pytest.raises(errors.TooLargeError, match='"image" names a picture of more than 100,000 bytes'):
+    with pytest.raises(errors.TooLargeError, match='"image" names a file of more than 100,000 bytes'):
         host.get()
 
 
@@ -229,7 +229,7 @@ def test_a_slow_name_server_does_not_use_up_the_call(tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert done.stdout.splitlines() == ['"image" names a picture that takes too long to fetch', "pictures"], done.stderr
+    assert done.stdout.splitlines() == ['"image" names a file that takes too long to fetch', "pictures"], done.stderr
 
 
 def test_nothing_is_begun_when_no_time_is_left(host: Host) -> None:
@@ -346,7 +346,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3.Bucket]:
 def objects(*keys: str, limits: Limits = LIMITS) -> list[bytes]:
     references = tuple(Reference("s3", f"s3://photos/{key}", f"image {key}") for key in keys)
     pictures = fetched(Request(references, {}), Sources(s3=("photos/",)), limits, LATER_MS).pictures
-    return [picture.data for picture in pictures if isinstance(picture, Picture)]
+    return [picture.data for picture in pictures if isinstance(picture, File)]
 
 
 def test_objects_are_fetched_at_once_and_keep_their_order(bucket: s3.Bucket) -> None:
@@ -371,7 +371,7 @@ def test_s3_in_trouble_is_not_the_requests_fault(bucket: s3.Bucket) -> None:
 
 def test_too_large_an_object_is_not_read_to_the_end(bucket: s3.Bucket) -> None:
     bucket.objects["photos/a"] = bytes(LIMITS.encoded + 1)
-    with pytest.raises(errors.TooLargeError, match="image a names a picture of more than 100,000 bytes"):
+    with pytest.raises(errors.TooLargeError, match="image a names a file of more than 100,000 bytes"):
         objects("a")
 
 

@@ -20,7 +20,7 @@ from handler.deadline import CAUTION, RESERVE_MS, Deadline
 from handler.errors import OutOfTimeError, Refusal, refusal
 from handler.model import Model
 from handler.protocols import predict
-from handler.request import Picture, Request
+from handler.request import File, Request
 from handler.server import Call, Result, Server
 from tests.conftest import ROOT
 from tests.support import abi_library, measured
@@ -105,7 +105,7 @@ def slow(monkeypatch: pytest.MonkeyPatch, clock: Clock, milliseconds: float) -> 
 
 
 def infer(server: Server, clock: Clock, count: int, *, partial: bool) -> Result:
-    pictures = tuple(Picture(dot(level), f"picture {level}") for level in range(20, 20 + count))
+    pictures = tuple(File(dot(level), f"picture {level}") for level in range(20, 20 + count))
     return server.infer(Request(pictures, {}, partial=partial), call(clock))
 
 

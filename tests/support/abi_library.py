@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from builder.link.library import AUDIO_FLAGS, AUDIO_SOURCES, PUBLIC_AUDIO, RUNTIME, exports_map
 from builder.link.toolchain import Toolchain
 from builder.project import cache_folder
 from builder.targets import X86_64
@@ -108,6 +109,14 @@ def sized_description() -> dict[str, Any]:
     return _describe("sized", 1, [x], [y], image=None, outputs=[output], pad={"x": 1}, shapes=shapes)
 
 
+def sound_description(*, batch: int = 2, length: int = 8, hop: int = 4, rate: int = 8_000) -> dict[str, Any]:
+    """A model that gives back the sound it takes: float32 [batch, length] at ``rate``."""
+    feed, fetch = (_port(name, "float32", batch, length) for name in ("sound", "samples"))
+    output = {"name": "samples", "fetch": "samples", "kind": "raw", "labels": [], "top_k": None}
+    audio = {"feed": "sound", "rate": rate, "length": length, "hop": hop}
+    return _describe("echo", batch, [feed], [fetch], image=None, audio=audio, outputs=[output])
+
+
 def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_status: int = 0) -> Path:
     """Compile the model of ``description`` (one of those above) to ``folder/libmodel.so``."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -132,12 +141,24 @@ def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_statu
     (folder / "description.inc").write_text(json.dumps(text) + "\n")
     shutil.copy(REPOSITORY / "builder" / "runtime" / "abi" / "model.h", folder)
     exports = folder / "exports.map"
-    exports.write_text("{ global: " + " ".join(f"{name};" for name in EXPORTS) + " local: *; };\n")
     toolchain = Toolchain(X86_64, cache_folder() / "zig")
     toolchain.compile(source, folder / "abi_library.o", include=(folder,))
+    objects, names = [folder / "abi_library.o"], EXPORTS
+    if "audio" in description:
+        objects, names = [*objects, *_audio_objects(toolchain, folder)], (*EXPORTS, *PUBLIC_AUDIO)
+    exports.write_text(exports_map(names))
     library = folder / "libmodel.so"
-    toolchain.link([folder / "abi_library.o"], exports, library)
+    toolchain.link(objects, exports, library)
     return library
+
+
+def _audio_objects(toolchain: Toolchain, folder: Path) -> list[Path]:
+    """The decoders, as the builder compiles them."""
+    objects = []
+    for name in AUDIO_SOURCES:
+        objects.append(folder / f"{Path(name).stem}.o")
+        toolchain.compile(RUNTIME / name, objects[-1], include=(RUNTIME,), flags=AUDIO_FLAGS)
+    return objects
 
 
 def layer(folder: Path, description: dict[str, Any], **options: int) -> Path:

@@ -18,6 +18,7 @@ from builder.errors import SpecError
 from builder.spec import (
     Activations,
     ActivationType,
+    AudioInput,
     ColorMode,
     FeedSpec,
     FetchSpec,
@@ -25,6 +26,7 @@ from builder.spec import (
     ImageInput,
     LayerSpec,
     ModelSpec,
+    Normalise,
     OutputKind,
     OutputSpec,
     Source,
@@ -198,8 +200,9 @@ unzipped = 1e9
             'like "1/255"',
             '12: [image].mode: "gray" is not known; must be one of "rgb", "grey" (did you mean "grey"?)',
             '18: [[outputs]].labels: item 3: "a" is item 1 too; each must differ',
-            "21: [outputt]: not a section; the sections are [model], [[feeds]], [[fetches]], [image], [[outputs]], "
-            '[tolerance], [golden], [weights], [activations], [[layers]], [limits] (did you mean "outputs"?)',
+            "21: [outputt]: not a section; the sections are [model], [[feeds]], [[fetches]], [image], "
+            "[audio], [[outputs]], [tolerance], [golden], [weights], [activations], [[layers]], [limits] "
+            '(did you mean "outputs"?)',
             "22: [tolerance]: is written as [[tolerance]]; write [tolerance], once",
             "25: [limits].unzipped: is a number; must be a whole number from 1 to 262_144_000",
         ]
@@ -279,6 +282,29 @@ unzipped = 1e9
         found = mistakes(tmp_path, f'[model]\nsource = "a.keras"\n\n[image]\n{image}')
         assert len(found) == 1
         assert found[0].startswith(expected)
+
+    @pytest.mark.parametrize(
+        ("audio", "expected"),
+        [
+            ("rate = 8000", "4: [audio].length: is missing"),
+            ("rate = 80\nlength = 8", "5: [audio].rate: 80 is out of range"),
+            ("rate = 8000\nlength = 8\nhop = 9", "7: [audio].hop: is 9, and samples between windows"),
+            ('rate = 8000\nlength = 8\nnormalise = "rms"', '7: [audio].normalise: "rms" is not known'),
+            ('rate = 8000\nlength = 8\n[[outputs]]\nname = "end"', '8: [[outputs]].name: "end" is the time'),
+            ("rate = 8000\nlength = 8\n[image]\nwidth = 8\nheight = 8", "6: [audio].length: [image] is there too"),
+            (
+                'rate = 8000\nlength = 8\nfeed = "x"\n[[feeds]]\nname = "x"\nshape = [1, 9]',
+                "10: [[feeds]].shape: is [1, 9]; [audio] and batch make it [1, 8]",
+            ),
+            (
+                'rate = 8000\nlength = 8\nfeed = "x"\n[[feeds]]\nname = "x"\nshapes = [[1, 8], [1, 9]]',
+                "10: [[feeds]].shapes: is for an input that takes sound",
+            ),
+        ],
+    )
+    def test_of_the_audio(self, tmp_path: Path, audio: str, expected: str) -> None:
+        found = mistakes(tmp_path, f'[model]\nsource = "a.keras"\n\n[audio]\n{audio}')
+        assert any(line.startswith(expected) for line in found), found
 
     @pytest.mark.parametrize(
         ("rest", "expected"),
@@ -573,6 +599,18 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
             fit=draw(st.sampled_from(["stretch", "cover", "contain"])),
         )
         feeds = [replace(feed, shape=None) for feed in feeds]
+    audio = None
+    if image is None and draw(st.booleans()):
+        length = draw(sizes)
+        audio = AudioInput(
+            feed=feeds[0].name if feeds else draw(st.none() | lines_of_text),
+            rate=draw(st.integers(1_000, 384_000)),
+            length=length,
+            hop=draw(st.none() | st.integers(1, length)),
+            normalise=draw(st.sampled_from(get_args(Normalise))),
+            scale=draw(finite.filter(bool)),
+        )
+        feeds = [replace(feed, shape=None) for feed in feeds]
     heads = [fetch.visible for fetch in fetches] or draw(st.just([]) | unique(lines_of_text, 3))
     outputs = tuple(draw(outputs_of(head)) for head in heads)
     weights = draw(weights_of(folder, outputs, image))
@@ -600,6 +638,7 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
         feeds=tuple(feeds),
         fetches=fetches,
         image=image,
+        audio=audio,
         outputs=outputs,
         weights=weights,
         activations=activations,

@@ -1,0 +1,133 @@
+"""A recording becomes the windows of samples that a model takes.
+
+bytes → survey and budget → decode → one channel → the model's rate → windows. The C that decodes and resamples is in
+the model's own library: see builder/runtime/audio/audio.h.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ._audio import ffi
+from .budget import AUDIO_SAMPLE, Limits, recorded
+from .errors import (
+    DamagedAudioError,
+    HandlerError,
+    RecordingTooLongError,
+    StartupError,
+    TooLargeError,
+    TruncatedAudioError,
+)
+from .recording import Recording, survey
+
+if TYPE_CHECKING:
+    from .description import AudioInput
+
+
+class Windows(NamedTuple):
+    """``samples``: float32 [count, length] as bytes; ``spans``: the start and end of each in the recording, seconds."""
+
+    samples: bytes
+    spans: tuple[tuple[float, float], ...]
+
+
+def open_decoders(path: str) -> Any:
+    """The decoders in the library at ``path``. Raises StartupError."""
+    try:
+        return ffi.dlopen(path)
+    except (OSError, ffi.error) as error:
+        raise StartupError(f"{path} cannot be loaded ({error}).") from error
+
+
+def windows(
+    data: bytes, where: str, target: AudioInput, limits: Limits, library: Any, seconds: float = math.inf
+) -> Windows:
+    """The recording ``data``, WAV or FLAC, as what the model takes. ``where`` names it in messages.
+
+    ``library``: from ``open_decoders``. ``seconds`` are left for it. Raises HandlerError.
+    """
+    try:
+        if len(data) > limits.recording:
+            raise TooLargeError(f"has {len(data):,} bytes; at most {limits.recording:,} are allowed")
+        found = survey(data)
+        _require_allowed(found, target, limits, seconds)
+        if not found.frames:
+            found = _counted(found, limits, library, seconds)
+            _require_allowed(found, target, limits, seconds)
+        samples = _at_rate(_mono(found, library), found.rate, target.rate, library)
+        return _cut(samples, target)
+    except HandlerError as error:
+        raise type(error)(f"{where} {error.message}") from error.__cause__
+
+
+def resampled(frames: int, rate: int, to: int) -> int:
+    """How many samples at the rate ``to`` as many at ``rate`` become."""
+    return -(-frames * to // rate)
+
+
+def count_windows(samples: int, target: AudioInput) -> int:
+    """How many windows have each of so many samples in one at least; the last is filled up with zeros."""
+    return 1 + max(0, -(-(samples - target.length) // target.hop))
+
+
+def _require_allowed(found: Recording, target: AudioInput, limits: Limits, seconds: float) -> None:
+    """Raises RecordingTooLongError, OverBudgetError, OutOfTimeError, before anything is decoded."""
+    if found.frames > limits.recorded_seconds * found.rate:
+        length = found.frames / found.rate
+        raise RecordingTooLongError(f"is {length:,.0f} s long; at most {limits.recorded_seconds:,} s are allowed")
+    samples = resampled(found.frames, found.rate, target.rate)
+    count = count_windows(samples, target)
+    if count > limits.items:
+        raise RecordingTooLongError(f"has {count:,} windows; at most {limits.items:,} are allowed at a time")
+    common = math.gcd(found.rate, target.rate)
+    ratio = 0, 0
+    if found.rate != target.rate:
+        ratio = target.rate // common, found.rate // common
+    cost = recorded(found.format, found.frames, found.channels, samples, ratio, count * target.length)
+    limits.require(cost, seconds)
+
+
+def _counted(found: Recording, limits: Limits, library: Any, seconds: float) -> Recording:
+    """A FLAC file that does not say how many frames it has, with their number."""
+    affordable = min(limits.seconds, seconds) * limits.speed * 1e9 / AUDIO_SAMPLE["FLAC"] / found.channels
+    most = min(limits.recorded_seconds * found.rate, int(affordable)) + 1
+    data = found.samples
+    frames = int(library.cf_flac_read(ffi.from_buffer(data), len(data), most, ffi.NULL)) if found.kind is None else 0
+    if frames < 1:
+        raise DamagedAudioError(f"is a {found.format} file without samples")
+    return found._replace(frames=frames)
+
+
+def _mono(found: Recording, library: Any) -> Any:
+    mono = _floats(found.frames)
+    data = ffi.from_buffer(found.samples)
+    if found.kind is None:
+        if library.cf_flac_read(data, len(found.samples), found.frames, mono) != found.frames:
+            raise TruncatedAudioError("is a FLAC file that ends too early, or is damaged")
+    elif library.cf_mono(data, found.kind, found.channels, found.frames, mono):
+        raise DamagedAudioError("has samples that are no finite numbers")
+    return mono
+
+
+def _at_rate(mono: Any, rate: int, to: int, library: Any) -> Any:
+    if rate == to:
+        return mono
+    made = _floats(resampled(len(mono), rate, to))
+    if library.cf_resample(mono, len(mono), rate, to, made):
+        raise MemoryError
+    return made
+
+
+def _cut(samples: Any, target: AudioInput) -> Windows:
+    """``samples`` in windows."""
+    length, hop, data = target.length, target.hop, memoryview(ffi.buffer(samples))
+    starts = [number * hop for number in range(count_windows(len(samples), target))]
+    each = [bytes(data[4 * start : 4 * (start + length)]).ljust(4 * length, b"\0") for start in starts]
+    ends = [min(start + length, len(samples)) for start in starts]
+    spans = [(round(s / target.rate, 6), round(e / target.rate, 6)) for s, e in zip(starts, ends, strict=True)]
+    return Windows(b"".join(each), tuple(spans))
+
+
+def _floats(count: int) -> Any:
+    return ffi.new("float[]", count)

@@ -1,0 +1,97 @@
+"""What a WAV or FLAC file says of itself, before anything of it is decoded."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from .errors import DamagedAudioError, NotAudioError, TruncatedAudioError, UnsupportedAudioError
+
+MOST_CHUNKS = 1_024
+"""Pieces of a WAV file."""
+MOST_CHANNELS = 8
+RATES = (1_000, 384_000)
+"""Hz."""
+
+_OPEN_END = 0x7FFFF000
+"""A WAV that is written to a pipe has such a length, or a larger one: then its samples go on to the file's end."""
+_EXTENSIBLE = 0xFFFE
+_GUID = bytes.fromhex("000000001000800000aa00389b71")  # behind a format's number
+_KINDS = {(1, 1): 0, (1, 2): 1, (1, 3): 2, (1, 4): 3, (3, 4): 4, (3, 8): 5}
+"""WAV's number of a format and the bytes of a sample to ``cf_pcm``."""
+
+
+class Recording(NamedTuple):
+    """``frames`` of one sample for each channel; 0 where a FLAC file does not say how many.
+
+    ``samples``: a WAV file's, of the type ``kind`` of ``cf_pcm``; a whole FLAC file, where ``kind`` is None.
+    """
+
+    rate: int  # Hz
+    channels: int
+    frames: int
+    samples: memoryview
+    kind: int | None = None
+
+    @property
+    def format(self) -> str:
+        return "FLAC" if self.kind is None else "WAV"
+
+
+def survey(data: bytes) -> Recording:
+    """Raises NotAudioError, UnsupportedAudioError, TruncatedAudioError, DamagedAudioError."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
+        found = _wav(data)
+    elif data[:4] == b"fLaC":
+        found = _flac(data)
+    else:
+        raise NotAudioError("is not a recording in an accepted format; send WAV or FLAC")
+    if not 1 <= found.channels <= MOST_CHANNELS:
+        raise UnsupportedAudioError(f"has {found.channels} channels; 1 to {MOST_CHANNELS} are allowed")
+    if not RATES[0] <= found.rate <= RATES[1]:
+        raise UnsupportedAudioError(f"has {found.rate:,} samples a second; {RATES[0]:,} to {RATES[1]:,} are allowed")
+    return found
+
+
+def _wav(data: bytes) -> Recording:
+    at, form = 12, b""
+    for _ in range(MOST_CHUNKS):
+        if at + 8 > len(data):
+            raise TruncatedAudioError("is a WAV file that ends before its samples")
+        name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
+        at += 8
+        if name == b"data":
+            return _samples(data, at, size, form)
+        if name == b"fmt ":
+            form = data[at : at + min(size, 40)]
+        at += size + size % 2
+    raise UnsupportedAudioError(f"is a WAV file with more than {MOST_CHUNKS:,} pieces before its samples")
+
+
+def _samples(data: bytes, at: int, size: int, form: bytes) -> Recording:
+    if len(form) < 16:
+        raise DamagedAudioError("is a WAV file that does not say what its samples are")
+    tag, channels, rate, _, block, bits = struct.unpack_from("<HHIIHH", form)
+    if tag == _EXTENSIBLE and len(form) == 40 and form[26:] == _GUID:
+        tag = int.from_bytes(form[24:26], "little")
+    width = (bits + 7) // 8
+    kind = _KINDS.get((tag, width))
+    if kind is None:
+        raise UnsupportedAudioError("is a WAV file of an unsupported kind; save it as PCM or float")
+    if block != channels * width:
+        raise DamagedAudioError("is a WAV file whose samples have another size than it says")
+    there = memoryview(data)[at:]
+    if size > len(there) and size < _OPEN_END:
+        raise TruncatedAudioError("is a WAV file that ends too early")
+    frames = min(size, len(there)) // block if block else 0
+    return Recording(rate, channels, frames, there[: frames * block], kind)
+
+
+def _flac(data: bytes) -> Recording:
+    """From the block STREAMINFO, which comes first: RFC 9639, section 8.2."""
+    if len(data) < 42:
+        raise TruncatedAudioError("is a FLAC file that ends too early")
+    if data[4] & 0x7F or data[5:8] != b"\0\0\x22":
+        raise DamagedAudioError("is a FLAC file that cannot be decoded")
+    about = int.from_bytes(data[18:26], "big")
+    return Recording(about >> 44, (about >> 41 & 7) + 1, about & (1 << 36) - 1, memoryview(data))

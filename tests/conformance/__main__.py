@@ -1,15 +1,13 @@
 """Build whole lists of models: ``python -m tests.conformance [--only TEXT] [GROUP …]``, which is ``make conformance``.
 
-The results are in build/conformance/results.json, where a later run adds to them, and in docs/conformance.md.
+The results are added to docs/conformance.json, of which docs/conformance.md is made.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from dataclasses import asdict
 
 from builder.importers.tf import ENVIRONMENT
 from tests.conftest import ROOT
@@ -17,12 +15,11 @@ from tests.conftest import ROOT
 os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow
 
 from builder.importers.tf import tensorflow
-from tests.conformance import page
+from tests.conformance import results
 from tests.conformance.cases import GROUPS
-from tests.conformance.run import Result, run_all
+from tests.conformance.run import run
 
 FOLDER = ROOT / "build" / "conformance"
-RESULTS = FOLDER / "results.json"
 
 
 def main() -> int:
@@ -32,26 +29,21 @@ def main() -> int:
     parser.add_argument("--missing", action="store_true", help="only cases that have no result yet")
     given = parser.parse_args()
     tensorflow()
-    found = {(r.group, r.name): r for r in _read()}
     cases = [case for name in given.groups or GROUPS for case in GROUPS[name]() if given.only in case.name]
     if given.missing:
-        cases = [case for case in cases if (case.group, case.name) not in found]
-    for result in run_all(cases, FOLDER):
-        found[result.group, result.name] = result
+        known = results.read()
+        cases = [case for case in cases if (case.group, case.name) not in known]
+    wrong = False
+    for case in cases:
+        result = run(case, FOLDER)
+        results.add(result)
+        wrong |= result.outcome == "disagrees"
         print(
             f"{result.outcome:8} {result.seconds:6.1f} s  {result.group} {result.name}  {result.why.splitlines()[:1]}"
         )
         sys.stdout.flush()
-        RESULTS.write_text(json.dumps([asdict(r) for r in found.values()], indent=1) + "\n", encoding="utf-8")
-    page.PAGE.write_text(
-        page.text(list(found.values()), {name: len(GROUPS[name]()) for name in GROUPS}), encoding="utf-8"
-    )
-    return 1 if any(result.outcome == "disagrees" for result in found.values()) else 0
-
-
-def _read() -> list[Result]:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    return [Result(**row) for row in json.loads(RESULTS.read_text(encoding="utf-8"))] if RESULTS.exists() else []
+    results.PAGE.write_text(results.text(), encoding="utf-8")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
 
 import tensorflow as tf
 
 from builder.escape import markdown
 from tests.conformance.cases import DAYS
-from tests.conformance.run import Outcome, Result
-from tests.conftest import ROOT
-
-PAGE = ROOT / "docs" / "conformance.md"
-
-Outcomes = dict[tuple[str, str], Outcome]
-"""By list and name."""
-
-_TABLE = "| | | error | build, s | library, MB | |\n|---|---|---|---|---|---|\n"
+from tests.conformance.run import Result
 
 _HEAD = f"""\
 # Conformance
@@ -48,38 +39,20 @@ def text(results: Sequence[Result], sizes: Mapping[str, int]) -> str:
     """The page. ``sizes``: how long each list is."""
     import keras
 
-    outcomes: Outcomes = {(r.group, r.name): r.outcome for r in results}
-    parts = [_HEAD.format(keras=keras.__version__, days=DAYS), summary(outcomes, sizes)]
-    for group in _groups(outcomes):
-        parts += [f"\n## {group}\n\n{_TABLE}"]
-        parts += _rows(sorted((r for r in results if r.group == group), key=lambda r: r.name))
-    return "".join(parts)
-
-
-def summary(outcomes: Outcomes, sizes: Mapping[str, int]) -> str:
-    """How many cases of each list there are, how many were built, and what came of those."""
-    rows = ["| | in the list | built | agree | refused | error | disagree |\n|---|---|---|---|---|---|---|\n"]
-    for group in _groups(outcomes):
-        counts = Counter(outcome for (of, _), outcome in outcomes.items() if of == group)
+    parts = [
+        _HEAD.format(keras=keras.__version__, days=DAYS),
+        "| | in the list | built | agree | refused | error | disagree |\n|---|---|---|---|---|---|---|\n",
+    ]
+    groups = list(dict.fromkeys(result.group for result in results))
+    for group in groups:
+        counts = Counter(r.outcome for r in results if r.group == group)
         share = f"{counts['agrees']} ({counts['agrees'] / counts.total():.1%})"
         numbers = (sizes[group], counts.total(), share, counts["refused"], counts["error"], counts["disagrees"])
-        rows.append(f"| {group} | {' | '.join(map(str, numbers))} |\n")
-    return "".join(rows)
-
-
-def outcomes(page: str) -> Outcomes:
-    """What the text of a page says of each case."""
-    found: Outcomes = {}
-    for section in page.split("\n## ")[1:]:
-        group, _, rows = section.partition(f"\n\n{_TABLE}")
-        for row in rows.splitlines():
-            name, outcome = row.split(" | ")[:2]
-            found[group, name.removeprefix("| ")] = cast(Outcome, outcome)
-    return found
-
-
-def _groups(outcomes: Outcomes) -> list[str]:
-    return list(dict.fromkeys(group for group, _ in outcomes))
+        parts.append(f"| {group} | {' | '.join(map(str, numbers))} |\n")
+    for group in groups:
+        parts += [f"\n## {group}\n\n| | | error | build, s | library, MB | |\n|---|---|---|---|---|---|\n"]
+        parts += _rows([r for r in results if r.group == group])
+    return "".join(parts)
 
 
 def _rows(results: Sequence[Result]) -> Iterator[str]:

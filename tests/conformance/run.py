@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -77,12 +76,6 @@ def run(case: Case, folder: Path) -> Result:
         max((row.worst.error / row.worst.allowed for row in verification.outputs if row.worst), default=0.0),
         library.lowering.path,
     )
-
-
-def run_all(cases: list[Case], folder: Path) -> Iterator[Result]:
-    """One after the other, each result when it is there."""
-    for case in cases:
-        yield run(case, folder)
 
 
 def _built(case: Case, source: Source, place: Path) -> VerifiedLibrary:

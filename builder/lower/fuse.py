@@ -182,7 +182,7 @@ def _activation(start: Value, dag: Dag, stops: AbstractSet[Value]) -> tuple[Valu
     """The furthest value that is an activation of ``start``, with nothing in between that anyone else reads."""
     region, best = {start}, None
     while len(region) < _LONGEST_ACTIVATION:
-        ready = [u for v in region for u in dag.users[v] if u not in region and _scalar_step(u, start, region)]
+        ready = [u for v in region for u in dag.users[v] if u not in region and _scalar_step(u, v, start, region)]
         if not ready:
             break
         latest = min(ready, key=lambda v: v.number)
@@ -198,9 +198,11 @@ def _activation(start: Value, dag: Dag, stops: AbstractSet[Value]) -> tuple[Valu
     return best
 
 
-def _scalar_step(value: Value, start: Value, region: set[Value]) -> bool:
-    """Whether ``value`` is elementwise on members of the region and scalar constants."""
-    if value.op not in ELEMENTWISE or value.dims != start.dims or not value.row_major:
+def _scalar_step(value: Value, of: Value, start: Value, region: set[Value]) -> bool:
+    """Whether ``value`` is elementwise on members of the region and scalar constants, or a member's same bytes."""
+    if _same_pixels(value, of, start.dims[-1]):
+        return True
+    if value.op not in ELEMENTWISE or value.elements != start.elements or not value.row_major:
         return False
     return all(operand in region or scalar(operand) is not None for operand in value.operands)
 

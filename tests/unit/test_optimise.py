@@ -119,6 +119,19 @@ def test_activations_are_told_by_their_values(name: str) -> None:
     np.testing.assert_allclose(answer, FUNCTIONS[only_layer(plan).activation.name](x @ kernel + bias), 1e-4, 1e-5)
 
 
+def test_an_activation_that_is_half_seen_as_pixels_and_half_as_rows() -> None:
+    m, kernel, bias = Module(), random(5, 4), random(4)
+    rows = m.elementwise("add", m.dot(m.parameter(6, 5), m.constant(kernel)), m.spread(bias, (6, 4)))
+    half = m.add("bitcast", (m.elementwise("multiply", rows, m.spread(0.5, (6, 4))),), (2, 3, 4))
+    inner = m.add("bitcast", (m.elementwise("multiply", rows, m.spread(0.5**0.5, (6, 4))),), (2, 3, 4))
+    m.tuple(m.elementwise("multiply", half, m.elementwise("add", m.spread(1, (2, 3, 4)), m.elementwise("erf", inner))))
+    program, plan, _ = lowered(m)
+    assert only_layer(plan).matched == ("bias", "gelu")
+    x = 3 * random(6, 5)
+    (answer,) = Interpreter(program).run([x])
+    np.testing.assert_allclose(answer, FUNCTIONS["gelu"](x @ kernel + bias).reshape(2, 3, 4), 1e-4, 1e-5)
+
+
 @pytest.mark.parametrize(("one", "epsilon"), [(1.0001, 0.0), (1.0, 1e-7)])
 def test_a_function_that_is_almost_an_activation_is_not_taken_for_it(one: float, epsilon: float) -> None:
     """Even 1e-7 on top of a sigmoid decides what a logarithm makes of it."""

@@ -1,4 +1,4 @@
-"""Operators that torchax would write as slower programs than they are."""
+"""Operators that PyTorch or torchax would write as slower programs than they are."""
 
 from __future__ import annotations
 
@@ -11,11 +11,28 @@ import jax
 import jax.numpy as jnp
 import torch
 
+from builder.frameworks.recurrent import gru, lstm, rnn_relu, rnn_tanh
+
 _POOLS = (torch.ops.aten.max_pool2d_with_indices, torch.ops.aten.max_pool3d_with_indices)
+_LOOPS = {
+    torch.ops.aten.lstm.input: lstm,
+    torch.ops.aten.gru.input: gru,
+    torch.ops.aten.rnn_tanh.input: rnn_tanh,
+    torch.ops.aten.rnn_relu.input: rnn_relu,
+}
 
 
-def improve(operators: MutableMapping[Any, Any]) -> None:
-    """Replace such operators in torchax's table, in place.
+def decompositions() -> dict[Any, Any]:
+    """PyTorch's table of operators as other operators, without those that ``improve`` has, and with our own."""
+    table: dict[Any, Any] = torch.export.default_decompositions()
+    for operator in _LOOPS:
+        del table[operator]
+    table[torch.ops.aten.hardswish.default] = _hard_swish
+    return table
+
+
+def improve(operators: MutableMapping[Any, Any], make: Callable[..., Any]) -> None:
+    """Replace such operators in torchax's table, in place, and add loops; ``make`` is torchax's ``Operator``.
 
     With 64-bit types in JAX, torchax takes the maximum of float32 in float64.
     """
@@ -23,6 +40,17 @@ def improve(operators: MutableMapping[Any, Any]) -> None:
         if getattr(operator, "overloadpacket", operator) not in _POOLS:
             continue
         operators[operator] = dataclasses.replace(entry, func=_in_its_own_type(entry.func))
+    for operator, function in _LOOPS.items():
+        operators[operator] = make(operator, function, True, False, False, False)
+
+
+def _hard_swish(x: torch.Tensor) -> torch.Tensor:
+    """x · (relu6(x + 3) / 6).
+
+    PyTorch divides the product. XLA then moves the division past a gate that follows, and what is left is no
+    activation that a layer could end with.
+    """
+    return x * (torch.clamp(x + 3, 0, 6) / 6)
 
 
 def _in_its_own_type(pool: Callable[..., Any]) -> Callable[..., Any]:

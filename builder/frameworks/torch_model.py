@@ -14,8 +14,7 @@ from builder.errors import ImportModelError
 from builder.frameworks.channels_last import channels_last
 from builder.frameworks.model import FrameworkModel
 from builder.frameworks.names import distinct_names
-from builder.frameworks.operators import improve
-from builder.frameworks.overloads import import_torchax
+from builder.frameworks.torch_program import as_jax
 from builder.importers.loaded import Shape, distinct
 from builder.importers.ports import ModelPorts, PortInfo
 
@@ -40,10 +39,7 @@ def open_torch(path: Path) -> FrameworkModel:
     ports = ModelPorts(_feeds(program, path.name), _fetches(program, path.name))
 
     def function(_: Mapping[str, Shape]) -> Callable[..., Sequence[Any]]:
-        torchax = import_torchax()
-        states, run = torchax.exported_program_to_jax(program)  # which also fills its table of operators
-        improve(torchax.ops_registry.all_aten_ops)
-        return channels_last(lambda *feeds: list(run(states, feeds)))
+        return channels_last(as_jax(program))
 
     module = program.module()
 

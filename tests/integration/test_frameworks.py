@@ -69,7 +69,7 @@ def torch_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-SMALL = ("small", "unet", "lstm")
+SMALL = ("small", "unet", "lstm", "loops")
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -210,12 +210,29 @@ class Recurrent(nn.Module):
         return self.last(self.layers(self.table(tokens))[0][:, -1])
 
 
+class Loops(nn.Module):
+    """Every recurrent layer that PyTorch has, and what they can be told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(6, 8, 2, proj_size=5, bidirectional=True, dropout=0.5)
+        self.gru = nn.GRU(10, 7, 2, bidirectional=True)
+        self.tanh, self.relu = nn.RNN(14, 6, bias=False), nn.RNN(6, 4, nonlinearity="relu", batch_first=True)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        y, (hidden, cells) = self.lstm(x.transpose(0, 1))
+        y, last = self.gru(y)
+        return {"hidden": hidden, "cells": cells, "last": last, "y": self.relu(self.tanh(y)[0])[0]}
+
+
 class Small(nn.Module):
     """What a test of minutes has no time to find in a large network: two inputs, an open batch, a flattened picture."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.first = nn.Sequential(conv(3, 16, 3), nn.MaxPool2d(2), Residual(16, 32, 2, bottleneck=False))
+        self.first = nn.Sequential(
+            conv(3, 16, 3, act=nn.Hardswish), nn.MaxPool2d(2), Residual(16, 32, 2, bottleneck=False)
+        )
         self.second = nn.Linear(32 * 4 * 4 + 6, 4)
 
     def forward(self, picture: Tensor, numbers: Tensor) -> dict[str, Tensor]:
@@ -227,6 +244,7 @@ PICTURE = ((1, 3, 224, 224),)
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], Sequence[tuple[int, ...]]]] = {
     "small": (Small, ((2, 3, 16, 16), (2, 6))),
     "lstm": (Recurrent, ((1, 40),)),
+    "loops": (Loops, ((1, 9, 6),)),
     "unet": (lambda: UNet(16, 3), ((1, 3, 128, 128),)),
     "resnet18": (lambda: resnet((2, 2, 2, 2), bottleneck=False), PICTURE),
     "resnet50": (lambda: resnet((3, 4, 6, 3), bottleneck=True), PICTURE),

@@ -50,7 +50,7 @@ FRAMEWORKS: Mapping[Format, Framework] = {
     "pytorch": Framework(
         "PyTorch",
         "torch.txt",
-        "about 350 MB with Python 3.11, else gigabytes",
+        "about 350 MB",
         (_JOBS, "builder.frameworks.torch_model", "builder.frameworks.program"),
         links="https://download.pytorch.org/whl/cpu/torch/",
     ),

@@ -58,24 +58,33 @@ def filled(graph_def: Any, init_ops: Iterable[str]) -> dict[str, Table]:
         body, known = todo.pop()
         own = {node.name: node for node in body}
         for node in body:
-            given = tuple(known.get(handle_of(t, own), "") for t in node.input if not t.startswith("^"))
+            given = tuple(known.get(_source(t, own), "") for t in node.input if not t.startswith("^"))
             called = next((name for name in called_by(node) if name in functions), None)
             if called is not None and node.op in {*_CALLS, called}:
                 if (called, *given) not in seen:
                     seen.add((called, *given))
                     arguments = [a.name for a in functions[called].signature.input_arg]
                     todo.append((functions[called].node_def, dict(zip(arguments, given, strict=False))))
-            elif node.op != "Identity":  # which handle_of follows
+            elif node.op != "Identity":  # which _source follows
                 for table in tables.intersection(given):
                     fills.setdefault(table, []).append(given[1:] if node.op in _FILL else ())
     found = {table: _table([nodes[name] for name in given[0]]) for table, given in fills.items() if len(given) == 1}
     return {name: table for name, table in found.items() if table is not None}
 
 
+def _source(tensor: str, nodes: Mapping[str, Any]) -> str:
+    """The node, or the function's argument, that ``tensor`` comes from; ``nodes`` may be no graph at all."""
+    name, seen = node_of(tensor), set[str]()
+    while name in nodes and nodes[name].op == "Identity" and nodes[name].input and name not in seen:
+        seen.add(name)
+        name = node_of(nodes[name].input[0])
+    return name
+
+
 def _table(constants: list[Any]) -> Table | None:
     from tensorflow.python.framework import tensor_util
 
-    if len(constants) != 2 or any(n.op != "Const" or constant_size(n) > _LARGEST for n in constants):
+    if len(constants) != 2 or any(n.op != "Const" or abs(constant_size(n)) > _LARGEST for n in constants):
         return None
     try:
         keys, values = (tensor_util.MakeNdarray(node.attr["value"].tensor) for node in constants)

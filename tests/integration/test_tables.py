@@ -103,12 +103,20 @@ def _too_large(meta: Any) -> None:
             node.attr["value"].tensor.tensor_shape.dim[0].size = 10**8
 
 
+def _in_a_circle(meta: Any) -> None:
+    """The table that is filled comes from a node that reads itself."""
+    function = next(f for f in meta.graph_def.library.function if "initializer" in f.signature.name)
+    fill = next(node for node in function.node_def if node.op == "LookupTableImportV2")
+    function.node_def.add(name="circle", op="Identity", input=["circle:output:0"])
+    fill.input[0] = "circle:output:0"
+
+
 def _without_init_op(meta: Any) -> None:
     del meta.signature_def["__saved_model_init_op"]
     del meta.collection_def["saved_model_main_op"]
 
 
-@pytest.mark.parametrize("change", [_filled_again, _too_large, _without_init_op])
+@pytest.mark.parametrize("change", [_filled_again, _too_large, _in_a_circle, _without_init_op])
 def test_a_table_that_is_not_known_is_refused_by_the_op_that_reads_it(
     change: Callable[[Any], None], tmp_path: Path
 ) -> None:

@@ -110,9 +110,9 @@ build/age_gender/model.keras: examples/age_gender/make_model.py | setup
 	@$(PY) $<
 
 bundle: $(foreach m,$(MODEL),$(MADE_$(m))) ## compile MODEL and pack it for Lambda, in dist/; MODEL="a b" packs both
-	@route=$$($(PYTHON) -m builder.cli where --in $(BUILD_IN)); python=$(PYTHON); \
+	@$(MODELS); route=$$($(PYTHON) -m builder.cli where "$$@" --in $(BUILD_IN)) || exit $$?; python=$(PYTHON); \
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; python=$(PY); fi; \
-	$(MODELS); $$python -m builder.cli bundle "$$@" --in $$route --target "$(TARGET)" --package $(PACKAGE) \
+	$$python -m builder.cli bundle "$$@" --in $$route --target "$(TARGET)" --package $(PACKAGE) \
 		$(if $(V),--verbose)
 
 explain: setup $(MADE_$(MODEL)) ## what MODEL runs step by step, and how long each step takes here

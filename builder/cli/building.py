@@ -52,7 +52,7 @@ def _bundle_arguments(parser: Arguments) -> None:
 
 
 def bundle(options: Options, project: Project) -> int:
-    from builder.docker.client import choose
+    from builder.docker.run import route_of
     from builder.pack.join import join_active, joined_name
     from builder.report.text import size_table
     from builder.report.trying import how_to_try
@@ -60,7 +60,7 @@ def bundle(options: Options, project: Project) -> int:
     tell = _untold if options.json else say
     specs = [replace(load_spec(model, project), packaging=options.package) for model in options.models]
     joined_name([spec.name for spec in specs])  # a model named twice is refused before anything is built
-    route = choose(options.route)
+    route = route_of(options.route, specs)
     made: list[dict[str, Any]] = []
     for target in targets_of(options, specs[0]):
         workspaces = [Workspace.of(spec, project, target, progress_of(options)) for spec in specs]

@@ -69,7 +69,7 @@ def add_target(parser: Arguments) -> None:
 
 
 def add_route(parser: Arguments) -> None:
-    help = "docker, host, or auto: in Docker when an engine answers (default: auto)"
+    help = "docker, host, or auto: in Docker when an engine answers and the image can read the model (default: auto)"
     action = parser.add_argument("--in", dest="route", default="auto", metavar="WHERE", help=help)
     completed(action, one_of("docker", "host", "auto"))
 

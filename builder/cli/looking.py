@@ -23,6 +23,7 @@ from builder.cli.command import (
     say,
     workspace_of,
 )
+from builder.cli.complete import completed, models
 from builder.commands import bundle_command
 from builder.errors import EnvironmentSetupError, UsageError
 from builder.files import write_file
@@ -44,14 +45,16 @@ def doctor(options: Options, project: Project) -> int:
 
 
 def _where_arguments(parser: Arguments) -> None:
+    help = f"{MODEL} that would be built (default: any)"
+    completed(parser.add_argument("models", nargs="*", metavar="model", help=help), models)
     add_route(parser)
     add_json(parser)
 
 
-def where(options: Options, _project: Project) -> int:
-    from builder.docker.client import choose
+def where(options: Options, project: Project) -> int:
+    from builder.docker.run import route_of
 
-    route = choose(options.route)
+    route = route_of(options.route, [load_spec(model, project) for model in options.models])
     answer(options, {"route": route}, route)
     return 0
 

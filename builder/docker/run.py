@@ -15,17 +15,18 @@ from __future__ import annotations
 import csv
 import io
 import os
+import platform
 import shutil
 import subprocess
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from builder.cache import digest
 from builder.commands import either
-from builder.docker.client import client, docker, engine_memory, why_no_engine
+from builder.docker.client import Route, choose, client, docker, engine_memory, why_no_engine
 from builder.docker.image import BuilderImage
 from builder.errors import ColdforgeError, EnvironmentSetupError, SandboxError, UsageError, error_of
 from builder.escape import terminal
@@ -119,11 +120,21 @@ def bundle_in_docker(
     return DockerBuild(bundle, image, output)
 
 
+def route_of(build_in: str, specs: Sequence[ModelSpec], system: str = platform.system()) -> Route:
+    """Where to build ``specs``: as ``choose`` says, but ``auto`` is not Docker where the image cannot read one of them.
+
+    Raises as ``choose`` does.
+    """
+    if build_in == "auto" and system == "Linux" and any(spec.source.format in FRAMEWORKS for spec in specs):
+        return "host"
+    return choose(build_in, system)
+
+
 def _require_in_image(spec: ModelSpec) -> None:
     """Raises UsageError for a model that the image cannot read."""
     if framework := FRAMEWORKS.get(spec.source.format):
         raise UsageError(
-            f"{spec.source.shown} is read by {framework.name}, which the builder image does not have: build on this "
+            f"{spec.source.shown} is read by {framework.name}, which the builder image does not have: build on a Linux "
             f"machine, with {either('BUILD_IN=host', '--in host')}."
         )
 

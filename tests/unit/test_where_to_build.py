@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from builder.docker.client import choose
+from builder.docker.run import route_of
 from builder.errors import EnvironmentSetupError, UsageError
+from builder.spec.parser import load
 
 
 def client(folder: Path, monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
@@ -47,3 +49,21 @@ def test_the_route(
 def test_another_word_is_refused() -> None:
     with pytest.raises(UsageError, match="docker, host or auto"):
         choose("cloud")
+
+
+@pytest.mark.parametrize(
+    ("asked", "system", "source", "wanted"),
+    [
+        ("auto", "Linux", "model.keras", "docker"),
+        ("auto", "Linux", "model.pt2", "host"),
+        ("auto", "Linux", "model.jax", "host"),
+        ("docker", "Linux", "model.pt2", "docker"),  # which refuses it, and says why
+        ("auto", "Darwin", "model.pt2", "docker"),
+    ],
+)
+def test_a_model_that_the_image_cannot_read(
+    asked: str, system: str, source: str, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client(tmp_path, monkeypatch, answers=True)
+    (tmp_path / "model.toml").write_text(f'[model]\nname = "one"\nsource = "{source}"\ntrust = true\n')
+    assert route_of(asked, [load(tmp_path / "model.toml")], system) == wanted

@@ -270,7 +270,7 @@ test-frameworks: $(VENV)/.test .venv-flax/.done ## networks of JAX and PyTorch, 
 coverage: $(VENV)/.test ## which lines and branches of builder/runtime and handler the tests run; build/coverage/report.md
 	@$(PY) -m tests.coverage
 
-# For each of the eleven targets in tests/fuzz/targets.py; TARGETS="image http" chooses. The figures are in
+# For each of the twelve targets in tests/fuzz/targets.py; TARGETS="image http" chooses. The figures are in
 # build/fuzz/report.json, too.
 SECONDS ?= 300
 .PHONY: fuzz

@@ -21,7 +21,15 @@ from dataclasses import asdict, dataclass
 from tests.fuzz import worst
 from tests.fuzz.targets import BUILD, CORPUS, TARGETS
 
-LONGEST_INPUT = {"image": 262_144, "http": 131_072, "body": 131_072, "event": 65_536, "model": 32_768, "weights": 8192}
+LONGEST_INPUT = {
+    "image": 262_144,
+    "audio": 65_536,
+    "http": 131_072,
+    "body": 131_072,
+    "event": 65_536,
+    "model": 32_768,
+    "weights": 8192,
+}
 LONGEST = 4096
 SLOW_SECONDS = 60  # for one input, by the clock: what hangs, where no budget of ``oracle`` sees its end
 MEMORY_MB = 4096

@@ -16,8 +16,9 @@ from typing import Any
 
 from handler import events, protocols
 from handler.answer import ANSWER_LIMIT
+from handler.audio import windows
 from handler.budget import Limits
-from handler.description import Description, ImageInput, Port, parse
+from handler.description import AudioInput, Description, ImageInput, Port, parse
 from handler.errors import HandlerError, InferenceError, Refusal, SourceNotAllowedError, WrongTypeError, refusal
 from handler.http import HttpRequest
 from handler.image import pixels
@@ -75,6 +76,21 @@ def resized(file: bytes, target: ImageInput, memory: int) -> Spent:
             assert len(pixels(file, "it", target, limits)) == target.size
 
     return held(decode, limits, len(file))
+
+
+def audio(data: bytes) -> Spent:
+    """A recording's file, after one byte that chooses the model's rate, and how large a function it is."""
+    if not data:
+        return NOTHING
+    target = AudioInput("sound", (8_000, 16_000, 22_050, 44_100)[data[0] % 4], 800, 400)
+    limits, decoders = AskedLimits.of(Limits.for_memory(MEMORY_MB[data[0] // 64])), sound_decoders()
+
+    def decode() -> None:
+        with suppress(HandlerError):
+            samples, spans = windows(data[1:], "it", target, limits, decoders)
+            assert len(samples) == 4 * target.length * len(spans) > 0
+
+    return held(decode, limits, len(data))
 
 
 def base64(data: bytes) -> Spent:
@@ -208,7 +224,7 @@ def parsed(data: bytes) -> object:
 
 TARGETS: dict[str, Callable[[bytes], Spent]] = {
     target.__name__: target
-    for target in (image, costly_image, base64, address, body, http, costly_body, event, tensors, weights, model)
+    for target in (image, costly_image, audio, base64, address, body, http, costly_body, event, tensors, weights, model)
 }
 
 
@@ -235,6 +251,11 @@ def servers() -> list[Server]:
     """Around real libraries, one for pictures and one for tensors."""
     models = [opened("pictures", abi_library.picture_description(batch=2)), opened("tensors", TENSORS)]
     return [Server({model.description.name: model}, LIMITS) for model in models]
+
+
+@functools.cache
+def sound_decoders() -> Any:
+    return opened("sound", abi_library.sound_description()).decoders
 
 
 @functools.cache

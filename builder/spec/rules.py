@@ -363,9 +363,11 @@ def _output(output: Table) -> None:
 
 def _golden(tables: Tables) -> None:
     samples = tables.golden.get("samples")
-    if samples and tables.image is None and not samples.endswith(".npz"):
-        right = "name an .npz file of arrays, or add [image]"
-        tables.golden.wrong("samples", f'"{samples}" would be pictures, and the model takes none; {right}')
+    if samples and not (tables.image or tables.audio) and not samples.endswith(".npz"):
+        right = "name an .npz file of arrays, or add [image] or [audio]"
+        tables.golden.wrong(
+            "samples", f'"{samples}" would be pictures or recordings, and the model takes none; {right}'
+        )
 
 
 def _weights(tables: Tables) -> None:

@@ -1,4 +1,4 @@
-"""Inputs that a user gives: an ``.npz`` file of arrays, or pictures as the function decodes them."""
+"""Inputs that a user gives: an ``.npz`` file of arrays, or pictures or recordings as the function decodes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from builder.spec import ModelSpec
 from builder.spec.tensor import TensorSpec
 from builder.verify.arrays_file import read_arrays
 from builder.verify.inputs import random_values
-from builder.verify.pictures import labelled_pictures, output_of
+from builder.verify.labelled import output_of
+from builder.verify.pictures import labelled_pictures
+from builder.verify.recordings import labelled_recordings
 
 Array = NDArray[Any]
 Feeds = dict[str, Array]
@@ -38,7 +40,8 @@ class Inputs:
 
 
 def samples(path: Path, spec: ModelSpec, feeds: Sequence[TensorSpec], most: int | None = None) -> Inputs:
-    """What is at ``path``: an ``.npz`` file, a folder of pictures, or one of folders of pictures, one for each label.
+    """What is at ``path``: an ``.npz`` file, a folder of pictures or recordings, or one of such folders, one for each
+    label.
 
     The file has an array for each of ``feeds``, by name: [n, ...] items, of which each run takes a batch, or whole
     inputs, [n, *the feed's shape]. The input of pictures, uint8 [n, height, width, channels], may be called
@@ -50,8 +53,12 @@ def samples(path: Path, spec: ModelSpec, feeds: Sequence[TensorSpec], most: int 
         arrays = read_arrays(path)
         labels = arrays.pop(_LABELS, None) if all(feed.name != _LABELS for feed in feeds) else None
         output = "" if labels is None else output_of(spec).name
+    elif spec.audio:
+        windows, labels, output = labelled_recordings(path, spec)
+        arrays = {spec.audio.feed or feeds[0].name: windows}
     elif spec.image is None:
-        raise UsageError(f"{path}: the model takes no pictures; its model.toml has no [image].")
+        why = "the model takes neither pictures nor sound; its model.toml has no [image] and no [audio]"
+        raise UsageError(f"{path}: {why}.")
     else:
         images, labels, output = labelled_pictures(path, spec, most and most * spec.batch)
         arrays = {_IMAGES: images}

@@ -14,13 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builder.errors import UsageError
-from builder.spec import ImageInput, ModelSpec, OutputSpec
+from builder.spec import AudioInput, ImageInput, ModelSpec, OutputSpec
 from builder.spec.tensor import TensorSpec
 from builder.verify import arrays_file
 from builder.verify.arrays_file import read_arrays
 from builder.verify.inputs import random_values
 from builder.verify.samples import Inputs, samples
 from tests.conftest import ROOT
+from tests.support import sounds
 from tests.support.hand_model import model_spec
 
 CLASSES = OutputSpec("kind", "y", "classification", labels=("a", "b", "c"))
@@ -139,7 +140,7 @@ def test_folders_of_pictures(tmp_path: Path) -> None:
     assert found.labels is not None
     assert (found.items, found.labels.tolist(), found.output) == (3, [0, 1, 1], "kind")
     assert len(samples(tmp_path, spec(image=IMAGE), [PICTURE], most=2).runs) == 2
-    with pytest.raises(UsageError, match="takes no pictures"):
+    with pytest.raises(UsageError, match="takes neither pictures nor sound"):
         samples(tmp_path, spec(), [PICTURE])
 
 
@@ -209,3 +210,44 @@ def test_any_damage_is_refused_or_read(tmp_path: Path, places: list[tuple[int, i
     except UsageError:
         return
     assert all(array.dtype.kind in "biuf" for array in found.values())
+
+
+SOUND = TensorSpec("sound", "float32", (2, 8))
+EAR = AudioInput("sound", 8_000, 8, 4)
+
+
+def test_a_folder_of_recordings_is_windows_of_the_folders_labels(tmp_path: Path) -> None:
+    values = {"a": np.linspace(-1, 1, 18), "c": np.linspace(0.5, 0, 5)}
+    for label, recorded in values.items():
+        (tmp_path / label).mkdir()
+        (tmp_path / label / "it.wav").write_bytes(sounds.wav("f64", recorded[:, None], 8_000))
+    found = samples(tmp_path, spec(2, audio=EAR), [SOUND])
+    assert (found.items, found.output, len(found.runs)) == (5, "kind", 3)
+    assert found.labels is not None
+    assert found.labels.tolist() == [0, 0, 0, 0, 2]
+    windows = np.concatenate([run["sound"] for run in found.runs])[:5]
+    padded = [np.pad(values["a"], (0, 8))[at : at + 8] for at in (0, 4, 8, 12)] + [np.pad(values["c"], (0, 3))]
+    np.testing.assert_array_equal(windows, np.array(padded, np.float32))
+
+
+@pytest.mark.parametrize("kind", sounds.KINDS)
+def test_every_kind_of_wav_is_decoded(tmp_path: Path, kind: str) -> None:
+    values = np.random.default_rng(0).uniform(-0.9, 0.9, (8, 3))
+    (tmp_path / "it.wav").write_bytes(sounds.wav(kind, values, 8_000))
+    (run,) = samples(tmp_path, spec(1, audio=EAR), [TensorSpec("sound", "float32", (1, 8))]).runs
+    rounding = 0.0 if kind.startswith("f") else 2.0 ** -sounds.KINDS[kind][1]
+    assert np.abs(run["sound"] - values.mean(axis=1)).max() <= rounding + 2.0**-24
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"text", "is not a recording"),
+        (sounds.wav("s16", np.zeros((9, 1)), 44_100), "9 samples at 44,100 Hz; .* at the model's own rate, 8,000 Hz"),
+        (sounds.flac("mono16.flac")[0], "is a FLAC file of 1,200 samples"),
+    ],
+)
+def test_recordings_that_do_not_fit(tmp_path: Path, data: bytes, says: str) -> None:
+    (tmp_path / "it.wav").write_bytes(data)
+    with pytest.raises(UsageError, match=says):
+        samples(tmp_path, spec(1, audio=EAR), [SOUND])

@@ -48,5 +48,5 @@ _FAMILIES = (
 REWRITES: Mapping[str, Rewrite] = {op: rewrite for family in _FAMILIES for op, rewrite in family.REWRITES.items()}
 """By the name of the op."""
 
-OPEN: frozenset[str] = frozenset().union(ragged.OPEN, segments.OPEN, sparse.OPEN, counting.OPEN)
+OPEN: frozenset[str] = frozenset().union(ragged.OPEN, segments.OPEN, sparse.OPEN, counting.OPEN, suppression.OPEN)
 """Ops that are rewritten where the data decides the first size of an input, too."""

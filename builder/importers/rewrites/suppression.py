@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
+from builder.importers.rewrites.open_sizes import numbers, with_room
 from builder.importers.rewrites.steps import COMBINED_NMS, NMS, cut, step
 from builder.importers.tf import tensorflow
 
@@ -17,7 +18,8 @@ _LOWEST = float(np.finfo(np.float32).min)
 
 def suppressed(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
     """A step of the runtime: the same boxes in the same order, of equal scores too. The thresholds and the largest size
-    have to be constants. Without padding the outputs are as long as there are boxes.
+    have to be constants. Without padding the outputs are as long as there are boxes. The data may decide how many boxes
+    are given.
     """
     tf = tensorflow()
     if boxes.dtype != tf.float32:
@@ -25,7 +27,7 @@ def suppressed(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
     size = max(0, int(op.constant(2)))
     padded = op.type in _PADDABLE and op.attr("pad_to_max_output_size")
     sigma = np.float32(op.constant(5)) if op.type == "NonMaxSuppressionV5" else np.float32(0)
-    room = size if padded else min(size, boxes.shape[0])
+    room = size if padded or boxes.shape[0] is None else min(size, boxes.shape[0])
     config = {
         "overlap": float(op.attr("iou_threshold") if op.type == "NonMaxSuppression" else op.constant(3)),
         "score": float(op.constant(4)) if len(rest) > 2 else _LOWEST,
@@ -33,6 +35,8 @@ def suppressed(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
         "overlaps": op.type == "NonMaxSuppressionWithOverlaps",
     }
     shapes = [(tf.int32, [room]), (tf.float32, [room]), (tf.int32, [])]
+    if boxes.shape[0] is None:
+        boxes, scores = _with_room(boxes, scores)
     indices, kept, count = step(NMS, config, [boxes, scores], shapes)
     if not padded:
         indices, kept = cut(indices, count), cut(kept, count)
@@ -40,6 +44,13 @@ def suppressed(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
         "NonMaxSuppressionV4": [indices, count],
         "NonMaxSuppressionV5": [indices, kept, count],
     }.get(op.type, [indices])
+
+
+def _with_room(boxes: Any, scores: Any) -> tuple[Any, Any]:
+    """All boxes that there is room for, with scores; of those that are not there, one that no threshold takes."""
+    tf = tensorflow()
+    (boxes, there), (scores, _) = with_room(boxes), with_room(scores)
+    return boxes, tf.where(numbers(scores) < there, scores, -np.inf)
 
 
 def combined(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
@@ -65,3 +76,4 @@ REWRITES: Mapping[str, Rewrite] = {
     "NonMaxSuppressionWithOverlaps": suppressed,
     "CombinedNonMaxSuppression": combined,
 }
+OPEN = frozenset({"NonMaxSuppression", *(f"NonMaxSuppressionV{version}" for version in (2, 3, 4, 5))})

@@ -20,7 +20,7 @@ from tests.conftest import ROOT, make_bundle
 from tests.integration.test_zoo import WITHOUT_WINOGRAD
 from tests.support import qemu
 from tests.support.build import CACHE, build_library, freeze_function, spec_of, write_golden
-from tests.support.zoo import CASES, Case
+from tests.support.zoo import CASES, TOGETHER, TURN, Case
 
 pytestmark = pytest.mark.integration
 
@@ -29,8 +29,11 @@ QUICK = {
     "dense_wide", "detection", "elementwise", "int64_arithmetic", "lstm", "matmul_int64", "mlp", "pooling",
     "sort_three_operands", "sort_ties", "top_k", "cond_inside_while", "activations", "stateful_random", "transforms",
     "wide_resnet", "pixels_that_are_left",
+    *({TOGETHER.name} if TURN == "arm64" else ()),
 }  # fmt: skip
-"""Every kind of step; the rest of the zoo is slow."""
+"""Every kind of step and, every other day, ops of every family that is rewritten; the rest of the zoo is slow."""
+
+EVERY = (*CASES, TOGETHER)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +102,7 @@ def built(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def zoo() -> list[Any]:
-    return [pytest.param(c, marks=() if c.name in QUICK else pytest.mark.slow, id=c.name) for c in CASES]
+    return [pytest.param(c, marks=() if c.name in QUICK else pytest.mark.slow, id=c.name) for c in EVERY]
 
 
 @pytest.mark.parametrize("case", zoo())
@@ -126,4 +129,4 @@ def test_an_older_processor_is_told_so(case: Case, machine: Machine, built: Any)
 
 
 def test_every_quick_case_exists() -> None:
-    assert {c.name for c in CASES} >= QUICK
+    assert {c.name for c in EVERY} >= QUICK

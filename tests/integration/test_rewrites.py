@@ -553,6 +553,17 @@ def test_a_resize_that_xla_gets_right_stays_as_it_is() -> None:
     assert not rewrite_ops(definition).changed
 
 
+def test_a_size_is_computed_beside_ops_that_tensorflow_cannot_run() -> None:
+    """Channels first, which it has no kernel for."""
+    tf = tensorflow()
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [1, 4, 6, 8])
+        tf.nn.depth_to_space(x, 2, "NCHW")
+        tf.raw_ops.ResizeBicubic(images=x, size=tf.cumsum([3, 2]))
+        found = rewrite_ops(graph.as_graph_def())
+    assert (found.changed, found.refused) == (True, ())
+
+
 @pytest.mark.parametrize(
     ("op", "arguments", "reason"),
     [

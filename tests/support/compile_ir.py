@@ -16,13 +16,13 @@ tensorflow(leave_ir=True)  # before anything else imports it: flags are read onc
 from builder.targets import WASM32  # noqa: E402
 from builder.xla import tfcompile  # noqa: E402
 from tests.support.build import freeze_function, write_golden  # noqa: E402
-from tests.support.zoo import CASES  # noqa: E402
+from tests.support.zoo import CASES, TOGETHER  # noqa: E402
 
 SAMPLES = 2
 
 
 def main(folder: Path, names: list[str]) -> None:
-    for case in CASES:
+    for case in (*CASES, TOGETHER):
         if case.name in names:
             own = folder.resolve() / case.name
             own.mkdir()

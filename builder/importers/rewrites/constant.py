@@ -43,9 +43,8 @@ def _known(tensor: Any, constants: Constants) -> NDArray[Any] | None:
         return None if shape is None or wanted is None else resolved(shape, wanted)
     if value is None and tensor.op.type in _PASSED_ON:
         return _cast(_known(tensor.op.inputs[0], constants), tensor.dtype)
-    if value is None and not arguments and _decided(tensor):
-        with reference_session(graph) as session:
-            value = session.run(tensor)
+    if value is None and not arguments and (operations := _deciding(tensor)):
+        value = _run(tensor, operations)
     return None if value is None else np.asarray(value)
 
 
@@ -53,18 +52,31 @@ def _cast(value: NDArray[Any] | None, dtype: Any) -> NDArray[Any] | None:
     return None if value is None else value.astype(dtype.as_numpy_dtype)
 
 
-def _decided(tensor: Any) -> bool:
-    """Whether constants alone lead to ``tensor``."""
-    todo, seen = [tensor.op], set()
+def _deciding(tensor: Any) -> list[Any]:
+    """The operations that lead to ``tensor``, if those are constants and what is made of them; none if not."""
+    todo, seen = [tensor.op], dict[Any, None]()
     while todo:
         operation = todo.pop()
         if operation in seen:
             continue
-        seen.add(operation)
+        seen[operation] = None
         if operation.type in ("Placeholder", "VarHandleOp") or operation.op_def.is_stateful:
-            return False
+            return []
         todo += [t.op for t in operation.inputs]
-    return True
+    return list(seen)
+
+
+def _run(tensor: Any, operations: list[Any]) -> Any:
+    """``tensor``, by a graph that has only what leads to it: elsewhere there may be ops that TensorFlow cannot run."""
+    tf = tensorflow()
+    definition = tf.compat.v1.GraphDef()
+    definition.node.extend(operation.node_def for operation in operations)
+    if any(attr.HasField("func") or attr.list.func for node in definition.node for attr in node.attr.values()):
+        definition.library.CopyFrom(tensor.graph.as_graph_def().library)
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(definition, name="")
+        with reference_session(graph) as session:
+            return session.run(tensor.name)
 
 
 def _range(tensor: Any, constants: Constants) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:

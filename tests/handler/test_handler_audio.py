@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from handler import errors
 from handler.audio import Windows, count_windows, windows
@@ -310,6 +311,18 @@ def test_samples_are_taken_as_they_are(client: Client) -> None:
     status, answer = client.post("/predict", {"inputs": {"sound": rows}})
     assert status == 200
     assert answer["predictions"] == [{"samples": row} for row in rows]
+
+
+def test_openapi_describes_requests_and_answers(client: Client) -> None:
+    document = client.get("/openapi.json")
+    operation, event = document["paths"]["/predict"]["post"], {"audio": base64.b64encode(FILE).decode()}
+    content = operation["requestBody"]["content"]
+    assert {"audio/wav", "audio/flac", "multipart/form-data"} <= set(content)
+    taken = {**content["application/json"]["schema"], "components": document["components"]}
+    Draft202012Validator(taken).validate(event)
+    assert not Draft202012Validator(taken).is_valid({"image": event["audio"]})
+    given = operation["responses"]["200"]["content"]["application/json"]["schema"]
+    Draft202012Validator({**given, "components": document["components"]}).validate(client.post("/predict", event)[1])
 
 
 def test_other_bodies_are_refused(client: Client) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 from selenium.webdriver import ActionChains
@@ -20,7 +21,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from tests.conftest import ROOT
-from tests.support import abi_library
+from tests.support import abi_library, sounds
 from tests.support.axe import violations
 from tests.support.browser import chromium
 from tests.support.http import Client, served
@@ -31,7 +32,8 @@ FACE = ROOT / "tests" / "data" / "face.jpg"
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("playground")
-    client = Client.of(folder, abi_library.picture_description(), abi_library.tensor_description())
+    descriptions = abi_library.picture_description(), abi_library.tensor_description(), abi_library.sound_description()
+    client = Client.of(folder, *descriptions)
     with pytest.MonkeyPatch.context() as patch, served(client) as address:
         patch.setenv("COLDFORGE_PLAYGROUND", "on")
         yield address
@@ -84,6 +86,19 @@ def test_a_picture_becomes_bars_and_times(page: Any, dark_picture: Path) -> None
     times = [e.text for e in page.find_elements(By.CSS_SELECTOR, "#timings dt")]
     assert times == ["Decode", "Inference", "Function", "Round trip"]
     assert page.find_element(By.ID, "results").get_attribute("aria-busy") == "false"
+
+
+def test_a_recording_becomes_its_windows(page: Any, tmp_path: Path) -> None:
+    path = tmp_path / "it.wav"
+    path.write_bytes(sounds.wav("s16", np.full((10, 1), 0.5), 8_000))
+    Select(page.find_element(By.ID, "models")).select_by_visible_text("echo")
+    assert shown(page, "#verb").text == "Choose a recording"
+    assert "8000" in shown(page, "#format").text
+    send(page, path)
+    shown(page, "#answer h2")
+    heads = [head.text for head in page.find_elements(By.CSS_SELECTOR, "#answer h2")]
+    assert heads == ["samples, 0 to 0.001 s", "samples, 0.0005 to 0.00125 s"]
+    assert not page.find_element(By.ID, "preview").is_displayed()
 
 
 @pytest.mark.parametrize("way", ["paste", "drop"])

@@ -467,6 +467,8 @@ def volume_convolved(rng: Rng) -> Arguments:
 OPS: dict[str, Drawn] = {
     "AudioSpectrogram": Drawn(spectrogram, ulps=4),
     "Bincount": Drawn(counted, ulps=4),
+    "BesselI0": Drawn(lambda rng: {"x": normal(rng, 40) * 6}, ulps=8),
+    "BesselI1": Drawn(lambda rng: {"x": normal(rng, 40, dtype="float64") * 6}, ulps=8),
     "BlockLSTM": Drawn(block_lstm, ulps=32, outputs=(1, 6), draws=2),
     "BlockLSTMV2": Drawn(block_lstm_2, ulps=32, outputs=(1, 6), draws=2),
     "CTCGreedyDecoder": Drawn(ctc, ulps=4),

@@ -12,10 +12,32 @@ from builder.importers.tf import tensorflow
 
 
 def nth_element(op: Op, values: Any, n: Any) -> Any:
-    """By sorting each row. The same bits."""
+    """Bit by bit, each by a count of the smaller numbers of a row; numbers of other types than float32 and int32 by
+    sorting each row. The same bits.
+    """
     tf = tensorflow()
-    direction = "DESCENDING" if op.attr("reverse") else "ASCENDING"
-    return tf.gather(tf.sort(values, direction=direction), n, axis=-1)
+    if op.attr("reverse"):
+        n = values.shape[-1] - 1 - n
+    if values.dtype not in (tf.float32, tf.int32):
+        return tf.gather(tf.sort(values), n, axis=-1)
+    keys = _ordered(tf.bitcast(values, tf.int32)) if values.dtype == tf.float32 else values
+    bits = tf.constant(np.left_shift(1, np.arange(31, -1, -1), dtype=np.int64).astype(np.int32))
+
+    def step(number: Any, found: Any) -> tuple[Any, Any]:
+        """``found``: the greatest key of those with the bits so far that is not above the one that is sought."""
+        larger = tf.bitwise.bitwise_xor(found, bits[number])
+        below = tf.reduce_sum(tf.cast(keys < larger[..., None], tf.int32), axis=-1)
+        return number + 1, tf.where(below <= n, larger, found)
+
+    least = tf.fill(values.shape[:-1], tf.int32.min)
+    _, found = tf.while_loop(lambda number, _: number < 32, step, (tf.constant(0), least))
+    return tf.bitcast(_ordered(found), tf.float32) if values.dtype == tf.float32 else found
+
+
+def _ordered(bits: Any) -> Any:
+    """Those of floats as numbers of the same order, and back."""
+    tf = tensorflow()
+    return tf.where(bits < 0, tf.bitwise.bitwise_xor(bits, tf.int32.max), bits)
 
 
 def in_top_k(op: Op, predictions: Any, targets: Any) -> Any:

@@ -329,3 +329,36 @@ def normalised_spectrum() -> Function:
         return tf.sigmoid(tf.reduce_max(tf.nn.relu(scaled @ dense + bias), 1) @ head)
 
     return network
+
+
+@case(
+    f32("a", 5), f32("b", 5), f32("x", 5), f32("square", 2, 5, 5), i32("at", 5),
+    ranges={"a": (0.5, 3.0), "b": (0.5, 3.0), "x": (0.05, 0.95), "at": (0, 6)},
+)  # fmt: skip
+def special_functions_and_diagonals() -> Function:
+    """Also sparse tensors whose places are fed, and a drawing that has one outcome."""
+
+    def build(a: tf.Tensor, b: tf.Tensor, x: tf.Tensor, square: tf.Tensor, at: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        places = tf.cast(tf.stack([tf.range(5), at], 1), tf.int64)
+        sparse = tf.SparseTensor(places, x, (5, 7))
+        return (
+            tf.math.betainc(a, b, x),
+            tf.math.igamma(a, b),
+            tf.math.igammac(a, b),
+            tf.math.zeta(a + 1.5, b),
+            tf.math.polygamma(tf.constant([1.0, 2.0, 3.0, 1.0, 2.0]), b),
+            tf.math.ndtri(x),
+            tf.math.erfinv(x),
+            tf.math.bessel_i0e(b) + tf.math.bessel_i1e(a) + tf.math.bessel_i0(a) + tf.math.bessel_i1(b),
+            tf.linalg.diag(x, k=-1),
+            tf.raw_ops.MatrixDiagV3(diagonal=square[:, :2], k=[-1, 0], num_rows=-1, num_cols=-1, padding_value=2.0),
+            tf.raw_ops.MatrixDiagPartV3(input=square, k=[-1, 1], padding_value=3.0),
+            tf.raw_ops.MatrixSetDiagV3(input=square, diagonal=square[:, 1], k=0),
+            tf.raw_ops.Bucketize(input=square, boundaries=[-1.0, 0.0, 0.5]),
+            tf.math.in_top_k(at, tf.concat([square[0], square[1]], 1), 3),
+            tf.cast(tf.random.categorical(tf.constant([[-100.0, 100.0, -100.0]]) + x[0], 4), tf.int32),
+            tf.sparse.to_dense(sparse, validate_indices=False),
+            tf.sparse.sparse_dense_matmul(sparse, tf.concat([square[0], square[1, :2]], 0)),
+        )
+
+    return build

@@ -100,7 +100,7 @@ def base64(data: bytes) -> Spent:
     def read() -> None:
         for value in values:
             with suppress(HandlerError):
-                source(value, "it", LIMITS)
+                source(value, "it", LIMITS.encoded)
 
     return held(read, LIMITS, len(data))
 

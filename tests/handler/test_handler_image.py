@@ -18,7 +18,7 @@ from handler import errors
 from handler.budget import Limits
 from handler.description import ImageInput
 from handler.image import pixels
-from handler.request import picture
+from handler.request import encoded_file
 
 PHOTOS = Path(__file__).parents[1] / "data"
 LIMITS = Limits()
@@ -41,7 +41,7 @@ def encoded(picture: Image.Image, form: str, **options: Any) -> str:
 
 
 def read(value: object, to: ImageInput, limits: Limits = LIMITS) -> bytes:
-    source = picture(value, '"image"', limits)
+    source = encoded_file(value, '"image"', limits.encoded)
     return pixels(source.data, source.where, to, limits)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from handler import errors
-from handler.audio import Windows, count_windows, windows
+from handler.audio import Windows, count_windows, open_decoders, windows
 from handler.budget import Limits
 from handler.description import AudioInput
 from handler.errors import HandlerError
 from handler.recording import survey
 from tests.support import abi_library, sounds
 from tests.support.http import Client
+from tests.support.instrumented import DECODERS, OBJECTS
 
 RATE, LENGTH, HOP = 8_000, 8, 4
 TARGET = AudioInput("sound", RATE, LENGTH, HOP)
@@ -37,8 +39,11 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
 
 
 @pytest.fixture(scope="module")
-def decoders(client: Client) -> Any:
-    return client.server.model(None).decoders
+def decoders(request: pytest.FixtureRequest) -> Any:
+    """Those of a model, or those that test_sanitizers.py has watched."""
+    if OBJECTS in os.environ:
+        return open_decoders(str(Path(os.environ[OBJECTS]) / DECODERS))
+    return request.getfixturevalue("client").server.model(None).decoders
 
 
 def heard(decoders: Any, data: bytes, target: AudioInput = WHOLE, limits: Limits | None = None) -> Windows:

@@ -1,4 +1,4 @@
-"""The runtime's tests once more, on libraries that gcc's sanitizers watch: the pool, the kernels and the C ABI.
+"""Tests of the runtime once more, where gcc's sanitizers watch: the pool, the kernels, the C ABI, decoders of sound.
 
 The kernels alone are watched by their own tests (test_runtime_kernels.py, test_fused_kernels.py), and what is
 generated for a whole network by test_c_abi.py.
@@ -16,7 +16,15 @@ from pathlib import Path
 import pytest
 
 from tests.support import needs
-from tests.support.instrumented import ADDRESS, OBJECTS, THREAD, compile_objects, preloaded, run_tests
+from tests.support.instrumented import (
+    ADDRESS,
+    OBJECTS,
+    THREAD,
+    compile_decoders,
+    compile_objects,
+    preloaded,
+    run_tests,
+)
 
 pytestmark = [
     pytest.mark.full,
@@ -51,6 +59,7 @@ ABI = (
     "test_work_groups.py::test_every_group_runs_once",
 )
 """What calls a library. A watched Python is slow, so what only reads descriptions is left out."""
+SOUND = "every_kind_of_wav or flac or numbers_of or what_is_refused or unknown_length or any_damage"
 
 FOUND = 66
 """The exit status of a process in which ThreadSanitizer found a race."""
@@ -108,6 +117,14 @@ def test_no_wrong_access_through_the_abi(tmp_path: Path) -> None:
     compile_objects(tmp_path, ADDRESS, kernels=False)
     done = run_tests(tmp_path, [str(NATIVE / name) for name in ABI], preloaded("libasan.so") | WATCHED_MEMORY)
     assert passed(done) >= 30
+
+
+def test_no_wrong_access_in_recordings(tmp_path: Path) -> None:
+    needs.gcc()
+    compile_decoders(tmp_path, ADDRESS)
+    arguments = [str(NATIVE.parent / "handler" / "test_handler_audio.py"), "-k", SOUND]
+    done = run_tests(tmp_path, arguments, preloaded("libasan.so") | WATCHED_MEMORY)
+    assert passed(done) >= 60
 
 
 @pytest.mark.parametrize(

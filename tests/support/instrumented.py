@@ -18,6 +18,8 @@ from pathlib import Path
 from builder.emit import GeneratedSources
 from builder.library.outside import FILE
 from builder.link.library import (
+    AUDIO_FLAGS,
+    AUDIO_SOURCES,
     FUSED_SOURCE,
     INTEGER_SOURCE,
     KERNEL_SOURCES,
@@ -33,6 +35,9 @@ from builder.targets import X86_64
 
 OBJECTS = "COLDFORGE_TEST_OBJECTS"
 """Names the folder of ``compile_objects``."""
+
+DECODERS = "libaudio.so"
+"""In that folder: what recordings are read with."""
 
 DYNAMIC = "dynamic"
 """In that folder: what is different where the data decides the size of a fetch."""
@@ -70,6 +75,12 @@ def compile_objects(folder: Path, flags: Sequence[str], *, kernels: bool = True)
     for source, copy in ((FUSED_SOURCE, _V3.fused), (INTEGER_SOURCE, _V3.integer)):
         _compile([*own, f"-DCF_TABLE={copy.table}", "-o", f"{copy.table}.o"], [RUNTIME / source], folder)
     (folder / "flags.json").write_text(json.dumps(list(flags)))
+
+
+def compile_decoders(folder: Path, flags: Sequence[str]) -> None:
+    """Into ``folder``, what a model that takes sound has besides, as a library of its own."""
+    sources = [str(RUNTIME / name) for name in AUDIO_SOURCES]
+    _gcc([*flags, *AUDIO_FLAGS, "-shared", *sources, "-lm", "-o", str(folder / DECODERS)], folder)
 
 
 def link(sources: GeneratedSources, kernels: Sequence[Path], folder: Path) -> Path:

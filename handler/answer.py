@@ -1,9 +1,12 @@
-"""The model's bytes become what a caller reads: labels with probabilities, numbers, or nested lists."""
+"""The model's bytes become what a caller reads: labels with probabilities, numbers, or nested lists; ``answers`` has
+what only some models answer.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from math import isfinite, prod
 from typing import Any, NamedTuple
 
@@ -21,6 +24,9 @@ _SHORTEST = {"bool": len("true, "), "float32": len("0.0, "), "float64": len("0.0
 _SHORTEST_INTEGER = len("0, ")
 _SHORTEST_CLASS = len('{"label": "", "probability": 0.0}, ')
 
+PLAIN = ("classification", "regression", "raw")
+"""Kinds of outputs that are answered here; any other by the module of ``answers`` that has its name."""
+
 Number = float | int | bool | None
 
 
@@ -34,7 +40,23 @@ class Tensor(NamedTuple):
 
     def numbers(self, *, strict: bool = True) -> list[Number]:
         """All values of the tensor, flat; infinity and NaN are None unless ``strict`` is off."""
-        return _numbers(self.dtype, self.data, strict)
+        return numbers(self.dtype, self.data, strict)
+
+
+class Item(NamedTuple):
+    """What a run gave for one item of its batch: each fetch with what is there, by name."""
+
+    fetches: Mapping[str, tuple[Port, memoryview]]
+    number: int
+    batch: int
+
+    def part(self, fetch: str) -> tuple[memoryview, tuple[int, ...]]:
+        """The item's own part of ``fetch``, flat, and its shape; all of one that does not begin with the batch."""
+        port, data = self.fetches[fetch]
+        if not port.of_items(self.batch):
+            return data, port.shape
+        length = port.elements // self.batch
+        return data[self.number * length : (self.number + 1) * length], port.shape[1:]
 
 
 def tensors(description: Description, batches: Sequence[tuple[list[memoryview], int]]) -> list[Tensor]:
@@ -77,11 +99,15 @@ def predictions(description: Description, fetches: list[memoryview], count: int)
     ports = {port.name: (port, data) for port, data in _found(description, fetches)}
     answers: list[dict[str, Any]] = [{} for _ in range(count)]
     for output in description.outputs:
-        port, data = ports[output.fetch]
+        told = _answer if output.kind in PLAIN else of_kind(output.kind).answer
         for index, answer in enumerate(answers):
-            numbers, shape = _item(port, data, index, description.batch)
-            answer[output.name] = _answer(output, numbers, shape, bool(port.dynamic))
+            answer[output.name] = told(output, Item(ports, index, description.batch))
     return answers
+
+
+def of_kind(kind: str) -> Any:
+    """The module that answers outputs of a ``kind`` that is not PLAIN, imported when it is first needed."""
+    return import_module(f".answers.{kind}", __package__)
 
 
 def require_room(*answers: dict[str, Any]) -> None:
@@ -110,7 +136,9 @@ def shortest_predictions(description: Description, count: int) -> int:
         port = ports[output.fetch]
         shape = port.least[1:] if port.of_items(description.batch) else port.least
         elements = prod(shape)
-        if output.kind == "classification":
+        if output.kind not in PLAIN:
+            each += of_kind(output.kind).shortest(output, ports)
+        elif output.kind == "classification":
             each += _SHORTEST_CLASS * min(elements, output.top_k or elements)
         elif output.kind == "raw":
             each += shortest_nested(port.dtype, shape)
@@ -142,22 +170,18 @@ def require_size(size: int, limit: int) -> None:
 
 
 def _leaves(value: object) -> int:
-    """Numbers and texts in ``value``, in whose lists one thing is like another."""
+    """Numbers and pieces of text in ``value``, in whose lists of numbers and of classes one thing is like another."""
     if isinstance(value, dict):
         return sum(map(_leaves, value.values()))
     if isinstance(value, list):
+        if value and isinstance(value[0], dict) and any(isinstance(v, list | dict) for v in value[0].values()):
+            return sum(map(_leaves, value))
         return len(value) * _leaves(value[0]) if value else 0
-    return 1
+    return 1 + len(value) // _LEAF if isinstance(value, str) else 1
 
 
-def _item(port: Port, data: memoryview, index: int, batch: int) -> tuple[list[Number], tuple[int, ...]]:
-    if not port.of_items(batch):
-        return _numbers(port.dtype, data), port.shape
-    length = port.elements // batch
-    return _numbers(port.dtype, data[index * length : (index + 1) * length]), port.shape[1:]
-
-
-def _numbers(dtype: str, data: memoryview, strict: bool = True) -> list[Number]:
+def numbers(dtype: str, data: memoryview, strict: bool = True) -> list[Number]:
+    """All of ``data``; infinity and NaN are None unless ``strict`` is off."""
     values: list[Any] = list(data)
     if dtype == "float32":  # nine digits are all it has, and half the payload
         values = [float(format(v, ".9g")) for v in values]
@@ -167,15 +191,18 @@ def _numbers(dtype: str, data: memoryview, strict: bool = True) -> list[Number]:
     return [v if isfinite(v) else None for v in values]
 
 
-def _answer(output: Output, numbers: list[Number], shape: tuple[int, ...], dynamic: bool) -> Any:
+def _answer(output: Output, item: Item) -> Any:
+    port, _ = item.fetches[output.fetch]
+    data, shape = item.part(output.fetch)
+    values = numbers(port.dtype, data)
     if output.kind == "classification":
-        if not dynamic:
-            return _classes(output, numbers)
-        rows = [_classes(output, numbers[at : at + shape[-1]]) for at in range(0, len(numbers), shape[-1])]
+        if not port.dynamic:
+            return _classes(output, values)
+        rows = [_classes(output, values[at : at + shape[-1]]) for at in range(0, len(values), shape[-1])]
         return nested(rows, shape[:-1])
     if output.kind == "regression":
-        return numbers
-    return nested(numbers, shape)
+        return values
+    return nested(values, shape)
 
 
 def _classes(output: Output, numbers: list[Number]) -> list[dict[str, Any]]:

@@ -92,9 +92,12 @@ class Output(NamedTuple):
 
     name: str
     fetch: str
-    kind: str  # classification | regression | raw
+    kind: str  # classification | regression | embedding | raw
     labels: tuple[str, ...]
     top_k: int | None
+    format: str = ""  # of an embedding: float32 | float16 | int8 | base64
+    normalise: bool = False  # whether an embedding's length is 1
+    dimensions: int | None = None  # of an embedding the first so many, where a request asks for fewer
 
 
 class Size(NamedTuple):
@@ -195,7 +198,7 @@ def _signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
         feeds=size.feeds,
         fetches=size.fetches,
         image=image and _image(image),
-        outputs=tuple(Output(o["name"], o["fetch"], o["kind"], tuple(o["labels"]), o["top_k"]) for o in own["outputs"]),
+        outputs=tuple(map(_output, own["outputs"])),
         builder=str(data.get("coldforge", "")),
         stateful=bool(own.get("states")),
         batches=tuple(data.get("batches") or [data["batch"]]),
@@ -217,6 +220,11 @@ def _port(data: dict[str, Any]) -> Port:
     if memoryview(b"").cast(port.format).itemsize * port.elements != port.size:
         raise ValueError(f"{port.name} has {port.size} bytes, which is not {port.dtype} {list(port.shape)}")
     return port
+
+
+def _output(data: dict[str, Any]) -> Output:
+    output = Output(data["name"], data["fetch"], data["kind"], tuple(data["labels"]), data["top_k"])
+    return output._replace(format=str(data.get("format", "")), normalise=bool(data.get("normalise")))
 
 
 def _image(data: dict[str, Any]) -> ImageInput:

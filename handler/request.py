@@ -13,6 +13,7 @@ from .deadline import seconds_left
 from .description import Description
 from .errors import NotBase64Error, TooLargeError, WrongTypeError
 from .image import pixels
+from .options import Options
 
 
 class File(NamedTuple):
@@ -38,7 +39,8 @@ class Request(NamedTuple):
     ``model`` names one of the bundle's models; None is its first. ``partial``: an answer for the first items
     only is welcome when there is no time for all. ``size``: of the model's sizes, the one that ``inputs`` are of.
     ``signature``: of its signatures; the first where it is empty. ``spans``: of a recording that ``inputs`` now hold
-    as windows, the start and end of each in seconds; ``seconds``: what took how long so far.
+    as windows, the start and end of each in seconds; ``seconds``: what took how long so far. ``options``: what
+    the answer is to be like.
     """
 
     pictures: tuple[File | Reference, ...]
@@ -50,6 +52,7 @@ class Request(NamedTuple):
     recording: File | Reference | None = None
     spans: tuple[tuple[float, float], ...] = ()
     seconds: Mapping[str, float] = MappingProxyType({})
+    options: Options = Options()
 
 
 def encoded_file(value: object, where: str, most: int) -> File:

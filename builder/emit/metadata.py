@@ -102,6 +102,8 @@ def _output(output: OutputSpec, program: Program) -> dict[str, Any]:
         "kind": output.kind,
         "labels": list(output.labels),
         "top_k": output.top_k,
+        **({"format": output.written} if output.written else {}),
+        **({"normalise": True} if output.normalise else {}),
     }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from builder.errors import ImportModelError
 from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import LoadedModel
+from builder.importers.outputs import check_outputs
 from builder.importers.ports import ModelPorts
 from builder.importers.shapes import check_dtype, pin_shapes
 from builder.spec import FeedSpec, FetchSpec, ModelSpec, Source
@@ -44,7 +45,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     raw = loaded.freeze(shapes)
     definition, feeds = admit(raw.graph_def, [raw.fetches[name] for name in fetches.values()], raw.feeds)
     graph = write_frozen(replace(raw, graph_def=definition, feeds=feeds), shapes, fetches, spec, folder)
-    _check_outputs(spec, graph)
+    check_outputs(spec, graph)
     return graph
 
 
@@ -102,29 +103,3 @@ def _choose_fetches(ports: ModelPorts, spec: ModelSpec) -> dict[str, str]:
     if problems:
         raise ImportModelError("\n".join(problems))
     return chosen
-
-
-def _check_outputs(spec: ModelSpec, graph: FrozenGraph) -> None:
-    """Labels and top_k against the sizes that only the model knows."""
-    shapes = {port.spec.name: port.spec.shape for port in graph.fetches}
-    # Without a fixed number of classes, nothing says which label a score is of.
-    unsure = {p.spec.name for p in graph.fetches if len(p.spec.shape) - 1 in p.spec.dynamic}
-    problems = []
-    for output in spec.outputs:
-        fetch = output.fetch or next(iter(shapes))
-        if fetch in unsure and output.kind == "classification":
-            problems.append(
-                f"[[outputs]] {output.name}: the data decides how many numbers the last dimension of {fetch!r} has, so "
-                'they are no classes; write kind = "raw".'
-            )
-            continue
-        classes = shapes[fetch][-1] if shapes[fetch] else 1
-        if output.labels and len(output.labels) != classes:
-            problems.append(
-                f"[[outputs]] {output.name}: {len(output.labels)} labels for {fetch!r} {list(shapes[fetch])}, "
-                f"which has {classes} classes; give one label for each."
-            )
-        if output.top_k is not None and output.top_k > classes:
-            problems.append(f"[[outputs]] {output.name}: top_k = {output.top_k}, but {fetch!r} has {classes} classes.")
-    if problems:
-        raise ImportModelError("\n".join(problems))

@@ -227,6 +227,10 @@ def _outputs(ports: ModelPorts, name: str, notes: dict[str, str]) -> tuple[Outpu
                 if outputs[-1].activation == "softmax"
                 else 'Check: "softmax" (or "sigmoid") if the model ends in raw scores.'
             )
+        elif outputs[-1].kind == "embedding":
+            notes[f"{place}.kind"] = (
+                "Named like a vector that stands for the input; see docs/answers.md for `normalise` and `format`."
+            )
         elif outputs[-1].kind == "regression":
             notes[place] = "One number, so taken for a regression; a yes/no score may rather be a classification."
     return tuple(outputs)
@@ -243,6 +247,8 @@ def _output(port: PortInfo, name: str, several: bool) -> OutputSpec:
     classes = shape[1]
     if classes is None:
         return OutputSpec(own, fetch)
+    if re.search("embed|pool|feature", port.name.lower()):
+        return OutputSpec(own, fetch, "embedding")
     softmax = "logit" in port.name.lower()
     return OutputSpec(own, fetch, "classification", (), "softmax" if softmax else "none", min(TOP_K, classes))
 

@@ -10,10 +10,11 @@ from builder.arrays import save_arrays
 from builder.errors import ImportModelError
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.bounds import Bounded, bounds
+from builder.importers.endings import ending, finish
 from builder.importers.folding import fold_constants
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph, Port
 from builder.importers.loaded import RawGraph, Shape
-from builder.importers.preprocess import activate, image_to_input, sound_to_input
+from builder.importers.preprocess import image_to_input, sound_to_input
 from builder.importers.rewrite import (
     canonical,
     inline_calls,
@@ -29,7 +30,7 @@ from builder.importers.rewrites.layout import for_a_cpu
 from builder.importers.state import spec_of, without_debugging
 from builder.importers.tf import tensorflow
 from builder.importers.xla_ops import kernels, look
-from builder.spec import Activation, ModelSpec
+from builder.spec import ModelSpec
 from builder.spec.tensor import ITEM_SIZES, TensorSpec, c_identifier
 
 
@@ -81,7 +82,7 @@ def write_frozen(
         results = {}
         for (visible, _), scores in zip(fetches.items(), found, strict=True):
             with tf.name_scope("activation"):
-                answer = activate(scores, _activation(spec, visible, len(fetches)), visible)
+                answer = finish(scores, ending(spec, visible, len(fetches)), visible)
             results[visible] = tf.identity(answer, name=f"fetch/{c_identifier(visible)}")
         first = {MODEL_SCOPE + node: variable.value for node, variable in raw.states.items()}
         specs = _fetch_specs(graph.as_graph_def(), feeds, results, first, spec)
@@ -178,16 +179,6 @@ def _cut(graph_def: Any, fetches: tuple[Port, ...], feeds: list[Port]) -> Any:
     del graph_def.node[:]
     graph_def.node.extend(kept)
     return graph_def
-
-
-def _activation(spec: ModelSpec, fetch: str, count: int) -> Activation:
-    wanted = {o.activation for o in spec.outputs if o.fetch == fetch or (o.fetch is None and count == 1)}
-    if len(wanted) > 1:
-        raise ImportModelError(
-            f"[[outputs]] asks for {' and '.join(sorted(wanted))} on the same fetch {fetch!r}: "
-            "a fetch has one activation."
-        )
-    return wanted.pop() if wanted else "none"
 
 
 def _fetch_specs(

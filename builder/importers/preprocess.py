@@ -1,4 +1,4 @@
-"""What the spec compiles into the graph: pixels or sound to the model's input, raw scores to probabilities."""
+"""What the spec compiles into the graph before the model: pixels or sound to its input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from builder.errors import ImportModelError
 from builder.importers.tf import tensorflow
-from builder.spec import Activation, AudioInput, ImageInput
+from builder.spec import AudioInput, ImageInput
 
 
 def image_to_input(pixels: Any, image: ImageInput, dtype: Any, shape: tuple[int, ...]) -> Any:
@@ -64,17 +64,3 @@ def sound_to_input(samples: Any, audio: AudioInput, dtype: Any, shape: tuple[int
     if audio.scale != 1:
         value *= tf.constant(audio.scale, tf.float32)
     return tf.reshape(tf.cast(value, dtype), shape)
-
-
-def activate(scores: Any, activation: Activation, fetch: str) -> Any:
-    """``scores`` through softmax over the last axis, or sigmoid; floating point only."""
-    tf = tensorflow()
-    if activation == "none":
-        return scores
-    if not scores.dtype.is_floating:
-        raise ImportModelError(
-            f"[[outputs]] asks for {activation} on {fetch!r}, which is {scores.dtype.name}; it needs floating point."
-        )
-    if activation == "softmax" and scores.shape.rank == 0:
-        raise ImportModelError(f"[[outputs]] asks for softmax on {fetch!r}, which is a scalar.")
-    return tf.nn.softmax(scores) if activation == "softmax" else tf.sigmoid(scores)

@@ -7,7 +7,10 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from builder.spec.model import ModelSpec
+from builder.spec.model import ModelSpec, OutputSpec
+
+_LATER = {key: getattr(OutputSpec, key) for key in ("format", "dimensions", "normalise")}
+"""Keys of outputs that came later: where they say nothing, a spec is what it was without them."""
 
 
 def to_json(spec: ModelSpec) -> str:
@@ -17,6 +20,10 @@ def to_json(spec: ModelSpec) -> str:
     folder = data.pop("path").parent
     if data["audio"] is None:
         del data["audio"]
+    for own in (data, *data["signatures"]):
+        for output in own["outputs"]:
+            for key in [key for key, usual in _LATER.items() if output[key] == usual]:
+                del output[key]
     for key in ("path", "config"):
         if path := data["source"][key]:
             data["source"][key] = relative(path, folder)

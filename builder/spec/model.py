@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -17,12 +18,16 @@ Fit = Literal["stretch", "cover", "contain"]
 Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
 Decode = Literal["fast", "exact"]
 Normalise = Literal["none", "peak", "standard"]
-OutputKind = Literal["classification", "regression", "raw"]
+OutputKind = Literal["classification", "regression", "embedding", "raw"]
+AnswerFormat = Literal["float32", "float16", "int8", "base64"]
 Activation = Literal["none", "softmax", "sigmoid"]
 Packaging = Literal["zip", "image"]
 WeightsPlace = Literal["library", "layer", "image", "elsewhere"]
 WeightType = Literal["float32", "float16", "bfloat16", "int8"]
 ActivationType = Literal["float32", "int8"]
+
+FORMATS: Mapping[OutputKind, tuple[AnswerFormat, ...]] = {"embedding": ("float32", "float16", "int8", "base64")}
+"""How an answer of a kind can be written, the usual way first."""
 
 LAMBDA_UNZIPPED = 262_144_000
 """Bytes that Lambda allows a function and all its layers, unpacked."""
@@ -132,7 +137,8 @@ def sound_shapes(batch: int, length: int) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """One head: how a fetch becomes an answer. ``activation`` is compiled into the graph."""
+    """One head: how a fetch becomes an answer. ``activation``, ``dimensions`` and ``normalise`` are compiled into the
+    graph, in this order."""
 
     name: str
     fetch: str | None  # FetchSpec.visible or the model's own name; None: the only fetch
@@ -142,6 +148,14 @@ class OutputSpec:
     top_k: int | None = None  # None: all of them
     absolute: float | None = None  # tolerance overrides
     relative: float | None = None
+    format: AnswerFormat | None = None  # None: the first of FORMATS
+    dimensions: int | None = None  # of an embedding the first so many; None: all
+    normalise: bool = False  # an embedding to length 1
+
+    @property
+    def written(self) -> AnswerFormat | None:
+        """``format``, whether it is given or not; None of a kind that has only one."""
+        return self.format or next(iter(FORMATS.get(self.kind, ())), None)
 
 
 @dataclass(frozen=True)

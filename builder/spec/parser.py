@@ -208,4 +208,7 @@ def _output(output: Table, model_name: str) -> OutputSpec:
         top_k=output.get("top_k"),
         absolute=output.get("absolute"),
         relative=output.get("relative"),
+        format=output.get("format"),
+        dimensions=output.get("dimensions"),
+        normalise=output.get("normalise"),
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from builder.spec.address import ARCHIVES, Address, is_address, parse_address
 from builder.spec.checkpoints import only_weights
 from builder.spec.model import Format, sound_shapes
+from builder.spec.output_rules import COMPILED, check_output
 from builder.spec.tables import Table, Tables
 from builder.spec.tensor import c_identifier
 
@@ -144,7 +145,7 @@ def check(tables: Tables, form: Format | None) -> None:
         if own.audio:
             _audio(own.audio, own, form)
         for output in own.outputs:
-            _output(output)
+            check_output(output)
         _heads(own)
     _golden(signatures[0])
     _weights(signatures[0])
@@ -339,28 +340,6 @@ def _audio(audio: Table, tables: Tables, form: Format | None) -> None:
             table.wrong("shape", f"is {list(shape)}; {right}")
 
 
-def _output(output: Table) -> None:
-    kind = output.get("kind")
-    labelled = output.present & {"labels", "labels_file"}
-    if len(labelled) == 2:
-        output.wrong("labels_file", "cannot be used together with labels; keep one of them")
-    if kind in ("regression", "raw"):
-        for key in sorted(labelled | (output.present & {"top_k"})):
-            right = f'delete it, or write kind = "classification" instead of "{kind}"'
-            output.wrong(key, f"only a classification has one; {right}")
-    labels = output.values.get("labels")
-    activation = output.get("activation")
-    if kind == "regression" and activation == "softmax":
-        right = 'use "none" or "sigmoid", or kind = "classification"'
-        output.wrong("activation", f"softmax makes class probabilities; {right}")
-    if labels and len(labels) == 1 and activation == "softmax":
-        key = "labels" if "labels" in output.present else "labels_file"
-        output.wrong(key, 'is one label, and softmax over one class is always 1; name every class, or use "sigmoid"')
-    top_k = output.values.get("top_k")
-    if labels and top_k and top_k > len(labels):
-        output.wrong("top_k", f"is {top_k}, but there are {len(labels)} labels; use at most {len(labels)}")
-
-
 def _golden(tables: Tables) -> None:
     samples = tables.golden.get("samples")
     if samples and not (tables.image or tables.audio) and not samples.endswith(".npz"):
@@ -411,10 +390,15 @@ def _heads(tables: Tables) -> None:
             output.wrong("fetch", f"is missing; with several results, each output must name its own{which}")
         elif fetch is not None and len(visible) == len(tables.fetches) > 0 and fetch not in visible:
             output.wrong("fetch", f'"{fetch}" is not one of [[fetches]]; use {" or ".join(visible)}')
-    applied: dict[str, str] = {}
+    applied: dict[str, Table] = {}
     for output in tables.outputs:
-        fetch, activation = output.values.get("fetch"), output.get("activation")
-        if fetch and activation and applied.setdefault(fetch, activation) != activation:
-            other = f'"{applied[fetch]}"'
-            output.wrong("activation", f'another output has {other} on "{fetch}"; one result has one activation')
+        fetch = output.values.get("fetch")
+        if fetch is None or applied.setdefault(fetch, output) is output:
+            continue
+        for key in COMPILED:
+            given, other = output.get(key), applied[fetch].get(key)
+            wrong = any(key in one.present and one.get(key) is None for one in (output, applied[fetch]))
+            if given != other and not wrong:
+                told = f'"{other}"' if isinstance(other, str) else str(other).lower()
+                output.wrong(key, f'another output has {told} on "{fetch}"; one result has one {key}')
     _distinct(tables.outputs, "name", lambda output: output.values.get("name", output.values.get("fetch")))

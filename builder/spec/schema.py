@@ -9,10 +9,12 @@ from builder.spec.address import FORMS
 from builder.spec.kinds import Choice, Flag, Kind, Many, Number, Text, Whole
 from builder.spec.model import (
     DIRECT_UPLOAD_ZIPPED,
+    FORMATS,
     LAMBDA_UNZIPPED,
     Activation,
     Activations,
     ActivationType,
+    AnswerFormat,
     AudioInput,
     ChannelOrder,
     ColorMode,
@@ -353,7 +355,8 @@ OUTPUTS = Section(
         Field(
             "kind",
             Choice(get_args(OutputKind)),
-            "Classes with a score each (`classification`), numbers (`regression`), or the array as it is (`raw`).",
+            "Classes with a score each (`classification`), numbers (`regression`), a vector that stands for the input "
+            "(`embedding`), or the array as it is (`raw`). See docs/answers.md.",
             otherwise="`classification` if there are labels or a `top_k`, otherwise `raw`",
         ),
         Field(
@@ -372,6 +375,26 @@ OUTPUTS = Section(
             default=OutputSpec.activation,
         ),
         Field("top_k", Whole(1, 1_000_000), "How many classes to answer, best first.", otherwise="all"),
+        Field(
+            "format",
+            Choice(get_args(AnswerFormat)),
+            "How an embedding is written: numbers, numbers of less precision (`float16`), whole numbers from -127 to "
+            "127 (`int8`), or the bytes of float32, little-endian, in `base64`. A request may choose another.",
+            otherwise=f"`{FORMATS['embedding'][0]}`",
+        ),
+        Field(
+            "dimensions",
+            Whole(1, 1_000_000),
+            "How many numbers of an embedding are kept, of its first ones: for models that are trained for it "
+            "(Matryoshka). A request may choose fewer.",
+            otherwise="all",
+        ),
+        Field(
+            "normalise",
+            Flag(),
+            "Whether an embedding is compiled to have the length 1 (L2), so that the product of two is their cosine.",
+            default=OutputSpec.normalise,
+        ),
         Field("absolute", Number(0, 1e6), "This output's own tolerance.", otherwise="`[tolerance]`"),
         Field("relative", Number(0, 1), "This output's own tolerance.", otherwise="`[tolerance]`"),
         _SIGNATURE,

@@ -78,14 +78,13 @@ def _predict(models: list[Description], limits: Limits) -> Schema:
         file, most = {"type": "string", "format": "binary"}, limits.images if pictures else 1
         form = {"type": "object", "additionalProperties": file, "minProperties": 1, "maxProperties": most}
         content["multipart/form-data"] = {"schema": form}
-    parameters = [
-        {"name": "top_k", "in": "query", "description": "How many classes are listed.",
-         "schema": {"type": "integer", "minimum": 1, "maximum": 999_999_999}},
-        {"name": "model", "in": "query", "schema": {"enum": [model.name for model in models]}},
-    ]  # fmt: skip
+    parameters: list[Schema] = [{"name": "model", "in": "query", "schema": {"enum": [model.name for model in models]}}]
+    signatures = [one for model in models for one in _signatures(model)]
+    for name, schema in _options(signatures).items():
+        parameters.append({"name": name, "in": "query", "description": _OPTIONS[name], "schema": schema})
     answer = _object(
         model=_object(name=_text(), version=_text()),
-        predictions=_list({"anyOf": [kind for model in models for one in _signatures(model) for kind in _items(one)]}),
+        predictions=_list({"anyOf": [kind for one in signatures for kind in _items(one)]}),
         cold_start=_boolean(),
         timings_ms=_object(decode={"type": "number"}, infer={"type": "number"}, total={"type": "number"}),
     )
@@ -93,6 +92,29 @@ def _predict(models: list[Description], limits: Limits) -> Schema:
         "parameters": parameters,
         "requestBody": {"required": True, "content": content},
     }
+
+
+_OPTIONS = {
+    "top_k": "How many classes are listed.",
+    "dimensions": "How many numbers of an embedding are given, of its first ones.",
+    "format": "How an embedding is written.",
+}
+
+
+def _options(models: list[Description]) -> dict[str, Schema]:
+    """What may be asked of the answers of all ``models``: see ``options``."""
+    found: dict[str, Schema] = {"top_k": {"type": "integer", "minimum": 1, "maximum": 999_999_999}}
+    sizes = [[port.shape[-1] for port in model.fetches if port.name in _embeddings(model)] for model in models]
+    if all(sizes):
+        from ..answers.embedding import FORMATS
+
+        found["dimensions"] = {"type": "integer", "minimum": 1, "maximum": min(map(min, sizes))}
+        found["format"] = {"enum": list(FORMATS)}
+    return found
+
+
+def _embeddings(model: Description) -> list[str]:
+    return [output.fetch for output in model.outputs if output.kind == "embedding"]
 
 
 def _items(model: Description) -> list[Schema]:
@@ -127,6 +149,7 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
     if model.batched:
         tensors = {port.name: {"anyOf": [_many(_item(port, model), limits.items), _flat(port)]} for port in model.feeds}
     bodies = [_closed(inputs=_closed(**tensors), **named)]
+    optional = _options([model])
     if model.image and not model.size:
         others = {name: schema for name, schema in feeds.items() if name != model.image.feed}
         rest = {"inputs": _closed(**others)} if others else {}
@@ -137,7 +160,7 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
         others = {name: schema for name, schema in feeds.items() if name != model.audio.feed}
         rest = {"inputs": _closed(**others)} if others else {}
         bodies = [_closed(audio=AUDIO, **rest), *bodies]
-    return bodies
+    return [body | {"properties": body["properties"] | optional} for body in bodies]
 
 
 def _answers(model: Description) -> dict[str, Schema]:
@@ -145,6 +168,7 @@ def _answers(model: Description) -> dict[str, Schema]:
     of_kind: dict[str, Schema] = {
         "classification": _list({"$ref": "#/components/schemas/Class"}),
         "regression": _list({"type": ["number", "boolean", "null"]}),
+        "embedding": {"anyOf": [_list({"type": ["number", "null"]}), {"type": "string", "contentEncoding": "base64"}]},
         "raw": {"type": ["array", "number", "boolean", "null"]},
     }
     answers = {output.name: of_kind[output.kind] for output in model.outputs}

@@ -11,8 +11,8 @@
 
 and with any of them ``"model": "<name>"``, one of a bundle of several, and ``"signature": "<name>"``, one of a model's
 several; the first when left out. The body may also be the file itself, or a form with one or more pictures
-(``multipart/form-data``). In the query, ``model`` is another way to name the model, and ``top_k`` says how many classes
-are listed. It answers
+(``multipart/form-data``). In the query, ``model`` is another way to name the model. In the query or in the JSON,
+``top_k`` says how many classes are listed, and ``dimensions`` and ``format`` what is given of an embedding. It answers
 
     {"model": {"name": …, "version": …},
      "predictions": [{"<output>": [{"label": …, "probability": …}, …] or numbers}, …],
@@ -41,6 +41,7 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
+from ..options import NAMES, Options, chosen, options
 from ..request import File, Reference, Request, items, source
 from ..server import Call, Result, Server
 from ..tensors import description_for, input_bytes, item_count, of_items
@@ -59,35 +60,23 @@ def answer(
     return answered(request, server, call, limit)
 
 
-def answered(
-    request: Request, server: Server, call: Call, limit: int | None, top_k: int | None = None
-) -> dict[str, Any]:
-    """The answer to ``request``. ``limit``: see ``answer``; ``top_k``: see ``told``. Raises HandlerError."""
+def answered(request: Request, server: Server, call: Call, limit: int | None) -> dict[str, Any]:
+    """The answer to ``request``. ``limit``: see ``answer``. Raises HandlerError."""
+    chosen(server.described(request), request.options)  # before a recording is decoded
     request = server.windowed(request, call)
-    _require_possible(request, server, limit, top_k)
-    return told(server.infer(request, call), call, top_k)
+    _require_possible(request, server, limit)
+    return told(server.infer(request, call), call, request.options)
 
 
-def _require_possible(request: Request, server: Server, limit: int | None, top_k: int | None) -> None:
+def _require_possible(request: Request, server: Server, limit: int | None) -> None:
     """Raises AnswerTooLargeError, OverBudgetError, before there is anything to answer with."""
-    description = _listing(server.described(request), top_k)
+    description = chosen(server.described(request), request.options)
     require_possible(shortest_predictions(description, items(request, description)), limit, server.limits)
 
 
-def _listing(description: Description, top_k: int | None) -> Description:
-    """``description`` with so many classes in its answers, where the model's own number is not wanted."""
-    if not top_k:
-        return description
-    outputs = (o._replace(top_k=top_k) if o.kind == "classification" else o for o in description.outputs)
-    return description._replace(outputs=tuple(outputs))
-
-
-def told(result: Result, call: Call, top_k: int | None = None) -> dict[str, Any]:
-    """``result`` as an answer; items that there was no time for are errors in their places.
-
-    ``top_k``: how many classes, where the model's own number is not wanted.
-    """
-    description = _listing(result.description, top_k)
+def told(result: Result, call: Call, options: Options) -> dict[str, Any]:
+    """``result`` as an answer; items that there was no time for are errors in their places."""
+    description = chosen(result.description, options)
     done: list[Any] = [item for fetches, count in result.batches for item in predictions(description, fetches, count)]
     if result.left:
         done += [
@@ -114,22 +103,14 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
         raise NotFoundError(f"nothing is served at {request.path[:100]}")
     if request.method != "POST":
         raise MethodNotAllowedError(request.method, request.path, "POST")
-    top_k = _top_k(request.query)
+    wanted = options(request.query)
     parsed = _parsed(request, server)._replace(partial=True)
-    return HttpResponse.of_json(answered(parsed, server, call, request.answer_limit, top_k))
+    parsed = parsed._replace(options=wanted.over(parsed.options))
+    return HttpResponse.of_json(answered(parsed, server, call, request.answer_limit))
 
 
 def refuse(refusal: Refusal) -> HttpResponse:
     return HttpResponse.of_json(error(refusal), refusal.status)
-
-
-def _top_k(query: dict[str, str]) -> int | None:
-    text = query.get("top_k")
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
-        raise WrongFieldError("top_k must be a whole number, 1 or more")
-    return int(text)
 
 
 def _parsed(request: HttpRequest, server: Server) -> Request:
@@ -203,7 +184,7 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
     description = description.of_signature(_text(event, "signature") or "")
     image, audio = description.image, description.audio
     known = (*(("image", "images") if image else ("audio",) if audio else ()), "inputs")
-    unknown = [key for key in event if key not in (*known, "model", "signature")]
+    unknown = [key for key in event if key not in (*known, "model", "signature", *NAMES)]
     if unknown or not any(key in event for key in known):
         expected = 'send "image" or "images"' if image else 'this model takes no image; send "inputs"'
         expected = 'send "audio"' if audio else expected
@@ -227,7 +208,15 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
         ports = of_items(ports, counts, description, limits)
     inputs = {port.name: input_bytes(values[port.name], port, description) for port in ports}
     model, signature = _model(event), description.signature
-    return Request(pictures, inputs, model, size=description.size, signature=signature, recording=recording)
+    return Request(
+        pictures,
+        inputs,
+        model,
+        size=description.size,
+        signature=signature,
+        recording=recording,
+        options=options(event),
+    )
 
 
 def _model(event: object) -> str | None:

@@ -342,7 +342,7 @@ def test_windows_that_there_is_no_time_for_are_named(client: Client) -> None:
     request = client.server.windowed(_request(client), call)._replace(partial=True)
     from handler.protocols import predict
 
-    answer = predict.told(client.server.infer(request, call), call)
+    answer = predict.told(client.server.infer(request, call), call, request.options)
     assert [(p["start"], p["end"]) for p in answer["predictions"]] == SPANS
     assert answer["predictions"][-1]["error"]["code"] == "out_of_time"
 

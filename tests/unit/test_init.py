@@ -53,6 +53,13 @@ def test_a_classifier_of_pictures(model: Path) -> None:
         assert remark in text.replace("\n# ", " ")
 
 
+def test_a_network_without_its_last_layer(model: Path) -> None:
+    features = PortInfo("global_average_pooling2d", "float32", (None, 1280))
+    spec, text = drafted(model, ports([PortInfo("image", "float32", (None, 96, 64, 3))], [features]))
+    assert spec.outputs == (OutputSpec("cats_dogs", None, "embedding"),)
+    assert "Named like a vector" in text
+
+
 def test_open_sizes_are_said(model: Path) -> None:
     spec, text = drafted(model, ports([PortInfo("image", "uint8", (None, None, None, 1))], [CLASSES]))
     assert spec.image == ImageInput(None, 224, 224, "grey")

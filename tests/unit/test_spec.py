@@ -38,6 +38,7 @@ from builder.spec import (
     to_json,
 )
 from builder.spec.lines import KeyPath, Lines
+from builder.spec.model import FORMATS
 from builder.spec.reference import EXAMPLE, GRAPH_EXAMPLE, document
 from builder.spec.rules import CODE
 from builder.spec.schema import SECTIONS
@@ -332,6 +333,16 @@ unzipped = 1e9
             ('[[outputs]]\nkind = "raw"\ntop_k = 2', "5: [[outputs]].top_k: only a classification has one"),
             ('[[outputs]]\nkind = "regression"\nlabels = ["a"]', "5: [[outputs]].labels: only a classification"),
             ('[[outputs]]\nkind = "regression"\nactivation = "softmax"', "5: [[outputs]].activation: softmax makes"),
+            ('[[outputs]]\nkind = "embedding"\nactivation = "softmax"', "5: [[outputs]].activation: softmax makes"),
+            ('[[outputs]]\nkind = "embedding"\ntop_k = 2', "5: [[outputs]].top_k: only a classification has one"),
+            ("[[outputs]]\ndimensions = 2", "4: [[outputs]].dimensions: only an embedding has one"),
+            ("[[outputs]]\nnormalise = true", "4: [[outputs]].normalise: only an embedding has one"),
+            ('[[outputs]]\nkind = "embedding"\nformat = "int4"', '5: [[outputs]].format: "int4" is not known'),
+            (
+                '[[outputs]]\nkind = "embedding"\nfetch = "b"\n'
+                '[[outputs]]\nkind = "embedding"\nfetch = "b"\nname = "2"\nnormalise = true',
+                '10: [[outputs]].normalise: another output has false on "b"; one result has one normalise',
+            ),
             ('[[outputs]]\nlabels = ["a"]\nactivation = "softmax"', "4: [[outputs]].labels: is one label, and"),
             ('[[outputs]]\nlabels = ["a", "b"]\ntop_k = 3', "5: [[outputs]].top_k: is 3, but there are 2 labels"),
             ("[[outputs]]\nlabels = []", "4: [[outputs]].labels: is empty"),
@@ -662,9 +673,9 @@ def weights_of(draw: st.DrawFn, folder: Path, outputs: tuple[OutputSpec, ...], i
 @st.composite
 def outputs_of(draw: st.DrawFn, fetch: str) -> OutputSpec:
     kind: OutputKind = draw(st.sampled_from(get_args(OutputKind)))
-    classified = kind == "classification"
+    classified, embedded = kind == "classification", kind == "embedding"
     labels = draw(st.lists(lines_of_text, max_size=30, unique=True)) if classified else []
-    least = [] if kind == "regression" or len(labels) == 1 else ["softmax"]
+    least = [] if kind in ("regression", "embedding") or len(labels) == 1 else ["softmax"]
     return OutputSpec(
         name=f"answer {fetch}",
         fetch=fetch,
@@ -674,6 +685,9 @@ def outputs_of(draw: st.DrawFn, fetch: str) -> OutputSpec:
         top_k=draw(st.none() | st.integers(1, len(labels) or 1000)) if classified else None,
         absolute=draw(st.none() | tolerances),
         relative=draw(st.none() | tolerances),
+        format=draw(st.none() | st.sampled_from(FORMATS[kind])) if kind in FORMATS else None,
+        dimensions=draw(st.none() | st.integers(1, 1000)) if embedded else None,
+        normalise=embedded and draw(st.booleans()),
     )
 
 

@@ -1,0 +1,57 @@
+"""What the keys of one [[outputs]] must agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from builder.spec.kinds import quoted
+from builder.spec.model import FORMATS, OutputKind
+from builder.spec.tables import Table
+
+_KINDS: Mapping[str, tuple[OutputKind, ...]] = {
+    "labels": ("classification",),
+    "labels_file": ("classification",),
+    "top_k": ("classification",),
+    "format": tuple(FORMATS),
+    "dimensions": ("embedding",),
+    "normalise": ("embedding",),
+}
+"""Which kinds have a key that not all have, the most usual first."""
+
+COMPILED = ("activation", "dimensions", "normalise")
+"""What is compiled into the graph behind a fetch, of which it has one."""
+
+
+def check_output(output: Table) -> None:
+    """Note what is wrong with ``output`` on its own."""
+    kind = output.get("kind")
+    labelled = output.present & {"labels", "labels_file"}
+    if len(labelled) == 2:
+        output.wrong("labels_file", "cannot be used together with labels; keep one of them")
+    for key, kinds in _KINDS.items():
+        if key in output.present and kind and kind not in kinds:
+            right = f'delete it, or write kind = "{kinds[0]}" instead of "{kind}"'
+            output.wrong(key, f"only {_listed(kinds)} has one; {right}")
+    _format(output, kind)
+    labels = output.values.get("labels")
+    activation = output.get("activation")
+    if kind in ("regression", "embedding") and activation == "softmax":
+        right = 'use "none" or "sigmoid", or kind = "classification"'
+        output.wrong("activation", f"softmax makes class probabilities; {right}")
+    if labels and len(labels) == 1 and activation == "softmax":
+        key = "labels" if "labels" in output.present else "labels_file"
+        output.wrong(key, 'is one label, and softmax over one class is always 1; name every class, or use "sigmoid"')
+    top_k = output.values.get("top_k")
+    if labels and top_k and top_k > len(labels):
+        output.wrong("top_k", f"is {top_k}, but there are {len(labels)} labels; use at most {len(labels)}")
+
+
+def _format(output: Table, kind: OutputKind | None) -> None:
+    written, possible = output.values.get("format"), FORMATS.get(kind, ()) if kind else ()
+    if written and possible and written not in possible:
+        output.wrong("format", f'"{written}" is no format of kind = "{kind}"; use one of {quoted(possible)}')
+
+
+def _listed(kinds: tuple[OutputKind, ...]) -> str:
+    *most, last = (f"{'an' if kind[0] == 'e' else 'a'} {kind}" for kind in kinds)
+    return f"{', '.join(most)} or {last}" if most else last

@@ -21,6 +21,10 @@ PIXELS_PER_MB = 25_000
 """At DECODE_BYTES each they are MEMORY_SHARE, too."""
 RECORDING_PER_MB = 100_000
 """Bytes of a recording's file for each MB of the function's memory."""
+CHARACTERS_PER_MB = 1_000
+"""Characters of a text for each MB of the function's memory."""
+TEXTS_TOGETHER = 4
+"""Of the characters that one text may have, how many times as many all of a request's may have."""
 MEMORY_SHARE = 0.6
 """Of the function's memory for one request; the rest is the interpreter's, the model's and the event's."""
 PICTURE_SECONDS = 5.0
@@ -87,6 +91,7 @@ class Limits(NamedTuple):
     images: int = 64
     recording: int = 100_000_000  # bytes of one recording's file
     recorded_seconds: int = 3_600  # of one recording
+    characters: int = 1_000_000  # of one text
     items: int = 4096  # of tensors, in as many runs as the compiled batch makes of them
     formats: tuple[str, ...] = FORMATS
     memory: int = int(10_240 * 2**20 * MEMORY_SHARE)  # bytes; of the largest function
@@ -107,6 +112,7 @@ class Limits(NamedTuple):
         return cls(
             pixels=min(MAX_PIXELS, megabytes * PIXELS_PER_MB),
             recording=min(cls._field_defaults["recording"], megabytes * RECORDING_PER_MB),
+            characters=min(cls._field_defaults["characters"], megabytes * CHARACTERS_PER_MB),
             formats=named or FORMATS,
             memory=int(megabytes * 2**20 * MEMORY_SHARE),
             speed=min(1.0, megabytes / WHOLE_PROCESSOR_MB),

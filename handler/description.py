@@ -87,6 +87,21 @@ class AudioInput(NamedTuple):
     hop: int  # samples from the start of one window to the next one's
 
 
+class TextInput(NamedTuple):
+    """The feeds that take text, [batch, length]: ids of tokens, 1 for each that is one, and which part it is of.
+
+    ``mask`` and ``types`` are empty where the model takes none.
+    """
+
+    ids: str
+    mask: str = ""
+    types: str = ""
+
+    @property
+    def feeds(self) -> tuple[str, ...]:
+        return tuple(filter(None, self))
+
+
 class Output(NamedTuple):
     """How a fetch becomes an answer."""
 
@@ -126,6 +141,7 @@ class Description(NamedTuple):
     pad: Mapping[str, float] = MappingProxyType({})  # by feed, what fills a smaller input up
     signature: str = ""  # its name, where there are several
     audio: AudioInput | None = None
+    text: TextInput | None = None
     others: tuple[Any, ...] = ()  # of the first signature: a Description for each of the others
 
     @property
@@ -134,6 +150,11 @@ class Description(NamedTuple):
         sizes = self.sizes or (Size(self.feeds, self.fetches),)
         ports = (port for size in sizes for port in (*size.feeds, *size.fetches))
         return all(port.size and not port.dynamic and port.of_items(self.batch) for port in ports)
+
+    @property
+    def alike(self) -> bool:
+        """Whether what it gives has one shape in all of its sizes."""
+        return all(size.fetches == self.fetches for size in self.sizes)
 
     @property
     def answers(self) -> tuple[Port, ...]:
@@ -207,6 +228,7 @@ def _signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
         pad={name: float(value) for name, value in own.get("pad", {}).items()},
         signature=str(own.get("signature", "")),
         audio=_audio(own["audio"]) if own.get("audio") else None,
+        text=TextInput(**{key: own["text"][key] for key in TextInput._fields}) if own.get("text") else None,
     )
 
 
@@ -261,8 +283,17 @@ def _require_consistent(description: Description) -> None:
     audio = description.audio
     if audio and (sizes.get(audio.feed) != 4 * audio.length * description.batch or not 0 < audio.hop <= audio.length):
         raise ValueError(f"feed {audio.feed} does not hold {description.batch} windows of {audio.length} samples")
+    if text := description.text:
+        for one in (first, *description.sizes):
+            _require_text(text, one, description.batch)
     image = description.image
     if image is None:
         return
     if sizes.get(image.feed) != image.size * description.batch:
         raise ValueError(f"feed {image.feed} does not hold {description.batch} pictures of {image.size} bytes")
+
+
+def _require_text(text: TextInput, size: Size, batch: int) -> None:
+    shapes = [port.shape for port in size.feeds if port.name in text.feeds]
+    if len(shapes) != len(text.feeds) or len(shapes[0]) != 2 or set(shapes) != {(batch, shapes[0][1])}:
+        raise ValueError(f"feeds {', '.join(text.feeds)} do not hold {batch} texts")

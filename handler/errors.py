@@ -173,8 +173,22 @@ class RecordingTooLongError(HandlerError):
     status = 413
 
 
+class NotTextError(HandlerError):
+    """The text is not UTF-8, or has half of a surrogate pair."""
+
+    code = "not_text"
+    status = 422
+
+
+class TextTooLongError(HandlerError):
+    """The text has more tokens than the model takes, and is not to be cut off (`truncate = false` in `model.toml`)."""
+
+    code = "text_too_long"
+    status = 422
+
+
 class TooManyImagesError(HandlerError):
-    """The request has more images than allowed."""
+    """The request has more images, texts or other items than allowed."""
 
     code = "too_many_images"
     status = 413

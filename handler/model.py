@@ -34,6 +34,8 @@ class Model:
         # Written before every run, so that a request allocates nothing but its answer.
         self.decoders = _decoders(path, self.description)
         """What decodes recordings, of a model that takes sound."""
+        self.texts = _texts(path, self.description)
+        """What makes ids of texts, of a model that takes them."""
         signatures = (self.description, *self.description.others)
         self._feeds = ffi.new("cf_feed[]", max(len(one.feeds) for one in signatures))
         self._fetches = ffi.new("cf_fetch[]", max(len(one.fetches) for one in signatures))
@@ -208,6 +210,14 @@ def _decoders(path: str, description: Description) -> Any:
     from .audio import open_decoders
 
     return open_decoders(path)
+
+
+def _texts(path: str, description: Description) -> Any:
+    if description.text is None:
+        return None
+    from .text import open_texts
+
+    return open_texts(path, description)
 
 
 def _text(pointer: Any) -> str:

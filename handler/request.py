@@ -6,12 +6,19 @@ import binascii
 import math
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from .budget import Limits
+from .budget import TEXTS_TOGETHER, Limits
 from .deadline import seconds_left
 from .description import Description
-from .errors import NotBase64Error, TooLargeError, WrongTypeError
+from .errors import (
+    NotBase64Error,
+    NotTextError,
+    TooLargeError,
+    TooManyImagesError,
+    WrongFieldError,
+    WrongTypeError,
+)
 from .image import pixels
 from .options import Options
 
@@ -32,15 +39,15 @@ class Reference(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Pictures for the model's image feed, a recording for its feed of sound, or none; raw little-endian bytes for each
-    other feed, by name.
+    """Pictures for the model's image feed, a recording for its feed of sound, texts for its feeds of text, or none; raw
+    little-endian bytes for each other feed, by name.
 
     ``inputs`` hold the compiled batch, or, for a model that is ``batched``, the same number of items each.
     ``model`` names one of the bundle's models; None is its first. ``partial``: an answer for the first items
     only is welcome when there is no time for all. ``size``: of the model's sizes, the one that ``inputs`` are of.
     ``signature``: of its signatures; the first where it is empty. ``spans``: of a recording that ``inputs`` now hold
     as windows, the start and end of each in seconds; ``seconds``: what took how long so far. ``options``: what
-    the answer is to be like.
+    the answer is to be like. ``ids``: of the texts, one list of tokens for each, once they are known.
     """
 
     pictures: tuple[File | Reference, ...]
@@ -50,6 +57,8 @@ class Request(NamedTuple):
     size: int = 0
     signature: str = ""
     recording: File | Reference | None = None
+    texts: tuple[str, ...] = ()
+    ids: tuple[list[int], ...] = ()
     spans: tuple[tuple[float, float], ...] = ()
     seconds: Mapping[str, float] = MappingProxyType({})
     options: Options = Options()
@@ -89,8 +98,49 @@ def source(value: object, where: str, most: int) -> File | Reference:
     return Reference(str(kind), address, where)
 
 
+def text(value: object, where: str, limits: Limits) -> str:
+    """The text ``value``. Raises WrongTypeError, WrongFieldError, TooLargeError, NotTextError."""
+    if not isinstance(value, str):
+        raise WrongTypeError(f"{where} must be a string, not {_kind(value)}")
+    if not value:
+        raise WrongFieldError(f"{where} is empty; a text is needed")
+    if len(value) > limits.characters:
+        raise TooLargeError(f"{where} has {len(value):,} characters; at most {limits.characters:,} are allowed")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise NotTextError(f"{where} has half of a surrogate pair, which is no character") from None
+    return value
+
+
+def texts(values: list[Any], where: str, limits: Limits) -> tuple[str, ...]:
+    """The texts ``values``, called ``where`` together. Raises HandlerError as ``text`` does, and for too many."""
+    if not values:
+        raise WrongFieldError(f"{where} is empty")
+    if len(values) > limits.items:
+        raise TooManyImagesError(f"{where} has {len(values)}; at most {limits.items} are allowed at a time")
+    found = tuple(text(value, f"{where}[{index}]", limits) for index, value in enumerate(values))
+    if (whole := sum(map(len, found))) > limits.characters * TEXTS_TOGETHER:
+        most = limits.characters * TEXTS_TOGETHER
+        raise TooLargeError(f"{where} has {whole:,} characters; at most {most:,} are allowed at a time")
+    return found
+
+
+def require_together(found: tuple[str, ...], where: str, description: Description) -> tuple[str, ...]:
+    """``found``, of which as many are taken at a time as a run holds, unless the model takes texts alone, in batches.
+
+    Raises TooManyImagesError.
+    """
+    alone = description.text and len(description.text.feeds) == len(description.feeds)
+    if len(found) > description.batch and not (alone and description.batched):
+        raise TooManyImagesError(f"{where} has {len(found)}; this model takes at most {description.batch} at a time")
+    return found
+
+
 def items(request: Request, description: Description) -> int:
     """How many answers the request asks for."""
+    if request.texts or request.ids:
+        return len(request.ids or request.texts)
     first = next((port for port in description.feeds if port.size and port.name in request.inputs), None)
     if request.pictures or first is None:
         return len(request.pictures) or description.batch
@@ -113,7 +163,7 @@ def parts(request: Request, description: Description) -> Iterator[Request]:
     for length in runs(count, description.batches):
         end = start + length
         inputs = {name: cut(name, start, end) for name in request.inputs}
-        yield request._replace(pictures=request.pictures[start:end], inputs=inputs)
+        yield request._replace(pictures=request.pictures[start:end], ids=request.ids[start:end], inputs=inputs)
         start = end
 
 

@@ -47,6 +47,7 @@ class Result(NamedTuple):
     timings_ms: dict[str, float]  # decode (with crop and resize), infer, total; fetch where pictures were elsewhere
     left: int = 0
     spans: tuple[tuple[float, float], ...] = ()  # of a recording's windows: see ``Request``
+    tokens: int = 0  # of texts, with special ones
 
     @property
     def items(self) -> int:
@@ -76,10 +77,26 @@ class Server(NamedTuple):
         """The model that ``request`` is of, in its signature and size. Raises UnknownModelError, WrongFieldError."""
         return self.description(request.model).of_signature(request.signature).of_size(request.size)
 
-    def windowed(self, request: Request, call: Call) -> Request:
-        """``request`` with its recording, if it has one, as windows among its inputs. Raises HandlerError."""
-        if request.recording is None:
-            return request
+    def prepared(self, request: Request, call: Call) -> Request:
+        """``request`` with its recording, if it has one, as windows among its inputs, or with the ids of its texts.
+
+        Raises HandlerError.
+        """
+        if request.texts and not request.ids:
+            return self._encoded(request, call)
+        return request if request.recording is None else self._windowed(request, call)
+
+    def _encoded(self, request: Request, call: Call) -> Request:
+        from .text import size_for
+
+        began = time.perf_counter()
+        description = self.described(request)
+        ids = self.model(request.model).texts.encoded(request.texts, lambda: seconds_left(call.remaining_ms()))
+        # Each run has the shortest size for its texts, unless answers of different sizes could not stand together.
+        size = request.size if description.alike else size_for(ids, description)
+        return request._replace(ids=ids, size=size, seconds={"decode": time.perf_counter() - began})
+
+    def _windowed(self, request: Request, call: Call) -> Request:
         from .audio import windows
 
         began = time.perf_counter()
@@ -104,6 +121,7 @@ class Server(NamedTuple):
 
         Where time runs out, what is done is the result if the request takes a partial one, and OutOfTimeError if not.
         """
+        request = self.prepared(request, call)
         began = time.perf_counter()
         model = self.model(request.model)
         description = self.described(request)
@@ -129,8 +147,11 @@ class Server(NamedTuple):
                     if request.partial and batches:
                         break
                     raise
+                if part.ids:
+                    part = _with_text(part, description, model)
                 middle = time.perf_counter()
-                fetches = model.run(feeds(pictures, part.inputs, description), request.size, request.signature)
+                taken = feeds(pictures, part.inputs, description.of_size(part.size))
+                fetches = model.run(taken, part.size, request.signature)
                 batches.append((fetches, items(part, description)))
                 left -= batches[-1][1]
                 seconds["decode"] += middle - start
@@ -139,9 +160,19 @@ class Server(NamedTuple):
             raise OutOfTimeError("the function ran out of time before the request was done; send fewer items at a time")
         seconds["total"] = time.perf_counter() - began + sum(request.seconds.values())
         timings = {name: round(value * 1000, 3) for name, value in seconds.items()}
-        result = Result(description, tuple(batches), timings, left, request.spans)
+        tokens = sum(map(len, request.ids))
+        result = Result(description, tuple(batches), timings, left, request.spans, tokens)
         call.observe(result)
         return result
+
+
+def _with_text(part: Request, description: Description, model: Model) -> Request:
+    """``part`` with its ids among the inputs, of the size that they need."""
+    from .text import size_for, tensors
+
+    size = size_for(part.ids, description) if description.alike else part.size
+    found = tensors(part.ids, model.texts.pad, description.of_size(size))
+    return part._replace(inputs=part.inputs | found, size=size)
 
 
 def _require_memory(request: Request, description: Description, limits: Limits) -> None:

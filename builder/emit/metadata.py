@@ -10,7 +10,7 @@ from builder import __version__
 from builder.library.abi import ABI_VERSION
 from builder.library.outside import Layout
 from builder.lower.program import BoundState, Program
-from builder.spec import AudioInput, ModelSpec, OutputSpec, Variant
+from builder.spec import AudioInput, ModelSpec, OutputSpec, TextInput, Variant
 
 
 def model_json(
@@ -71,6 +71,7 @@ def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: 
             "decode": image.decode,
         },
         **({"audio": _audio(audio, program)} if audio else {}),
+        **({"text": _text(own.text, program)} if own.text else {}),
         **({"states": [_state(s) for s in program.states]} if program.states else {}),
         "outputs": [_output(o, program) for o in own.outputs] or _raw(program),
     }
@@ -79,6 +80,11 @@ def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: 
 def _audio(audio: AudioInput, program: Program) -> dict[str, Any]:
     feed = audio.feed or program.feeds[0].spec.name
     return {"feed": feed, "rate": audio.rate, "length": audio.length, "hop": audio.step}
+
+
+def _text(text: TextInput, program: Program) -> dict[str, Any]:
+    named = text.named([port.spec.name for port in program.feeds])
+    return {"ids": named.ids, "mask": named.mask, "types": named.types}
 
 
 def _ports(program: Program) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from builder.errors import ImportModelError
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.spec import AudioInput, ImageInput, ModelSpec, sound_shapes
+from builder.spec import AudioInput, ImageInput, ModelSpec, TextInput, sound_shapes
 from builder.spec.tensor import ITEM_SIZES
 
 Shape = tuple[int, ...]
@@ -48,9 +50,27 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
             shapes[port.name] = _pin(port, given, spec.batch, own)
         except ImportModelError as error:
             problems.append(str(error))
+    if spec.text:
+        problems += _text_problems(spec.text.named(known), ports, shapes)
     if problems:
         raise ImportModelError("\n".join(problems))
     return shapes
+
+
+def _text_problems(text: TextInput, ports: ModelPorts, shapes: Mapping[str, Shape]) -> Iterator[str]:
+    """What is wrong with what [text] says of the model's inputs; ``text`` is ``named``."""
+    known = {port.name: port for port in ports.feeds}
+    if not text.ids:
+        yield f"Nothing tells which input takes the ids of tokens: add `ids` under [text] (of {', '.join(known)})."
+    for key, name in (("ids", text.ids), ("mask", text.mask), ("types", text.types)):
+        if not name:
+            continue
+        shape = shapes.get(name)
+        if name not in known:
+            yield f"[text] {key} names {name!r}, which is not an input; the inputs are {', '.join(known)}."
+        elif shape and (len(shape) != 2 or shape != shapes.get(text.ids or "", shape)):
+            other = f", and {text.ids!r} is {list(shapes[text.ids])}" if text.ids and key != "ids" else ""
+            yield f"[text] {key} is {name!r} {list(shape)}{other}: inputs of text are [batch, length], all the same."
 
 
 def check_dtype(port: PortInfo, kind: str, cast: bool = False) -> list[str]:

@@ -18,6 +18,8 @@ from builder.pack.provenance import STATEMENT
 from builder.targets import DEFAULT, Target
 
 LIBRARY = "lib/libmodel.so"
+TEXT = "model.text"
+"""What makes ids of texts, beside the library of a model that takes them: builder/text."""
 LAYER_MANIFEST = "model/manifest.json"
 """Paths in the layer; Lambda puts the layer's root at /opt."""
 
@@ -37,7 +39,7 @@ class BundleFiles:
         """``name``: the model's."""
         return cls(
             (*EVERY_BUNDLE, "model.h", "model.json", STATEMENT),
-            ("layer.zip", f"layer/{Path(LIBRARY).with_name(FILE)}", f"{name}.weights"),
+            ("layer.zip", *(f"layer/{Path(LIBRARY).with_name(file)}" for file in (FILE, TEXT)), f"{name}.weights"),
         )
 
 
@@ -61,6 +63,11 @@ class Bundle:
     def weights(self) -> Path:
         """Where the weights are, if they are no part of the library."""
         return self.library.with_name(FILE)
+
+    @property
+    def text(self) -> Path:
+        """What makes ids of texts, of a model that takes them."""
+        return self.library.with_name(TEXT)
 
     @property
     def weights_elsewhere(self) -> Path | None:

@@ -18,8 +18,12 @@ def to_json(spec: ModelSpec) -> str:
     data = asdict(spec)
     del data["packaging"]  # in a layer or an image, the library is the same
     folder = data.pop("path").parent
-    if data["audio"] is None:
-        del data["audio"]
+    for kind in ("audio", "text"):
+        if data[kind] is None:
+            del data[kind]
+    for key in ("tokenizer", "vocabulary"):
+        if path := data.get("text", {}).get(key):
+            data["text"][key] = relative(path, folder)
     for own in (data, *data["signatures"]):
         for output in own["outputs"]:
             for key in [key for key, usual in _LATER.items() if output[key] == usual]:

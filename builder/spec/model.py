@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -130,6 +130,39 @@ class AudioInput:
         return self.hop or self.length
 
 
+@dataclass(frozen=True)
+class TextInput:
+    """Feeds that take text, as ids of tokens [batch, length]; the function makes them, by ``tokenizer`` or
+    ``vocabulary``."""
+
+    tokenizer: Path | None  # absolute; Hugging Face's tokenizer.json
+    vocabulary: Path | None = None  # absolute; of BERT, a piece in each line
+    lowercase: bool = True  # what goes with ``vocabulary``
+    length: int | None = None  # tokens of a text at most, with special ones; None: as many as ``ids`` hold
+    truncate: bool = True  # whether a longer text is cut off, and not refused
+    ids: str | None = None  # the feeds' names; None: as ``named`` says
+    mask: str | None = None
+    types: str | None = None
+
+    @property
+    def file(self) -> Path | None:
+        """Whichever of the two is there."""
+        return self.tokenizer or self.vocabulary
+
+    def named(self, feeds: Sequence[str]) -> TextInput:
+        """The same with the names of its feeds, of a model's ``feeds``; "" for a mask or types that it does not take.
+
+        ``ids`` is "" where nothing tells which feed takes them.
+        """
+        ids = self.ids or next((name for name in feeds if name == IDS or len(feeds) == 1), "")
+        mask, types = self.mask or MASK * (MASK in feeds), self.types or TYPES * (TYPES in feeds)
+        return replace(self, ids=ids, mask=mask, types=types)
+
+
+IDS, MASK, TYPES = "input_ids", "attention_mask", "token_type_ids"
+"""The usual names of feeds of text."""
+
+
 def sound_shapes(batch: int, length: int) -> tuple[tuple[int, ...], ...]:
     """The shapes that a model's input of sound may have, the usual one first."""
     return ((batch, length), (batch, length, 1), (batch, 1, length), *([(length,)] if batch == 1 else []))
@@ -239,8 +272,9 @@ class ModelSpec:
     fetches: tuple[FetchSpec, ...] = ()
     image: ImageInput | None = None
     audio: AudioInput | None = None
+    text: TextInput | None = None
     outputs: tuple[OutputSpec, ...] = ()  # (): every fetch as it is
-    signatures: tuple[SignatureSpec, ...] = ()  # after the first, of which feeds, fetches, image, audio and outputs are
+    signatures: tuple[SignatureSpec, ...] = ()  # after the first, of which all above are
     tolerance: Tolerance = Tolerance()
     weights: Weights = Weights()
     activations: Activations = Activations()
@@ -309,7 +343,7 @@ class ModelSpec:
         one = self.signatures[number - 1]
         source = replace(self.source, signature=one.name)
         own = replace(self, source=source, feeds=one.feeds, fetches=one.fetches, outputs=one.outputs)
-        return replace(own, image=None, audio=None, signatures=(), samples=None)
+        return replace(own, image=None, audio=None, text=None, signatures=(), samples=None)
 
     def _variant(self, signature: int, batch: int, size: int) -> Variant:
         own, names, says = self._of_signature(signature), [], []

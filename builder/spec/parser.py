@@ -23,6 +23,7 @@ from builder.spec.model import (
     OutputSpec,
     SignatureSpec,
     Source,
+    TextInput,
     Tolerance,
     Weights,
 )
@@ -148,6 +149,7 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
         fetches=first.fetches,
         image=ImageInput(**_values(tables.image)) if tables.image else None,
         audio=AudioInput(**_values(tables.audio)) if tables.audio else None,
+        text=_text_input(tables.text, path.parent) if tables.text else None,
         outputs=first.outputs,
         signatures=tuple(others),
         tolerance=Tolerance(tables.tolerance.get("absolute"), tables.tolerance.get("relative")),
@@ -164,6 +166,11 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
 
 def _values(table: Table) -> dict[str, Any]:
     return {key: table.get(key) for key in table.section.keys}
+
+
+def _text_input(text: Table, folder: Path) -> TextInput:
+    files = {key: _path(text, key, folder) for key in ("tokenizer", "vocabulary")}
+    return TextInput(**{**_values(text), **files})
 
 
 def _signature(tables: Tables, signature: str, model_name: str) -> SignatureSpec:

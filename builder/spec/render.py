@@ -22,6 +22,7 @@ from builder.spec.schema import (
     LIMITS,
     MODEL,
     OUTPUTS,
+    TEXT,
     TOLERANCE,
     WEIGHTS,
     Field,
@@ -51,6 +52,13 @@ def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
         writer.table(IMAGE, "image", asdict(spec.image))
     if spec.audio:
         writer.table(AUDIO, "audio", asdict(spec.audio))
+    if spec.text:
+        folder = spec.path.parent
+        files = {
+            key: path and relative(path, folder)
+            for key, path in (("tokenizer", spec.text.tokenizer), ("vocabulary", spec.text.vocabulary))
+        }
+        writer.table(TEXT, "text", asdict(spec.text) | files)
     for i, output in enumerate(outputs):
         writer.table(OUTPUTS, f"outputs.{i}", output)
     writer.table(TOLERANCE, "tolerance", asdict(spec.tolerance), optional=True)

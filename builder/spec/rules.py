@@ -104,13 +104,16 @@ def name_ports(tables: Tables) -> None:
         for table in (own.image, own.audio):
             if table and (feed := table.values.get("feed")):
                 table.values["feed"] = feeds.get(_tensor(feed), feed)
+        for key in ("ids", "mask", "types"):
+            if own.text and (feed := own.text.values.get(key)):
+                own.text.values[key] = feeds.get(_tensor(feed), feed)
         for output in own.outputs:
             if fetch := output.values.get("fetch"):
                 output.values["fetch"] = fetches.get(_tensor(fetch), fetch)
 
 
 def by_signature(tables: Tables) -> list[tuple[str, Tables]]:
-    """Each signature that ``tables`` name, and what they say of it; the first has the picture or the sound.
+    """Each signature that ``tables`` name, and what they say of it; the first has the picture, the sound or the text.
 
     Without any, one.
     """
@@ -122,8 +125,9 @@ def by_signature(tables: Tables) -> list[tuple[str, Tables]]:
     found = []
     for name in names:
         feeds, fetches, outputs = of(name, tables.feeds), of(name, tables.fetches), of(name, tables.outputs)
-        image, audio = (tables.image, tables.audio) if name == names[0] else (None, None)
-        own = replace(tables, feeds=feeds, fetches=fetches, outputs=outputs, image=image, audio=audio)
+        own = replace(tables, feeds=feeds, fetches=fetches, outputs=outputs)
+        if name != names[0]:
+            own = replace(own, image=None, audio=None, text=None)
         found.append((name, own))
     return found
 
@@ -144,6 +148,8 @@ def check(tables: Tables, form: Format | None) -> None:
             _image(own.image, own, form)
         if own.audio:
             _audio(own.audio, own, form)
+        if own.text:
+            _text(own.text, own, form)
         for output in own.outputs:
             check_output(output)
         _heads(own)
@@ -283,16 +289,20 @@ def _image(image: Table, tables: Tables, form: Format | None) -> None:
 
 def _feed_of(table: Table, tables: Tables, form: Format | None, what: str) -> str | None:
     """The feed that takes ``what`` of [image] or [audio], where that can be told."""
-    names = [feed.values["name"] for feed in tables.feeds if "name" in feed.values]
-    # Only a frozen graph's list of feeds is complete; other models may have more than the spec mentions.
-    listed = form == "graph_def" and "config" not in tables.model.present
-    complete = listed and bool(names) and len(names) == len(tables.feeds)
+    names = _all_feeds(tables, form)
     feed: str | None = table.get("feed")
-    if "feed" not in table.present and complete and len(names) > 1:
+    if "feed" not in table.present and len(names) > 1:
         table.wrong("feed", f"is missing; say which feed takes {what}: {' or '.join(names)}")
-    elif feed is not None and complete and feed not in names:
+    elif feed is not None and names and feed not in names:
         table.wrong("feed", f'"{feed}" is not one of [[feeds]]; use {" or ".join(names)}')
-    return feed or (names[0] if complete and len(names) == 1 else None)
+    return feed or (names[0] if len(names) == 1 else None)
+
+
+def _all_feeds(tables: Tables, form: Format | None) -> list[str]:
+    """The model's feeds, where [[feeds]] has all of them: a frozen graph's does, others may have more."""
+    names = [feed.values["name"] for feed in tables.feeds if "name" in feed.values]
+    listed = form == "graph_def" and "config" not in tables.model.present
+    return names if listed and len(names) == len(tables.feeds) else []
 
 
 def _image_shape(image: Table, tables: Tables, feed: str | None, channels: int) -> None:
@@ -338,6 +348,26 @@ def _audio(audio: Table, tables: Tables, form: Format | None) -> None:
         if shape and length and batches and shape not in sound_shapes(min(batches), length):
             right = f"[audio] and batch make it {[min(batches), length]}: correct one of them, or delete this line"
             table.wrong("shape", f"is {list(shape)}; {right}")
+
+
+def _text(text: Table, tables: Tables, form: Format | None) -> None:
+    if tables.image or tables.audio:
+        kind = "[image]" if tables.image else "[audio]"
+        text.wrong("tokenizer", f"{kind} is there too; a model takes one of the two: delete one of the two tables")
+    files = text.present & {"tokenizer", "vocabulary"}
+    if not files:
+        text.wrong("tokenizer", 'is missing; name what the model was trained with: tokenizer = "tokenizer.json"')
+    elif len(files) > 1:
+        text.wrong("vocabulary", "cannot be used together with tokenizer; keep one of them")
+    elif "lowercase" in text.present and "tokenizer" in files:
+        text.wrong("lowercase", "only a vocabulary needs it, a tokenizer says so itself; delete this line")
+    names = _all_feeds(tables, form)
+    for key in ("ids", "mask", "types"):
+        if names and (name := text.values.get(key)) and name not in names:
+            text.wrong(key, f'"{name}" is not one of [[feeds]]; use {" or ".join(names)}')
+    given = [name for key in ("ids", "mask", "types") if (name := text.values.get(key))]
+    if len(set(given)) < len(given):
+        text.wrong("ids", "is the same input as another; each of ids, mask and types must have its own")
 
 
 def _golden(tables: Tables) -> None:

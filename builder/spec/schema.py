@@ -27,6 +27,7 @@ from builder.spec.model import (
     OutputKind,
     OutputSpec,
     Resize,
+    TextInput,
     Tolerance,
     Weights,
     WeightsPlace,
@@ -341,6 +342,55 @@ AUDIO = Section(
     ),
 )
 
+TEXT = Section(
+    "text",
+    "The inputs that take text, as ids of tokens. The function makes them: callers send strings. Write either "
+    "`tokenizer` or `vocabulary`. See docs/text.md.",
+    (
+        Field(
+            "tokenizer",
+            Text(meaning="a path, from the folder of model.toml", example="tokenizer.json"),
+            "The tokenizer that the model was trained with, in Hugging Face's format.",
+        ),
+        Field(
+            "vocabulary",
+            Text(meaning="a path, from the folder of model.toml", example="vocab.txt"),
+            "Instead of that, a vocabulary of BERT: a text file with a piece of a word in each line.",
+        ),
+        Field(
+            "lowercase",
+            Flag(),
+            "Whether `vocabulary` is of small letters without accents. A tokenizer says so itself.",
+            default=TextInput.lowercase,
+        ),
+        Field(
+            "length",
+            Whole(1, 1_000_000),
+            "How many tokens of a text are taken at most, with special ones such as `[CLS]`.",
+            otherwise="as many as the longest shape of `ids` holds",
+        ),
+        Field(
+            "truncate",
+            Flag(),
+            "Whether a longer text is cut off. If not, it is refused, with status 422.",
+            default=TextInput.truncate,
+        ),
+        Field("ids", _TENSOR, "The input that takes the ids of tokens.", otherwise="`input_ids`, or the only one"),
+        Field(
+            "mask",
+            _TENSOR,
+            "The input that takes 1 for each token, and 0 behind the text.",
+            otherwise="`attention_mask`, if there is one",
+        ),
+        Field(
+            "types",
+            _TENSOR,
+            "The input that takes the number of the part that each token is of: always 0.",
+            otherwise="`token_type_ids`, if there is one",
+        ),
+    ),
+)
+
 OUTPUTS = Section(
     "outputs",
     "How one result becomes an answer. Without any such table, every result is answered as it is.",
@@ -540,4 +590,4 @@ LIMITS = Section(
     ),
 )
 
-SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, AUDIO, OUTPUTS, TOLERANCE, GOLDEN, WEIGHTS, ACTIVATIONS, LAYERS, LIMITS)
+SECTIONS = (MODEL, FEEDS, FETCHES, IMAGE, AUDIO, TEXT, OUTPUTS, TOLERANCE, GOLDEN, WEIGHTS, ACTIVATIONS, LAYERS, LIMITS)

@@ -57,6 +57,7 @@ class Tables:
     fetches: tuple[Table, ...]
     image: Table | None
     audio: Table | None
+    text: Table | None
     outputs: tuple[Table, ...]
     tolerance: Table
     golden: Table
@@ -82,13 +83,14 @@ def read(text: str, mistakes: Mistakes) -> Tables | None:
     def single(name: str) -> Table:
         return found[name][0] if found[name] else Table(known[name], (name,), lines, mistakes)
 
-    image, audio = (found[name][0] if found[name] else None for name in ("image", "audio"))
+    image, audio, text_input = (found[name][0] if found[name] else None for name in ("image", "audio", "text"))
     return Tables(
         single("model"),
         found["feeds"],
         found["fetches"],
         image,
         audio,
+        text_input,
         found["outputs"],
         single("tolerance"),
         single("golden"),

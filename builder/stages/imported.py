@@ -26,6 +26,7 @@ from builder.sandbox import Sandbox
 from builder.sources import locate
 from builder.spec import ModelSpec, Source, Variant, to_json
 from builder.stages.converted import answer, converted, framework_of, unreadable
+from builder.text import prepared
 from builder.verify import reference
 from builder.workspace import Workspace
 from builder.xla.descriptors import tensorflow_version
@@ -51,9 +52,11 @@ def import_variants(ws: Workspace) -> ImportedModel:
     read, or one library cannot hold all its variants; EnvironmentSetupError where it cannot be fetched; PreflightError
     and SizeLimitError for what the preflight finds.
     """
-    samples = ws.spec.samples
+    samples, text = ws.spec.samples, ws.spec.text
     if samples is not None and not samples.exists():
         raise SpecError(f"{ws.spec.path}: [golden].samples: there is no {samples}; name inputs of your own.")
+    if text:
+        prepared(text)  # before anything is fetched
     with ws.progress.stage("source", ws.spec.source.shown):
         model = locate(ws.spec, ws.cache, ws.progress.bytes)
     graphs = tuple(_import_variant(ws, variant, model) for variant in ws.spec.variants)
@@ -84,7 +87,7 @@ def named(variant: Variant) -> str:
 
 def _import_variant(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph:
     spec = ws.spec.of_variant(variant)
-    own = [spec.samples] if spec.samples else []
+    own = inputs_of(spec)
     program = converted(ws, spec, model, variant, named(variant))
     framework = framework_of(spec)
     folder = ws.stage(
@@ -100,7 +103,7 @@ def _import_variant(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph
 
 def _import_into(ws: Workspace, spec: ModelSpec, model: Path, program: Path, folder: Path) -> None:
     """``program``: what is read; not ``model`` itself where another framework reads that."""
-    decoders = [ws.project.function] if spec.samples else []  # pictures are read as the function reads them
+    decoders = [ws.project.function] if inputs_of(spec) else []  # what is read as the function reads it
     reads = [*files_of(spec, program), *decoders]
     ws.sandboxed(_import, spec, program, folder=folder, reads=reads, failed=unreadable)
     answer(ws, spec, model, folder)
@@ -108,7 +111,12 @@ def _import_into(ws: Workspace, spec: ModelSpec, model: Path, program: Path, fol
 
 def files_of(spec: ModelSpec, model: Path) -> list[Path]:
     """The model's own files, and inputs for it."""
-    return [model, *filter(None, [spec.source.config, spec.samples])]
+    return [model, *filter(None, [spec.source.config]), *inputs_of(spec)]
+
+
+def inputs_of(spec: ModelSpec) -> list[Path]:
+    """The files that golden inputs are made of: the user's own, and what makes ids of texts."""
+    return [path for path in (spec.samples, spec.text and spec.text.file) if path]
 
 
 def _describe(source: Source, path: Path) -> dict[str, Any]:

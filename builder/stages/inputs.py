@@ -21,6 +21,7 @@ def named_files(spec: ModelSpec) -> Iterator[tuple[str, Path]]:
     for what, path in (
         ("configuration", spec.source.config),
         ("samples", spec.samples),
+        ("tokenizer", spec.text.file if spec.text else None),
         ("pictures for weights", spec.weights.images),
         ("pictures for activations", spec.activations.images),
     ):

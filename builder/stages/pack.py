@@ -24,6 +24,7 @@ from builder.pack.sbom import sbom_json
 from builder.pack.wheels import wheel_parts
 from builder.stages.attempts import VerifiedLibrary
 from builder.stages.provenance import bundle_statement
+from builder.text import prepared
 from builder.verify.verdict import require as require_verification
 from builder.workspace import Workspace
 
@@ -52,6 +53,9 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         weights_file = f"{spec.name}.weights" if sources.outside and spec.weights.place == "elsewhere" else ""
         if sources.outside:
             place_file(sources.outside, fresh / weights_file if weights_file else draft.weights)
+        if spec.text:
+            draft.text.write_bytes(prepared(spec.text))
+            draft.text.chmod(0o644)
         manifest = Manifest(
             description=json.loads(model_json),
             source=source_entry(spec, source_digest),

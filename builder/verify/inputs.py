@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.spec import ImageInput, ModelSpec
+from builder.spec import ImageInput, ModelSpec, TextInput
 from builder.spec.tensor import TensorSpec
 
 Array = NDArray[Any]
@@ -23,6 +23,11 @@ DRAWS = 8
 PHOTOGRAPHS = Path(__file__).parent / "photographs"
 """A face, a person and a cup: public domain, see the README beside them."""
 
+
+TEXTS = Path(__file__).parent / "texts.txt"
+"""Sentences in several languages, of this project's own."""
+
+TEXT_CASES = 6
 
 PROBES = {"extremes", "wide"}
 """Cases that a valid model may have no answer to."""
@@ -39,6 +44,9 @@ _WIDE = 100
 
 def cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
     """Every case's name and its arrays by feed; seeded by the feeds' names, so the same on every machine."""
+    if spec.text:
+        yield from text_cases(spec.text, feeds, spec.batch)
+        return
     yield "zeros", {f.name: np.zeros(f.shape, f.dtype) for f in feeds}
     yield "extremes", {f.name: extremes(f) for f in feeds}
     for i in range(RANDOM_CASES):
@@ -54,6 +62,42 @@ def cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[
         batch = np.stack([pictures[(i + item) % len(pictures)] for item in range(spec.batch)])
         others = {f.name: random_values(f, RANDOM_CASES + i) for f in feeds}
         yield f"photo-{path.stem}", {**others, feed: batch}
+
+
+def text_cases(text: TextInput, feeds: list[TensorSpec], batch: int) -> Iterator[tuple[str, dict[str, Array]]]:
+    """Cases of text in several languages, of all lengths: ids that the function makes of it, and random other feeds."""
+    for number in range(TEXT_CASES):
+        others = {feed.name: random_values(feed, number) for feed in feeds}
+        yield f"text-{number}", others | text_feeds(_passages(number, batch), text, feeds)
+
+
+def _passages(number: int, count: int) -> list[str]:
+    """Every second case has beginnings of sentences, of 2 to 128 characters; the others go on from one to the next."""
+    lines = TEXTS.read_text(encoding="utf-8").splitlines()
+    if number % 2:
+        return [" ".join(lines[(number + item + at) % len(lines)] for at in range(len(lines))) for item in range(count)]
+    return [lines[(number * 5 + item) % len(lines)][: 2 << 2 * ((number // 2 + item) % 4)] for item in range(count)]
+
+
+def text_feeds(texts: Sequence[str], text: TextInput, feeds: Sequence[TensorSpec]) -> dict[str, Array]:
+    """The feeds of ``texts``, by name, as the function makes them: cut off where they are too long."""
+    from builder.text import encoder
+
+    named = text.named([feed.name for feed in feeds])
+    ports = {feed.name: feed for feed in feeds}
+    ids = ports[named.ids or ""]
+    encode = encoder(text, ids.shape[1])
+    found: dict[str, Array] = {named.ids or "": np.full((len(texts), ids.shape[1]), encode.pad, ids.dtype)}
+    mask = np.zeros((len(texts), ids.shape[1]), ids.dtype)
+    for row, one in enumerate(texts):
+        tokens = encode.encoder.encode(one, encode.longest).ids
+        found[named.ids or ""][row, : len(tokens)] = tokens
+        mask[row, : len(tokens)] = 1
+    if named.mask:
+        found[named.mask] = mask.astype(ports[named.mask].dtype)
+    if named.types:
+        found[named.types] = np.zeros_like(mask, ports[named.types].dtype)
+    return found
 
 
 def further_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:

@@ -160,6 +160,12 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
         others = {name: schema for name, schema in feeds.items() if name != model.audio.feed}
         rest = {"inputs": _closed(**others)} if others else {}
         bodies = [_closed(audio=AUDIO, **rest), *bodies]
+    if model.text and not model.size:
+        others = {name: schema for name, schema in feeds.items() if name not in model.text.feeds}
+        rest = {"inputs": _closed(**others)} if others else {}
+        text = {"type": "string", "minLength": 1, "maxLength": limits.characters}
+        most = limits.items if model.batched and not others else model.batch
+        bodies = [_closed(text=text, **rest), _closed(texts=_many(text, most), **rest), *bodies]
     return [body | {"properties": body["properties"] | optional} for body in bodies]
 
 

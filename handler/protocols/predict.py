@@ -5,6 +5,8 @@
     {"image": {"url": "https://…"}}
     {"images": ["<base64>", …]}                several; answered in the same order
     {"audio": "<base64>"}                      a recording, in any of these forms; answered window by window
+    {"text": "…"}                              a text
+    {"texts": ["…", …]}                        several; answered in the same order
     {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no picture; nested, with any number of
                                                items, or flat
     {"inputs": {"<feed>": {"b64": "…"}}}       the same as raw little-endian bytes
@@ -42,7 +44,7 @@ from ..errors import (
 )
 from ..http import HttpRequest, HttpResponse
 from ..options import NAMES, Options, chosen, options
-from ..request import File, Reference, Request, items, source
+from ..request import File, Reference, Request, items, require_together, source, text, texts
 from ..server import Call, Result, Server
 from ..tensors import description_for, input_bytes, item_count, of_items
 
@@ -63,7 +65,7 @@ def answer(
 def answered(request: Request, server: Server, call: Call, limit: int | None) -> dict[str, Any]:
     """The answer to ``request``. ``limit``: see ``answer``. Raises HandlerError."""
     chosen(server.described(request), request.options)  # before a recording is decoded
-    request = server.windowed(request, call)
+    request = server.prepared(request, call)
     _require_possible(request, server, limit)
     return told(server.infer(request, call), call, request.options)
 
@@ -136,8 +138,8 @@ def _parsed(request: HttpRequest, server: Server) -> Request:
 
 
 def _example(description: Description) -> str:
-    if description.audio:
-        return '{"audio": "<base64>"}'
+    if description.audio or description.text:
+        return '{"audio": "<base64>"}' if description.audio else '{"text": "…"}'
     return EXAMPLE if description.image else '{"inputs": {}}'
 
 
@@ -182,28 +184,34 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
     if not isinstance(event, dict):
         raise WrongTypeError('the request must be an object like {"image": "<base64>"}')
     description = description.of_signature(_text(event, "signature") or "")
-    image, audio = description.image, description.audio
-    known = (*(("image", "images") if image else ("audio",) if audio else ()), "inputs")
+    image, audio, text_input = description.image, description.audio, description.text
+    known = (*_keys(description), "inputs")
     unknown = [key for key in event if key not in (*known, "model", "signature", *NAMES)]
     if unknown or not any(key in event for key in known):
-        expected = 'send "image" or "images"' if image else 'this model takes no image; send "inputs"'
-        expected = 'send "audio"' if audio else expected
+        keys = " or ".join(f'"{key}"' for key in _keys(description))
+        expected = f"send {keys}" if keys else 'this model takes no image; send "inputs"'
         found = f"{_shortened(unknown)} not known here; " if unknown else "the request is empty; "
         raise WrongFieldError(found + expected)
-    if "image" in event and "images" in event:
-        raise WrongFieldError('"image" and "images" exclude each other; send one of them')
+    for one, several in (("image", "images"), ("text", "texts")):
+        if one in event and several in event:
+            raise WrongFieldError(f'"{one}" and "{several}" exclude each other; send one of them')
     pictures: tuple[File | Reference, ...] = ()
     if image and ("image" in event or "images" in event):
         found_pictures = _pictures(event, description, limits)
         pictures = tuple(source(value, where, limits.encoded) for where, value in found_pictures)
     recording = source(event["audio"], '"audio"', limits.recording) if audio and "audio" in event else None
-    taken = image.feed if image and pictures else audio.feed if audio and recording else None
-    wanted = [port for port in description.feeds if port.name != taken]
+    given = _texts(event, description, limits) if text_input else ()
+    taken: tuple[str, ...] = ()
+    if text_input and given:
+        taken = text_input.feeds
+    elif pictures or recording:
+        taken = (image.feed if image else audio.feed if audio else "",)
+    wanted = [port for port in description.feeds if port.name not in taken]
     values = _named(event.get("inputs", {}), wanted)
-    if taken is None:
+    if not taken:
         description = description_for(values, description)
     ports = [port for port in description.feeds if port.name in values]
-    if description.batched and taken is None:
+    if description.batched and not taken:
         counts = {port.name: item_count(values[port.name], port) for port in ports}
         ports = of_items(ports, counts, description, limits)
     inputs = {port.name: input_bytes(values[port.name], port, description) for port in ports}
@@ -215,8 +223,28 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
         size=description.size,
         signature=signature,
         recording=recording,
+        texts=given,
         options=options(event),
     )
+
+
+def _keys(description: Description) -> tuple[str, ...]:
+    """The fields of what the model takes besides tensors."""
+    if description.image:
+        return ("image", "images")
+    return ("audio",) if description.audio else ("text", "texts") if description.text else ()
+
+
+def _texts(event: dict[str, object], description: Description, limits: Limits) -> tuple[str, ...]:
+    """``{"text": …}`` or ``{"texts": […]}``; none where neither is there. Raises HandlerError."""
+    if "text" in event:
+        return (text(event["text"], '"text"', limits),)
+    if "texts" not in event:
+        return ()
+    values = event["texts"]
+    if not isinstance(values, list):
+        raise WrongTypeError('"texts" must be a list of strings; a single text goes into "text"')
+    return require_together(texts(values, '"texts"', limits), '"texts"', description)
 
 
 def _model(event: object) -> str | None:

@@ -339,7 +339,7 @@ def test_other_bodies_are_refused(client: Client) -> None:
 def test_windows_that_there_is_no_time_for_are_named(client: Client) -> None:
     left = itertools.chain([15_000] * 2, itertools.repeat(0))
     call = client.call()._replace(remaining_ms=lambda: next(left))
-    request = client.server.windowed(_request(client), call)._replace(partial=True)
+    request = client.server.prepared(_request(client), call)._replace(partial=True)
     from handler.protocols import predict
 
     answer = predict.told(client.server.infer(request, call), call, request.options)

@@ -117,6 +117,21 @@ def sound_description(*, batch: int = 2, length: int = 8, hop: int = 4, rate: in
     return _describe("echo", batch, [feed], [fetch], image=None, audio=audio, outputs=[output])
 
 
+def text_description(*, batch: int = 2, lengths: tuple[int, ...] = (4, 8)) -> dict[str, Any]:
+    """A model that gives back the ids and the mask that it takes, int64 and int32 [batch, length]."""
+    sizes = []
+    for length in lengths:
+        feeds = [_port("input_ids", "int64", batch, length), _port("attention_mask", "int32", batch, length)]
+        sizes.append({"feeds": feeds, "fetches": [port | {"name": port["name"][-4:]} for port in feeds]})
+    outputs = [
+        {"name": port["name"], "fetch": port["name"], "kind": "raw", "labels": [], "top_k": None}
+        for port in sizes[0]["fetches"]
+    ]
+    text = {"ids": "input_ids", "mask": "attention_mask", "types": ""}
+    shapes = {"shapes": sizes} if len(sizes) > 1 else {}
+    return _describe("sized", batch, **sizes[0], image=None, text=text, outputs=outputs, **shapes)
+
+
 def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_status: int = 0) -> Path:
     """Compile the model of ``description`` (one of those above) to ``folder/libmodel.so``."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -30,6 +30,7 @@ from builder.spec import (
     OutputKind,
     OutputSpec,
     Source,
+    TextInput,
     Tolerance,
     Weights,
     WeightType,
@@ -202,7 +203,7 @@ unzipped = 1e9
             '12: [image].mode: "gray" is not known; must be one of "rgb", "grey" (did you mean "grey"?)',
             '18: [[outputs]].labels: item 3: "a" is item 1 too; each must differ',
             "21: [outputt]: not a section; the sections are [model], [[feeds]], [[fetches]], [image], "
-            "[audio], [[outputs]], [tolerance], [golden], [weights], [activations], [[layers]], [limits] "
+            "[audio], [text], [[outputs]], [tolerance], [golden], [weights], [activations], [[layers]], [limits] "
             '(did you mean "outputs"?)',
             "22: [tolerance]: is written as [[tolerance]]; write [tolerance], once",
             "25: [limits].unzipped: is a number; must be a whole number from 1 to 262_144_000",
@@ -306,6 +307,29 @@ unzipped = 1e9
     def test_of_the_audio(self, tmp_path: Path, audio: str, expected: str) -> None:
         found = mistakes(tmp_path, f'[model]\nsource = "a.keras"\n\n[audio]\n{audio}')
         assert any(line.startswith(expected) for line in found), found
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("length = 8", "4: [text].tokenizer: is missing; name what the model was trained with"),
+            ('tokenizer = "a.json"\nvocabulary = "v.txt"', "6: [text].vocabulary: cannot be used together"),
+            ('tokenizer = "a.json"\nlowercase = true', "6: [text].lowercase: only a vocabulary needs it"),
+            ('tokenizer = "a.json"\nlength = 0', "6: [text].length: 0 is out of range"),
+            ('tokenizer = "a.json"\nids = "x"\nmask = "x"', "6: [text].ids: is the same input as another"),
+            (
+                'tokenizer = "a.json"\n[image]\nwidth = 8\nheight = 8',
+                "5: [text].tokenizer: [image] is there too; a model takes one of the two",
+            ),
+        ],
+    )
+    def test_of_the_text(self, tmp_path: Path, text: str, expected: str) -> None:
+        found = mistakes(tmp_path, f'[model]\nsource = "a.keras"\n\n[text]\n{text}')
+        assert any(line.startswith(expected) for line in found), found
+
+    def test_of_a_graph_that_names_its_feeds(self, tmp_path: Path) -> None:
+        text = '[text]\nvocabulary = "v.txt"\nmask = "y"\n[[feeds]]\nname = "x"\n[[fetches]]\nname = "z"'
+        found = mistakes(tmp_path, f'[model]\nsource = "a.pb"\n{text}')
+        assert found == ['5: [text].mask: "y" is not one of [[feeds]]; use x']
 
     @pytest.mark.parametrize(
         ("rest", "expected"),
@@ -622,6 +646,26 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
             scale=draw(finite.filter(bool)),
         )
         feeds = [replace(feed, shape=None) for feed in feeds]
+    text = None
+    if image is None and audio is None and draw(st.booleans()):
+        file = folder / draw(st.sampled_from(["tokenizer.json", "../a folder/vocab.txt"]))
+        file = Path(os.path.normpath(file))
+        tokenizer, vocabulary = (file, None) if file.suffix == ".json" else (None, file)
+        ids, mask, types = (
+            ([feed.name for feed in feeds] + [None] * 3)[:3]
+            if feeds
+            else draw(unique(lines_of_text, 3).filter(lambda names: len(names) == 3) | st.just([None] * 3))
+        )
+        text = TextInput(
+            tokenizer,
+            vocabulary,
+            lowercase=tokenizer is not None or draw(st.booleans()),
+            length=draw(st.none() | st.integers(1, 1_000_000)),
+            truncate=draw(st.booleans()),
+            ids=ids,
+            mask=mask,
+            types=types,
+        )
     heads = [fetch.visible for fetch in fetches] or draw(st.just([]) | unique(lines_of_text, 3))
     outputs = tuple(draw(outputs_of(head)) for head in heads)
     weights = draw(weights_of(folder, outputs, image))
@@ -650,6 +694,7 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
         fetches=fetches,
         image=image,
         audio=audio,
+        text=text,
         outputs=outputs,
         weights=weights,
         activations=activations,

@@ -1,0 +1,123 @@
+"""Texts become the ids of tokens that a model takes, and these the tensors of its feeds.
+
+What a text becomes, the file ``model.text`` beside the library says, which the builder prepared: a line of JSON with
+the ``kind`` of the encoder and its options, and what it knows. Each kind is a module here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ..errors import OutOfTimeError, StartupError, TextTooLongError
+
+if TYPE_CHECKING:
+    from ..description import Description, Port
+
+FILE = "model.text"
+KINDS = ("wordpiece",)
+
+
+class Encoding(NamedTuple):
+    """``ids``: of the tokens, with special ones; ``whole``: whether nothing of the text was cut off."""
+
+    ids: list[int]
+    whole: bool
+
+
+class Encoder(Protocol):
+    """One kind of tokenizer."""
+
+    def encode(self, text: str, longest: int) -> Encoding:
+        """At most ``longest`` ids of ``text``, which has no half of a surrogate pair."""
+        ...
+
+
+class Texts(NamedTuple):
+    """What makes ids of texts. ``longest``: tokens of a text, with special ones; ``truncate``: whether a longer one is
+    cut off; ``pad``: the id behind the end of a text.
+    """
+
+    encoder: Encoder
+    longest: int
+    truncate: bool
+    pad: int
+
+    def encoded(self, texts: Sequence[str], seconds_left: Callable[[], float]) -> tuple[list[int], ...]:
+        """The ids of each. Raises TextTooLongError, OutOfTimeError."""
+        found = []
+        for number, text in enumerate(texts):
+            if seconds_left() <= 0:
+                raise OutOfTimeError("the function ran out of time; send fewer texts at a time")
+            ids, whole = self.encoder.encode(text, self.longest)
+            if not (whole or self.truncate):
+                which = f"text {number + 1}" if len(texts) > 1 else "the text"
+                raise TextTooLongError(f"{which} has more than the {self.longest:,} tokens that the model takes")
+            found.append(ids)
+        return tuple(found)
+
+
+def open_texts(library: str, description: Description) -> Texts:
+    """What was prepared for the model in the file ``library``. Raises StartupError."""
+    path = os.path.join(os.path.dirname(library), FILE)  # noqa: PTH118, PTH120 - pathlib would be imported for this alone
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            options, encoder = json.loads(file.readline()), file.read()
+        return texts(options, encoder, longest(description))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise StartupError(
+            f"{path} cannot be read ({error}): build the bundle and the function with the same version of coldforge."
+        ) from error
+
+
+def texts(options: dict[str, Any], data: bytes, most: int) -> Texts:
+    """The encoder of a prepared file, of ``options`` and ``data``, for a model that takes up to ``most`` tokens."""
+    if options["kind"] not in KINDS:
+        raise ValueError(f"it is of the unknown kind {options['kind']}")
+    encoder: Encoder = importlib.import_module(f".{options['kind']}", __name__).read(options, data)
+    return Texts(encoder, min(options["length"] or most, most), options["truncate"], options["pad"])
+
+
+def lengths(description: Description) -> list[int]:
+    """How many tokens the model takes in each of its sizes."""
+    assert description.text is not None
+    ids = description.text.ids
+    sizes = [description.of_size(number) for number in range(len(description.sizes) or 1)]
+    return [port.shape[-1] for sized in sizes for port in sized.feeds if port.name == ids]
+
+
+def longest(description: Description) -> int:
+    """How many tokens the model takes at most."""
+    return max(lengths(description))
+
+
+def size_for(ids: Sequence[Sequence[int]], description: Description) -> int:
+    """The shortest of the model's sizes that holds every one of ``ids``."""
+    needed = max(map(len, ids))
+    return min((length, number) for number, length in enumerate(lengths(description)) if length >= needed)[1]
+
+
+def tensors(ids: Sequence[Sequence[int]], pad: int, description: Description) -> dict[str, bytes]:
+    """The feeds of text, by name, for as many items, in the size that ``description`` is of: behind the end of a text
+    there is ``pad``, and 0 in the mask.
+    """
+    text = description.text
+    assert text is not None
+    ports = {port.name: port for port in description.feeds}
+    length = ports[text.ids].shape[-1]
+    found = {text.ids: _packed([[*row, *[pad] * (length - len(row))] for row in ids], ports[text.ids])}
+    if text.mask:
+        rows = [[1] * len(row) + [0] * (length - len(row)) for row in ids]
+        found[text.mask] = _packed(rows, ports[text.mask])
+    if text.types:
+        found[text.types] = bytes(ports[text.types].size // ports[text.types].shape[0] * len(ids))
+    return found
+
+
+def _packed(rows: list[list[int]], port: Port) -> bytes:
+    flat = [value for row in rows for value in row]
+    return struct.pack(f"<{len(flat)}{port.format}", *flat)

@@ -1,0 +1,128 @@
+"""WordPiece as BERT has it, in plain Python: the ids of the ``tokenizers`` package, without its 12 MB.
+
+A text is cut at special tokens; what is between them is cleaned, and cut into words at spaces and around punctuation;
+each word is the longest piece that the vocabulary has, then the longest that goes on from there.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from . import Encoding
+from .characters import CHINESE, MARKS, PUNCTUATION, REMOVED, WHITESPACE
+
+CHUNK = 8_192
+"""Characters that are looked at together: of a text that is far too long, only its beginning is."""
+_KEPT = 20_000
+"""Characters whose replacement is kept."""
+
+
+class WordPiece(NamedTuple):
+    """``pieces``: ids by their text. ``most``: characters of a word that is looked at; ``widest``: of a piece."""
+
+    pieces: dict[str, int]
+    characters: _Characters
+    special: dict[str, int]  # tokens that a text may name, such as [SEP]
+    pattern: re.Pattern[str] | None  # of these
+    before: list[int]  # what stands before and after every text
+    after: list[int]
+    unknown: int
+    prefix: str  # of a piece that goes on a word
+    most: int
+    widest: int
+
+    def encode(self, text: str, longest: int) -> Encoding:
+        """At most ``longest`` ids; what is left of the text then is not looked at."""
+        room = longest - len(self.before) - len(self.after)
+        found: list[int] = []
+        for ids in self._tokens(text):
+            found += ids
+            if len(found) > room:
+                break
+        return Encoding([*self.before, *found[:room], *self.after], len(found) <= room)
+
+    def _tokens(self, text: str) -> Iterator[list[int]]:
+        at = 0
+        for match in self.pattern.finditer(text) if self.pattern else ():
+            yield from map(self._word, self._words(text[at : match.start()]))
+            yield [self.special[match[0]]]
+            at = match.end()
+        yield from map(self._word, self._words(text[at:] if at else text))
+
+    def _words(self, text: str) -> Iterator[str]:
+        rest = ""
+        for start in range(0, len(text), CHUNK):
+            *words, rest = (rest + text[start : start + CHUNK].translate(self.characters)).split(" ")
+            yield from filter(None, words)
+            rest = rest[: self.most + 1]  # too long, and never looked at
+        if rest:
+            yield rest
+
+    def _word(self, word: str) -> list[int]:
+        if len(word) > self.most:
+            return [self.unknown]
+        ids: list[int] = []
+        start, prefix = 0, ""
+        while start < len(word):
+            for end in range(min(len(word), start + self.widest), start, -1):
+                known = self.pieces.get(prefix + word[start:end])
+                if known is not None:
+                    break
+            else:
+                return [self.unknown]
+            ids.append(known)
+            start, prefix = end, self.prefix
+        return ids
+
+
+class _Characters(dict[int, str]):
+    """What becomes of each character, for ``str.translate``: without accents, in lower case, between spaces where it is
+    punctuation. None of it depends on the characters around.
+    """
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._clean, self._chinese = options["clean"], options["chinese"]
+        self._accents, self._lowercase = options["accents"], options["lowercase"]
+
+    def __missing__(self, code: int) -> str:
+        found = self._of(code)
+        if len(self) < _KEPT:
+            self[code] = found
+        return found
+
+    def _of(self, code: int) -> str:
+        if self._clean and code in REMOVED:
+            return ""
+        if code in WHITESPACE:
+            return " "
+        text = chr(code)
+        if not self._accents:
+            text = "".join(c for c in unicodedata.normalize("NFD", text) if ord(c) not in MARKS)
+        if self._lowercase:
+            text = "".join(map(str.lower, text))
+        text = "".join(f" {c} " if ord(c) in PUNCTUATION else c for c in text)
+        return f" {text} " if self._chinese and code in CHINESE else text
+
+
+def read(options: dict[str, Any], data: bytes) -> WordPiece:
+    """``options``: those of the prepared file, which builder/text/wordpiece.py writes; ``data``: a piece in each line,
+    in the order of ids.
+    """
+    pieces = data.decode().split("\n")
+    special = options["special"]
+    names = sorted(special, key=len, reverse=True)  # the longest of those that begin alike
+    return WordPiece(
+        pieces=dict(zip(pieces, range(len(pieces)), strict=True)),
+        characters=_Characters(options),
+        special=special,
+        pattern=re.compile("|".join(map(re.escape, names))) if names else None,
+        before=options["before"],
+        after=options["after"],
+        unknown=options["unknown"],
+        prefix=options["prefix"],
+        most=options["most"],
+        widest=options["widest"],
+    )

@@ -1,0 +1,177 @@
+"""From texts to the ids that a model takes, and what is refused, in a real library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handler.budget import Limits
+from handler.errors import StartupError
+from handler.model import Model
+from handler.request import Request
+from handler.server import Server
+from tests.support import abi_library, vocabulary
+from tests.support.http import Client
+from tests.support.vocabulary import ids
+
+LIMITS = Limits(characters=2_000, items=20)
+
+
+def client_of(folder: Path, truncate: bool = True, **options: Any) -> Client:
+    library = abi_library.build(folder, abi_library.text_description(**options))
+    vocabulary.write_prepared(folder, truncate=truncate)
+    model = Model(str(library))
+    return Client(Server({model.description.name: model}, LIMITS))
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
+    return client_of(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Client:
+    """The same, which cuts nothing off."""
+    return client_of(tmp_path_factory.mktemp("strict"), truncate=False)
+
+
+def answers(client: Client, body: dict[str, Any]) -> list[dict[str, Any]]:
+    status, answer = client.post("/predict", body)
+    assert status == 200, answer
+    found: list[dict[str, Any]] = answer["predictions"]
+    return found
+
+
+def refused(client: Client, body: Any) -> tuple[int, str, str]:
+    status, answer = client.post("/predict", body)
+    assert not client.failures
+    return status, answer["error"]["code"], answer["error"]["message"]
+
+
+def test_a_text_is_filled_up_to_the_shortest_length_that_holds_it(client: Client) -> None:
+    (short,) = answers(client, {"text": "Good FILM"})
+    assert short == {"_ids": ids("good", "film"), "mask": [1, 1, 1, 1]}
+    (longer,) = answers(client, {"text": "unknown plays"})
+    wanted = ids("un", "##known", "play", "##s")
+    assert longer == {"_ids": [*wanted, 0, 0], "mask": [1] * 6 + [0, 0]}
+
+
+def test_texts_of_one_request_have_one_length_where_their_answers_do(client: Client) -> None:
+    texts = ["bad", "good film!", "not very very very very very bad", "天"]
+    found = answers(client, {"texts": texts})
+    wanted = [ids("bad"), ids("good", "film", "!"), ids("not", *["very"] * 5), ids("天")]
+    assert [item["_ids"] for item in found] == [row + [0] * (8 - len(row)) for row in wanted]
+
+
+def test_what_is_too_long_is_cut_off_or_refused(client: Client, strict: Client) -> None:
+    fits, long = "very " * 6, "very " * 7
+    (cut,) = answers(client, {"text": long})
+    assert cut["_ids"] == ids(*["very"] * 6)
+    assert answers(strict, {"text": fits}) == [cut]
+    status, code, message = refused(strict, {"texts": [fits, long]})
+    assert (status, code) == (422, "text_too_long")
+    assert message == "text 2 has more than the 8 tokens that the model takes"
+
+
+def test_tensors_are_taken_as_well(client: Client) -> None:
+    inputs = {"input_ids": [[2, 5, 7, 3]], "attention_mask": [[1, 1, 1, 1]]}
+    assert answers(client, {"inputs": inputs}) == answers(client, {"text": "good film"})
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "message"),
+    [
+        ({"text": 3}, 400, "wrong_type", '"text" must be a string, not a number'),
+        ({"text": None}, 400, "wrong_type", '"text" must be a string, not null'),
+        ({"text": ["a"]}, 400, "wrong_type", '"text" must be a string, not a list'),
+        ({"text": ""}, 400, "wrong_field", '"text" is empty; a text is needed'),
+        ({"texts": []}, 400, "wrong_field", '"texts" is empty'),
+        ({"texts": "a"}, 400, "wrong_type", '"texts" must be a list of strings; a single text goes into "text"'),
+        ({"texts": ["a", ""]}, 400, "wrong_field", '"texts"[1] is empty; a text is needed'),
+        ({"texts": ["a"] * 21}, 413, "too_many_images", '"texts" has 21; at most 20 are allowed at a time'),
+        ({"text": "a" * 2_001}, 413, "too_large", '"text" has 2,001 characters; at most 2,000 are allowed'),
+        ({"texts": ["a" * 1_601] * 5}, 413, "too_large", '"texts" has 8,005 characters; at most 8,000 are allowed'),
+        ({"text": "a", "texts": ["a"]}, 400, "wrong_field", '"text" and "texts" exclude each other'),
+        ({"text": "a", "inputs": {"input_ids": []}}, 400, "wrong_field", '"input_ids" is not known'),
+        ({"image": "a"}, 400, "wrong_field", '"image" is not known here; send "text" or "texts"'),
+        ({}, 400, "wrong_field", 'the request is empty; send "text" or "texts"'),
+    ],
+)
+def test_what_is_no_text_is_refused(client: Client, body: Any, status: int, code: str, message: str) -> None:
+    found = refused(client, body)
+    assert found[:2] == (status, code)
+    assert found[2].startswith(message)
+
+
+def test_half_of_a_surrogate_pair_is_refused(client: Client) -> None:
+    response = client.send("POST", "/predict", b'{"text": "a \\ud83d b"}', {"content-type": "application/json"})
+    assert (response.status, json.loads(response.body)["error"]["code"]) == (422, "not_text")
+
+
+def test_no_more_texts_than_are_answered_apart(tmp_path: Path) -> None:
+    description = abi_library.text_description(batch=1, lengths=(8,))
+    description["fetches"][1] |= {"shape": [8], "name": "mask"}  # not of items
+    library = abi_library.build(tmp_path, description)
+    vocabulary.write_prepared(tmp_path)
+    client = Client(Server({"sized": Model(str(library))}, LIMITS))
+    assert answers(client, {"text": "bad"})[0]["mask"] == [1, 1, 1, 0, 0, 0, 0, 0]
+    status, code, message = refused(client, {"texts": ["a", "b"]})
+    assert (status, code, message) == (
+        413, "too_many_images", '"texts" has 2; this model takes at most 1 at a time',
+    )  # fmt: skip
+
+
+@given(st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=7))
+def test_any_texts_are_answered_one_by_one_as_together(client: Client, texts: list[str]) -> None:
+    found = answers(client, {"texts": texts})
+    assert not client.failures
+    for text, item in zip(texts, found, strict=True):
+        (alone,) = answers(client, {"text": text})
+        count = sum(alone["mask"])
+        assert item["_ids"][:count] == alone["_ids"][:count]
+        assert sum(item["mask"]) == count
+        assert not any(item["_ids"][count:])
+
+
+def test_tokens_are_counted(client: Client) -> None:
+    server = client.server
+    request = Request((), {}, texts=("good film", "bad"))
+    assert server.infer(request, client.call()).tokens == 4 + 3
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "No such file"),
+        (b"wordpiece", "Expecting value"),
+        (b'{"kind": "os", "length": null, "truncate": true, "pad": 0}\n', "of the unknown kind os"),
+        (b'{"kind": "wordpiece"}\n', "special"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, why: str) -> None:
+    library = abi_library.build(tmp_path, abi_library.text_description())
+    if content is not None:
+        (tmp_path / "model.text").write_bytes(content)
+    with pytest.raises(StartupError, match=rf"model\.text cannot be read \(.*{why}"):
+        Model(str(library))
+
+
+def test_every_kind_of_text_that_wordpiece_tells_apart(strict: Client) -> None:
+    for text, pieces in {
+        "PLAYED": ["play", "##ed"],
+        "É": ["e"],  # accents go before letters are looked up
+        "good\0film\u200b": ["good", "##f", "##i", "##l", "##m"],
+        "天good": ["天", "good"],
+        "good.bad": ["good", ".", "bad"],
+        "[SEP] [sep]": ["[SEP]", "[UNK]", "s", "##e", "##p", "[UNK]"],
+        "a1": ["[UNK]"],
+        "x" * 101: ["[UNK]"],
+        "\u0301 \n\t": [],
+    }.items():
+        (found,) = answers(strict, {"text": text})
+        assert found["_ids"][: sum(found["mask"])] == ids(*pieces), text

@@ -1,0 +1,128 @@
+"""Tokenizers that a model.toml names, on their way into model.text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.errors import ImportModelError
+from builder.spec import TextInput
+from builder.text import encoder, prepared
+from tests.support import vocabulary
+from tests.support.vocabulary import PIECES, SPECIAL, ids
+
+
+def tokenizer(**changes: Any) -> dict[str, Any]:
+    """As Hugging Face's package saves a tokenizer of BERT."""
+    cls, sep = (PIECES.index(name) for name in ("[CLS]", "[SEP]"))
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    template = [
+        {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+        {"SpecialToken": {"id": "[SEP]", "type_id": 0}},
+    ]
+    special = {
+        name: {"id": name, "ids": [number], "tokens": [name]} for name, number in (("[CLS]", cls), ("[SEP]", sep))
+    }
+    found = {
+        "version": "1.0",
+        "truncation": {"max_length": 6, "strategy": "LongestFirst", "stride": 0},
+        "padding": None,
+        "added_tokens": [{"id": number, "content": name} | plain for number, name in enumerate(SPECIAL)],
+        "normalizer": {
+            "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+            "lowercase": True,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {"type": "TemplateProcessing", "single": template, "pair": [], "special_tokens": special},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100, "vocab": {piece: number for number, piece in enumerate(PIECES)},
+        },
+    }  # fmt: skip
+    return found | changes
+
+
+def written(folder: Path, content: Any) -> TextInput:
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return TextInput(path)
+
+
+def test_a_tokenizer_and_its_vocabulary_prepare_the_same(tmp_path: Path) -> None:
+    text = TextInput(None, vocabulary.write(tmp_path))
+    (one, its), (other, others) = (
+        p.split(b"\n", 1) for p in (prepared(written(tmp_path, tokenizer())), prepared(text))
+    )
+    assert json.loads(one) == json.loads(other)
+    assert its == others
+    assert b'"length": 9' in prepared(TextInput(None, text.vocabulary, length=9))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text", "pieces"),
+    [
+        ({"normalizer": None}, "Good bad", ["[UNK]", "bad"]),
+        ({"normalizer": None}, "é 天good", ["é", "天", "##g", "##o", "##o", "##d"]),
+        ({"post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}}, "bad", ["bad"]),
+        ({"normalizer": {"type": "Sequence", "normalizers": [tokenizer()["normalizer"]]}}, "BAD", ["bad"]),
+        ({"normalizer": tokenizer()["normalizer"] | {"strip_accents": False}}, "É", ["é"]),
+        ({"normalizer": tokenizer()["normalizer"] | {"lowercase": False}}, "É é", ["[UNK]", "é"]),
+        ({"normalizer": tokenizer()["normalizer"] | {"clean_text": False}}, "b\0ad bad", ["[UNK]", "bad"]),
+        ({"added_tokens": []}, "[SEP]", ["[UNK]", "s", "##e", "##p", "[UNK]"]),
+    ],
+)
+def test_what_a_tokenizer_says_is_done(tmp_path: Path, changes: Any, text: str, pieces: list[str]) -> None:
+    assert encoder(written(tmp_path, tokenizer(**changes)), 99).encoder.encode(text, 99).ids == ids(*pieces)
+
+
+def test_without_a_template_nothing_is_added(tmp_path: Path) -> None:
+    found = encoder(written(tmp_path, tokenizer(post_processor=None)), 99)
+    assert found.encoder.encode("good bad", 99).ids == ids("good", "bad")[1:-1]
+
+
+def test_the_pad_is_the_tokenizer_s(tmp_path: Path) -> None:
+    padding = {"strategy": "BatchLongest", "direction": "Right", "pad_id": 4, "pad_type_id": 0, "pad_token": "[MASK]"}
+    assert encoder(written(tmp_path, tokenizer(padding=padding)), 9).pad == 4
+    assert encoder(written(tmp_path, tokenizer()), 9).pad == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, r"cannot be read: No such file"),
+        ("{", r"cannot be used: .*Expecting property name"),
+        ({}, r"cannot be used: KeyError: 'model'"),
+        (tokenizer(model={"type": "BPE"}), r"its model is BPE"),
+        (tokenizer(normalizer={"type": "NFKC"}), r"cuts texts into words in another way"),
+        (tokenizer(pre_tokenizer=None), r"cuts texts into words in another way"),
+        (tokenizer(pre_tokenizer={"type": "Whitespace"}), r"cuts texts into words in another way"),
+        (tokenizer(padding={"direction": "Left", "pad_id": 0}), r"fills texts up at the left"),
+        (tokenizer(post_processor={"type": "ByteLevel"}), r"post-processor ByteLevel is not known"),
+        (tokenizer(added_tokens=[{"id": 99, "content": "x", "normalized": True}]), r"tokens that are parts of words"),
+        (tokenizer(model=tokenizer()["model"] | {"vocab": {"a": 10**9}}), r"numbers its pieces with gaps"),
+        (tokenizer(model=tokenizer()["model"] | {"unk_token": "<unk>"}), r"KeyError: '<unk>'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path, content: Any, why: str) -> None:
+    path = tmp_path / "tokenizer.json"
+    if content is not None:
+        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    with pytest.raises(ImportModelError, match=f"The tokenizer {path} .*{why}"):
+        prepared(TextInput(path))
+
+
+def test_a_vocabulary_that_is_not_of_bert_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    path.write_text("[UNK]\n[PAD]\na\n", encoding="utf-8")
+    with pytest.raises(ImportModelError, match=r"has no \[CLS\] and no \[SEP\]"):
+        prepared(TextInput(None, path))
+
+
+def test_a_length_that_special_tokens_fill_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ImportModelError, match="length is 2, and 2 special tokens alone"):
+        prepared(TextInput(None, vocabulary.write(tmp_path), length=2))

@@ -18,7 +18,7 @@ FLAX = ROOT / ".venv-flax" / "bin" / "python"
 
 
 def pytorch() -> list[Case]:
-    small, large = ("lstm", "small", "unet"), ("convnext_tiny", "efficientnet_b0", "mobilenet_v3", "resnet18")
+    small, large = ("loops", "lstm", "small", "unet"), ("convnext_tiny", "efficientnet_b0", "mobilenet_v3", "resnet18")
     return [Case(PYTORCH, name, partial(_torch, name)) for name in sorted((*small, *large, "resnet50", "vit_b16"))]
 
 

@@ -163,10 +163,12 @@ class Patches(nn.Module):
         self.patches = nn.Conv2d(3, width, patch, patch)
         self.token = nn.Parameter(torch.zeros(1, 1, width))
         self.places = nn.Parameter(torch.zeros(1, (side // patch) ** 2 + 1, width))
-        layer = nn.TransformerEncoderLayer(
-            width, heads, 4 * width, 0.0, "gelu", 1e-6, batch_first=True, norm_first=True
-        )
-        self.encoder = nn.TransformerEncoder(layer, depth, nn.LayerNorm(width, 1e-6), enable_nested_tensor=False)
+        # nn.TransformerEncoder would copy one layer, weights included.
+        layers = [
+            nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, "gelu", 1e-6, batch_first=True, norm_first=True)
+            for _ in range(depth)
+        ]
+        self.encoder = nn.Sequential(*layers, nn.LayerNorm(width, 1e-6))
         self.head = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -256,12 +258,17 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], Sequence[tuple[int, ...]]]] =
 OPEN = {"small": {"picture": {0: torch.export.Dim("batch")}, "numbers": {0: torch.export.Dim("batch")}}}
 
 
-def vary(network: nn.Module) -> nn.Module:
-    """Give norms and biases values that matter: fresh ones are 0 and 1."""
-    for name, value in [*network.named_parameters(), *network.named_buffers()]:
-        if value.is_floating_point() and value.ndim == 1:
-            low, high = (0.7, 1.3) if "weight" in name or "var" in name else (-0.1, 0.1)
-            nn.init.uniform_(value, low, high)
+def vary(network: nn.Module, inputs: Sequence[Tensor]) -> nn.Module:
+    """Give norms and biases values that matter, for fresh ones are 0 and 1, and batch norms the statistics of
+    ``inputs``: without them a deep network answers the same to every input."""
+    for name, value in network.named_parameters():
+        if value.ndim == 1:
+            nn.init.uniform_(value, *((0.7, 1.3) if "weight" in name else (-0.1, 0.1)))
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = 1.0  # the statistics are those of the last run
+    with torch.no_grad():
+        network.train()(*inputs)
     return network.eval()
 
 
@@ -269,8 +276,8 @@ def main(folder: Path, names: Sequence[str]) -> None:
     for name in names or NETWORKS:
         torch.manual_seed(0)
         make, shapes = NETWORKS[name]
-        network = vary(make())
         random = [torch.randint(200, one) if name == "lstm" else torch.randn(one) for one in shapes]
+        network = vary(make(), random)
         torch.export.save(
             torch.export.export(network, tuple(random), dynamic_shapes=OPEN.get(name)), folder / f"{name}.pt2"
         )

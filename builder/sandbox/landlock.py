@@ -56,7 +56,8 @@ def restrict(reads: Iterable[Path], writes: Iterable[Path], abi: int) -> None:
     """From now on this thread, and all that it starts, reads below ``reads`` and writes below ``writes`` alone.
 
     ``abi``: what ``version`` said; from 4 on there is no TCP either, from 6 on no abstract socket and no signal to the
-    outside. Paths that are not there are passed over; a link stands for what it leads to. Raises OSError.
+    outside. Paths that are not there are passed over; a link stands for what it leads to. Leaves a descriptor of each
+    path open. Raises OSError.
     """
     handled = (1 << _FILE_RIGHTS.get(abi, 16)) - 1
     rules = _Ruleset(handled, _TCP if abi >= 4 else 0, _SCOPES if abi >= 6 else 0)
@@ -75,10 +76,8 @@ def _allow(ruleset: int, path: Path, rights: int) -> None:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
-    try:
-        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            rights &= _ON_FILES
-        rule = _PathBeneath(rights, descriptor)
-        syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
-    finally:
-        os.close(descriptor)
+    if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        rights &= _ON_FILES
+    rule = _PathBeneath(rights, descriptor)
+    syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
+    # It stays open: where memory is short, /proc forgets what nobody holds, makes it anew, and the rule is of the old.

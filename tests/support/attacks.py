@@ -87,6 +87,15 @@ def state() -> dict[str, object]:
     }
 
 
+def read_again(path: str, pause: str) -> list[str]:
+    """What ``path`` has now, and once there is no file ``pause`` any more, which is made here."""
+    first = Path(path).read_text()
+    Path(pause).touch()
+    while Path(pause).exists():
+        time.sleep(0.01)
+    return [first, Path(path).read_text()]
+
+
 def take_memory(size: int) -> int:
     held = []
     while len(held) * (64 << 20) < size:

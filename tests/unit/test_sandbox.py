@@ -125,6 +125,24 @@ def _attempt_but(skipped: tuple[str, ...], home: str, abstract: str, port: int) 
 
 
 @confined
+@pytest.mark.parametrize("path", ["/proc/self/cmdline", "/proc/cpuinfo"])
+def test_memory_that_is_short_takes_no_right_away(path: str, folder: Path) -> None:
+    """The kernel then forgets what it has of /proc, and TensorFlow ended where it could not read its command line."""
+    forget = Path("/proc/sys/vm/drop_caches")
+    if not os.access(forget, os.W_OK):
+        pytest.skip("only root outside a container can make the kernel forget")
+    pause = folder / "pause"
+    with ThreadPoolExecutor() as pool:
+        job = pool.submit(run, attacks.read_again, path, str(pause), folder=folder)
+        while not (pause.exists() or job.done()):
+            time.sleep(0.01)
+        forget.write_text("2")
+        pause.unlink()
+        first, second = job.result()
+    assert first and second
+
+
+@confined
 def test_what_a_job_has(folder: Path) -> None:
     found = run(attacks.state, folder=folder)
     assert found["capabilities"]

@@ -187,6 +187,13 @@ class TextTooLongError(HandlerError):
     status = 422
 
 
+class UnfitTextError(HandlerError):
+    """The text is none that the model can take, such as a word where it takes a number."""
+
+    code = "unfit_text"
+    status = 422
+
+
 class TooManyImagesError(HandlerError):
     """The request has more images, texts or other items than allowed."""
 

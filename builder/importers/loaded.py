@@ -8,6 +8,7 @@ from typing import Any
 
 from builder.importers.ports import ModelPorts
 from builder.importers.state import Variable
+from builder.importers.tables import Table
 from builder.spec.tensor import c_identifier
 
 Shape = tuple[int, ...]
@@ -21,7 +22,8 @@ class RawGraph:
     """A GraphDef without variables. ``feeds`` and ``fetches`` lead from port name to tensor ("node:index").
 
     ``variables``: constants that were variables, node to the variable's name in the model. ``states``: variables
-    that the graph writes and that are still there, by the node of their handle.
+    that the graph writes and that are still there, by the node of their handle. ``tables``: what is in tables that
+    strings are looked up in, or that give strings, by the node of the handle.
     """
 
     graph_def: Any
@@ -29,6 +31,7 @@ class RawGraph:
     fetches: Mapping[str, str]
     variables: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, Variable] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

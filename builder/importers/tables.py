@@ -31,18 +31,30 @@ _LARGEST = 100_000_000
 
 @dataclass(frozen=True)
 class Table:
-    """``keys``: whole numbers, ascending, each once. ``values``: numbers, one for each key."""
+    """``keys``: whole numbers, ascending, or strings; each once. ``values``: numbers or strings, one for each key."""
 
     keys: NDArray[Any]
     values: NDArray[Any]
 
     @classmethod
     def of(cls, keys: NDArray[Any], values: NDArray[Any]) -> Table | None:
-        """What was put into a table, or None where it is empty, not of numbers, or has a key twice."""
-        if keys.ndim != 1 or keys.shape != values.shape or keys.dtype.kind != "i" or values.dtype.kind not in "iuf":
+        """What was put into a table, or None where it is empty, of something else, or has a key twice."""
+        if (
+            keys.ndim != 1
+            or keys.shape != values.shape
+            or keys.dtype.kind not in "iO"
+            or values.dtype.kind not in "iufO"
+        ):
             return None
+        if keys.dtype.kind == "O":
+            return cls(keys, values) if 0 < len(set(keys.tolist())) == len(keys) else None
         ascending, first = np.unique(keys, return_index=True)
         return cls(ascending, values[first]) if 0 < len(ascending) == len(keys) else None
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether it leads from numbers to numbers: then a look-up becomes a search in the graph."""
+        return "O" not in (self.keys.dtype.kind, self.values.dtype.kind)
 
 
 def filled(graph_def: Any, init_ops: Iterable[str]) -> dict[str, Table]:
@@ -104,7 +116,7 @@ def looked_up(graph_def: Any, table_of: Callable[[str, Any, Any], Table | None])
     for number, node in enumerate(n for n in result.node if n.op == _FIND):
         dtypes = dtype_of(node.attr["Tin"].type), dtype_of(node.attr["Tout"].type)
         table = table_of(handle_of(node.input[0], nodes), *dtypes)
-        if table is not None:
+        if table is not None and table.of_numbers:
             _call(node, f"looked_up_{number}", dtypes, result.library.function.add(), table)
     return result
 

@@ -1,0 +1,302 @@
+"""RE2's regular expressions as Python's, where both provably find the same in text that is valid UTF-8.
+
+TensorFlow's ops use RE2 with its defaults: code points of UTF-8, leftmost-first like Perl. Python's ``re`` goes by the
+same rule but tries one way after another, which takes a time that grows with a power of the text's length, or worse. So
+only patterns are translated whose time is bounded: what is repeated is one character of a set, or a fixed string of
+such, and of repeats without an end each alternative has one at most. Sets are written out as ranges, since ``\\s``,
+``\\w`` and ``$`` do not mean the same. Syntax: https://github.com/google/re2/wiki/Syntax.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+Ranges = tuple[tuple[int, int], ...]
+"""First and last code points, ascending and apart."""
+
+LAST = 0x10FFFF
+MOST_WAYS = 64
+"""In how many ways bounded repeats may match at one place."""
+
+_NAMED: dict[str, Ranges] = {
+    "d": ((0x30, 0x39),),
+    "s": ((9, 10), (12, 13), (32, 32)),
+    "w": ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)),
+    "alnum": ((0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A)),
+    "alpha": ((0x41, 0x5A), (0x61, 0x7A)),
+    "ascii": ((0, 127),),
+    "blank": ((9, 9), (32, 32)),
+    "cntrl": ((0, 31), (127, 127)),
+    "digit": ((0x30, 0x39),),
+    "graph": ((33, 126),),
+    "lower": ((0x61, 0x7A),),
+    "print": ((32, 126),),
+    "punct": ((33, 47), (58, 64), (91, 96), (123, 126)),
+    "space": ((9, 13), (32, 32)),
+    "upper": ((0x41, 0x5A),),
+    "word": ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)),
+    "xdigit": ((0x30, 0x39), (0x41, 0x46), (0x61, 0x66)),
+}
+_CONTROL = {"a": 7, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
+_PLACES = {"A": r"\A", "z": r"\Z", "b": r"\b", "B": r"\B"}
+
+
+class NotTranslatedError(Exception):
+    """Why a pattern is not translated, in words."""
+
+
+@dataclass(frozen=True)
+class Translated:
+    """``pattern``: for ``re`` with the flag ASCII, over str. ``groups``: how many it captures.
+
+    ``slow``: whether the time may grow with the square of the text's length.
+    """
+
+    pattern: str
+    groups: int
+    slow: bool
+
+
+@dataclass(frozen=True)
+class _Part:
+    """``ways``: how many ways to match at one place its bounded repeats have; ``open``: it has a repeat without end.
+
+    ``plain``: a fixed string of sets, which ``width`` are one after another. ``width`` is the least that matches.
+    ``ends_open``: that repeat is the last of it.
+    """
+
+    text: str
+    width: int
+    plain: bool = False
+    ways: int = 1
+    open: bool = False
+    ends_open: bool = False
+    captures: bool = False
+
+
+def translated(pattern: str, *, whole: bool = False) -> Translated:
+    """Raises NotTranslatedError. ``whole``: for a match of the whole text, which may be empty."""
+    parser = _Parser(pattern)
+    part = parser.alternatives()
+    if parser.at < len(pattern):
+        raise NotTranslatedError("a ) without a (")
+    if part.width == 0 and not whole:
+        raise NotTranslatedError("it may match nothing, and Python goes on elsewhere than RE2 after an empty match")
+    return Translated(part.text, parser.groups, part.open and not part.ends_open and not whole)
+
+
+def rewrite_parts(rewrite: str, groups: int) -> list[str | int]:
+    r"""RE2's rewrite string as its pieces: text, and groups by number. Raises NotTranslatedError."""
+    parts: list[str | int] = []
+    for text, backslash, escaped in re.findall(r"([^\\]+)|(\\)(.?)", rewrite, re.DOTALL):
+        if text or escaped == "\\":
+            parts.append(text or "\\")
+        elif not (escaped.isascii() and escaped.isdigit()) or int(escaped) > groups:
+            raise NotTranslatedError(f"{backslash}{escaped} in its rewrite")
+        else:
+            parts.append(int(escaped))
+    return parts
+
+
+class _Parser:
+    def __init__(self, pattern: str) -> None:
+        self.pattern, self.at, self.groups, self.depth = pattern, 0, 0, 0
+
+    def _peek(self, text: str) -> bool:
+        return self.pattern.startswith(text, self.at)
+
+    def _take(self, text: str) -> bool:
+        found = self._peek(text)
+        self.at += len(text) if found else 0
+        return found
+
+    def _next(self) -> str:
+        if self.at >= len(self.pattern):
+            raise NotTranslatedError("it ends too early")
+        self.at += 1
+        return self.pattern[self.at - 1]
+
+    def alternatives(self) -> _Part:
+        parts = [self._sequence()]
+        while self._take("|"):
+            parts.append(self._sequence())
+        if len(parts) == 1:
+            return parts[0]
+        return _Part(
+            "|".join(part.text for part in parts),
+            min(part.width for part in parts),
+            ways=sum(part.ways for part in parts),
+            open=any(part.open for part in parts),
+            ends_open=all(part.ends_open or not part.open for part in parts),
+            captures=any(part.captures for part in parts),
+        )
+
+    def _sequence(self) -> _Part:
+        parts: list[_Part] = []
+        while self.at < len(self.pattern) and not self._peek("|") and not self._peek(")"):
+            parts.append(self._repeated())
+        opened = [at for at, part in enumerate(parts) if part.open]
+        if len(opened) > 1:
+            raise NotTranslatedError("two repeats without an end, one after the other")
+        ways = 1
+        for part in parts:
+            ways *= part.ways
+        if ways > MOST_WAYS:
+            raise NotTranslatedError("too many repeats one after the other")
+        return _Part(
+            "".join(part.text for part in parts),
+            sum(part.width for part in parts),
+            all(part.plain for part in parts),
+            ways,
+            bool(opened),
+            opened == [len(parts) - 1] and parts[-1].ends_open,
+            any(part.captures for part in parts),
+        )
+
+    def _repeated(self) -> _Part:
+        part = self._atom()
+        bounds = self._bounds()
+        if bounds is None:
+            return part
+        least, most = bounds
+        lazy = "?" if self._take("?") else ""
+        if self.at < len(self.pattern) and self.pattern[self.at] in "*+?":
+            raise NotTranslatedError("a repeat of a repeat")
+        if not part.plain or not part.width or part.captures:
+            raise NotTranslatedError("a repeat of more than one character of a set, or a fixed string of such")
+        many = most is None
+        ways = 1 if most is None else most - least + 1
+        text = f"{part.text}{{{least},{'' if most is None else most}}}{lazy}"
+        return _Part(text, part.width * least, most == least, ways, many, many and not lazy)
+
+    def _bounds(self) -> tuple[int, int | None] | None:
+        for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self._take(sign):
+                return bounds
+        found = re.compile(r"\{([0-9]{1,4})(,([0-9]{1,4})?)?\}").match(self.pattern, self.at)
+        if found is None:
+            return None
+        self.at = found.end()
+        least = int(found[1])
+        most = int(found[3]) if found[3] else None if found[2] else least
+        if least > 1000 or (most is not None and not least <= most <= 1000):
+            raise NotTranslatedError(f"the repeat {found[0]}")
+        return least, most
+
+    def _atom(self) -> _Part:
+        character = self._next()
+        if character == "(":
+            return self._group()
+        if character == "[":
+            return _set(self._class())
+        if character == ".":
+            return _set(_negated(((10, 10),)))
+        if character in "^$":
+            return _Part(r"\A" if character == "^" else r"\Z", 0)
+        if character in "*+?":
+            raise NotTranslatedError(f"a {character} with nothing before it")
+        if character == "\\":
+            if self.at < len(self.pattern) and self.pattern[self.at] in _PLACES:
+                return _Part(_PLACES[self._next()], 0)
+            return _set(self._escape())
+        return _set(((ord(character), ord(character)),))
+
+    def _group(self) -> _Part:
+        captures = not self._take("?:")
+        if captures and self._peek("?"):
+            raise NotTranslatedError("a group with (?, other than (?:")
+        self.depth += 1
+        if self.depth > 50:
+            raise NotTranslatedError("groups within groups, too deep")
+        self.groups += captures
+        inner = self.alternatives()
+        self.depth -= 1
+        if not self._take(")"):
+            raise NotTranslatedError("a ( without a )")
+        text = f"({'' if captures else '?:'}{inner.text})"
+        return _Part(
+            text, inner.width, inner.plain, inner.ways, inner.open, inner.ends_open, captures or inner.captures
+        )
+
+    def _escape(self) -> Ranges:
+        character = self._next()
+        if character.lower() in ("d", "s", "w"):
+            found = _NAMED[character.lower()]
+            return found if character.islower() else _negated(found)
+        if character in _CONTROL:
+            return ((_CONTROL[character],) * 2,)
+        if character == "x":
+            hexadecimal = re.compile(r"([0-9A-Fa-f]{2})|\{([0-9A-Fa-f]{1,6})\}").match(self.pattern, self.at)
+            if hexadecimal is None or (point := int(hexadecimal[1] or hexadecimal[2], 16)) > LAST:
+                raise NotTranslatedError("\\x without a number that is a character")
+            self.at = hexadecimal.end()
+            return ((point, point),)
+        if character.isascii() and not character.isalnum() and character != "_":
+            return ((ord(character), ord(character)),)
+        raise NotTranslatedError(f"\\{character}")
+
+    def _class(self) -> Ranges:
+        negative = self._take("^")
+        found: list[tuple[int, int]] = []
+        first = True
+        while first or not self._peek("]"):
+            first = False
+            if self._peek("[:"):
+                end = self.pattern.find(":]", self.at)
+                name = self.pattern[self.at + 2 : end] if end > 0 else ""
+                if name.removeprefix("^") not in _NAMED or len(name) < 2:
+                    raise NotTranslatedError("a [: without the name of a class")
+                self.at = end + 2
+                named = _NAMED[name.removeprefix("^")]
+                found += _negated(named) if name.startswith("^") else named
+                continue
+            low = self._member()
+            if self._peek("-") and not self._peek("-]"):
+                self._next()
+                high = self._member()
+                if len(low) > 1 or len(high) > 1 or low[0][0] != low[0][1] or high[0][0] < low[0][0]:
+                    raise NotTranslatedError("a range in [] that is none")
+                low = ((low[0][0], high[0][0]),)
+            found += low
+        self._next()
+        ranges = _joined(found)
+        return _negated(ranges) if negative else ranges
+
+    def _member(self) -> Ranges:
+        character = self._next()
+        return self._escape() if character == "\\" else ((ord(character), ord(character)),)
+
+
+def _joined(ranges: list[tuple[int, int]]) -> Ranges:
+    result: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if result and low <= result[-1][1] + 1:
+            result[-1] = result[-1][0], max(high, result[-1][1])
+        else:
+            result.append((low, high))
+    return tuple(result)
+
+
+def _negated(ranges: Ranges) -> Ranges:
+    result, start = [], 0
+    for low, high in _joined(list(ranges)):
+        if start < low:
+            result.append((start, low - 1))
+        start = high + 1
+    return (*result, (start, LAST)) if start <= LAST else tuple(result)
+
+
+def _set(ranges: Ranges) -> _Part:
+    if not ranges:
+        raise NotTranslatedError("a class of no character")
+    text = "".join(_shown(low) if low == high else f"{_shown(low)}-{_shown(high)}" for low, high in ranges)
+    alone = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+    return _Part(text if alone else f"[{text}]", 1, plain=True)
+
+
+def _shown(point: int) -> str:
+    character = chr(point)
+    if character.isascii() and character.isalnum():
+        return character
+    return f"\\x{point:02x}" if point < 256 else f"\\u{point:04x}" if point < 65536 else f"\\U{point:08x}"

@@ -1,0 +1,83 @@
+"""Ways through a graph that begins with strings, and the graph without them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from builder.importers.loaded import Shape, tensor_name
+from builder.importers.state import handle_of
+from builder.importers.tables import Table
+from builder.importers.tf import tensorflow
+from builder.spec.tensor import c_identifier
+
+
+def of_strings(op: Any) -> bool:
+    """Whether strings, or the handle of a table, go in or come out."""
+    tf = tensorflow()
+    return any(tensor.dtype in (tf.string, tf.resource, tf.variant) for tensor in (*op.inputs, *op.outputs))
+
+
+def downstream(ops: Sequence[Any], starts: Collection[Any], past: Collection[Any]) -> set[Any]:
+    """``starts``, and what depends on them, but for the ops ``past`` and what only depends on these."""
+    found = set(starts)
+    for op in ops:  # after those that they read
+        if op not in past and any(tensor.op in found for tensor in op.inputs):
+            found.add(op)
+    return found
+
+
+def upstream(tensors: Iterable[Any], within: Collection[Any] | None) -> set[Any]:
+    """The ops that ``tensors`` are made by, as far as they are ``within``."""
+    found, todo = set[Any](), [tensor.op for tensor in tensors]
+    while todo:
+        op = todo.pop()
+        if op not in found and (within is None or op in within):
+            found.add(op)
+            todo += [tensor.op for tensor in op.inputs]
+    return found
+
+
+def with_table_sizes(graph_def: Any, tables: Mapping[str, Table]) -> Any:
+    """``graph_def`` with the number of a table's keys where it asks for that."""
+    tf = tensorflow()
+    nodes = {node.name: node for node in graph_def.node}
+    for node in graph_def.node:
+        if node.op == "LookupTableSizeV2" and (handle := handle_of(node.input[0], nodes)) in tables:
+            name = node.name
+            node.Clear()
+            node.name, node.op = name, "Const"
+            node.attr["dtype"].type = tf.int64.as_datatype_enum
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(len(tables[handle].keys), tf.int64))
+    return graph_def
+
+
+def placeholder_of(feed: str) -> str:
+    return f"words/{c_identifier(feed)}"
+
+
+def without(graph_def: Any, cuts: Mapping[str, tuple[str, Shape]], sizes: Mapping[Any, NDArray[Any]]) -> Any:
+    """``graph_def`` with a placeholder in the place of each tensor of ``cuts``, and constants in that of ``sizes``."""
+    tf = tensorflow()
+    result = type(graph_def)()
+    result.CopyFrom(graph_def)
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+    moved = {}
+    for tensor, (feed, shape) in cuts.items():
+        placeholder = result.node.add(name=placeholder_of(feed), op="Placeholder")
+        placeholder.attr["dtype"].type = graph.get_tensor_by_name(tensor).dtype.as_datatype_enum
+        for dim in shape:
+            placeholder.attr["shape"].shape.dim.add(size=dim)
+        moved[tensor] = f"{placeholder.name}:0"
+    for op, value in sizes.items():
+        fixed = result.node.add(name=f"{op.name}/fixed", op="Const")
+        proto = tf.make_tensor_proto(value)
+        fixed.attr["dtype"].type = proto.dtype
+        fixed.attr["value"].tensor.CopyFrom(proto)
+        moved[f"{op.name}:0"] = f"{fixed.name}:0"
+    for node in result.node:
+        node.input[:] = [t if t.startswith("^") else moved.get(tensor_name(t), t) for t in node.input]
+    return result

@@ -1,0 +1,406 @@
+"""Small arrays as lists, and the ops on them that stand between strings and the numbers that a model takes.
+
+Each op is TensorFlow's of that name, with its attributes as keywords that begin in lower case; see
+https://www.tensorflow.org/api_docs/python/tf/raw_ops. An array holds bytes, whole numbers, floats or bools.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, chain, pairwise, repeat
+from math import prod
+from typing import Any, NamedTuple
+
+from ..errors import TextTooLongError
+
+MOST = 4_000_000
+"""Elements of an array: a text may ask for any number of them."""
+
+
+class Array(NamedTuple):
+    """``values`` in row-major order."""
+
+    shape: tuple[int, ...]
+    values: list[Any]
+
+    @property
+    def scalar(self) -> Any:
+        return self.values[0]
+
+
+Op = Callable[..., Any]
+
+
+def vector(values: Iterable[Any]) -> Array:
+    listed = list(values)
+    return Array((len(listed),), listed)
+
+
+def require(size: int) -> None:
+    """Raises TextTooLongError for an array that is too large."""
+    if size > MOST:
+        raise TextTooLongError("the text would become more numbers than the function can hold; send a shorter one")
+
+
+def elementwise(function: Callable[..., Any], *arrays: Array) -> Array:
+    """``function`` of the arrays' elements, with broadcasting."""
+    shape = arrays[0].shape
+    if any(array.shape != shape for array in arrays):
+        shape = _common([array.shape for array in arrays])
+        arrays = tuple(Array(shape, broadcast(array, shape)) for array in arrays)
+    return Array(shape, list(map(function, *(array.values for array in arrays))))
+
+
+def _common(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    rank = max(map(len, shapes))
+    rows = zip(*([1] * (rank - len(shape)) + [*shape] for shape in shapes), strict=True)
+    return tuple(0 if 0 in sizes else max(sizes) for sizes in rows)
+
+
+def broadcast(array: Array, shape: tuple[int, ...]) -> list[Any]:
+    """The values of ``array`` in ``shape``."""
+    if array.shape == shape:
+        return array.values
+    require(prod(shape))
+    if len(array.values) == 1:
+        return array.values * prod(shape)
+    own = [1] * (len(shape) - len(array.shape)) + [*array.shape]
+    return picked(
+        array.values, own, [[0] * size if one == 1 else range(size) for one, size in zip(own, shape, strict=True)]
+    )
+
+
+def picked(values: list[Any], shape: Sequence[int], axes: Sequence[Sequence[int]]) -> list[Any]:
+    """Of ``values`` of ``shape``, those at every combination of places along the axes."""
+    require(prod(map(len, axes)))
+    places, step = [0], prod(shape)
+    for size, wanted in zip(shape, axes, strict=True):
+        step = step // size if size else 0
+        places = [place + step * at for place in places for at in wanted]
+    return [values[place] for place in places]
+
+
+def _binary(function: Callable[[Any, Any], Any]) -> Op:
+    return lambda x, y: elementwise(function, x, y)
+
+
+def _unary(function: Callable[[Any], Any]) -> Op:
+    return lambda x: elementwise(function, x)
+
+
+def cast(x: Array, *, to: str) -> Array:
+    """To "int", "bool" or "float"; what is between whole numbers goes towards zero."""
+    return elementwise({"int": int, "bool": bool, "float": float}[to], x)
+
+
+def shape(x: Array) -> Array:
+    return vector(x.shape)
+
+
+def size(x: Array) -> Array:
+    return Array((), [len(x.values)])
+
+
+def reshape(x: Array, target: Array) -> Array:
+    sizes = [int(value) for value in target.values]
+    if -1 in sizes:
+        known = prod(value for value in sizes if value != -1)
+        sizes[sizes.index(-1)] = len(x.values) // known if known else 0
+    return Array(tuple(sizes), x.values)
+
+
+def expand_dims(x: Array, dim: Array) -> Array:
+    at = dim.scalar + (len(x.shape) + 1 if dim.scalar < 0 else 0)
+    return Array((*x.shape[:at], 1, *x.shape[at:]), x.values)
+
+
+def squeeze(x: Array, *, squeeze_dims: Sequence[int]) -> Array:
+    rank = len(x.shape)
+    gone = {at % rank for at in squeeze_dims} or {at for at, one in enumerate(x.shape) if one == 1}
+    return Array(tuple(one for at, one in enumerate(x.shape) if at not in gone), x.values)
+
+
+def pack(*values: Array, axis: int) -> Array:
+    at = axis % (len(values[0].shape) + 1)
+    parts = [Array((*one.shape[:at], 1, *one.shape[at:]), one.values) for one in values]
+    return concat(*parts, Array((), [at]))
+
+
+def concat(*given: Array) -> Array:
+    """The last of ``given`` is the axis."""
+    *parts, axis = given
+    at = axis.scalar % len(parts[0].shape)
+    outer = prod(parts[0].shape[:at])
+    rows = [prod(one.shape[at:]) for one in parts]
+    values = [
+        value
+        for row in range(outer)
+        for one, width in zip(parts, rows, strict=True)
+        for value in one.values[row * width : (row + 1) * width]
+    ]
+    length = sum(one.shape[at] for one in parts)
+    return Array((*parts[0].shape[:at], length, *parts[0].shape[at + 1 :]), values)
+
+
+def strided_slice(
+    x: Array, begin: Array, end: Array, strides: Array, *,
+    begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0,
+) -> Array:  # fmt: skip
+    axes: list[Sequence[int]] = []
+    result: list[int] = []
+    specs = len(begin.values)
+    used = sum(not (new_axis_mask | ellipsis_mask) >> at & 1 for at in range(specs))
+    for at in range(specs):
+        bit = 1 << at
+        if ellipsis_mask & bit:
+            for one in x.shape[len(axes) : len(axes) + len(x.shape) - used]:
+                axes.append(range(one))
+                result.append(one)
+            continue
+        if new_axis_mask & bit:
+            result.append(1)
+            continue
+        length, first = x.shape[len(axes)], int(begin.values[at])
+        if shrink_axis_mask & bit:
+            if not -length <= first < length:
+                raise IndexError(f"there is no element {first} of {length}")
+            axes.append([first % length])
+            continue
+        bounds = (None if begin_mask & bit else first, None if end_mask & bit else int(end.values[at]))
+        axes.append(range(length)[slice(*bounds, int(strides.values[at]))])
+        result.append(len(axes[-1]))
+    for one in x.shape[len(axes) :]:
+        axes.append(range(one))
+        result.append(one)
+    return Array(tuple(result), picked(x.values, x.shape, axes))
+
+
+def gather(params: Array, indices: Array, axis: Array, *, batch_dims: int = 0) -> Array:
+    """Raises IndexError for a place that is not there."""
+    at = axis.scalar % max(len(params.shape), 1)
+    length = params.shape[at]
+    if any(not 0 <= index < length for index in indices.values):
+        raise IndexError("an index is not within the array")
+    wanted = [range(one) for one in params.shape]
+    axes = [*wanted[:at], indices.values, *wanted[at + 1 :]]
+    return Array(
+        (*params.shape[:at], *indices.shape, *params.shape[at + 1 :]), picked(params.values, params.shape, axes)
+    )
+
+
+def where(condition: Array) -> Array:
+    """The places that are true, [n, rank]."""
+    found = [at for at, value in enumerate(condition.values) if value]
+    steps = [prod(condition.shape[at + 1 :]) for at in range(len(condition.shape))]
+    places = [at // step % one for at in found for step, one in zip(steps, condition.shape, strict=True)]
+    return Array((len(found), len(condition.shape)), places)
+
+
+def select(condition: Array, x: Array, y: Array) -> Array:
+    return elementwise(lambda chosen, one, other: one if chosen else other, condition, x, y)
+
+
+def pad(x: Array, paddings: Array, value: Array | None = None) -> Array:
+    sides = list(zip(paddings.values[::2], paddings.values[1::2], strict=True))
+    target = tuple(one + before + after for one, (before, after) in zip(x.shape, sides, strict=True))
+    require(prod(target))
+    filler = value.scalar if value else type(x.values[0])() if x.values else 0
+    axes = [[-1] * before + [*range(one)] + [-1] * after for one, (before, after) in zip(x.shape, sides, strict=True)]
+    places, step = [0], len(x.values)
+    for one, wanted in zip(x.shape, axes, strict=True):
+        step = step // one if one else 0
+        places = [-1 if at < 0 or place < 0 else place + step * at for place in places for at in wanted]
+    return Array(target, [filler if place < 0 else x.values[place] for place in places])
+
+
+def slice_(x: Array, begin: Array, sizes: Array) -> Array:
+    ends = [
+        length if one < 0 else first + one
+        for length, first, one in zip(x.shape, begin.values, sizes.values, strict=True)
+    ]
+    axes = [range(length)[first:end] for length, first, end in zip(x.shape, begin.values, ends, strict=True)]
+    return Array(tuple(map(len, axes)), picked(x.values, x.shape, axes))
+
+
+def tile(x: Array, multiples: Array) -> Array:
+    axes = [[*range(one)] * int(times) for one, times in zip(x.shape, multiples.values, strict=True)]
+    return Array(tuple(map(len, axes)), picked(x.values, x.shape, axes))
+
+
+def broadcast_to(x: Array, target: Array) -> Array:
+    sizes = tuple(map(int, target.values))
+    return Array(sizes, broadcast(x, sizes))
+
+
+def fill(dims: Array, value: Array) -> Array:
+    return broadcast_to(value, dims)
+
+
+def range_(start: Array, limit: Array, delta: Array) -> Array:
+    found = range(start.scalar, limit.scalar, delta.scalar)
+    require(len(found))
+    return vector(found)
+
+
+def cumsum(x: Array, axis: Array, *, exclusive: bool = False, reverse: bool = False) -> Array:
+    """Of a vector."""
+    values = x.values[::-1] if reverse else x.values
+    sums = list(accumulate(values, initial=0))
+    sums = sums[:-1] if exclusive else sums[1:]
+    return vector(sums[::-1] if reverse else sums)
+
+
+def _reduction(function: Callable[[list[Any]], Any]) -> Op:
+    def reduce(x: Array, axis: Array, *, keep_dims: bool = False) -> Array:
+        rank = len(x.shape)
+        gone = {int(at) % rank for at in axis.values}
+        order = [at for at in range(rank) if at not in gone] + sorted(gone)
+        steps = [prod(x.shape[at + 1 :]) for at in range(rank)]
+        places = [0]
+        for at in order:
+            places = [place + steps[at] * number for place in places for number in range(x.shape[at])]
+        count = prod(x.shape[at] for at in gone)
+        kept = prod(x.shape[at] for at in range(rank) if at not in gone)
+        rows = [[x.values[place] for place in places[row * count : (row + 1) * count]] for row in range(kept)]
+        target = [1 if at in gone else one for at, one in enumerate(x.shape) if keep_dims or at not in gone]
+        return Array(tuple(target), [function(row) for row in rows])
+
+    return reduce
+
+
+def bincount(values: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
+    """How often each whole number below ``size`` comes, in each row: ``DenseBincount``."""
+    length = int(size.scalar)
+    rows = values.shape[0] if len(values.shape) == 2 else 1
+    require(rows * length)
+    counts = [0] * (rows * length)
+    width = len(values.values) // rows if rows else 0
+    weighed = weights.values or repeat(1)
+    for at, (value, weight) in enumerate(zip(values.values, weighed, strict=False)):
+        if value < 0:
+            raise IndexError("a number to be counted is negative")
+        if value < length:
+            place = at // width * length + value
+            counts[place] = 1 if binary_output else counts[place] + weight
+    return Array((rows, length) if len(values.shape) == 2 else (length,), counts)
+
+
+def bincount_v1(values: Array, size: Array, weights: Array) -> Array:
+    return bincount(vector(values.values), size, vector(weights.values))
+
+
+def ragged_bincount(splits: Array, values: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
+    length = int(size.scalar)
+    ends = splits.values
+    require((len(ends) - 1) * length)
+    rows = [
+        bincount(vector(values.values[a:b]), size, vector(weights.values[a:b]), binary_output=binary_output).values
+        for a, b in pairwise(ends)
+    ]
+    return Array((len(rows), length), list(chain.from_iterable(rows)))
+
+
+def ragged_range(starts: Array, limits: Array, deltas: Array) -> tuple[Array, Array]:
+    count = max(len(one.values) for one in (starts, limits, deltas))
+    columns = [one.values * count if len(one.values) == 1 else one.values for one in (starts, limits, deltas)]
+    rows = [range(*row) for row in zip(*columns, strict=True)]
+    require(sum(map(len, rows)))
+    return vector(accumulate(map(len, rows), initial=0)), vector(chain.from_iterable(rows))
+
+
+def ragged_to_tensor(
+    target: Array, values: Array, default: Array, *partitions: Array, row_partition_types: Sequence[str]
+) -> Array:
+    """Of rows of single values; rows, and values in rows, beyond the target are left out."""
+    kinds, given = [*row_partition_types], [one.values for one in partitions]
+    first = None
+    if kinds[0] == "FIRST_DIM_SIZE":
+        first, kinds, given = int(given[0][0]), kinds[1:], given[1:]
+    rows: list[Any] = values.values
+    for at, (kind, partition) in reversed([*enumerate(zip(kinds, given, strict=True))]):
+        if kind == "ROW_SPLITS":
+            rows = [rows[a:b] for a, b in pairwise(partition)]
+        else:
+            count = first if at == 0 and first is not None else _rows_before(kinds, given, at)
+            grouped: list[Any] = [[] for _ in range(count)]
+            for row, value in zip(partition, rows, strict=True):
+                grouped[row].append(value)
+            rows = grouped
+    sizes = [-1] * (len(kinds) + 1) if not target.shape else [int(one) for one in target.values]
+    longest, level = [len(rows)], rows
+    for _ in kinds:
+        longest.append(max(map(len, level), default=0))
+        level = list(chain.from_iterable(level))
+    sizes = [most if one < 0 else one for one, most in zip(sizes, longest, strict=True)]
+    require(prod(sizes))
+    return Array(tuple(sizes), _filled(rows, sizes, default.scalar))
+
+
+def _rows_before(kinds: Sequence[str], given: Sequence[list[Any]], at: int) -> int:
+    """How many rows the partition ``at`` has: the items of the one before."""
+    return int(given[at - 1][-1]) if kinds[at - 1] == "ROW_SPLITS" else len(given[at - 1])
+
+
+def _filled(rows: list[Any], sizes: Sequence[int], default: Any) -> list[Any]:
+    if len(sizes) == 1:
+        return (rows[: sizes[0]] + [default] * (sizes[0] - len(rows))) if len(rows) != sizes[0] else rows
+    inner = [_filled(row, sizes[1:], default) for row in rows[: sizes[0]]]
+    empty = [default] * prod(sizes[1:]) * (sizes[0] - len(inner))
+    return [*chain.from_iterable(inner), *empty]
+
+
+OPS: Mapping[str, Op] = {
+    "AddV2": _binary(operator.add),
+    "All": _reduction(all),
+    "Any": _reduction(any),
+    "Bincount": bincount_v1,
+    "BroadcastTo": broadcast_to,
+    "Cast": cast,
+    "ConcatV2": concat,
+    "Cumsum": cumsum,
+    "DenseBincount": bincount,
+    "Equal": _binary(operator.eq),
+    "ExpandDims": expand_dims,
+    "Fill": fill,
+    "FloorDiv": _binary(operator.floordiv),
+    "FloorMod": _binary(operator.mod),
+    "GatherV2": gather,
+    "Greater": _binary(operator.gt),
+    "GreaterEqual": _binary(operator.ge),
+    "Less": _binary(operator.lt),
+    "LessEqual": _binary(operator.le),
+    "LogicalAnd": _binary(lambda x, y: x and y),
+    "LogicalNot": _unary(operator.not_),
+    "LogicalOr": _binary(lambda x, y: x or y),
+    "Max": _reduction(lambda row: max(row, default=-(1 << 63))),
+    "Maximum": _binary(max),
+    "Min": _reduction(lambda row: min(row, default=(1 << 63) - 1)),
+    "Minimum": _binary(min),
+    "Mul": _binary(operator.mul),
+    "Neg": _unary(operator.neg),
+    "NotEqual": _binary(operator.ne),
+    "OnesLike": _unary(lambda value: 1),
+    "Pack": pack,
+    "Pad": pad,
+    "PadV2": pad,
+    "Prod": _reduction(prod),
+    "RaggedBincount": ragged_bincount,
+    "RaggedRange": ragged_range,
+    "RaggedTensorToTensor": ragged_to_tensor,
+    "Range": range_,
+    "Rank": lambda x: Array((), [len(x.shape)]),
+    "Reshape": reshape,
+    "Select": select,
+    "SelectV2": select,
+    "Shape": shape,
+    "Size": size,
+    "Slice": slice_,
+    "Squeeze": squeeze,
+    "StridedSlice": strided_slice,
+    "Sub": _binary(operator.sub),
+    "Sum": _reduction(sum),
+    "Tile": tile,
+    "Where": where,
+    "ZerosLike": _unary(lambda value: type(value)()),
+}

@@ -1,0 +1,225 @@
+"""TensorFlow's ops on strings, over bytes as there; all of them valid UTF-8.
+
+Each op is TensorFlow's of that name, with its attributes as keywords that begin in lower case; see
+https://www.tensorflow.org/api_docs/python/tf/raw_ops. Patterns were translated by the builder: their time is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, chain, pairwise
+from math import prod
+from typing import Any
+
+from ..errors import TextTooLongError, UnfitTextError
+from .arrays import Array, Op, elementwise, require, vector
+from .fingerprint import fingerprint64, siphash
+
+LONGEST_OF_SLOW = 20_000
+"""Bytes of a text on which a pattern is tried whose time grows with the square of them."""
+
+_NUMBER = re.compile(
+    r"[+-]?(?:[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|inf|infinity|nan)", re.I
+)
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+
+
+def _each(function: Callable[[bytes], Any]) -> Callable[[Array], Array]:
+    return lambda x: Array(x.shape, list(map(function, x.values)))
+
+
+def lower(x: Array, *, encoding: str = "") -> Array:
+    """Of ASCII alone, as bytes.lower does it, unless the encoding is utf-8."""
+    return _each(_lower_utf8 if encoding == "utf-8" else bytes.lower)(x)
+
+
+def upper(x: Array, *, encoding: str = "") -> Array:
+    return _each(_upper_utf8 if encoding == "utf-8" else bytes.upper)(x)
+
+
+def _lower_utf8(text: bytes) -> bytes:
+    """TensorFlow hands ICU a string that ends at the first NUL."""
+    return text.partition(b"\0")[0].decode().lower().encode()
+
+
+def _upper_utf8(text: bytes) -> bytes:
+    return text.partition(b"\0")[0].decode().upper().encode()
+
+
+def compiled(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of an op with a ``pattern``, ready to be called with."""
+    found = dict(attributes)
+    pattern = re.compile(found.pop("pattern"), re.ASCII)
+    return found | {"pattern": pattern}
+
+
+def replace(x: Array, *, pattern: Any, rewrite: Sequence[str | int], everywhere: bool, slow: bool) -> Array:
+    """``rewrite``: texts, and numbers of groups."""
+    fixed = "".join(map(str, rewrite)) if all(isinstance(part, str) for part in rewrite) else None
+
+    def written(match: re.Match[str]) -> str:
+        return fixed if fixed is not None else "".join(p if isinstance(p, str) else match[p] or "" for p in rewrite)
+
+    def one(text: bytes) -> bytes:
+        _require_short(text, slow)
+        return str(pattern.sub(written, text.decode(), count=0 if everywhere else 1)).encode()
+
+    return _each(one)(x)
+
+
+def full_match(x: Array, *, pattern: Any, slow: bool) -> Array:
+    def one(text: bytes) -> bool:
+        _require_short(text, slow)
+        return pattern.fullmatch(text.decode()) is not None
+
+    return _each(one)(x)
+
+
+def _require_short(text: bytes, slow: bool) -> None:
+    if slow and len(text) > LONGEST_OF_SLOW:
+        raise TextTooLongError(f"the text has {len(text):,} bytes; this model takes at most {LONGEST_OF_SLOW:,}")
+
+
+def split(x: Array, separator: Array, *, maxsplit: int = -1) -> tuple[Array, Array, Array]:
+    """Of a vector: the place of each part, [n, 2]; the parts, [n]; and how many texts, and parts of the longest."""
+    parts = [_split(text, separator.scalar, maxsplit) for text in x.values]
+    places = [number for row, found in enumerate(parts) for at in range(len(found)) for number in (row, at)]
+    flat = list(chain.from_iterable(parts))
+    return Array((len(flat), 2), places), vector(flat), vector([len(parts), max(map(len, parts), default=0)])
+
+
+def _split(text: bytes, separator: bytes, maxsplit: int) -> list[bytes]:
+    if maxsplit == 0:
+        return [text]
+    if separator or maxsplit < 0:
+        return text.split(separator or None, maxsplit)
+    found = text.split(None, maxsplit)
+    if len(found) == maxsplit:  # TensorFlow keeps what is left behind the last part, though it is nothing
+        found.append(b"")
+    return found
+
+
+def ngrams(
+    data: Array, splits: Array, *,
+    separator: bytes, ngram_widths: Sequence[int], left_pad: bytes, right_pad: bytes, pad_width: int,
+    preserve_short_sequences: bool,
+) -> tuple[Array, Array]:  # fmt: skip
+    found: list[list[bytes]] = []
+    for start, end in pairwise(splits.values):
+        row, tokens = [], data.values[start:end]
+        for width in ngram_widths:
+            padding = width - 1 if pad_width < 0 else min(pad_width, width - 1)
+            padded = [left_pad] * padding + tokens + [right_pad] * padding
+            row += [separator.join(padded[at : at + width]) for at in range(len(padded) - width + 1)]
+        if preserve_short_sequences and tokens and not row:
+            padding = max(pad_width, 0)
+            row.append(separator.join([left_pad] * padding + tokens + [right_pad] * padding))
+        found.append(row)
+        require(sum(map(len, row)))
+    return vector(chain.from_iterable(found)), vector(accumulate(map(len, found), initial=0))
+
+
+def unicode_decode(x: Array) -> tuple[Array, Array]:
+    """Of a vector: where the code points of each text begin, and the code points."""
+    rows = [list(map(ord, text.decode())) for text in x.values]
+    return vector(accumulate(map(len, rows), initial=0)), vector(chain.from_iterable(rows))
+
+
+def unicode_decode_with_offsets(x: Array) -> tuple[Array, Array, Array]:
+    splits, points = unicode_decode(x)
+    offsets: list[int] = []
+    for start, end in pairwise(splits.values):
+        sizes = [len(chr(point).encode()) for point in points.values[start:end]]
+        offsets += list(accumulate(sizes, initial=0))[:-1]
+    return splits, points, vector(offsets)
+
+
+def unicode_encode(points: Array, splits: Array) -> Array:
+    ends = splits.values
+    return vector("".join(map(chr, points.values[a:b])).encode() for a, b in pairwise(ends))
+
+
+def length(x: Array, *, unit: str = "BYTE") -> Array:
+    return _each(len if unit == "BYTE" else lambda text: len(text.decode()))(x)
+
+
+def substr(x: Array, begin: Array, count: Array) -> Array:
+    """Of characters. Raises IndexError for a begin beyond the text."""
+
+    def one(text: bytes, start: int, size: int) -> bytes:
+        letters = text.decode()
+        if not -len(letters) <= start <= len(letters):
+            raise IndexError("a text is shorter than where its part begins")
+        start = start + len(letters) if start < 0 else start
+        return letters[start : start + size].encode()
+
+    return elementwise(one, x, begin, count)
+
+
+def join(*texts: Array, separator: bytes = b"") -> Array:
+    return elementwise(lambda *parts: separator.join(parts), *texts)
+
+
+def reduce_join(x: Array, axis: Array, *, separator: bytes = b"", keep_dims: bool = False) -> Array:
+    """Over the last axis."""
+    width = x.shape[-1]
+    rows = [separator.join(x.values[at * width : at * width + width]) for at in range(prod(x.shape[:-1]))]
+    return Array((*x.shape[:-1], *([1] if keep_dims else [])), rows)
+
+
+def as_string(x: Array) -> Array:
+    """Of whole numbers and bools."""
+    names = {True: b"true", False: b"false"}
+    return Array(x.shape, [names[v] if isinstance(v, bool) else str(v).encode() for v in x.values])
+
+
+def to_number(x: Array, *, bits: int, whole: bool) -> Array:
+    """Raises UnfitTextError."""
+
+    def one(text: bytes) -> float | int:
+        shown = text.decode().strip(" \t\n\r\v\f")
+        if whole and _WHOLE.fullmatch(shown) and -(1 << bits - 1) <= int(shown) < 1 << bits - 1:
+            return int(shown)
+        if not whole and len(shown) < 1000 and _NUMBER.fullmatch(shown):
+            return float(shown)
+        raise UnfitTextError(f"a text is no {'whole ' if whole else ''}number that the model can take")
+
+    return _each(one)(x)
+
+
+def hash_fast(x: Array, *, num_buckets: int) -> Array:
+    return _each(lambda text: fingerprint64(text) % num_buckets)(x)
+
+
+def hash_strong(x: Array, *, num_buckets: int, key: Sequence[int]) -> Array:
+    first, second = key
+    return _each(lambda text: siphash(text, (first, second)) % num_buckets)(x)
+
+
+def look_up(keys: Array, default: Array, *, table: Mapping[Any, Any]) -> Array:
+    missing = default.scalar
+    return _each(lambda key: table.get(key, missing))(keys)
+
+
+OPS: Mapping[str, Op] = {
+    "AsString": as_string,
+    "LookupTableFindV2": look_up,
+    "ReduceJoin": reduce_join,
+    "RegexFullMatch": full_match,
+    "RegexReplace": replace,
+    "StringJoin": join,
+    "StringLength": length,
+    "StringLower": lower,
+    "StringNGrams": ngrams,
+    "StringSplitV2": split,
+    "StringStrip": _each(bytes.strip),
+    "StringToHashBucketFast": hash_fast,
+    "StringToHashBucketStrong": hash_strong,
+    "StringToNumber": to_number,
+    "StringUpper": upper,
+    "Substr": substr,
+    "UnicodeDecode": unicode_decode,
+    "UnicodeDecodeWithOffsets": unicode_decode_with_offsets,
+    "UnicodeEncode": unicode_encode,
+}

@@ -1,0 +1,191 @@
+"""What stands between a model's strings and its numbers: lower case, splitting, vocabularies, hashes.
+
+The builder reads these ops off the model's graph and writes them down as steps, which are run here on the strings of a
+request: item by item, so that no item's length is another's cost. The file ``model.words`` beside the library has a
+line that says its kind, and then JSON:
+
+    inputs     what the model takes: "name", "shape" of one item, of strings
+    constants  arrays that steps read: "shape", and "strings" or "numbers"
+    tables     "keys" and "values", or where values count up the "first" of them
+    steps      "op", the numbers of the values that it is "of", and its attributes: see strings.py and arrays.py
+    outputs    which value each "feed" of the library gets
+
+Inputs, constants and what each step gives are values, numbered in this order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import HandlerError, NotTextError, OutOfTimeError, StartupError, TextTooLongError, UnfitTextError
+from .arrays import OPS as ARRAY_OPS
+from .arrays import Array
+from .strings import OPS as STRING_OPS
+from .strings import compiled
+
+if TYPE_CHECKING:
+    from ..description import Port
+
+FILE = "model.words"
+KIND = "words"
+OPS = {**ARRAY_OPS, **STRING_OPS}
+
+LONGEST = 200_000
+"""Bytes of one string."""
+STRING_BYTES = 400
+"""Of memory for each byte of a string, at most: one cut into characters, through thirty steps."""
+
+_OF_BYTES = ("left_pad", "right_pad", "separator")
+"""Attributes that are strings of the model, and not words of this program."""
+
+
+class Input(NamedTuple):
+    """A tensor of strings that the model takes. ``shape``: of one item, with its 1 in front."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+class Step(NamedTuple):
+    """``of``: the numbers of the values that it reads."""
+
+    function: Callable[..., Any]
+    of: tuple[int, ...]
+
+
+class Words(NamedTuple):
+    """The steps from ``inputs`` to the feeds in ``outputs``, by the number of the value that each gets."""
+
+    inputs: tuple[Input, ...]
+    constants: tuple[Array, ...]
+    steps: tuple[Step, ...]
+    outputs: Mapping[str, int]
+
+    def arrays(self, item: Sequence[Sequence[bytes]]) -> dict[str, Array]:
+        """What each feed gets for one item: the strings of each input, row-major. Raises HandlerError."""
+        values = [Array(one.shape, list(given)) for one, given in zip(self.inputs, item, strict=True)]
+        values += self.constants
+        try:
+            for function, of in self.steps:
+                found = function(*[values[number] for number in of])
+                if isinstance(found, Array):
+                    values.append(found)
+                else:
+                    values += found
+        except IndexError:
+            raise UnfitTextError("a text is not one of those that the model knows") from None
+        return {feed: values[number] for feed, number in self.outputs.items()}
+
+    def tensors(
+        self,
+        given: Mapping[str, Sequence[bytes]],
+        ports: Mapping[str, Port],
+        most: int = LONGEST,
+        seconds_left: Callable[[], float] = lambda: 1.0,
+    ) -> dict[str, bytes]:
+        """Raw bytes of the feeds ``ports``, of as many items as strings were ``given`` by input.
+
+        Strings are valid UTF-8, of at most so many bytes. Raises HandlerError, with the place of the item.
+        """
+        sizes = [prod(one.shape) for one in self.inputs]
+        count = len(given[self.inputs[0].name]) // (sizes[0] or 1)
+        found: dict[str, list[bytes]] = {feed: [] for feed in self.outputs}
+        for number in range(count):
+            if seconds_left() <= 0:
+                raise OutOfTimeError("the function ran out of time; send fewer texts at a time")
+            item = [
+                given[one.name][number * size : number * size + size]
+                for one, size in zip(self.inputs, sizes, strict=True)
+            ]
+            try:
+                if any(len(text) > most for texts in item for text in texts):
+                    raise TextTooLongError(f"a text has more than {most:,} bytes, the most that are taken")
+                arrays = self.arrays(item)
+            except HandlerError as error:
+                where = f" (item {number + 1} of {count})" if count > 1 else ""
+                raise type(error)(error.message + where) from error.__cause__
+            for feed, array in arrays.items():
+                found[feed].append(_packed(array, ports[feed]))
+        return {feed: b"".join(rows) for feed, rows in found.items()}
+
+
+def open_words(library: str) -> Words:
+    """What was prepared for the model in the file ``library``. Raises StartupError."""
+    path = os.path.join(os.path.dirname(library), FILE)  # noqa: PTH118, PTH120 - pathlib would be imported for this alone
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return read(file.read())
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise StartupError(
+            f"{path} cannot be read ({error}): build the bundle and the function with the same version of coldforge."
+        ) from error
+
+
+def read(data: bytes) -> Words:
+    """The steps of a prepared file. Raises ValueError, LookupError, TypeError."""
+    head, _, body = data.partition(b"\n")
+    if json.loads(head)["kind"] != KIND:
+        raise ValueError("it is of another kind")
+    recipe = json.loads(body)
+    tables = [_table(one) for one in recipe["tables"]]
+    return Words(
+        tuple(Input(one["name"], tuple(one["shape"])) for one in recipe["inputs"]),
+        tuple(_constant(one) for one in recipe["constants"]),
+        tuple(_step(one, tables) for one in recipe["steps"]),
+        {one["feed"]: one["value"] for one in recipe["outputs"]},
+    )
+
+
+def utf8(text: str) -> bytes:
+    """Raises NotTextError."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise NotTextError("the text has half of a surrogate pair") from None
+
+
+def _packed(array: Array, port: Port) -> bytes:
+    size = port.elements // port.shape[0]
+    if len(array.values) != size:
+        raise TextTooLongError(f"a text becomes {len(array.values):,} numbers; the model takes {size:,}")
+    try:
+        return struct.pack(f"<{size}{port.format}", *array.values)
+    except (struct.error, OverflowError):
+        raise UnfitTextError("a text becomes a number that the model cannot take") from None
+
+
+def _bytes(text: str) -> bytes:
+    """Of what may be no UTF-8: the builder wrote such bytes as halves of surrogate pairs."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _constant(one: dict[str, Any]) -> Array:
+    values = [*map(_bytes, one["strings"])] if "strings" in one else one["numbers"]
+    return Array(tuple(one["shape"]), values)
+
+
+def _table(one: dict[str, Any]) -> dict[Any, Any]:
+    keys = map(_bytes, one["keys"]) if one["strings"] else one["keys"]
+    if "first" in one:
+        return {key: value for value, key in enumerate(keys, one["first"])}
+    values = map(_bytes, one["values"]) if one["string_values"] else one["values"]
+    return dict(zip(keys, values, strict=True))
+
+
+def _step(one: dict[str, Any], tables: Sequence[dict[Any, Any]]) -> Step:
+    attributes = {key: value for key, value in one.items() if key not in ("op", "of")}
+    for key in _OF_BYTES:
+        if key in attributes:
+            attributes[key] = _bytes(attributes[key])
+    if "pattern" in attributes:
+        attributes = compiled(attributes)
+    if "table" in attributes:
+        attributes["table"] = tables[attributes["table"]]
+    function = OPS[one["op"]]
+    return Step(partial(function, **attributes) if attributes else function, tuple(one["of"]))

@@ -1,0 +1,169 @@
+"""Steps that make numbers of strings: what a file may say, what a text may ask for, and what is refused with a code.
+
+That they do what TensorFlow does is tested in tests/integration/test_words.py.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handler.description import Port
+from handler.errors import HandlerError, OutOfTimeError, StartupError, TextTooLongError, UnfitTextError
+from handler.text.arrays import MOST, Array, elementwise, pad, ragged_to_tensor, strided_slice, vector
+from handler.text.words import FILE, Words, open_words, read, utf8
+
+IDS = {"ids": Port("ids", "int64", (1, 3), 24)}
+
+
+def recipe(
+    steps: Sequence[Mapping[str, Any]],
+    output: int,
+    constants: Sequence[Mapping[str, Any]] = (),
+    tables: Sequence[Mapping[str, Any]] = (),
+    shape: Sequence[int] = (1,),
+) -> bytes:
+    found = {
+        "inputs": [{"name": "text", "shape": shape}],
+        "constants": constants,
+        "tables": tables,
+        "steps": steps,
+        "outputs": [{"feed": "ids", "value": output}],
+    }
+    return json.dumps({"kind": "words"}).encode() + b"\n" + json.dumps(found).encode()
+
+
+def look_up() -> Words:
+    """A vocabulary of two words in three strings."""
+    table = {"strings": True, "keys": ["the", "\udcff"], "first": 7}
+    default = {"shape": [], "numbers": [-1]}
+    steps = [
+        {"op": "StringLower", "of": [0]},
+        {"op": "LookupTableFindV2", "of": [2, 1], "table": 0},
+    ]
+    return read(recipe(steps, 3, [default], [table], (1, 3)))
+
+
+def test_strings_become_the_bytes_of_a_feed() -> None:
+    found = look_up().tensors({"text": [b"The", b"\xff", b"", b"the", b"x", b"THE"]}, IDS)
+    assert struct.unpack("<6q", found["ids"]) == (7, 8, -1, 7, -1, 7)
+
+
+def test_a_file_beside_the_library(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(recipe([], 0))
+    assert open_words(str(tmp_path / "libmodel.so")).inputs[0].name == "text"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b'{"kind": "wordpiece"}\n{}',
+        b'{"kind": "words"}\n{}',
+        b'{"kind": "words"}\n[',
+        recipe([{"op": "Print", "of": [0]}], 1),
+        recipe([{"op": "LookupTableFindV2", "of": [0, 0], "table": 3}], 1),
+    ],
+)
+def test_a_file_that_is_something_else_stops_the_function(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / FILE).write_bytes(data)
+    with pytest.raises(StartupError, match="build the bundle and the function with the same version"):
+        open_words(str(tmp_path / "libmodel.so"))
+
+
+def test_no_file() -> None:
+    with pytest.raises(StartupError):
+        open_words("/nowhere/libmodel.so")
+
+
+def to_numbers(whole: bool) -> Words:
+    return read(recipe([{"op": "StringToNumber", "of": [0], "bits": 32, "whole": whole}], 1, shape=(1, 3)))
+
+
+NO_NUMBERS = (b"", b"seven", b"1.5", b"1e3", b"2147483648", "٣".encode(), b"1" * 5000, b"0x10", b"1_0")
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_what_is_no_number_is_refused(text: bytes) -> None:
+    with pytest.raises(UnfitTextError, match=r"no whole number .* \(item 2 of 2\)"):
+        to_numbers(True).tensors({"text": [b"1"] * 4 + [text, b"2"]}, IDS)
+
+
+@pytest.mark.parametrize("text", [b"", b"1.5.2", "½".encode(), b"1" * 5000, b"0x1p3", b"1_0.0"])
+def test_what_is_no_fraction_is_refused(text: bytes) -> None:
+    with pytest.raises(UnfitTextError):
+        to_numbers(False).tensors({"text": [text] * 3}, {"ids": Port("ids", "float32", (1, 3), 12)})
+
+
+def test_a_fraction_that_the_feed_cannot_hold() -> None:
+    with pytest.raises(UnfitTextError, match="cannot take"):
+        to_numbers(False).tensors({"text": [b"1e300"] * 3}, {"ids": Port("ids", "float32", (1, 3), 12)})
+
+
+def test_a_text_that_is_too_long() -> None:
+    with pytest.raises(TextTooLongError, match=r"more than 200,000 bytes.*item 2 of 2"):
+        look_up().tensors({"text": [b"a"] * 5 + [b"a" * 200_001]}, IDS)
+
+
+def test_a_pattern_whose_time_grows_with_the_square() -> None:
+    step = {"op": "RegexReplace", "of": [0], "pattern": "<[^>]+>", "rewrite": [""], "everywhere": True, "slow": True}
+    length = {"op": "StringLength", "of": [1]}
+    words = read(recipe([step, length], 2))
+    one = {"ids": Port("ids", "int64", (1,), 8)}
+    assert struct.unpack("<q", words.tensors({"text": [b"<" * 20_000]}, one)["ids"]) == (20_000,)
+    with pytest.raises(TextTooLongError, match="at most 20,000"):
+        words.tensors({"text": [b"<" * 20_001]}, one)
+
+
+def test_time_that_is_over() -> None:
+    with pytest.raises(OutOfTimeError):
+        look_up().tensors({"text": [b"a"] * 3}, IDS, seconds_left=lambda: 0.0)
+
+
+def test_other_numbers_than_the_feed_holds() -> None:
+    step = {"op": "UnicodeDecode", "of": [0]}
+    with pytest.raises(TextTooLongError, match="becomes 4 numbers; the model takes 3"):
+        read(recipe([step], 2)).tensors({"text": [b"abcd"]}, IDS)
+
+
+def test_what_is_not_there_is_an_unfit_text() -> None:
+    steps = [{"op": "Substr", "of": [0, 1, 2]}]
+    constants = [{"shape": [], "numbers": [5]}, {"shape": [], "numbers": [1]}]
+    with pytest.raises(UnfitTextError):
+        read(recipe(steps, 3, constants)).tensors({"text": [b"abc"]}, IDS)
+
+
+def test_half_of_a_surrogate_pair() -> None:
+    with pytest.raises(HandlerError, match="surrogate"):
+        utf8("\ud800")
+    assert utf8("日") == "日".encode()
+
+
+def test_an_array_that_is_too_large_is_never_made() -> None:
+    wide = Array((1, MOST), [0] * MOST)
+    with pytest.raises(TextTooLongError):
+        elementwise(int, wide, Array((2, 1), [1, 2]))
+    with pytest.raises(TextTooLongError):
+        ragged_to_tensor(
+            vector([-1, MOST]), vector([1]), Array((), [0]), vector([0, 1, 1]), row_partition_types=["ROW_SPLITS"]
+        )
+    with pytest.raises(TextTooLongError):
+        pad(vector([1]), vector([0, MOST]))
+
+
+def test_a_slice_of_every_kind() -> None:
+    x = Array((2, 3), [1, 2, 3, 4, 5, 6])
+
+    def cut(begin: list[int], end: list[int], strides: list[int], **masks: int) -> Array:
+        return strided_slice(x, vector(begin), vector(end), vector(strides), **masks)
+
+    assert cut([0, 2], [0, -4], [1, -1], begin_mask=1, end_mask=3) == Array((2, 3), [3, 2, 1, 6, 5, 4])
+    assert cut([0, 1], [0, 2], [1, 1], ellipsis_mask=1, shrink_axis_mask=2) == Array((2,), [2, 5])
+    assert cut([0, 1], [0, 2], [1, 1], new_axis_mask=1) == Array((1, 1, 3), [4, 5, 6])
+    with pytest.raises(IndexError):
+        cut([2], [3], [1], shrink_axis_mask=1)

@@ -1,0 +1,256 @@
+"""What TensorFlow does with strings in front of a graph, the function does: every op, over texts of many kinds."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builder.errors import ImportModelError
+from builder.importers.loaded import RawGraph
+from builder.importers.regex import NotTranslatedError, translated
+from builder.importers.rewrite import node_of
+from builder.importers.tables import Table
+from builder.importers.texts import ODD, in_shape, strings_like
+from builder.importers.tf import tensorflow
+from builder.importers.word_front import Cut, require_same
+from builder.importers.words import cut_words
+from handler.text.fingerprint import fingerprint64, siphash
+from handler.text.words import read
+from tests.support import needs
+
+pytestmark = pytest.mark.integration
+
+tf = tensorflow()
+keras: Any = needs.needs_module("keras")
+L: Any = keras.layers
+S: Any = tf.strings
+
+WORDS = ["the", "cat", "sat", "on", "mat", "a b", "日本", "x"]
+BUCKETS = 1 << 40
+
+Item = tuple[int, ...]
+
+
+def vectorized(**options: Any) -> Callable[[], Any]:
+    return lambda: L.TextVectorization(**{"vocabulary": WORDS} | options)
+
+
+def hashed(function: Callable[[Any], Any]) -> Callable[[], Any]:
+    """What ``function`` makes of strings, as numbers."""
+    return lambda: lambda x: S.to_hash_bucket_fast(function(x), BUCKETS)
+
+
+def ragged(function: Callable[[Any], Any], width: int, default: Any = "") -> Callable[[], Any]:
+    return lambda: lambda x: tf.identity(_numbers(function(x).to_tensor(default, shape=[None, width])))
+
+
+def _numbers(x: Any) -> Any:
+    return S.to_hash_bucket_fast(x, BUCKETS) if x.dtype == tf.string else x
+
+
+def table_of_words(keys: list[str], values: list[Any], default: Any) -> Any:
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default)
+
+
+def vocabulary_table() -> Any:
+    keys = tf.lookup.KeyValueTensorInitializer(WORDS, tf.range(len(WORDS), dtype=tf.int64))
+    return tf.lookup.StaticVocabularyTable(keys, 3).lookup
+
+
+def words_to_words() -> Any:
+    table = table_of_words(["the", "x"], ["cat", "日本"], "none")
+    return lambda x: _numbers(table.lookup(x))
+
+
+CASES: dict[str, tuple[Callable[[], Any], Item, str]] = {
+    "multi_hot": (vectorized(output_mode="multi_hot"), (1,), "text"),
+    "count": (vectorized(output_mode="count"), (1,), "text"),
+    "tf_idf": (vectorized(output_mode="tf_idf", idf_weights=[0.5] * len(WORDS)), (1,), "text"),
+    "int": (vectorized(output_sequence_length=8), (1,), "text"),
+    "int_of_a_vector": (vectorized(output_sequence_length=8), (), "text"),
+    "characters": (
+        vectorized(vocabulary=["t", "t h", "日", "é"], split="character", ngrams=2, output_mode="count"), (), "text",
+    ),
+    "n_grams": (vectorized(vocabulary=["the cat", "cat"], ngrams=(2, 3), output_sequence_length=7), (1,), "text"),
+    "no_split": (vectorized(split=None, standardize="lower", output_mode="int"), (1,), "text"),
+    "as_it_is": (vectorized(standardize=None, output_sequence_length=3), (1,), "text"),
+    "several_unknown": (lambda: L.StringLookup(vocabulary=WORDS, num_oov_indices=3, mask_token=""), (), "text"),
+    "one_hot": (lambda: L.StringLookup(vocabulary=WORDS, output_mode="one_hot"), (1,), "text"),
+    "hashing": (lambda: L.Hashing(10, mask_value="x"), (1,), "text"),
+    "hashing_with_salt": (lambda: L.Hashing(10, salt=[133, 137]), (2,), "text"),
+    "vocabulary_table": (vocabulary_table, (2,), "text"),
+    "words_to_words": (words_to_words, (), "text"),
+    "lower_and_upper": (
+        hashed(lambda x: S.join([S.lower(x, "utf-8"), S.upper(x, "utf-8"), S.upper(x)], "|")), (), "text",
+    ),
+    "regex": (hashed(lambda x: S.regex_replace(S.strip(x), r"<[^>]+>|\s+", "-")), (), "text"),
+    "regex_once": (hashed(lambda x: S.regex_replace(x, r"(\w+) (\w)", r"\2-\1", replace_global=False)), (), "text"),
+    "full_match": (lambda: lambda x: S.regex_full_match(x, r"[A-Z].*"), (), "text"),
+    "parts": (hashed(lambda x: S.substr(x, 0, 2, unit="UTF8_CHAR")), (), "text"),
+    "lengths": (lambda: lambda x: S.length(x, unit="UTF8_CHAR") - S.length(x), (), "text"),
+    "numbers": (lambda: S.to_number, (2,), "fraction"),
+    "whole_numbers": (lambda: lambda x: S.to_number(x, tf.int64) * 2, (), "whole"),
+    "split": (ragged(lambda x: S.split(x, " ", maxsplit=2), 3), (), "text"),
+    "split_at_spaces": (ragged(lambda x: S.split(x, maxsplit=2), 3), (), "text"),
+    "padded_n_grams": (
+        ragged(lambda x: S.ngrams(S.split(x), (3, 2), pad_values=("<", ">"), padding_width=1), 6), (), "text",
+    ),
+    "short_n_grams": (ragged(lambda x: S.ngrams(S.split(x), 4, preserve_short_sequences=True), 6), (), "text"),
+    "code_points": (ragged(lambda x: S.unicode_decode(x, "UTF-8"), 9, 0), (), "text"),
+    "offsets": (ragged(lambda x: S.unicode_decode_with_offsets(x, "UTF-8")[1], 9, -1), (), "text"),
+    "joined": (hashed(lambda x: S.reduce_join(x, -1, separator="+")), (3,), "text"),
+}  # fmt: skip
+
+
+def raw_graph(call: Any, item: Item) -> RawGraph:
+    concrete = tf.function(lambda x: call(x), autograph=False).get_concrete_function(
+        tf.TensorSpec([None, *item], tf.string)
+    )
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
+    definition = frozen.graph.as_graph_def()
+    handles = {node_of(inner.name): outer for outer, inner in concrete.graph.captures}
+    tables = {}
+    for node in definition.node:
+        if node.op == "LookupTableFindV2":
+            handle = node_of(node.input[0])
+            types = (tf.dtypes.as_dtype(node.attr[a].type) for a in ("Tin", "Tout"))
+            found = tf.raw_ops.LookupTableExportV2(
+                table_handle=handles[handle], **dict(zip(("Tkeys", "Tvalues"), types, strict=True))
+            )
+            tables[handle] = Table.of(*(tensor.numpy() for tensor in found))
+    known = {handle: one for handle, one in tables.items() if one is not None}
+    return RawGraph(definition, {"text": frozen.inputs[0].name}, {"y": frozen.outputs[0].name}, tables=known)
+
+
+@functools.cache
+def cut_of(case: str) -> Cut:
+    make, item, _ = CASES[case]
+    raw = raw_graph(make(), item)
+    return cut_words(raw, {"text": (2, *item)}, [raw.fetches["y"]])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_function_does_what_tensorflow_does(case: str) -> None:
+    _, item, kind = CASES[case]
+    cut = cut_of(case)
+    texts = [*(ODD if kind == "text" else ()), *strings_like(WORDS, 300, kind, 99)]
+    (source,) = cut.whole.sources.values()
+    require_same(cut, [{source: in_shape(texts, item)}])
+    assert not any("tring" in node.op or "Lookup" in node.op for node in cut.raw.graph_def.node)
+    assert len(cut.raw.feeds) == 1
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("the cat\t\n.,A"), max_size=60),
+        min_size=1,
+        max_size=9,
+    )
+)
+@pytest.mark.parametrize(
+    "case", ["multi_hot", "int", "characters", "n_grams", "several_unknown", "regex", "lower_and_upper"]
+)
+def test_any_text(case: str, texts: list[str]) -> None:
+    cut, (_, item, _) = cut_of(case), CASES[case]
+    (source,) = cut.whole.sources.values()
+    require_same(cut, [{source: in_shape(texts, item)}])
+
+
+PATTERNS = (
+    r'[!"#$%&()\*\+,-\./:;<=>?@\[\\\]^_`{|}~\']', r"<[^>]+>", r"\s+", r"https?://\S+", r"[^a-z ]",
+    r"^\s+|\s+$", r"@\w+",
+    r"\d{2,3}", r"(?:ab)+", r"a+?b", r"[[:punct:]]", r"[^\x00-\x7f]+", r"\bthe\b", r".$", r"é|日", r"[\d.]+", r"\D\W\S",
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("ab <>the.é日 \n\v\t12"), max_size=30),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_a_translated_pattern_finds_what_re2_finds(texts: list[str]) -> None:
+    for pattern in PATTERNS:
+        found = re.compile(translated(pattern).pattern, re.ASCII)
+        expected = [one.decode() for one in S.regex_replace(texts, pattern, "_").numpy()]
+        assert [found.sub("_", text) for text in texts] == expected, pattern
+        whole = re.compile(translated(pattern, whole=True).pattern, re.ASCII)
+        matches = S.regex_full_match(texts, pattern).numpy().tolist()
+        assert [whole.fullmatch(text) is not None for text in texts] == matches, pattern
+
+
+@given(
+    st.text(max_size=12).map(lambda text: "".join(f"[{text}]"))
+    | st.text(st.sampled_from("ab()[]*+?{}1,|^$.\\dws-:"), max_size=12)
+)
+@settings(deadline=None, max_examples=300)
+def test_what_re2_does_not_take_is_not_translated(pattern: str) -> None:
+    try:
+        found = translated(pattern, whole=True)
+        pattern.encode()
+    except (NotTranslatedError, UnicodeEncodeError):
+        return
+    texts = ["", "a", "b", "ab", "aab]", "a1", "-", ":", "[", "^", "aabb", "d", "ws", "1,1", "\\"]
+    expected = S.regex_full_match(texts, pattern).numpy().tolist()  # raises for what RE2 does not take
+    matches = [re.compile(found.pattern, re.ASCII).fullmatch(text) is not None for text in texts]
+    assert matches == expected
+
+
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=20), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
+@settings(deadline=None, max_examples=200)
+def test_hashes_are_tensorflows(texts: list[bytes], first: int, second: int) -> None:
+    most = (1 << 62) + 1
+    key = [one - 2**64 if one >= 2**63 else one for one in (first, second)]
+    fast = S.to_hash_bucket_fast(tf.constant(texts), most).numpy().tolist()
+    assert [fingerprint64(text) % most for text in texts] == fast
+    strong = S.to_hash_bucket_strong(tf.constant(texts), most, key).numpy().tolist()
+    assert [siphash(text, (first, second)) % most for text in texts] == strong
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], Item, str]] = {
+    "an_op_that_is_not_known": (
+        hashed(tf.io.decode_base64), (), r"DecodeBase64 .*does not know it.*\n.*text -> \[DecodeBase64\]",
+    ),
+    "a_pattern": (hashed(lambda x: S.regex_replace(x, "(a+)+b", "")), (), r"its pattern .* a repeat of more than"),
+    "a_pattern_that_matches_nothing": (hashed(lambda x: S.regex_replace(x, "a*", "")), (), "it may match nothing"),
+    "another_size_for_each_text": (vectorized(), (), "has another size for each text"),
+    "what_others_decide": (hashed(lambda x: S.reduce_join(S.split(x).to_tensor("_"), -1)), (), "alone is not what"),
+    "bytes_of_a_character": (hashed(lambda x: S.substr(x, 0, 2)), (), "may cut a character"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_the_function_does_not_do_is_refused_by_name(case: str) -> None:
+    make, item, why = REFUSED[case]
+    raw = raw_graph(make(), item)
+    with pytest.raises(ImportModelError, match=why):
+        verified_cut(raw, item)
+
+
+def verified_cut(raw: RawGraph, item: Item) -> Cut:
+    cut = cut_words(raw, {"text": (2, *item)}, [raw.fetches["y"]])
+    (source,) = cut.whole.sources.values()
+    require_same(cut, [{source: in_shape(strings_like(WORDS, 30, "text", 1), item)}])
+    return cut
+
+
+def test_a_recipe_is_the_same_every_time() -> None:
+    make, item, _ = CASES["int"]
+    raw = raw_graph(make(), item)
+    first, second = (cut_words(raw, {"text": (2, *item)}, [raw.fetches["y"]]) for _ in range(2))
+    assert first.recipe.written() == second.recipe.written()
+    words = read(first.recipe.written())
+    assert words.arrays([[b"The CAT!"]])["text"].values[:3] == [2, 3, 0]
+    assert np.array(first.shapes["text"]).tolist() == [2, 8]

@@ -46,16 +46,18 @@ class Tensor(NamedTuple):
 class Item(NamedTuple):
     """What a run gave for one item of its batch: each fetch with what is there, by name."""
 
+    description: Description
     fetches: Mapping[str, tuple[Port, memoryview]]
     number: int
-    batch: int
+    size: tuple[int, int] | None = None  # of its picture as it was sent, upright
 
     def part(self, fetch: str) -> tuple[memoryview, tuple[int, ...]]:
         """The item's own part of ``fetch``, flat, and its shape; all of one that does not begin with the batch."""
         port, data = self.fetches[fetch]
-        if not port.of_items(self.batch):
+        batch = self.description.batch
+        if not port.of_items(batch):
             return data, port.shape
-        length = port.elements // self.batch
+        length = port.elements // batch
         return data[self.number * length : (self.number + 1) * length], port.shape[1:]
 
 
@@ -91,8 +93,10 @@ def _joined(batch: int, runs: Sequence[tuple[Port, memoryview]], counts: Sequenc
     return Tensor(port.name, port.dtype, (sum(counts), *port.shape[1:]), data)
 
 
-def predictions(description: Description, fetches: list[memoryview], count: int) -> list[dict[str, Any]]:
-    """One answer per item for the first ``count`` of the batch, by output name.
+def predictions(
+    description: Description, fetches: list[memoryview], count: int, sizes: Sequence[tuple[int, int]] = ()
+) -> list[dict[str, Any]]:
+    """One answer per item for the first ``count`` of the batch, by output name. ``sizes``: see ``Result``.
 
     A fetch whose first dimension is the batch is cut into its items; any other belongs to every item whole.
     """
@@ -101,7 +105,7 @@ def predictions(description: Description, fetches: list[memoryview], count: int)
     for output in description.outputs:
         told = _answer if output.kind in PLAIN else of_kind(output.kind).answer
         for index, answer in enumerate(answers):
-            answer[output.name] = told(output, Item(ports, index, description.batch))
+            answer[output.name] = told(output, Item(description, ports, index, sizes[index] if sizes else None))
     return answers
 
 

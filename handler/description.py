@@ -102,17 +102,35 @@ class TextInput(NamedTuple):
         return tuple(filter(None, self))
 
 
+class Detection(NamedTuple):
+    """What makes objects of the boxes that an output's fetch has. Fetches are named; empty where there is none."""
+
+    scores: str  # [batch, n], or [batch, n, classes] without ``classes``
+    classes: str
+    counts: str  # [batch]: how many there are
+    box_format: str  # xyxy | yxyx | xywh | cxcywh
+    box_units: str  # relative | pixels
+    threshold: float
+
+
 class Output(NamedTuple):
     """How a fetch becomes an answer."""
 
     name: str
     fetch: str
-    kind: str  # classification | regression | embedding | raw
+    kind: str  # classification | regression | embedding | detection | raw
     labels: tuple[str, ...]
     top_k: int | None
     format: str = ""  # of an embedding: float32 | float16 | int8 | base64
     normalise: bool = False  # whether an embedding's length is 1
     dimensions: int | None = None  # of an embedding the first so many, where a request asks for fewer
+    detection: Detection | None = None
+
+    @property
+    def fetches(self) -> tuple[str, ...]:
+        """Every fetch that it reads."""
+        parts = self.detection[:3] if self.detection else ()
+        return (self.fetch, *filter(None, parts))
 
 
 class Size(NamedTuple):
@@ -246,7 +264,9 @@ def _port(data: dict[str, Any]) -> Port:
 
 def _output(data: dict[str, Any]) -> Output:
     output = Output(data["name"], data["fetch"], data["kind"], tuple(data["labels"]), data["top_k"])
-    return output._replace(format=str(data.get("format", "")), normalise=bool(data.get("normalise")))
+    detection = Detection(**{key: data[key] for key in Detection._fields}) if output.kind == "detection" else None
+    written, normalise = str(data.get("format", "")), bool(data.get("normalise"))
+    return output._replace(format=written, normalise=normalise, detection=detection)
 
 
 def _image(data: dict[str, Any]) -> ImageInput:
@@ -265,8 +285,10 @@ def _audio(data: dict[str, Any]) -> AudioInput:
 def _require_consistent(description: Description) -> None:
     fetches = {port.name for port in description.answers}
     for output in description.outputs:
-        if output.fetch not in fetches:
-            raise ValueError(f"output {output.name} is of {output.fetch}, which the model does not have")
+        if absent := [fetch for fetch in output.fetches if fetch not in fetches]:
+            raise ValueError(f"output {output.name} is of {absent[0]}, which the model does not have")
+        if output.kind == "detection" and description.image is None:
+            raise ValueError(f"output {output.name} has boxes in pictures, which the model does not take")
     shapes = {port.name: (port.dtype, port.shape) for port in description.fetches}
     for port in description.fetches:
         if port.dynamic and shapes.get(port.shape_fetch) != ("int32", (len(port.shape),)):

@@ -20,6 +20,12 @@ class Fit(NamedTuple):
     size: tuple[int, int]
     offset: tuple[int, int] = (0, 0)
 
+    def origin(self, x: float, y: float) -> tuple[float, float]:
+        """The point of the picture that the point ``x``, ``y`` of the target shows, in pixels from the upper left."""
+        left, top, right, bottom = self.box
+        across, down = (right - left) / self.size[0], (bottom - top) / self.size[1]
+        return left + (x - self.offset[0]) * across, top + (y - self.offset[1]) * down
+
 
 def float32(value: float) -> float:
     """``value`` rounded to the nearest float32."""

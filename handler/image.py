@@ -61,27 +61,42 @@ def load_decoders(*more: str) -> None:
         importlib.import_module(f"PIL.{name}ImagePlugin")
 
 
+class Pixels(NamedTuple):
+    """A picture as the model takes it: row-major, uint8. ``size``: of what is in the file, upright."""
+
+    data: bytes
+    size: tuple[int, int]
+
+
 def pixels(data: bytes, where: str, target: ImageInput, limits: Limits, seconds: float = math.inf) -> bytes:
-    """The image file ``data`` as ``target.size`` bytes, row-major, uint8. ``where`` names it in messages.
+    """The image file ``data`` as ``target.size`` bytes, row-major, uint8: see ``read``."""
+    return read(data, where, target, limits, seconds).data
+
+
+def read(data: bytes, where: str, target: ImageInput, limits: Limits, seconds: float = math.inf) -> Pixels:
+    """The picture in the image file ``data``. ``where`` names it in messages.
 
     ``seconds`` are left for it. Raises HandlerError.
     """
     try:
         if len(data) > limits.encoded:
             raise TooLargeError(f"has {len(data):,} bytes; at most {limits.encoded:,} are allowed")
-        return _decode(data, target, limits, seconds).resized_to(target).tobytes()
+        decoded = _decode(data, target, limits, seconds)
+        return Pixels(decoded.resized_to(target).tobytes(), decoded.size)
     except HandlerError as error:
         raise type(error)(f"{where} {error.message}") from error.__cause__
 
 
 class _Decoded(NamedTuple):
-    """``picture`` is upright and in the target's colour mode, and 1/``scale`` of what is in the file.
+    """``picture`` is upright and in the target's colour mode, and 1/``scale`` of what is in the file, which has
+    ``size``, upright.
 
     Where the file's size is not divisible by that, the true picture begins at ``origin``, inside the first pixel.
     """
 
     picture: Image
     fit: Fit
+    size: tuple[int, int]
     scale: int = 1
     origin: tuple[float, float] = (0, 0)
 
@@ -141,15 +156,16 @@ def _cost(plugin: str, found: Survey, size: tuple[int, int], fit: Fit, scale: in
 def _loaded(picture: ImageFile, plugin: str, turn: int, fit: Fit, scale: int, target: ImageInput) -> _Decoded:
     """A JPEG no larger than the target needs, and in grey without its colours, as ``tf.io.decode_jpeg`` does."""
     width, height = picture.size
+    size = (height, width) if turn in _LYING else (width, height)
     done = picture.draft("L" if target.mode == "grey" else "RGB", (width // scale, height // scale))
     picture.load()
     upright = _upright(_in_mode(picture, target), turn)
     if plugin != "Jpeg" or done is None or picture.size == (width, height):
-        return _Decoded(upright, fit)
+        return _Decoded(upright, fit, size)
     # libjpeg rounds sizes up, so the last pixel is in part beyond the picture: after turning, perhaps the first.
     x = picture.width - width / scale if turn in _FROM_RIGHT else 0
     y = picture.height - height / scale if turn in _FROM_BOTTOM else 0
-    return _Decoded(upright, fit, scale, (y, x) if turn in _LYING else (x, y))
+    return _Decoded(upright, fit, size, scale, (y, x) if turn in _LYING else (x, y))
 
 
 def _averages(target: ImageInput) -> bool:

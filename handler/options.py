@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .description import Description, Output
 from .errors import WrongFieldError
 
-COUNTS = ("top_k", "dimensions")
-NAMES = (*COUNTS, "format")
+NAMES = ("top_k", "dimensions", "format", "threshold")
+_FOR = {"dimensions": ("embedding",), "format": ("embedding",), "threshold": ("detection",)}
+"""The kinds of outputs that an option is for. ``top_k`` may be asked of any model."""
 
 
 class Options(NamedTuple):
-    """Zero, empty: the model's own. ``top_k``: how many classes; ``dimensions``: numbers of an embedding, its first."""
+    """None: the model's own. ``top_k``: how many classes or objects; ``dimensions``: of an embedding the first so many;
+    ``threshold``: the score that an object must have.
+    """
 
-    top_k: int = 0
-    dimensions: int = 0
-    format: str = ""
+    top_k: int | None = None
+    dimensions: int | None = None
+    format: str | None = None
+    threshold: float | None = None
 
     def over(self, others: Options) -> Options:
         """These, and those of ``others`` where these say nothing."""
-        return Options(self.top_k or others.top_k, self.dimensions or others.dimensions, self.format or others.format)
+        return self._replace(**{name: value for name, value in others._asdict().items() if getattr(self, name) is None})
 
 
 def options(given: Mapping[str, Any]) -> Options:
     """The options among the keys of a query or a request. Raises WrongFieldError."""
     if given.keys().isdisjoint(NAMES):
         return Options()
-    counts = {name: _count(name, given[name]) for name in COUNTS if name in given}
-    written = given.get("format", "")
-    if not isinstance(written, str):
+    counts = {name: _count(name, given[name]) for name in ("top_k", "dimensions") if name in given}
+    threshold = _number("threshold", given["threshold"]) if "threshold" in given else None
+    written = given.get("format")
+    if not isinstance(written, str | None):
         raise WrongFieldError("format must be a string")
-    return Options(**counts, format=written)
+    return Options(**counts, format=written, threshold=threshold)
 
 
 def _count(name: str, value: object) -> int:
@@ -42,20 +48,36 @@ def _count(name: str, value: object) -> int:
     return int(text)
 
 
+def _number(name: str, value: object) -> float:
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise WrongFieldError(f"{name} must be a number")
+    return number
+
+
 def chosen(description: Description, wanted: Options) -> Description:
     """``description`` with outputs as ``wanted``. Raises WrongFieldError for what none of them can be."""
     if wanted == Options():
         return description
-    if wanted.dimensions or wanted.format:
+    kinds = {output.kind for output in description.outputs}
+    for name, whose in _FOR.items():
+        if getattr(wanted, name) is not None and kinds.isdisjoint(whose):
+            raise WrongFieldError(f"{name} is for outputs of kind {' or '.join(whose)}, and this model has none")
+    if "embedding" in kinds:
         _require_possible(description, wanted)
     return description._replace(outputs=tuple(_chosen(output, wanted) for output in description.outputs))
 
 
 def _chosen(output: Output, wanted: Options) -> Output:
-    if output.kind == "classification":
-        return output._replace(top_k=wanted.top_k or output.top_k)
+    if output.kind in ("classification", "detection"):
+        output = output._replace(top_k=wanted.top_k or output.top_k)
+    if output.detection and wanted.threshold is not None:
+        return output._replace(detection=output.detection._replace(threshold=wanted.threshold))
     if output.kind == "embedding":
-        return output._replace(dimensions=wanted.dimensions or None, format=wanted.format or output.format)
+        return output._replace(dimensions=wanted.dimensions, format=wanted.format or output.format)
     return output
 
 
@@ -63,10 +85,8 @@ def _require_possible(description: Description, wanted: Options) -> None:
     from .answers.embedding import FORMATS
 
     sizes = {port.name: port.shape[-1] for port in description.fetches if port.shape}
-    embeddings = [sizes[output.fetch] for output in description.outputs if output.kind == "embedding"]
-    if not embeddings:
-        raise WrongFieldError("this model answers no embedding, which dimensions and format are for")
-    if wanted.dimensions > min(embeddings):
-        raise WrongFieldError(f"dimensions must be at most {min(embeddings)}, of which the embedding is")
-    if wanted.format and wanted.format not in FORMATS:
+    most = min(sizes[output.fetch] for output in description.outputs if output.kind == "embedding")
+    if wanted.dimensions is not None and wanted.dimensions > most:
+        raise WrongFieldError(f"dimensions must be at most {most}, of which the embedding is")
+    if wanted.format is not None and wanted.format not in FORMATS:
         raise WrongFieldError(f"format must be one of {', '.join(FORMATS)}")

@@ -19,7 +19,7 @@ from .errors import (
     WrongFieldError,
     WrongTypeError,
 )
-from .image import pixels
+from .image import Pixels, read
 from .options import Options
 
 
@@ -183,7 +183,7 @@ def runs(count: int, batches: tuple[int, ...]) -> Iterator[int]:
 
 def decoded(
     request: Request, description: Description, limits: Limits, remaining_ms: Callable[[], float] = lambda: math.inf
-) -> list[bytes]:
+) -> list[Pixels]:
     """The pixels of each picture; all of them are here by now. Raises HandlerError, which names the picture.
 
     ``remaining_ms``: see ``Call``. Raises OutOfTimeError for a picture that would take longer.
@@ -192,14 +192,16 @@ def decoded(
     pictures = [p for p in request.pictures if isinstance(p, File)]
     if image is None:
         return []
-    return [pixels(p.data, p.where, image, limits, seconds_left(remaining_ms())) for p in pictures]
+    return [read(p.data, p.where, image, limits, seconds_left(remaining_ms())) for p in pictures]
 
 
-def feeds(pictures: list[bytes], inputs: dict[str, bytes], description: Description) -> list[bytes]:
+def feeds(pictures: list[Pixels], inputs: dict[str, bytes], description: Description) -> list[bytes]:
     """What one run takes: the pixels of at most a batch of pictures, and the other feeds. The rest is zeros."""
     image = description.image
     found = [
-        b"".join(pictures) if pictures and image and port.name == image.feed else inputs[port.name]
+        b"".join([picture.data for picture in pictures])
+        if pictures and image and port.name == image.feed
+        else inputs[port.name]
         for port in description.feeds
     ]
     batch = description.batch

@@ -48,6 +48,7 @@ class Result(NamedTuple):
     left: int = 0
     spans: tuple[tuple[float, float], ...] = ()  # of a recording's windows: see ``Request``
     tokens: int = 0  # of texts, with special ones
+    sizes: tuple[tuple[int, int], ...] = ()  # of each picture as it was sent, upright; none where tensors were
 
     @property
     def items(self) -> int:
@@ -135,6 +136,7 @@ class Server(NamedTuple):
         seconds |= {"decode": seconds.get("decode", 0.0), "infer": 0.0}
         deadline = Deadline(call.remaining_ms)
         batches: list[tuple[list[memoryview], int]] = []
+        sizes: list[tuple[int, int]] = []
         left = items(request, description)
         with model.sequence():  # state lives for the items of one request: no caller sees another's
             for part in parts(request, description):
@@ -152,6 +154,7 @@ class Server(NamedTuple):
                 middle = time.perf_counter()
                 taken = feeds(pictures, part.inputs, description.of_size(part.size))
                 fetches = model.run(taken, part.size, request.signature)
+                sizes += [picture.size for picture in pictures]
                 batches.append((fetches, items(part, description)))
                 left -= batches[-1][1]
                 seconds["decode"] += middle - start
@@ -161,7 +164,7 @@ class Server(NamedTuple):
         seconds["total"] = time.perf_counter() - began + sum(request.seconds.values())
         timings = {name: round(value * 1000, 3) for name, value in seconds.items()}
         tokens = sum(map(len, request.ids))
-        result = Result(description, tuple(batches), timings, left, request.spans, tokens)
+        result = Result(description, tuple(batches), timings, left, request.spans, tokens, tuple(sizes))
         call.observe(result)
         return result
 

@@ -110,6 +110,18 @@ def _output(output: OutputSpec, program: Program) -> dict[str, Any]:
         "top_k": output.top_k,
         **({"format": output.written} if output.written else {}),
         **({"normalise": True} if output.normalise else {}),
+        **(_detection(output) if output.kind == "detection" else {}),
+    }
+
+
+def _detection(output: OutputSpec) -> dict[str, Any]:
+    return {
+        "scores": output.scores,
+        "classes": output.classes or "",
+        "counts": output.count or "",
+        "box_format": output.box_format,
+        "box_units": output.box_units,
+        "threshold": output.least,
     }
 
 

@@ -93,9 +93,10 @@ def _choose_fetches(ports: ModelPorts, spec: ModelSpec) -> dict[str, str]:
         for name in sorted({n for n in identifiers if identifiers.count(n) > 1})
     ]
     problems += [
-        f"[[outputs]] reads {output.fetch!r}, which is not a fetch; the fetches are {', '.join(chosen)}."
+        f"[[outputs]] reads {fetch!r}, which is not a fetch; the fetches are {', '.join(chosen)}."
         for output in spec.outputs
-        if output.fetch is not None and output.fetch not in chosen
+        for fetch in output.fetches
+        if fetch is not None and fetch not in chosen
     ]
     if len(chosen) > 1 and any(output.fetch is None for output in spec.outputs):
         problems.append(f"The model has several outputs: add `fetch = ...` under [[outputs]] ({', '.join(chosen)}).")

@@ -53,7 +53,11 @@ def draft(
 
 def with_raw_outputs(drafted: ModelSpec) -> ModelSpec:
     """``drafted`` without its guesses of what the outputs are, which the model may turn out not to permit."""
-    outputs = (replace(output, kind="raw", top_k=None) for output in drafted.outputs)
+    outputs = (
+        OutputSpec(output.name if fetch == output.fetch else str(fetch), fetch, activation=output.activation)
+        for output in drafted.outputs
+        for fetch in output.fetches
+    )
     return replace(drafted, outputs=tuple(outputs))
 
 
@@ -109,7 +113,7 @@ def _draft(
         feeds=feeds,
         fetches=tuple(FetchSpec(fetch.name) for fetch in ports.fetches) if form == "graph_def" else (),
         image=image,
-        outputs=_outputs(ports, name, notes),
+        outputs=_outputs(ports, name, notes, image is not None),
     )
     if spec.fetches:
         notes["fetches.0"] = "Found as what nothing else in the graph reads: keep those you want."
@@ -210,11 +214,18 @@ def _feeds(ports: ModelPorts, form: Format, image: ImageInput | None, notes: dic
     return tuple(feeds)
 
 
-def _outputs(ports: ModelPorts, name: str, notes: dict[str, str]) -> tuple[OutputSpec, ...]:
+def _outputs(ports: ModelPorts, name: str, notes: dict[str, str], pictures: bool) -> tuple[OutputSpec, ...]:
     several = len(ports.fetches) > 1
     any_batch = any(port.shape is None or port.shape[:1] == (None,) for port in ports.feeds)
     outputs = []
-    for i, port in enumerate(ports.fetches):
+    detection = _detection(ports) if pictures else None
+    if detection:
+        outputs.append(detection)
+        notes["outputs.0"] = "Named as TensorFlow's detection models do: add labels, the first for class 0."
+    for port in ports.fetches:
+        if detection and port.name in detection.fetches:
+            continue
+        i = len(outputs)
         if port.shape and port.shape[0] is None and not any_batch:  # the data decides how many there are
             port = replace(port, shape=None)
         outputs.append(_output(port, name, several))
@@ -234,6 +245,15 @@ def _outputs(ports: ModelPorts, name: str, notes: dict[str, str]) -> tuple[Outpu
         elif outputs[-1].kind == "regression":
             notes[place] = "One number, so taken for a regression; a yes/no score may rather be a classification."
     return tuple(outputs)
+
+
+def _detection(ports: ModelPorts) -> OutputSpec | None:
+    """The objects of TensorFlow's Object Detection API, by the names that its exports have."""
+    boxes, *others = names = ("detection_boxes", "detection_scores", "detection_classes", "num_detections")
+    if not {fetch.name for fetch in ports.fetches}.issuperset(names):
+        return None
+    scores, classes, count = others
+    return OutputSpec("objects", boxes, "detection", scores=scores, classes=classes, count=count, box_format="yxyx")
 
 
 def _output(port: PortInfo, name: str, several: bool) -> OutputSpec:

@@ -24,7 +24,12 @@ class Ending:
 
 def ending(spec: ModelSpec, fetch: str, count: int) -> Ending:
     """What follows the ``fetch``, one of ``count``. Raises ImportModelError where outputs ask for several endings."""
-    wanted = {_of(o) for o in spec.outputs if o.fetch == fetch or (o.fetch is None and count == 1)}
+    wanted = {
+        _of(output, name)
+        for output in spec.outputs
+        for name in output.fetches
+        if name == fetch or (name is None and count == 1)
+    }
     if len(wanted) > 1:
         raise ImportModelError(
             f"[[outputs]] asks for different activations, dimensions or normalise on the same fetch {fetch!r}: a fetch "
@@ -33,7 +38,9 @@ def ending(spec: ModelSpec, fetch: str, count: int) -> Ending:
     return wanted.pop() if wanted else Ending()
 
 
-def _of(output: OutputSpec) -> Ending:
+def _of(output: OutputSpec, fetch: str | None) -> Ending:
+    if output.kind == "detection":
+        return Ending(output.activation) if fetch == output.scores else Ending()
     return Ending(output.activation, output.dimensions, output.normalise)
 
 

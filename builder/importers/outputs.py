@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from builder.errors import ImportModelError
 from builder.importers.graph import FrozenGraph
@@ -16,7 +16,10 @@ def check_outputs(spec: ModelSpec, graph: FrozenGraph) -> None:
     problems = []
     for output in spec.outputs:
         fetch = fetches[output.fetch or next(iter(fetches))]
-        found = _embedding(fetch, spec.batch) if output.kind == "embedding" else _classes(output, fetch)
+        if output.kind == "detection":
+            found = _detection(output, fetches, spec.batch)
+        else:
+            found = _embedding(fetch, spec.batch) if output.kind == "embedding" else _classes(output, fetch)
         problems += [f"[[outputs]] {output.name}: {problem}" for problem in found]
     if problems:
         raise ImportModelError("\n".join(problems))
@@ -49,3 +52,27 @@ def _embedding(fetch: TensorSpec, batch: int) -> Iterator[str]:
             f"{fetch.name!r} is {fetch.says()}, and an embedding is one vector for each input, [{batch}, n]; "
             'add a pooling layer to the model, or write kind = "raw".'
         )
+
+
+def _detection(output: OutputSpec, fetches: Mapping[str, TensorSpec], batch: int) -> Iterator[str]:
+    """Boxes [batch, n, 4] or [n, 4], and as many scores and classes."""
+    boxes, scores = fetches[output.fetch or ""], fetches[output.scores or ""]
+    classes, count = (fetches[name] if name else None for name in (output.classes, output.count))
+    items = (batch,) if len(boxes.shape) == 3 else ()
+    if boxes.shape[-1:] != (4,) or len(boxes.shape) not in (2, 3) or boxes.shape[: len(items)] != items:
+        yield f"boxes = {boxes.name!r} is {boxes.says()}, and has to be [{batch}, n, 4] or [n, 4]."
+        return
+    for key, one in (("boxes", boxes), ("scores", scores)):
+        if not one.dtype.startswith("float"):
+            yield f"{key} = {one.name!r} is {one.dtype}, and has to be floating point."
+    rows, known = boxes.shape[:-1], not boxes.dynamic
+    of_classes = scores.shape[:-1] == rows and len(scores.shape) == len(boxes.shape) and classes is None
+    if known and not scores.dynamic and scores.shape != rows and not of_classes:
+        more = "" if classes else f" or {[*rows, 'classes']}".replace("'", "")
+        yield f"scores = {scores.name!r} is {scores.says()}, and with such boxes has to be {list(rows)}{more}."
+    if classes and known and not classes.dynamic and classes.shape != rows:
+        yield f"classes = {classes.name!r} is {classes.says()}, and with such boxes has to be {list(rows)}."
+    if count and (count.dynamic or count.elements != (batch if items else 1)):
+        yield f"count = {count.name!r} is {count.says()}, and has to be one number for each item, [{batch}]."
+    if of_classes and output.labels and len(output.labels) != scores.shape[-1]:
+        yield f"{len(output.labels)} labels for {scores.name!r} {scores.says()}, which has {scores.shape[-1]} classes."

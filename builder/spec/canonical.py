@@ -9,7 +9,9 @@ from pathlib import Path
 
 from builder.spec.model import ModelSpec, OutputSpec
 
-_LATER = {key: getattr(OutputSpec, key) for key in ("format", "dimensions", "normalise")}
+_LATER = {key: getattr(OutputSpec, key) for key in (
+    "format", "dimensions", "normalise", "scores", "classes", "count", "box_format", "box_units", "threshold",
+)}  # fmt: skip
 """Keys of outputs that came later: where they say nothing, a spec is what it was without them."""
 
 

@@ -18,9 +18,11 @@ Fit = Literal["stretch", "cover", "contain"]
 Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
 Decode = Literal["fast", "exact"]
 Normalise = Literal["none", "peak", "standard"]
-OutputKind = Literal["classification", "regression", "embedding", "raw"]
+OutputKind = Literal["classification", "regression", "embedding", "detection", "raw"]
 AnswerFormat = Literal["float32", "float16", "int8", "base64"]
 Activation = Literal["none", "softmax", "sigmoid"]
+BoxFormat = Literal["xyxy", "yxyx", "xywh", "cxcywh"]
+BoxUnits = Literal["relative", "pixels"]
 Packaging = Literal["zip", "image"]
 WeightsPlace = Literal["library", "layer", "image", "elsewhere"]
 WeightType = Literal["float32", "float16", "bfloat16", "int8"]
@@ -28,6 +30,9 @@ ActivationType = Literal["float32", "int8"]
 
 FORMATS: Mapping[OutputKind, tuple[AnswerFormat, ...]] = {"embedding": ("float32", "float16", "int8", "base64")}
 """How an answer of a kind can be written, the usual way first."""
+
+THRESHOLD = 0.5
+"""The score that an object of a detection has at least."""
 
 LAMBDA_UNZIPPED = 262_144_000
 """Bytes that Lambda allows a function and all its layers, unpacked."""
@@ -170,8 +175,11 @@ def sound_shapes(batch: int, length: int) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """One head: how a fetch becomes an answer. ``activation``, ``dimensions`` and ``normalise`` are compiled into the
-    graph, in this order."""
+    """One head: how a fetch becomes an answer; of a detection ``fetch`` has the boxes, and others the rest.
+
+    ``activation`` (of a detection's scores), ``dimensions`` and ``normalise`` are compiled into the graph, in this
+    order.
+    """
 
     name: str
     fetch: str | None  # FetchSpec.visible or the model's own name; None: the only fetch
@@ -184,6 +192,22 @@ class OutputSpec:
     format: AnswerFormat | None = None  # None: the first of FORMATS
     dimensions: int | None = None  # of an embedding the first so many; None: all
     normalise: bool = False  # an embedding to length 1
+    scores: str | None = None  # of a detection, as ``fetch``: [batch, n], or [batch, n, classes] without ``classes``
+    classes: str | None = None  # [batch, n]; None: there is only one, or ``scores`` tells
+    count: str | None = None  # [batch]: how many there are; None: ``scores`` and ``threshold`` tell
+    box_format: BoxFormat | None = None
+    box_units: BoxUnits = "relative"
+    threshold: float | None = None  # None: THRESHOLD
+
+    @property
+    def least(self) -> float:
+        """``threshold``, whether it is given or not."""
+        return THRESHOLD if self.threshold is None else self.threshold
+
+    @property
+    def fetches(self) -> tuple[str | None, ...]:
+        """Every fetch that it reads; None for the only one."""
+        return (self.fetch, *(name for name in (self.scores, self.classes, self.count) if name))
 
     @property
     def written(self) -> AnswerFormat | None:

@@ -9,9 +9,17 @@ from builder.spec.model import FORMATS, OutputKind
 from builder.spec.tables import Table
 
 _KINDS: Mapping[str, tuple[OutputKind, ...]] = {
-    "labels": ("classification",),
-    "labels_file": ("classification",),
-    "top_k": ("classification",),
+    "fetch": ("raw", "classification", "regression", "embedding"),
+    "labels": ("classification", "detection"),
+    "labels_file": ("classification", "detection"),
+    "top_k": ("classification", "detection"),
+    "boxes": ("detection",),
+    "scores": ("detection",),
+    "classes": ("detection",),
+    "count": ("detection",),
+    "box_format": ("detection",),
+    "box_units": ("detection",),
+    "threshold": ("detection",),
     "format": tuple(FORMATS),
     "dimensions": ("embedding",),
     "normalise": ("embedding",),
@@ -22,8 +30,18 @@ COMPILED = ("activation", "dimensions", "normalise")
 """What is compiled into the graph behind a fetch, of which it has one."""
 
 
-def check_output(output: Table) -> None:
-    """Note what is wrong with ``output`` on its own."""
+FETCHES = ("fetch", "boxes", "scores", "classes", "count")
+"""Keys that name a fetch."""
+
+
+def activated(output: Table) -> str | None:
+    """The fetch that the keys in COMPILED are for; None for the only one."""
+    fetch: str | None = output.values.get("scores" if output.get("kind") == "detection" else "fetch")
+    return fetch
+
+
+def check_output(output: Table, image: bool) -> None:
+    """Note what is wrong with ``output`` on its own; ``image``: whether the model takes pictures."""
     kind = output.get("kind")
     labelled = output.present & {"labels", "labels_file"}
     if len(labelled) == 2:
@@ -31,8 +49,11 @@ def check_output(output: Table) -> None:
     for key, kinds in _KINDS.items():
         if key in output.present and kind and kind not in kinds:
             right = f'delete it, or write kind = "{kinds[0]}" instead of "{kind}"'
-            output.wrong(key, f"only {_listed(kinds)} has one; {right}")
+            has = f'a "{kind}" has none' if key == "fetch" else f"only {_listed(kinds)} has one"
+            output.wrong(key, f"{has}; {right}")
     _format(output, kind)
+    if kind == "detection":
+        _detection(output, image)
     labels = output.values.get("labels")
     activation = output.get("activation")
     if kind in ("regression", "embedding") and activation == "softmax":
@@ -42,7 +63,7 @@ def check_output(output: Table) -> None:
         key = "labels" if "labels" in output.present else "labels_file"
         output.wrong(key, 'is one label, and softmax over one class is always 1; name every class, or use "sigmoid"')
     top_k = output.values.get("top_k")
-    if labels and top_k and top_k > len(labels):
+    if labels and top_k and top_k > len(labels) and kind == "classification":
         output.wrong("top_k", f"is {top_k}, but there are {len(labels)} labels; use at most {len(labels)}")
 
 
@@ -50,6 +71,16 @@ def _format(output: Table, kind: OutputKind | None) -> None:
     written, possible = output.values.get("format"), FORMATS.get(kind, ()) if kind else ()
     if written and possible and written not in possible:
         output.wrong("format", f'"{written}" is no format of kind = "{kind}"; use one of {quoted(possible)}')
+
+
+def _detection(output: Table, image: bool) -> None:
+    for key in ("boxes", "scores", "box_format"):
+        if key not in output.present:
+            output.wrong(key, f"is missing; a detection needs it: {output.section.field(key).kind.says}")
+    if not image:
+        output.wrong("kind", "boxes are places in a picture, and the model takes none; add [image]")
+    if output.get("activation") == "softmax" and "classes" in output.present:
+        output.wrong("activation", 'softmax is over a score for each class, and classes tell them; use "sigmoid"')
 
 
 def _listed(kinds: tuple[OutputKind, ...]) -> str:

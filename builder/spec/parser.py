@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def _prepare(output: Table, folder: Path) -> None:
             output.values["labels"] = labels
     if "kind" not in output.present:
         classes = output.present & {"labels", "labels_file", "top_k"}
-        output.values["kind"] = "classification" if classes else "raw"
+        output.values["kind"] = "detection" if "boxes" in output.present else "classification" if classes else "raw"
 
 
 def _labels(output: Table, path: Path) -> tuple[str, ...]:
@@ -206,16 +207,10 @@ def _path(table: Table, key: str, folder: Path) -> Path | None:
 
 def _output(output: Table, model_name: str) -> OutputSpec:
     fetch = output.get("fetch")
-    return OutputSpec(
-        name=output.get("name") or fetch or model_name,
-        fetch=fetch,
-        kind=output.get("kind"),
-        labels=output.get("labels") or (),
-        activation=output.get("activation"),
-        top_k=output.get("top_k"),
-        absolute=output.get("absolute"),
-        relative=output.get("relative"),
-        format=output.get("format"),
-        dimensions=output.get("dimensions"),
-        normalise=output.get("normalise"),
-    )
+    given = {field.name: output.get(field.name) for field in fields(OutputSpec)}
+    found = {
+        "name": output.get("name") or fetch or model_name,
+        "fetch": output.get("boxes") or fetch,
+        "labels": output.get("labels") or (),
+    }
+    return OutputSpec(**given | found)

@@ -60,6 +60,8 @@ def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
         }
         writer.table(TEXT, "text", asdict(spec.text) | files)
     for i, output in enumerate(outputs):
+        if output["kind"] == "detection":
+            output = output | {"fetch": None, "boxes": output["fetch"]}
         writer.table(OUTPUTS, f"outputs.{i}", output)
     writer.table(TOLERANCE, "tolerance", asdict(spec.tolerance), optional=True)
     samples = relative(spec.samples, spec.path.parent) if spec.samples else None
@@ -122,7 +124,9 @@ class _Writer:
     def table(self, section: Section, place: str, values: Mapping[str, Any], *, optional: bool = False) -> None:
         """One table; an ``optional`` one only when it says something."""
         rows = [
-            (field, values[field.key]) for field in section.fields if _wanted(field, values.get(field.key), optional)
+            (field, values.get(field.key))
+            for field in section.fields
+            if _wanted(field, values.get(field.key), optional)
         ]
         if optional and not rows:
             return

@@ -12,7 +12,7 @@ from pathlib import Path
 from builder.spec.address import ARCHIVES, Address, is_address, parse_address
 from builder.spec.checkpoints import only_weights
 from builder.spec.model import Format, sound_shapes
-from builder.spec.output_rules import COMPILED, check_output
+from builder.spec.output_rules import COMPILED, FETCHES, activated, check_output
 from builder.spec.tables import Table, Tables
 from builder.spec.tensor import c_identifier
 
@@ -108,8 +108,9 @@ def name_ports(tables: Tables) -> None:
             if own.text and (feed := own.text.values.get(key)):
                 own.text.values[key] = feeds.get(_tensor(feed), feed)
         for output in own.outputs:
-            if fetch := output.values.get("fetch"):
-                output.values["fetch"] = fetches.get(_tensor(fetch), fetch)
+            for key in FETCHES:
+                if fetch := output.values.get(key):
+                    output.values[key] = fetches.get(_tensor(fetch), fetch)
 
 
 def by_signature(tables: Tables) -> list[tuple[str, Tables]]:
@@ -151,7 +152,7 @@ def check(tables: Tables, form: Format | None) -> None:
         if own.text:
             _text(own.text, own, form)
         for output in own.outputs:
-            check_output(output)
+            check_output(output, own.image is not None)
         _heads(own)
     _golden(signatures[0])
     _weights(signatures[0])
@@ -415,14 +416,15 @@ def _heads(tables: Tables) -> None:
     several = len(tables.outputs) > 1 or len(visible) > 1
     which = f": {' or '.join(visible)}" if visible else ""
     for output in tables.outputs:
-        fetch = output.get("fetch")
-        if "fetch" not in output.present and several:
+        if "fetch" not in output.present and several and output.get("kind") != "detection":
             output.wrong("fetch", f"is missing; with several results, each output must name its own{which}")
-        elif fetch is not None and len(visible) == len(tables.fetches) > 0 and fetch not in visible:
-            output.wrong("fetch", f'"{fetch}" is not one of [[fetches]]; use {" or ".join(visible)}')
+        for key in FETCHES:
+            fetch = output.get(key)
+            if fetch is not None and len(visible) == len(tables.fetches) > 0 and fetch not in visible:
+                output.wrong(key, f'"{fetch}" is not one of [[fetches]]; use {" or ".join(visible)}')
     applied: dict[str, Table] = {}
     for output in tables.outputs:
-        fetch = output.values.get("fetch")
+        fetch = activated(output)
         if fetch is None or applied.setdefault(fetch, output) is output:
             continue
         for key in COMPILED:

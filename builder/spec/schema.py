@@ -11,11 +11,14 @@ from builder.spec.model import (
     DIRECT_UPLOAD_ZIPPED,
     FORMATS,
     LAMBDA_UNZIPPED,
+    THRESHOLD,
     Activation,
     Activations,
     ActivationType,
     AnswerFormat,
     AudioInput,
+    BoxFormat,
+    BoxUnits,
     ChannelOrder,
     ColorMode,
     Decode,
@@ -399,15 +402,18 @@ OUTPUTS = Section(
         Field(
             "fetch",
             _TENSOR,
-            "The result that it reads, by alias or name. Required with several outputs.",
+            "The result that it reads, by alias or name. Required with several outputs. A detection has `boxes` and "
+            "`scores` instead.",
             otherwise="the only one",
         ),
         Field(
             "kind",
             Choice(get_args(OutputKind)),
             "Classes with a score each (`classification`), numbers (`regression`), a vector that stands for the input "
-            "(`embedding`), or the array as it is (`raw`). See docs/answers.md.",
-            otherwise="`classification` if there are labels or a `top_k`, otherwise `raw`",
+            "(`embedding`), objects with their places in a picture (`detection`), or the array as it is (`raw`). See "
+            "docs/answers.md.",
+            otherwise="`detection` if there are `boxes`, `classification` if there are labels or a `top_k`, otherwise "
+            "`raw`",
         ),
         Field(
             "labels", Many(Text(), unique=True), "The classes, in the model's order.", otherwise="the class's number"
@@ -420,11 +426,11 @@ OUTPUTS = Section(
         Field(
             "activation",
             Choice(get_args(Activation)),
-            "The activation that is compiled in after the model's last layer. If the model ends in its own softmax, "
-            "write `none`.",
+            "The activation that is compiled in after the model's last layer, or after a detection's `scores`. If the "
+            "model ends in its own softmax, write `none`.",
             default=OutputSpec.activation,
         ),
-        Field("top_k", Whole(1, 1_000_000), "How many classes to answer, best first.", otherwise="all"),
+        Field("top_k", Whole(1, 1_000_000), "How many classes or objects to answer, best first.", otherwise="all"),
         Field(
             "format",
             Choice(get_args(AnswerFormat)),
@@ -444,6 +450,48 @@ OUTPUTS = Section(
             Flag(),
             "Whether an embedding is compiled to have the length 1 (L2), so that the product of two is their cosine.",
             default=OutputSpec.normalise,
+        ),
+        Field(
+            "boxes",
+            _TENSOR,
+            "The result that has a detection's boxes, `[batch, n, 4]` or `[n, 4]`. The answer has them in pixels of "
+            "the picture that was sent.",
+        ),
+        Field(
+            "scores",
+            _TENSOR,
+            "The result that has their scores, `[batch, n]`; or a score for each class, `[batch, n, classes]`, of "
+            "which the best counts.",
+        ),
+        Field(
+            "classes",
+            _TENSOR,
+            "The result that has the number of each one's class, `[batch, n]`.",
+            otherwise="`scores` has one for each class, or there is only one",
+        ),
+        Field(
+            "count",
+            _TENSOR,
+            "The result that says how many of them there are, `[batch]`.",
+            otherwise="all whose score is `threshold` or more",
+        ),
+        Field(
+            "box_format",
+            Choice(get_args(BoxFormat)),
+            "What the four numbers of a box are: corners (`xyxy`, or `yxyx` as TensorFlow has them), the upper left "
+            "corner and the size (`xywh`), or the centre and the size (`cxcywh`). Required for a detection.",
+        ),
+        Field(
+            "box_units",
+            Choice(get_args(BoxUnits)),
+            "Whether they are 0 to 1 across the model's picture (`relative`), or its `pixels`.",
+            default=OutputSpec.box_units,
+        ),
+        Field(
+            "threshold",
+            Number(-1e30, 1e30),
+            "The score that an object must have. A request may choose another.",
+            otherwise=f"`{THRESHOLD}`",
         ),
         Field("absolute", Number(0, 1e6), "This output's own tolerance.", otherwise="`[tolerance]`"),
         Field("relative", Number(0, 1), "This output's own tolerance.", otherwise="`[tolerance]`"),

@@ -57,6 +57,7 @@ def document(models: list[Description], limits: Limits) -> Schema:
             "schemas": {
                 "Error": _object(error=_object(code=_text(), message=_text())),
                 "ErrorText": _object(error=_text()),
+                "Object": _object(label=_text(), score={"type": "number"}, box=_box()),
                 "Class": _object(label=_text(), probability={"type": ["number", "null"]}),
             }
         },
@@ -95,7 +96,8 @@ def _predict(models: list[Description], limits: Limits) -> Schema:
 
 
 _OPTIONS = {
-    "top_k": "How many classes are listed.",
+    "top_k": "How many classes or objects are listed.",
+    "threshold": "The score that an object must have.",
     "dimensions": "How many numbers of an embedding are given, of its first ones.",
     "format": "How an embedding is written.",
 }
@@ -110,6 +112,8 @@ def _options(models: list[Description]) -> dict[str, Schema]:
 
         found["dimensions"] = {"type": "integer", "minimum": 1, "maximum": min(map(min, sizes))}
         found["format"] = {"enum": list(FORMATS)}
+    if all(any(output.kind == "detection" for output in model.outputs) for model in models):
+        found["threshold"] = {"type": "number"}
     return found
 
 
@@ -174,6 +178,7 @@ def _answers(model: Description) -> dict[str, Schema]:
     of_kind: dict[str, Schema] = {
         "classification": _list({"$ref": "#/components/schemas/Class"}),
         "regression": _list({"type": ["number", "boolean", "null"]}),
+        "detection": _list({"$ref": "#/components/schemas/Object"}),
         "embedding": {"anyOf": [_list({"type": ["number", "null"]}), {"type": "string", "contentEncoding": "base64"}]},
         "raw": {"type": ["array", "number", "boolean", "null"]},
     }
@@ -363,6 +368,10 @@ def _closed(**properties: Schema) -> Schema:
 
 def _list(items: Schema) -> Schema:
     return {"type": "array", "items": items}
+
+
+def _box() -> Schema:
+    return _list({"type": "number", "minimum": 0}) | {"minItems": 4, "maxItems": 4}
 
 
 def _text() -> Schema:

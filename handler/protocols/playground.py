@@ -40,7 +40,7 @@ def _about(description: Description) -> dict[str, Any]:
         "version": description.version,
         "image": image and {"width": image.width, "height": image.height, "mode": image.mode},
         "audio": description.audio and {"rate": description.audio.rate},
-        "embeddings": [output.name for output in description.outputs if output.kind == "embedding"],
+        "kinds": {output.name: output.kind for output in description.outputs},
         "feeds": [{"name": feed.name, "dtype": feed.dtype, "shape": feed.shape} for feed in description.feeds],
     }
 

@@ -14,7 +14,7 @@
 and with any of them ``"model": "<name>"``, one of a bundle of several, and ``"signature": "<name>"``, one of a model's
 several; the first when left out. The body may also be the file itself, or a form with one or more pictures
 (``multipart/form-data``). In the query, ``model`` is another way to name the model. In the query or in the JSON,
-``top_k`` says how many classes are listed, and ``dimensions`` and ``format`` what is given of an embedding. It answers
+``top_k`` says how many classes are listed; ``options`` has more such keys. It answers
 
     {"model": {"name": …, "version": …},
      "predictions": [{"<output>": [{"label": …, "probability": …}, …] or numbers}, …],
@@ -79,7 +79,9 @@ def _require_possible(request: Request, server: Server, limit: int | None) -> No
 def told(result: Result, call: Call, options: Options) -> dict[str, Any]:
     """``result`` as an answer; items that there was no time for are errors in their places."""
     description = chosen(result.description, options)
-    done: list[Any] = [item for fetches, count in result.batches for item in predictions(description, fetches, count)]
+    done: list[Any] = []
+    for fetches, count in result.batches:
+        done += predictions(description, fetches, count, result.sizes[len(done) : len(done) + count])
     if result.left:
         done += [
             error(call.refuse(OutOfTimeError("the function ran out of time; send the request again")))

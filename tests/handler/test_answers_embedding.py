@@ -88,8 +88,8 @@ def test_a_part_is_normalised_again_where_the_whole_is(values: list[float], data
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("dimensions", [0, 3])
-def test_the_least_that_is_expected_is_no_more_than_it_has(form: str, dimensions: int) -> None:
+@pytest.mark.parametrize("dimensions", [None, 3])
+def test_the_least_that_is_expected_is_no_more_than_it_has(form: str, dimensions: int | None) -> None:
     description = chosen(described(8, batch=2), Options(dimensions=dimensions, format=form))
     found = predictions(description, [memoryview(array("f", bytes(64)))], 2)
     assert 0 < shortest_predictions(description, 2) <= len(json.dumps(found))
@@ -130,8 +130,9 @@ def test_a_request_chooses_in_the_query_or_beside_its_input(client: Client) -> N
         ({"dimensions": 1.0}, "a whole number"),
         ({"format": "int4"}, "one of float32"),
         ({"format": 8}, "must be a string"),
-        ({"format": "int8", "model": "product"}, "no embedding"),
-        ({"dimensions": 1, "model": "product"}, "no embedding"),
+        ({"threshold": 0.5}, "of kind detection"),
+        ({"format": "int8", "model": "product"}, "this model has none"),
+        ({"dimensions": 1, "model": "product"}, "this model has none"),
     ],
 )
 def test_wrong_choices(client: Client, options: dict[str, Any], says: str) -> None:

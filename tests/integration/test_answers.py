@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from builder.cli import main
 from builder.importers.tf import tensorflow
@@ -34,6 +34,15 @@ name = "x"
 [[fetches]]
 name = "vector"
 
+[[fetches]]
+name = "places"
+
+[[fetches]]
+name = "logits"
+
+[[fetches]]
+name = "kinds"
+
 [image]
 width = {SIDE}
 height = {SIDE}
@@ -46,17 +55,40 @@ fetch = "vector"
 kind = "embedding"
 dimensions = {DIMENSIONS}
 normalise = true
+
+[[outputs]]
+name = "objects"
+boxes = "places"
+scores = "logits"
+classes = "kinds"
+box_format = "yxyx"
+labels = ["red", "green", "blue"]
+activation = "sigmoid"
+threshold = 0.6
 """
 MATRIX = np.random.default_rng(1).normal(size=(3, WIDTH)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a picture ``x`` [1, 32, 32, 3]: a vector of its mean colour."""
+    """Of a picture ``x`` [1, 32, 32, 3]: a vector of its mean colour; for each colour the box of what has much of it
+    and little of the others, and by how many tens of pixels that is more than 20.
+    """
     root, tf = tmp_path_factory.mktemp("scene"), tensorflow()
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [1, SIDE, SIDE, 3], name="x")
         tf.identity(tf.reduce_mean(x, [1, 2]) @ tf.constant(MATRIX), name="vector")
+        others = tf.reduce_sum(x, -1, keepdims=True) - x
+        there = tf.logical_and(x > 0.7, others < 0.8)[0]  # [32, 32, 3]
+        edges = []
+        for axis in (1, 0):
+            lines = tf.cast(tf.reduce_any(there, axis), tf.float32)
+            edges += [tf.argmax(lines, 0), SIDE - tf.argmax(lines[::-1], 0)]
+        yxyx = tf.cast(tf.stack([edges[0], edges[2], edges[1], edges[3]], 1), tf.float32) / SIDE
+        tf.identity(yxyx[None], name="places")
+        pixels = tf.reduce_sum(tf.cast(there, tf.float32), [0, 1])
+        tf.identity((pixels / 10 - 2)[None], name="logits")
+        tf.constant([[0, 1, 2]], name="kinds")
         (root / "scene.pb").write_bytes(graph.as_graph_def().SerializeToString())
     (root / "model.toml").write_text(SPEC.replace("FIT", "contain"))
     with pytest.MonkeyPatch.context() as patch:
@@ -84,6 +116,20 @@ def answered(client: Client, picture: Image.Image, **options: Any) -> dict[str, 
     return dict(prediction)
 
 
+def test_objects_are_where_the_picture_has_them(client: Client) -> None:
+    """A wide picture, of which the model sees a band with padding above and below."""
+    picture = Image.new("RGB", (640, 320), "white")
+    ImageDraw.Draw(picture).rectangle((60, 40, 199, 179), fill=(255, 0, 0))
+    ImageDraw.Draw(picture).rectangle((400, 200, 639, 319), fill=(0, 0, 255))
+    found = answered(client, picture)["objects"]
+    assert [one["label"] for one in found] == ["blue", "red"]
+    for one, wanted in zip(found, [(400, 200, 640, 320), (60, 40, 200, 180)], strict=True):
+        assert one["score"] > 0.9
+        np.testing.assert_allclose(one["box"], wanted, atol=640 / SIDE)
+    assert len(answered(client, picture, threshold=0.99)["objects"]) == 1
+    assert answered(client, Image.new("RGB", (640, 320), "white"))["objects"] == []
+
+
 def test_an_embedding_is_cut_and_of_length_1(client: Client) -> None:
     colour = (200, 100, 50)
     picture = Image.new("RGB", (SIDE, SIDE), colour)
@@ -93,4 +139,4 @@ def test_an_embedding_is_cut_and_of_length_1(client: Client) -> None:
         found = answered(client, picture, **({"dimensions": count} if count < DIMENSIONS else {}))
         np.testing.assert_allclose(found["vector"], wanted, atol=1e-6)
     tensors = client.post("/v1/models/scene:predict", {"instances": [{"b64": png(picture)}]})[1]["predictions"]
-    np.testing.assert_allclose(tensors, [whole[:DIMENSIONS] / np.linalg.norm(whole[:DIMENSIONS])], atol=1e-6)
+    np.testing.assert_allclose(tensors[0]["vector"], whole[:DIMENSIONS] / np.linalg.norm(whole[:DIMENSIONS]), atol=1e-6)

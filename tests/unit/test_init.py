@@ -60,6 +60,20 @@ def test_a_network_without_its_last_layer(model: Path) -> None:
     assert "Named like a vector" in text
 
 
+def test_objects_in_pictures(model: Path) -> None:
+    sizes = {"detection_boxes": (1, 100, 4), "num_detections": (1,), "detection_scores": (1, 100)}
+    found = [PortInfo(name, "float32", shape) for name, shape in sizes.items()]
+    found += [PortInfo("detection_classes", "float32", (1, 100)), PortInfo("raw_detection_boxes", "float32", (1, 9, 4))]
+    spec, text = drafted(model, ports([PortInfo("image", "uint8", (1, None, None, 3))], found))
+    objects, raw = spec.outputs
+    assert objects.fetches == ("detection_boxes", "detection_scores", "detection_classes", "num_detections")
+    assert (objects.kind, objects.box_format, raw.kind) == ("detection", "yxyx", "raw")
+    assert "the first for class 0" in text
+    assert [one.fetch for one in with_raw_outputs(spec).outputs] == [*objects.fetches, "raw_detection_boxes"]
+    tensors, _ = drafted(model, ports([PortInfo("x", "float32", (1, 9))], found))
+    assert "detection" not in {one.kind for one in tensors.outputs}
+
+
 def test_open_sizes_are_said(model: Path) -> None:
     spec, text = drafted(model, ports([PortInfo("image", "uint8", (None, None, None, 1))], [CLASSES]))
     assert spec.image == ImageInput(None, 224, 224, "grey")

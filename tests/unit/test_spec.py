@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tempfile
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,7 @@ from builder.spec import (
     to_json,
 )
 from builder.spec.lines import KeyPath, Lines
-from builder.spec.model import FORMATS
+from builder.spec.model import FORMATS, BoxFormat, BoxUnits
 from builder.spec.reference import EXAMPLE, GRAPH_EXAMPLE, document
 from builder.spec.rules import CODE
 from builder.spec.schema import SECTIONS
@@ -354,11 +355,17 @@ unzipped = 1e9
                 '[[outputs]]\nfetch = "b"\nname = "1"\n[[outputs]]\nfetch = "b"\nname = "2"\nactivation = "sigmoid"',
                 '9: [[outputs]].activation: another output has "none" on "b"',
             ),
-            ('[[outputs]]\nkind = "raw"\ntop_k = 2', "5: [[outputs]].top_k: only a classification has one"),
-            ('[[outputs]]\nkind = "regression"\nlabels = ["a"]', "5: [[outputs]].labels: only a classification"),
+            ('[[outputs]]\nkind = "raw"\ntop_k = 2', "5: [[outputs]].top_k: only a classification or a det"),
+            (
+                '[[outputs]]\nkind = "regression"\nlabels = ["a"]',
+                "5: [[outputs]].labels: only a classification or a det",
+            ),
             ('[[outputs]]\nkind = "regression"\nactivation = "softmax"', "5: [[outputs]].activation: softmax makes"),
             ('[[outputs]]\nkind = "embedding"\nactivation = "softmax"', "5: [[outputs]].activation: softmax makes"),
-            ('[[outputs]]\nkind = "embedding"\ntop_k = 2', "5: [[outputs]].top_k: only a classification has one"),
+            (
+                '[[outputs]]\nkind = "embedding"\ntop_k = 2',
+                "5: [[outputs]].top_k: only a classification or a det",
+            ),
             ("[[outputs]]\ndimensions = 2", "4: [[outputs]].dimensions: only an embedding has one"),
             ("[[outputs]]\nnormalise = true", "4: [[outputs]].normalise: only an embedding has one"),
             ('[[outputs]]\nkind = "embedding"\nformat = "int4"', '5: [[outputs]].format: "int4" is not known'),
@@ -366,6 +373,30 @@ unzipped = 1e9
                 '[[outputs]]\nkind = "embedding"\nfetch = "b"\n'
                 '[[outputs]]\nkind = "embedding"\nfetch = "b"\nname = "2"\nnormalise = true',
                 '10: [[outputs]].normalise: another output has false on "b"; one result has one normalise',
+            ),
+            (
+                '[[outputs]]\nboxes = "b"\nbox_format = "xyxy"\n[image]\nwidth = 2\nheight = 2',
+                "3: [[outputs]].scores: is missing; a detection needs it",
+            ),
+            (
+                '[[outputs]]\nboxes = "b"\nscores = "s"\nbox_format = "xyxy"',
+                "3: [[outputs]].kind: boxes are places in a picture, and the model takes none",
+            ),
+            (
+                '[[outputs]]\nboxes = "b"\nfetch = "b"\nscores = "s"\nbox_format = "xyxy"\n'
+                "[image]\nwidth = 2\nheight = 2",
+                '5: [[outputs]].fetch: a "detection" has none',
+            ),
+            ('[[outputs]]\nkind = "raw"\nscores = "b"', "5: [[outputs]].scores: only a detection has one"),
+            (
+                '[[outputs]]\nboxes = "b"\nscores = "s"\nclasses = "c"\nbox_format = "xyxy"\nactivation = "softmax"\n'
+                "[image]\nwidth = 2\nheight = 2",
+                "8: [[outputs]].activation: softmax is over a score for each class",
+            ),
+            (
+                '[[fetches]]\nname = "b"\n[[outputs]]\nboxes = "b"\nscores = "s"\nbox_format = "xyxy"\n'
+                "[image]\nwidth = 2\nheight = 2",
+                '7: [[outputs]].scores: "s" is not one of [[fetches]]; use b',
             ),
             ('[[outputs]]\nlabels = ["a"]\nactivation = "softmax"', "4: [[outputs]].labels: is one label, and"),
             ('[[outputs]]\nlabels = ["a", "b"]\ntop_k = 3', "5: [[outputs]].top_k: is 3, but there are 2 labels"),
@@ -715,9 +746,13 @@ def weights_of(draw: st.DrawFn, folder: Path, outputs: tuple[OutputSpec, ...], i
     return Weights("auto", draw(st.floats(0, 1)), images)
 
 
+OF_PICTURES = ("detection",)
+
+
 @st.composite
 def outputs_of(draw: st.DrawFn, fetch: str) -> OutputSpec:
-    kind: OutputKind = draw(st.sampled_from(get_args(OutputKind)))
+    kinds: tuple[OutputKind, ...] = tuple(kind for kind in get_args(OutputKind) if kind not in OF_PICTURES)
+    kind = draw(st.sampled_from(kinds))
     classified, embedded = kind == "classification", kind == "embedding"
     labels = draw(st.lists(lines_of_text, max_size=30, unique=True)) if classified else []
     least = [] if kind in ("regression", "embedding") or len(labels) == 1 else ["softmax"]
@@ -734,6 +769,34 @@ def outputs_of(draw: st.DrawFn, fetch: str) -> OutputSpec:
         dimensions=draw(st.none() | st.integers(1, 1000)) if embedded else None,
         normalise=embedded and draw(st.booleans()),
     )
+
+
+@st.composite
+def detections(draw: st.DrawFn) -> OutputSpec:
+    return OutputSpec(
+        name=draw(lines_of_text),
+        fetch="boxes",
+        kind="detection",
+        labels=tuple(draw(st.lists(lines_of_text, max_size=3, unique=True))),
+        activation=draw(st.sampled_from(["none", "sigmoid"])),
+        top_k=draw(st.none() | st.integers(1, 1000)),
+        scores="scores",
+        classes=draw(st.sampled_from([None, "classes"])),
+        count=draw(st.sampled_from([None, "count"])),
+        box_format=draw(st.sampled_from(get_args(BoxFormat))),
+        box_units=draw(st.sampled_from(get_args(BoxUnits))),
+        threshold=draw(st.none() | st.floats(-10, 10)),
+    )
+
+
+@given(detections())
+def test_a_detection_is_rendered_and_read_back(detection: OutputSpec) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.toml"
+        path.write_text('[model]\nsource = "m.keras"\n[image]\nwidth = 2\nheight = 2\n')
+        spec = replace(load(path), outputs=(detection,))
+        path.write_text(render(spec), encoding="utf-8")
+        assert load(path) == spec
 
 
 class TestWeights:

@@ -1,0 +1,27 @@
+"""Where a model's picture shows the one that was sent."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..answer import Item
+from ..fit import Fit, placement
+
+
+class Frame(NamedTuple):
+    """``fit``: how a picture of ``size`` became the model's, of ``shown``. Sizes are (width, height) in pixels."""
+
+    size: tuple[int, int]
+    shown: tuple[int, int]
+    fit: Fit
+
+
+def frame(item: Item) -> Frame:
+    """Of the item's picture; of a tensor the model's own."""
+    image = item.description.image
+    assert image is not None  # the description was checked
+    feed = next(port for port in item.description.feeds if port.name == image.feed)
+    shown = feed.shape[2], feed.shape[1]
+    if item.size is None:
+        return Frame(shown, shown, Fit((0, 0, *shown), shown))
+    return Frame(item.size, shown, placement(item.size, image))

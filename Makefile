@@ -164,9 +164,10 @@ reproduce: setup ## build BUNDLE again from its recorded inputs, and say "identi
 	@$(PY) -m builder.cli reproduce "$(BUNDLE)"
 
 # IMAGE's default is for models that take a picture alone, which the command knows.
-invoke: ## run the bundle of MODEL on IMAGE, or on the request in INPUTS=FILE|-, in Lambda's emulator, without Docker
+invoke: ## run the bundle of MODEL on IMAGE, on TEXT, or on the request in INPUTS=FILE|-, in Lambda's emulator, without Docker
 	@$(MODELS); $(ANY_PY) -m builder.cli invoke "$$@" --target "$(TARGET)" \
-		$(if $(INPUTS),--inputs "$(INPUTS)",$(if $(filter-out file,$(origin IMAGE)),--image "$(IMAGE)"))
+		$(if $(INPUTS),--inputs "$(INPUTS)",$(if $(TEXT),--text "$$TEXT",$(if \
+		$(filter-out file,$(origin IMAGE)),--image "$(IMAGE)")))
 
 serve: ## the bundle of MODEL behind http://127.0.0.1:8080 (PORT=...), without Docker
 	@$(MODELS); $(ANY_PY) -m builder.cli serve "$$@" --port $(or $(PORT),8080) --cors "$(CORS)"

@@ -101,6 +101,11 @@ class TextInput(NamedTuple):
     def feeds(self) -> tuple[str, ...]:
         return tuple(filter(None, self))
 
+    @property
+    def implied(self) -> tuple[str, ...]:
+        """The feeds that a text fills besides that of its ids."""
+        return self.feeds[1:]
+
 
 class Detection(NamedTuple):
     """What makes objects of the boxes that an output's fetch has. Fetches are named; empty where there is none."""
@@ -168,6 +173,11 @@ class Description(NamedTuple):
         sizes = self.sizes or (Size(self.feeds, self.fetches),)
         ports = (port for size in sizes for port in (*size.feeds, *size.fetches))
         return all(port.size and not port.dynamic and port.of_items(self.batch) for port in ports)
+
+    @property
+    def text_alone(self) -> bool:
+        """Whether it takes a text and nothing else."""
+        return self.text is not None and len(self.text.feeds) == len(self.feeds)
 
     @property
     def alike(self) -> bool:

@@ -113,6 +113,14 @@ def text(value: object, where: str, limits: Limits) -> str:
     return value
 
 
+def text_of(data: bytes | memoryview, where: str, limits: Limits) -> str:
+    """The text whose UTF-8 is ``data``, perhaps after a byte order mark. Raises as ``text`` does."""
+    try:
+        return text(str(data, "utf-8").removeprefix("\ufeff"), where, limits)
+    except UnicodeDecodeError:
+        raise NotTextError(f"{where} is not UTF-8") from None
+
+
 def texts(values: list[Any], where: str, limits: Limits) -> tuple[str, ...]:
     """The texts ``values``, called ``where`` together. Raises HandlerError as ``text`` does, and for too many."""
     if not values:
@@ -131,8 +139,7 @@ def require_together(found: tuple[str, ...], where: str, description: Descriptio
 
     Raises TooManyImagesError.
     """
-    alone = description.text and len(description.text.feeds) == len(description.feeds)
-    if len(found) > description.batch and not (alone and description.batched):
+    if len(found) > description.batch and not (description.text_alone and description.batched):
         raise TooManyImagesError(f"{where} has {len(found)}; this model takes at most {description.batch} at a time")
     return found
 

@@ -20,7 +20,7 @@ from .storage import S3Object
 LOGGED = 100_000  # characters of one answer; CloudWatch cuts lines at 256 KB
 
 Task = S3Object | dict[str, Any]
-"""A picture or recording in S3, or a request of our own protocol."""
+"""A picture, recording or text in S3, or a request of our own protocol."""
 
 
 def from_json(text: object) -> object:
@@ -42,10 +42,13 @@ def answered(
     description, limits = server.description(None), server.limits
     most = limits.recording if description.audio else limits.encoded
     data = storage.read(task, most, seconds_left(call.remaining_ms()))
+    if description.text_alone and not task.key.endswith(".json"):
+        request = predict.of_text(data, str(task), description, limits)
+        return predict.answered(request, server, call, limit)
     if not (description.image or description.audio) or len(description.feeds) > 1:
         # More than a file is asked for: a request in JSON.
-        request = from_json(data.decode(errors="replace"))
-        return predict.answer(request, server, call, partial=partial, limit=limit)
+        event = from_json(data.decode(errors="replace"))
+        return predict.answer(event, server, call, partial=partial, limit=limit)
     request = predict.of_files([File(data, str(task))], description, limits)
     return predict.answered(request, server, call, limit)
 

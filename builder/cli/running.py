@@ -33,6 +33,7 @@ def _invoke_arguments(parser: Arguments) -> None:
     add_bundled_models(parser)
     sent = parser.add_mutually_exclusive_group()
     sent.add_argument("--image", type=Path, metavar="FILE", help="a picture (default: the tests' own)")
+    sent.add_argument("--text", metavar="TEXT", help="a text, for a model that takes one (default: one of ours)")
     sent.add_argument(
         "--inputs", metavar="FILE", help="a request or any other event, in a file of JSON; - reads standard input"
     )
@@ -55,6 +56,8 @@ def invoke(options: Options, project: Project) -> int:
         event = rie.file_event(Path(options.inputs))
     elif options.payload is not None:
         event = rie.text_event(options.payload, "--payload")
+    elif options.text is not None:
+        event = {"text": options.text}
     elif options.image:
         event = rie.image_event(options.image)
     else:
@@ -149,7 +152,9 @@ def _layer(models: Sequence[str], project: Project) -> Path:
 
 
 COMMANDS = (
-    Command("invoke", "run a bundle on an image in Lambda's emulator, without Docker", _invoke_arguments, invoke),
+    Command(
+        "invoke", "run a bundle on an image or a text in Lambda's emulator, without Docker", _invoke_arguments, invoke
+    ),
     Command("sample", "print a request that a bundle's model takes: a photograph, zeros", _sample_arguments, sample),
     Command(
         "serve", "serve a bundle on this machine as its Function URL does, without Docker", _serve_arguments, serve

@@ -148,7 +148,7 @@ def require_answer(answer: Any) -> None:
 
 
 def default_event(bundle: Path) -> dict[str, Any]:
-    """A request that the model of ``bundle``, its folder in dist/, takes: the tests' picture, zeros for other inputs.
+    """A request that the model of ``bundle``, its folder in dist/, takes: a picture or text of ours, zeros for others.
 
     Raises UsageError where nothing is built.
     """
@@ -157,6 +157,8 @@ def default_event(bundle: Path) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"there is no bundle in {bundle}; run `{bundle_command()}` first.") from error
     picture = image_event(trying.PICTURE) if described["image"] else {}
+    if described.get("text"):
+        picture = {"text": trying.TEXT}
     return picture | trying.zeros(described)
 
 

@@ -11,6 +11,9 @@ from typing import Any
 from builder.commands import either
 from builder.escape import json_line, shell
 
+TEXT = "How long does it take to get there by train?"
+"""The text that is sent where none is."""
+
 PICTURE = Path(__file__).parents[1] / "verify" / "photographs" / "face.jpg"
 """The picture that is sent where none is named."""
 
@@ -21,6 +24,8 @@ def how_to_try(models: Sequence[str], described: Mapping[str, Any]) -> str:
     words = shlex.join(["coldforge", "invoke", *(model for model in models if model != ".")])
     command = f"try it: {either(f'make invoke MODEL={given}', words)}"
     tensors = tensor_feeds(described)
+    if not tensors and described.get("text"):
+        return command + either(' TEXT="..."', ' --text "..."')
     if not tensors:
         return command + either(" IMAGE=tests/data/face.jpg", " --image photo.jpg")
     shapes = ", ".join(f"{json_line(feed['name'])}: <{feed['dtype']} {feed['shape']}>" for feed in tensors)
@@ -30,9 +35,9 @@ def how_to_try(models: Sequence[str], described: Mapping[str, Any]) -> str:
 
 
 def tensor_feeds(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The feeds of a model.json that take tensors: all but the one that takes pictures."""
-    pictures = described["image"]["feed"] if described["image"] else None
-    return [feed for feed in described["feeds"] if feed["name"] != pictures]
+    """The feeds of a model.json that take tensors: all but those that take pictures or text."""
+    others = {described["image"]["feed"]} if described["image"] else set((described.get("text") or {}).values())
+    return [feed for feed in described["feeds"] if feed["name"] not in others]
 
 
 def zeros(described: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 https://github.com/kserve/open-inference-protocol and Triton's ``extension_binary_data``, ``extension_classification``.
 
-The feed that takes pictures also takes BYTES of shape [n]: each element is an image file, in JSON as base64.
+The feed that takes pictures also takes BYTES of shape [n]: each element is an image file, in JSON as base64. So
+does the feed of the ids of text, each element a text; then the mask and the types are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..request import File, Request, encoded_file
+from ..request import File, Request, encoded_file, require_together, text_of, texts
 from ..server import Call, Server
 from ..tensors import of_shape, require_held, require_items, tensor
 from .paths import model_path
@@ -152,18 +153,20 @@ def _request(
     require_answer: Callable[[int, Description], None],
 ) -> Request:
     given = _objects(event, "inputs")
-    names = [feed.name for feed in description.feeds]
+    image, text = description.image, description.text
+    media = image.feed if image else text.ids if text else None
+    files = next((n for n, v in given.items() if n == media and v.get("datatype") == "BYTES"), None)
+    implied = text.implied if text and files else ()
+    names = [feed.name for feed in description.feeds if feed.name not in implied]
     if set(given) != set(names):
         need = ", ".join(f'"{feed.name}" ({datatype(feed.dtype)})' for feed in description.feeds)
         raise WrongFieldError(f'"inputs" must be {need}; some are missing or have other names')
-    if not description.one_size:
+    if not (description.one_size or files):
         description = _sized(given, description)
     ports = {feed.name: feed for feed in description.feeds}
-    image = description.image
-    files = next((n for n, v in given.items() if image and n == image.feed and v.get("datatype") == "BYTES"), None)
     shapes = {name: _shape(name, value) for name, value in given.items()}
     if files is not None:
-        _require_pictures(files, shapes[files], limits)
+        _require_elements(files, shapes[files], limits.images if image else limits.items)
     # Counts before anything is made of them: it is cheap to ask for many.
     counts = {name: shape[0] for name, shape in shapes.items() if shape and (description.batched or name == files)}
     require_items(counts, description, limits)
@@ -171,24 +174,26 @@ def _request(
     require_held([name for name in given if name != files], count, description, limits)
     require_answer(count, description)
     pictures: tuple[File, ...] = ()
+    found: tuple[str, ...] = ()
     inputs: dict[str, bytes] = {}
     for name, value in given.items():  # in the order of the binary data
         data, blob = _binary(name, value, blob)
-        if name == files:
+        if name == files and image:
             pictures = tuple(_pictures(name, value, data, shapes[name], limits))
+        elif name == files:
+            found = require_together(_texts(name, value, data, shapes[name], limits), f'"{name}"', description)
         else:
             inputs[name] = _fitted(value, data, shapes[name], ports[name], description)
     if len(blob):
         raise WrongFieldError(f"the body has {len(blob)} bytes more than binary_data_size says")
-    return Request(pictures, inputs, description.name, size=description.size, signature=description.signature)
+    size, signature = description.size, description.signature
+    return Request(pictures, inputs, description.name, size=size, signature=signature, texts=found)
 
 
 def _sized(given: dict[str, dict[str, Any]], description: Description) -> Description:
     """``description`` in the size that the inputs are of; pictures are resized to the first."""
     from ..sizes import choose_size
 
-    if description.image and given[description.image.feed].get("datatype") == "BYTES":
-        return description
     return choose_size({name: _shape(name, value) for name, value in given.items()}, description)
 
 
@@ -243,31 +248,47 @@ def _tensor(value: dict[str, Any], data: memoryview | None, port: Port) -> bytes
     return raw
 
 
-def _require_pictures(name: str, shape: tuple[int, ...], limits: Limits) -> None:
+def _require_elements(name: str, shape: tuple[int, ...], most: int) -> None:
     """Raises WrongShapeError, TooManyImagesError."""
     if not shape or not shape[0] or shape[1:] not in ((), (1,)):
-        raise WrongShapeError(f'"{name}" must have the shape [n] where it holds BYTES, one image file each')
-    if shape[0] > limits.images:
-        raise TooManyImagesError(f'"{name}" has {shape[0]} pictures; at most {limits.images} are allowed at a time')
+        raise WrongShapeError(f'"{name}" must have the shape [n] where it holds BYTES, one picture or text each')
+    if shape[0] > most:
+        raise TooManyImagesError(f'"{name}" has {shape[0]} elements; at most {most} are allowed at a time')
 
 
 def _pictures(
     name: str, value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...], limits: Limits
 ) -> list[File]:
     """As many as ``shape``, which has been looked at, says."""
+    files = _bytes(name, value, data, shape)
+    if data is not None:
+        return [File(file, f'"{name}"[{index}]') for index, file in enumerate(files)]
+    return [encoded_file(file, f'"{name}"[{index}]', limits.encoded) for index, file in enumerate(files)]
+
+
+def _texts(
+    name: str, value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...], limits: Limits
+) -> tuple[str, ...]:
+    """The same of texts: strings in JSON, UTF-8 in binary data."""
+    found = _bytes(name, value, data, shape)
+    if data is not None:
+        found = [text_of(file, f'"{name}"[{index}]', limits) for index, file in enumerate(found)]
+    return texts(found, f'"{name}"', limits)
+
+
+def _bytes(name: str, value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...]) -> list[Any]:
+    """The elements of BYTES: as JSON has them, or bytes. Raises HandlerError."""
     if data is not None:
         files: list[Any] = _elements(name, data, shape[0])
     else:
         files = value.get("data")  # type: ignore[assignment]  # as is seen next
         if not isinstance(files, list):
-            raise WrongTypeError(f'"{name}" must have its data as a list of base64 strings')
+            raise WrongTypeError(f'"{name}" must have its data as a list of strings')
     if len(files) != shape[0]:
-        raise WrongShapeError(f'"{name}" has the shape {list(shape)}, but not as many pictures')
-    if data is not None:
-        return [File(file, f'"{name}"[{index}]') for index, file in enumerate(files)]
+        raise WrongShapeError(f'"{name}" has the shape {list(shape)}, but not as many elements')
     if shape[1:] and all(isinstance(file, list) and len(file) == 1 for file in files):
         files = [file[0] for file in files]
-    return [encoded_file(file, f'"{name}"[{index}]', limits.encoded) for index, file in enumerate(files)]
+    return files
 
 
 def _elements(name: str, data: memoryview, count: int) -> list[bytes]:

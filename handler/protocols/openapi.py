@@ -71,6 +71,8 @@ def _predict(models: list[Description], limits: Limits) -> Schema:
             for sized in _sizes(one):
                 bodies += _predict_bodies(sized, _named(one, model), limits)
     content: Schema = {"application/json": {"schema": {"anyOf": bodies} if len(bodies) > 1 else bodies[0]}}
+    if any(model.text_alone for model in models):
+        content["text/plain"] = {"schema": _string(limits)}
     alone = [model for model in models if len(model.feeds) == 1]
     pictures, sound = any(model.image for model in alone), any(model.audio for model in alone)
     if pictures or sound:
@@ -167,7 +169,7 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
     if model.text and not model.size:
         others = {name: schema for name, schema in feeds.items() if name not in model.text.feeds}
         rest = {"inputs": _closed(**others)} if others else {}
-        text = {"type": "string", "minLength": 1, "maxLength": limits.characters}
+        text = _string(limits)
         most = limits.items if model.batched and not others else model.batch
         bodies = [_closed(text=text, **rest), _closed(texts=_many(text, most), **rest), *bodies]
     return [body | {"properties": body["properties"] | optional} for body in bodies]
@@ -213,11 +215,12 @@ def _v2_body(model: Description, named: Schema, limits: Limits) -> Schema:
     wanted = {"type": "object", "properties": {"name": {"enum": names}}, "required": ["name"]}
     inputs = [kind for sized in _sizes(model) for feed in sized.feeds for kind in _v2_inputs(feed, sized, limits)]
     count = len(model.feeds)
+    least = count - len(model.text.implied) if model.text else count
     return {
         "type": "object",
         "properties": {
             "id": _text(),
-            "inputs": {"type": "array", "items": {"anyOf": inputs}, "minItems": count, "maxItems": count},
+            "inputs": {"type": "array", "items": {"anyOf": inputs}, "minItems": least, "maxItems": count},
             "outputs": _list(wanted),
             **({"parameters": _object(**named)} if named else {}),
         },
@@ -235,9 +238,11 @@ def _v2_inputs(feed: Port, model: Description, limits: Limits) -> list[Schema]:
     shape = {"type": "array", **({"prefixItems": sizes} if sizes else {}), **count}
     known = {"name": {"const": feed.name}, "datatype": {"const": datatype(feed.dtype)}}
     found = [_object(**known, shape=shape, data={"type": ["array", "number", "boolean"]})]
-    if model.image and feed.name == model.image.feed and not model.size:
+    media = model.image.feed if model.image else model.text.ids if model.text else None
+    if feed.name == media and not model.size:
         known["datatype"] = {"const": "BYTES"}
-        most = limits.images if model.batched else min(limits.images, model.batch)
+        most = limits.images if model.image else limits.items
+        most = most if model.batched else min(most, model.batch)
         shape = {"type": "array", "prefixItems": [_up_to(most), {"const": 1}], "minItems": 1, "maxItems": 2}
         found.insert(0, _object(**known, shape=shape, data={"type": "array", "minItems": 1, "maxItems": most}))
     return found
@@ -297,6 +302,9 @@ def _rows(model: Description, limits: Limits) -> list[tuple[Schema, int]]:
     kinds = [(numbers, limits.items)]
     if model.image and not model.size:
         kinds.insert(0, (numbers | {model.image.feed: _closed(b64=IMAGE)}, limits.images))
+    if (text := model.text) and not model.size:
+        others = {name: schema for name, schema in numbers.items() if name not in text.implied}
+        kinds.insert(0, (others | {text.ids: _string(limits)}, limits.items))
     return kinds
 
 
@@ -364,6 +372,11 @@ def _object(**properties: Schema) -> Schema:
 
 def _closed(**properties: Schema) -> Schema:
     return _object(**properties) | {"additionalProperties": False}
+
+
+def _string(limits: Limits) -> Schema:
+    """A text for the model."""
+    return {"type": "string", "minLength": 1, "maxLength": limits.characters}
 
 
 def _list(items: Schema) -> Schema:

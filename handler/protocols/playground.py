@@ -39,6 +39,7 @@ def _about(description: Description) -> dict[str, Any]:
         "name": description.name,
         "version": description.version,
         "image": image and {"width": image.width, "height": image.height, "mode": image.mode},
+        "text": description.text_alone,
         "audio": description.audio and {"rate": description.audio.rate},
         "kinds": {output.name: output.kind for output in description.outputs},
         "feeds": [{"name": feed.name, "dtype": feed.dtype, "shape": feed.shape} for feed in description.feeds],

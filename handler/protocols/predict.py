@@ -12,9 +12,9 @@
     {"inputs": {"<feed>": {"b64": "…"}}}       the same as raw little-endian bytes
 
 and with any of them ``"model": "<name>"``, one of a bundle of several, and ``"signature": "<name>"``, one of a model's
-several; the first when left out. The body may also be the file itself, or a form with one or more pictures
-(``multipart/form-data``). In the query, ``model`` is another way to name the model. In the query or in the JSON,
-``top_k`` says how many classes are listed; ``options`` has more such keys. It answers
+several; the first when left out. The body may also be the file itself, a text (``text/plain``), or a form with one or
+more pictures (``multipart/form-data``). In the query, ``model`` is another way to name the model. In the query or in
+the JSON, ``top_k`` says how many classes are listed; ``options`` has more such keys. It answers
 
     {"model": {"name": …, "version": …},
      "predictions": [{"<output>": [{"label": …, "probability": …}, …] or numbers}, …],
@@ -44,7 +44,7 @@ from ..errors import (
 )
 from ..http import HttpRequest, HttpResponse
 from ..options import NAMES, Options, chosen, options
-from ..request import File, Reference, Request, items, require_together, source, text, texts
+from ..request import File, Reference, Request, items, require_together, source, text, text_of, texts
 from ..server import Call, Result, Server
 from ..tensors import description_for, input_bytes, item_count, of_items
 
@@ -127,13 +127,16 @@ def _parsed(request: HttpRequest, server: Server) -> Request:
         event = request.json(_example(description), limits)
         name = _model(event) or name
         return parse(event, server.description(name), limits)._replace(model=name)
+    if description.text and media == "text/plain":
+        return of_text(request.body, "the body", description, limits)._replace(model=name)
     files = _files(request, media, content_type, description)
     if files is None:
         kind = "image" if description.image else "audio"
         taken = f"application/json, {kind}/*, application/octet-stream, multipart/form-data"
+        taken = "application/json, text/plain" if description.text else taken
         raise WrongMediaTypeError(
             f"the content type must be one of {taken}"
-            if description.image or description.audio
+            if _keys(description)
             else "this model takes application/json only"
         )
     return of_files(files, description, limits)._replace(model=name)
@@ -174,6 +177,13 @@ def of_files(files: list[File], description: Description, limits: Limits) -> Req
     if len(description.feeds) > 1:
         raise WrongFieldError(f"this model takes tensors beside the {what}; send JSON with both")
     return Request(tuple(files), {}) if description.image else Request((), {}, recording=files[0])
+
+
+def of_text(data: bytes, where: str, description: Description, limits: Limits) -> Request:
+    """A request of the text alone whose UTF-8 is ``data``. Raises HandlerError."""
+    if not description.text_alone:
+        raise WrongFieldError("this model takes tensors beside the text; send JSON with both")
+    return Request((), {}, texts=(text_of(data, where, limits),))
 
 
 def _require_count(count: int, where: str, limits: Limits) -> None:

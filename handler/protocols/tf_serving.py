@@ -1,6 +1,7 @@
 """TensorFlow Serving's REST API: status, metadata and predict.
 
-https://www.tensorflow.org/tfx/serving/api_rest. The feed that takes pictures also takes ``{"b64": …}``, image files.
+https://www.tensorflow.org/tfx/serving/api_rest. The feed that takes pictures also takes ``{"b64": …}``, image files;
+that of the ids of text also takes strings, and then the mask and the types are left out.
 As there, numbers may be NaN, Infinity and -Infinity, which strict JSON is without.
 """
 
@@ -21,7 +22,7 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..request import File, Request, encoded_file
+from ..request import File, Request, encoded_file, require_together, texts
 from ..server import Call, Server
 from ..tensors import description_for, input_bytes, of_items
 from .paths import model_path
@@ -126,7 +127,7 @@ def _rows(instances: object, description: Description) -> dict[str, object]:
         raise WrongTypeError('"instances" must be a list of at least one')
     if not description.batched:
         raise WrongFieldError('some tensors of this model do not begin with the batch; send "inputs"')
-    names = [feed.name for feed in description.feeds]
+    names = _names(instances[0], description)
     if len(names) == 1:
         bare = [row[names[0]] if isinstance(row, dict) and set(row) == {*names} else row for row in instances]
         return {names[0]: bare}
@@ -136,8 +137,20 @@ def _rows(instances: object, description: Description) -> dict[str, object]:
     return {name: [row[name] for row in instances] for name in names}
 
 
+def _names(given: object, description: Description) -> list[str]:
+    """The feeds that must be ``given``: with a text, none that it fills."""
+    text = description.text
+    value = given.get(text.ids) if text and isinstance(given, dict) else given
+    implied = text.implied if text and _holds_text(value) else ()
+    return [feed.name for feed in description.feeds if feed.name not in implied]
+
+
+def _holds_text(value: object) -> bool:
+    return isinstance(value[0] if isinstance(value, list) and value else value, str)
+
+
 def _columns(inputs: object, description: Description) -> dict[str, object]:
-    names = [feed.name for feed in description.feeds]
+    names = _names(inputs, description)
     if isinstance(inputs, dict) and set(inputs) == {*names}:
         return {name: inputs[name] for name in names}
     if len(names) > 1 or isinstance(inputs, dict):
@@ -149,8 +162,16 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
     pictures: tuple[File, ...] = ()
     inputs: dict[str, bytes] = {}
     counts: dict[str, int] = {}
-    image = description.image
-    if image and _holds_pictures(columns[image.feed]):
+    image, spoken = description.image, description.text
+    given: tuple[str, ...] = ()
+    if spoken and _holds_text(columns[spoken.ids]):
+        values = columns.pop(spoken.ids)
+        where = f'"{spoken.ids}"'
+        given = require_together(
+            texts(values if isinstance(values, list) else [values], where, limits), where, description
+        )
+        counts[spoken.ids] = len(given)
+    elif image and _holds_pictures(columns[image.feed]):
         files: list[Any] = columns.pop(image.feed)  # type: ignore[assignment]  # as was just seen
         pictures = tuple(_pictures(image.feed, files, limits))
         counts[image.feed] = len(pictures)
@@ -170,7 +191,8 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
     require_possible(least * count // description.batch, answer_limit, limits)
     for port in ports:
         inputs[port.name] = input_bytes(columns[port.name], port, description)
-    return Request(pictures, inputs, description.name, size=description.size, signature=description.signature)
+    size, signature = description.size, description.signature
+    return Request(pictures, inputs, description.name, size=size, signature=signature, texts=given)
 
 
 def _holds_pictures(value: object) -> bool:

@@ -16,12 +16,12 @@ import pytest
 
 from handler import storage, work
 from handler.budget import Limits
-from handler.errors import HandlerError, RetryLater, refusal
+from handler.errors import HandlerError, NotTextError, RetryLater, refusal
 from handler.events import KINDS
 from handler.model import Model
 from handler.server import Call, Server
 from tests.conftest import ROOT
-from tests.support import abi_library, s3
+from tests.support import abi_library, s3, vocabulary
 
 EVENTS = ROOT / "events"
 FACE = (ROOT / "tests/data/face.jpg").read_bytes()
@@ -450,6 +450,28 @@ def test_an_object_is_a_request_where_the_model_takes_no_picture(bucket: s3.Buck
     assert [prediction["product"] for prediction in answer["predictions"]] == [[2, 4, 6], [-4, -5, -6]]
     with pytest.raises(HandlerError):
         work.answered(storage.S3Object("tensors", "face.jpg"), server, asking)
+
+
+def test_an_object_is_a_text_where_the_model_takes_one(bucket: s3.Bucket, tmp_path: Path) -> None:
+    library = abi_library.build(tmp_path, abi_library.text_description())
+    vocabulary.write_prepared(tmp_path)
+    server = Server({"sized": Model(str(library))}, Limits())
+    asking = Call("r", False, lambda: 15_000, lambda result: None, lambda error: refusal(error, "r"))
+    bucket.objects = {
+        "texts/a.txt": b"good film",
+        "texts/b.json": b'{"texts": ["bad", "good film"]}',
+        "texts/c": b"\xff",
+    }
+    (one,) = work.answered(storage.S3Object("texts", "a.txt"), server, asking)["predictions"]
+    assert one["_ids"] == vocabulary.ids("good", "film")
+    assert work.answered(storage.S3Object("texts", "b.json"), server, asking)["predictions"][1] == one
+    with pytest.raises(NotTextError, match=r"s3://texts/c is not UTF-8"):
+        work.answered(storage.S3Object("texts", "c"), server, asking)
+    tasks: list[work.Task] = [{"text": "good film"}, {"text": ""}, {"texts": ["bad"]}]
+    first, second, third = work.background(tasks, "1", server, asking)["results"]
+    assert first["predictions"] == [one]
+    assert second["error"]["code"] == "wrong_field"
+    assert len(third["predictions"]) == 1
 
 
 def test_a_batch_of_a_distributed_map(app: ModuleType, bucket: s3.Bucket) -> None:

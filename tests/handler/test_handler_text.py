@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from handler.budget import Limits
 from handler.errors import StartupError
@@ -175,3 +176,127 @@ def test_every_kind_of_text_that_wordpiece_tells_apart(strict: Client) -> None:
     }.items():
         (found,) = answers(strict, {"text": text})
         assert found["_ids"][: sum(found["mask"])] == ids(*pieces), text
+
+
+ONE = [{"_ids": ids("good", "film"), "mask": [1, 1, 1, 1]}]
+
+
+def test_a_body_may_be_the_text(client: Client) -> None:
+    for media in ("text/plain", "text/plain; charset=utf-8"):
+        for body in (b"good film", b"\xef\xbb\xbfgood film"):
+            response = client.send("POST", "/predict", body, {"content-type": media})
+            assert response.status == 200
+            assert json.loads(response.body)["predictions"] == ONE
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"", 400, "wrong_field"),
+        (b"a\xff", 422, "not_text"),
+        (b"\xed\xa0\x80", 422, "not_text"),
+        (b"a" * 2_001, 413, "too_large"),
+    ],
+)
+def test_a_body_that_is_no_text_is_refused(client: Client, body: bytes, status: int, code: str) -> None:
+    response = client.send("POST", "/predict", body, {"content-type": "text/plain"})
+    assert (response.status, json.loads(response.body)["error"]["code"]) == (status, code)
+
+
+def test_another_type_of_body_is_refused(client: Client) -> None:
+    response = client.send("POST", "/predict", b"a", {"content-type": "image/png"})
+    assert response.status == 415
+    assert "application/json, text/plain" in json.loads(response.body)["error"]["message"]
+
+
+@pytest.mark.parametrize("shape", [[2], [2, 1]])
+def test_open_inference_takes_bytes(client: Client, shape: list[int]) -> None:
+    values = ["good film", "天"] if len(shape) == 1 else [["good film"], ["天"]]
+    tensor = {"name": "input_ids", "datatype": "BYTES", "shape": shape, "data": values}
+    status, answer = client.post("/v2/models/sized/infer", {"inputs": [tensor]})
+    assert status == 200
+    found = {output["name"]: output for output in answer["outputs"]}
+    assert found["mask"]["shape"] == [2, 4]
+    assert found["_ids"]["data"] == [*ids("good", "film"), *ids("天"), 0]
+
+
+def test_open_inference_takes_them_as_binary_data(client: Client) -> None:
+    data = b"".join(len(one).to_bytes(4, "little") + one for one in (b"good film", "天".encode()))
+    tensor = {"name": "input_ids", "datatype": "BYTES", "shape": [2], "parameters": {"binary_data_size": len(data)}}
+    head = json.dumps({"inputs": [tensor]}).encode()
+    headers = {"inference-header-content-length": str(len(head))}
+    response = client.send("POST", "/v2/models/sized/infer", head + data, headers)
+    assert response.status == 200
+    assert json.loads(response.body)["outputs"][0]["data"] == [*ids("good", "film"), *ids("天"), 0]
+    broken = data.replace("天".encode(), b"\xff\xff\xff")
+    response = client.send("POST", "/v2/models/sized/infer", head + broken, headers)
+    assert (response.status, json.loads(response.body)["error"]) == (422, '"input_ids"[1] is not UTF-8')
+
+
+def test_open_inference_refuses_what_is_no_text(client: Client) -> None:
+    for change, message in (
+        ({"data": [1, 2]}, '"input_ids"[0] must be a string, not a number'),
+        ({"data": ["a"]}, '"input_ids" has the shape [2], but not as many elements'),
+        ({"data": "ab"}, '"input_ids" must have its data as a list of strings'),
+        (
+            {"shape": [0], "data": []},
+            '"input_ids" must have the shape [n] where it holds BYTES, one picture or text each',
+        ),
+        ({"shape": [21], "data": ["a"] * 21}, '"input_ids" has 21 elements; at most 20 are allowed at a time'),
+    ):
+        tensor = {"name": "input_ids", "datatype": "BYTES", "shape": [2], "data": ["a", "b"]} | change
+        status, answer = client.post("/v2/models/sized/infer", {"inputs": [tensor]})
+        assert (status >= 400, answer) == (True, {"error": message})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"instances": ["good film"]},
+        {"instances": [{"input_ids": "good film"}]},
+        {"inputs": ["good film"]},
+        {"inputs": "good film"},
+        {"inputs": {"input_ids": ["good film"]}},
+    ],
+)
+def test_tensorflow_serving_takes_strings(client: Client, body: dict[str, Any]) -> None:
+    status, answer = client.post("/v1/models/sized:predict", body)
+    assert status == 200, answer
+    if "instances" in body:
+        assert answer["predictions"] == ONE
+    else:
+        assert answer["outputs"] == {key: [value] for key, value in ONE[0].items()}
+
+
+def test_tensorflow_serving_refuses_what_is_no_text(client: Client) -> None:
+    for body, message in (
+        ({"instances": ["a", 3]}, '"input_ids"[1] must be a string, not a number'),
+        ({"instances": ["a"] * 21}, '"input_ids" has 21; at most 20 are allowed at a time'),
+        ({"inputs": {"input_ids": [""]}}, '"input_ids"[0] is empty; a text is needed'),
+    ):
+        status, answer = client.post("/v1/models/sized:predict", body)
+        assert (status >= 400, answer) == (True, {"error": message})
+
+
+def test_the_page_says_that_a_text_is_wanted(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLDFORGE_PLAYGROUND", "on")
+    assert b'"text": true' in client.send("GET", "/").body
+
+
+def test_every_body_that_is_described_is_one_that_is_taken(client: Client) -> None:
+    document = client.get("/openapi.json")
+
+    def valid(path: str, body: Any, media: str = "application/json") -> bool:
+        schema = document["paths"][path]["post"]["requestBody"]["content"][media]["schema"]
+        return bool(Draft202012Validator({**schema, "components": document["components"]}).is_valid(body))
+
+    assert valid("/predict", {"text": "a"})
+    assert valid("/predict", {"texts": ["a", "b"]})
+    assert not valid("/predict", {"texts": ["a"] * 21})
+    assert not valid("/predict", {"text": ""})
+    assert valid("/predict", "a text", "text/plain")
+    tensor = {"name": "input_ids", "datatype": "BYTES", "shape": [1], "data": ["a"]}
+    assert valid("/v2/models/sized/infer", {"inputs": [tensor]})
+    assert valid("/v1/models/sized:predict", {"instances": ["a"]})
+    assert valid("/v1/models/sized:predict", {"inputs": {"input_ids": ["a"]}})
+    assert not valid("/v1/models/sized:predict", {"inputs": {"input_ids": [""]}})

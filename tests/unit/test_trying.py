@@ -32,3 +32,12 @@ def test_a_model_that_takes_both_is_tried_with_both() -> None:
         ["both"], described(PICTURE, SERIES)
     )
     assert list(zeros(described(PICTURE, SERIES))["inputs"]) == ["series"]
+
+
+def test_a_model_of_text_is_tried_with_one() -> None:
+    ids, mask = SERIES | {"name": "input_ids"}, SERIES | {"name": "attention_mask"}
+    about = described(ids, mask) | {"text": {"ids": "input_ids", "mask": "attention_mask", "types": ""}}
+    assert how_to_try(["a"], about) == 'try it: make invoke MODEL=a TEXT="..."'
+    assert zeros(about) == {}
+    both = about | {"feeds": [ids, mask, SERIES]}
+    assert list(zeros(both)["inputs"]) == ["series"]

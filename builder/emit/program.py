@@ -23,6 +23,7 @@ from builder.lower.program import (
     CopyStep,
     DotStep,
     FftStep,
+    GatherStep,
     KernelStep,
     LayerStep,
     NmsStep,
@@ -304,6 +305,8 @@ class _Printer:
                 return repack_lines(step, _pointer)
             case RowStep():
                 return _row(step)
+            case GatherStep():
+                return _gather(step)
             case BroadcastStep():
                 return _broadcast(step)
             case CallStep():
@@ -442,6 +445,17 @@ def _row(step: RowStep) -> list[str]:
         f"const size_t row = index < 0 ? 0u : index < {step.count} ? (size_t)index : {step.count - 1}u;",
         f"__builtin_memcpy({_pointer(step.target)}, "
         f"(const uint8_t *){_pointer(step.source)} + row * {step.target.size}u, {step.target.size}u);",
+    ]
+
+
+def _gather(step: GatherStep) -> list[str]:
+    kinds = f"CF_{step.weight_type.upper()}, {CF_DTYPES[step.index]}"
+    numbers = _list((step.wide, step.negative, step.count, step.rows, step.width))[1:-1]
+    scale = "NULL" if step.weight_scale is None else f"(const float *){_pointer(step.weight_scale)}"
+    return [
+        f"static const cf_gather gather = {{{kinds}, {numbers}}};",
+        f"cf_run_gather(&gather, {_pointer(step.indices)}, {_pointer(step.table)}, {scale}, "
+        f"(float *){_pointer(step.output)});",
     ]
 
 

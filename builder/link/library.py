@@ -16,7 +16,7 @@ from builder.targets import Copy, Target
 RUNTIME = Path(__file__).parent.parent / "runtime"
 
 KERNEL_SOURCES = tuple(
-    f"ops/{name}.c" for name in ("convolution", "dot", "copy", "broadcast", "sort", "topk", "fft", "nms")
+    f"ops/{name}.c" for name in ("convolution", "dot", "copy", "broadcast", "gather", "sort", "topk", "fft", "nms")
 )
 """Runtime files compiled for the model's CPU."""
 

@@ -14,6 +14,7 @@ from builder.lower.activations import Activation
 from builder.lower.buffers import SLACK
 from builder.lower.compress import Compressor, Stored
 from builder.lower.fuse import Layer
+from builder.lower.gathers import GATHERS
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core, op_name, why_not
 from builder.lower.layouts import NO_HALO, TensorLayout, TensorLayouts, dense, lay_out, reads, with_rows, writes
@@ -27,6 +28,7 @@ from builder.lower.program import (
     Buffer,
     CopyStep,
     Epilogue,
+    GatherStep,
     LayerStep,
     PoolStep,
     Program,
@@ -37,6 +39,7 @@ from builder.lower.program import (
 )
 from builder.lower.replan import Storage, WeightStore, place
 from builder.lower.schedule import Schedule, inputs, makers_of
+from builder.lower.tables import Table, find_tables, store_table
 from builder.lower.thunks import Thunk
 
 
@@ -89,6 +92,8 @@ class _Assembly:
         self.fetched = {output.base for output in dag.outputs}
         self.last_use = {v.base: n for n, task in enumerate(scheduled.tasks) for v in inputs(task)}
         self.constants = {weight.offset: weight.data for weight in faithful.weights}
+        self.tables = find_tables(scheduled.tasks, self.constants, self.fetched, compressor.rules)
+        self.stored: dict[Buffer, Table] = {}
         self.store = WeightStore(options.share)
         self.placed: dict[Buffer, Buffer] = {}
         self.storages: list[Storage] = []
@@ -206,7 +211,9 @@ class _Assembly:
         self._step(build, [source.storage, output.storage], Note(name, "pool", (pool.kind,), "", 0, moved))
 
     def thunk(self, thunk: Thunk, number: int) -> None:
-        sources = [self._constant(s) if isinstance(s, Buffer) else self.values[s.base] for s in thunk.sources]
+        if isinstance(thunk.step, GatherStep):
+            return self.gather(thunk, thunk.step)
+        sources = [self.values[s.base] if isinstance(s, Value) else self._constant(s) for s in thunk.sources]
         targets = []
         for index, (buffer, output) in enumerate(zip(thunk.writes, thunk.outputs, strict=True)):
             target = self._in_place(thunk, index, number, sources)
@@ -232,6 +239,35 @@ class _Assembly:
         reason = "" if made is None else self.scheduled.reasons.get(made) or why_not(made)
         flop = flop_of_value(made) if made is not None else 0
         self._step(build, used, Note(thunk.step.name, "xla", (reason,) if reason else (), "", flop, moved))
+
+    def gather(self, thunk: Thunk, step: GatherStep) -> None:
+        (indices, table), (output,) = thunk.sources, thunk.outputs
+        assert isinstance(indices, Value)
+        assert isinstance(table, Buffer)
+        numbers = np.frombuffer(self._bytes(table), np.float32).reshape(step.rows, step.width)
+        alone = self.tables.by_buffer[table]
+        self.compressor.names.append(step.layer)
+        stored = self.stored.get(table) or store_table(step.layer, numbers, self.compressor, alone=alone)
+        self.stored[table] = stored
+        source, rows = self.values[indices.base], self._new(4 * step.count * step.width)
+        if output is not None:
+            self.values[output] = rows
+        small = self.store.put(stored.numbers)
+        scale = None if stored.scales is None else self.store.put(stored.scales)
+
+        def build() -> GatherStep:
+            return replace(
+                step,
+                indices=_sized(source, thunk.reads[0].size),
+                table=small,
+                output=rows.buffer,
+                weight_type=stored.type,
+                weight_scale=scale,
+                kept=stored.kept,
+            )
+
+        moved = source.size + rows.size + step.count * (small.size // step.rows)
+        self._step(build, [source, rows], Note(step.name, "gather", (stored.type,), "", 0, moved))
 
     def program(self) -> Program:
         """The finished Program. Raises LowerError where a fetch has no place."""
@@ -280,13 +316,15 @@ class _Assembly:
             return Stored("float32", kernel, kernel, kept="a depthwise filter" if asked else "")
         constant = core.weights.base
         layers = {task.core.value for task in self.scheduled.tasks if isinstance(task, Layer)}
+        others = set(self._readers(constant)) - layers
+        table = all(reader.op in GATHERS for reader in others) and self.tables.by_constant.get(constant, False)
         return self.compressor.layer(
             core.name,
             kernel,
             core.weights.literal,
             core.arranged,
             layer.affine.scale,
-            alone=constant not in self.fetched and set(self._readers(constant)) <= layers,
+            alone=constant not in self.fetched and (table or (not others and constant not in self.tables.by_constant)),
         )
 
     def _readers(self, value: Value) -> Iterator[Value]:
@@ -299,13 +337,18 @@ class _Assembly:
     def _channels(self, vector: NDArray[np.float64]) -> Buffer:
         return self.store.put(pad_channels(vector.astype(np.float32)))
 
-    def _constant(self, buffer: Buffer) -> Buffer:
+    def _constant(self, buffer: Buffer | bytes) -> Buffer:
+        if isinstance(buffer, bytes):
+            return self.store.put(buffer)
+        if buffer not in self.placed:
+            self.placed[buffer] = self.store.put(self._bytes(buffer))
+        return self.placed[buffer]
+
+    def _bytes(self, buffer: Buffer) -> bytes:
         data = self.constants.get(buffer.offset)
         if data is None or len(data) < buffer.size:
             raise LowerError("a step reads a part of a constant")
-        if buffer not in self.placed:
-            self.placed[buffer] = self.store.put(data[: buffer.size])
-        return self.placed[buffer]
+        return data[: buffer.size]
 
     def _fetch(self, value: Value, size: int) -> Buffer:
         if value in self.values:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from builder.lower.compress import ITEM_SIZES
 from builder.lower.notes import Note
 from builder.lower.packing import PANEL, WINOGRAD, scratch_size, winograd_band
-from builder.lower.program import Algorithm, LayerStep, Program, Quantisation, Step, walk
+from builder.lower.program import Algorithm, GatherStep, LayerStep, Program, Quantisation, Step, walk
 from builder.spec.model import WeightType
 
 Chooser = Literal["rule", "tuning"]
@@ -47,7 +47,8 @@ class Decision:
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """The weights of one layer: ``count`` of them, in ``bytes`` with their scales; ``as_float32``: bytes as such.
+    """The weights of one layer, or of a table that rows are gathered from: ``count`` of them, in ``bytes`` with their
+    scales; ``as_float32``: bytes as such.
 
     Both sizes are with the zeros that fill the last panels. ``layer``: the op's name in the model. ``kept``: why they
     are not of the type that was asked for. ``input``: how the layer's input is rounded to bytes, if it is;
@@ -72,11 +73,25 @@ class LayerWeights:
 
 
 def layer_weights(program: Program, kept: Mapping[str, str] | None = None) -> tuple[LayerWeights, ...]:
-    """The weights of every layer, also inside loops and branches, in the order they run.
+    """The weights of every layer and table, also inside loops and branches, in the order they run.
 
     ``kept``: why a layer's input is not rounded although that was asked for, by the layer's name.
     """
-    return tuple(_weights(step, kept or {}) for step in walk(program.steps) if isinstance(step, LayerStep))
+    found = []
+    tables: set[tuple[str, int]] = set()
+    for step in walk(program.steps):
+        if isinstance(step, LayerStep):
+            found.append(_weights(step, kept or {}))
+        elif isinstance(step, GatherStep) and (step.layer, step.table.offset) not in tables:
+            tables.add((step.layer, step.table.offset))
+            found.append(_table(step))
+    return tuple(found)
+
+
+def _table(step: GatherStep) -> LayerWeights:
+    size = step.table.size + (step.weight_scale.size if step.weight_scale else 0)
+    count = step.rows * step.width
+    return LayerWeights(step.name, step.layer, step.weight_type, count, size, 4 * count, step.kept)
 
 
 def _weights(step: LayerStep, kept: Mapping[str, str]) -> LayerWeights:

@@ -29,7 +29,7 @@ class Note:
 
 def note_of(step: Step) -> Note:
     """The note of one of XLA's own steps."""
-    return Note(step.name, "xla", (), "", flop_of_step(step), sum(b.size for b in _buffers(step)))
+    return Note(step.name, "xla", (), "", flop_of_step(step), sum(b.size for b in buffers_of(step)))
 
 
 def flop_of_step(step: Step) -> int:
@@ -57,7 +57,7 @@ def flop_of_value(value: Value) -> int:
     return 0
 
 
-def _buffers(step: Step) -> list[Buffer]:
+def buffers_of(step: Step) -> list[Buffer]:
     """Every buffer that a step names itself, not those of steps inside it."""
     found: list[Buffer] = []
     for value in (getattr(step, field.name) for field in fields(step)):

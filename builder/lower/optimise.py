@@ -22,6 +22,7 @@ from builder.lower.options import Options
 from builder.lower.products import exchange_products
 from builder.lower.program import Program
 from builder.lower.schedule import schedule
+from builder.lower.tables import with_gathers
 from builder.lower.thunks import read_thunks
 
 
@@ -55,7 +56,8 @@ def optimise(
     try:
         dag = read_dag(result)
         open_sizes = any(port.spec.dynamic for port in fetches)
-        scheduled = schedule(dag, read_thunks(result, dag, faithful, enclose=open_sizes))
+        thunks = read_thunks(result, dag, faithful, enclose=open_sizes)
+        scheduled = schedule(dag, with_gathers(result, thunks, compressor))
         made = assemble(dag, scheduled, faithful, options, compressor)
     except LowerError as error:
         compressor, reason = Compressor(options.weights), str(error)

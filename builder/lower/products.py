@@ -22,6 +22,7 @@ from builder.lower.compact import compact
 from builder.lower.compress import Compressor
 from builder.lower.hlo_index import HloIndex
 from builder.lower.layers import op_name
+from builder.lower.loop_tables import exchange_gathers
 from builder.lower.notes import Note, flop_of_step
 from builder.lower.packing import pack_layer, pack_scale, pad_channels
 from builder.lower.program import (
@@ -31,6 +32,7 @@ from builder.lower.program import (
     CopyStep,
     DotStep,
     Epilogue,
+    GatherStep,
     KernelStep,
     LayerStep,
     Program,
@@ -83,16 +85,17 @@ def exchange_products(
     """
     exchange = _Exchange(_Fusions(result), faithful, compressor or Compressor())
     steps = exchange.steps(result.thunk_sequence, faithful.steps)
-    if not exchange.weights:
-        return None
     program = replace(
         faithful,
         steps=steps,
         weights=(*faithful.weights, *exchange.weights),
-        arena_size=exchange.arena + SLACK,
+        arena_size=exchange.arena + SLACK if exchange.weights else faithful.arena_size,
         weights_size=exchange.weights_end,
     )
-    program = compact(program, share)
+    gathered = exchange_gathers(result, program, exchange.compressor)
+    if not exchange.weights and gathered is program:
+        return None
+    program = compact(gathered, share)
     return program, tuple(_note(step) for step in program.steps)
 
 
@@ -391,6 +394,8 @@ def _note(step: Step) -> Note:
     if isinstance(step, LayerStep):
         moved = step.weights.size + step.input.buffer.size + step.output.buffer.size
         return Note(step.name, "layer", (), step.algorithm, flop_of_step(step), moved)
+    if isinstance(step, GatherStep):
+        return Note(step.name, "gather", (step.weight_type,), "", 0, 0)
     inside = ("with layers inside",) if isinstance(step, WhileStep) and _has_layer(step.body) else ()
     return Note(step.name, "copy" if isinstance(step, CopyStep | RowStep) else "xla", inside, "", 0, 0)
 

@@ -392,6 +392,30 @@ class RowStep:
 
 
 @dataclass(frozen=True)
+class GatherStep:
+    """Rows of ``table`` [rows, width] as float32, by ``count`` numbers of the dtype ``index``.
+
+    Numbers become int32, or int64 if ``wide``. One below 0 counts from the table's end if ``negative``; one past either
+    end means the row at that end.
+    """
+
+    name: str
+    indices: Buffer
+    table: Buffer
+    output: Buffer
+    rows: int
+    width: int
+    count: int
+    index: str
+    wide: bool = False
+    negative: bool = False
+    weight_type: WeightType = "float32"
+    weight_scale: Buffer | None = None  # of int8: a float32 for each row
+    layer: str = ""  # the op's name in the model
+    kept: str = ""  # why the table is not of the type that was asked for
+
+
+@dataclass(frozen=True)
 class CallStep:
     name: str
     body: Steps
@@ -432,6 +456,7 @@ Step = (
     | PoolStep
     | RepackStep
     | RowStep
+    | GatherStep
     | BroadcastStep
     | CallStep
     | ConditionalStep

@@ -18,6 +18,7 @@ from builder.lower.program import (
     CopyStep,
     DotStep,
     FftStep,
+    GatherStep,
     KernelStep,
     NmsStep,
     Program,
@@ -36,19 +37,20 @@ StraightStep = (
     | NmsStep
     | CombinedNmsStep
     | BroadcastStep
+    | GatherStep
 )
 WITH_SCRATCH = (SortStep, FftStep, NmsStep, CombinedNmsStep, EnclosedStep)
 
 
 @dataclass(frozen=True, eq=False)
 class Thunk:
-    """A step of the faithful program. ``sources``: a Value, or the Buffer of a constant."""
+    """A step of the faithful program. ``sources``: a Value, the Buffer of a constant, or the bytes of a new one."""
 
     number: int
     step: StraightStep | EnclosedStep
     reads: tuple[Buffer, ...]
     writes: tuple[Buffer, ...]
-    sources: tuple[Value | Buffer, ...]
+    sources: tuple[Value | Buffer | bytes, ...]
     outputs: tuple[Value | None, ...]
     """The value of every write, as ``base``; None for one that nothing names."""
 
@@ -73,6 +75,8 @@ class Thunk:
                 return replace(step, source=reads[0], target=writes[0])
             case BroadcastStep():
                 return replace(step, source=reads[0], other=reads[1] if len(reads) > 1 else None, target=writes[0])
+            case GatherStep():
+                return replace(step, indices=reads[0], table=reads[1], output=writes[0])
             case SortStep():
                 assert scratch is not None
                 return replace(step, buffers=tuple(writes), scratch=scratch)
@@ -161,6 +165,8 @@ def _ports(step: StraightStep, proto: Any) -> tuple[tuple[Buffer, ...], tuple[Bu
             return (step.source,), (step.target,)
         case BroadcastStep():
             return (step.source, *(() if step.other is None else (step.other,))), (step.target,)
+        case GatherStep():
+            return (step.indices, step.table), (step.output,)
         case SortStep():
             return step.buffers, step.buffers
         case FftStep():

@@ -18,6 +18,7 @@ from builder.lower.program import (
     CopyStep,
     DotStep,
     FftStep,
+    GatherStep,
     KernelStep,
     LayerStep,
     PoolStep,
@@ -95,7 +96,7 @@ def _written(step: Step) -> Buffer | None:
     match step:
         case KernelStep():
             return step.buffers[-1]
-        case ConvolutionStep() | FftStep():
+        case ConvolutionStep() | FftStep() | GatherStep():
             return step.output
         case DotStep():
             return step.out

@@ -225,7 +225,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Weights:
-    """The type in which weights of convolutions and products are stored, and the place of all weights."""
+    """The type in which weights of convolutions, products and tables are stored, and the place of all weights."""
 
     type: WeightType | Literal["auto"] = "float32"
     accuracy: float = 0.995  # of "auto": the share of the calibration set with TensorFlow's own top class

@@ -536,9 +536,9 @@ GOLDEN = Section(
 
 WEIGHTS = Section(
     "weights",
-    "The type in which the weights of convolutions and products are stored, and the place of all weights. Biases, "
-    "depthwise filters and everything that XLA's own kernels read are always float32. Without `[activations]`, so "
-    "are all sums. docs/weights.md says what each type costs.",
+    "The type in which the weights of convolutions and products, and tables that rows are gathered from (embeddings), "
+    "are stored, and the place of all weights. Biases, depthwise filters and everything that XLA's own kernels read "
+    "are always float32. Without `[activations]`, so are all sums. docs/weights.md says what each type costs.",
     (
         Field(
             "type",

@@ -11,7 +11,9 @@ import pytest
 from builder.audit import audit
 from builder.audit.policy import target_of
 from builder.errors import VerifyError
-from builder.lower import Options
+from builder.lower import Options, lower
+from builder.lower.compress import Rules
+from builder.lower.program import GatherStep
 from builder.targets import ARM64, X86_64
 from builder.verify.compare import verify
 from builder.verify.machine import Machine
@@ -19,7 +21,7 @@ from builder.verify.verdict import require
 from tests.conftest import ROOT, make_bundle
 from tests.integration.test_zoo import WITHOUT_WINOGRAD
 from tests.support import qemu
-from tests.support.build import CACHE, build_library, freeze_function, spec_of, write_golden
+from tests.support.build import CACHE, build_library, freeze_function, rounding_of, spec_of, write_golden
 from tests.support.zoo import CASES, TOGETHER, TURN, Case
 
 pytestmark = pytest.mark.integration
@@ -114,6 +116,19 @@ def test_agrees_with_tensorflow(case: Case, machine: Machine, built: Any) -> Non
             require(verify(library, graph, spec, machine))
         return
     require(verify(library, graph, spec, machine))
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.name == "embeddings"], ids=lambda c: c.name)
+def test_rows_of_small_tables(case: Case, machine: Machine, built: Any, tmp_path: Path) -> None:
+    """NEON's way to make floats of float16 and int8."""
+    _, graph, spec = built
+    options = Options(weights=Rules("int8", (("model/GatherV2_1", "float16"),)))
+    lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=options)
+    assert {s.weight_type for s in lowered.program.steps if isinstance(s, GatherStep)} == {"int8", "float16"}
+    folder = tmp_path / "small"
+    folder.mkdir()
+    library = build_library(graph, spec, folder, options=options, target=ARM64).path
+    require(verify(library, graph, spec, machine, rounding_of(lowered, graph, folder)))
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.name == "mlp"], ids=lambda c: c.name)

@@ -12,7 +12,8 @@ import pytest
 
 from builder.cli import main
 from builder.importers.graph import FrozenGraph
-from builder.lower import LoweringPath, lower
+from builder.lower import LoweringPath, Options, lower
+from builder.lower.compress import Rules
 from builder.verify.golden import Golden
 from builder.verify.verdict import require
 from builder.wasm.module import BASELINE, FLAVOURS, SIMD, Flavour, emit_sources, link_module
@@ -20,7 +21,7 @@ from builder.wasm.node import PREDICT, node, verify_in_node
 from builder.wasm.verify import verify_module
 from tests.conftest import ROOT
 from tests.support import needs
-from tests.support.build import CACHE, spec_of
+from tests.support.build import CACHE, rounding_of, spec_of
 from tests.support.results import printed
 from tests.support.zoo import CASES, TOGETHER, TURN
 
@@ -33,8 +34,9 @@ EXAMPLES = ("digits", "emotion", "age_gender")
 # size the data decides and, every other day, ops of every family that is rewritten.
 GRAPHS = (
     "activations", "argsort", "beam_of_scores", "bits", "casts", "cholesky_and_solve", "cond_inside_while", "conv1d",
-    "detection", "half_precision_inside", "lstm", "map_and_scan", "matmul_batched_rank_4", "mobilenet_v3_small",
-    "non_max_suppression", "stateless_random_int", "transforms", "boxes_that_are_left", "wide_resnet", "every_pair",
+    "detection", "embeddings", "half_precision_inside", "lstm", "map_and_scan", "matmul_batched_rank_4",
+    "mobilenet_v3_small", "non_max_suppression", "stateless_random_int", "transforms", "boxes_that_are_left",
+    "wide_resnet", "every_pair",
     *([TOGETHER.name] if TURN == "wasm32" else []),
 )  # fmt: skip
 
@@ -69,6 +71,17 @@ def test_agrees_with_tensorflow(name: str, compiled: Path, tmp_path: Path) -> No
         folder = tmp_path / path
         folder.mkdir()
         require(verify_module(link(graph, path, flavour, folder), graph, spec))
+
+
+def test_rows_of_small_tables(compiled: Path, tmp_path: Path) -> None:
+    graph = FrozenGraph.load(compiled / "embeddings")
+    spec, rules = spec_of("embeddings"), Rules("int8", (("model/GatherV2_1", "float16"),))
+    lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=Options(weights=rules))
+    rounding = rounding_of(lowered, graph, tmp_path)
+    emit_sources(lowered.program, spec, tmp_path)
+    for flavour in (BASELINE, SIMD):
+        module = link_module(tmp_path, tuple(sorted(graph.folder.glob("graph*.ll"))), flavour, tmp_path, CACHE / "zig")
+        require(verify_module(module, graph, spec, rounding))
 
 
 def test_another_function_in_a_kernel_is_noticed(compiled: Path, tmp_path: Path) -> None:

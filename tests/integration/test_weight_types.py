@@ -26,24 +26,24 @@ from builder.link.library import link_library
 from builder.lower import Options, lower
 from builder.lower.compress import Rules
 from builder.lower.decisions import WeightSizes, layer_weights
+from builder.lower.program import GatherStep, walk
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from builder.quantise import restored
 from builder.spec import WeightType
 from builder.verify.compare import verify
-from builder.verify.rounding import Rounding
 from builder.verify.verification import Verification
 from tests.conftest import ROOT
-from tests.support.build import CACHE, TARGET, compile_here, freeze_function, spec_of, write_golden
+from tests.support.build import CACHE, TARGET, compile_here, freeze_function, rounding_of, spec_of, write_golden
 from tests.support.models import empty_project
 from tests.support.results import printed
 from tests.support.zoo import CASES, Case
-from tests.support.zoo.case import f32, weights
+from tests.support.zoo.case import f32, i32, weights
 
 pytestmark = pytest.mark.integration
 
 TYPES: tuple[WeightType, ...] = ("float16", "bfloat16", "int8")
-GRAPHS = ("dense_wide", "mlp_batch_64", "recurrent_wide", "grouped", "wide_resnet", "mobilenet_v2")
+GRAPHS = ("dense_wide", "mlp_batch_64", "recurrent_wide", "grouped", "embeddings", "wide_resnet", "mobilenet_v2")
 
 
 def grouped() -> Any:
@@ -57,6 +57,29 @@ def grouped() -> Any:
 GROUPED = Case("grouped", grouped, (f32("x", 1, 9, 9, 32),))
 
 
+def words_in_order() -> Any:
+    """Words before a loop, one by one in it, and a table that something else reads as well."""
+    import tensorflow as tf
+
+    first, second, shared = (weights(300, 48, seed=seed) for seed in range(3))
+    matrix = weights(48, 48)
+
+    def run(tokens: Any) -> Any:
+        words = tf.gather(first, tokens)
+
+        def step(i: Any, state: Any) -> Any:
+            word = tf.gather(second, tf.gather(tokens, i, axis=1))
+            return i + 1, tf.tanh(words[:, i] + word + state @ matrix)
+
+        _, state = tf.while_loop(lambda i, _: i < 12, step, (tf.constant(0), tf.zeros((1, 48))))
+        return state + tf.gather(shared, tokens[:, 0]), tf.reduce_min(tf.maximum(state, shared), 0)
+
+    return run
+
+
+WORDS = Case("words_in_order", words_in_order, (i32("tokens", 1, 12),))
+
+
 @pytest.fixture(autouse=True)
 def _inside_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # tfcompile writes into the current folder
@@ -68,7 +91,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[
 
     def compile_case(name: str) -> tuple[Case, FrozenGraph]:
         if name not in graphs:
-            case = next(c for c in (*CASES, GROUPED) if c.name == name)
+            case = next(c for c in (*CASES, GROUPED, WORDS) if c.name == name)
             folder = tmp_path_factory.mktemp(name)
             graph = freeze_function(case.trace(), [f.name for f in case.feeds], folder)
             compile_here(graph, folder)
@@ -85,13 +108,8 @@ def build(case: Case, graph: FrozenGraph, rules: Rules, folder: Path) -> tuple[V
     lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, "optimised", Options(weights=rules))
     sources = emit(lowered.program, spec, TARGET, folder)
     library = link_library(sources, [graph.folder / "graph.o"], TARGET, folder, CACHE / "zig")
-    layers = layer_weights(lowered.program)
-    rounding: Rounding | None = None
-    if lowered.restored:
-        save_arrays(restored.path_in(folder), lowered.restored)
-        restored.make(graph, restored.path_in(folder), folder)
-        rounding = restored.load(folder, {layer.type for layer in layers})  # type: ignore[misc]
-    sizes = WeightSizes.of(lowered.program.weights_size, layers)
+    rounding = rounding_of(lowered, graph, folder)
+    sizes = WeightSizes.of(lowered.program.weights_size, layer_weights(lowered.program))
     return verify(library.path, graph, spec, rounding=rounding), sizes
 
 
@@ -110,6 +128,20 @@ def test_agrees_with_tensorflow_with_the_same_weights(
     assert all(coarse.max_absolute > same.max_absolute for coarse, same in pairs)
     assert sizes.compressed_share > 0.7
     assert sizes.bytes < sizes.as_float32 * {"float16": 0.65, "bfloat16": 0.65, "int8": 0.45}[kind]
+
+
+def test_rows_of_tables_inside_and_before_a_loop(
+    compiled: Callable[[str], tuple[Case, FrozenGraph]], tmp_path: Path
+) -> None:
+    """A table that something else reads as well stays as it is, and says so."""
+    case, graph = compiled("words_in_order")
+    verification, sizes = build(case, graph, Rules("int8"), tmp_path)
+    assert verification.failures == ()
+    assert all(row.passed for row in verification.same_weights)
+    lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=Options(weights=Rules("int8")))
+    tables = {s.layer: (s.weight_type, s.kept) for s in walk(lowered.program.steps) if isinstance(s, GatherStep)}
+    assert sorted(tables.values()) == [("float32", "another step reads the same weights"), ("int8", ""), ("int8", "")]
+    assert sizes.as_float32 - sizes.bytes > 2 * 3 * 300 * 40
 
 
 def test_layers_have_exceptions_by_name(compiled: Callable[[str], tuple[Case, FrozenGraph]], tmp_path: Path) -> None:

@@ -17,8 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from builder.lower.compress import ITEM_SIZES, encode, store
 from builder.lower.faithful import FFT_KINDS
+from builder.lower.gathers import INDEX_TYPES
 from builder.lower.program import FftKind
+from builder.spec import WeightType
 from tests.support import needs
 from tests.support.runtime import DTYPES, Runtime, build, build_with_gcc, sanitizer_environment
 
@@ -458,6 +461,49 @@ def test_top_k(runtime: Runtime, data: st.DataObject, batch: int, length: int) -
     out, indices = runtime.top_k(np.ascontiguousarray(values), k)
     np.testing.assert_array_equal(indices, expected)
     np.testing.assert_array_equal(out.view("u4"), np.take_along_axis(values, expected, 1).view("u4"))
+
+
+# Rows of tables
+
+
+def converted(indices: np.ndarray, wide: bool) -> np.ndarray:
+    """As XLA converts them: floats to the nearest bound and NaN to 0; whole numbers lose their upper bits."""
+    if indices.dtype.kind != "f":
+        return indices.astype("i8" if wide else "i4").astype("i8")
+    bounds = np.iinfo("i8" if wide else "i4")
+    exact = np.clip(np.nan_to_num(indices.astype("f8"), nan=0.0), float(bounds.min), float(bounds.max))
+    return np.array([min(int(x), bounds.max) for x in exact.ravel()], "i8").reshape(indices.shape)
+
+
+@examples(200)
+@given(
+    data=st.data(),
+    kind=st.sampled_from(tuple(ITEM_SIZES)),
+    dtype=st.sampled_from(INDEX_TYPES),
+    rows=st.integers(1, 12),
+    width=st.integers(1, 70),
+)
+def test_gather(runtime: Runtime, data: st.DataObject, kind: WeightType, dtype: str, rows: int, width: int) -> None:
+    """Bit for bit the floats that are multiplied with elsewhere, of indices within and far beyond the table."""
+    near = st.integers(-2 * rows, 2 * rows)
+    far = st.floats(width=32) if dtype == "float32" else st.integers(np.iinfo(dtype).min, np.iinfo(dtype).max)
+    drawn = data.draw(st.lists(near | far, max_size=9))
+    indices = np.array([0 if dtype.startswith("u") and x < 0 else x for x in drawn]).astype(dtype)
+    wide, negative = data.draw(st.booleans()), data.draw(st.booleans())
+    table = np.random.default_rng(rows).normal(size=(rows, width)).astype("f4")
+    stored = store(table.T[None, None], kind)
+    found = runtime.gather(
+        kind,
+        encode(stored.numbers[0, 0].T, kind),
+        stored.scale,
+        indices,
+        (rows, width),
+        wide=wide,
+        negative=negative,
+    )
+    numbers = converted(indices, wide)
+    numbers = np.where((numbers < 0) & negative, numbers + rows, numbers).clip(0, rows - 1)
+    np.testing.assert_array_equal(found, stored.restored[0, 0].T[numbers])
 
 
 # Fourier transforms

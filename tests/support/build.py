@@ -13,11 +13,14 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import RawGraph
 from builder.importers.rewrite import keep_cases_functional
 from builder.link.library import SharedLibrary, link_library
-from builder.lower import LoweringPath, Options, lower
+from builder.lower import Lowered, LoweringPath, Options, lower
+from builder.lower.decisions import layer_weights
 from builder.project import cache_folder
+from builder.quantise import restored
 from builder.spec import ModelSpec, Source, Tolerance
 from builder.targets import X86_64, Target
 from builder.verify.reference import ask
+from builder.verify.rounding import Rounding
 from builder.xla import tfcompile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,6 +66,16 @@ def compile_here(graph: FrozenGraph, folder: Path, target: Target = TARGET) -> N
     """Compile in this process, which has TensorFlow loaded already."""
     os.chdir(folder)  # tfcompile writes into the current folder
     tfcompile.run_tfcompile(graph.folder.resolve(), target)
+
+
+def rounding_of(lowered: Lowered, graph: FrozenGraph, folder: Path) -> Rounding | None:
+    """TensorFlow's answers to the golden feeds with the weights as ``lowered`` has them; None where none is rounded."""
+    if not lowered.restored:
+        return None
+    path = restored.path_in(folder)
+    restored.save(path, lowered.restored, lowered.rounded)
+    restored.make(graph, path, folder)
+    return restored.load(folder, {layer.type for layer in layer_weights(lowered.program)})
 
 
 def build_library(

@@ -15,6 +15,7 @@ from builder.lower.program import (
     DotStep,
     FftAxis,
     FftStep,
+    GatherStep,
     KernelStep,
     NmsStep,
     Program,
@@ -59,6 +60,10 @@ COMBINED_NMS = CombinedNmsStep(
     batch=1, count=2, box_classes=1, classes=2, per_class=2, size=3, overlap=0.3, score=0.1, clip=True,
     scratch=arena(384, 128),
 )  # fmt: skip
+GATHER = GatherStep(
+    "gather.10", arena(0, 16), Buffer("weights", 64, 6), arena(64, 8), rows=3, width=2, count=4, index="int32",
+    negative=True, weight_type="int8", weight_scale=Buffer("weights", 0, 12), layer="model/gather",
+)  # fmt: skip
 RNG = RngStep("rng.8", arena(0, 16), 4)
 EVERY_STEP = Program(
     steps=(
@@ -72,6 +77,7 @@ EVERY_STEP = Program(
         FFT,
         NMS,
         COMBINED_NMS,
+        GATHER,
         RNG,
         CallStep("call.9", (KERNEL,)),
         ConditionalStep("conditional.10", arena(192, 1), ((KERNEL,), ())),

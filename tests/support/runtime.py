@@ -12,13 +12,15 @@ import numpy as np
 
 from builder.link.library import KERNEL_SOURCES, RUNTIME
 from builder.link.toolchain import Toolchain
+from builder.lower.compress import ITEM_SIZES
 from builder.lower.faithful import FFT_KINDS
 from builder.lower.fft import plan_fft
 from builder.lower.program import FftKind
 from builder.project import cache_folder
+from builder.spec import WeightType
 from builder.targets import X86_64
 
-FUNCTIONS = ("broadcast", "combined_nms", "convolution", "copy", "dot", "fft", "nms", "sort", "topk")
+FUNCTIONS = ("broadcast", "combined_nms", "convolution", "copy", "dot", "fft", "gather", "nms", "sort", "topk")
 TABLE = (
     '#include "ops/kernels.h"\n__attribute__((visibility("default"))) void *const cf_table[] = {'
     + ", ".join(f"(void *)cf_run_{name}" for name in FUNCTIONS)
@@ -146,6 +148,15 @@ class _Fft(ctypes.Structure):
     )
 
 
+class _Gather(ctypes.Structure):
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("index", ctypes.c_int),
+        *((name, ctypes.c_int32) for name in ("wide", "negative")),
+        *((name, ctypes.c_int64) for name in ("count", "rows", "width")),
+    )
+
+
 class _Nms(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("boxes", "size")),
@@ -267,6 +278,26 @@ class Runtime:
         memory = np.full(4 * plan.scratch + 64, 0xFF, "u1")  # floats that are no numbers
         scratch = memory[-memory.ctypes.data % 64 :][: 4 * plan.scratch]
         self._call("fft", descriptor, *map(_address, (values, plan.tables, output, scratch)))
+
+    def gather(
+        self,
+        kind: WeightType,
+        table: bytes,
+        scale: np.ndarray | None,
+        indices: np.ndarray,
+        shape: tuple[int, int],
+        *,
+        wide: bool,
+        negative: bool,
+    ) -> np.ndarray:
+        """The rows of a table of ``shape`` that ``compress.encode`` made the bytes of; no byte past them is read."""
+        numbers = np.frombuffer(table, "u1").copy()
+        output = np.full((*indices.shape, shape[1]), np.nan, "f4")
+        kinds = (tuple(ITEM_SIZES).index(kind), _dtype(indices))
+        descriptor = _Gather(*kinds, wide, negative, indices.size, *shape)
+        scales = ctypes.c_void_p(None) if scale is None else _address(scale)
+        self._call("gather", descriptor, _address(indices), _address(numbers), scales, _address(output))
+        return output
 
     def nms(
         self, boxes: np.ndarray, scores: np.ndarray, size: int, overlap: float, score: float, decay: float = 0.0

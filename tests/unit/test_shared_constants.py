@@ -21,9 +21,9 @@ def _constants(header: str, name: str) -> set[int]:
     return {int(value) for value in re.findall(rf"\b{name}(?: =)? (\d+)\b", text)}
 
 
-def _enumerators(name: str) -> list[str]:
-    """The enumerators of an enum of fused.h that has no values of its own, in lower case, without CF_."""
-    text = re.sub(r"/\*.*?\*/", "", (RUNTIME / "fused" / "fused.h").read_text(), flags=re.S)
+def _enumerators(name: str, header: str = "fused/fused.h") -> list[str]:
+    """The enumerators of an enum of ``header`` that has no values of its own, in lower case, without CF_."""
+    text = re.sub(r"/\*.*?\*/", "", (RUNTIME / header).read_text(), flags=re.S)
     body = re.search(rf"typedef enum \{{([^}}]*)\}} {name};", text)
     assert body is not None
     assert "=" not in body[1]
@@ -53,6 +53,6 @@ def test_channel_vectors_are_padded_for_the_widest_tile() -> None:
 
 
 def test_the_enums_are_named_as_emit_prints_them() -> None:
-    assert _enumerators("cf_weight_type") == list(get_args(WeightType))
+    assert _enumerators("cf_weight_type", "ops/weight_type.h") == list(get_args(WeightType))
     assert _enumerators("cf_algorithm") == list(get_args(Algorithm))
     assert ["identity", *_enumerators("cf_activation")] == list(get_args(ActivationName))

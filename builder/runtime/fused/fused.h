@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ops/weight_type.h"
 #include "platform/threads.h"
 
 enum { CF_MAX_TAPS = 1024 };
@@ -32,10 +33,6 @@ typedef enum {
     CF_TANH,
     CF_ELU
 } cf_activation;
-
-/* The type of a layer's weights in the library. Sums are float32, except for CF_INTEGER's. See
- * builder/lower/compress.py. */
-typedef enum { CF_FLOAT32, CF_FLOAT16, CF_BFLOAT16, CF_INT8 } cf_weight_type;
 
 /* See LayerStep and Epilogue in builder/lower/program.py. */
 typedef struct {

@@ -10,6 +10,8 @@
 
 #include <stdint.h>
 
+#include "ops/weight_type.h"
+
 typedef enum { CF_F32, CF_F64, CF_F16, CF_S8, CF_S16, CF_S32, CF_S64, CF_U8, CF_U16, CF_U32, CF_U64 } cf_dtype;
 
 /*
@@ -73,6 +75,20 @@ typedef struct {
 /* Rows [from, to) of the dims[0] * dims[1] * dims[2]. other may be NULL for CF_BROADCAST_COPY. */
 void cf_run_broadcast(const cf_broadcast *b, int64_t from, int64_t to, const float *source, const float *other,
                       float *target);
+
+/*
+ * output[i] = table[index], a row of `width` floats, for each of `count` indices. table: [rows, width] of `type`, int8
+ * with a `scale` for each row. An index is converted as XLA converts it, to int32 unless it is `wide`; below 0 it counts
+ * from the table's end if `negative`; and past either end it means the row at that end.
+ */
+typedef struct {
+    cf_weight_type type;
+    cf_dtype index; /* F32 or an integer */
+    int32_t wide, negative;
+    int64_t count, rows, width;
+} cf_gather;
+
+void cf_run_gather(const cf_gather *g, const void *indices, const void *table, const float *scale, float *output);
 
 /*
  * XLA's comparator: *result = 1 if the left element comes first. operands[2 * i] is the left element of

@@ -69,6 +69,21 @@ def embedding_and_pooling() -> Function:
     return model(tokens, kl.Dense(3)(kl.GlobalAveragePooling1D()(kl.Embedding(50, 16)(tokens))))
 
 
+@case(i32("tokens", 2, 20), f32("kinds", 2, 20), ranges={"tokens": (-300, 300), "kinds": (0, 70)})
+def embeddings() -> Function:
+    """Numbers of words, some counted from the table's end, and floats that are numbers; a product with the table."""
+    words, kinds = weights(300, 44, scale=1.0), weights(70, 44, scale=1.0)
+
+    def run(tokens: Any, sorts: Any) -> Any:
+        numbers = tf.where(tokens < 0, tokens + 300, tokens)
+        x = tf.gather(words, numbers) + tf.gather(kinds, tf.cast(sorts, tf.int32))
+        x -= tf.reduce_mean(x, -1, keepdims=True)
+        x *= tf.math.rsqrt(tf.reduce_mean(x * x, -1, keepdims=True) + 1e-6)
+        return tf.matmul(tf.reduce_mean(x, 1), words, transpose_b=True)
+
+    return run
+
+
 @case(f32("volume", 2, 7, 10, 9, 3), covers=("Convolution", "no graph.h"))
 def volumes() -> Function:
     """The transposed and the deep one are XLA's, for which tfcompile refuses to write C++; the others become 2-D."""

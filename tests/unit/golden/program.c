@@ -176,6 +176,10 @@ static cf_status run_program(cf_context *context) {
         static const cf_combined_nms nms = {1, 2, 1, 2, 2, 3, 0x1.3333333333333p-2f, 0x1.999999999999ap-4f, 1};
         cf_run_combined_nms(&nms, (const float *)ARENA(0u), (const float *)WEIGHTS(0u), (float *)ARENA(64u), (float *)ARENA(128u), (float *)ARENA(192u), (int32_t *)ARENA(320u), ARENA(384u));
     }
+    { /* gather.10 */
+        static const cf_gather gather = {CF_INT8, CF_S32, 0, 1, 4, 3, 2};
+        cf_run_gather(&gather, ARENA(0u), WEIGHTS(64u), (const float *)WEIGHTS(0u), (float *)ARENA(64u));
+    }
     { /* rng.8 */
         cf_advance_rng(context, ARENA(0u), 4u);
     }

@@ -18,6 +18,7 @@ from builder.pack.bundle import Bundle, activate
 from builder.pack.dependencies import build_dependencies
 from builder.stages.attempts import VerifiedLibrary, verified_library
 from builder.stages.compile import compile_variants
+from builder.stages.completed import completed
 from builder.stages.imported import import_variants
 from builder.stages.link import link_static
 from builder.stages.pack import pack
@@ -41,6 +42,7 @@ def build_bundle(ws: Workspace) -> Built:
 
     Raises the ColdforgeError of the stage that fails; the last good bundle stays in place.
     """
+    ws = completed(ws)
     imported = import_variants(ws)
     compiled = compile_variants(ws, imported)
     settled = settle(ws)

@@ -123,7 +123,7 @@ class Output(NamedTuple):
 
     name: str
     fetch: str
-    kind: str  # classification | regression | embedding | detection | raw
+    kind: str  # classification | regression | embedding | detection | label | raw
     labels: tuple[str, ...]
     top_k: int | None
     format: str = ""  # of an embedding: float32 | float16 | int8 | base64

@@ -18,6 +18,7 @@ from builder.importers.graph import MODEL_SCOPE, FrozenGraph
 from builder.pack.manifest import FileEntry, manifest_head
 from builder.spec import FetchSpec, ModelSpec, Source, render
 from builder.spec.tensor import c_identifier
+from builder.stages.completed import completed
 from builder.stages.imported import import_variants
 from builder.stages.versions import versions
 from builder.workspace import Workspace
@@ -52,9 +53,10 @@ def export_model(ws: Workspace, out: Path | None = None) -> Export:
 
     Raises UsageError for a folder that holds something else, and as the import stage does.
     """
-    spec = ws.spec
-    folder = (out or ws.project.dist / f"{spec.name}{SUFFIX}").resolve()
+    folder = (out or ws.project.dist / f"{ws.spec.name}{SUFFIX}").resolve()
     _may_write(folder)
+    ws = completed(ws)
+    spec = ws.spec
     imported = import_variants(ws.alone)
     graph = imported.graph
     with ws.progress.stage("export", "weights, graph and configuration"), replacing(folder) as fresh:

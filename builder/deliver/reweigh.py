@@ -25,6 +25,7 @@ from builder.lower.decisions import LayerWeights
 from builder.lower.program import Quantisation
 from builder.pack.bundle import LIBRARY
 from builder.stages.compile import CompiledModel, compile_variants
+from builder.stages.completed import completed
 from builder.stages.imported import import_variants
 from builder.stages.lower import attempts_for, programs_of, save_restored
 from builder.stages.settle import settle
@@ -51,6 +52,7 @@ def reweigh(ws: Workspace, output: Path | None) -> NewWeights:
     VerifyError where the answers are not TensorFlow's, UsageError without such a bundle.
     """
     wanted = _wanted(ws)
+    ws = completed(ws)
     compiled = compile_variants(ws, import_variants(ws))
     settled = replace(settle(ws), quantisations=_quantisations(ws.bundle))
     ws = ws.for_spec(settled.spec)

@@ -39,7 +39,10 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     """
     from builder.importers.allowed_ops import admit
     from builder.importers.freeze import write_frozen
+    from builder.importers.strings import without_strings
 
+    if loaded.ports.have_strings:
+        loaded = without_strings(loaded, spec)
     shapes = pin_shapes(loaded.ports, spec)
     fetches = _choose_fetches(loaded.ports, spec)
     raw = loaded.freeze(shapes)

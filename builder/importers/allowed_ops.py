@@ -60,7 +60,7 @@ def admit(
 
 
 def _admit(
-    source: Any, fetches: Sequence[str], feeds: Mapping[str, str], taken: Collection[str]
+    source: Any, fetches: Sequence[str], feeds: Mapping[str, str], taken: frozenset[str]
 ) -> tuple[Any, dict[str, str]]:
     _require_names(source)
     _require_sizes(source)
@@ -71,7 +71,8 @@ def _admit(
         source = keep_reachable(graph.definition, fetches, feeds.values())
     if not all(map(graph.allowed, source.node)):
         found = look(keep_reachable(without_side_effects(source), fetches, feeds.values()))
-        left = tuple(u for u in found.unsupported if u.op not in taken)
+        strings = bool(taken - IMPORTED)  # which the caller takes away
+        left = tuple(u for u in found.unsupported if u.op not in taken and not (strings and "= string" in u.reason))
         raise UnsupportedOpsError(OpReport(found.nodes, left, found.weights))
     _require_own_calls(source)
     return source, dict(feeds)

@@ -102,6 +102,11 @@ def _draft(
     if len(ports.signatures) > 1:
         source = replace(source, signature=ports.signature)
         notes["model.signature"] = f"The model has {', '.join(ports.signatures)}."
+    if ports.have_strings:
+        notes["model.source"] = (
+            "It takes or gives strings: the build finds out what the model does with them, and says it. "
+            "`coldforge inspect` does, too."
+        )
     image = _image(ports, notes)
     feeds = _feeds(ports, form, image, notes)
     spec = ModelSpec(
@@ -113,7 +118,7 @@ def _draft(
         feeds=feeds,
         fetches=tuple(FetchSpec(fetch.name) for fetch in ports.fetches) if form == "graph_def" else (),
         image=image,
-        outputs=_outputs(ports, name, notes, image is not None),
+        outputs=() if ports.have_strings else _outputs(ports, name, notes, image is not None),
     )
     if spec.fetches:
         notes["fetches.0"] = "Found as what nothing else in the graph reads: keep those you want."

@@ -18,6 +18,8 @@ def check_outputs(spec: ModelSpec, graph: FrozenGraph) -> None:
         fetch = fetches[output.fetch or next(iter(fetches))]
         if output.kind == "detection":
             found = _detection(output, fetches, spec.batch)
+        elif output.kind == "label":
+            found = _label(fetch)
         else:
             found = _embedding(fetch, spec.batch) if output.kind == "embedding" else _classes(output, fetch)
         problems += [f"[[outputs]] {output.name}: {problem}" for problem in found]
@@ -42,6 +44,11 @@ def _classes(output: OutputSpec, fetch: TensorSpec) -> Iterator[str]:
         )
     if output.top_k is not None and output.top_k > classes:
         yield f"top_k = {output.top_k}, but {name!r} has {classes} classes."
+
+
+def _label(fetch: TensorSpec) -> Iterator[str]:
+    if not fetch.dtype.startswith(("int", "uint")):
+        yield f'{fetch.name!r} is {fetch.dtype}, and a whole number chooses a label; write kind = "classification".'
 
 
 def _embedding(fetch: TensorSpec, batch: int) -> Iterator[str]:

@@ -33,6 +33,11 @@ class ModelPorts:
     signature: str | None = None
     signatures: tuple[str, ...] = ()
 
+    @property
+    def have_strings(self) -> bool:
+        """Whether any feed or fetch is of strings."""
+        return any(port.dtype == "string" for port in (*self.feeds, *self.fetches))
+
     @classmethod
     def of_json(cls, found: Any) -> ModelPorts:
         """What ``dataclasses.asdict`` made, after a way through JSON. Raises ImportModelError for anything else."""

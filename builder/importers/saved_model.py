@@ -8,7 +8,7 @@ and needs them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from builder.errors import ImportModelError
 from builder.escape import visible
 from builder.importers.allowed_ops import admit
 from builder.importers.checkpoint import read, saved_variables
+from builder.importers.frontier import HOST_OPS
 from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, distinct
 from builder.importers.object_graph import captured_variables
 from builder.importers.ports import ModelPorts, PortInfo
@@ -53,7 +54,8 @@ def open_saved_model(source: Source, path: Path) -> LoadedModel:
     )
     feeds = {key: info.name for key, info in inputs.items()}
     fetches = {key: info.name for key, info in outputs.items()}
-    return LoadedModel(ports, lambda _: freeze(path, meta, feeds, fetches, trust=source.trust))
+    taken = HOST_OPS if ports.have_strings else ()
+    return LoadedModel(ports, lambda _: freeze(path, meta, feeds, fetches, trust=source.trust, taken=taken))
 
 
 def meta_graph(path: Path) -> Any:
@@ -107,18 +109,24 @@ def _port(key: str, info: Any, path: Path) -> PortInfo:
 
 
 def freeze(
-    path: Path, meta: Any, feeds: Mapping[str, str], fetches: Mapping[str, str], *, trust: bool = False
+    path: Path,
+    meta: Any,
+    feeds: Mapping[str, str],
+    fetches: Mapping[str, str],
+    *,
+    trust: bool = False,
+    taken: Collection[str] = (),
 ) -> RawGraph:
     """Turn every variable that the fetches read into a constant with its value in the checkpoint.
 
     Variables that the graph writes, and that the fetches depend on, stay. ``trust``: where a variable is not in the
-    checkpoint, the model's init op may run. Raises ImportModelError, UnsupportedOpsError for ops that cannot be
-    compiled.
+    checkpoint, the model's init op may run. ``taken``: further ops that the caller takes away.
+    Raises ImportModelError, UnsupportedOpsError for ops that cannot be compiled.
     """
     tf = tensorflow()
     tensors = [*fetches.values()]
     tables = filled(meta.graph_def, _init_ops(meta))
-    source, feeds = admit(meta.graph_def, tensors, feeds, TABLES if tables else ())
+    source, feeds = admit(meta.graph_def, tensors, feeds, {*taken, *(TABLES if tables else ())})
     held = {node.name for node in source.node if node.op in _VARIABLES}
     saved = {node: where for node, where in saved_variables(meta).items() if node in held}
     saved |= captured_variables(meta, path, held - set(saved))
@@ -169,7 +177,7 @@ def _freeze(
     nodes = sorted({node_of(tensor) for tensor in tensors})
     frozen = convert_variables_to_constants_from_session_graph(session, flat, nodes, variable_names_denylist=kept)
     states = {node: Variable(names[node], np.asarray(value)) for node, value in values.items()}
-    return RawGraph(frozen, feeds, fetches, {n: v for n, v in names.items() if n not in kept}, states)
+    return RawGraph(frozen, feeds, fetches, {n: v for n, v in names.items() if n not in kept}, states, tables)
 
 
 def _needs_init(path: Path, meta: Any, source: Any, missing: set[str]) -> str:

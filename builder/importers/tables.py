@@ -1,12 +1,13 @@
 """Tables that a graph looks whole numbers up in: what is in them becomes constants, and a look-up a binary search.
 
 TensorFlow fills a table by an op that runs when the model is loaded. Here nothing runs: the op's keys and values are
-read, as data. Tables of strings, of files and of what a graph inserts stay as they are, and are refused by name.
+read, as data. Tables that look strings up, of files and of what a graph inserts stay as they are, and are refused by
+name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +81,7 @@ def filled(graph_def: Any, init_ops: Iterable[str]) -> dict[str, Table]:
             elif node.op != "Identity":  # which _source follows
                 for table in tables.intersection(given):
                     fills.setdefault(table, []).append(given[1:] if node.op in _FILL else ())
-    found = {table: _table([nodes[name] for name in given[0]]) for table, given in fills.items() if len(given) == 1}
+    found = {table: _table(given[0], nodes) for table, given in fills.items() if len(given) == 1}
     return {name: table for name, table in found.items() if table is not None}
 
 
@@ -93,22 +94,46 @@ def _source(tensor: str, nodes: Mapping[str, Any]) -> str:
     return name
 
 
-def _table(constants: list[Any]) -> Table | None:
+def _table(given: Sequence[str], nodes: Mapping[str, Any]) -> Table | None:
+    """A table filled with two nodes' values."""
+    found = [_constant(nodes.get(name), nodes) for name in given]
+    if len(found) != 2 or found[0] is None or found[1] is None:
+        return None
+    return Table.of(found[0], found[1])
+
+
+def _constant(node: Any, nodes: Mapping[str, Any], depth: int = 5) -> NDArray[Any] | None:
+    """The value of a constant, or of what is counted out from constants, as the keys of a list of labels are."""
     from tensorflow.python.framework import tensor_util
 
-    if len(constants) != 2 or any(n.op != "Const" or abs(constant_size(n)) > _LARGEST for n in constants):
+    if node is None or not depth or abs(constant_size(node)) > _LARGEST:
         return None
     try:
-        keys, values = (tensor_util.MakeNdarray(node.attr["value"].tensor) for node in constants)
+        if node.op == "Const":
+            value: NDArray[Any] = tensor_util.MakeNdarray(node.attr["value"].tensor)
+            return value
+        if node.op not in ("Range", "Cast", "Size", "Identity"):
+            return None
+        given = [_constant(nodes.get(node_of(tensor)), nodes, depth - 1) for tensor in node.input if tensor[:1] != "^"]
+        arrays = [array for array in given if array is not None]
+        if not arrays or len(arrays) != len(given):
+            return None
+        if node.op == "Range":
+            start, limit, delta = (int(array) for array in arrays)
+            return np.arange(start, limit, delta) if 0 < len(range(start, limit, delta)) < _LARGEST // 8 else None
+        if node.op == "Size":
+            return np.array(arrays[0].size)
+        dtype = dtype_of(node.attr["DstT"].type).as_numpy_dtype if node.op == "Cast" else arrays[0].dtype
+        return arrays[0].astype(dtype)
     except (TypeError, ValueError):  # no tensor that TensorFlow knows
         return None
-    return Table.of(keys, values)
 
 
-def looked_up(graph_def: Any, table_of: Callable[[str, Any, Any], Table | None]) -> Any:
+def looked_up(graph_def: Any, table_of: Callable[[str, Any, Any], Table | None], *, into_strings: bool = False) -> Any:
     """``graph_def`` with a search in place of each look-up at its top, as far as the table is known.
 
-    ``table_of``: a table by its node and the DTypes of keys and values.
+    ``table_of``: a table by its node and the DTypes of keys and values. ``into_strings``: of numbers in tables of
+    strings, too, for a graph whose strings are cut off.
     """
     result = type(graph_def)()
     result.CopyFrom(graph_def)
@@ -116,8 +141,14 @@ def looked_up(graph_def: Any, table_of: Callable[[str, Any, Any], Table | None])
     for number, node in enumerate(n for n in result.node if n.op == _FIND):
         dtypes = dtype_of(node.attr["Tin"].type), dtype_of(node.attr["Tout"].type)
         table = table_of(handle_of(node.input[0], nodes), *dtypes)
-        if table is not None and table.of_numbers:
-            _call(node, f"looked_up_{number}", dtypes, result.library.function.add(), table)
+        if table is not None and (table.of_numbers or (into_strings and table.keys.dtype.kind == "i")):
+            _call(
+                node,
+                f"{'labels' if into_strings else 'looked_up'}_{number}",
+                dtypes,
+                result.library.function.add(),
+                table,
+            )
     return result
 
 

@@ -45,7 +45,7 @@ BEYOND_RUNTIME: Mapping[str, str] = dict.fromkeys(
 
 _STRINGS = "handle strings in the caller and feed numbers"
 _TABLE = "only tables from whole numbers to numbers, filled by the init op: look others up in the caller"
-_DECODE = "decode in the caller and feed pixels ([image] in model.toml)"
+_DECODE = "let a SavedModel's signature take the encoded pictures (docs/strings.md), or feed pixels ([image])"
 HINTS: Mapping[str, str] = {
     "PyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
     "PyFuncStateless": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",

@@ -18,6 +18,7 @@ from builder.report.text import table
 from builder.spec import ActivationType, WeightType
 from builder.stages.answers import tensorflow_answers
 from builder.stages.candidate import candidate, compile_here
+from builder.stages.completed import completed
 from builder.workspace import Workspace
 
 
@@ -54,6 +55,7 @@ def accuracy(ws: Workspace, *, images: Sequence[Path] = ()) -> AccuracyReport:
     ``images``: folders of pictures, of folders by label, or ``.npz`` files of any inputs. Raises UsageError for those
     that do not fit the model, and the ColdforgeError of a stage that fails.
     """
+    ws = completed(ws)
     compiled = compile_here(ws)
     spec, graph = ws.spec, compiled.graph
     own = [*filter(None, [spec.samples]), *images]

@@ -15,6 +15,7 @@ from builder.measure import profile
 from builder.pack.bundle import Bundle
 from builder.report.text import RULE, table
 from builder.stages.compile import CompiledVariant, compile_first
+from builder.stages.completed import completed
 from builder.stages.lower import Attempt, attempts_for, program_of
 from builder.stages.settle import settle
 from builder.workspace import Workspace
@@ -109,6 +110,7 @@ def study(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Study:
 
     Raises the ColdforgeError of a stage that fails, VerifyError where this machine can't run the library.
     """
+    ws = completed(ws)
     compiled, settled = compile_first(ws), settle(ws)
     ws = ws.for_spec(settled.spec)
     attempt = _attempt(ws)

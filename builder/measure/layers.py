@@ -25,6 +25,7 @@ from builder.spec import Tolerance
 from builder.stages.answers import failed
 from builder.stages.attempts import verified_library
 from builder.stages.compile import CompiledVariant, compile_variants
+from builder.stages.completed import completed
 from builder.stages.imported import import_variants
 from builder.stages.lower import program_of
 from builder.stages.settle import settle
@@ -103,6 +104,7 @@ def verify_model(ws: Workspace, *, layers: bool = False) -> Verified:
     ``layers``: each step as well, of the first variant. Raises the ColdforgeError of a stage that fails, and
     VerifyError where ``layers`` are asked for and this machine cannot run the library itself.
     """
+    ws = completed(ws)
     compiled, settled = compile_variants(ws, import_variants(ws)), settle(ws)
     ws = ws.for_spec(settled.spec)
     if layers and machine_for(ws.target, ws.cache) != HERE:

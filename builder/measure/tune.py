@@ -23,6 +23,7 @@ from builder.measure.machine import cpu_name
 from builder.report.text import table
 from builder.spec import ModelSpec
 from builder.stages.compile import CompiledVariant, compile_first
+from builder.stages.completed import completed
 from builder.stages.lower import ATTEMPTS, program_of
 from builder.stages.settle import settle_by_rule
 from builder.stages.settled import Settled
@@ -55,6 +56,7 @@ def tune(ws: Workspace, *, seconds: float = 10.0) -> Tuned:
     Winograd is no candidate where the spec forbids it. Raises the ColdforgeError of a stage that fails, VerifyError
     where this machine can't run the library.
     """
+    ws = completed(ws)
     compiled, settled, spec = compile_first(ws), settle_by_rule(ws), ws.spec
     shapes = dict(_open_questions(spec, _lower(ws, compiled, settled, {})))
     rule = {label: choose(shape, allow_winograd=spec.winograd) for label, shape in shapes.items()}

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from builder.files import write_file
+from builder.importers.frontier import PICTURE_OPS
 from builder.importers.rewrites import REWRITES
 from builder.importers.tf import tensorflow
 from builder.importers.xla_ops import BEYOND_RUNTIME, HINTS, TAKEN, kernels
@@ -45,8 +46,9 @@ XLA has a kernel for these {count}, for some types at least.
 _FUNCTION = """
 ## In the function
 
-These {count} decode pictures. A graph that has them is refused: feed pixels, and let the function decode
-([`[image]`](model-toml.md)).
+These {count} decode pictures. Where a signature takes encoded pictures, they and the resizing behind them become
+[`[image]`](model-toml.md) settings, and the function does it: [strings.md](strings.md). Anywhere else a graph that has
+them is refused.
 """
 
 _REFUSED = """
@@ -54,8 +56,6 @@ _REFUSED = """
 
 A model whose answers depend on one of these {count} is refused, with the op's name and its place.
 """
-
-_PICTURES = {"DecodeAndCropJpeg", "DecodeBmp", "DecodeGif", "DecodeImage", "DecodeJpeg", "DecodePng", "DecodeWebP"}
 
 _REASONS: Mapping[str, str] = {
     "They train, or make a gradient.": r"Grad|Apply|Sdca|Backprop|CandidateSampler|Accumulator|KMC2|Kmeans|NegTrain|"
@@ -93,7 +93,7 @@ def page() -> str:
     rewritten = [name for name in runnable if name in REWRITES]
     rest = [name for name in runnable if name not in REWRITES]
     compiled = [n for n in rest if n in TAKEN or (n not in BEYOND_RUNTIME and kernels(n))]
-    pictures = [n for n in rest if n in _PICTURES]
+    pictures = [n for n in rest if n in PICTURE_OPS]
     refused = [n for n in rest if n not in {*compiled, *pictures}]
     head = _HEAD.format(version=tensorflow().__version__, count=len(names), without=len(names) - len(runnable))
     parts = [head, _REWRITTEN.format(count=len(rewritten))]

@@ -18,6 +18,7 @@ from builder.pack.bundle import Bundle, find_bundle
 from builder.selftest.cases import write_cases
 from builder.spec import ModelSpec, to_json
 from builder.stages.compile import compile_variants
+from builder.stages.completed import completed
 from builder.stages.imported import import_variants
 from builder.stages.lower import attempts_for, lower_variants
 from builder.stages.settle import settle
@@ -49,6 +50,7 @@ def selftest(ws: Workspace) -> Programs:
 
     Raises UsageError where there is no bundle, VerifyError when the test fails.
     """
+    ws = completed(ws)
     spec, target = ws.spec, ws.target
     bundle = find_bundle(ws.project.dist, spec.name, target)
     graph, rounding = import_variants(ws.alone).graph, _rounding(ws, bundle)

@@ -9,9 +9,9 @@ from builder.spec.model import FORMATS, OutputKind
 from builder.spec.tables import Table
 
 _KINDS: Mapping[str, tuple[OutputKind, ...]] = {
-    "fetch": ("raw", "classification", "regression", "embedding"),
-    "labels": ("classification", "detection"),
-    "labels_file": ("classification", "detection"),
+    "fetch": ("raw", "classification", "regression", "embedding", "label"),
+    "labels": ("classification", "detection", "label"),
+    "labels_file": ("classification", "detection", "label"),
     "top_k": ("classification", "detection"),
     "boxes": ("detection",),
     "scores": ("detection",),
@@ -54,6 +54,10 @@ def check_output(output: Table, image: bool) -> None:
     _format(output, kind)
     if kind == "detection":
         _detection(output, image)
+    if kind == "label" and not labelled:
+        output.wrong("kind", '"label" is without labels; name them: labels, or labels_file')
+    if kind == "label" and output.values.get("activation", "none") != "none":
+        output.wrong("activation", 'a class\'s number has none; write "none", or kind = "classification"')
     labels = output.values.get("labels")
     activation = output.get("activation")
     if kind in ("regression", "embedding") and activation == "softmax":

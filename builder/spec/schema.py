@@ -410,8 +410,8 @@ OUTPUTS = Section(
             "kind",
             Choice(get_args(OutputKind)),
             "Classes with a score each (`classification`), numbers (`regression`), a vector that stands for the input "
-            "(`embedding`), objects with their places in a picture (`detection`), or the array as it is (`raw`). See "
-            "docs/answers.md.",
+            "(`embedding`), objects with their places in a picture (`detection`), the labels of classes whose numbers "
+            "the model gives (`label`), or the array as it is (`raw`). See docs/answers.md.",
             otherwise="`detection` if there are `boxes`, `classification` if there are labels or a `top_k`, otherwise "
             "`raw`",
         ),

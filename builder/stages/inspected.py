@@ -15,6 +15,7 @@ from builder.importers.ports import ModelPorts
 from builder.preflight import Preflight
 from builder.sources import locate
 from builder.spec import ModelSpec
+from builder.stages.completed import completed
 from builder.stages.converted import convert_into, framework_of, unreadable
 from builder.stages.imported import files_of, preflight
 from builder.workspace import Workspace
@@ -53,6 +54,7 @@ class Inspection:
 
 def inspect(ws: Workspace) -> Inspection:
     """Read the model of the spec, and build nothing. Raises ImportModelError."""
+    ws = completed(ws)
     model = locate(ws.spec, ws.cache, ws.progress.bytes)
     with scratch(ws.build / "inspect") as folder:
         if framework_of(ws.spec):

@@ -35,6 +35,14 @@ def labelled_pictures(
 
 def _decoded(path: Path, image: ImageInput) -> Array:
     """The picture at ``path`` as the function decodes it: uint8 [height, width, channels]."""
+    return decoded_bytes(path.read_bytes(), image, str(path))
+
+
+def decoded_bytes(data: bytes, image: ImageInput, where: str = "a picture") -> Array:
+    """The image file ``data`` as the function decodes it: uint8 [height, width, channels]. ``where`` names it.
+
+    Raises UsageError where it cannot be decoded.
+    """
     from handler.budget import Limits
     from handler.description import ImageInput as Target
     from handler.errors import HandlerError
@@ -53,7 +61,7 @@ def _decoded(path: Path, image: ImageInput) -> Array:
         decode=image.decode,
     )
     try:
-        data = pixels(path.read_bytes(), str(path), target, Limits())
+        found = pixels(data, where, target, Limits())
     except HandlerError as error:
         raise UsageError(f"{error.message}.") from error
-    return np.frombuffer(data, np.uint8).reshape(image.height, image.width, image.channels)
+    return np.frombuffer(found, np.uint8).reshape(image.height, image.width, image.channels)

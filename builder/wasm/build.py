@@ -22,6 +22,7 @@ from builder.lower import Lowered
 from builder.pack.manifest import FileEntry, manifest_head
 from builder.stages.attempts import until_final
 from builder.stages.compile import CompiledModel, compile_variants
+from builder.stages.completed import completed
 from builder.stages.imported import import_variants
 from builder.stages.lower import Emitted, lower_variants
 from builder.stages.settle import settle_by_rule
@@ -78,7 +79,7 @@ def build_wasm(ws: Workspace) -> tuple[WasmModule, ...]:
     Raises the ColdforgeError of the stage that fails; what was in ``dist/`` then stays.
     """
     folder = ws.project.dist / ws.spec.name / FOLDER
-    ws = ws.alone.on(WASM32)
+    ws = completed(ws).alone.on(WASM32)
     imported = import_variants(ws)
     if states := imported.graph.states:
         raise LowerError(

@@ -182,6 +182,7 @@ def _answers(model: Description) -> dict[str, Schema]:
         "regression": _list({"type": ["number", "boolean", "null"]}),
         "detection": _list({"$ref": "#/components/schemas/Object"}),
         "embedding": {"anyOf": [_list({"type": ["number", "null"]}), {"type": "string", "contentEncoding": "base64"}]},
+        "label": {"type": ["array", "string"]},
         "raw": {"type": ["array", "number", "boolean", "null"]},
     }
     answers = {output.name: of_kind[output.kind] for output in model.outputs}

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..answer import Tensor, nested, require_possible, shortest_nested, tensors
 from ..budget import Limits
-from ..description import Description, Port
+from ..description import Description, Output, Port
 from ..errors import (
     MethodNotAllowedError,
     NotFoundError,
@@ -62,7 +62,8 @@ def metadata(description: Description) -> dict[str, Any]:
 
     def info(port: Port, one: Description) -> dict[str, Any]:
         dims = [{"size": str(size), "name": ""} for size in one.open(port)]
-        return {"dtype": _dt(port.dtype), "tensor_shape": {"dim": dims, "unknown_rank": False}, "name": port.name}
+        dtype = "DT_STRING" if port.name in _labels(one) else _dt(port.dtype)
+        return {"dtype": dtype, "tensor_shape": {"dim": dims, "unknown_rank": False}, "name": port.name}
 
     def signature(one: Description) -> dict[str, Any]:
         return {
@@ -92,7 +93,8 @@ def _predict(request: HttpRequest, description: Description, server: Server, cal
     rows = "instances" in event
     columns = _rows(event["instances"], description) if rows else _columns(event["inputs"], description)
     result = server.infer(_request(columns, description, server.limits, request.answer_limit), call)
-    found = {tensor.name: _values(tensor) for tensor in tensors(result.description, result.batches)}
+    names = _labels(result.description)
+    found = {t.name: _values(t, names.get(t.name)) for t in tensors(result.description, result.batches)}
     if len(found) == 1:
         return {"predictions" if rows else "outputs": next(iter(found.values()))}
     if not rows:
@@ -117,8 +119,19 @@ def usual(description: Description) -> str:
     return next((one.signature for one in description.others if one.signature == SIGNATURE), description.signature)
 
 
-def _values(tensor: Tensor) -> Any:
-    return nested(tensor.numbers(strict=False), tensor.shape)
+def _labels(description: Description) -> dict[str, Output]:
+    """The outputs that are answered in words, by the fetch of their numbers."""
+    return {output.fetch: output for output in description.outputs if output.kind == "label"}
+
+
+def _values(tensor: Tensor, output: Output | None) -> Any:
+    """``output``: whose labels the numbers are answered by, as the model itself did it."""
+    numbers: list[Any] = tensor.numbers(strict=False)
+    if output:
+        from ..answers.label import labelled
+
+        numbers = labelled(output, numbers)
+    return nested(numbers, tensor.shape)
 
 
 def _rows(instances: object, description: Description) -> dict[str, object]:

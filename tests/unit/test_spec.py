@@ -358,7 +358,12 @@ unzipped = 1e9
             ('[[outputs]]\nkind = "raw"\ntop_k = 2', "5: [[outputs]].top_k: only a classification or a det"),
             (
                 '[[outputs]]\nkind = "regression"\nlabels = ["a"]',
-                "5: [[outputs]].labels: only a classification or a det",
+                "5: [[outputs]].labels: only a classification, a det",
+            ),
+            ('[[outputs]]\nkind = "label"', '4: [[outputs]].kind: "label" is without labels; name them'),
+            (
+                '[[outputs]]\nkind = "label"\nlabels = ["a"]\nactivation = "sigmoid"',
+                "6: [[outputs]].activation: a class's number has none",
             ),
             ('[[outputs]]\nkind = "regression"\nactivation = "softmax"', "5: [[outputs]].activation: softmax makes"),
             ('[[outputs]]\nkind = "embedding"\nactivation = "softmax"', "5: [[outputs]].activation: softmax makes"),
@@ -754,14 +759,15 @@ def outputs_of(draw: st.DrawFn, fetch: str) -> OutputSpec:
     kinds: tuple[OutputKind, ...] = tuple(kind for kind in get_args(OutputKind) if kind not in OF_PICTURES)
     kind = draw(st.sampled_from(kinds))
     classified, embedded = kind == "classification", kind == "embedding"
-    labels = draw(st.lists(lines_of_text, max_size=30, unique=True)) if classified else []
+    named = classified or kind == "label"
+    labels = draw(st.lists(lines_of_text, min_size=kind == "label", max_size=30, unique=True)) if named else []
     least = [] if kind in ("regression", "embedding") or len(labels) == 1 else ["softmax"]
     return OutputSpec(
         name=f"answer {fetch}",
         fetch=fetch,
         kind=kind,
         labels=tuple(labels),
-        activation=draw(st.sampled_from(["none", "sigmoid", *least])),
+        activation="none" if kind == "label" else draw(st.sampled_from(["none", "sigmoid", *least])),
         top_k=draw(st.none() | st.integers(1, len(labels) or 1000)) if classified else None,
         absolute=draw(st.none() | tolerances),
         relative=draw(st.none() | tolerances),

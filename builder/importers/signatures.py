@@ -1,0 +1,78 @@
+"""Whether a SavedModel has a signature with strings, told without TensorFlow.
+
+Of saved_model.pb (a SavedModel protobuf) only the way to ``TensorInfo.dtype`` is read: meta_graphs 2, signature_def 5,
+the map's value 2, inputs 1 or outputs 2, the map's value 2, dtype 2. What is damaged has none: the importer says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+_STRING = 7
+"""DT_STRING of TensorFlow's types.proto."""
+
+_WAYS = ((2, 5, 2, 1, 2), (2, 5, 2, 2, 2))
+_DTYPE = 2
+
+
+def has_strings(path: Path) -> bool:
+    """Whether any signature of the SavedModel in the folder ``path`` takes or gives strings."""
+    file = path / "saved_model.pb"
+    if not file.is_file():
+        return False
+    data = memoryview(file.read_bytes())
+    try:
+        return any(_STRING in _numbers(info, _DTYPE) for way in _WAYS for info in _messages(data, way))
+    except ValueError:
+        return False
+
+
+def _messages(data: memoryview, way: tuple[int, ...]) -> Iterator[memoryview]:
+    if not way:
+        yield data
+        return
+    for number, value in _fields(data):
+        if number == way[0] and isinstance(value, memoryview):
+            yield from _messages(value, way[1:])
+
+
+def _numbers(data: memoryview, field: int) -> Iterator[int]:
+    return (value for number, value in _fields(data) if number == field and isinstance(value, int))
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """Each field's number, with its value: a varint, or the bytes of what has a length. Raises ValueError."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        if kind == 0:
+            value, at = _varint(data, at)
+            yield tag >> 3, value
+            continue
+        if kind == 2:
+            length, at = _varint(data, at)
+        elif kind in (1, 5):
+            length = 8 if kind == 1 else 4
+        else:
+            raise ValueError("group")
+        if at + length > len(data):
+            raise ValueError("length")
+        if kind == 2:
+            yield tag >> 3, data[at : at + length]
+        at += length
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """The number at ``at``, and where it ends."""
+    value = 0
+    for shift in range(0, 64, 7):
+        if at >= len(data):
+            raise ValueError("end")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("varint")

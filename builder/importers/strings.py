@@ -1,0 +1,236 @@
+"""Cut what works on strings off a model: pixels take the place of encoded pictures, numbers that of labels.
+
+What stands before and behind becomes settings of a spec (``builder.front``); the function does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from builder.errors import ImportModelError
+from builder.importers.frontier import (
+    PICTURE_OPS,
+    Frontier,
+    Tail,
+    front_of,
+    loaded_graph,
+    tail_of,
+    without_sizes,
+)
+from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
+from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.rewrite import keep_reachable, node_of, output_number
+from builder.importers.shapes import pin_shapes
+from builder.importers.tables import looked_up
+from builder.importers.tf import dtype_of, tensorflow
+from builder.spec import ModelSpec
+
+PROBES = ((400, 300), (210, 350), (333, 333), (640, 200))
+"""Widths and heights of the pictures that tell which tensors have the same shape for all."""
+
+_LEAST = 64
+"""Numbers of the smallest picture."""
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """A feed of encoded pictures: ``strings`` is the shape it takes of them, [] or with the batch first.
+
+    ``size``: height, width and channels of what the model makes of each.
+    """
+
+    frontier: Frontier
+    strings: Shape
+    size: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A model's graph with the strings in it (``raw``), and where they end."""
+
+    raw: RawGraph
+    pictures: Pictures | None
+    tails: tuple[Tail, ...]
+
+
+def find_cut(loaded: LoadedModel, spec: ModelSpec) -> Cut:
+    """Where the strings of ``loaded`` end, as far as the fetches of ``spec`` need them.
+
+    Raises ImportModelError, with what stands before the numbers, where they cannot be cut off;
+    UnsupportedOpsError for ops that are neither compiled nor known on strings.
+    """
+    ports = loaded.ports
+    wanted = [fetch.name for fetch in spec.fetches] or [port.name for port in ports.fetches]
+    kinds = {port.name: port.dtype for port in ports.fetches}
+    numbers = tuple(port for port in ports.feeds if port.dtype != "string")
+    texts = {port.name: strings_shape(port, spec.batch) for port in ports.feeds if port.dtype == "string"}
+    plain = replace(spec, image=None, audio=None, text=None, feeds=tuple(f for f in spec.feeds if f.name not in texts))
+    shapes = pin_shapes(ModelPorts(numbers, ()), plain) if numbers else {}
+    raw = _resolved(_with_labels(loaded.freeze(shapes | texts)))
+    tails = tuple(tail_of(raw.graph_def, name, raw.fetches[name]) for name in wanted if kinds.get(name) == "string")
+    tensors = {name: raw.fetches[name] for name in wanted if kinds.get(name, "string") != "string"}
+    ends = [*tensors.values(), *(tail.tensor for tail in tails if tail.tensor)]
+    if len(texts) > 1:
+        raise ImportModelError(
+            f"The inputs {', '.join(map(repr, texts))} are strings; coldforge takes pictures in one input."
+        )
+    pictures = None
+    for name, shape in texts.items():
+        graph_def = keep_reachable(raw.graph_def, ends, raw.feeds.values())
+        pictures = _pictures(graph_def, name, raw.feeds[name], ends, shape)
+    return Cut(raw, pictures, tails)
+
+
+def without_strings(loaded: LoadedModel, spec: ModelSpec) -> LoadedModel:
+    """``loaded`` with pixels [batch, height, width, channels] in the place of its feed of encoded pictures, and whole
+    numbers in that of labels. Raises as ``find_cut`` does, and where a fetch is strings without any number in them.
+    """
+    cut = find_cut(loaded, spec)
+    definition, feeds = cut.raw.graph_def, dict(cut.raw.feeds)
+    fetches = dict(cut.raw.fetches)
+    found: dict[str, PortInfo] = {}
+    graph = loaded_graph(definition)
+    for tail in cut.tails:
+        if tail.tensor is None:
+            raise ImportModelError(
+                f"The output {tail.fetch!r} is the same strings whatever is fed: leave it out by [[fetches]]."
+            )
+        tensor = graph.get_tensor_by_name(tail.tensor)
+        shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+        fetches[tail.fetch], found[tail.fetch] = tensor.name, PortInfo(tail.fetch, tensor.dtype.name, shape)
+    if (pictures := cut.pictures) is not None:
+        name, (height, width, channels) = pictures.frontier.feed, pictures.size
+        count = int(np.prod(pictures.strings, dtype=np.int64))
+        definition = without_sizes(definition, feeds[name], pictures.strings)
+        shape = (count, height, width, channels)
+        feeds[name], definition = _fed(definition, pictures, shape)
+        found[name] = PortInfo(name, pictures.frontier.dtype, shape)
+    ports = replace(
+        loaded.ports,
+        feeds=tuple(found.get(port.name, port) for port in loaded.ports.feeds),
+        fetches=tuple(found.get(port.name, port) for port in loaded.ports.fetches),
+    )
+    raw = replace(cut.raw, graph_def=definition, feeds=feeds, fetches=fetches)
+    return LoadedModel(ports, lambda _: raw)
+
+
+def _with_labels(raw: RawGraph) -> RawGraph:
+    """``raw`` with searches in place of look-ups of numbers in tables of strings."""
+    found = looked_up(raw.graph_def, lambda node, *_: raw.tables.get(node), into_strings=True)
+    return replace(raw, graph_def=found)
+
+
+def _resolved(raw: RawGraph) -> RawGraph:
+    """``raw`` without nodes IdentityN at its top: they would make all outputs one op's."""
+    result = type(raw.graph_def)()
+    result.CopyFrom(raw.graph_def)
+    nodes = {node.name: node for node in result.node if node.op == "IdentityN"}
+
+    def past(tensor: str) -> str:
+        while (node := nodes.get(node_of(tensor))) is not None and not tensor.startswith("^"):
+            tensor = tensor_name(node.input[output_number(tensor)])
+        return tensor
+
+    for node in result.node:
+        inputs = [past(given) for given in node.input]
+        del node.input[:]
+        node.input.extend(inputs)
+    fetches = {name: past(tensor_name(tensor)) for name, tensor in raw.fetches.items()}
+    return replace(raw, graph_def=result, fetches=fetches)
+
+
+def strings_shape(port: PortInfo, batch: int) -> Shape:
+    """The shape of a feed of strings, in a library of that batch: a scalar is one. Raises ImportModelError."""
+    if port.shape is None:
+        return (batch,)
+    shape = tuple(size or (1 if at else batch) for at, size in enumerate(port.shape))
+    if int(np.prod(shape, dtype=np.int64)) != batch:
+        fixed = int(np.prod(shape, dtype=np.int64))
+        raise ImportModelError(
+            f"The input {port.name!r} takes {fixed} strings at a time, {list(shape)}: set batch = {fixed} under "
+            "[model]."
+        )
+    return shape
+
+
+def _pictures(graph_def: Any, feed: str, source: str, ends: Sequence[str], strings: Shape) -> Pictures:
+    ops = {node.op for node in graph_def.node} | {n.op for f in graph_def.library.function for n in f.node_def}
+    if not ops & PICTURE_OPS:
+        known = ", ".join(sorted(PICTURE_OPS))
+        raise ImportModelError(
+            f"The input {feed!r} is strings, and nothing that follows decodes pictures ({known}): decode or look "
+            "strings up in the caller, and feed numbers."
+        )
+    count = int(np.prod(strings, dtype=np.int64))
+    coded = "DecodeBase64" in ops
+    probes = [np.full(strings, encoded(probe(*size), coded), object) for size in PROBES]
+    frontier = front_of(graph_def, feed, source, ends, probes, least=_LEAST * count)
+    size = _size(frontier.shape, count, scalar=not strings)
+    if size is None or size[2] not in (1, 3):
+        raise ImportModelError(
+            f"The input {feed!r} becomes {frontier.tensor} {list(frontier.shape)} for {count} strings, which is no "
+            "picture of height, width and 1 or 3 channels: decode in the caller, and feed numbers."
+        )
+    return Pictures(frontier, strings, size)
+
+
+def probe(width: int, height: int) -> Any:
+    """Some picture of that size: uint8 [height, width, 3]."""
+    rows, columns = np.mgrid[0:height, 0:width]
+    return np.stack([rows % 256, columns % 256, (rows + columns) % 256], -1).astype(np.uint8)
+
+
+def encoded(pixels: Any, base64: bool = False) -> bytes:
+    """A JPEG of uint8 [height, width, 3], or its web-safe base64, as ``tf.io.decode_base64`` takes it."""
+    tf = tensorflow()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        data = tf.io.encode_jpeg(pixels, quality=100, chroma_downsampling=False)
+        made: bytes = session.run(tf.io.encode_base64(data) if base64 else data)
+        return made
+
+
+def _size(shape: Shape, count: int, *, scalar: bool) -> tuple[int, int, int] | None:
+    dims = list(shape)
+    if not scalar:
+        if not dims or dims[0] != count:
+            return None
+        dims = dims[1:]
+    while len(dims) > 3 and dims[0] == 1:
+        dims = dims[1:]
+    if len(dims) == 2:
+        dims.append(1)
+    return (dims[0], dims[1], dims[2]) if len(dims) == 3 else None
+
+
+def _fed(graph_def: Any, pictures: Pictures, shape: Shape) -> tuple[str, Any]:
+    """A placeholder of ``shape``, and the graph in which it takes the frontier's place."""
+    tf = tensorflow()
+    from tensorflow.python.framework import tensor_util
+
+    frontier = pictures.frontier
+    dtype = tf.dtypes.as_dtype(frontier.dtype).as_datatype_enum
+    result = type(graph_def)()
+    result.CopyFrom(graph_def)
+    names = {node.name for node in result.node}
+    scope = "pictures"
+    while any(name.startswith(f"{scope}/") for name in names):
+        scope += "_"
+    old = {frontier.tensor, frontier.tensor.removesuffix(":0")}
+    for node in result.node:
+        inputs = [f"{scope}/shaped" if given in old else given for given in node.input]
+        del node.input[:]
+        node.input.extend(inputs)
+    placeholder = result.node.add(name=f"{scope}/pixels", op="Placeholder")
+    placeholder.attr["dtype"].type = dtype
+    placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
+    sizes = result.node.add(name=f"{scope}/shape", op="Const")
+    sizes.attr["dtype"].type = tf.int32.as_datatype_enum
+    sizes.attr["value"].tensor.CopyFrom(tensor_util.make_tensor_proto(np.array(frontier.shape, np.int32)))
+    shaped = result.node.add(name=f"{scope}/shaped", op="Reshape", input=[f"{scope}/pixels", f"{scope}/shape"])
+    shaped.attr["T"].type = dtype
+    shaped.attr["Tshape"].type = dtype_of(3).as_datatype_enum
+    return f"{scope}/pixels:0", result

@@ -1,0 +1,99 @@
+"""Complete: what a model says of its strings is settings of its spec, before anything is imported by it.
+
+A build of a model without strings has no such stage.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from builder.cache import digest
+from builder.errors import SandboxError, SpecError
+from builder.escape import visible
+from builder.importers import open_model
+from builder.importers.allowed_ops import UnsupportedOpsError
+from builder.importers.signatures import has_strings
+from builder.preflight import require
+from builder.sources import locate
+from builder.spec import ModelSpec, Source, load, render, to_json
+from builder.stages.converted import unreadable
+from builder.workspace import Workspace
+from builder.xla.descriptors import tensorflow_version
+
+_FOUND, _LINES = "found.toml", "lines.json"
+_LARGEST = 16 << 20
+"""Bytes of each."""
+
+
+def completed(ws: Workspace) -> Workspace:
+    """``ws`` with a spec that has settings for the pictures and labels of a model that takes or gives strings.
+
+    Of any other model, ``ws`` itself. Raises ImportModelError where the function cannot do what the model does with
+    strings, and as ``locate`` and the sandbox do.
+    """
+    if ws.spec.source.format != "saved_model":
+        return ws
+    model = locate(ws.spec, ws.cache, ws.progress.bytes)
+    if not has_strings(model):
+        return ws
+    folder = ws.stage(
+        "strings",
+        "what the model does with strings, as settings",
+        digest(to_json(ws.spec), model, tensorflow_version()),
+        functools.partial(_find_into, ws, model),
+    )
+    spec, lines = load_found(folder, ws.spec)
+    for line in lines:
+        ws.progress.say_once(f"  {line}")
+    return ws.for_spec(spec)
+
+
+def load_found(folder: Path, spec: ModelSpec) -> tuple[ModelSpec, tuple[str, ...]]:
+    """``spec`` with what was found, and that in words. Raises SandboxError for what no job should have left.
+
+    It comes from a process that read the model: so it is read as a model.toml, by the same rules.
+    """
+    try:
+        for name in (_FOUND, _LINES):
+            if (folder / name).stat().st_size > _LARGEST:
+                raise ValueError(name)
+        found = load(folder / _FOUND)
+        lines = tuple(visible(str(line)) for line in json.loads((folder / _LINES).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError, SpecError) as error:
+        raise SandboxError(
+            f"The process that read the model left settings that are none: {' '.join(str(error).split())[:300]}"
+        ) from error
+    return replace(spec, image=found.image, fetches=found.fetches, outputs=found.outputs), lines
+
+
+def _find_into(ws: Workspace, model: Path, folder: Path) -> None:
+    reads = [model, ws.project.function]  # pictures are read as the function reads them
+    ws.sandboxed(_find, ws.spec.alone, model, folder=folder, reads=reads, failed=unreadable)
+
+
+def _find(spec: ModelSpec, model: Path) -> None:
+    write_found(spec, model, Path.cwd())
+
+
+def write_found(spec: ModelSpec, model: Path, folder: Path) -> Any:
+    """Write the completed spec, and what was found in words, into ``folder``."""
+    from builder.front import find
+    from builder.stages.imported import preflight
+
+    try:
+        found = find(open_model(spec, model), spec)
+    except UnsupportedOpsError as error:
+        require(preflight(spec, error.ops))
+        raise
+    own = found.spec
+    said = ModelSpec(
+        folder / "model.toml", own.name, own.version, Source("saved_model", folder / "model"), own.batch,
+        image=own.image, fetches=own.fetches, outputs=own.outputs,
+    )  # fmt: skip
+    (folder / _FOUND).write_text(render(said), encoding="utf-8")
+    (folder / _LINES).write_text(json.dumps(found.lines), encoding="utf-8")
+    return found

@@ -1,0 +1,233 @@
+"""Models that take encoded pictures or answer in words, from the export to the function; TensorFlow is the judge."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builder.errors import ImportModelError, SandboxError
+from builder.front import Found, find
+from builder.front.pictures import photographs
+from builder.importers import import_model, open_model
+from builder.importers.allowed_ops import UnsupportedOpsError
+from builder.importers.tf import tensorflow
+from builder.spec import ImageInput, ModelSpec, OutputSpec
+from builder.stages.completed import load_found, write_found
+from handler.budget import Limits
+from handler.model import Model
+from handler.server import Server
+from tests.support import byte_models, needs
+from tests.support.build import build_library
+from tests.support.http import Client
+from tests.support.models import run_graph, spec_for
+
+pytestmark = pytest.mark.integration
+
+tf = tensorflow()
+V: Any = byte_models
+
+
+def found_in(path: Path, **options: Any) -> Found:
+    spec = spec_for(path, **options)
+    return find(open_model(spec, path), spec)
+
+
+def image(width: int, height: int, resize: Any = "bilinear", antialias: bool = False, **options: Any) -> ImageInput:
+    return ImageInput("data", width, height, resize=resize, antialias=antialias, decode="exact", **options)
+
+
+NORMAL = {"scale": tuple(1 / 255 / s for s in (0.229, 0.224, 0.225)), "mean": (123.675, 116.28, 103.53)}
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "expected"),
+    [
+        (V.plain, [None], image(32, 40)),
+        (V.alone, [], image(48, 64, "bicubic", True, scale=(1 / 255,))),
+        (V.grey, [None], image(28, 28, "area", mode="grey")),
+        (V.padded, [None, 1], image(80, 96, fit="contain")),
+        (V.base64, [None], image(40, 40, scale=(1 / 255,))),
+        (V.normalised, [None], image(40, 40, channel_order="bgr", padding=(104, 116, 124), **NORMAL)),
+        (V.cut_off, [None], image(40, 40, antialias=True)),
+    ],
+)
+def test_settings_that_do_what_the_graph_does(
+    function: Callable[..., Any], shape: list[int | None], expected: ImageInput, tmp_path: Path
+) -> None:
+    path = byte_models.save(function, tmp_path / "saved", shape)
+    batch = 1 if shape == [] else 2
+    found = found_in(path, batch=batch)
+    own = found.spec.image
+    assert own is not None
+    assert own.scale == pytest.approx(expected.scale, rel=1e-5)
+    assert own.mean == pytest.approx(expected.mean, rel=1e-5)
+    assert ImageInput(**{**vars(own), "scale": expected.scale, "mean": expected.mean}) == expected
+    graph = import_model(found.spec, path, tmp_path / "graph")
+    assert [(p.spec.name, p.spec.dtype, p.spec.shape) for p in graph.feeds] == [
+        ("data", "uint8", (batch, own.height, own.width, own.channels))
+    ]
+    assert not {node.op for node in graph.definition().node} & {"While", "StatelessWhile", "DecodeJpeg"}
+
+
+def test_what_the_function_answers_to_files_is_what_tensorflow_does(tmp_path: Path) -> None:
+    path = byte_models.save(byte_models.labelled, tmp_path / "saved")
+    found = found_in(path)
+    assert [(o.name, o.kind, o.labels) for o in found.spec.outputs] == [
+        ("best", "label", byte_models.LABELS),
+        ("label", "label", byte_models.LABELS),
+        ("scores", "classification", byte_models.LABELS),
+        ("values", "raw", ()),
+    ]
+    assert "'classes', which is left out" in "\n".join(found.lines)
+    graph = import_model(found.spec, path, tmp_path / "graph")
+    (tmp_path / "library").mkdir()
+    model = Model(str(build_library(graph, found.spec, tmp_path / "library").path))
+    client = Client(Server({"test": model}, Limits()))
+    original = tf.saved_model.load(str(path)).signatures["serving_default"]
+    files = photographs()
+    body = {"instances": [{"b64": base64.b64encode(data).decode()} for data in files]}
+    status, answer = client.post("/v1/models/test:predict", body)
+    assert (status, client.failures) == (200, [])
+    wanted = {name: value.numpy() for name, value in original(data=tf.constant(files)).items()}
+    for row, ours in enumerate(answer["predictions"]):
+        # TensorFlow decodes JPEG files by libjpeg's fast way, which is a grey level off in the mean.
+        np.testing.assert_allclose(ours["scores"], wanted["scores"][row], atol=2e-3)
+        np.testing.assert_allclose(ours["values"], wanted["values"][row], atol=2e-3)
+        assert ours["label"] == wanted["label"][row].decode()
+        assert ours["best"] == [name.decode() for name in wanted["best"][row]]
+    outputs = client.get("/v1/models/test/metadata")["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    assert outputs["outputs"]["label"]["dtype"] == "DT_STRING"
+    status, answer = client.post("/predict", {"image": base64.b64encode(files[0]).decode()})
+    own = answer["predictions"][0]
+    assert (own["label"], own["scores"][0]["label"]) == (wanted["label"][0].decode(),) * 2
+
+
+def test_a_keras_model_behind_its_preprocessing(tmp_path: Path) -> None:
+    keras: Any = needs.needs_module("keras")
+    layers = keras.layers
+    keras.utils.set_random_seed(1)
+    parts = [keras.Input((32, 32, 3)), layers.Rescaling(1 / 255), layers.Conv2D(4, 3, activation="relu")]
+    network = keras.Sequential([*parts, layers.GlobalAveragePooling2D(), layers.Dense(3, activation="softmax")])
+
+    class Served(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.variables_of_it = network.variables  # a module that tracks the model itself saves copies of them
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="data")])
+        def serve(self, data: Any) -> Any:
+            pictures = byte_models.each(
+                lambda one: tf.image.resize(tf.io.decode_image(one, 3, expand_animations=False), (32, 32)), data
+            )
+            return {"y": network(pictures, training=False)}
+
+    served = Served()
+    path = tmp_path / "saved"
+    tf.saved_model.save(served, str(path), signatures={"serving_default": served.serve})
+    found = found_in(path)
+    assert found.spec.image == image(32, 32)
+    graph = import_model(found.spec, path, tmp_path / "graph")
+    from builder.verify.pictures import decoded_bytes
+
+    data = photographs()[0]
+    ours = run_graph(graph, {"data": decoded_bytes(data, image(32, 32))[None]})["y"]
+    np.testing.assert_allclose(ours, served.serve(tf.constant([data]))["y"], atol=2e-3)
+
+
+def test_an_export_of_tensorflow_1(tmp_path: Path) -> None:
+    path = byte_models.save_of_tensorflow_1(tmp_path / "saved")
+    found = found_in(path)
+    assert found.spec.image == image(32, 40)
+    assert found.spec.outputs == (
+        OutputSpec("classes", "classes", "label", byte_models.LABELS),
+        OutputSpec("scores", "scores", "classification", byte_models.LABELS),
+    )
+    import_model(found.spec, path, tmp_path / "graph")
+
+
+def test_labels_out_of_a_table(tmp_path: Path) -> None:
+    path = byte_models.save_with_table(tmp_path / "saved")
+    found = found_in(path)
+    assert [(o.name, o.kind, o.labels) for o in found.spec.outputs] == [
+        ("label", "label", byte_models.LABELS),
+        ("y", "classification", byte_models.LABELS),
+    ]
+    graph = import_model(found.spec, path, tmp_path / "graph")
+    x = np.eye(4, dtype=np.float32)[[2]]
+    assert run_graph(graph, {"x": x})["label"].tolist() == [2]
+
+
+def test_settings_of_one_s_own_are_taken_and_verified(tmp_path: Path) -> None:
+    path = byte_models.save(byte_models.plain, tmp_path / "saved")
+    own = ImageInput(None, 32, 40, antialias=False, decode="fast", background=(0,))
+    assert found_in(path, image=own).spec.image == ImageInput("data", 32, 40, antialias=False, background=(0,))
+    with pytest.raises(ImportModelError, match=r"bilinear with antialias.* off TensorFlow's by \d+\.\d grey levels"):
+        found_in(path, image=ImageInput(None, 32, 40))
+
+
+class TestRefusals:
+    def test_how_far_the_nearest_setting_is_off(self, tmp_path: Path) -> None:
+        path = byte_models.save(byte_models.short_side, tmp_path / "saved")
+        with pytest.raises(ImportModelError, match=r"by \d\d\.\d grey levels in the mean and (?s:.*)ResizeB"):
+            found_in(path)
+
+    def test_a_size_that_the_picture_decides(self, tmp_path: Path) -> None:
+        def serve(data: Any) -> Any:
+            return {"y": tf.reduce_mean(tf.cast(tf.io.decode_jpeg(data, channels=3), tf.float32), (0, 1))}
+
+        path = byte_models.save(serve, tmp_path / "saved", [])
+        with pytest.raises(ImportModelError, match=r"'data' is strings.*depends on the data: resize\D+DecodeJpeg\*"):
+            found_in(path)
+
+    def test_strings_that_are_no_pictures(self, tmp_path: Path) -> None:
+        path = byte_models.save(lambda data: {"y": tf.strings.length(data)}, tmp_path / "saved")
+        with pytest.raises(ImportModelError, match="nothing that follows decodes pictures"):
+            found_in(path)
+
+    def test_ops_that_reach_outside_do_not_run(self, tmp_path: Path) -> None:
+        def serve(data: Any) -> Any:
+            small = byte_models.each(
+                lambda one: tf.image.resize(tf.io.decode_jpeg(tf.io.read_file(one), 3), (8, 8)), data
+            )
+            return {"y": byte_models.head(small)}
+
+        path = byte_models.save(serve, tmp_path / "saved")
+        with pytest.raises(UnsupportedOpsError, match="ReadFile"):
+            found_in(path)
+
+    def test_normalising_by_the_picture_itself(self, tmp_path: Path) -> None:
+        def prepared(one: Any) -> Any:
+            return tf.image.per_image_standardization(tf.image.resize(tf.io.decode_jpeg(one, channels=3), (40, 40)))
+
+        path = byte_models.save(
+            lambda data: {"y": byte_models.head(byte_models.each(prepared, data))}, tmp_path / "saved"
+        )
+        with pytest.raises(ImportModelError, match="in no proportion to the pixels'"):
+            found_in(path)
+
+
+def test_what_was_found_is_read_as_a_model_toml(tmp_path: Path) -> None:
+    path = byte_models.save(byte_models.labelled, tmp_path / "saved")
+    spec = spec_for(path)
+    found = write_found(spec, path, tmp_path)
+    assert load_found(tmp_path, spec) == (found.spec, tuple(found.lines))
+    (tmp_path / "lines.json").write_text(json.dumps(["\x1b[2J"]))
+    assert load_found(tmp_path, spec)[1] == (r"\x1b[2J",)
+    for hostile in ("[image]\nwidth = 1e9", "a" * 10, '[model]\nsource = "m"\nname = "../.."\nformat = "saved_model"'):
+        (tmp_path / "found.toml").write_text(hostile)
+        with pytest.raises(SandboxError, match="left settings that are none"):
+            load_found(tmp_path, spec)
+
+
+def test_completed_specs_are_of_one_kind(tmp_path: Path) -> None:
+    """What no string stands in is not touched."""
+    path = byte_models.save_with_table(tmp_path / "saved")
+    spec: ModelSpec = spec_for(path, outputs=(OutputSpec("mine", "y", "classification", ("a", "b", "c", "d")),))
+    found = find(open_model(spec, path), spec)
+    assert found.spec.outputs == spec.outputs

@@ -1,0 +1,145 @@
+"""SavedModels that take encoded pictures and answer in words, as people export them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from builder.importers.tf import tensorflow
+
+tf = tensorflow()
+LABELS = ("ant", "bee", "cat", "dog")
+_WEIGHTS = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+
+
+def head(pictures: Any) -> Any:
+    """Four probabilities of each of ``pictures`` [n, height, width, 1 or 3], whose numbers are about 0 to 1."""
+    return tf.nn.softmax(tf.reduce_mean(pictures, (1, 2)) @ tf.constant(_WEIGHTS[: pictures.shape[-1]]))
+
+
+def each(function: Callable[[Any], Any], data: Any, dtype: Any = None) -> Any:
+    return tf.map_fn(function, data, fn_output_signature=dtype or tf.float32)
+
+
+def plain(data: Any) -> Any:
+    """The usual one: what TensorFlow Serving's guides do."""
+    small = each(lambda one: tf.image.resize(tf.io.decode_jpeg(one, channels=3), (40, 32)), data)
+    return {"y": head(small / 255)}
+
+
+def alone(data: Any) -> Any:
+    """One picture, without a batch."""
+    picture = tf.image.convert_image_dtype(tf.io.decode_image(data, 3, expand_animations=False), tf.float32)
+    picture = tf.image.resize(picture, (64, 48), "bicubic", antialias=True)
+    return {"y": head((picture[None] - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225])}
+
+
+def grey(data: Any) -> Any:
+    small = each(lambda one: tf.image.resize(tf.io.decode_png(one, channels=1), (28, 28), "area"), data)
+    return {"y": head(small / 127.5 - 1)}
+
+
+def padded(data: Any) -> Any:
+    """[n, 1] strings, and a batch that is asked for."""
+    data = tf.reshape(data, [-1])
+    small = each(lambda one: tf.image.resize_with_pad(tf.io.decode_jpeg(one, channels=3), 96, 80), data)
+    return {"y": head(tf.reshape(small, [tf.shape(data)[0], 96, 80, 3]) / 255)}
+
+
+def base64(data: Any) -> Any:
+    def prepared(one: Any) -> Any:
+        return tf.image.resize(tf.io.decode_jpeg(tf.io.decode_base64(one), channels=3), (40, 40)) / 255
+
+    return {"y": head(each(prepared, data))}
+
+
+def normalised(data: Any) -> Any:
+    """In blue, green, red; in a function of its own."""
+
+    @tf.function
+    def prepared(one: Any) -> Any:
+        small = tf.image.resize(tf.io.decode_jpeg(one, channels=3), (40, 40))
+        return (small[..., ::-1] / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+
+    return {"y": head(each(prepared, data))}
+
+
+def cut_off(data: Any) -> Any:
+    """Whole numbers, which a cast made."""
+
+    def prepared(one: Any) -> Any:
+        return tf.cast(tf.image.resize(tf.io.decode_jpeg(one, channels=3), (40, 40), antialias=True), tf.uint8)
+
+    return {"y": head(tf.image.convert_image_dtype(each(prepared, data, tf.uint8), tf.float32))}
+
+
+def labelled(data: Any) -> Any:
+    """Scores, the classes as TensorFlow's classifiers give them, the best one's label and the best two's."""
+    y, names = plain(data)["y"], tf.constant(LABELS)
+    values, best = tf.math.top_k(y, 2)
+    return {
+        "scores": y,
+        "classes": tf.tile(names[None], [tf.shape(y)[0], 1]),
+        "label": tf.gather(names, tf.argmax(y, -1)),
+        "best": tf.gather(names, best),
+        "values": values,
+    }
+
+
+def short_side(data: Any) -> Any:
+    def prepared(one: Any) -> Any:
+        picture = tf.io.decode_jpeg(one, channels=3)
+        sides = tf.cast(tf.shape(picture)[:2], tf.float32)
+        small = tf.image.resize(picture, tf.cast(tf.round(sides * 64 / tf.reduce_min(sides)), tf.int32))
+        return tf.image.resize_with_crop_or_pad(small, 56, 56) / 255
+
+    return {"y": head(each(prepared, data))}
+
+
+def save(function: Callable[[Any], Any], path: Path, shape: Sequence[int | None] = (None,)) -> Path:
+    """``function`` of strings "data" of that shape as the SavedModel at ``path``."""
+    module = tf.Module()
+    module.serve = tf.function(function, input_signature=[tf.TensorSpec(shape, tf.string, name="data")])
+    tf.saved_model.save(module, str(path), signatures={"serving_default": module.serve})
+    return path
+
+
+def save_with_table(path: Path) -> Path:
+    """A number in, its label by a table that an init op fills out."""
+    module = tf.Module()
+    filled = tf.lookup.KeyValueTensorInitializer(tf.range(4, dtype=tf.int64), tf.constant(LABELS))
+    module.table = tf.lookup.StaticHashTable(filled, "?")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32, name="x")])
+    def serve(x: Any) -> Any:
+        y = tf.nn.softmax(x)
+        return {"label": module.table.lookup(tf.argmax(y, -1)), "y": y}
+
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve})
+    return path
+
+
+def save_of_tensorflow_1(path: Path) -> Path:
+    """Loops as TensorFlow 1 has them, variables, and a table filled from constants."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.disable_control_flow_v2()
+        data = v1.placeholder(tf.string, [None], name="data")
+        small = v1.map_fn(lambda one: tf.image.resize(tf.io.decode_jpeg(one, channels=3), (40, 32)), data, tf.float32)
+        weights = v1.get_variable("weights", initializer=_WEIGHTS, use_resource=False)
+        y = tf.nn.softmax(tf.reduce_mean(small / 255, (1, 2)) @ weights)
+        filled = tf.lookup.KeyValueTensorInitializer(tf.range(4, dtype=tf.int64), tf.constant(LABELS))
+        table = tf.lookup.StaticHashTable(filled, "?")
+        best = tf.math.top_k(y, 2)[1]
+        outputs = {"classes": table.lookup(tf.cast(best, tf.int64)), "scores": y}
+        session.run([v1.global_variables_initializer(), v1.tables_initializer()])
+        builder = v1.saved_model.Builder(str(path))
+        signature = v1.saved_model.predict_signature_def({"data": data}, outputs)
+        init = v1.tables_initializer()
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature}, main_op=init)
+        builder.save()
+    v1.enable_control_flow_v2()
+    return path

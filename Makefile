@@ -64,6 +64,12 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 	@$(PY) $(PIP) --target .venv-otel/python -r requirements/otel.txt
 	@touch $@
 
+# OpenAI's client, which the function's embeddings are asked by.
+.venv-openai/.done: requirements/openai.txt
+	@test -x .venv-openai/bin/python || $(PYTHON) -m venv .venv-openai
+	@.venv-openai/bin/python $(PIP) -r requirements/openai.txt
+	@touch $@
+
 # AWS CDK, for the construct that is made of the template.
 .venv-cdk/.done: requirements/cdk.txt
 	@test -x .venv-cdk/bin/python || $(PYTHON) -m venv .venv-cdk
@@ -239,7 +245,7 @@ TESTED := $(VENV)/.test $(VENV)/.wasm sam .venv-aws/.done
 test: $(TESTED) ## every part for real, in minutes: the units, a build of each kind of model, the emulator, README's commands
 	@$(PYTEST) -m "not slow and not full"
 
-test-all: $(TESTED) .venv-checkov/.done .venv-docs/.done .venv-otel/.done ## every test, Docker, QEMU, Bochs, Node, Chromium, SAM and an AWS emulator included (half an hour)
+test-all: $(TESTED) .venv-checkov/.done .venv-docs/.done .venv-otel/.done .venv-openai/.done ## every test, Docker, QEMU, Bochs, Node, Chromium, SAM and an AWS emulator included (half an hour)
 	@$(PYTEST)
 
 test-unit: $(VENV)/.test ## tests/unit, which needs no compiler
@@ -331,6 +337,7 @@ lock: ## resolve every requirements file again (needs uv)
 	@printf 'opentelemetry-distro\nopentelemetry-exporter-otlp-proto-http\nopentelemetry-instrumentation-aws-lambda\n' \
 		| $(LOCK) - -o requirements/otel.txt
 	@echo aws-cdk-lib==2.275.0 | $(LOCK) - -o requirements/cdk.txt
+	@echo openai==3.54.0 | $(LOCK) - -o requirements/openai.txt
 	@echo checkov==3.3.30 | $(LOCK) - -o requirements/checkov.txt
 	@printf 'jax==0.10.2\nflatbuffers\n' | $(LOCK) - -o requirements/jax.txt
 	@printf 'torch==2.13.0\ntorchax==0.0.13\njax==0.10.2\nflatbuffers\n' | $(LOCK) --find-links $(TORCH_WHEELS) \

@@ -45,6 +45,8 @@ def _protocol(request: HttpRequest) -> Any:
     """The module that serves the path; our own also says that nothing does."""
     first = request.path.split("/")[1] if request.path.startswith("/") else ""
     name = {"v1": "tf_serving", "v2": "open_inference", "openapi.json": "openapi"}.get(first, "predict")
+    if request.path == "/v1/embeddings":
+        name = "openai"
     if request.path == "/" and request.method in ("GET", "HEAD") and playground_enabled():
         name = "playground"
     return importlib.import_module(f".{name}", __name__)

@@ -10,7 +10,7 @@ from ..description import Description, Port
 from ..errors import MethodNotAllowedError, NotFoundError, Refusal
 from ..http import HttpRequest, HttpResponse
 from ..server import Call, Server
-from . import predict
+from . import openai, predict
 from .open_inference import datatype
 from .tf_serving import SIGNATURE, usual
 
@@ -44,6 +44,8 @@ def document(models: list[Description], limits: Limits) -> Schema:
         paths[f"/v2/health/{state}"] = _get(f"v2_{state}", f"Whether it is {state}", _object(**{state: _boolean()}))
     for model in models:
         paths |= _open_inference(model, limits) | _tf_serving(model, limits)
+    if embedders := [model for model in models if openai.serves(model)]:
+        paths |= _openai(embedders, limits)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -57,6 +59,7 @@ def document(models: list[Description], limits: Limits) -> Schema:
             "schemas": {
                 "Error": _object(error=_object(code=_text(), message=_text())),
                 "ErrorText": _object(error=_text()),
+                "ErrorOpenAI": _object(error=_object(message=_text(), type=_text(), code=_text())),
                 "Object": _object(label=_text(), score={"type": "number"}, box=_box()),
                 "Class": _object(label=_text(), probability={"type": ["number", "null"]}),
             }
@@ -251,6 +254,29 @@ def _v2_inputs(feed: Port, model: Description, limits: Limits) -> list[Schema]:
 
 def _up_to(most: int) -> Schema:
     return {"type": "integer", "minimum": 1, "maximum": most}
+
+
+def _openai(models: list[Description], limits: Limits) -> Schema:
+    token, text = {"type": "integer", "minimum": 0}, {"type": "string", "minLength": 1}
+    inputs = [text, _many(text, limits.items), _many(token, 2**31), _many(_many(token, 2**31), limits.items)]
+    body = _closed(input={"anyOf": inputs})
+    body["properties"] |= {
+        "model": {"enum": [model.name for model in models]},
+        "encoding_format": {"enum": list(openai.FORMATS)},
+        "user": _text(),
+        **{name: schema for name, schema in _options(models).items() if name == "dimensions"},
+    }
+    vector = {"anyOf": [_list({"type": ["number", "null"]}), _text()]}
+    tokens = {"type": "integer"}
+    answer = _object(
+        object={"const": "list"},
+        data=_list(_object(object={"const": "embedding"}, index={"type": "integer"}, embedding=vector)),
+        model=_text(),
+        usage=_object(prompt_tokens=tokens, total_tokens=tokens),
+    )
+    run = _operation("openai_embeddings", "Embeddings of texts, as OpenAI has them", answer, "ErrorOpenAI")
+    run["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    return {openai.PATH: {"post": run}}
 
 
 def _tf_serving(model: Description, limits: Limits) -> Schema:

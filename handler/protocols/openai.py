@@ -1,0 +1,125 @@
+"""OpenAI's embeddings API: ``POST /v1/embeddings``.
+
+https://platform.openai.com/docs/api-reference/embeddings. ``input`` is a text, a list of texts, or the ids of tokens of
+one text or of several, which are taken as they are. Errors have OpenAI's form.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..answer import predictions, require_possible, shortest_predictions
+from ..description import Description
+from ..errors import (
+    MethodNotAllowedError,
+    Refusal,
+    TextTooLongError,
+    TooManyImagesError,
+    WrongFieldError,
+    WrongTypeError,
+)
+from ..http import HttpRequest, HttpResponse
+from ..options import Options, chosen, options
+from ..request import Request, items, require_together, text, texts
+from ..server import Call, Result, Server
+
+PATH = "/v1/embeddings"
+EXAMPLE = '{"model": "…", "input": "…"}'
+FORMATS = {"float": "float32", "base64": "base64"}
+KNOWN = ("input", "model", "dimensions", "encoding_format", "user")
+
+
+def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
+    """``POST /v1/embeddings``. Raises HandlerError."""
+    if request.method != "POST":
+        raise MethodNotAllowedError(request.method, request.path, "POST")
+    event = request.json(EXAMPLE, server.limits)
+    if not isinstance(event, dict):
+        raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
+    asked = _request(event, server)
+    asked = server.prepared(asked, call)
+    described = _described(server.described(asked), asked.options)
+    least = shortest_predictions(described, items(asked, described))
+    require_possible(least, request.answer_limit, server.limits)
+    return HttpResponse.of_json(_told(server.infer(asked, call), asked.options))
+
+
+def refuse(refusal: Refusal) -> HttpResponse:
+    """An error in OpenAI's form."""
+    kind = "server_error" if refusal.status >= 500 else "invalid_request_error"
+    code = "model_not_found" if refusal.code == "unknown_model" else refusal.code
+    error = {"message": refusal.message, "type": kind, "param": None, "code": code}
+    return HttpResponse.of_json({"error": error}, refusal.status)
+
+
+def _request(event: dict[str, Any], server: Server) -> Request:
+    if unknown := [key for key in event if key not in KNOWN]:
+        raise WrongFieldError(f'"{unknown[0][:40]}" is not known here')
+    if "input" not in event:
+        raise WrongFieldError(f"the request must be like {EXAMPLE}")
+    name = event.get("model")
+    if not isinstance(name, str | None):
+        raise WrongTypeError('"model" must be a string')
+    encoding = event.get("encoding_format", "float")
+    if not isinstance(encoding, str) or encoding not in FORMATS:
+        raise WrongFieldError(f'"encoding_format" must be one of {", ".join(FORMATS)}')
+    wanted = options({"dimensions": event["dimensions"]} if event.get("dimensions") is not None else {})
+    wanted = wanted._replace(format=FORMATS[encoding])
+    description = server.description(name)
+    if not serves(description):
+        raise WrongFieldError("this model is none of embeddings of texts alone")
+    _described(description, wanted)
+    found = Request((), {}, name, options=wanted)
+    value = event["input"]
+    if isinstance(value, str):
+        return found._replace(texts=(text(value, '"input"', server.limits),))
+    if not isinstance(value, list):
+        raise WrongTypeError('"input" must be a string, or a list of strings or of tokens')
+    if value and not isinstance(value[0], str):
+        return _with_ids(found, value, description, server)
+    return found._replace(texts=require_together(texts(value, '"input"', server.limits), '"input"', description))
+
+
+def _with_ids(found: Request, value: list[Any], description: Description, server: Server) -> Request:
+    """``found`` with ids of tokens: a list of them, or a list of such lists. Raises HandlerError."""
+    from ..text import longest, size_for
+
+    rows = value if isinstance(value[0], list) else [value]
+    allowed = server.limits.items if description.batched else description.batch
+    if len(rows) > allowed:
+        raise TooManyImagesError(f'"input" has {len(rows)}; at most {allowed} are allowed at a time')
+    assert description.text is not None
+    port = next(port for port in description.feeds if port.name == description.text.ids)
+    largest = 2 ** (8 * port.size // port.elements - port.dtype.startswith("int")) - 1
+    most = longest(description)
+    for row in rows:
+        if not isinstance(row, list) or not row or not all(type(one) is int and 0 <= one <= largest for one in row):
+            raise WrongTypeError(f'"input" must be a list of tokens, 0 to {largest}, or a list of such lists')
+        if len(row) > most:
+            raise TextTooLongError(f"a text has {len(row)} tokens; the model takes at most {most:,}")
+    ids = tuple(rows)
+    return found._replace(ids=ids, size=0 if description.alike else size_for(ids, description))
+
+
+def serves(description: Description) -> bool:
+    """Whether the model makes embeddings of texts alone."""
+    alone = description.text is not None and len(description.text.feeds) == len(description.feeds)
+    return alone and any(output.kind == "embedding" for output in description.outputs)
+
+
+def _described(description: Description, wanted: Options) -> Description:
+    """``description`` with its first embedding alone, as ``wanted``. Raises WrongFieldError."""
+    first = next(output for output in description.outputs if output.kind == "embedding")
+    return chosen(description._replace(outputs=(first,)), wanted)
+
+
+def _told(result: Result, wanted: Options) -> dict[str, Any]:
+    description = _described(result.description, wanted)
+    (output,) = description.outputs
+    found = [item[output.name] for data, count in result.batches for item in predictions(description, data, count)]
+    return {
+        "object": "list",
+        "data": [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(found)],
+        "model": description.name,
+        "usage": {"prompt_tokens": result.tokens, "total_tokens": result.tokens},
+    }

@@ -343,6 +343,7 @@ lock: ## resolve every requirements file again (needs uv)
 	@printf 'torch==2.13.0\ntorchax==0.0.13\njax==0.10.2\nflatbuffers\n' | $(LOCK) --find-links $(TORCH_WHEELS) \
 		-c requirements/jax.txt - -o requirements/torch.txt
 	@printf 'flax==0.12.8\nflatbuffers\n' | $(LOCK) -c requirements/jax.txt - -o requirements/flax.txt
+	@echo tokenizers==0.23.3 | $(LOCK) --no-deps - -o requirements/tokenizers.txt
 	@echo mkdocs-material==9.8.1 | $(LOCK) - -o requirements/docs.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt
 	@$(LOCK) layers/dependencies/requirements.in -o layers/dependencies/requirements.txt

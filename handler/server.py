@@ -92,7 +92,9 @@ class Server(NamedTuple):
 
         began = time.perf_counter()
         description = self.described(request)
-        ids = self.model(request.model).texts.encoded(request.texts, lambda: seconds_left(call.remaining_ms()))
+        ids = self.model(request.model).texts.encoded(
+            request.texts, self.limits, lambda: seconds_left(call.remaining_ms())
+        )
         # Each run has the shortest size for its texts, unless answers of different sizes could not stand together.
         size = request.size if description.alike else size_for(ids, description)
         return request._replace(ids=ids, size=size, seconds={"decode": time.perf_counter() - began})

@@ -27,6 +27,10 @@ EVERY_BUNDLE = (f"layer/{LIBRARY}", f"layer/{LAYER_MANIFEST}", "manifest.json", 
 """Files of every bundle, of one model or several, besides its statement."""
 
 
+TOKENIZERS = "tokenizers.abi3.so"
+"""The library of the ``tokenizers`` package, of a model whose tokenizer needs it: builder/text/package.py."""
+
+
 @dataclass(frozen=True)
 class BundleFiles:
     """The files of one model's bundle, by their paths in it: those that it has, and those that it may have."""
@@ -39,7 +43,11 @@ class BundleFiles:
         """``name``: the model's."""
         return cls(
             (*EVERY_BUNDLE, "model.h", "model.json", STATEMENT),
-            ("layer.zip", *(f"layer/{Path(LIBRARY).with_name(file)}" for file in (FILE, TEXT)), f"{name}.weights"),
+            (
+                "layer.zip",
+                *(f"layer/{Path(LIBRARY).with_name(file)}" for file in (FILE, TEXT, TOKENIZERS)),
+                f"{name}.weights",
+            ),
         )
 
 
@@ -68,6 +76,11 @@ class Bundle:
     def text(self) -> Path:
         """What makes ids of texts, of a model that takes them."""
         return self.library.with_name(TEXT)
+
+    @property
+    def tokenizers(self) -> Path:
+        """The library of the ``tokenizers`` package, of a model whose tokenizer needs it."""
+        return self.library.with_name(TOKENIZERS)
 
     @property
     def weights_elsewhere(self) -> Path | None:

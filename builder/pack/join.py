@@ -57,7 +57,7 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
             (draft.layer / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(bundle.library, draft.layer / place)
             (draft.layer / place).chmod(0o755)
-            for beside in (bundle.weights, bundle.text):
+            for beside in (bundle.weights, bundle.text, bundle.tokenizers):
                 if beside.exists():
                     place_file(beside, (draft.layer / place).with_name(beside.name))
             for weights in bundle.folder.glob("*.weights"):

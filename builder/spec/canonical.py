@@ -23,6 +23,7 @@ def to_json(spec: ModelSpec) -> str:
     for kind in ("audio", "text"):
         if data[kind] is None:
             del data[kind]
+    data.get("text", {}).pop("package", None)
     for key in ("tokenizer", "vocabulary"):
         if path := data.get("text", {}).get(key):
             data["text"][key] = relative(path, folder)

@@ -148,6 +148,7 @@ class TextInput:
     ids: str | None = None  # the feeds' names; None: as ``named`` says
     mask: str | None = None
     types: str | None = None
+    package: Path | None = None  # the folder of the ``tokenizers`` library here; the build finds it, not model.toml
 
     @property
     def file(self) -> Path | None:

@@ -21,10 +21,11 @@ from builder.pack.manifest import FileEntry, Manifest, source_entry
 from builder.pack.notice import notice
 from builder.pack.parts import LAYERS, Part, function_part, shipped
 from builder.pack.sbom import sbom_json
+from builder.pack.tokenizers import PLACE, fetch, tokenizers_parts
 from builder.pack.wheels import wheel_parts
 from builder.stages.attempts import VerifiedLibrary
 from builder.stages.provenance import bundle_statement
-from builder.text import prepared
+from builder.text import needs_package, prepared
 from builder.verify.verdict import require as require_verification
 from builder.workspace import Workspace
 
@@ -56,6 +57,10 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         if spec.text:
             draft.text.write_bytes(prepared(spec.text))
             draft.text.chmod(0o644)
+        package = fetch(ws.cache, ws.target) if needs_package(spec.text) else None
+        if package:
+            shutil.copyfile(package.library, draft.tokenizers)
+            draft.tokenizers.chmod(0o755)
         manifest = Manifest(
             description=json.loads(model_json),
             source=source_entry(spec, source_digest),
@@ -78,7 +83,9 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         _write(draft.description, model_json.rstrip("\n") + "\n")
         sound = spec.audio is not None
         parts = [*library_parts(f"{LAYERS}/{LIBRARY}", library.versions, sound=sound), *_parts(ws)]
-        files = [(name, draft.layer / name) for name in sorted(inside, key=lambda name: (name != LIBRARY, name))]
+        parts += tokenizers_parts(package) if package else ()
+        own = sorted(set(inside) - {PLACE}, key=lambda name: (name != LIBRARY, name))
+        files = [(name, draft.layer / name) for name in own]
         elsewhere = [(weights_file, fresh / weights_file)] if weights_file else []
         bill = sbom_json(
             description=manifest.description,

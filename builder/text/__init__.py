@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder.errors import ImportModelError
 from builder.spec import TextInput
-from builder.text import tokenizer_json, vocabulary
+from builder.text import subwords, tokenizer_json, vocabulary
 from builder.text.prepared import Prepared
 
 if TYPE_CHECKING:
@@ -28,7 +28,15 @@ def encoder(text: TextInput, longest: int) -> Texts:
     from handler.text import texts
 
     found = _read(text)
-    return texts(_options(text, found), found.data, longest)
+    try:
+        return texts(_options(text, found), found.data, longest, str(text.package or ""))
+    except (OSError, ValueError) as error:
+        raise ImportModelError(f"The tokenizer {text.file} cannot be used: {error}.") from error
+
+
+def needs_package(text: TextInput | None) -> bool:
+    """Whether the function needs the ``tokenizers`` package for it. Raises as ``prepared`` does."""
+    return text is not None and _read(text).kind == subwords.KIND
 
 
 def _read(text: TextInput) -> Prepared:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from builder.text import subwords
 from builder.text.prepared import Prepared
 from builder.text.wordpiece import MOST_SPECIAL, WordPiece
 
@@ -16,26 +17,45 @@ _PADS = ("[PAD]", "<pad>", "<|pad|>")
 
 
 def read(content: str) -> Prepared:
-    """Raises ValueError for what is no such file, or a kind of tokenizer that the function has no encoder for; other
-    errors of looking things up for a file that is damaged.
+    """As the function's own WordPiece where that does what the tokenizer does, and else for the package itself.
+
+    Raises ValueError for what is no such file, or fills texts up at the left; other errors of looking things up for a
+    file that is damaged.
     """
     data = json.loads(content)
+    special = {token["content"]: token["id"] for token in data.get("added_tokens") or ()}
+    found = _wordpiece(data) if _is_plain(data) else None
+    if found is not None:
+        return found.prepared()
+    vocabulary = data["model"]["vocab"]  # of Unigram a list, whose places are the ids
+    pieces = vocabulary if isinstance(vocabulary, dict) else {piece: at for at, (piece, _) in enumerate(vocabulary)}
+    return subwords.prepared(data, _pad(data.get("padding"), pieces | special))
+
+
+def _is_plain(data: Mapping[str, Any]) -> bool:
+    """Whether it is a WordPiece that cuts texts into words as BERT does, with few tokens of its own."""
+    model, tokens = data["model"], data.get("added_tokens") or ()
+    kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else "")
+    normalizer = _kind(_only(data.get("normalizer"), "normalizers"))
+    words = _kind(_only(data.get("pre_tokenizer"), "pretokenizers"))
+    # Only outside of words could it tell whether such a token is normalised first, or stands alone.
+    plain = len(tokens) <= MOST_SPECIAL and not any(t.get("normalized") or t.get("single_word") for t in tokens)
+    return (kind, words) == ("WordPiece", "BertPreTokenizer") and normalizer in ("", "BertNormalizer") and plain
+
+
+def _wordpiece(data: Mapping[str, Any]) -> WordPiece | None:
+    """None for a template of several parts."""
     model = data["model"]
-    if model.get("type", "WordPiece" if "max_input_chars_per_word" in model else "") != "WordPiece":
-        raise ValueError(f"its model is {model.get('type')}; the function has WordPiece alone")
-    normalizer, words = data.get("normalizer"), data.get("pre_tokenizer")
-    normalizer = _only(normalizer, "normalizers")
-    if (normalizer and normalizer["type"] != "BertNormalizer") or _kind(_only(words, "pretokenizers")) != "Bert":
-        raise ValueError("it cuts texts into words in another way than BERT")
+    normalizer = _only(data.get("normalizer"), "normalizers")
     lowercase = bool(normalizer and normalizer["lowercase"])
     strip = normalizer and normalizer.get("strip_accents")
     pieces: dict[str, int] = dict(model["vocab"])
     tokens = {token["content"]: token for token in data.get("added_tokens") or ()}
     pieces |= {content: token["id"] for content, token in tokens.items()}
-    # Only outside of words could it tell whether one is normalised first, or stands alone.
-    if len(tokens) > MOST_SPECIAL or any(t.get("normalized") or t.get("single_word") for t in tokens.values()):
-        raise ValueError("it has too many added tokens, or tokens that are parts of words")
-    before, after = _around(data.get("post_processor"), pieces)
+    around = _around(data.get("post_processor"))
+    if around is None:
+        return None
+    before, after = around
     return WordPiece(
         pieces,
         pad=_pad(data.get("padding"), pieces),
@@ -49,7 +69,7 @@ def read(content: str) -> Prepared:
         after=after,
         prefix=model["continuing_subword_prefix"],
         most=model["max_input_chars_per_word"],
-    ).prepared()
+    )
 
 
 def _only(value: Any, key: str) -> Any:
@@ -60,22 +80,21 @@ def _only(value: Any, key: str) -> Any:
 
 
 def _kind(value: Any) -> str:
-    return str(value["type"]).removesuffix("PreTokenizer") if value else ""
+    return str(value["type"]) if value else ""
 
 
-def _around(processor: Any, pieces: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ids that stand before and after every text."""
+def _around(processor: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The ids that stand before and after every text; None where it is not that simple."""
     if processor is None:
         return (), ()
-    if processor["type"] in ("BertProcessing", "RobertaProcessing"):
+    if processor["type"] == "BertProcessing":
         return (processor["cls"][1],), (processor["sep"][1],)
     if processor["type"] != "TemplateProcessing":
-        raise ValueError(f"its post-processor {processor['type']} is not known")
+        return None
     template, special = processor["single"], processor["special_tokens"]
     places = [at for at, part in enumerate(template) if "Sequence" in part]
-    types = [next(iter(part.values())).get("type_id", 0) for part in template]
-    if len(places) != 1 or any(types):
-        raise ValueError("its template for one text has several parts")
+    if len(places) != 1 or any(next(iter(part.values())).get("type_id", 0) for part in template):
+        return None
     ids = [special[part["SpecialToken"]["id"]]["ids"] if "SpecialToken" in part else [] for part in template]
     before, after = ids[: places[0]], ids[places[0] + 1 :]
     return tuple(number for one in before for number in one), tuple(number for one in after for number in one)

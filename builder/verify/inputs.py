@@ -28,6 +28,7 @@ TEXTS = Path(__file__).parent / "texts.txt"
 """Sentences in several languages, of this project's own."""
 
 TEXT_CASES = 6
+_TEXT = "text-"
 
 PROBES = {"extremes", "wide"}
 """Cases that a valid model may have no answer to."""
@@ -68,7 +69,12 @@ def text_cases(text: TextInput, feeds: list[TensorSpec], batch: int) -> Iterator
     """Cases of text in several languages, of all lengths: ids that the function makes of it, and random other feeds."""
     for number in range(TEXT_CASES):
         others = {feed.name: random_values(feed, number) for feed in feeds}
-        yield f"text-{number}", others | text_feeds(_passages(number, batch), text, feeds)
+        yield f"{_TEXT}{number}", others | text_feeds(_passages(number, batch), text, feeds)
+
+
+def is_text(case: str) -> bool:
+    """Whether a golden case is one of ``text_cases``, which every right tokenizer's model has an answer to."""
+    return case.startswith(_TEXT)
 
 
 def _passages(number: int, count: int) -> list[str]:

@@ -22,7 +22,7 @@ from builder.verify.doubt import doubts
 from builder.verify.expected import ExpectedOutput, outputs_of
 from builder.verify.float64 import in_float64
 from builder.verify.golden import Golden, GoldenCase
-from builder.verify.inputs import EDGES, PROBES, cases, further_cases, scaled
+from builder.verify.inputs import EDGES, PROBES, cases, further_cases, is_text, scaled
 from builder.verify.samples import golden_samples, is_sample
 from builder.verify.sensitivity import moved_zeros, nudge_constants, nudged_calls, sensitivity
 
@@ -60,7 +60,7 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
     calls, probes, further = calls | others, PROBES | others.keys(), further_cases(feeds)
     undecided: dict[str, str] = {}
     while True:
-        asked = ask(graph, calls, may_fail=[case for case in calls if not is_sample(case)])
+        asked = ask(graph, calls, may_fail=[case for case in calls if not (is_sample(case) or is_text(case))])
         found = {case: why for case, why in asked.failed.items() if case not in probes}
         found |= _doubts(asked, graph, outputs)
         if not found:

@@ -13,13 +13,15 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ..errors import OutOfTimeError, StartupError, TextTooLongError
+from ..budget import TEXTS_TOGETHER
+from ..errors import OutOfTimeError, StartupError, TextTooLongError, TooLargeError
 
 if TYPE_CHECKING:
+    from ..budget import Limits
     from ..description import Description, Port
 
 FILE = "model.text"
-KINDS = ("wordpiece",)
+KINDS = ("wordpiece", "subwords")
 
 
 class Encoding(NamedTuple):
@@ -30,7 +32,10 @@ class Encoding(NamedTuple):
 
 
 class Encoder(Protocol):
-    """One kind of tokenizer."""
+    """One kind of tokenizer. ``share``: of the characters that a text may have, it takes that part."""
+
+    @property
+    def share(self) -> int: ...
 
     def encode(self, text: str, longest: int) -> Encoding:
         """At most ``longest`` ids of ``text``, which has no half of a surrogate pair."""
@@ -47,9 +52,14 @@ class Texts(NamedTuple):
     truncate: bool
     pad: int
 
-    def encoded(self, texts: Sequence[str], seconds_left: Callable[[], float]) -> tuple[list[int], ...]:
-        """The ids of each. Raises TextTooLongError, OutOfTimeError."""
+    def encoded(self, texts: Sequence[str], limits: Limits, seconds_left: Callable[[], float]) -> tuple[list[int], ...]:
+        """The ids of each. Raises TooLargeError, TextTooLongError, OutOfTimeError."""
         found = []
+        most = limits.characters // self.encoder.share
+        if max(map(len, texts)) > most or sum(map(len, texts)) > most * TEXTS_TOGETHER:
+            raise TooLargeError(
+                f"at most {most:,} characters are allowed in a text, and {TEXTS_TOGETHER} times as many in all"
+            )
         for number, text in enumerate(texts):
             if seconds_left() <= 0:
                 raise OutOfTimeError("the function ran out of time; send fewer texts at a time")
@@ -63,22 +73,26 @@ class Texts(NamedTuple):
 
 def open_texts(library: str, description: Description) -> Texts:
     """What was prepared for the model in the file ``library``. Raises StartupError."""
-    path = os.path.join(os.path.dirname(library), FILE)  # noqa: PTH118, PTH120 - pathlib would be imported for this alone
+    folder = os.path.dirname(library)  # noqa: PTH120 - pathlib would be imported for this alone
+    path = os.path.join(folder, FILE)  # noqa: PTH118
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             options, encoder = json.loads(file.readline()), file.read()
-        return texts(options, encoder, longest(description))
+        return texts(options, encoder, longest(description), folder)
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise StartupError(
             f"{path} cannot be read ({error}): build the bundle and the function with the same version of coldforge."
         ) from error
 
 
-def texts(options: dict[str, Any], data: bytes, most: int) -> Texts:
-    """The encoder of a prepared file, of ``options`` and ``data``, for a model that takes up to ``most`` tokens."""
+def texts(options: dict[str, Any], data: bytes, most: int, folder: str) -> Texts:
+    """The encoder of a prepared file, of ``options`` and ``data``, for a model that takes up to ``most`` tokens.
+
+    ``folder``: where the library of the ``tokenizers`` package is, for a kind that needs it.
+    """
     if options["kind"] not in KINDS:
         raise ValueError(f"it is of the unknown kind {options['kind']}")
-    encoder: Encoder = importlib.import_module(f".{options['kind']}", __name__).read(options, data)
+    encoder: Encoder = importlib.import_module(f".{options['kind']}", __name__).read(options, data, folder)
     return Texts(encoder, min(options["length"] or most, most), options["truncate"], options["pad"])
 
 

@@ -33,6 +33,7 @@ class WordPiece(NamedTuple):
     prefix: str  # of a piece that goes on a word
     most: int
     widest: int
+    share: int = 1
 
     def encode(self, text: str, longest: int) -> Encoding:
         """At most ``longest`` ids; what is left of the text then is not looked at."""
@@ -107,7 +108,7 @@ class _Characters(dict[int, str]):
         return f" {text} " if self._chinese and code in CHINESE else text
 
 
-def read(options: dict[str, Any], data: bytes) -> WordPiece:
+def read(options: dict[str, Any], data: bytes, folder: str) -> WordPiece:
     """``options``: those of the prepared file, which builder/text/wordpiece.py writes; ``data``: a piece in each line,
     in the order of ids.
     """

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
+from builder.errors import VerifyError
 from builder.pack.bundle import Bundle
+from builder.pack.join import join
+from builder.pack.tokenizers import fetch
 from builder.pipeline import build_bundle
+from builder.project import Project, cache_folder
 from builder.spec import load
+from builder.targets import host_target
 from builder.text import encoder
 from builder.workspace import Workspace
 from handler.budget import Limits
 from handler.errors import Refusal, refusal
-from handler.model import Model
+from handler.model import Model, Models
 from handler.protocols import predict
 from handler.server import Call, Server
+from handler.text.subwords import load as load_library
 from tests.support import vocabulary
 from tests.support.models import empty_project, save_keras
+from tests.support.tokenizers import trained
 from tests.support.vocabulary import PIECES
 
 pytestmark = pytest.mark.integration
@@ -44,6 +52,9 @@ vocabulary = "vocab.txt"
 name = "vector"
 """
 
+TOKENS = 300
+"""That the network knows."""
+
 TEXTS = (
     "Good film!", "not bad", "天 天", "", "played, playing; unknown plays 1 2 3", "very " * 30, "é", "Не знаю",
 )  # fmt: skip
@@ -56,7 +67,7 @@ def network() -> Any:
     keras.utils.set_random_seed(5)
     ids = keras.Input((None,), dtype="int32", name="input_ids")
     mask = keras.Input((None,), dtype="int32", name="attention_mask")
-    x = keras.layers.Embedding(len(PIECES), 12)(ids)
+    x = keras.layers.Embedding(TOKENS, 12)(ids)
     x = keras.layers.Dense(8, activation="gelu")(x)
     weight = keras.ops.cast(keras.ops.expand_dims(mask, -1), "float32")
     y = keras.ops.sum(x * weight, axis=1) / keras.ops.maximum(keras.ops.sum(weight, axis=1), 1e-9)
@@ -73,6 +84,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Bundle]:
         vocabulary.write(folder)
         (folder / "model.toml").write_text(SPEC, encoding="utf-8")
         return model, build_bundle(Workspace.of(load(folder / "model.toml"), project)).bundle
+
+
+@pytest.fixture(scope="module")
+def built_with_package(built: tuple[Any, Bundle]) -> Bundle:
+    """The same model with a tokenizer of BPE, in one length and batch."""
+    root = built[1].folder.parents[1]
+    tokenizer = trained(load_library(str(fetch(cache_folder(), host_target()).folder)), "bpe", TOKENS)
+    tokenizer.save(str(root / "tokenizer.json"))
+    text = SPEC.replace('vocabulary = "vocab.txt"', 'tokenizer = "tokenizer.json"').replace("[1, 4]", "4")
+    text = text.replace('"sentences"', '"subwords"').replace("shapes = [[1, 8], [1, 16]]", "shape = [4, 16]")
+    (root / "subwords.toml").write_text(text, encoding="utf-8")
+    return build_bundle(Workspace.of(load(root / "subwords.toml"), Project(root))).bundle
 
 
 def server_of(bundle: Bundle) -> Server:
@@ -120,3 +143,47 @@ def test_the_vocabulary_is_in_the_bundle(built: tuple[Any, Bundle]) -> None:
     for paper in (bundle.manifest, bundle.sbom, bundle.statement):
         assert "lib/model.text" in paper.read_text(encoding="utf-8"), paper.name
     assert "vocab.txt" in bundle.statement.read_text(encoding="utf-8")
+
+
+@pytest.mark.network
+def test_a_tokenizer_that_needs_the_package_brings_it_along(
+    built: tuple[Any, Bundle], built_with_package: Bundle
+) -> None:
+    model, bundle = built[0], built_with_package
+    package = fetch(cache_folder(), host_target())
+    assert bundle.tokenizers.read_bytes() == package.library.read_bytes()
+    texts = [text for text in TEXTS if text]
+    found = predict.answer({"texts": texts}, server_of(bundle), call())["predictions"]
+    theirs = load_library(str(package.folder)).Tokenizer.from_file(str(bundle.folder.parents[1] / "tokenizer.json"))
+    theirs.enable_truncation(16)
+    for text, item in zip(texts, found, strict=True):
+        ids = theirs.encode(text).ids
+        wanted = model([np.array([ids]), np.ones((1, len(ids)), np.int32)]).numpy()[0]
+        assert np.abs(np.array(item["vector"]) - wanted).max() < 1e-5, text
+    bill = json.loads(bundle.sbom.read_text(encoding="utf-8"))
+    parts = {part["bom-ref"].partition("@")[0]: part for part in bill["components"]}
+    assert [file["name"] for file in parts["pkg:pypi/tokenizers"]["components"]] == ["/opt/lib/tokenizers.abi3.so"]
+    assert parts["pkg:cargo/onig"]["properties"] == [
+        {"name": "coldforge:compiled-into", "value": "/opt/lib/tokenizers.abi3.so"}
+    ]
+    assert "tokenizers 0." in bundle.notice.read_text(encoding="utf-8")
+    assert "tokenizers-" in bundle.statement.read_text(encoding="utf-8")
+
+
+@pytest.mark.network
+def test_bundles_that_are_joined_keep_their_tokenizers(built: tuple[Any, Bundle], built_with_package: Bundle) -> None:
+    both = join([built[1], built_with_package], built[1].folder.parent)
+    models = Models(str(both.library))
+    server = Server(models, Limits())
+    first, second = (predict.answer({"text": "Good film!", "model": name}, server, call()) for name in models)
+    assert first["predictions"] != second["predictions"]
+    assert (both.layer / "lib" / "subwords" / "tokenizers.abi3.so").is_file()
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(built: tuple[Any, Bundle]) -> None:
+    root = built[1].folder.parents[1]
+    (root / "wrong.txt").write_text("\n" * TOKENS + (root / "vocab.txt").read_text(encoding="utf-8"), encoding="utf-8")
+    text = SPEC.replace("vocab.txt", "wrong.txt").replace('"sentences"', '"wrong"').replace("[1, 4]", "1")
+    (root / "wrong.toml").write_text(text.replace("shapes = [[1, 8], [1, 16]]", "shape = [1, 8]"), encoding="utf-8")
+    with pytest.raises(VerifyError, match=r"is not in \[0, 300\)"):
+        build_bundle(Workspace.of(load(root / "wrong.toml"), Project(root)))

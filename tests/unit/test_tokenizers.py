@@ -10,7 +10,7 @@ import pytest
 
 from builder.errors import ImportModelError
 from builder.spec import TextInput
-from builder.text import encoder, prepared
+from builder.text import encoder, needs_package, prepared
 from tests.support import vocabulary
 from tests.support.vocabulary import PIECES, SPECIAL, ids
 
@@ -97,13 +97,7 @@ def test_the_pad_is_the_tokenizer_s(tmp_path: Path) -> None:
         (None, r"cannot be read: No such file"),
         ("{", r"cannot be used: .*Expecting property name"),
         ({}, r"cannot be used: KeyError: 'model'"),
-        (tokenizer(model={"type": "BPE"}), r"its model is BPE"),
-        (tokenizer(normalizer={"type": "NFKC"}), r"cuts texts into words in another way"),
-        (tokenizer(pre_tokenizer=None), r"cuts texts into words in another way"),
-        (tokenizer(pre_tokenizer={"type": "Whitespace"}), r"cuts texts into words in another way"),
         (tokenizer(padding={"direction": "Left", "pad_id": 0}), r"fills texts up at the left"),
-        (tokenizer(post_processor={"type": "ByteLevel"}), r"post-processor ByteLevel is not known"),
-        (tokenizer(added_tokens=[{"id": 99, "content": "x", "normalized": True}]), r"tokens that are parts of words"),
         (tokenizer(model=tokenizer()["model"] | {"vocab": {"a": 10**9}}), r"numbers its pieces with gaps"),
         (tokenizer(model=tokenizer()["model"] | {"unk_token": "<unk>"}), r"KeyError: '<unk>'"),
     ],
@@ -126,3 +120,27 @@ def test_a_vocabulary_that_is_not_of_bert_is_refused(tmp_path: Path) -> None:
 def test_a_length_that_special_tokens_fill_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ImportModelError, match="length is 2, and 2 special tokens alone"):
         prepared(TextInput(None, vocabulary.write(tmp_path), length=2))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}},
+        {"model": {"type": "Unigram", "vocab": [["a", -1.0]], "unk_id": 0}},
+        {"normalizer": {"type": "NFKC"}},
+        {"pre_tokenizer": None},
+        {"pre_tokenizer": {"type": "Whitespace"}},
+        {"post_processor": {"type": "ByteLevel"}},
+        {"added_tokens": [{"id": 99, "content": "x", "normalized": True}]},
+        {"added_tokens": [{"id": 99 + at, "content": f"<{at}>"} for at in range(65)]},
+    ],
+)
+def test_other_tokenizers_are_for_the_package(tmp_path: Path, changes: Any) -> None:
+    text = written(tmp_path, tokenizer(**changes))
+    options, data = prepared(text).split(b"\n", 1)
+    assert json.loads(options)["kind"] == "subwords"
+    assert json.loads(data) == tokenizer(**changes) | {"truncation": None}
+    assert needs_package(text)
+    assert not needs_package(written(tmp_path, tokenizer()))
+    with pytest.raises(ImportModelError, match=r"tokenizers\.abi3\.so cannot be loaded"):
+        encoder(written(tmp_path, tokenizer(**changes)), 8)

@@ -1,0 +1,47 @@
+"""Any tokenizer of Hugging Face's ``tokenizers``, by that package's own library, which lies beside the model's."""
+
+from __future__ import annotations
+
+import os
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from typing import Any, NamedTuple
+
+from . import Encoding
+
+LIBRARY = "tokenizers.abi3.so"
+
+
+class Subwords(NamedTuple):
+    """``tokenizer``: of the package's class ``Tokenizer``."""
+
+    tokenizer: Any
+    share: int = 10  # it looks at all of a text, and needs half a kilobyte for each character
+
+    def encode(self, text: str, longest: int) -> Encoding:
+        """At most ``longest`` ids."""
+        self.tokenizer.enable_truncation(longest)
+        found = self.tokenizer.encode(text)
+        return Encoding(found.ids, not found.overflowing)
+
+
+def load(folder: str) -> Any:
+    """The library in ``folder``; nothing else of the package is imported: that would take longer. Raises OSError."""
+    loader = ExtensionFileLoader("tokenizers", os.path.join(folder, LIBRARY))  # noqa: PTH118 - see ``open_texts``
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    try:
+        package = module_from_spec(spec)
+        loader.exec_module(package)
+    except ImportError as error:
+        raise OSError(f"{LIBRARY} cannot be loaded: {error}") from error
+    return package
+
+
+def read(options: dict[str, Any], data: bytes, folder: str) -> Subwords:
+    """``data``: a tokenizer.json; ``folder``: where the library is. Raises OSError, ValueError."""
+    package = load(folder)
+    try:
+        return Subwords(package.Tokenizer.from_str(data.decode()))
+    except Exception as error:  # the package has no class of its own for it
+        raise ValueError(str(error)) from error

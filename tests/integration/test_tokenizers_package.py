@@ -1,0 +1,102 @@
+"""Tokenizers in the function against Hugging Face's ``tokenizers``: token by token, in every script."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builder.pack.tokenizers import TokenizersPackage, fetch, tokenizers_parts
+from builder.project import cache_folder
+from builder.spec import TextInput
+from builder.targets import ARM64, host_target
+from builder.text import encoder
+from handler.text.subwords import load
+from tests.support.tokenizers import LINES, trained
+
+pytestmark = [pytest.mark.integration, pytest.mark.network]
+
+SCRIPTS = (
+    (0x20, 0x7F), (0, 0x250), (0x300, 0x370), (0x370, 0x530), (0x590, 0x700), (0x900, 0xE80), (0x1100, 0x1200),
+    (0x1E00, 0x2100), (0x2000, 0x2070), (0x3000, 0x3100), (0x4E00, 0x5000), (0xAC00, 0xB000), (0xF900, 0x10000),
+    (0x1F300, 0x1F700), (0x1D100, 0x1D200), (0x20000, 0x20100), (0xE000, 0xE010), (0xE0000, 0xE0080),
+)  # fmt: skip
+ODD = (
+    "", " ", "\0", "a\0b", "x" * 99, "x" * 100, "x" * 101, "y" * 100_000, "[SEP]", "[CLS][SEP] [sep]", "[[MASK]]",
+    "e\u0301 \u0301e \u0344", "İı ẞß ΑΣ ﬁ", "👩‍👩‍👧‍👦 🇩🇪 ☺️", "\u200b\u200d\ufeff\ufffd\xad",
+    "\x85\x0b\x1c\u2028a\u3000b",
+    "天天 a天b 々 ｶﾞ", "한국어 각", "क्षि ക്ഷ", "שָׁלוֹם مُحَمَّد", "a-b_c@d#e^f`g~h", "…“”—«»¿¡",
+    "\u166d\u1b7d\u2e52 \U00011938",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def package() -> TokenizersPackage:
+    return fetch(cache_folder(), host_target())
+
+
+@pytest.fixture(scope="module")
+def library(package: TokenizersPackage) -> Any:
+    return load(str(package.folder))
+
+
+KINDS = ("wordpiece", "wordpiece cased", "wordpiece raw", "bpe", "unigram")
+
+
+@pytest.fixture(scope="module")
+def pairs(library: Any, package: TokenizersPackage, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The package's own tokenizer of each kind, and the function's encoder of what it saved."""
+    found = {}
+    for kind in KINDS:
+        theirs, path = trained(library, kind), tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+        theirs.save(str(path))
+        ours = encoder(TextInput(path, package=package.folder), 1_000_000)
+        assert type(ours.encoder).__name__ == ("WordPiece" if kind.startswith("wordpiece") else "Subwords")
+        found[kind] = theirs, ours.encoder
+    return found
+
+
+def same(pair: Any, text: str) -> None:
+    theirs, ours = pair
+    theirs.no_truncation()
+    wanted = theirs.encode(text).ids
+    assert ours.encode(text, 1_000_000) == (wanted, True), ascii(text[:200])
+    for longest in (2, 3, 7):
+        theirs.enable_truncation(longest)
+        assert ours.encode(text, longest) == (theirs.encode(text).ids, len(wanted) <= longest), ascii(text[:200])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_are_the_package_s_in_every_script(pairs: dict[str, Any], kind: str) -> None:
+    draw = random.Random(7)
+    for text in (*LINES, " ".join(LINES), *ODD):
+        same(pairs[kind], text)
+    for _ in range(500):
+        pieces = []
+        for _ in range(draw.randint(1, 8)):
+            first, last = draw.choice(SCRIPTS)
+            pieces.append("".join(chr(draw.randrange(first, last)) for _ in range(draw.randint(1, 9))))
+        same(pairs[kind], draw.choice((" ", "", "[SEP]", "\n")).join([draw.choice(LINES), *pieces]))
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=100)
+def test_tokens_of_any_text_are_the_package_s(pairs: dict[str, Any], text: str) -> None:
+    for pair in pairs.values():
+        same(pair, text)
+
+
+def test_a_wheel_for_another_processor_is_taken_as_well(package: TokenizersPackage, tmp_path: Path) -> None:
+    other = fetch(tmp_path, ARM64)
+    assert other.library.read_bytes()[18:20] == b"\xb7\0"  # EM_AARCH64
+    assert other.version == package.version
+    part, *crates = tokenizers_parts(other)
+    assert part.wheel
+    assert "aarch64" in part.wheel.file
+    assert "Apache License" in part.texts[0]
+    assert {"onig", "regex"} & {crate.name for crate in crates}
+    assert all(crate.licence and crate.inside == (part.files[0].path,) for crate in crates)

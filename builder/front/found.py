@@ -44,12 +44,17 @@ def find(loaded: LoadedModel, spec: ModelSpec) -> Found:
         off = _answers_off(cut, host, image, [f.name for f in spec.fetches] or [p.name for p in loaded.ports.fetches])
         lines.append(pictures.says(fitted))
         if off is not None:
-            lines.append(f"answers to photographs: off by at most {off:.2g} of the largest number in them")
-            if off > SHARE:
+            accurate, as_saved = off
+            lines.append(
+                f"answers to photographs: off by at most {as_saved:.2g} of the largest number in them ({accurate:.2g} "
+                "where TensorFlow decodes accurately)"
+            )
+            if accurate > SHARE:
                 raise ImportModelError(
                     "\n".join(lines) + f"\nThat is more than {SHARE:g}: the model's answers depend on what the "
                     "function rounds away. Export a signature that takes pixels."
                 )
+    lines += [f"the input {name!r} is left out: no number depends on it" for name in cut.unread]
     fetches, outputs = _labelled(cut, loaded.ports, spec, lines)
     return Found(replace(spec, image=image, fetches=fetches, outputs=outputs), tuple(lines))
 
@@ -73,6 +78,9 @@ def _labelled(
             scored |= {f.name: found.labels for f in fetches if _same(graph, cut.raw.fetches[f.name], found.scores)}
             continue
         gone.add(tail.fetch)
+        if tail.passed:
+            lines.append(f"the output {tail.fetch!r} is left out: it is what is fed")
+            continue
         fixed = labels.fixed(cut, tail, _some_input(cut))
         left = [fetch.name for fetch in fetches if fetch.name not in gone]
         names = [name for name in left if _classes(graph, cut.raw.fetches[name]) == len(fixed)]
@@ -108,10 +116,11 @@ def _outputs(
     return found
 
 
-def _answers_off(cut: Cut, host: pictures.Host, image: ImageInput, wanted: Sequence[str]) -> float | None:
+def _answers_off(cut: Cut, host: pictures.Host, image: ImageInput, wanted: Sequence[str]) -> tuple[float, float] | None:
     """How far answers to the function's own pixels are off those to the files, as a share of the largest number.
 
-    TensorFlow gives both. None where no answer is of floats.
+    TensorFlow gives both; first where it decodes the files accurately, then as the graph does. None where no answer is
+    of floats.
     """
     from builder.verify.pictures import decoded_bytes
 
@@ -121,18 +130,18 @@ def _answers_off(cut: Cut, host: pictures.Host, image: ImageInput, wanted: Seque
     found = [rest.get_tensor_by_name(cut.raw.fetches[name]) for name in wanted]
     tensors = [tensor.name for tensor in found if tensor.dtype.is_floating]
     others = {t: v for t, v in _some_input(cut).items() if t != host.source}
-    most, largest = 0.0, 0.0
+    most, largest = [0.0, 0.0], 0.0
     for data in pictures.photographs() if tensors else ():
         own = decoded_bytes(data, image)[..., :: -1 if image.channel_order == "bgr" else 1].astype(np.float64)
         own = (own - np.array(image.mean)) * np.array(image.scale)
         count = int(np.prod(cut.pictures.strings, dtype=np.int64))
         fed = np.broadcast_to(own, (count, *own.shape)).reshape(frontier.shape).astype(frontier.dtype)
-        theirs = run(host.graph, tensors, host.feeds(data) | others)
         ours = run(rest, tensors, {frontier.tensor: fed} | others)
-        for a, b in zip(theirs, ours, strict=True):
-            most = max(most, float(np.abs(a.astype(np.float64) - b).max(initial=0)))
-            largest = max(largest, float(np.abs(a).max(initial=0)))
-    return (most / largest if largest else most) if tensors else None
+        for at, graph in enumerate((host.accurate, host.graph)):
+            for a, b in zip(run(graph, tensors, host.feeds(data) | others), ours, strict=True):
+                most[at] = max(most[at], float(np.abs(a.astype(np.float64) - b).max(initial=0)))
+                largest = max(largest, float(np.abs(a).max(initial=0)))
+    return (most[0] / (largest or 1), most[1] / (largest or 1)) if tensors else None
 
 
 def _some_input(cut: Cut) -> dict[str, Any]:
@@ -145,7 +154,8 @@ def _some_input(cut: Cut) -> dict[str, Any]:
             continue
         known = graph.get_tensor_by_name(tensor)
         shape = [size or 1 for size in known.shape.as_list()] if known.shape.rank is not None else [1]
-        feeds[tensor] = np.zeros(shape, known.dtype.as_numpy_dtype)
+        strings = known.dtype.name == "string"
+        feeds[tensor] = np.full(shape, b"", object) if strings else np.zeros(shape, known.dtype.as_numpy_dtype)
     return feeds
 
 

@@ -143,6 +143,11 @@ def fit(host: Host, given: ImageInput | None) -> Fitted:
         return np.clip(found[..., ::-1] if reverse else found, 0, 255)
 
     wanted = [grey_levels(data) for data in files]
+    if given and (given.height, given.width, given.channels) != (height, width, channels):
+        raise ImportModelError(
+            f"[image] says {given.width} x {given.height} pixels in {given.mode}; the graph makes {width} x {height} "
+            f"of each picture, in {channels} channel{'s' if channels > 1 else ''}. Delete [image]: the graph says it."
+        )
     tried = [given] if given else list(_candidates(base, frontier))
     first = {image: _off(image, files[:2], wanted[:2]).mean for image in tried}
     image = min(tried, key=lambda one: first[one])

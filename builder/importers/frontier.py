@@ -86,11 +86,15 @@ class Frontier:
 
 @dataclass(frozen=True)
 class Tail:
-    """What a fetch of strings is made of: ``tensor``, whole numbers; None where nothing but constants."""
+    """What a fetch of strings is made of: ``tensor``, whole numbers; None where nothing but constants.
+
+    ``passed``: it is made of strings that are fed, as a key that comes back with the answer.
+    """
 
     fetch: str
     tensor: str | None
     ops: tuple[str, ...]
+    passed: bool = False
 
 
 def loaded_graph(graph_def: Any) -> Any:
@@ -160,7 +164,19 @@ def tail_of(graph_def: Any, fetch: str, tensor: str) -> Tail:
             f"The output {visible(fetch)!r} is strings, made of {made.name}, which is {made.dtype.name} ({drawn}). "
             "coldforge answers with labels that a whole number chooses: leave this output out by [[fetches]]."
         )
-    return Tail(fetch, None if made is None else made.name, tuple(ops))
+    passed = any(op.startswith("Placeholder") for op in ops)
+    if passed and made is not None:
+        raise ImportModelError(
+            f"The output {visible(fetch)!r} is strings, made of strings that are fed ({drawn}): leave it out by "
+            "[[fetches]]."
+        )
+    return Tail(fetch, None if made is None else made.name, tuple(ops), passed)
+
+
+def is_read(graph_def: Any, source: str, tensors: Sequence[str]) -> bool:
+    """Whether any of ``tensors`` depends on the strings ``source``, beyond how many they are."""
+    graph = loaded_graph(graph_def)
+    return bool(_between(graph, graph.get_tensor_by_name(source), [graph.get_tensor_by_name(t) for t in tensors]))
 
 
 def without_sizes(graph_def: Any, source: str, shape: Sequence[int]) -> Any:

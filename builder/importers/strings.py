@@ -17,6 +17,7 @@ from builder.importers.frontier import (
     Frontier,
     Tail,
     front_of,
+    is_read,
     loaded_graph,
     tail_of,
     without_sizes,
@@ -50,11 +51,15 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Cut:
-    """A model's graph with the strings in it (``raw``), and where they end."""
+    """A model's graph with the strings in it (``raw``), and where they end.
+
+    ``unread``: feeds of strings that no number depends on.
+    """
 
     raw: RawGraph
     pictures: Pictures | None
     tails: tuple[Tail, ...]
+    unread: tuple[str, ...] = ()
 
 
 def find_cut(loaded: LoadedModel, spec: ModelSpec) -> Cut:
@@ -74,15 +79,15 @@ def find_cut(loaded: LoadedModel, spec: ModelSpec) -> Cut:
     tails = tuple(tail_of(raw.graph_def, name, raw.fetches[name]) for name in wanted if kinds.get(name) == "string")
     tensors = {name: raw.fetches[name] for name in wanted if kinds.get(name, "string") != "string"}
     ends = [*tensors.values(), *(tail.tensor for tail in tails if tail.tensor)]
-    if len(texts) > 1:
+    graph_def = keep_reachable(raw.graph_def, ends, raw.feeds.values())
+    unread = tuple(name for name in texts if not is_read(graph_def, raw.feeds[name], ends))
+    read = [name for name in texts if name not in unread]
+    if len(read) > 1:
         raise ImportModelError(
-            f"The inputs {', '.join(map(repr, texts))} are strings; coldforge takes pictures in one input."
+            f"The inputs {', '.join(map(repr, read))} are strings; coldforge takes pictures in one input."
         )
-    pictures = None
-    for name, shape in texts.items():
-        graph_def = keep_reachable(raw.graph_def, ends, raw.feeds.values())
-        pictures = _pictures(graph_def, name, raw.feeds[name], ends, shape)
-    return Cut(raw, pictures, tails)
+    pictures = _pictures(graph_def, read[0], raw.feeds[read[0]], ends, texts[read[0]]) if read else None
+    return Cut(raw, pictures, tails, unread)
 
 
 def without_strings(loaded: LoadedModel, spec: ModelSpec) -> LoadedModel:
@@ -97,7 +102,7 @@ def without_strings(loaded: LoadedModel, spec: ModelSpec) -> LoadedModel:
     for tail in cut.tails:
         if tail.tensor is None:
             raise ImportModelError(
-                f"The output {tail.fetch!r} is the same strings whatever is fed: leave it out by [[fetches]]."
+                f"The output {tail.fetch!r} is strings that no number chooses: leave it out by [[fetches]]."
             )
         tensor = graph.get_tensor_by_name(tail.tensor)
         shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
@@ -109,9 +114,10 @@ def without_strings(loaded: LoadedModel, spec: ModelSpec) -> LoadedModel:
         shape = (count, height, width, channels)
         feeds[name], definition = _fed(definition, pictures, shape)
         found[name] = PortInfo(name, pictures.frontier.dtype, shape)
+    feeds = {name: tensor for name, tensor in feeds.items() if name not in cut.unread}
     ports = replace(
         loaded.ports,
-        feeds=tuple(found.get(port.name, port) for port in loaded.ports.feeds),
+        feeds=tuple(found.get(port.name, port) for port in loaded.ports.feeds if port.name in feeds),
         fetches=tuple(found.get(port.name, port) for port in loaded.ports.fetches),
     )
     raw = replace(cut.raw, graph_def=definition, feeds=feeds, fetches=fetches)
@@ -125,7 +131,7 @@ def _with_labels(raw: RawGraph) -> RawGraph:
 
 
 def _resolved(raw: RawGraph) -> RawGraph:
-    """``raw`` without nodes IdentityN at its top: they would make all outputs one op's."""
+    """``raw`` without nodes IdentityN at its top, which make all outputs one op's, and without notes of placing."""
     result = type(raw.graph_def)()
     result.CopyFrom(raw.graph_def)
     nodes = {node.name: node for node in result.node if node.op == "IdentityN"}
@@ -136,6 +142,7 @@ def _resolved(raw: RawGraph) -> RawGraph:
         return tensor
 
     for node in result.node:
+        node.attr.pop("_class", None)
         inputs = [past(given) for given in node.input]
         del node.input[:]
         node.input.extend(inputs)

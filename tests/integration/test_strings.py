@@ -17,15 +17,20 @@ from builder.front.pictures import photographs
 from builder.importers import import_model, open_model
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.tf import tensorflow
-from builder.spec import ImageInput, ModelSpec, OutputSpec
+from builder.pipeline import build_bundle
+from builder.progress import Progress
+from builder.project import cache_folder
+from builder.sources import locate
+from builder.spec import ImageInput, ModelSpec, OutputSpec, load
 from builder.stages.completed import load_found, write_found
+from builder.workspace import Workspace
 from handler.budget import Limits
 from handler.model import Model
 from handler.server import Server
+from tests.conftest import ROOT
 from tests.support import byte_models, needs
-from tests.support.build import build_library
 from tests.support.http import Client
-from tests.support.models import run_graph, spec_for
+from tests.support.models import empty_project, run_graph, spec_for
 
 pytestmark = pytest.mark.integration
 
@@ -75,7 +80,7 @@ def test_settings_that_do_what_the_graph_does(
     assert not {node.op for node in graph.definition().node} & {"While", "StatelessWhile", "DecodeJpeg"}
 
 
-def test_what_the_function_answers_to_files_is_what_tensorflow_does(tmp_path: Path) -> None:
+def test_labels_in_every_place(tmp_path: Path) -> None:
     path = byte_models.save(byte_models.labelled, tmp_path / "saved")
     found = found_in(path)
     assert [(o.name, o.kind, o.labels) for o in found.spec.outputs] == [
@@ -85,27 +90,6 @@ def test_what_the_function_answers_to_files_is_what_tensorflow_does(tmp_path: Pa
         ("values", "raw", ()),
     ]
     assert "'classes', which is left out" in "\n".join(found.lines)
-    graph = import_model(found.spec, path, tmp_path / "graph")
-    (tmp_path / "library").mkdir()
-    model = Model(str(build_library(graph, found.spec, tmp_path / "library").path))
-    client = Client(Server({"test": model}, Limits()))
-    original = tf.saved_model.load(str(path)).signatures["serving_default"]
-    files = photographs()
-    body = {"instances": [{"b64": base64.b64encode(data).decode()} for data in files]}
-    status, answer = client.post("/v1/models/test:predict", body)
-    assert (status, client.failures) == (200, [])
-    wanted = {name: value.numpy() for name, value in original(data=tf.constant(files)).items()}
-    for row, ours in enumerate(answer["predictions"]):
-        # TensorFlow decodes JPEG files by libjpeg's fast way, which is a grey level off in the mean.
-        np.testing.assert_allclose(ours["scores"], wanted["scores"][row], atol=2e-3)
-        np.testing.assert_allclose(ours["values"], wanted["values"][row], atol=2e-3)
-        assert ours["label"] == wanted["label"][row].decode()
-        assert ours["best"] == [name.decode() for name in wanted["best"][row]]
-    outputs = client.get("/v1/models/test/metadata")["metadata"]["signature_def"]["signature_def"]["serving_default"]
-    assert outputs["outputs"]["label"]["dtype"] == "DT_STRING"
-    status, answer = client.post("/predict", {"image": base64.b64encode(files[0]).decode()})
-    own = answer["predictions"][0]
-    assert (own["label"], own["scores"][0]["label"]) == (wanted["label"][0].decode(),) * 2
 
 
 def test_a_keras_model_behind_its_preprocessing(tmp_path: Path) -> None:
@@ -149,6 +133,58 @@ def test_an_export_of_tensorflow_1(tmp_path: Path) -> None:
         OutputSpec("scores", "scores", "classification", byte_models.LABELS),
     )
     import_model(found.spec, path, tmp_path / "graph")
+
+
+def test_a_key_that_comes_back_is_left_out(tmp_path: Path) -> None:
+    path = byte_models.save_with_key(tmp_path / "saved")
+    found = found_in(path)
+    assert "'key' is left out" in "\n".join(found.lines)
+    assert found.spec.outputs == (OutputSpec("scores", "scores", "classification", byte_models.LABELS),)
+    graph = import_model(found.spec, path, tmp_path / "graph")
+    assert [p.spec.name for p in (*graph.feeds, *graph.fetches)] == ["image_bytes", "scores"]
+
+
+def test_a_trained_network_that_takes_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The emotion example's network, exported as TensorFlow Serving wants it: model.toml says where it is, no more."""
+    keras: Any = needs.needs_module("keras")
+    file = locate(load(ROOT / "examples" / "emotion" / "model.toml"), cache_folder())
+    names = ("anger", "disgust", "fear", "happiness", "sadness", "surprise", "nothing")
+
+    class Served(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = keras.saving.load_model(file, compile=False)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="data")])
+        def serve(self, data: Any) -> Any:
+            def prepared(one: Any) -> Any:
+                return tf.image.resize(tf.io.decode_jpeg(one, channels=1, dct_method="INTEGER_ACCURATE"), (64, 64))
+
+            scores = self.network((byte_models.each(prepared, data) / 255 - 0.5) * 2, training=False)
+            best = tf.math.top_k(scores, 2)[1]
+            return {"scores": scores, "best": tf.gather(tf.constant(names), best)}
+
+    served = Served()
+    project = empty_project(tmp_path, monkeypatch)
+    tf.saved_model.save(served, str(tmp_path / "saved"), signatures={"serving_default": served.serve})
+    (tmp_path / "model.toml").write_text('[model]\nsource = "saved"\nname = "served"\n')
+    bundle = build_bundle(Workspace.of(load(tmp_path / "model.toml"), project, progress=Progress(quiet=True))).bundle
+    client = Client(Server({"served": Model(str(bundle.library))}, Limits()))
+    files = photographs()
+    wanted = {name: value.numpy() for name, value in served.serve(tf.constant(files)).items()}
+    body = {"instances": [{"b64": base64.b64encode(data).decode()} for data in files]}
+    status, answer = client.post("/v1/models/served:predict", body)
+    assert (status, client.failures) == (200, [])
+    # Both decode to the same bits: the function rounds what is resized to whole grey levels.
+    np.testing.assert_allclose([row["scores"] for row in answer["predictions"]], wanted["scores"], atol=0.01)
+    assert [row["best"][0] for row in answer["predictions"]] == [row[0].decode() for row in wanted["best"]]
+    for row in answer["predictions"]:
+        assert row["best"] == [names[i] for i in np.argsort(row["scores"])[:-3:-1]]
+    outputs = client.get("/v1/models/served/metadata")["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    assert outputs["outputs"]["best"]["dtype"] == "DT_STRING"
+    _, answer = client.post("/predict", {"image": base64.b64encode(files[0]).decode()})
+    own = answer["predictions"][0]
+    assert [own["best"][0], own["scores"][0]["label"]] == [wanted["best"][0][0].decode()] * 2
 
 
 def test_labels_out_of_a_table(tmp_path: Path) -> None:

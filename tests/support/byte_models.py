@@ -107,6 +107,21 @@ def save(function: Callable[[Any], Any], path: Path, shape: Sequence[int | None]
     return path
 
 
+def save_with_key(path: Path) -> Path:
+    """As AutoML exports it: a key that comes back with the answer, and the classes' names."""
+    module = tf.Module()
+    strings = tf.TensorSpec([None], tf.string)
+
+    @tf.function(input_signature=[strings, strings])
+    def serve(image_bytes: Any, key: Any) -> Any:
+        found = labelled(image_bytes)
+        return {"key": tf.identity(key), "labels": found["classes"], "scores": found["scores"]}
+
+    module.serve = serve
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve})
+    return path
+
+
 def save_with_table(path: Path) -> Path:
     """A number in, its label by a table that an init op fills out."""
     module = tf.Module()

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from builder.errors import ImportModelError
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.spec import FeedSpec, FetchSpec, Format, ImageInput, ModelSpec, OutputSpec, Source, render
+from builder.spec import FeedSpec, FetchSpec, Format, ImageInput, ModelSpec, OutputSpec, Source, TextInput, render
 from builder.spec.address import Address
 from builder.spec.checkpoints import only_weights
 from builder.spec.rules import CODE, guess_format, is_saved_model
@@ -25,6 +25,7 @@ ASSUMED_DIM = 128
 
 _FLOATS = {"float16", "bfloat16", "float32", "float64"}
 _PIXELS = _FLOATS | {"uint8"}
+_IDS = {"int32", "int64", "float32"}
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ def _draft(
             "`coldforge inspect` does, too."
         )
     image = _image(ports, notes)
+    text = None if image or ports.have_strings else _text(ports, model_path.parent, notes)
     feeds = _feeds(ports, form, image, notes)
     spec = ModelSpec(
         path=toml,
@@ -118,6 +120,7 @@ def _draft(
         feeds=feeds,
         fetches=tuple(FetchSpec(fetch.name) for fetch in ports.fetches) if form == "graph_def" else (),
         image=image,
+        text=text,
         outputs=() if ports.have_strings else _outputs(ports, name, notes, image is not None),
     )
     if spec.fetches:
@@ -189,6 +192,22 @@ def _image(ports: ModelPorts, notes: dict[str, str]) -> ImageInput | None:
             mode="grey" if channels == 1 else "rgb",
             scale=(1 / 255,) if scaled else (1.0,),
         )
+    return None
+
+
+def _text(ports: ModelPorts, folder: Path, notes: dict[str, str]) -> TextInput | None:
+    """The feeds of text, where a tokenizer lies beside the model and one of them looks like ids."""
+    tokenizer, vocabulary = folder / "tokenizer.json", folder / "vocab.txt"
+    named = TextInput(tokenizer).named([feed.name for feed in ports.feeds])
+    ids = next((feed for feed in ports.feeds if feed.name == named.ids), None)
+    if ids is None or ids.shape is None or len(ids.shape) != 2 or ids.dtype not in _IDS:
+        return None
+    if tokenizer.is_file():
+        notes["text"] = f"Found beside the model: {tokenizer.name}. Callers send strings."
+        return TextInput(tokenizer)
+    if vocabulary.is_file():
+        notes["text"] = f"Found beside the model: {vocabulary.name}. Check lowercase: a cased model wants false."
+        return TextInput(None, vocabulary)
     return None
 
 

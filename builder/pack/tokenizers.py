@@ -10,7 +10,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from builder.pack.bundle import LIBRARY, TOKENIZERS
 from builder.pack.lock import read_lock
 from builder.pack.parts import LAYERS, LICENCES, Part, Wheel, shipped
 from builder.project import HOME
-from builder.targets import Target
+from builder.spec import ModelSpec
+from builder.targets import Target, host_target
+from builder.text import needs_package
 
 LOCK = HOME / "requirements" / "tokenizers.txt"
 PLACE = f"{LIBRARY.rpartition('/')[0]}/{TOKENIZERS}"
@@ -62,6 +64,13 @@ def fetch(cache: Path, target: Target) -> TokenizersPackage:
     folder = cache / "tokenizers" / target.name
     run_cached(folder, digest(LOCK, *target.wheels), lambda fresh: _take(target, fresh))
     return TokenizersPackage(folder)
+
+
+def with_package(spec: ModelSpec, cache: Path) -> ModelSpec:
+    """``spec`` with the package that its tokenizer needs on this machine, if it does. Raises EnvironmentSetupError."""
+    if spec.text is None or not needs_package(spec.text):
+        return spec
+    return replace(spec, text=replace(spec.text, package=fetch(cache, host_target()).folder))
 
 
 def _take(target: Target, folder: Path) -> None:

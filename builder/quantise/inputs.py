@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from builder.importers.graph import FrozenGraph
+from builder.pack.tokenizers import with_package
+from builder.project import cache_folder
 from builder.spec import ModelSpec
 from builder.verify.golden import Golden
 from builder.verify.samples import Inputs, samples
@@ -20,4 +22,4 @@ def golden_inputs(spec: ModelSpec, graph: FrozenGraph) -> Inputs:
 
 def own_inputs(path: Path, spec: ModelSpec, graph: FrozenGraph) -> Inputs:
     """Those at ``path``. Raises UsageError as ``builder.verify.samples.samples`` does."""
-    return samples(path, spec, [port.spec for port in graph.feeds])
+    return samples(path, with_package(spec, cache_folder()), [port.spec for port in graph.feeds])

@@ -373,11 +373,10 @@ def _text(text: Table, tables: Tables, form: Format | None) -> None:
 
 def _golden(tables: Tables) -> None:
     samples = tables.golden.get("samples")
-    if samples and not (tables.image or tables.audio) and not samples.endswith(".npz"):
-        right = "name an .npz file of arrays, or add [image] or [audio]"
-        tables.golden.wrong(
-            "samples", f'"{samples}" would be pictures or recordings, and the model takes none; {right}'
-        )
+    if samples and not (tables.image or tables.audio or tables.text) and not samples.endswith(".npz"):
+        right = "name an .npz file of arrays, or add [image], [audio] or [text]"
+        what = "pictures, recordings or texts"
+        tables.golden.wrong("samples", f'"{samples}" would be {what}, and the model takes none; {right}')
 
 
 def _weights(tables: Tables) -> None:

@@ -525,8 +525,8 @@ GOLDEN = Section(
             "samples",
             Text(meaning="a path, from the folder of model.toml", example="samples.npz"),
             "Inputs of your own: an `.npz` file with an array for each input, by name, of any number of items; or, of "
-            "a model that takes pictures or sound, a folder of pictures or WAV files, or a folder with one folder for "
-            "each label. Some of "
+            "a model that takes pictures, sound or text, a folder of pictures, WAV files or text files, or a folder "
+            "with one folder for each label; or of a model of text, a `.txt` file with a text in each line. Some of "
             "them become golden inputs. All of them are what ranges and `auto` are measured on, if `images` does not "
             "say otherwise, and `coldforge accuracy` compares on them.",
             otherwise="no others",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,12 @@ from builder.importers.variants import require_variants
 from builder.importers.xla_ops import OpReport
 from builder.lower.compress import ITEM_SIZES
 from builder.pack.limits import allowed
-from builder.pack.tokenizers import fetch
+from builder.pack.tokenizers import fetch, with_package
 from builder.preflight import Preflight, check, require
 from builder.sandbox import Sandbox
 from builder.sources import locate
 from builder.spec import ModelSpec, Source, Variant, to_json
 from builder.stages.converted import answer, converted, framework_of, unreadable
-from builder.targets import host_target
 from builder.text import needs_package
 from builder.verify import reference
 from builder.workspace import Workspace
@@ -59,20 +58,12 @@ def import_variants(ws: Workspace) -> ImportedModel:
         raise SpecError(f"{ws.spec.path}: [golden].samples: there is no {samples}; name inputs of your own.")
     if needs_package(text):
         fetch(ws.cache, ws.target)  # for the bundle
-        ws = ws.for_spec(with_package(ws))
+        ws = ws.for_spec(with_package(ws.spec, ws.cache))
     with ws.progress.stage("source", ws.spec.source.shown):
         model = locate(ws.spec, ws.cache, ws.progress.bytes)
     graphs = tuple(_import_variant(ws, variant, model) for variant in ws.spec.variants)
     require_variants(ws.spec, graphs)
     return ImportedModel(model, graphs)
-
-
-def with_package(ws: Workspace) -> ModelSpec:
-    """The spec, with the package that its tokenizer needs on this machine. Raises EnvironmentSetupError."""
-    text = ws.spec.text
-    if text is None or not needs_package(text):
-        return ws.spec
-    return replace(ws.spec, text=replace(text, package=fetch(ws.cache, host_target()).folder))
 
 
 def describe_with(sandbox: Sandbox, say: Callable[[str], None]) -> Callable[[Source, Path], ModelPorts]:

@@ -1,4 +1,4 @@
-"""Inputs that a user gives: an ``.npz`` file of arrays, or pictures or recordings as the function decodes them."""
+"""Inputs that a user gives: an ``.npz`` file of arrays, or what the function makes tensors of."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from builder.verify.inputs import random_values
 from builder.verify.labelled import output_of
 from builder.verify.pictures import labelled_pictures
 from builder.verify.recordings import labelled_recordings
+from builder.verify.texts import labelled_texts
 
 Array = NDArray[Any]
 Feeds = dict[str, Array]
@@ -40,8 +41,8 @@ class Inputs:
 
 
 def samples(path: Path, spec: ModelSpec, feeds: Sequence[TensorSpec], most: int | None = None) -> Inputs:
-    """What is at ``path``: an ``.npz`` file, a folder of pictures or recordings, or one of such folders, one for each
-    label.
+    """What is at ``path``: an ``.npz`` file, a folder of pictures, recordings or texts, or one of such folders, one for
+    each label; or a file with a text in each line.
 
     The file has an array for each of ``feeds``, by name: [n, ...] items, of which each run takes a batch, or whole
     inputs, [n, *the feed's shape]. The input of pictures, uint8 [n, height, width, channels], may be called
@@ -56,8 +57,10 @@ def samples(path: Path, spec: ModelSpec, feeds: Sequence[TensorSpec], most: int 
     elif spec.audio:
         windows, labels, output = labelled_recordings(path, spec)
         arrays = {spec.audio.feed or feeds[0].name: windows}
+    elif spec.text:
+        arrays, labels, output = labelled_texts(path, spec, feeds)
     elif spec.image is None:
-        why = "the model takes neither pictures nor sound; its model.toml has no [image] and no [audio]"
+        why = "the model takes no pictures, sound or text; its model.toml has no [image], [audio] or [text]"
         raise UsageError(f"{path}: {why}.")
     else:
         images, labels, output = labelled_pictures(path, spec, most and most * spec.batch)

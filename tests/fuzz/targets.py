@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from builder.spec import TextInput
+from builder.text import prepared
 from handler import events, protocols
 from handler.answer import ANSWER_LIMIT
 from handler.audio import windows
@@ -25,13 +27,14 @@ from handler.image import pixels
 from handler.model import Model
 from handler.protocols import predict
 from handler.remote import fetched
-from handler.request import Reference, Request, source
+from handler.request import Reference, Request, source, text_of
 from handler.server import Call, Server
 from handler.sources import NOWHERE
 from handler.tensors import tensor
+from handler.text import Texts, texts
 from tests.fuzz import recipes
 from tests.fuzz.oracle import BODY_BYTE, FLOOR, AskedLimits, Spent, held
-from tests.support import abi_library
+from tests.support import abi_library, vocabulary
 
 CORPUS = Path(__file__).parent / "corpus"
 BUILD = Path(__file__).parents[2] / "build" / "fuzz"
@@ -91,6 +94,20 @@ def audio(data: bytes) -> Spent:
             assert len(samples) == 4 * target.length * len(spans) > 0
 
     return held(decode, limits, len(data))
+
+
+def text(data: bytes) -> Spent:
+    """A text's UTF-8, after one byte that chooses whether it is cut off, and how large a function it is."""
+    if not data:
+        return NOTHING
+    limits, encoder = AskedLimits.of(Limits.for_memory(MEMORY_MB[data[0] // 64])), texts_of(truncate=bool(data[0] & 1))
+
+    def encode() -> None:
+        with suppress(HandlerError):
+            (ids,) = encoder.encoded([text_of(data[1:], "it", limits)], limits, lambda: 10.0)
+            assert 2 <= len(ids) <= encoder.longest
+
+    return held(encode, limits, len(data), byte_seconds=BODY_BYTE * 10)
 
 
 def base64(data: bytes) -> Spent:
@@ -224,7 +241,21 @@ def parsed(data: bytes) -> object:
 
 TARGETS: dict[str, Callable[[bytes], Spent]] = {
     target.__name__: target
-    for target in (image, costly_image, audio, base64, address, body, http, costly_body, event, tensors, weights, model)
+    for target in (
+        image,
+        costly_image,
+        audio,
+        text,
+        base64,
+        address,
+        body,
+        http,
+        costly_body,
+        event,
+        tensors,
+        weights,
+        model,
+    )
 }
 
 
@@ -251,6 +282,13 @@ def servers() -> list[Server]:
     """Around real libraries, one for pictures and one for tensors."""
     models = [opened("pictures", abi_library.picture_description(batch=2)), opened("tensors", TENSORS)]
     return [Server({model.description.name: model}, LIMITS) for model in models]
+
+
+@functools.cache
+def texts_of(*, truncate: bool) -> Texts:
+    content = prepared(TextInput(None, vocabulary.write(BUILD), truncate=truncate))
+    options, data = content.split(b"\n", 1)
+    return texts(json.loads(options), data, 64, "")
 
 
 @functools.cache

@@ -21,7 +21,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from tests.conftest import ROOT
-from tests.support import abi_library, sounds
+from tests.support import abi_library, sounds, vocabulary
 from tests.support.axe import violations
 from tests.support.browser import chromium
 from tests.support.http import Client, served
@@ -33,7 +33,8 @@ FACE = ROOT / "tests" / "data" / "face.jpg"
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("playground")
     descriptions = abi_library.picture_description(), abi_library.tensor_description(), abi_library.sound_description()
-    client = Client.of(folder, *descriptions)
+    vocabulary.write_prepared(folder / "sized")
+    client = Client.of(folder, *descriptions, abi_library.text_description())
     with pytest.MonkeyPatch.context() as patch, served(client) as address:
         patch.setenv("COLDFORGE_PLAYGROUND", "on")
         yield address
@@ -99,6 +100,19 @@ def test_a_recording_becomes_its_windows(page: Any, tmp_path: Path) -> None:
     heads = [head.text for head in page.find_elements(By.CSS_SELECTOR, "#answer h2")]
     assert heads == ["samples, 0 to 0.001 s", "samples, 0.0005 to 0.00125 s"]
     assert not page.find_element(By.ID, "preview").is_displayed()
+
+
+def test_a_text_is_sent_as_it_is_written(page: Any) -> None:
+    Select(page.find_element(By.ID, "models")).select_by_visible_text("sized")
+    assert shown(page, "#kind").text == "A text"
+    box = page.find_element(By.ID, "json")
+    assert not box.get_attribute("value")
+    box.send_keys('good film "')
+    page.find_element(By.CSS_SELECTOR, "#tensors button").click()
+    shown(page, "#answer h2")
+    rows = [row.text.split()[-1] for row in page.find_elements(By.CSS_SELECTOR, "#answer tbody tr")]
+    assert rows[:8] == [*map(str, vocabulary.ids("good", "film", "[UNK]")), "0", "0", "0"]
+    assert not violations(page)
 
 
 @pytest.mark.parametrize("way", ["paste", "drop"])

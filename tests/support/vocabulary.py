@@ -37,6 +37,7 @@ def ids(*pieces: str) -> list[int]:
 
 def write(folder: Path) -> Path:
     """``folder``/vocab.txt."""
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "vocab.txt"
     path.write_text("\n".join(PIECES) + "\n", encoding="utf-8")
     return path

@@ -206,3 +206,17 @@ def test_any_draft_loads(feeds: list[PortInfo], fetches: list[PortInfo], name: s
         path /= "saved_model.pb"
     path.touch()
     drafted(tmp_path / name, ports(feeds, fetches), trust=True)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "vocab.txt"])
+def test_a_tokenizer_beside_the_model_is_named(model: Path, name: str) -> None:
+    ids, mask = (PortInfo(feed, "int32", (None, None)) for feed in ("input_ids", "attention_mask"))
+    describe = ports([ids, mask], [PortInfo("vector", "float32", (None, 8))])
+    assert drafted(model, describe)[0].text is None
+    (model.parent / name).write_text("", encoding="utf-8")
+    spec, text = drafted(model, describe)
+    assert spec.text
+    assert spec.text.file == model.parent / name
+    assert f"Found beside the model: {name}." in text
+    pixels = ports([PortInfo("input_ids", "int32", (None, 8, 8, 3))], [PortInfo("vector", "float32", (None, 8))])
+    assert drafted(model, pixels)[0].text is None

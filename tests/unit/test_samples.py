@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builder.errors import UsageError
-from builder.spec import AudioInput, ImageInput, ModelSpec, OutputSpec
+from builder.spec import AudioInput, ImageInput, ModelSpec, OutputSpec, Source, TextInput
 from builder.spec.tensor import TensorSpec
 from builder.verify import arrays_file
 from builder.verify.arrays_file import read_arrays
 from builder.verify.inputs import random_values
 from builder.verify.samples import Inputs, samples
 from tests.conftest import ROOT
-from tests.support import sounds
+from tests.support import sounds, vocabulary
 from tests.support.hand_model import model_spec
 
 CLASSES = OutputSpec("kind", "y", "classification", labels=("a", "b", "c"))
@@ -140,7 +140,7 @@ def test_folders_of_pictures(tmp_path: Path) -> None:
     assert found.labels is not None
     assert (found.items, found.labels.tolist(), found.output) == (3, [0, 1, 1], "kind")
     assert len(samples(tmp_path, spec(image=IMAGE), [PICTURE], most=2).runs) == 2
-    with pytest.raises(UsageError, match="takes neither pictures nor sound"):
+    with pytest.raises(UsageError, match="takes no pictures, sound or text"):
         samples(tmp_path, spec(), [PICTURE])
 
 
@@ -251,3 +251,44 @@ def test_recordings_that_do_not_fit(tmp_path: Path, data: bytes, says: str) -> N
     (tmp_path / "it.wav").write_bytes(data)
     with pytest.raises(UsageError, match=says):
         samples(tmp_path, spec(1, audio=EAR), [SOUND])
+
+
+class TestTexts:
+    """Texts of the user's own become the ids that the function makes of them."""
+
+    @staticmethod
+    def spec(folder: Path, *outputs: OutputSpec) -> tuple[ModelSpec, list[TensorSpec]]:
+        text = TextInput(None, vocabulary.write(folder))
+        source = Source("keras", folder / "model.keras")
+        spec = ModelSpec(folder / "model.toml", "m", "1", source, batch=2, text=text, outputs=outputs)
+        return spec, [TensorSpec(name, "int32", (2, 6)) for name in ("input_ids", "attention_mask")]
+
+    def test_lines_of_a_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "texts.txt"
+        path.write_text("good film\n\nbad\nvery very very very very\n", encoding="utf-8")
+        found = samples(path, *self.spec(tmp_path))
+        assert (found.items, len(found.runs)) == (3, 2)
+        first, last = found.runs
+        assert first["input_ids"].tolist() == [
+            [*vocabulary.ids("good", "film"), 0, 0],
+            [*vocabulary.ids("bad"), 0, 0, 0],
+        ]
+        assert first["attention_mask"].tolist() == [[1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0]]
+        assert last["input_ids"][0].tolist() == vocabulary.ids(*["very"] * 4)
+
+    def test_a_folder_for_each_label(self, tmp_path: Path) -> None:
+        for label, text in (("no", "bad"), ("yes", "good film")):
+            (tmp_path / "texts" / label).mkdir(parents=True)
+            (tmp_path / "texts" / label / "1.txt").write_text(text, encoding="utf-8")
+        output = OutputSpec("liked", None, "classification", ("no", "yes"))
+        found = samples(tmp_path / "texts", *self.spec(tmp_path, output))
+        assert found.labels is not None
+        assert found.labels.tolist() == [0, 1]
+        assert found.runs[0]["input_ids"][1].tolist() == [*vocabulary.ids("good", "film"), 0, 0]
+
+    def test_what_is_no_text(self, tmp_path: Path) -> None:
+        (tmp_path / "a.txt").write_bytes(b"\xff")
+        (tmp_path / "b.txt").write_text(" \n")
+        for name, why in (("a.txt", "is not UTF-8 text"), ("b.txt", "has no text"), ("c.txt", "cannot be read")):
+            with pytest.raises(UsageError, match=why):
+                samples(tmp_path / name, *self.spec(tmp_path))

@@ -900,8 +900,8 @@ class TestSamples:
         text = self.MODEL + '[golden]\nsamples = "faces"\n'
         assert load(write(tmp_path, text + image)).samples == tmp_path / "faces"
         assert mistakes(tmp_path, text) == [
-            '4: [golden].samples: "faces" would be pictures or recordings, and the model takes none; '
-            "name an .npz file of arrays, or add [image] or [audio]"
+            '4: [golden].samples: "faces" would be pictures, recordings or texts, and the model takes none; '
+            "name an .npz file of arrays, or add [image], [audio] or [text]"
         ]
 
     def test_they_are_of_the_first_sizes_and_the_first_signature(self, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ CORS ?=
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
-	@echo "  MODEL=emotion|digits|age_gender|path/to/model.toml   V=1 (verbose)   BUILD_IN=docker|host|auto   TARGET=x86_64|arm64|all   PYTHON=python3.12"
+	@echo "  MODEL=emotion|digits|languages|age_gender|path/to/model.toml   V=1 (verbose)   BUILD_IN=docker|host|auto   TARGET=x86_64|arm64|all   PYTHON=python3.12"
 
 $(VENV)/.build: requirements/build.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "coldforge needs Python 3.11, 3.12 or 3.13; name one with PYTHON=..." >&2; exit 19; }
@@ -110,7 +110,10 @@ MODELS = if [ -e "$(MODEL)" ]; then set -- "$(MODEL)"; else set -- $(MODEL); fi
 # Examples whose model is made here rather than fetched.
 MADE_digits     := build/digits/model.keras
 MADE_age_gender := build/age_gender/model.keras
+MADE_languages  := build/languages/model.keras
 build/digits/model.keras: examples/digits/train.py | setup
+	@$(PY) $<
+build/languages/model.keras: examples/languages/train.py | setup
 	@$(PY) $<
 build/age_gender/model.keras: examples/age_gender/make_model.py | setup
 	@$(PY) $<

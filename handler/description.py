@@ -118,6 +118,19 @@ class Detection(NamedTuple):
     threshold: float
 
 
+class StringInput(NamedTuple):
+    """Strings that the function makes ``feeds`` of. ``shape``: of one batch."""
+
+    name: str
+    shape: tuple[int, ...]
+    feeds: tuple[str, ...]
+
+    @property
+    def each(self) -> int:
+        """How many strings an item has."""
+        return prod(self.shape[1:])
+
+
 class Output(NamedTuple):
     """How a fetch becomes an answer."""
 
@@ -165,6 +178,7 @@ class Description(NamedTuple):
     signature: str = ""  # its name, where there are several
     audio: AudioInput | None = None
     text: TextInput | None = None
+    strings: tuple[StringInput, ...] = ()
     others: tuple[Any, ...] = ()  # of the first signature: a Description for each of the others
 
     @property
@@ -177,7 +191,7 @@ class Description(NamedTuple):
     @property
     def text_alone(self) -> bool:
         """Whether it takes a text and nothing else."""
-        return self.text is not None and len(self.text.feeds) == len(self.feeds)
+        return bool(self.texts_of) or (self.text is not None and len(self.text.feeds) == len(self.feeds))
 
     @property
     def alike(self) -> bool:
@@ -189,6 +203,27 @@ class Description(NamedTuple):
         """The fetches without those that only say how large another is."""
         shapes = {port.shape_fetch for port in self.fetches}
         return tuple(port for port in self.fetches if port.name not in shapes)
+
+    @property
+    def made(self) -> frozenset[str]:
+        """The feeds that the function makes of strings."""
+        return frozenset(feed for one in self.strings for feed in one.feeds)
+
+    @property
+    def given(self) -> tuple[Port, ...]:
+        """The feeds that callers give as tensors, where they give no picture, recording or text."""
+        return tuple(port for port in self.feeds if port.name not in self.made) if self.strings else self.feeds
+
+    @property
+    def taken(self) -> tuple[Port, ...]:
+        """What callers give, where they give no picture, recording or text: ``given``, and strings, of no size."""
+        return (*self.given, *(Port(one.name, "string", one.shape, 0) for one in self.strings))
+
+    @property
+    def texts_of(self) -> str:
+        """The input of strings that a text alone is meant for; empty where there is none, or another input."""
+        alone = len(self.strings) == 1 and not self.given and self.strings[0].each == 1
+        return self.strings[0].name if alone else ""
 
     @property
     def one_size(self) -> bool:
@@ -256,6 +291,7 @@ def _signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
         pad={name: float(value) for name, value in own.get("pad", {}).items()},
         signature=str(own.get("signature", "")),
         audio=_audio(own["audio"]) if own.get("audio") else None,
+        strings=tuple(StringInput(o["name"], tuple(o["shape"]), tuple(o["feeds"])) for o in own.get("strings", [])),
         text=TextInput(**{key: own["text"][key] for key in TextInput._fields}) if own.get("text") else None,
     )
 
@@ -318,6 +354,10 @@ def _require_consistent(description: Description) -> None:
     if text := description.text:
         for one in (first, *description.sizes):
             _require_text(text, one, description.batch)
+    if any(not one.shape or one.shape[0] != description.batch for one in description.strings):
+        raise ValueError(f"strings that do not begin with the batch, {description.batch}")
+    if not description.made <= sizes.keys():
+        raise ValueError("strings that become no feeds")
     image = description.image
     if image is None:
         return

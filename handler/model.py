@@ -36,6 +36,8 @@ class Model:
         """What decodes recordings, of a model that takes sound."""
         self.texts = _texts(path, self.description)
         """What makes ids of texts, of a model that takes them."""
+        self.words = _words(path, self.description)
+        """What makes numbers of strings, of a model that takes them."""
         signatures = (self.description, *self.description.others)
         self._feeds = ffi.new("cf_feed[]", max(len(one.feeds) for one in signatures))
         self._fetches = ffi.new("cf_fetch[]", max(len(one.fetches) for one in signatures))
@@ -210,6 +212,14 @@ def _decoders(path: str, description: Description) -> Any:
     from .audio import open_decoders
 
     return open_decoders(path)
+
+
+def _words(path: str, description: Description) -> Any:
+    if not description.strings:
+        return None
+    from .text.words import open_words
+
+    return open_words(path)
 
 
 def _texts(path: str, description: Description) -> Any:

@@ -47,7 +47,8 @@ class Request(NamedTuple):
     only is welcome when there is no time for all. ``size``: of the model's sizes, the one that ``inputs`` are of.
     ``signature``: of its signatures; the first where it is empty. ``spans``: of a recording that ``inputs`` now hold
     as windows, the start and end of each in seconds; ``seconds``: what took how long so far. ``options``: what
-    the answer is to be like. ``ids``: of the texts, one list of tokens for each, once they are known.
+    the answer is to be like. ``ids``: of the texts, one list of tokens for each, once they are known. ``strings``: of
+    each input of strings, UTF-8, row-major, until they are numbers among ``inputs``.
     """
 
     pictures: tuple[File | Reference, ...]
@@ -59,6 +60,7 @@ class Request(NamedTuple):
     recording: File | Reference | None = None
     texts: tuple[str, ...] = ()
     ids: tuple[list[int], ...] = ()
+    strings: Mapping[str, tuple[bytes, ...]] = MappingProxyType({})
     spans: tuple[tuple[float, float], ...] = ()
     seconds: Mapping[str, float] = MappingProxyType({})
     options: Options = Options()

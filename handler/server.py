@@ -79,12 +79,15 @@ class Server(NamedTuple):
         return self.description(request.model).of_signature(request.signature).of_size(request.size)
 
     def prepared(self, request: Request, call: Call) -> Request:
-        """``request`` with its recording, if it has one, as windows among its inputs, or with the ids of its texts.
+        """``request`` with its recording, if it has one, as windows among its inputs, with the ids of its texts, or
+        with numbers in the place of its strings.
 
         Raises HandlerError.
         """
         if request.texts and not request.ids:
             return self._encoded(request, call)
+        if request.strings:
+            return self._numbered(request, call)
         return request if request.recording is None else self._windowed(request, call)
 
     def _encoded(self, request: Request, call: Call) -> Request:
@@ -98,6 +101,18 @@ class Server(NamedTuple):
         # Each run has the shortest size for its texts, unless answers of different sizes could not stand together.
         size = request.size if description.alike else size_for(ids, description)
         return request._replace(ids=ids, size=size, seconds={"decode": time.perf_counter() - began})
+
+    def _numbered(self, request: Request, call: Call) -> Request:
+        """``request`` with numbers in the place of its strings."""
+        began = time.perf_counter()
+        ports = {port.name: port for port in self.described(request).feeds}
+        count = max(map(len, request.strings.values()))
+        self.limits.require_memory(count * sum(port.size // port.shape[0] for port in ports.values()))
+        made = self.model(request.model).words.tensors(
+            request.strings, ports, self.limits.characters, lambda: seconds_left(call.remaining_ms())
+        )
+        seconds = {"decode": time.perf_counter() - began}
+        return request._replace(strings={}, inputs=request.inputs | made, seconds=seconds)
 
     def _windowed(self, request: Request, call: Call) -> Request:
         from .audio import windows

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from builder import __version__
+from builder.importers.graph import StringInput
 from builder.library.abi import ABI_VERSION
 from builder.library.outside import Layout
 from builder.lower.program import BoundState, Program
@@ -19,10 +21,12 @@ def model_json(
     isa: dict[str, list[str]],
     outside: Layout | None = None,
     others: Mapping[Variant, Program] | None = None,
+    strings: Sequence[StringInput] = (),
 ) -> str:
     """The description as compact ASCII JSON. ``isa``: architecture to the instruction sets inside.
 
-    ``outside``: of the weights, where they are no part of the library. ``others``: what it runs as well.
+    ``outside``: of the weights, where they are no part of the library. ``others``: what it runs as well. ``strings``:
+    what the function makes feeds of the first signature of.
     """
     (arch, levels), *_ = isa.items()
     programs = {spec.variants[0]: program, **(others or {})}
@@ -37,6 +41,7 @@ def model_json(
         **({"batches": batches} if len(batches) > 1 else {}),
         **({"signature": spec.source.signature} if further else {}),
         **_signature(spec, programs, first),
+        **({"strings": [asdict(one) for one in strings]} if strings else {}),
     }
     if further:
         description["signatures"] = [

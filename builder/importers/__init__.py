@@ -40,14 +40,24 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     from builder.importers.allowed_ops import admit
     from builder.importers.freeze import write_frozen
     from builder.importers.strings import without_strings
+    from builder.importers.word_front import write_words
+    from builder.importers.words import cut_words, string_feeds
 
     if loaded.ports.have_strings:
         loaded = without_strings(loaded, spec)
     shapes = pin_shapes(loaded.ports, spec)
     fetches = _choose_fetches(loaded.ports, spec)
     raw = loaded.freeze(shapes)
+    words = None
+    if string_feeds(raw):
+        words = cut_words(raw, shapes, [raw.fetches[name] for name in fetches.values()])
+        raw, shapes = words.raw, words.shapes
     definition, feeds = admit(raw.graph_def, [raw.fetches[name] for name in fetches.values()], raw.feeds)
-    graph = write_frozen(replace(raw, graph_def=definition, feeds=feeds), shapes, fetches, spec, folder)
+    raw = replace(raw, graph_def=definition, feeds=feeds)
+    if words:
+        write_words(replace(words, raw=raw), list(fetches.values()), folder)
+    strings = words.inputs if words else ()
+    graph = write_frozen(raw, shapes, fetches, spec, folder, strings)
     check_outputs(spec, graph)
     return graph
 

@@ -19,6 +19,7 @@ MODEL_SCOPE = "model/"
 """Where the model's own nodes are in graph.pb; ports are under ``feed/`` and ``fetch/``."""
 
 _PORTS = "ports.json"
+WORDS, EXAMPLES = "model.words", "words.npz"
 _LARGEST_PORTS, _LARGEST_TENSOR = 64 << 20, 1 << 40
 """Bytes."""
 
@@ -39,12 +40,22 @@ class Port:
 
 
 @dataclass(frozen=True)
+class StringInput:
+    """Strings that callers give, and of which the function makes ``feeds``. ``shape``: of one batch."""
+
+    name: str
+    shape: tuple[int, ...]
+    feeds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class FrozenGraph:
     """A GraphDef with static feeds and no variables but those it writes, on disk in ``folder``.
 
-    Files: ``graph.pb`` (binary GraphDef), ``original.pb`` (the same before ops of it were rewritten, if any were),
-    ``config.pbtxt`` (tf2xla.Config), ``golden.npz``
-    (``feed/<case>/<name>`` and ``fetch/<case>/<name>`` arrays: TensorFlow's own answers).
+    Files: ``graph.pb`` (binary GraphDef), ``model.words`` (what the function does with strings, where there are such),
+    ``words.npz`` (feeds that it made of some: ``<case>/<feed>``), ``original.pb`` (the GraphDef before ops of it were
+    rewritten, if any were), ``config.pbtxt`` (tf2xla.Config), ``golden.npz`` (``feed/<case>/<name>`` and
+    ``fetch/<case>/<name>`` arrays: TensorFlow's own answers).
     """
 
     folder: Path
@@ -54,6 +65,7 @@ class FrozenGraph:
     """Constants that were variables of the model: node of graph.pb to the variable's name."""
     states: tuple[Port, ...] = ()
     """Variables that the graph writes: ``tensor`` is the node of the handle. Their first values: ``state.npz``."""
+    strings: tuple[StringInput, ...] = ()
 
     @property
     def graph_path(self) -> Path:
@@ -97,6 +109,14 @@ class FrozenGraph:
             return {state.tensor: values[str(i)] for i, state in enumerate(self.states)}
 
     @property
+    def words_path(self) -> Path:
+        return self.folder / WORDS
+
+    @property
+    def examples_path(self) -> Path:
+        return self.folder / EXAMPLES
+
+    @property
     def ports_path(self) -> Path:
         return self.folder / _PORTS
 
@@ -107,6 +127,7 @@ class FrozenGraph:
             "fetches": [p.to_dict() for p in self.fetches],
             "variables": dict(self.variables),
             "states": [p.to_dict() for p in self.states],
+            **({"strings": [asdict(one) for one in self.strings]} if self.strings else {}),
         }
         self.ports_path.write_text(json.dumps(ports, indent=1))
 
@@ -122,7 +143,8 @@ class FrozenGraph:
             feeds, fetches, states = (tuple(map(_port, found[key])) for key in ("feeds", "fetches", "states"))
             _require_shapes(feeds, fetches, states)
             variables = {_text(node): _text(name) for node, name in found["variables"].items()}
-            return cls(folder, feeds, fetches, variables, states)
+            strings = tuple(map(_strings, found.get("strings", [])))
+            return cls(folder, feeds, fetches, variables, states, strings)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SandboxError(
                 f"The process that read the model left a {_PORTS} that does not say what its inputs and outputs are. "
@@ -156,6 +178,13 @@ def _port(row: Any) -> Port:
     if port.spec.size > _LARGEST_TENSOR:
         raise ValueError("size")
     return port
+
+
+def _strings(row: Any) -> StringInput:
+    shape = row["shape"]
+    if not isinstance(shape, list) or not all(type(dim) is int and dim >= 0 for dim in shape):
+        raise TypeError("shape")
+    return StringInput(_text(row["name"]), tuple(shape), tuple(map(_text, row["feeds"])))
 
 
 def _text(value: object) -> str:

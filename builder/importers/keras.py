@@ -15,6 +15,7 @@ from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import keep_cases_functional, node_of
 from builder.importers.saved_model import freeze as freeze_saved_model
 from builder.importers.saved_model import meta_graph
+from builder.importers.shapes import STRING
 from builder.importers.state import written
 from builder.importers.tables import Table, looked_up
 from builder.importers.tf import tensorflow
@@ -121,7 +122,12 @@ def _freeze(model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGr
     import keras
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-    specs = [tf.TensorSpec(shapes[p.name], p.dtype) for p in ports.feeds]
+    # What is cut off in front of a graph with strings is tried with several numbers of items.
+    open_ = any(p.dtype == STRING for p in ports.feeds)
+    specs = [
+        tf.TensorSpec(p.shape[:1] + shapes[p.name][1:] if open_ and p.shape else shapes[p.name], p.dtype)
+        for p in ports.feeds
+    ]
     # Sequential hands its call on to a Functional of its own, whose input structure is what counts.
     struct = getattr(model, "_inputs_struct", None)
 
@@ -142,18 +148,27 @@ def _freeze(model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGr
             f"The model cannot be traced with {given}: {_first(' '.join(str(error).split()))}"
         ) from error
     handles = {node_of(inner.name): outer for outer, inner in concrete.graph.captures}
+    found: dict[str, Table] = {}
+
+    def table_of(node: str, keys: Any, values: Any) -> Table | None:
+        table = _table(handles.get(node), keys, values)
+        if table is not None and not table.of_numbers:
+            found[node] = table
+        return table
+
     return RawGraph(
-        looked_up(frozen.graph.as_graph_def(), lambda node, *dtypes: _table(handles.get(node), *dtypes)),
+        looked_up(frozen.graph.as_graph_def(), table_of),
         {p.name: t.name for p, t in zip(ports.feeds, frozen.inputs, strict=False)},  # tables come after them
         {p.name: t.name for p, t in zip(ports.fetches, frozen.outputs, strict=True)},
         _captured(model, concrete),
+        tables=found,
     )
 
 
 def _table(handle: Any, keys: Any, values: Any) -> Table | None:
     """What is in a table that Keras filled when it loaded the model; None where there is none."""
     tf = tensorflow()
-    if handle is None or tf.string in (keys, values):
+    if handle is None:
         return None
     found = tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=keys, Tvalues=values)
     return Table.of(*(tensor.numpy() for tensor in found))

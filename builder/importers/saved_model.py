@@ -26,6 +26,7 @@ from builder.importers.rewrite import inline_calls, keep_reachable, node_of, wit
 from builder.importers.state import Variable, assign, state_of
 from builder.importers.tables import TABLES, Table, filled, looked_up
 from builder.importers.tf import dtype_name, tensorflow
+from builder.importers.word_steps import STRING_STEPS
 from builder.spec import Source
 
 _INIT_ONLY = "__saved_model_init_op"
@@ -54,7 +55,7 @@ def open_saved_model(source: Source, path: Path) -> LoadedModel:
     )
     feeds = {key: info.name for key, info in inputs.items()}
     fetches = {key: info.name for key, info in outputs.items()}
-    taken = HOST_OPS if ports.have_strings else ()
+    taken = HOST_OPS | STRING_STEPS if ports.have_strings else frozenset()
     return LoadedModel(ports, lambda _: freeze(path, meta, feeds, fetches, trust=source.trust, taken=taken))
 
 

@@ -1,6 +1,7 @@
 """Cut what works on strings off a model: pixels take the place of encoded pictures, numbers that of labels.
 
-What stands before and behind becomes settings of a spec (``builder.front``); the function does it.
+What stands before and behind becomes settings of a spec (``builder.front``); the function does it. Words that are no
+pictures stay: words.py cuts them off.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def find_cut(loaded: LoadedModel, spec: ModelSpec) -> Cut:
     wanted = [fetch.name for fetch in spec.fetches] or [port.name for port in ports.fetches]
     kinds = {port.name: port.dtype for port in ports.fetches}
     numbers = tuple(port for port in ports.feeds if port.dtype != "string")
-    texts = {port.name: strings_shape(port, spec.batch) for port in ports.feeds if port.dtype == "string"}
+    texts = {port.name: _shape(port, spec) for port in ports.feeds if port.dtype == "string"}
     plain = replace(spec, image=None, audio=None, text=None, feeds=tuple(f for f in spec.feeds if f.name not in texts))
     shapes = pin_shapes(ModelPorts(numbers, ()), plain) if numbers else {}
     raw = _resolved(_with_labels(loaded.freeze(shapes | texts)))
@@ -82,12 +83,29 @@ def find_cut(loaded: LoadedModel, spec: ModelSpec) -> Cut:
     graph_def = keep_reachable(raw.graph_def, ends, raw.feeds.values())
     unread = tuple(name for name in texts if not is_read(graph_def, raw.feeds[name], ends))
     read = [name for name in texts if name not in unread]
+    if not _ops(graph_def) & PICTURE_OPS:  # words, perhaps, which words.py cuts off
+        return Cut(raw, None, tails, unread)
     if len(read) > 1:
         raise ImportModelError(
             f"The inputs {', '.join(map(repr, read))} are strings; coldforge takes pictures in one input."
         )
-    pictures = _pictures(graph_def, read[0], raw.feeds[read[0]], ends, texts[read[0]]) if read else None
+    pictures = None
+    if read:
+        shape = strings_shape(next(port for port in ports.feeds if port.name == read[0]), spec.batch)
+        pictures = _pictures(graph_def, read[0], raw.feeds[read[0]], ends, shape)
     return Cut(raw, pictures, tails, unread)
+
+
+def _shape(port: PortInfo, spec: ModelSpec) -> Shape:
+    """What the spec says of a feed of strings, or else the model's own shape, with one string where that is open."""
+    given = next((feed.shape for feed in spec.feeds if feed.name == port.name), None)
+    if given is not None or port.shape is None:
+        return given or (spec.batch,)
+    return tuple(size or (1 if at else spec.batch) for at, size in enumerate(port.shape))
+
+
+def _ops(graph_def: Any) -> set[str]:
+    return {node.op for node in graph_def.node} | {n.op for f in graph_def.library.function for n in f.node_def}
 
 
 def without_strings(loaded: LoadedModel, spec: ModelSpec) -> LoadedModel:
@@ -165,15 +183,8 @@ def strings_shape(port: PortInfo, batch: int) -> Shape:
 
 
 def _pictures(graph_def: Any, feed: str, source: str, ends: Sequence[str], strings: Shape) -> Pictures:
-    ops = {node.op for node in graph_def.node} | {n.op for f in graph_def.library.function for n in f.node_def}
-    if not ops & PICTURE_OPS:
-        known = ", ".join(sorted(PICTURE_OPS))
-        raise ImportModelError(
-            f"The input {feed!r} is strings, and nothing that follows decodes pictures ({known}): decode or look "
-            "strings up in the caller, and feed numbers."
-        )
     count = int(np.prod(strings, dtype=np.int64))
-    coded = "DecodeBase64" in ops
+    coded = "DecodeBase64" in _ops(graph_def)
     probes = [np.full(strings, encoded(probe(*size), coded), object) for size in PROBES]
     frontier = front_of(graph_def, feed, source, ends, probes, least=_LEAST * count)
     size = _size(frontier.shape, count, scalar=not strings)

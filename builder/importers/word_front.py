@@ -6,18 +6,24 @@ Nothing runs here but ops that word_steps.py knows, and what they read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.arrays import save_arrays
 from builder.errors import ImportModelError
+from builder.importers.graph import EXAMPLES, WORDS, StringInput
 from builder.importers.loaded import RawGraph, Shape
 from builder.importers.tables import Table
 from builder.importers.texts import Strings
 from builder.importers.tf import reference_session, tensorflow
 from builder.importers.word_steps import Recipe
+
+CASES = 6
+"""How many runs are golden inputs."""
 
 Run = Mapping[str, Strings]
 """Strings by the tensors that they are fed to."""
@@ -59,13 +65,17 @@ class Front:
 class Cut:
     """``raw``: the graph with feeds of numbers in the place of strings. ``shapes``: of all its feeds.
 
-    ``recipe``: what the function does. ``whole``: the graph as it was, and ``tables`` what it looks up in.
+    ``recipe``: what the function does. ``inputs``: the strings that it does that with. ``whole``: the graph as it was.
+    ``examples``: runs of strings of many kinds. ``fetches``: the tensors of the graph as it was, by name.
     """
 
     raw: RawGraph
     shapes: dict[str, Shape]
     recipe: Recipe
     whole: Front
+    inputs: tuple[StringInput, ...] = ()
+    examples: tuple[Run, ...] = ()
+    fetches: Mapping[str, str] = field(default_factory=dict)
 
 
 def fixed_shapes(front: Front, tensors: Sequence[Any], runs: Sequence[Run]) -> dict[str, Shape]:
@@ -81,16 +91,16 @@ def fixed_shapes(front: Front, tensors: Sequence[Any], runs: Sequence[Run]) -> d
     return {name: shape for name, (shape, *others) in found.items() if shape is not None and not others}
 
 
-def require_same(cut: Cut, runs: Sequence[Run]) -> None:
-    """Have the function's own code do what TensorFlow does, on ``runs``: strings by the tensors that they are fed to.
+def encoded(cut: Cut, runs: Sequence[Run]) -> list[dict[str, NDArray[Any]]]:
+    """What the function's own code makes of ``runs``: the feeds of numbers of each, by name.
 
-    Raises ImportModelError where what it makes of an item is something else.
+    Raises ImportModelError where that is something else than what TensorFlow makes of it.
     """
     from handler.errors import HandlerError
     from handler.text.words import read
 
     words = read(cut.recipe.written())
-    names = list(cut.whole.cuts)
+    made = []
     for run, wanted in zip(runs, cut.whole.answers(list(cut.whole.cuts.values()), runs), strict=True):
         columns = [run[tensor] for tensor in cut.whole.sources.values()]
         for number in range(len(columns[0])):
@@ -99,9 +109,52 @@ def require_same(cut: Cut, runs: Sequence[Run]) -> None:
                 found = words.arrays(item)
             except HandlerError as error:
                 raise ImportModelError(f"{_differs(cut, item)}: {error.message}.") from error
-            for name, rows in zip(names, wanted, strict=True):
+            for name, rows in zip(cut.whole.cuts, wanted, strict=True):
                 if not _alike(found[name].shape, found[name].values, rows[number : number + 1]):
                     raise ImportModelError(f"{_differs(cut, item)}.")
+        made.append(dict(zip(cut.whole.cuts, wanted, strict=True)))
+    return made
+
+
+def write_words(cut: Cut, fetches: Sequence[str], folder: Path) -> None:
+    """Write ``model.words`` and ``words.npz`` into ``folder``; ``cut.raw`` has been admitted.
+
+    Before that, TensorFlow's answers to the examples (``fetches``, by name) are compared with its answers to what the
+    function's own code makes of them. Raises ImportModelError where they differ.
+    """
+    made = encoded(cut, cut.examples)
+    if not cut.raw.states:
+        _require_answers(cut, fetches, made)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / WORDS).write_bytes(cut.recipe.written())
+    save_arrays(
+        folder / EXAMPLES,
+        {f"{at}/{name}": value for at, one in enumerate(made[:CASES]) for name, value in one.items()},
+    )
+
+
+def _require_answers(cut: Cut, fetches: Sequence[str], made: Sequence[Mapping[str, NDArray[Any]]]) -> None:
+    tf = tensorflow()
+    others = {name: tensor for name, tensor in cut.raw.feeds.items() if name not in cut.whole.cuts}
+    random = np.random.Generator(np.random.PCG64(1))
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(cut.raw.graph_def, name="")
+        beside = {}
+        for name, tensor in others.items():
+            dtype = graph.get_tensor_by_name(tensor).dtype.as_numpy_dtype
+            values = random.standard_normal(cut.shapes[name]) if np.issubdtype(dtype, np.floating) else 1
+            beside[tensor] = np.broadcast_to(np.asarray(values, dtype), cut.shapes[name])
+        wanted = cut.whole.answers([cut.fetches[name] for name in fetches], [{**run, **beside} for run in cut.examples])
+        with reference_session(graph) as session:
+            for answers, feeds in zip(wanted, made, strict=True):
+                given = {cut.raw.feeds[name]: value for name, value in feeds.items()}
+                found = session.run([cut.raw.fetches[name] for name in fetches], {**given, **beside})
+                for name, one, answer in zip(fetches, found, answers, strict=True):
+                    if not np.allclose(one, answer, rtol=1e-4, atol=1e-5, equal_nan=True):
+                        raise ImportModelError(
+                            f"The answer {name!r} to strings is not that to the numbers that the function makes of "
+                            f"them: it is off by {np.abs(one - answer).max():.2g}."
+                        )
 
 
 def _alike(shape: Shape, values: Sequence[Any], wanted: NDArray[Any]) -> bool:

@@ -291,3 +291,8 @@ _ATTRIBUTES: Mapping[str, Callable[[Any, Known], Attributes]] = {
 
 STEPS: frozenset[str] = frozenset(_ATTRIBUTES) | _PATTERNS | ALIASES | {"LookupTableFindV2"}
 """Ops that the function knows: each gives the same for the same strings, and reaches nothing outside of the graph."""
+
+STRING_STEPS = frozenset(
+    op for op in STEPS if op.startswith(("String", "Static", "Regex", "Unicode", "ReduceJoin", "AsString", "Substr"))
+) | {"LookupTableFindV2", "LookupTableSizeV2", "HashTableV2"}
+"""Those that only a graph with strings has, and its tables."""

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from builder.errors import ImportModelError
 from builder.escape import visible
+from builder.importers.graph import StringInput
 from builder.importers.loaded import RawGraph, Shape, distinct, tensor_name
 from builder.importers.rewrite import inline_calls, keep_reachable, node_of, without_side_effects
 from builder.importers.state import handle_of
-from builder.importers.texts import Strings, in_shape, known_words, strings_like
+from builder.importers.texts import ODD, Strings, in_shape, known_words, strings_like
 from builder.importers.tf import reference_session, tensorflow
 from builder.importers.word_front import Cut, Front, fixed_shapes
 from builder.importers.word_graph import downstream, of_strings, placeholder_of, upstream, with_table_sizes, without
@@ -35,6 +36,9 @@ _LIGHT = ALIASES | {
 """Ops on single numbers, which cost the function little."""
 
 _SIZES = ("Shape", "Size", "Rank")
+RUNS, ITEMS = 6, 200
+"""Of how many runs examples are at least, and of how many items."""
+
 _SHOWN = 16
 """Of the ops in front, how many a message names."""
 
@@ -57,6 +61,7 @@ def cut_words(raw: RawGraph, shapes: Mapping[str, Shape], fetches: Sequence[str]
     """
     given = raw.feeds.values()
     flat = inline_calls(keep_reachable(raw.graph_def, fetches, given), [*fetches, *given])
+    raw = replace(raw, tables={node: table for node, table in raw.tables.items() if not table.of_numbers})
     flat = with_table_sizes(keep_reachable(without_side_effects(flat), fetches, given), raw.tables)
     return _Cutter(replace(raw, graph_def=flat), shapes, fetches).cut()
 
@@ -93,6 +98,14 @@ class _Cutter:
             name: one for name, one in raw.tables.items() if name in {op.name for op in upstream(self.fetched, None)}
         }
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Of how many items runs are tried: the batch, where the model takes no other number."""
+        shapes = [self.graph.get_tensor_by_name(source).shape for source in self.sources.values()]
+        fixed = any(shape.rank and shape[0] is not None for shape in shapes)
+        (batch,) = next(iter(self.batch)) if fixed else (0,)
+        return (batch,) * 5 if fixed else (1, 2, 3, 5, 8)
+
     def _fixed_sizes(self) -> dict[Any, Any]:
         """What ops that ask for a size give, by op, where that is known once the batch is."""
         tf = tensorflow()
@@ -119,7 +132,7 @@ class _Cutter:
         while True:
             cuts = self._edges(front)
             self._require_steps(front, grown)
-            runs = [self.probes(count, seed) for seed, count in enumerate((1, 2, 3, 5, 8))]
+            runs = [self.probes(count, seed) for seed, count in enumerate(self.counts)]
             whole = Front(self.raw.graph_def, self.sources, self.tables, {t.name: t.name for t in cuts})
             shapes = fixed_shapes(whole, cuts, runs)
             varying = [tensor for tensor in cuts if tensor.name not in shapes]
@@ -146,15 +159,17 @@ class _Cutter:
                 front = front | further
         return front
 
-    def probes(self, count: int, seed: int) -> dict[str, Strings]:
-        """``count`` items for each tensor of strings."""
+    def probes(self, count: int, seed: int, *, odd: bool = False) -> dict[str, Strings]:
+        """``count`` items for each tensor of strings; every second time odd ones, where they are wanted."""
         known = known_words(self.tables)
         result = {}
         for number, (name, tensor) in enumerate(self.sources.items()):
-            item = self.items[name]
+            item, kind = self.items[name], self._kind(tensor)
             size = int(np.prod(item, dtype=np.int64)) * count
-            found = strings_like(known, size, self._kind(tensor), 1000 * number + seed)
-            result[tensor] = in_shape(found, item)
+            strange = [ODD[(seed * size + at) % len(ODD)] for at in range(size)] if odd and seed % 2 else []
+            result[tensor] = in_shape(
+                strange if strange and kind == "text" else strings_like(known, size, kind, 1000 * number + seed), item
+            )
         return result
 
     def _kind(self, source: str) -> str:
@@ -256,7 +271,13 @@ class _Cutter:
         raw = replace(self.raw, graph_def=definition, feeds=feeds, fetches=fetches, tables={})
         found = {n: (*batch, *shapes[t.name]) for n, t in named.items()}
         found |= {name: shape for name, shape in self.given.items() if name not in self.sources}
-        return Cut(raw, found, recipe, replace(whole, cuts={n: t.name for n, t in named.items()}))
+        inputs = tuple(
+            StringInput(name, self.given[name], tuple(n for n, t in named.items() if name in self._behind(t)))
+            for name in self.sources
+        )
+        whole = replace(whole, cuts={n: t.name for n, t in named.items()})
+        runs = [self.probes(batch[0], 100 + number, odd=True) for number in range(max(RUNS, ITEMS // batch[0]))]
+        return Cut(raw, found, recipe, whole, inputs, tuple(runs), self.raw.fetches)
 
     def _behind(self, tensor: Any) -> list[str]:
         """The feeds of strings that ``tensor`` depends on."""

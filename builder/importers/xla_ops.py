@@ -43,8 +43,8 @@ BEYOND_RUNTIME: Mapping[str, str] = dict.fromkeys(
 )
 """Ops XLA has a kernel for, whose result still cannot be built into a library."""
 
-_STRINGS = "handle strings in the caller and feed numbers"
-_TABLE = "only tables from whole numbers to numbers, filled by the init op: look others up in the caller"
+_STRINGS = "it works on strings that are no input of the model: feed numbers there"
+_TABLE = "only tables that constants fill, of numbers or of a model's inputs of strings: look others up in the caller"
 _DECODE = "let a SavedModel's signature take the encoded pictures (docs/strings.md), or feed pixels ([image])"
 HINTS: Mapping[str, str] = {
     "PyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",

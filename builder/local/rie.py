@@ -157,7 +157,7 @@ def default_event(bundle: Path) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"there is no bundle in {bundle}; run `{bundle_command()}` first.") from error
     picture = image_event(trying.PICTURE) if described["image"] else {}
-    if described.get("text"):
+    if described.get("text") or trying.takes_text(described):
         picture = {"text": trying.TEXT}
     return picture | trying.zeros(described)
 

@@ -18,8 +18,9 @@ from builder.pack.provenance import STATEMENT
 from builder.targets import DEFAULT, Target
 
 LIBRARY = "lib/libmodel.so"
-TEXT = "model.text"
-"""What makes ids of texts, beside the library of a model that takes them: builder/text."""
+TEXT, WORDS = "model.text", "model.words"
+"""What makes ids of texts, and numbers of strings, beside the library of a model that takes them: builder/text,
+builder/importers/words.py."""
 LAYER_MANIFEST = "model/manifest.json"
 """Paths in the layer; Lambda puts the layer's root at /opt."""
 
@@ -45,7 +46,7 @@ class BundleFiles:
             (*EVERY_BUNDLE, "model.h", "model.json", STATEMENT),
             (
                 "layer.zip",
-                *(f"layer/{Path(LIBRARY).with_name(file)}" for file in (FILE, TEXT, TOKENIZERS)),
+                *(f"layer/{Path(LIBRARY).with_name(file)}" for file in (FILE, TEXT, TOKENIZERS, WORDS)),
                 f"{name}.weights",
             ),
         )
@@ -81,6 +82,11 @@ class Bundle:
     def tokenizers(self) -> Path:
         """The library of the ``tokenizers`` package, of a model whose tokenizer needs it."""
         return self.library.with_name(TOKENIZERS)
+
+    @property
+    def words(self) -> Path:
+        """What makes numbers of strings, of a model that takes them."""
+        return self.library.with_name(WORDS)
 
     @property
     def weights_elsewhere(self) -> Path | None:

@@ -1,7 +1,7 @@
 """Several models' bundles become one, whose layer a function opens by name: ``dist/<first>-<second>/``.
 
 layer/lib/libmodel.so             the first, which answers where a request names none
-layer/lib/<name>/libmodel.so      each other; model.weights and model.text beside either
+layer/lib/<name>/libmodel.so      each other; model.weights, model.text and model.words beside either
 layer/model/manifest.json         {"schema": 1, "models": [<each layer's own>, …]}
 layer.zip  manifest.json          as of one model; sizes and limits are of all together
 sbom.cdx.json  NOTICE  provenance.json
@@ -57,7 +57,7 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
             (draft.layer / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(bundle.library, draft.layer / place)
             (draft.layer / place).chmod(0o755)
-            for beside in (bundle.weights, bundle.text, bundle.tokenizers):
+            for beside in (bundle.weights, bundle.text, bundle.tokenizers, bundle.words):
                 if beside.exists():
                     place_file(beside, (draft.layer / place).with_name(beside.name))
             for weights in bundle.folder.glob("*.weights"):

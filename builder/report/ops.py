@@ -12,6 +12,7 @@ from builder.files import write_file
 from builder.importers.frontier import PICTURE_OPS
 from builder.importers.rewrites import REWRITES
 from builder.importers.tf import tensorflow
+from builder.importers.word_steps import STEPS
 from builder.importers.xla_ops import BEYOND_RUNTIME, HINTS, TAKEN, kernels
 
 PAGE = Path(__file__).parents[2] / "docs" / "ops.md"
@@ -46,9 +47,17 @@ XLA has a kernel for these {count}, for some types at least.
 _FUNCTION = """
 ## In the function
 
-These {count} decode pictures. Where a signature takes encoded pictures, they and the resizing behind them become
-[`[image]`](model-toml.md) settings, and the function does it: [strings.md](strings.md). Anywhere else a graph that has
-them is refused.
+Where a model's inputs are strings, the function does what these do: [strings.md](strings.md). Anywhere else a graph
+that has them is refused.
+
+These {pictures} decode pictures. They and the resizing behind them become [`[image]`](model-toml.md) settings.
+
+"""
+
+_STRINGS = """
+
+These {strings} work on words. With the attributes that are not known here, they are refused by name.
+
 """
 
 _REFUSED = """
@@ -94,12 +103,14 @@ def page() -> str:
     rest = [name for name in runnable if name not in REWRITES]
     compiled = [n for n in rest if n in TAKEN or (n not in BEYOND_RUNTIME and kernels(n))]
     pictures = [n for n in rest if n in PICTURE_OPS]
-    refused = [n for n in rest if n not in {*compiled, *pictures}]
+    strings = [n for n in rest if n in STEPS | {"HashTableV2", "LookupTableSizeV2"} and n not in compiled]
+    refused = [n for n in rest if n not in {*compiled, *pictures, *strings}]
     head = _HEAD.format(version=tensorflow().__version__, count=len(names), without=len(names) - len(runnable))
     parts = [head, _REWRITTEN.format(count=len(rewritten))]
     parts += _rewrites(rewritten)
     parts += [_COMPILED.format(count=len(compiled)), _listed(compiled)]
-    parts += [_FUNCTION.format(count=len(pictures)), _listed(pictures)]
+    parts += [_FUNCTION.format(pictures=len(pictures)), _listed(pictures)]
+    parts += [_STRINGS.format(strings=len(strings)), _listed(strings)]
     parts += [_REFUSED.format(count=len(refused)), *_refusals(refused)]
     return "".join(parts)
 

@@ -105,7 +105,7 @@ def _import_variant(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph
 
 def _import_into(ws: Workspace, spec: ModelSpec, model: Path, program: Path, folder: Path) -> None:
     """``program``: what is read; not ``model`` itself where another framework reads that."""
-    decoders = [ws.project.function] if inputs_of(spec) else []  # what is read as the function reads it
+    decoders = [ws.project.function]  # what is read as the function reads it
     reads = [*files_of(spec, program), *decoders]
     ws.sandboxed(_import, spec, program, folder=folder, reads=reads, failed=unreadable)
     answer(ws, spec, model, folder)

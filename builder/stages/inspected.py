@@ -60,7 +60,7 @@ def inspect(ws: Workspace) -> Inspection:
         if framework_of(ws.spec):
             convert_into(ws, ws.spec, model, folder)
             model = folder
-        reads = files_of(ws.spec, model)
+        reads = [*files_of(ws.spec, model), ws.project.function]  # strings become numbers as the function makes them
         found = ws.sandboxed(_inspect, ws.spec, model, folder=folder, reads=reads, failed=unreadable)
     return Inspection.of_json(found)
 

@@ -76,7 +76,9 @@ def emit_library(ws: Workspace, compiled: CompiledModel, lowered: Sequence[Lower
     """The sources of ``libmodel.so``."""
     first, *rest = (one.program for one in lowered)
     others = dict(zip(ws.spec.variants[1:], rest, strict=True))
-    emit(first, ws.spec, ws.target, folder, kernels=compiled.kernels, others=others)
+    emit(
+        first, ws.spec, ws.target, folder, kernels=compiled.kernels, others=others, strings=compiled.first.graph.strings
+    )
 
 
 def lower_variants(

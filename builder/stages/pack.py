@@ -54,6 +54,9 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         weights_file = f"{spec.name}.weights" if sources.outside and spec.weights.place == "elsewhere" else ""
         if sources.outside:
             place_file(sources.outside, fresh / weights_file if weights_file else draft.weights)
+        if library.compiled.first.graph.strings:
+            shutil.copyfile(library.compiled.first.graph.words_path, draft.words)
+            draft.words.chmod(0o644)
         if spec.text:
             draft.text.write_bytes(prepared(spec.text))
             draft.text.chmod(0o644)

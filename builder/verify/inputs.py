@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.importers.graph import FrozenGraph
 from builder.spec import ImageInput, ModelSpec, TextInput
 from builder.spec.tensor import TensorSpec
 
@@ -104,6 +105,25 @@ def text_feeds(texts: Sequence[str], text: TextInput, feeds: Sequence[TensorSpec
     if named.types:
         found[named.types] = np.zeros_like(mask, ports[named.types].dtype)
     return found
+
+
+def examples(graph: FrozenGraph) -> Iterator[tuple[str, dict[str, Array]]]:
+    """Cases of strings, of a graph that begins with them: what the function made of them, and random other feeds."""
+    if not graph.strings:
+        return
+    with np.load(graph.examples_path, allow_pickle=False) as arrays:
+        numbers = dict.fromkeys(name.partition("/")[0] for name in arrays.files)
+        for at, number in enumerate(numbers):
+            made = {port.spec.name: f"{number}/{port.spec.name}" for port in graph.feeds}
+            yield (
+                f"words-{number}",
+                {
+                    port.spec.name: arrays[made[port.spec.name]]
+                    if made[port.spec.name] in arrays
+                    else random_values(port.spec, at)
+                    for port in graph.feeds
+                },
+            )
 
 
 def further_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:

@@ -22,7 +22,7 @@ from builder.verify.doubt import doubts
 from builder.verify.expected import ExpectedOutput, outputs_of
 from builder.verify.float64 import in_float64
 from builder.verify.golden import Golden, GoldenCase
-from builder.verify.inputs import EDGES, PROBES, cases, further_cases, is_text, scaled
+from builder.verify.inputs import EDGES, PROBES, cases, examples, further_cases, is_text, scaled
 from builder.verify.samples import golden_samples, is_sample
 from builder.verify.sensitivity import moved_zeros, nudge_constants, nudged_calls, sensitivity
 
@@ -40,7 +40,8 @@ SAMPLES = 16
 def make(spec: ModelSpec, graph: FrozenGraph) -> None:
     """Write ``graph.golden_path``: the golden inputs of ``spec`` and TensorFlow's answers, the same bytes every time.
 
-    Cases: zeros, extremes, some of seeded random values, photographs where the spec has an image input, and at most
+    Cases: zeros, extremes, some of seeded random values, photographs where the spec has an image input, what the
+    function made of strings where the graph began with them, and at most
     ``SAMPLES`` of the spec's samples. Another random one takes the place of each that TensorFlow itself is undecided
     on, or cannot run. Of a graph with state they are one sequence of calls, in the order of the file, from the first
     state on. Raises VerifyError for a graph whose answers are random, for samples that TensorFlow cannot run, and where
@@ -55,7 +56,8 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
         )
     feeds = [port.spec for port in graph.feeds]
     outputs = outputs_of(spec, tuple(port.spec for port in graph.fetches))
-    calls: dict[str, Feeds] = {**dict(cases(spec, feeds)), **dict(golden_samples(spec, feeds, SAMPLES))}
+    calls: dict[str, Feeds] = {**dict(cases(spec, feeds)), **dict(examples(graph))}
+    calls |= dict(golden_samples(spec, feeds, SAMPLES))
     others = _of_new_sizes(graph, calls, dict(scaled(feeds)))
     calls, probes, further = calls | others, PROBES | others.keys(), further_cases(feeds)
     undecided: dict[str, str] = {}

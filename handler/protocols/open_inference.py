@@ -3,7 +3,8 @@
 https://github.com/kserve/open-inference-protocol and Triton's ``extension_binary_data``, ``extension_classification``.
 
 The feed that takes pictures also takes BYTES of shape [n]: each element is an image file, in JSON as base64. So
-does the feed of the ids of text, each element a text; then the mask and the types are left out.
+does the feed of the ids of text, each element a text; then the mask and the types are left out. Inputs of strings take
+BYTES of their own shape.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from ..answer import Number, Tensor, require_possible, shortest, tensors
 from ..budget import Limits
-from ..description import Description, Port
+from ..description import Description, Port, StringInput
 from ..errors import (
     MethodNotAllowedError,
     NotFoundError,
@@ -38,8 +39,8 @@ EXAMPLE = '{"inputs": [{"name": …, "shape": […], "datatype": …, "data": [�
 
 
 def datatype(dtype: str) -> str:
-    """BOOL, UINT8 … INT64, FP32, FP64."""
-    return {"float32": "FP32", "float64": "FP64"}.get(dtype, dtype.upper())
+    """BOOL, UINT8 … INT64, FP32, FP64, BYTES."""
+    return {"float32": "FP32", "float64": "FP64", "string": "BYTES"}.get(dtype, dtype.upper())
 
 
 def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
@@ -78,7 +79,7 @@ def metadata(description: Description) -> dict[str, Any]:
         "name": description.name,
         "versions": [description.version],
         "platform": "coldforge_libmodel",
-        "inputs": [port(feed) for feed in description.feeds],
+        "inputs": [port(feed) for feed in description.taken],
         "outputs": [port(fetch) for fetch in description.answers],
     }
 
@@ -157,9 +158,9 @@ def _request(
     media = image.feed if image else text.ids if text else None
     files = next((n for n, v in given.items() if n == media and v.get("datatype") == "BYTES"), None)
     implied = text.implied if text and files else ()
-    names = [feed.name for feed in description.feeds if feed.name not in implied]
+    names = [feed.name for feed in description.taken if feed.name not in implied]
     if set(given) != set(names):
-        need = ", ".join(f'"{feed.name}" ({datatype(feed.dtype)})' for feed in description.feeds)
+        need = ", ".join(f'"{feed.name}" ({datatype(feed.dtype)})' for feed in description.taken)
         raise WrongFieldError(f'"inputs" must be {need}; some are missing or have other names')
     if not (description.one_size or files):
         description = _sized(given, description)
@@ -176,9 +177,13 @@ def _request(
     pictures: tuple[File, ...] = ()
     found: tuple[str, ...] = ()
     inputs: dict[str, bytes] = {}
+    columns: dict[str, object] = {}
+    words = {one.name: one for one in description.strings}
     for name, value in given.items():  # in the order of the binary data
         data, blob = _binary(name, value, blob)
-        if name == files and image:
+        if name in words:
+            columns[name] = _strings(name, value, data, shapes[name], words[name], limits)
+        elif name == files and image:
             pictures = tuple(_pictures(name, value, data, shapes[name], limits))
         elif name == files:
             found = require_together(_texts(name, value, data, shapes[name], limits), f'"{name}"', description)
@@ -186,8 +191,13 @@ def _request(
             inputs[name] = _fitted(value, data, shapes[name], ports[name], description)
     if len(blob):
         raise WrongFieldError(f"the body has {len(blob)} bytes more than binary_data_size says")
+    strings: dict[str, tuple[bytes, ...]] = {}
+    if words:
+        from ..text.given import strings_of
+
+        strings, _ = strings_of(columns, description, limits)
     size, signature = description.size, description.signature
-    return Request(pictures, inputs, description.name, size=size, signature=signature, texts=found)
+    return Request(pictures, inputs, description.name, size=size, signature=signature, texts=found, strings=strings)
 
 
 def _sized(given: dict[str, dict[str, Any]], description: Description) -> Description:
@@ -264,6 +274,36 @@ def _pictures(
     if data is not None:
         return [File(file, f'"{name}"[{index}]') for index, file in enumerate(files)]
     return [encoded_file(file, f'"{name}"[{index}]', limits.encoded) for index, file in enumerate(files)]
+
+
+def _strings(
+    name: str,
+    value: dict[str, Any],
+    data: memoryview | None,
+    shape: tuple[int, ...],
+    one: StringInput,
+    limits: Limits,
+) -> list[Any]:
+    """The items of an input of strings: BYTES, strings in JSON, UTF-8 in binary data. Raises HandlerError."""
+    if value.get("datatype") != "BYTES":
+        raise WrongTypeError(f'"{name}" must have the datatype BYTES')
+    if not shape or (shape[1:] != one.shape[1:] and (one.each != 1 or shape[1:] not in ((), (1,)))):
+        raise WrongShapeError(f'"{name}" must have the shape {["n", *one.shape[1:]]}')
+    if shape[0] > limits.items:
+        raise TooManyImagesError(f'"{name}" has {shape[0]} items; at most {limits.items} are allowed at a time')
+    if data is None:
+        flat = value.get("data")
+        nested = isinstance(flat, list) and bool(flat) and isinstance(flat[0], list)
+        if nested or not isinstance(flat, list):
+            return flat  # type: ignore[return-value]  # which ``strings_of`` looks at
+        found: list[Any] = flat
+    else:
+        found = [text_of(one_text, f'"{name}"', limits) for one_text in _elements(name, data, shape[0] * one.each)]
+    if len(found) != shape[0] * one.each:
+        raise WrongShapeError(f'"{name}" has the shape {list(shape)}, but not as many elements')
+    for length in reversed(one.shape[1:] if one.each != 1 else ()):
+        found = [found[at : at + length] for at in range(0, len(found), length)]
+    return found
 
 
 def _texts(

@@ -153,10 +153,10 @@ def _fixed(port: Port, model: Description) -> int:
 
 def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[Schema]:
     """Each kind of JSON that ``/predict`` takes for a model in one of its sizes; pictures are of the first."""
-    feeds = {port.name: {"anyOf": [_nested(port, _fixed(port, model)), _flat(port)]} for port in model.feeds}
+    feeds = {port.name: {"anyOf": [_nested(port, _fixed(port, model)), _flat(port)]} for port in model.taken}
     tensors = feeds
     if model.batched:
-        tensors = {port.name: {"anyOf": [_many(_item(port, model), limits.items), _flat(port)]} for port in model.feeds}
+        tensors = {port.name: {"anyOf": [_many(_item(port, model), limits.items), _flat(port)]} for port in model.taken}
     bodies = [_closed(inputs=_closed(**tensors), **named)]
     optional = _options([model])
     if model.image and not model.size:
@@ -169,6 +169,13 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
         others = {name: schema for name, schema in feeds.items() if name != model.audio.feed}
         rest = {"inputs": _closed(**others)} if others else {}
         bodies = [_closed(audio=AUDIO, **rest), *bodies]
+    if model.texts_of:
+        text = _string(limits)
+        bodies = [
+            _closed(text=text),
+            _closed(texts=_many(text, limits.items if model.batched else model.batch)),
+            *bodies,
+        ]
     if model.text and not model.size:
         others = {name: schema for name, schema in feeds.items() if name not in model.text.feeds}
         rest = {"inputs": _closed(**others)} if others else {}
@@ -217,8 +224,8 @@ def _open_inference(model: Description, limits: Limits) -> Schema:
 def _v2_body(model: Description, named: Schema, limits: Limits) -> Schema:
     names = [fetch.name for fetch in model.answers]
     wanted = {"type": "object", "properties": {"name": {"enum": names}}, "required": ["name"]}
-    inputs = [kind for sized in _sizes(model) for feed in sized.feeds for kind in _v2_inputs(feed, sized, limits)]
-    count = len(model.feeds)
+    inputs = [kind for sized in _sizes(model) for feed in sized.taken for kind in _v2_inputs(feed, sized, limits)]
+    count = len(model.taken)
     least = count - len(model.text.implied) if model.text else count
     return {
         "type": "object",
@@ -312,7 +319,7 @@ def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[S
             bodies.append(_with(signature, **chosen, instances=_many(item, most)))
             bodies += _columns(signature, chosen, {name: _many(schema, most) for name, schema in rows.items()})
         return bodies
-    return _columns(signature, chosen, {feed.name: _nested(feed, _fixed(feed, model)) for feed in model.feeds})
+    return _columns(signature, chosen, {feed.name: _nested(feed, _fixed(feed, model)) for feed in model.taken})
 
 
 def _columns(signature: Schema, chosen: Schema, columns: Schema) -> list[Schema]:
@@ -325,7 +332,7 @@ def _columns(signature: Schema, chosen: Schema, columns: Schema) -> list[Schema]
 
 def _rows(model: Description, limits: Limits) -> list[tuple[Schema, int]]:
     """One item of each feed, by name, and how many are taken: with a picture as a file, and as numbers."""
-    numbers = {feed.name: _item(feed, model) for feed in model.feeds}
+    numbers = {feed.name: _item(feed, model) for feed in model.taken}
     kinds = [(numbers, limits.items)]
     if model.image and not model.size:
         kinds.insert(0, (numbers | {model.image.feed: _closed(b64=IMAGE)}, limits.images))
@@ -352,6 +359,8 @@ def _with(optional: dict[str, Schema], **required: Schema) -> Schema:
 
 
 def _number(dtype: str) -> Schema:
+    if dtype == "string":
+        return {"type": "string"}
     if dtype == "bool":
         return {"enum": [False, True, 0, 1]}
     if dtype.startswith("float"):

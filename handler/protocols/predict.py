@@ -183,7 +183,10 @@ def of_text(data: bytes, where: str, description: Description, limits: Limits) -
     """A request of the text alone whose UTF-8 is ``data``. Raises HandlerError."""
     if not description.text_alone:
         raise WrongFieldError("this model takes tensors beside the text; send JSON with both")
-    return Request((), {}, texts=(text_of(data, where, limits),))
+    text = text_of(data, where, limits)
+    if name := description.texts_of:
+        return Request((), {}, strings={name: (text.encode(),)})
+    return Request((), {}, texts=(text,))
 
 
 def _require_count(count: int, where: str, limits: Limits) -> None:
@@ -218,13 +221,21 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
         taken = text_input.feeds
     elif pictures or recording:
         taken = (image.feed if image else audio.feed if audio else "",)
-    wanted = [port for port in description.feeds if port.name not in taken]
+    if description.texts_of and not event.keys().isdisjoint(("text", "texts")):
+        event = _with_strings(event, description, limits)
+    wanted = [port for port in description.taken if port.name not in taken]
     values = _named(event.get("inputs", {}), wanted)
+    strings: dict[str, tuple[bytes, ...]] = {}
+    counts: dict[str, int] = {}
+    if description.strings:
+        from ..text.given import strings_of
+
+        strings, counts = strings_of(values, description, limits)
     if not taken:
-        description = description_for(values, description)
-    ports = [port for port in description.feeds if port.name in values]
+        description = description_for({port.name: values[port.name] for port in description.given}, description)
+    ports = [port for port in description.given if port.name in values]
     if description.batched and not taken:
-        counts = {port.name: item_count(values[port.name], port) for port in ports}
+        counts |= {port.name: item_count(values[port.name], port) for port in ports}
         ports = of_items(ports, counts, description, limits)
     inputs = {port.name: input_bytes(values[port.name], port, description) for port in ports}
     model, signature = _model(event), description.signature
@@ -236,6 +247,7 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
         signature=signature,
         recording=recording,
         texts=given,
+        strings=strings,
         options=options(event),
     )
 
@@ -244,7 +256,18 @@ def _keys(description: Description) -> tuple[str, ...]:
     """The fields of what the model takes besides tensors."""
     if description.image:
         return ("image", "images")
-    return ("audio",) if description.audio else ("text", "texts") if description.text else ()
+    takes_text = description.text or description.texts_of
+    return ("audio",) if description.audio else ("text", "texts") if takes_text else ()
+
+
+def _with_strings(event: dict[str, Any], description: Description, limits: Limits) -> dict[str, Any]:
+    """``event`` with the text or texts that it has as the one input of strings. Raises HandlerError."""
+    if "inputs" in event:
+        raise WrongFieldError('"inputs" and a text exclude each other; send one of them')
+    given = [event["text"]] if "text" in event else event["texts"]
+    if not isinstance(given, list):
+        raise WrongTypeError('"texts" must be a list of strings; a single text goes into "text"')
+    return {**event, "inputs": {description.texts_of: list(texts(given, '"texts"', limits))}}
 
 
 def _texts(event: dict[str, object], description: Description, limits: Limits) -> tuple[str, ...]:

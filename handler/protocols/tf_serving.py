@@ -1,7 +1,7 @@
 """TensorFlow Serving's REST API: status, metadata and predict.
 
 https://www.tensorflow.org/tfx/serving/api_rest. The feed that takes pictures also takes ``{"b64": …}``, image files;
-that of the ids of text also takes strings, and then the mask and the types are left out.
+that of the ids of text also takes strings, and then the mask and the types are left out. Strings are strings.
 As there, numbers may be NaN, Infinity and -Infinity, which strict JSON is without.
 """
 
@@ -67,7 +67,7 @@ def metadata(description: Description) -> dict[str, Any]:
 
     def signature(one: Description) -> dict[str, Any]:
         return {
-            "inputs": {port.name: info(port, one) for port in one.feeds},
+            "inputs": {port.name: info(port, one) for port in one.taken},
             "outputs": {port.name: info(port, one) for port in one.answers},
             "method_name": "tensorflow/serving/predict",
         }
@@ -155,7 +155,7 @@ def _names(given: object, description: Description) -> list[str]:
     text = description.text
     value = given.get(text.ids) if text and isinstance(given, dict) else given
     implied = text.implied if text and _holds_text(value) else ()
-    return [feed.name for feed in description.feeds if feed.name not in implied]
+    return [feed.name for feed in description.taken if feed.name not in implied]
 
 
 def _holds_text(value: object) -> bool:
@@ -177,6 +177,12 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
     counts: dict[str, int] = {}
     image, spoken = description.image, description.text
     given: tuple[str, ...] = ()
+    strings: dict[str, tuple[bytes, ...]] = {}
+    if description.strings:
+        from ..text.given import strings_of
+
+        strings, counts = strings_of(columns, description, limits)
+        columns = {port.name: columns[port.name] for port in description.given}
     if spoken and _holds_text(columns[spoken.ids]):
         values = columns.pop(spoken.ids)
         where = f'"{spoken.ids}"'
@@ -205,7 +211,7 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
     for port in ports:
         inputs[port.name] = input_bytes(columns[port.name], port, description)
     size, signature = description.size, description.signature
-    return Request(pictures, inputs, description.name, size=size, signature=signature, texts=given)
+    return Request(pictures, inputs, description.name, size=size, signature=signature, texts=given, strings=strings)
 
 
 def _holds_pictures(value: object) -> bool:

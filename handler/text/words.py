@@ -23,7 +23,7 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import HandlerError, NotTextError, OutOfTimeError, StartupError, TextTooLongError, UnfitTextError
+from ..errors import HandlerError, OutOfTimeError, StartupError, TextTooLongError, UnfitTextError
 from .arrays import OPS as ARRAY_OPS
 from .arrays import Array
 from .strings import OPS as STRING_OPS
@@ -37,10 +37,7 @@ KIND = "words"
 OPS = {**ARRAY_OPS, **STRING_OPS}
 
 LONGEST = 200_000
-"""Bytes of one string."""
-STRING_BYTES = 400
-"""Of memory for each byte of a string, at most: one cut into characters, through thirty steps."""
-
+"""Bytes of one string at most: cut into characters, through thirty steps, it takes 400 times as much memory."""
 _OF_BYTES = ("left_pad", "right_pad", "separator")
 """Attributes that are strings of the model, and not words of this program."""
 
@@ -104,8 +101,10 @@ class Words(NamedTuple):
                 for one, size in zip(self.inputs, sizes, strict=True)
             ]
             try:
-                if any(len(text) > most for texts in item for text in texts):
-                    raise TextTooLongError(f"a text has more than {most:,} bytes, the most that are taken")
+                if any(len(text) > min(most, LONGEST) for texts in item for text in texts):
+                    raise TextTooLongError(
+                        f"a text has more than {min(most, LONGEST):,} bytes, the most that are taken"
+                    )
                 arrays = self.arrays(item)
             except HandlerError as error:
                 where = f" (item {number + 1} of {count})" if count > 1 else ""
@@ -140,14 +139,6 @@ def read(data: bytes) -> Words:
         tuple(_step(one, tables) for one in recipe["steps"]),
         {one["feed"]: one["value"] for one in recipe["outputs"]},
     )
-
-
-def utf8(text: str) -> bytes:
-    """Raises NotTextError."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise NotTextError("the text has half of a surrogate pair") from None
 
 
 def _packed(array: Array, port: Port) -> bytes:

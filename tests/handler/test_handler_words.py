@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from handler.description import Port
-from handler.errors import HandlerError, OutOfTimeError, StartupError, TextTooLongError, UnfitTextError
+from handler.errors import OutOfTimeError, StartupError, TextTooLongError, UnfitTextError
 from handler.text.arrays import MOST, Array, elementwise, pad, ragged_to_tensor, strided_slice, vector
-from handler.text.words import FILE, Words, open_words, read, utf8
+from handler.text.words import FILE, Words, open_words, read
 
 IDS = {"ids": Port("ids", "int64", (1, 3), 24)}
 
@@ -136,12 +136,6 @@ def test_what_is_not_there_is_an_unfit_text() -> None:
     constants = [{"shape": [], "numbers": [5]}, {"shape": [], "numbers": [1]}]
     with pytest.raises(UnfitTextError):
         read(recipe(steps, 3, constants)).tensors({"text": [b"abc"]}, IDS)
-
-
-def test_half_of_a_surrogate_pair() -> None:
-    with pytest.raises(HandlerError, match="surrogate"):
-        utf8("\ud800")
-    assert utf8("日") == "日".encode()
 
 
 def test_an_array_that_is_too_large_is_never_made() -> None:

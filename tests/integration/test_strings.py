@@ -221,11 +221,6 @@ class TestRefusals:
         with pytest.raises(ImportModelError, match=r"'data' is strings.*depends on the data: resize\D+DecodeJpeg\*"):
             found_in(path)
 
-    def test_strings_that_are_no_pictures(self, tmp_path: Path) -> None:
-        path = byte_models.save(lambda data: {"y": tf.strings.length(data)}, tmp_path / "saved")
-        with pytest.raises(ImportModelError, match="nothing that follows decodes pictures"):
-            found_in(path)
-
     def test_ops_that_reach_outside_do_not_run(self, tmp_path: Path) -> None:
         def serve(data: Any) -> Any:
             small = byte_models.each(

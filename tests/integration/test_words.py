@@ -19,7 +19,7 @@ from builder.importers.rewrite import node_of
 from builder.importers.tables import Table
 from builder.importers.texts import ODD, in_shape, strings_like
 from builder.importers.tf import tensorflow
-from builder.importers.word_front import Cut, require_same
+from builder.importers.word_front import Cut, encoded
 from builder.importers.words import cut_words
 from handler.text.fingerprint import fingerprint64, siphash
 from handler.text.words import read
@@ -144,7 +144,7 @@ def test_the_function_does_what_tensorflow_does(case: str) -> None:
     cut = cut_of(case)
     texts = [*(ODD if kind == "text" else ()), *strings_like(WORDS, 300, kind, 99)]
     (source,) = cut.whole.sources.values()
-    require_same(cut, [{source: in_shape(texts, item)}])
+    encoded(cut, [{source: in_shape(texts, item)}])
     assert not any("tring" in node.op or "Lookup" in node.op for node in cut.raw.graph_def.node)
     assert len(cut.raw.feeds) == 1
 
@@ -163,7 +163,7 @@ def test_the_function_does_what_tensorflow_does(case: str) -> None:
 def test_any_text(case: str, texts: list[str]) -> None:
     cut, (_, item, _) = cut_of(case), CASES[case]
     (source,) = cut.whole.sources.values()
-    require_same(cut, [{source: in_shape(texts, item)}])
+    encoded(cut, [{source: in_shape(texts, item)}])
 
 
 PATTERNS = (
@@ -242,7 +242,7 @@ def test_what_the_function_does_not_do_is_refused_by_name(case: str) -> None:
 def verified_cut(raw: RawGraph, item: Item) -> Cut:
     cut = cut_words(raw, {"text": (2, *item)}, [raw.fetches["y"]])
     (source,) = cut.whole.sources.values()
-    require_same(cut, [{source: in_shape(strings_like(WORDS, 30, "text", 1), item)}])
+    encoded(cut, [{source: in_shape(strings_like(WORDS, 30, "text", 1), item)}])
     return cut
 
 

@@ -61,7 +61,7 @@ CHECKOUT = (
 )  # fmt: skip
 """Tests that build in this checkout: they share dist/, build/, the active layer and the engine."""
 
-BUILDS_HERE = {"digits", "emotion"}
+BUILDS_HERE = {"digits", "emotion", "languages"}
 """Fixtures that do."""
 
 

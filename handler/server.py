@@ -144,6 +144,12 @@ class Server(NamedTuple):
         model = self.model(request.model)
         description = self.described(request)
         _require_memory(request, description, self.limits)
+        places: list[int] = []
+        if request.ids:
+            from .text.order import by_length, restored
+
+            if places := by_length(request.ids, description):  # in part, the answer would have gaps
+                request = request._replace(ids=tuple(request.ids[place] for place in places), partial=False)
         seconds: dict[str, float] = dict(request.seconds)
         if any(isinstance(p, Reference) for p in request.pictures):
             from .remote import fetched
@@ -178,6 +184,8 @@ class Server(NamedTuple):
                 seconds["infer"] += time.perf_counter() - middle
         if left and not (request.partial and batches):
             raise OutOfTimeError("the function ran out of time before the request was done; send fewer items at a time")
+        if places:
+            batches = [restored(batches, places, description)]
         seconds["total"] = time.perf_counter() - began + sum(request.seconds.values())
         timings = {name: round(value * 1000, 3) for name, value in seconds.items()}
         tokens = sum(map(len, request.ids))

@@ -95,6 +95,8 @@ def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpe
     audio = spec.audio and replace(
         spec.audio, feed=spec.audio.feed and c_identifier(spec.audio.feed), normalise="none", scale=1.0
     )
+    named = spec.text and spec.text.named([port.spec.name for port in graph.feeds])
+    text = named and replace(named, ids=_in_c(named.ids), mask=_in_c(named.mask), types=_in_c(named.types))
     shapes = {port.spec.shape_fetch for port in graph.fetches}  # which importing adds
     names = {port.spec.name: c_identifier(port.spec.name) for port in graph.fetches if port.spec.name not in shapes}
     most = {fetch.visible: fetch.max_size for fetch in spec.fetches}
@@ -108,9 +110,14 @@ def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpe
         fetches=fetches if any(f.alias for f in fetches) or any(shapes) else (),
         image=image,
         audio=audio,
+        text=text,
         outputs=tuple(replace(output, activation="none") for output in spec.outputs),
         layers=layers,
     )
+
+
+def _in_c(name: str | None) -> str | None:
+    return c_identifier(name) if name else None
 
 
 def _content(graph: FrozenGraph, weights: tuple[Weight, ...], files: tuple[FileEntry, ...]) -> dict[str, Any]:

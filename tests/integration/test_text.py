@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.deliver.export import export_model
 from builder.errors import VerifyError
 from builder.pack.bundle import Bundle
 from builder.pack.join import join
@@ -22,6 +23,7 @@ from handler.budget import Limits
 from handler.errors import Refusal, refusal
 from handler.model import Model, Models
 from handler.protocols import predict
+from handler.request import Request
 from handler.server import Call, Server
 from handler.text.subwords import load as load_library
 from tests.support import vocabulary
@@ -187,3 +189,22 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(built: tuple[Any
     (root / "wrong.toml").write_text(text.replace("shapes = [[1, 8], [1, 16]]", "shape = [1, 8]"), encoding="utf-8")
     with pytest.raises(VerifyError, match=r"is not in \[0, 300\)"):
         build_bundle(Workspace.of(load(root / "wrong.toml"), Project(root)))
+
+
+def test_an_export_takes_text_as_well(built: tuple[Any, Bundle]) -> None:
+    root = built[1].folder.parents[1]
+    made = export_model(Workspace.of(load(root / "model.toml"), Project(root)))
+    spec = load(made.folder / "model.toml")
+    assert spec.text
+    assert (spec.text.file, spec.text.ids, spec.text.mask) == (root / "vocab.txt", "input_ids", "attention_mask")
+
+
+def test_texts_of_any_lengths_are_answered_in_their_order(built: tuple[Any, Bundle]) -> None:
+    server = server_of(built[1])
+    texts = [text for _ in range(3) for text in TEXTS if text]
+    together = server.infer(Request((), {}, texts=tuple(texts)), call())
+    (fetches, count) = together.batches[0]
+    assert count == len(texts)
+    for number, text in enumerate(texts):
+        ((alone,), _), *_ = server.infer(Request((), {}, texts=(text,)), call()).batches
+        assert np.abs(np.array(fetches[0][number * 8 : number * 8 + 8]) - np.array(alone[:8])).max() < 1e-6

@@ -136,10 +136,10 @@ class Output(NamedTuple):
 
     name: str
     fetch: str
-    kind: str  # classification | regression | embedding | detection | label | raw
+    kind: str  # classification | regression | embedding | detection | segmentation | label | raw
     labels: tuple[str, ...]
     top_k: int | None
-    format: str = ""  # of an embedding: float32 | float16 | int8 | base64
+    format: str = ""  # of an embedding: float32 | float16 | int8 | base64; of a segmentation: png | rle
     normalise: bool = False  # whether an embedding's length is 1
     dimensions: int | None = None  # of an embedding the first so many, where a request asks for fewer
     detection: Detection | None = None
@@ -333,8 +333,8 @@ def _require_consistent(description: Description) -> None:
     for output in description.outputs:
         if absent := [fetch for fetch in output.fetches if fetch not in fetches]:
             raise ValueError(f"output {output.name} is of {absent[0]}, which the model does not have")
-        if output.kind == "detection" and description.image is None:
-            raise ValueError(f"output {output.name} has boxes in pictures, which the model does not take")
+        if output.kind in ("detection", "segmentation") and description.image is None:
+            raise ValueError(f"output {output.name} is of places in pictures, which the model does not take")
     shapes = {port.name: (port.dtype, port.shape) for port in description.fetches}
     for port in description.fetches:
         if port.dynamic and shapes.get(port.shape_fetch) != ("int32", (len(port.shape),)):

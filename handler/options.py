@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from .description import Description, Output
 from .errors import WrongFieldError
 
 NAMES = ("top_k", "dimensions", "format", "threshold")
-_FOR = {"dimensions": ("embedding",), "format": ("embedding",), "threshold": ("detection",)}
+_FOR = {"dimensions": ("embedding",), "format": ("embedding", "segmentation"), "threshold": ("detection",)}
 """The kinds of outputs that an option is for. ``top_k`` may be asked of any model."""
 
 
@@ -66,6 +67,10 @@ def chosen(description: Description, wanted: Options) -> Description:
     for name, whose in _FOR.items():
         if getattr(wanted, name) is not None and kinds.isdisjoint(whose):
             raise WrongFieldError(f"{name} is for outputs of kind {' or '.join(whose)}, and this model has none")
+    if wanted.format is not None:
+        formats = [name for kind in _FOR["format"] if kind in kinds for name in formats_of(kind)]
+        if wanted.format not in formats:
+            raise WrongFieldError(f"format must be one of {', '.join(formats)}")
     if "embedding" in kinds:
         _require_possible(description, wanted)
     return description._replace(outputs=tuple(_chosen(output, wanted) for output in description.outputs))
@@ -77,16 +82,20 @@ def _chosen(output: Output, wanted: Options) -> Output:
     if output.detection and wanted.threshold is not None:
         return output._replace(detection=output.detection._replace(threshold=wanted.threshold))
     if output.kind == "embedding":
-        return output._replace(dimensions=wanted.dimensions, format=wanted.format or output.format)
+        output = output._replace(dimensions=wanted.dimensions)
+    if output.kind in _FOR["format"] and wanted.format in formats_of(output.kind):
+        return output._replace(format=wanted.format)
     return output
 
 
-def _require_possible(description: Description, wanted: Options) -> None:
-    from .answers.embedding import FORMATS
+def formats_of(kind: str) -> tuple[str, ...]:
+    """How an answer of ``kind`` can be written."""
+    formats: tuple[str, ...] = import_module(f".answers.{kind}", __package__).FORMATS
+    return formats
 
+
+def _require_possible(description: Description, wanted: Options) -> None:
     sizes = {port.name: port.shape[-1] for port in description.fetches if port.shape}
     most = min(sizes[output.fetch] for output in description.outputs if output.kind == "embedding")
     if wanted.dimensions is not None and wanted.dimensions > most:
         raise WrongFieldError(f"dimensions must be at most {most}, of which the embedding is")
-    if wanted.format is not None and wanted.format not in FORMATS:
-        raise WrongFieldError(f"format must be one of {', '.join(FORMATS)}")

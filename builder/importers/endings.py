@@ -20,6 +20,8 @@ class Ending:
     activation: Activation = "none"
     dimensions: int | None = None
     normalise: bool = False
+    segmentation: bool = False
+    labels: int = 0  # of a segmentation
 
 
 def ending(spec: ModelSpec, fetch: str, count: int) -> Ending:
@@ -41,14 +43,20 @@ def ending(spec: ModelSpec, fetch: str, count: int) -> Ending:
 def _of(output: OutputSpec, fetch: str | None) -> Ending:
     if output.kind == "detection":
         return Ending(output.activation) if fetch == output.scores else Ending()
+    if output.kind == "segmentation":
+        return Ending(output.activation, segmentation=True, labels=len(output.labels))
     return Ending(output.activation, output.dimensions, output.normalise)
 
 
 def finish(value: Any, wanted: Ending, fetch: str) -> Any:
     """``value`` with its ending: softmax over the last axis or sigmoid; of the last axis the first ``dimensions``; all
-    of that axis divided by its Euclidean norm. Raises ImportModelError where that cannot be.
+    of that axis divided by its Euclidean norm; of a segmentation ``class_map``.
+
+    Raises ImportModelError where that cannot be.
     """
     tf = tensorflow()
+    if wanted.segmentation:
+        return class_map(value, wanted, fetch)
     value = _activate(value, wanted.activation, fetch)
     if wanted.dimensions is None and not wanted.normalise:
         return value
@@ -63,6 +71,34 @@ def finish(value: Any, wanted: Ending, fetch: str) -> Any:
         _require_floats(value, "normalise", fetch)
         value = tf.math.l2_normalize(value, axis=-1, epsilon=_LEAST)
     return value
+
+
+def class_map(value: Any, wanted: Ending, fetch: str) -> Any:
+    """The class of each pixel, uint8 [batch, height, width]: of whole numbers themselves, or of the largest score.
+
+    Scores are [batch, height, width, classes]; or [batch, classes, height, width] where as many labels tell. One class
+    is 1 where its score, after the activation, is more than a half.
+    """
+    tf = tensorflow()
+    shape = value.shape.as_list() if value.shape.rank in (3, 4) else []
+    labels, floating = wanted.labels, value.dtype.is_floating
+    if not shape or None in shape or floating != (len(shape) == 4):
+        raise ImportModelError(
+            f"[[outputs]] asks for a segmentation of {fetch!r}, which is {value.dtype.name} {value.shape}; it needs "
+            "scores [batch, height, width, classes] of floating point, or whole numbers [batch, height, width]."
+        )
+    if not floating:
+        return tf.cast(tf.clip_by_value(tf.cast(value, tf.int32), 0, 254), tf.uint8)
+    axis = 1 if shape[1] == labels != shape[3] else 3
+    classes = shape[axis]
+    if classes > 255 or (labels and labels != max(classes, 2)):
+        raise ImportModelError(
+            f"[[outputs]] asks for a segmentation of {fetch!r}, {value.shape}, which has {classes} classes; "
+            + (f"it has {labels} labels, and needs {max(classes, 2)}." if labels else "at most 255 are possible.")
+        )
+    if classes == 1:
+        return tf.cast(_activate(value, wanted.activation, fetch)[..., 0] > 0.5, tf.uint8)
+    return tf.cast(tf.argmax(value, axis, output_type=tf.int32), tf.uint8)  # which no activation changes
 
 
 def _activate(scores: Any, activation: Activation, fetch: str) -> Any:

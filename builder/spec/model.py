@@ -18,8 +18,8 @@ Fit = Literal["stretch", "cover", "contain"]
 Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
 Decode = Literal["fast", "exact"]
 Normalise = Literal["none", "peak", "standard"]
-OutputKind = Literal["classification", "regression", "embedding", "detection", "label", "raw"]
-AnswerFormat = Literal["float32", "float16", "int8", "base64"]
+OutputKind = Literal["classification", "regression", "embedding", "detection", "segmentation", "label", "raw"]
+AnswerFormat = Literal["float32", "float16", "int8", "base64", "png", "rle"]
 Activation = Literal["none", "softmax", "sigmoid"]
 BoxFormat = Literal["xyxy", "yxyx", "xywh", "cxcywh"]
 BoxUnits = Literal["relative", "pixels"]
@@ -28,7 +28,10 @@ WeightsPlace = Literal["library", "layer", "image", "elsewhere"]
 WeightType = Literal["float32", "float16", "bfloat16", "int8"]
 ActivationType = Literal["float32", "int8"]
 
-FORMATS: Mapping[OutputKind, tuple[AnswerFormat, ...]] = {"embedding": ("float32", "float16", "int8", "base64")}
+FORMATS: Mapping[OutputKind, tuple[AnswerFormat, ...]] = {
+    "embedding": ("float32", "float16", "int8", "base64"),
+    "segmentation": ("png", "rle"),
+}
 """How an answer of a kind can be written, the usual way first."""
 
 THRESHOLD = 0.5
@@ -179,7 +182,7 @@ class OutputSpec:
     """One head: how a fetch becomes an answer; of a detection ``fetch`` has the boxes, and others the rest.
 
     ``activation`` (of a detection's scores), ``dimensions`` and ``normalise`` are compiled into the graph, in this
-    order.
+    order; so is the best class of each pixel of a segmentation.
     """
 
     name: str

@@ -9,9 +9,9 @@ from builder.spec.model import FORMATS, OutputKind
 from builder.spec.tables import Table
 
 _KINDS: Mapping[str, tuple[OutputKind, ...]] = {
-    "fetch": ("raw", "classification", "regression", "embedding", "label"),
-    "labels": ("classification", "detection", "label"),
-    "labels_file": ("classification", "detection", "label"),
+    "fetch": ("raw", "classification", "regression", "embedding", "label", "segmentation"),
+    "labels": ("classification", "detection", "label", "segmentation"),
+    "labels_file": ("classification", "detection", "label", "segmentation"),
     "top_k": ("classification", "detection"),
     "boxes": ("detection",),
     "scores": ("detection",),
@@ -54,6 +54,8 @@ def check_output(output: Table, image: bool) -> None:
     _format(output, kind)
     if kind == "detection":
         _detection(output, image)
+    if kind == "segmentation" and not image:
+        output.wrong("kind", "a segmentation is of a picture's pixels, and the model takes none; add [image]")
     if kind == "label" and not labelled:
         output.wrong("kind", '"label" is without labels; name them: labels, or labels_file')
     if kind == "label" and output.values.get("activation", "none") != "none":

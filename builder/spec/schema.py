@@ -410,8 +410,9 @@ OUTPUTS = Section(
             "kind",
             Choice(get_args(OutputKind)),
             "Classes with a score each (`classification`), numbers (`regression`), a vector that stands for the input "
-            "(`embedding`), objects with their places in a picture (`detection`), the labels of classes whose numbers "
-            "the model gives (`label`), or the array as it is (`raw`). See docs/answers.md.",
+            "(`embedding`), objects with their places in a picture (`detection`), a class for each of its pixels "
+            "(`segmentation`), the labels of classes whose numbers the model gives (`label`), or the array as it is "
+            "(`raw`). See docs/answers.md.",
             otherwise="`detection` if there are `boxes`, `classification` if there are labels or a `top_k`, otherwise "
             "`raw`",
         ),
@@ -435,8 +436,9 @@ OUTPUTS = Section(
             "format",
             Choice(get_args(AnswerFormat)),
             "How an embedding is written: numbers, numbers of less precision (`float16`), whole numbers from -127 to "
-            "127 (`int8`), or the bytes of float32, little-endian, in `base64`. A request may choose another.",
-            otherwise=f"`{FORMATS['embedding'][0]}`",
+            "127 (`int8`), or the bytes of float32, little-endian, in `base64`. How a segmentation is written: as a "
+            "picture (`png`), or as COCO's run lengths (`rle`). A request may choose another.",
+            otherwise=f"`{FORMATS['embedding'][0]}`, `{FORMATS['segmentation'][0]}`",
         ),
         Field(
             "dimensions",

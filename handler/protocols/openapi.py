@@ -9,6 +9,7 @@ from ..budget import Limits
 from ..description import Description, Port
 from ..errors import MethodNotAllowedError, NotFoundError, Refusal
 from ..http import HttpRequest, HttpResponse
+from ..options import formats_of
 from ..server import Call, Server
 from . import openai, predict
 from .open_inference import datatype
@@ -104,7 +105,7 @@ _OPTIONS = {
     "top_k": "How many classes or objects are listed.",
     "threshold": "The score that an object must have.",
     "dimensions": "How many numbers of an embedding are given, of its first ones.",
-    "format": "How an embedding is written.",
+    "format": "How an embedding or a segmentation is written.",
 }
 
 
@@ -113,10 +114,12 @@ def _options(models: list[Description]) -> dict[str, Schema]:
     found: dict[str, Schema] = {"top_k": {"type": "integer", "minimum": 1, "maximum": 999_999_999}}
     sizes = [[port.shape[-1] for port in model.fetches if port.name in _embeddings(model)] for model in models]
     if all(sizes):
-        from ..answers.embedding import FORMATS
-
         found["dimensions"] = {"type": "integer", "minimum": 1, "maximum": min(map(min, sizes))}
-        found["format"] = {"enum": list(FORMATS)}
+    formats = [
+        [name for output in model.outputs if output.format for name in formats_of(output.kind)] for model in models
+    ]
+    if common := [name for name in formats[0] if all(name in names for names in formats)]:
+        found["format"] = {"enum": list(dict.fromkeys(common))}
     if all(any(output.kind == "detection" for output in model.outputs) for model in models):
         found["threshold"] = {"type": "number"}
     return found
@@ -190,6 +193,11 @@ def _answers(model: Description) -> dict[str, Schema]:
     of_kind: dict[str, Schema] = {
         "classification": _list({"$ref": "#/components/schemas/Class"}),
         "regression": _list({"type": ["number", "boolean", "null"]}),
+        "segmentation": _object(
+            width={"type": "integer"},
+            height={"type": "integer"},
+            classes=_list(_object(**{"class": {"type": "integer"}}, label=_text(), share={"type": "number"})),
+        ),
         "detection": _list({"$ref": "#/components/schemas/Object"}),
         "embedding": {"anyOf": [_list({"type": ["number", "null"]}), {"type": "string", "contentEncoding": "base64"}]},
         "label": {"type": ["array", "string"]},

@@ -12,7 +12,12 @@ import pytest
 from PIL import Image, ImageDraw
 
 from builder.cli import main
+from builder.errors import ImportModelError
+from builder.importers.endings import Ending, class_map
 from builder.importers.tf import tensorflow
+from builder.spec import Tolerance
+from builder.spec.tensor import TensorSpec
+from builder.verify.agreement import agree
 from handler.budget import Limits
 from handler.model import Model
 from handler.server import Server
@@ -43,6 +48,9 @@ name = "logits"
 [[fetches]]
 name = "kinds"
 
+[[fetches]]
+name = "colours"
+
 [image]
 width = {SIDE}
 height = {SIDE}
@@ -65,6 +73,12 @@ box_format = "yxyx"
 labels = ["red", "green", "blue"]
 activation = "sigmoid"
 threshold = 0.6
+
+[[outputs]]
+name = "parts"
+fetch = "colours"
+kind = "segmentation"
+labels = ["red", "green", "blue"]
 """
 MATRIX = np.random.default_rng(1).normal(size=(3, WIDTH)).astype(np.float32)
 
@@ -89,6 +103,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pixels = tf.reduce_sum(tf.cast(there, tf.float32), [0, 1])
         tf.identity((pixels / 10 - 2)[None], name="logits")
         tf.constant([[0, 1, 2]], name="kinds")
+        tf.identity(x, name="colours")
         (root / "scene.pb").write_bytes(graph.as_graph_def().SerializeToString())
     (root / "model.toml").write_text(SPEC.replace("FIT", "contain"))
     with pytest.MonkeyPatch.context() as patch:
@@ -130,6 +145,19 @@ def test_objects_are_where_the_picture_has_them(client: Client) -> None:
     assert answered(client, Image.new("RGB", (640, 320), "white"))["objects"] == []
 
 
+def test_a_segmentation_has_the_pictures_size(client: Client) -> None:
+    picture = Image.new("RGB", (640, 320), (255, 0, 0))
+    ImageDraw.Draw(picture).rectangle((320, 0, 639, 319), fill=(0, 0, 255))
+    found = answered(client, picture)["parts"]
+    assert (found["width"], found["height"]) == (640, 320)
+    assert {one["label"]: round(one["share"], 2) for one in found["classes"]} == {"red": 0.5, "blue": 0.5}
+    pixels = np.array(Image.open(io.BytesIO(base64.b64decode(found["png"]))))
+    assert (pixels[:, :300] == 0).all()
+    assert (pixels[:, 340:] == 2).all()
+    tensor = client.post("/v1/models/scene:predict", {"instances": [{"b64": png(picture)}]})[1]["predictions"][0]
+    assert np.shape(tensor["colours"]) == (SIDE, SIDE)
+
+
 def test_an_embedding_is_cut_and_of_length_1(client: Client) -> None:
     colour = (200, 100, 50)
     picture = Image.new("RGB", (SIDE, SIDE), colour)
@@ -140,3 +168,50 @@ def test_an_embedding_is_cut_and_of_length_1(client: Client) -> None:
         np.testing.assert_allclose(found["vector"], wanted, atol=1e-6)
     tensors = client.post("/v1/models/scene:predict", {"instances": [{"b64": png(picture)}]})[1]["predictions"]
     np.testing.assert_allclose(tensors[0]["vector"], whole[:DIMENSIONS] / np.linalg.norm(whole[:DIMENSIONS]), atol=1e-6)
+
+
+SCORES = np.random.default_rng(2).normal(size=(2, 4, 5, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted", "expected"),
+    [
+        (SCORES, Ending(segmentation=True), SCORES.argmax(-1)),
+        (SCORES, Ending("softmax", segmentation=True, labels=3), SCORES.argmax(-1)),
+        (np.moveaxis(SCORES, -1, 1), Ending(segmentation=True, labels=3), SCORES.argmax(-1)),
+        (SCORES[..., :1], Ending("sigmoid", segmentation=True, labels=2), SCORES[..., 0] > 0),
+        (SCORES[..., :1], Ending(segmentation=True), SCORES[..., 0] > 0.5),
+        (np.int64([[[-1, 7, 300]]]), Ending(segmentation=True), [[[0, 7, 254]]]),
+    ],
+)
+def test_the_best_class_of_each_pixel(value: Any, wanted: Ending, expected: Any) -> None:
+    found = class_map(tensorflow().constant(value), wanted, "y").numpy()
+    assert found.dtype == np.uint8
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "labels", "says"),
+    [
+        (SCORES, 6, "it has 6 labels, and needs 3"),
+        (SCORES[..., :1], 1, "it has 1 labels, and needs 2"),
+        (np.zeros((1, 2, 2, 256), np.float32), 0, "at most 255 are possible"),
+        (SCORES[0], 0, "needs scores"),
+        (SCORES.astype(np.int32), 0, "needs scores"),
+        (SCORES[0, 0], 0, "needs scores"),
+    ],
+)
+def test_what_is_no_class_map(value: Any, labels: int, says: str) -> None:
+    with pytest.raises(ImportModelError, match=says):
+        class_map(tensorflow().constant(value), Ending(segmentation=True, labels=labels), "y")
+
+
+@pytest.mark.parametrize(("pixels", "passes"), [(0, True), (1, True), (2, False)])
+def test_a_pixel_of_a_thousand_may_have_another_class(pixels: int, passes: bool) -> None:
+    """Where two classes are as good, the last bit of a sum decides."""
+    theirs = np.zeros((1, 25, 40), np.uint8)
+    ours = theirs.copy()
+    ours[0, 3, :pixels] = 7
+    fetch = TensorSpec("y", "uint8", theirs.shape)
+    assert agree("y", fetch, "segmentation", Tolerance(), [("case", ours, theirs)]).passed is passes
+    assert agree("y", fetch, "raw", Tolerance(), [("case", ours, theirs)]).passed is (pixels == 0)

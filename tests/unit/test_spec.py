@@ -392,6 +392,11 @@ unzipped = 1e9
                 "[image]\nwidth = 2\nheight = 2",
                 '5: [[outputs]].fetch: a "detection" has none',
             ),
+            ('[[outputs]]\nkind = "segmentation"', "4: [[outputs]].kind: a segmentation is of a picture's pixels"),
+            (
+                '[[outputs]]\nkind = "segmentation"\nformat = "int8"\n[image]\nwidth = 2\nheight = 2',
+                '5: [[outputs]].format: "int8" is no format of kind = "segmentation"; use one of "png", "rle"',
+            ),
             ('[[outputs]]\nkind = "raw"\nscores = "b"', "5: [[outputs]].scores: only a detection has one"),
             (
                 '[[outputs]]\nboxes = "b"\nscores = "s"\nclasses = "c"\nbox_format = "xyxy"\nactivation = "softmax"\n'
@@ -751,7 +756,7 @@ def weights_of(draw: st.DrawFn, folder: Path, outputs: tuple[OutputSpec, ...], i
     return Weights("auto", draw(st.floats(0, 1)), images)
 
 
-OF_PICTURES = ("detection",)
+OF_PICTURES = ("detection", "segmentation")
 
 
 @st.composite

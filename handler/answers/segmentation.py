@@ -1,0 +1,109 @@
+"""The class of each pixel of the picture that was sent, whatever ``fit`` made of it: as a PNG, or in run lengths."""
+
+from __future__ import annotations
+
+import binascii
+import io
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..answer import ANSWER_LIMIT, Item
+from ..description import Output, Port
+from ..errors import AnswerTooLargeError
+from .frame import Frame, frame
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FORMATS = ("png", "rle")
+UNSEEN = 255
+"""The class of pixels that the model was not shown: what ``cover`` cuts off."""
+_RUN = re.compile(rb"(.)\1*", re.DOTALL)
+_MOST_RUNS = ANSWER_LIMIT // len("0, 0, ")
+
+
+def answer(output: Output, item: Item) -> dict[str, Any]:
+    """The picture's size, and its classes with the share of pixels that each has, the largest first.
+
+    png: the class map, in base64. rle: for each class COCO's run lengths, column by column, first of other classes.
+    Raises AnswerTooLargeError.
+    """
+    data, (height, width) = item.part(output.fetch)
+    found = in_picture(bytes(data), (width, height), frame(item))
+    area = found.width * found.height
+    present = sorted(((count, number) for number, count in enumerate(found.histogram()) if count), reverse=True)
+    classes: list[dict[str, Any]] = [
+        {"class": number, "label": _label(output, number), "share": round(count / area, 6)} for count, number in present
+    ]
+    told: dict[str, Any] = {"width": found.width, "height": found.height, "classes": classes}
+    if output.format == "rle":
+        runs = run_lengths(found)
+        for one in classes:
+            one["rle"] = {"size": [found.height, found.width], "counts": runs[one["class"]]}
+        return told
+    return told | {"png": _png(found)}
+
+
+def shortest(output: Output, ports: Mapping[str, Port]) -> int:
+    """Characters that ``answer`` has at least."""
+    return len('{"width": 1, "height": 1, "classes": []}')
+
+
+def in_picture(data: bytes, size: tuple[int, int], place: Frame) -> Image:
+    """The class map ``data`` of ``size`` (width, height) as one of the picture, each pixel of the nearest class."""
+    from PIL import Image
+
+    fit, (left, top, right, bottom) = place.fit, place.fit.box
+    across, down = (own / shown for own, shown in zip(size, place.shown, strict=True))
+    x, y = fit.offset
+    part = (x * across, y * down, (x + fit.size[0]) * across, (y + fit.size[1]) * down)
+    seen = Image.frombytes("L", size, data).resize((right - left, bottom - top), Image.Resampling.NEAREST, part)
+    if seen.size == place.size:
+        return seen
+    whole = Image.new("L", place.size, UNSEEN)
+    whole.paste(seen, (left, top))
+    return whole
+
+
+def run_lengths(found: Image) -> dict[int, list[int]]:
+    """COCO's counts for each class that is there. Raises AnswerTooLargeError."""
+    from PIL import Image
+
+    data = found.transpose(Image.Transpose.TRANSPOSE).tobytes()  # column by column
+    counts: dict[int, list[int]] = {}
+    ends: dict[int, int] = {}
+    for number, run in enumerate(_RUN.finditer(data)):
+        if number > _MOST_RUNS:
+            raise AnswerTooLargeError("the class map has too many runs for an answer; ask for a PNG")
+        start, end = run.span()
+        own = counts.setdefault(data[start], [])
+        own += [start - ends.get(data[start], 0), end - start]
+        ends[data[start]] = end
+    for number, end in ends.items():
+        if end < len(data):
+            counts[number].append(len(data) - end)
+    return counts
+
+
+def _png(found: Image) -> str:
+    from PIL import PngImagePlugin  # noqa: F401 - the function's decoders are imported one by one, and so are encoders
+
+    found.putpalette(_palette())
+    buffer = io.BytesIO()
+    found.save(buffer, "PNG", compress_level=1)
+    return binascii.b2a_base64(buffer.getvalue(), newline=False).decode()
+
+
+def _palette() -> bytes:
+    """The colours of PASCAL VOC, in which each class differs from its neighbours."""
+    colours = bytearray()
+    for number in range(256):
+        for channel in range(3):
+            bits = (number >> (3 * place + channel) & 1 for place in range(3))
+            colours.append(sum(bit << 7 - place for place, bit in enumerate(bits)))
+    return bytes(colours)
+
+
+def _label(output: Output, number: int) -> str:
+    return output.labels[number] if number < len(output.labels) else "" if number == UNSEEN else str(number)

@@ -1,0 +1,123 @@
+"""Segmentations: class maps back in the picture that was sent, whatever ``fit`` did, as PNG and in run lengths."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from handler.answer import predictions, shortest_predictions
+from handler.answers import segmentation
+from handler.answers.frame import Frame
+from handler.answers.segmentation import UNSEEN, in_picture, run_lengths
+from handler.description import Description, ImageInput, parse
+from handler.errors import AnswerTooLargeError
+from handler.fit import placement
+from handler.options import Options, chosen
+from tests.support import abi_library
+
+SIDES = st.integers(1, 60)
+FITS = ("stretch", "cover", "contain")
+
+
+def described(
+    width: int, height: int, fit: str = "stretch", side: int = 8, labels: tuple[str, ...] = ()
+) -> Description:
+    image = {"feed": "x", "width": side, "height": side, "mode": "rgb", "fit": fit, "resize": "bilinear"}
+    output = {"name": "parts", "fetch": "y", "kind": "segmentation", "labels": labels, "top_k": None, "format": "png"}
+    feeds, fetches = (
+        [abi_library._port("x", "uint8", 1, side, side, 3)],
+        [abi_library._port("y", "uint8", 1, height, width)],
+    )
+    return parse(json.dumps(abi_library._describe("m", 1, feeds, fetches, image=image, outputs=[output])))
+
+
+def told(description: Description, data: bytes, size: tuple[int, int] | None = None) -> Any:
+    (answer,) = predictions(description, [memoryview(data)], 1, [size] if size else ())
+    return answer["parts"]
+
+
+def pixels(png: str) -> Any:
+    return np.array(Image.open(io.BytesIO(base64.b64decode(png))))
+
+
+@given(st.tuples(SIDES, SIDES), st.tuples(SIDES, SIDES), st.sampled_from(FITS), st.integers(1, 3))
+def test_each_pixel_has_the_class_of_where_the_model_was_shown_it(
+    size: tuple[int, int], model: tuple[int, int], fit: str, finer: int
+) -> None:
+    """The map's rows and columns are numbered, so that a class says where it was taken from."""
+    target = ImageInput("x", *model, "rgb", fit, "bilinear")
+    placed = placement(size, target)
+    width, height = model[0] * finer, model[1] * finer
+    left, top, right, bottom = placed.box
+    for axis in (0, 1):
+        steps = np.arange((width, height)[axis]).astype(np.uint8)
+        data = np.tile(steps, (height, 1)) if axis == 0 else np.tile(steps[:, None], (1, width))
+        found = np.array(in_picture(data.tobytes(), (width, height), Frame(size, model, placed)))
+        assert found.shape == (size[1], size[0])
+        seen = found[top:bottom, left:right]
+        line = seen[0] if axis == 0 else seen[:, 0]
+        start, end = ((left, right), (top, bottom))[axis]
+        middles = np.arange(end - start) + 0.5
+        shown = middles * placed.size[axis] / (end - start) + placed.offset[axis]
+        assert np.abs(line - np.clip(np.floor(shown * finer), 0, 200)).max() <= 1  # where two are as near
+        outside = np.ones(found.shape, bool)
+        outside[top:bottom, left:right] = False
+        assert (found[outside] == UNSEEN).all()
+
+
+def test_the_answer_has_classes_with_their_shares() -> None:
+    description = described(2, 2, labels=("sky", "sea"))
+    answer = told(description, bytes([0, 1, 1, 1]), (4, 6))
+    assert (answer["width"], answer["height"]) == (4, 6)
+    assert answer["classes"] == [
+        {"class": 1, "label": "sea", "share": 0.75},
+        {"class": 0, "label": "sky", "share": 0.25},
+    ]
+    assert pixels(answer["png"]).tolist() == [[0, 0, 1, 1]] * 3 + [[1] * 4] * 3
+    assert told(description, bytes(4))["width"] == 8  # of a tensor, the model's own picture
+    assert 0 < shortest_predictions(description, 1) <= len(json.dumps([{"parts": answer}]))
+
+
+def test_what_cover_cuts_off_was_not_seen() -> None:
+    answer = told(described(2, 2, "cover", labels=("a", "b")), bytes(4), (10, 4))
+    assert [(one["class"], one["label"], one["share"]) for one in answer["classes"]] == [(255, "", 0.6), (0, "a", 0.4)]
+
+
+@given(st.tuples(SIDES, SIDES), st.integers(1, 5), st.randoms(use_true_random=False))
+def test_run_lengths_are_cocos(size: tuple[int, int], classes: int, random: Any) -> None:
+    data = np.array([random.randrange(classes) for _ in range(size[0] * size[1])], np.uint8).reshape(size[1], size[0])
+    found = run_lengths(Image.fromarray(data))
+    assert set(found) == set(np.unique(data).tolist())
+    for number, counts in found.items():
+        assert sum(counts) == data.size
+        bits = np.repeat(np.arange(len(counts)) % 2, counts)  # COCO: column by column, zeros first
+        np.testing.assert_array_equal(bits.reshape(size[0], size[1]).T, data == number)
+
+
+def test_a_request_may_ask_for_run_lengths() -> None:
+    answer = told(chosen(described(2, 1), Options(format="rle")), bytes([0, 7]))
+    assert "png" not in answer
+    assert [one["rle"] for one in answer["classes"]] == [
+        {"size": [8, 8], "counts": [32, 32]},
+        {"size": [8, 8], "counts": [0, 32, 32]},
+    ]
+
+
+def test_more_runs_than_an_answer_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segmentation, "_MOST_RUNS", 50)
+    noise = np.indices((8, 8)).sum(axis=0) % 2
+    with pytest.raises(AnswerTooLargeError, match="PNG"):
+        run_lengths(Image.fromarray(noise.astype(np.uint8)))
+
+
+def test_colours_are_pascals() -> None:
+    found = Image.open(io.BytesIO(base64.b64decode(told(described(1, 1), bytes([15]))["png"])))
+    assert found.convert("RGB").getpixel((0, 0)) == (192, 128, 128)

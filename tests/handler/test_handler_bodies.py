@@ -217,7 +217,7 @@ def test_elements_beyond_the_count_are_not_taken_out(client: Client, runs: list[
     sent = text + bytes(4_400_000)
     response, most = peak(lambda: client.send("POST", "/v2/models/brightness/infer", sent, headers))
     assert response.status == 422
-    assert b"not as many pictures" in response.body
+    assert b"not as many elements" in response.body
     assert most < MB
     assert runs == []
 

@@ -162,6 +162,7 @@ def _freeze(model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGr
         {p.name: t.name for p, t in zip(ports.fetches, frozen.outputs, strict=True)},
         _captured(model, concrete),
         tables=found,
+        asserts=any(operation.type == "Assert" for operation in concrete.graph.get_operations()),
     )
 
 

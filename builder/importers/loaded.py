@@ -32,6 +32,7 @@ class RawGraph:
     variables: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, Variable] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
+    asserts: bool = False  # whether it had assertions, which may be gone
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,10 @@ _SEED = 16
 
 
 def strings_like(known: Sequence[str], count: int, kind: str, seed: int) -> list[str]:
-    """``count`` strings. ``kind``: "text", "whole" or "fraction"; ``known``: words of the model."""
+    """``count`` strings. ``kind``: "text", "known", "whole" or "fraction"; ``known``: words of the model."""
     random = np.random.Generator(np.random.PCG64([_SEED, seed]))
+    if kind == "known":
+        return [known[int(i)] for i in random.integers(len(known), size=count)]
     if kind != "text":
         choices = NUMBERS if kind == "whole" else NUMBERS + FRACTIONS
         return [choices[int(random.integers(len(choices)))] for _ in range(count)]

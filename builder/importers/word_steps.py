@@ -37,6 +37,7 @@ class Recipe:
     tables: list[Attributes] = field(default_factory=list)
     steps: list[Attributes] = field(default_factory=list)
     outputs: list[Attributes] = field(default_factory=list)
+    checks: list[int] = field(default_factory=list)
 
     def written(self) -> bytes:
         """The file: the same bytes for the same recipe."""

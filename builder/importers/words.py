@@ -20,8 +20,9 @@ from builder.errors import ImportModelError
 from builder.escape import visible
 from builder.importers.graph import StringInput
 from builder.importers.loaded import RawGraph, Shape, distinct, tensor_name
-from builder.importers.rewrite import inline_calls, keep_reachable, node_of, without_side_effects
+from builder.importers.rewrite import all_nodes, inline_calls, keep_reachable, node_of, without_side_effects
 from builder.importers.state import handle_of
+from builder.importers.tables import Table
 from builder.importers.texts import ODD, Strings, in_shape, known_words, strings_like
 from builder.importers.tf import reference_session, tensorflow
 from builder.importers.word_front import Cut, Front, fixed_shapes
@@ -62,15 +63,20 @@ def cut_words(raw: RawGraph, shapes: Mapping[str, Shape], fetches: Sequence[str]
     given = raw.feeds.values()
     flat = inline_calls(keep_reachable(raw.graph_def, fetches, given), [*fetches, *given])
     raw = replace(raw, tables={node: table for node, table in raw.tables.items() if not table.of_numbers})
+    closed = raw.asserts or any(node.op == "Assert" for node in all_nodes(flat))
     flat = with_table_sizes(keep_reachable(without_side_effects(flat), fetches, given), raw.tables)
-    return _Cutter(replace(raw, graph_def=flat), shapes, fetches).cut()
+    return _Cutter(replace(raw, graph_def=flat), shapes, fetches, closed).cut()
 
 
 class _Cutter:
-    """``graph``: the model, whose feeds take any number of items. ``sources``: the tensors of strings, by feed."""
+    """``graph``: the model, whose feeds take any number of items. ``sources``: the tensors of strings, by feed.
 
-    def __init__(self, raw: RawGraph, shapes: Mapping[str, Shape], fetches: Sequence[str]) -> None:
+    ``closed``: whether the model asserts that it knows all words, as StringLookup does without a place for others.
+    """
+
+    def __init__(self, raw: RawGraph, shapes: Mapping[str, Shape], fetches: Sequence[str], closed: bool) -> None:
         tf = tensorflow()
+        self.closed = closed
         self.raw, self.given = raw, shapes
         names = string_feeds(raw)
         self.sources = {name: raw.feeds[name] for name in names}
@@ -161,16 +167,22 @@ class _Cutter:
 
     def probes(self, count: int, seed: int, *, odd: bool = False) -> dict[str, Strings]:
         """``count`` items for each tensor of strings; every second time odd ones, where they are wanted."""
-        known = known_words(self.tables)
         result = {}
         for number, (name, tensor) in enumerate(self.sources.items()):
-            item, kind = self.items[name], self._kind(tensor)
+            known = known_words(self._tables_of(tensor))
+            item, kind = self.items[name], "known" if self.closed and known else self._kind(tensor)
             size = int(np.prod(item, dtype=np.int64)) * count
             strange = [ODD[(seed * size + at) % len(ODD)] for at in range(size)] if odd and seed % 2 else []
             result[tensor] = in_shape(
                 strange if strange and kind == "text" else strings_like(known, size, kind, 1000 * number + seed), item
             )
         return result
+
+    def _tables_of(self, source: str) -> dict[str, Table]:
+        """Those that strings of a feed are looked up in, or what comes of them."""
+        behind = downstream(self.ops, {self.graph.get_tensor_by_name(source).op}, ())
+        handles = {handle_of(op.inputs[0].name, self.nodes) for op in behind if op.type == "LookupTableFindV2"}
+        return {name: one for name, one in self.tables.items() if name in handles}
 
     def _kind(self, source: str) -> str:
         """What strings a feed takes: texts, or written numbers."""
@@ -316,7 +328,19 @@ class _Cutter:
                 numbers[tensor] = count
                 count += 1
         recipe.outputs += [{"feed": name, "value": numbers[tensor]} for name, tensor in cuts.items()]
+        recipe.checks += [numbers[tensor] for tensor in self._asserted(front, known)]
         return recipe
+
+    def _asserted(self, front: Collection[Any], known: Mapping[Any, NDArray[Any]]) -> list[Any]:
+        """What is looked up, -1 where a word is not known, behind the mask that Keras may lay on it."""
+        found = []
+        for op in self._ordered(front) if self.closed else ():
+            if op.type != "LookupTableFindV2" or known.get(op.inputs[2], np.array(0)).tolist() != -1:
+                continue
+            (tensor,) = op.outputs
+            masked = [one for one in tensor.consumers() if one.type == "SelectV2" and one.inputs[2] is tensor]
+            found.append(masked[0].outputs[0] if masked and masked[0] in front else tensor)
+        return found
 
     def _drawn(self, front: Collection[Any], end: Any = None) -> str:
         """What stands in front, in words."""

@@ -9,6 +9,7 @@ line that says its kind, and then JSON:
     tables     "keys" and "values", or where values count up the "first" of them
     steps      "op", the numbers of the values that it is "of", and its attributes: see strings.py and arrays.py
     outputs    which value each "feed" of the library gets
+    checks     values that are -1 for a word that a model does not know which asserts that it knows all
 
 Inputs, constants and what each step gives are values, numbered in this order.
 """
@@ -63,6 +64,7 @@ class Words(NamedTuple):
     constants: tuple[Array, ...]
     steps: tuple[Step, ...]
     outputs: Mapping[str, int]
+    checks: tuple[int, ...] = ()
 
     def arrays(self, item: Sequence[Sequence[bytes]]) -> dict[str, Array]:
         """What each feed gets for one item: the strings of each input, row-major. Raises HandlerError."""
@@ -77,6 +79,8 @@ class Words(NamedTuple):
                     values += found
         except IndexError:
             raise UnfitTextError("a text is not one of those that the model knows") from None
+        if any(-1 in values[number].values for number in self.checks):
+            raise UnfitTextError("a word is none of those that the model knows")
         return {feed: values[number] for feed, number in self.outputs.items()}
 
     def tensors(
@@ -138,6 +142,7 @@ def read(data: bytes) -> Words:
         tuple(_constant(one) for one in recipe["constants"]),
         tuple(_step(one, tables) for one in recipe["steps"]),
         {one["feed"]: one["value"] for one in recipe["outputs"]},
+        tuple(recipe["checks"]),
     )
 
 

@@ -34,6 +34,7 @@ def recipe(
         "tables": tables,
         "steps": steps,
         "outputs": [{"feed": "ids", "value": output}],
+        "checks": [],
     }
     return json.dumps({"kind": "words"}).encode() + b"\n" + json.dumps(found).encode()
 

@@ -21,6 +21,8 @@ from builder.importers.texts import ODD, in_shape, strings_like
 from builder.importers.tf import tensorflow
 from builder.importers.word_front import Cut, encoded
 from builder.importers.words import cut_words
+from handler.description import Port
+from handler.errors import UnfitTextError
 from handler.text.fingerprint import fingerprint64, siphash
 from handler.text.words import read
 from tests.support import needs
@@ -127,8 +129,11 @@ def raw_graph(call: Any, item: Item) -> RawGraph:
                 table_handle=handles[handle], **dict(zip(("Tkeys", "Tvalues"), types, strict=True))
             )
             tables[handle] = Table.of(*(tensor.numpy() for tensor in found))
+    asserts = any(operation.type == "Assert" for operation in concrete.graph.get_operations())
     known = {handle: one for handle, one in tables.items() if one is not None}
-    return RawGraph(definition, {"text": frozen.inputs[0].name}, {"y": frozen.outputs[0].name}, tables=known)
+    return RawGraph(
+        definition, {"text": frozen.inputs[0].name}, {"y": frozen.outputs[0].name}, tables=known, asserts=asserts
+    )
 
 
 @functools.cache
@@ -239,11 +244,21 @@ def test_what_the_function_does_not_do_is_refused_by_name(case: str) -> None:
         verified_cut(raw, item)
 
 
-def verified_cut(raw: RawGraph, item: Item) -> Cut:
+def verified_cut(raw: RawGraph, item: Item, kind: str = "text") -> Cut:
     cut = cut_words(raw, {"text": (2, *item)}, [raw.fetches["y"]])
     (source,) = cut.whole.sources.values()
-    encoded(cut, [{source: in_shape(strings_like(WORDS, 30, "text", 1), item)}])
+    encoded(cut, [{source: in_shape(strings_like(WORDS, 30, kind, 1), item)}])
     return cut
+
+
+def test_a_vocabulary_without_a_place_for_other_words() -> None:
+    lookup, embedding = L.StringLookup(vocabulary=WORDS, num_oov_indices=0), L.Embedding(len(WORDS), 2)
+    raw = raw_graph(lambda x: embedding(lookup(x)), (2,))
+    words = read(verified_cut(raw, (2,), "known").recipe.written())
+    ids = {"text": Port("text", "int64", (1, 2), 16)}
+    assert words.tensors({"text": [b"the", "日本".encode()]}, ids)["text"] == np.array([0, 6]).tobytes()
+    with pytest.raises(UnfitTextError, match="none of those that the model knows"):
+        words.tensors({"text": [b"the", b"zebra"]}, ids)
 
 
 def test_a_recipe_is_the_same_every_time() -> None:

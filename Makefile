@@ -111,12 +111,15 @@ MODELS = if [ -e "$(MODEL)" ]; then set -- "$(MODEL)"; else set -- $(MODEL); fi
 MADE_digits     := build/digits/model.keras
 MADE_age_gender := build/age_gender/model.keras
 MADE_languages  := build/languages/model.keras
+MADE_minilm     := build/minilm/model.keras
 build/digits/model.keras: examples/digits/train.py | setup
 	@$(PY) $<
 build/languages/model.keras: examples/languages/train.py | setup
 	@$(PY) $<
 build/age_gender/model.keras: examples/age_gender/make_model.py | setup
 	@$(PY) $<
+build/minilm/model.keras: examples/minilm/make_model.py | setup
+	@PYTHONPATH=. $(PY) $<
 
 bundle: $(foreach m,$(MODEL),$(MADE_$(m))) ## compile MODEL and pack it for Lambda, in dist/; MODEL="a b" packs both
 	@$(MODELS); route=$$($(PYTHON) -m builder.cli where "$$@" --in $(BUILD_IN)) || exit $$?; python=$(PYTHON); \

@@ -117,7 +117,7 @@ REFUSED = {
     "pad_4000_v1": b"MB of memory",
     "pad_4000_v2": b"MB of memory",
     "pad_binary": b"MB of memory",
-    "elements": b"not as many pictures",
+    "elements": b"not as many elements",
     "answers_64": b"the answer has",
     "form": b"bytes of headers",
 }

@@ -71,6 +71,7 @@ class ImageInput(NamedTuple):
     padding: tuple[int, ...] = (0,)  # one value, or R, G, B
     background: tuple[int, ...] = (255,)
     decode: str = "fast"  # fast | exact
+    crop: float = 1.0  # the part of each side that is seen, around the centre
 
     @property
     def size(self) -> int:

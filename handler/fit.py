@@ -37,8 +37,17 @@ def placement(size: tuple[int, int], target: ImageInput) -> Fit:
     """How a picture of ``size`` becomes ``target``, to the pixel as in Keras and TensorFlow.
 
     cover: ``keras.utils.image_dataset_from_directory(crop_to_aspect_ratio=True)``, which is ``smart_resize``.
-    contain: ``tf.image.resize_with_pad``.
+    contain: ``tf.image.resize_with_pad``. ``target.crop``: ``tf.image.central_crop``, before that.
     """
+    left, top = (min(int((side - side * target.crop) / 2), (side - 1) // 2) for side in size)
+    inner = _placement((size[0] - 2 * left, size[1] - 2 * top), target)
+    if not left and not top:
+        return inner
+    x, y, right, bottom = inner.box
+    return inner._replace(box=(left + x, top + y, left + right, top + bottom))
+
+
+def _placement(size: tuple[int, int], target: ImageInput) -> Fit:
     width, height = size
     whole, wanted = (0, 0, width, height), (target.width, target.height)
     if target.fit == "cover":

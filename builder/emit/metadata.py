@@ -69,6 +69,7 @@ def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: 
             "height": image.height,
             "mode": image.mode,
             "fit": image.fit,
+            **({"crop": image.crop} if image.crop != 1 else {}),
             "resize": image.resize,
             "antialias": image.antialias,
             "padding": list(image.padding),

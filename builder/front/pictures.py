@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.errors import ImportModelError
-from builder.importers.frontier import Frontier, loaded_graph, run
+from builder.importers.frontier import loaded_graph, run
 from builder.importers.loaded import RawGraph
 from builder.importers.rewrite import all_nodes
 from builder.importers.strings import Pictures, encoded
@@ -32,6 +32,7 @@ LARGEST, MEAN = 2.0, 0.75
 round them takes up to 0.5; a graph that cuts fractions off, up to 1."""
 
 _FITS: tuple[Fit, ...] = ("stretch", "contain", "cover")
+_USUAL: tuple[Resize, bool] = ("bilinear", False)
 _METHODS: dict[str, tuple[tuple[Resize, bool], ...]] = {
     "ResizeBilinear": (("bilinear", False),),
     "ResizeBicubic": (("bicubic", False),),
@@ -41,8 +42,10 @@ _METHODS: dict[str, tuple[tuple[Resize, bool], ...]] = {
 }
 """What a graph's op may be in ``resize`` and ``antialias``."""
 
-_UINT8 = 4
-"""TensorFlow's number of the type."""
+_UINT8, _FLOATS = 4, (1, 2)
+"""TensorFlow's numbers of types."""
+_MOST_FRACTIONS = 6
+"""That are tried."""
 
 _NEAR = 1e-5
 """The share by which a scale may be off a number that a person would write; the graph's is float32."""
@@ -79,6 +82,7 @@ class Host:
 
     def __init__(self, raw: RawGraph, pictures: Pictures) -> None:
         self.graph, self.accurate = loaded_graph(raw.graph_def), loaded_graph(_accurate(raw.graph_def))
+        self.fractions = _fractions(raw.graph_def)
         self.source = raw.feeds[pictures.frontier.feed]
         self.pictures = pictures
         self.base64 = "DecodeBase64" in pictures.frontier.ops
@@ -148,7 +152,7 @@ def fit(host: Host, given: ImageInput | None) -> Fitted:
             f"[image] says {given.width} x {given.height} pixels in {given.mode}; the graph makes {width} x {height} "
             f"of each picture, in {channels} channel{'s' if channels > 1 else ''}. Delete [image]: the graph says it."
         )
-    tried = [given] if given else list(_candidates(base, frontier))
+    tried = [given] if given else list(_candidates(base, host))
     first = {image: _off(image, files[:2], wanted[:2]).mean for image in tried}
     image = min(tried, key=lambda one: first[one])
     as_saved = _off(image, files, [grey_levels(data, as_saved=True) for data in files])
@@ -177,12 +181,13 @@ def says(found: Fitted) -> str:
     """What was found, for a person: the ops, and the settings that they become."""
     image, ops = found.image, [op for op in found.ops if op in _TOLD]
     scale, mean = (", ".join(f"{v:.6g}" for v in values) for values in (image.scale, image.mean))
+    cut = f", crop {image.crop:g}" if image.crop != 1 else ""
     return (
         f"pictures in {image.feed!r}: {', '.join(ops)} → [image] {image.width} x {image.height}, {image.mode}"
         f"{', bgr' if image.channel_order == 'bgr' else ''}, {image.resize}{' with antialias' * image.antialias}, "
-        f'fit = "{image.fit}", scale {scale}, mean {mean}; off TensorFlow\'s pixels by {found.as_saved.mean:.2f} grey '
-        f"levels in the mean, {found.as_saved.most:.1f} at most ({found.off.mean:.2f} and {found.off.most:.1f} where "
-        "it decodes accurately)"
+        f'fit = "{image.fit}"{cut}, scale {scale}, mean {mean}; off TensorFlow\'s pixels by {found.as_saved.mean:.2f} '
+        f"grey levels in the mean, {found.as_saved.most:.1f} at most ({found.off.mean:.2f} and {found.off.most:.1f} "
+        "where it decodes accurately)"
     )
 
 
@@ -219,11 +224,27 @@ def _range(host: Host) -> tuple[Array, Array, bool]:
     return scale, offset, bool(red[2] > red[0])
 
 
-def _candidates(base: ImageInput, frontier: Frontier) -> Iterator[ImageInput]:
-    methods = [method for op, methods in _METHODS.items() if op in frontier.ops for method in methods]
-    for method, antialias in methods or [("bilinear", False)]:
-        for fit in _FITS:
-            yield replace(base, resize=method, antialias=antialias, fit=fit)
+def _candidates(base: ImageInput, host: Host) -> Iterator[ImageInput]:
+    ops = host.pictures.frontier.ops
+    methods = [method for op, methods in _METHODS.items() if op in ops for method in methods]
+    crops = (1.0, *(host.fractions if "Slice" in ops else ()))
+    for crop, (method, antialias), fit in itertools.product(crops, methods or [_USUAL], _FITS):
+        yield replace(base, crop=crop, resize=method, antialias=antialias, fit=fit)
+
+
+def _fractions(graph_def: Any) -> tuple[float, ...]:
+    """Numbers between 0 and 1 in the graph, of which one may be the part of a picture that is cut out."""
+    from tensorflow.python.framework import tensor_util
+
+    found: dict[float, None] = {}
+    for node in all_nodes(graph_def):
+        value = node.attr["value"].tensor if node.op == "Const" else None
+        if value is None or value.dtype not in _FLOATS or value.tensor_shape.dim:
+            continue
+        number = round(float(tensor_util.MakeNdarray(value)), 6)
+        if 0.05 < number < 1:
+            found[number] = None
+    return tuple(found)[:_MOST_FRACTIONS]
 
 
 def _off(image: ImageInput, files: Sequence[bytes], wanted: Sequence[Array]) -> Off:
@@ -239,7 +260,7 @@ def _misfit(found: Fitted) -> str:
         f"are off TensorFlow's by {found.off.mean:.1f} grey levels in the mean and {found.off.most:.0f} at most; "
         f"{MEAN:g} and {LARGEST:g} are allowed.\n"
         f"  {image.feed} -> {' -> '.join(found.ops)}\n"
-        "Leave the cutting of pictures (central_crop, resize_with_crop_or_pad) out of the signature, or export one "
+        "Leave the cutting of pictures (resize_with_crop_or_pad) out of the signature, or export one "
         "that takes pixels."
     )
 

@@ -110,6 +110,7 @@ class ImageInput:
     mean: tuple[float, ...] = (0.0,)
     resize: Resize = "bilinear"
     antialias: bool = True
+    crop: float = 1.0  # the part of each side that is seen, around the centre, before ``fit``
     fit: Fit = "stretch"
     padding: tuple[int, ...] = (0,)  # 0..255, one value or R, G, B; around a contained picture
     background: tuple[int, ...] = (255,)  # behind transparent parts

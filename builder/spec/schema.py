@@ -278,6 +278,13 @@ IMAGE = Section(
             default=ImageInput.antialias,
         ),
         Field(
+            "crop",
+            Number(0, 1, zero=False),
+            "The part of each side that the model sees, around the centre, as `tf.image.central_crop` takes it. What "
+            "is left is then made to fit.",
+            default=ImageInput.crop,
+        ),
+        Field(
             "fit",
             Choice(get_args(Fit)),
             "How pictures of another aspect ratio are made to fit. `stretch` distorts them, `cover` crops them "

@@ -59,6 +59,7 @@ def decoded_bytes(data: bytes, image: ImageInput, where: str = "a picture") -> A
         padding=image.padding,
         background=image.background,
         decode=image.decode,
+        crop=image.crop,
     )
     try:
         found = pixels(data, where, target, Limits())

@@ -16,6 +16,7 @@ from builder.front import Found, find
 from builder.front.pictures import photographs
 from builder.importers import import_model, open_model
 from builder.importers.allowed_ops import UnsupportedOpsError
+from builder.importers.strings import probe
 from builder.importers.tf import tensorflow
 from builder.pipeline import build_bundle
 from builder.progress import Progress
@@ -23,6 +24,7 @@ from builder.project import cache_folder
 from builder.sources import locate
 from builder.spec import ImageInput, ModelSpec, OutputSpec, load
 from builder.stages.completed import load_found, write_found
+from builder.verify.pictures import decoded_bytes
 from builder.workspace import Workspace
 from handler.budget import Limits
 from handler.model import Model
@@ -59,6 +61,7 @@ NORMAL = {"scale": tuple(1 / 255 / s for s in (0.229, 0.224, 0.225)), "mean": (1
         (V.padded, [None, 1], image(80, 96, fit="contain")),
         (V.base64, [None], image(40, 40, scale=(1 / 255,))),
         (V.normalised, [None], image(40, 40, channel_order="bgr", padding=(104, 116, 124), **NORMAL)),
+        (V.cropped, [None], image(48, 56, scale=(1 / 255,), crop=0.875)),
         (V.cut_off, [None], image(40, 40, antialias=True)),
     ],
 )
@@ -78,6 +81,19 @@ def test_settings_that_do_what_the_graph_does(
         ("data", "uint8", (batch, own.height, own.width, own.channels))
     ]
     assert not {node.op for node in graph.definition().node} & {"While", "StatelessWhile", "DecodeJpeg"}
+
+
+@pytest.mark.parametrize("size", [(400, 300), (33, 21), (7, 100), (1, 1), (2, 3)])
+@pytest.mark.parametrize("part", [0.875, 0.5, 0.3, 0.01])
+def test_the_part_that_is_seen_is_tensorflow_s(size: tuple[int, int], part: float) -> None:
+    pixels = probe(*size)
+    cut = tf.image.central_crop(pixels, part).numpy()
+    own = image(20, 10, "nearest", crop=part)
+    found = decoded_bytes(tf.io.encode_png(pixels).numpy(), own)
+    if cut.size:
+        np.testing.assert_array_equal(found, tf.image.resize(cut, (10, 20), "nearest"))
+    else:  # of a part smaller than a pixel TensorFlow makes nothing
+        assert found.shape == (10, 20, 3)
 
 
 def test_labels_in_every_place(tmp_path: Path) -> None:
@@ -117,8 +133,6 @@ def test_a_keras_model_behind_its_preprocessing(tmp_path: Path) -> None:
     found = found_in(path)
     assert found.spec.image == image(32, 32)
     graph = import_model(found.spec, path, tmp_path / "graph")
-    from builder.verify.pictures import decoded_bytes
-
     data = photographs()[0]
     ours = run_graph(graph, {"data": decoded_bytes(data, image(32, 32))[None]})["y"]
     np.testing.assert_allclose(ours, served.serve(tf.constant([data]))["y"], atol=2e-3)

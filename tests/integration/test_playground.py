@@ -306,3 +306,35 @@ def test_a_face_is_happy(browser: Any, emotion: Any) -> None:
         browser.get(url)
         send(browser, FACE)
         assert rows(browser)[0].startswith("happy 99.")
+
+
+def test_classes_are_laid_over_the_picture_and_embeddings_compared(
+    browser: Any, tmp_path: Path, dark_picture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    description = abi_library.picture_description()
+    description["fetches"][2]["shape"] = [1, 8, 8]
+    of_kind = {"labels": [], "top_k": None}
+    description["outputs"] = [
+        {"name": "vector", "fetch": "light", "kind": "embedding", "format": "base64", **of_kind},
+        {"name": "parts", "fetch": "pixels", "kind": "segmentation", "format": "png", **of_kind},
+    ]
+    monkeypatch.setenv("COLDFORGE_PLAYGROUND", "on")
+    with served(Client.of(tmp_path, description)) as address:
+        browser.get(address)
+        send(browser, dark_picture)
+        for told in ("Send another to compare the two.", "(cosine)\n1.000"):
+            WebDriverWait(browser, 10).until(
+                lambda driver, told=told: told in driver.find_element(By.ID, "answer").text
+            )
+            if told.startswith("Send"):
+                send(browser, dark_picture)
+        assert "51\n100.0 %" in browser.find_element(By.ID, "answer").text
+        canvas = browser.find_element(By.CSS_SELECTOR, "#answer canvas")
+        assert canvas.get_attribute("aria-label") == "The picture with its classes"
+        pixel = "return [...arguments[0].getContext('2d').getImageData(4, 4, 1, 1).data]"
+        # Grey 51, and three fifths of the colour that PASCAL VOC has for class 51.
+        wanted = [round(0.4 * 51 + 0.6 * colour) for colour in (128, 192, 64)]
+        WebDriverWait(browser, 10).until(
+            lambda driver: np.abs(np.array(driver.execute_script(pixel, canvas)[:3]) - wanted).max() <= 2
+        )
+        assert browser.get_log("browser") == []

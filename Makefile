@@ -251,6 +251,8 @@ TESTED := $(VENV)/.test $(VENV)/.wasm sam .venv-aws/.done
 test: $(TESTED) ## every part for real, in minutes: the units, a build of each kind of model, the emulator, README's commands
 	@$(PYTEST) -m "not slow and not full"
 
+# Containers and emulators keep its processes waiting: one more than there are CPUs.
+test-all: JOBS = $(shell expr $$(nproc) + 1)
 test-all: $(TESTED) .venv-checkov/.done .venv-docs/.done .venv-otel/.done .venv-openai/.done ## every test, Docker, QEMU, Bochs, Node, Chromium, SAM and an AWS emulator included (half an hour)
 	@$(PYTEST)
 

@@ -139,7 +139,8 @@ def test_memory_that_is_short_takes_no_right_away(path: str, folder: Path) -> No
         forget.write_text("2")
         pause.unlink()
         first, second = job.result()
-    assert first and second
+    assert first
+    assert second
 
 
 @confined

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -130,6 +131,10 @@ def model(inputs: Any, outputs: Any) -> Function:
     return lambda *feeds: network(list(feeds) if len(feeds) > 1 else feeds[0], training=False)
 
 
+_MOST_NUMBERS = 8 * 224 * 224 * 3
+"""Of an input that BatchNorm's statistics come from."""
+
+
 def stir(network: keras.Model) -> None:
     """Random biases, scales and shifts; BatchNorm statistics of seeded inputs.
 
@@ -152,7 +157,9 @@ def stir(network: keras.Model) -> None:
         return
     for layer in norms:
         layer.momentum = 0.0  # one pass in training mode leaves exactly this batch's statistics
-    feeds = [rng.normal(size=(8, *tensor.shape[1:])).astype("float32") for tensor in network.inputs]
+    # Keras keeps what every layer gives: of large pictures there are fewer.
+    items = max(2, min(8, _MOST_NUMBERS // max(math.prod(tensor.shape[1:]) for tensor in network.inputs)))
+    feeds = [rng.normal(size=(items, *tensor.shape[1:])).astype("float32") for tensor in network.inputs]
     network(feeds if len(feeds) > 1 else feeds[0], training=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -133,6 +134,7 @@ def _import(spec: ModelSpec, model: Path) -> None:
         require(preflight(spec, error.ops))
         raise
     require(preflight(spec, graph))
+    gc.collect()  # the model is in the graph's file now, and here in cycles
     reference.make(spec, graph)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -178,6 +179,19 @@ def answers(
     ``max_size`` lets a fetch be: the library refuses them. ``failed`` gets the reasons of those that cannot be run.
     Raises VerifyError where it cannot run another.
     """
+    try:
+        yield from _answers(graph, definition, calls, may_fail, failed)
+    finally:
+        gc.collect()  # TensorFlow's graphs are cycles, and each holds the weights several times over
+
+
+def _answers(
+    graph: FrozenGraph,
+    definition: Any,
+    calls: Mapping[str, Feeds],
+    may_fail: Collection[str],
+    failed: dict[str, str] | None,
+) -> Iterator[tuple[str, Fetches]]:
     tf = tensorflow()
     with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
         tf.import_graph_def(definition, name="")

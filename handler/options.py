@@ -43,6 +43,8 @@ def options(given: Mapping[str, Any]) -> Options:
 
 
 def _count(name: str, value: object) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON Schema counts 3.0 among the integers
     text = value if isinstance(value, str) else str(value) if type(value) is int else ""
     if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
         raise WrongFieldError(f"{name} must be a whole number, 1 or more")

@@ -84,6 +84,13 @@ def test_top_k_and_model(client: Client) -> None:
     status, answer = client.post("/predict", tensors, model="product", top_k="3")
     assert (status, answer["model"]["name"]) == (200, "product")
     assert client.post("/predict", tensors, model="none")[0] == 404
+    # JSON Schema, in which the function describes itself, counts 1.0 among the integers.
+    _, answer = client.post("/predict", {"image": text(255), "top_k": 1.0})
+    assert answer["predictions"][0]["tone"] == [{"label": "light", "probability": 1}]
+    wrong_in_json: list[Any] = [0.0, 1.5, 1e300, True, None]
+    for wrong in wrong_in_json:
+        status, answer = client.post("/predict", {"image": text(1), "top_k": wrong})
+        assert (status, answer["error"]["code"]) == (400, "wrong_field")
     for wrong in ("0", "-1", "x", "", "1.5", "²", "9" * 400):
         status, answer = client.post("/predict", {"image": text(1)}, top_k=wrong)
         assert (status, answer["error"]["code"]) == (400, "wrong_field")

@@ -93,7 +93,8 @@ def test_several_models_in_one_description(tmp_path: Path) -> None:
     client = Client.of(tmp_path, *MODELS.values())
     document = client.get("/openapi.json")
     names = ["brightness", "product", "echo"]
-    assert document["paths"]["/predict"]["post"]["parameters"][1]["schema"] == {"enum": names}
+    parameters = {one["name"]: one["schema"] for one in document["paths"]["/predict"]["post"]["parameters"]}
+    assert parameters["model"] == {"enum": names}
     assert [f"/v2/models/{name}/infer" in document["paths"] for name in names] == [True] * 3
     ids = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
     assert len(ids) == len(set(ids))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import json
 from collections.abc import Mapping
 from math import prod
@@ -132,6 +133,21 @@ class StringInput(NamedTuple):
         return prod(self.shape[1:])
 
 
+class ExampleFeature(NamedTuple):
+    """A feature of a tf.Example, for the input ``name``: raw bytes or strings where it may be missing."""
+
+    key: str
+    name: str
+    default: bytes | tuple[bytes, ...] | None = None
+
+
+class ExampleInput(NamedTuple):
+    """Serialized tf.Examples that may be given in the place of everything else. ``name``: as the model calls them."""
+
+    name: str
+    features: tuple[ExampleFeature, ...]
+
+
 class Output(NamedTuple):
     """How a fetch becomes an answer."""
 
@@ -180,6 +196,7 @@ class Description(NamedTuple):
     audio: AudioInput | None = None
     text: TextInput | None = None
     strings: tuple[StringInput, ...] = ()
+    examples: ExampleInput | None = None
     others: tuple[Any, ...] = ()  # of the first signature: a Description for each of the others
 
     @property
@@ -294,6 +311,7 @@ def _signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
         audio=_audio(own["audio"]) if own.get("audio") else None,
         strings=tuple(StringInput(o["name"], tuple(o["shape"]), tuple(o["feeds"])) for o in own.get("strings", [])),
         text=TextInput(**{key: own["text"][key] for key in TextInput._fields}) if own.get("text") else None,
+        examples=_examples(own["examples"]) if own.get("examples") else None,
     )
 
 
@@ -329,6 +347,16 @@ def _audio(data: dict[str, Any]) -> AudioInput:
     return AudioInput(**{key: data[key] for key in AudioInput._fields})
 
 
+def _examples(data: dict[str, Any]) -> ExampleInput:
+    def default(value: Any) -> bytes | tuple[bytes, ...] | None:
+        if isinstance(value, list):
+            return tuple(text.encode() for text in value)
+        return None if value is None else binascii.a2b_base64(value)
+
+    features = [ExampleFeature(one["key"], one["name"], default(one["default"])) for one in data["features"]]
+    return ExampleInput(data["name"], tuple(features))
+
+
 def _require_consistent(description: Description) -> None:
     fetches = {port.name for port in description.answers}
     for output in description.outputs:
@@ -359,6 +387,8 @@ def _require_consistent(description: Description) -> None:
         raise ValueError(f"strings that do not begin with the batch, {description.batch}")
     if not description.made <= sizes.keys():
         raise ValueError("strings that become no feeds")
+    if description.examples and {f.name for f in description.examples.features} != {p.name for p in description.taken}:
+        raise ValueError("tf.Examples that do not have all that the model takes")
     image = description.image
     if image is None:
         return

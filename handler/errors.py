@@ -194,6 +194,13 @@ class UnfitTextError(HandlerError):
     status = 422
 
 
+class WrongExampleError(HandlerError):
+    """The bytes are no tf.Example, or a feature of it is missing, damaged, of another type or of another length."""
+
+    code = "wrong_example"
+    status = 422
+
+
 class TooManyImagesError(HandlerError):
     """The request has more images, texts or other items than allowed."""
 

@@ -11,7 +11,7 @@ from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_outside, write_weights
 from builder.emit.program import is_dynamic, layout_of, other_source, program_source, uses_fused, uses_integer
-from builder.importers.graph import StringInput
+from builder.importers.graph import ExampleInput, StringInput
 from builder.lower.program import Program, walk
 from builder.spec import ModelSpec, Variant
 from builder.targets import Target
@@ -29,13 +29,14 @@ def emit(
     others: Mapping[Variant, Program] | None = None,
     probe: Probe | None = None,
     strings: Sequence[StringInput] = (),
+    examples: ExampleInput | None = None,
 ) -> GeneratedSources:
     """Write the sources of ``program`` into ``folder``, byte for byte the same for the same input.
 
     ``kernels``: XLA's object files, without which the weights are always part of the library. ``others``: the same
     model for other batches and sizes, over the same weights. ``probe``: of a library that also measures
     how long each step takes (builder/runtime/probe/profile.h), or shows what each one finds in memory (observe.h).
-    ``strings``: what the function makes feeds of the first signature of.
+    ``strings``: what the function makes feeds of the first signature of. ``examples``: what it makes all of them of.
     """
     others = others or {}
     steps = [step for p in (program, *others.values()) for step in walk(p.steps)]
@@ -54,7 +55,7 @@ def emit(
         probe=probe,
     )
     layout = sources.layout
-    description = model_json(program, spec, {target.name: isas}, layout, others, strings)
+    description = model_json(program, spec, {target.name: isas}, layout, others, strings, examples)
     sources.description.write_text(description + "\n")
     sources.header.write_text(header_source(program, others))
     source = program_source(

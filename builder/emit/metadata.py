@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from builder import __version__
-from builder.importers.graph import StringInput
+from builder.importers.graph import ExampleInput, StringInput
 from builder.library.abi import ABI_VERSION
 from builder.library.outside import Layout
 from builder.lower.program import BoundState, Program
@@ -22,11 +22,12 @@ def model_json(
     outside: Layout | None = None,
     others: Mapping[Variant, Program] | None = None,
     strings: Sequence[StringInput] = (),
+    examples: ExampleInput | None = None,
 ) -> str:
     """The description as compact ASCII JSON. ``isa``: architecture to the instruction sets inside.
 
     ``outside``: of the weights, where they are no part of the library. ``others``: what it runs as well. ``strings``:
-    what the function makes feeds of the first signature of.
+    what the function makes feeds of the first signature of. ``examples``: what it makes all of them of.
     """
     (arch, levels), *_ = isa.items()
     programs = {spec.variants[0]: program, **(others or {})}
@@ -42,6 +43,7 @@ def model_json(
         **({"signature": spec.source.signature} if further else {}),
         **_signature(spec, programs, first),
         **({"strings": [asdict(one) for one in strings]} if strings else {}),
+        **({"examples": asdict(examples)} if examples else {}),
     }
     if further:
         description["signatures"] = [

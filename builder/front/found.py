@@ -10,6 +10,7 @@ import numpy as np
 
 from builder.errors import ImportModelError
 from builder.front import labels, pictures
+from builder.importers.examples import without_examples
 from builder.importers.frontier import loaded_graph, run, without_sizes
 from builder.importers.loaded import LoadedModel
 from builder.importers.ports import ModelPorts
@@ -34,8 +35,16 @@ def find(loaded: LoadedModel, spec: ModelSpec) -> Found:
     Raises ImportModelError where the function cannot do what the graph does, with what stands there or with how far
     it is off.
     """
+    loaded, examples = without_examples(loaded, spec)
+    lines, image = [examples.says()] if examples else [], spec.image
+    if not loaded.ports.have_strings:
+        return Found(spec, tuple(lines))
     cut = find_cut(loaded, spec)
-    lines, image = [], spec.image
+    if examples and cut.pictures:
+        raise ImportModelError(
+            f"The feature {cut.pictures.frontier.feed!r} of the tf.Examples holds pictures: export a signature that "
+            "takes the pictures themselves."
+        )
     if cut.pictures:
         host = pictures.Host(cut.raw, cut.pictures)
         given = image and replace(image, feed=cut.pictures.frontier.feed)

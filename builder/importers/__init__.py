@@ -38,11 +38,14 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     has ops that cannot be compiled, before anything of it runs.
     """
     from builder.importers.allowed_ops import admit
+    from builder.importers.example_front import require_alike
+    from builder.importers.examples import without_examples
     from builder.importers.freeze import write_frozen
     from builder.importers.strings import without_strings
     from builder.importers.word_front import write_words
     from builder.importers.words import cut_words, string_feeds
 
+    loaded, examples = without_examples(loaded, spec)
     if loaded.ports.have_strings:
         loaded = without_strings(loaded, spec)
     shapes = pin_shapes(loaded.ports, spec)
@@ -56,8 +59,11 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     raw = replace(raw, graph_def=definition, feeds=feeds)
     if words:
         write_words(replace(words, raw=raw), list(fetches.values()), folder)
+    if examples:
+        require_alike(examples, words, list(fetches.values()))
     strings = words.inputs if words else ()
-    graph = write_frozen(raw, shapes, fetches, spec, folder, strings)
+    given = examples.input({*raw.feeds, *(one.name for one in strings)}) if examples else None
+    graph = write_frozen(raw, shapes, fetches, spec, folder, strings, given)
     check_outputs(spec, graph)
     return graph
 

@@ -12,7 +12,7 @@ from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.bounds import Bounded, bounds
 from builder.importers.endings import ending, finish
 from builder.importers.folding import fold_constants
-from builder.importers.graph import MODEL_SCOPE, FrozenGraph, Port, StringInput
+from builder.importers.graph import MODEL_SCOPE, ExampleInput, FrozenGraph, Port, StringInput
 from builder.importers.loaded import RawGraph, Shape
 from builder.importers.preprocess import image_to_input, sound_to_input
 from builder.importers.rewrite import (
@@ -41,13 +41,14 @@ def write_frozen(
     spec: ModelSpec,
     folder: Path,
     strings: tuple[StringInput, ...] = (),
+    examples: ExampleInput | None = None,
 ) -> FrozenGraph:
     """The model with static feeds, preprocessing and activations, on disk. It may run, so its ops have to be allowed.
 
     ``fetches``: the name callers see to the name in ``raw.fetches``. ``strings``: what the function makes some of the
-    feeds of. A fetch whose size the data decides is followed by
-    one of its shape. Raises ImportModelError where shapes do not fit together, XLA cannot bound the size of a fetch, or
-    the graph reads a placeholder that is no feed.
+    feeds of; ``examples``: what all of them. A fetch whose size the data decides is followed by one of its shape.
+    Raises ImportModelError where shapes do not fit together, XLA cannot bound the size of a fetch, or the graph reads a
+    placeholder that is no feed.
     """
     tf = tensorflow()
     tensors = [raw.fetches[name] for name in fetches.values()]
@@ -97,7 +98,7 @@ def write_frozen(
     there = {n.name for n in pruned.node if n.op == "Const"}
     variables = {MODEL_SCOPE + node: name for node, name in raw.variables.items() if MODEL_SCOPE + node in there}
     states = tuple(Port(spec_of(v), MODEL_SCOPE + node) for node, v in sorted(raw.states.items()))
-    frozen = FrozenGraph(folder, tuple(feeds), ports, dict(sorted(variables.items())), states, strings)
+    frozen = FrozenGraph(folder, tuple(feeds), ports, dict(sorted(variables.items())), states, strings, examples)
     folder.mkdir(parents=True, exist_ok=True)
     if needs_rewriting(pruned) and (rewritten := _rewritten(pruned, [p.tensor for p in (*ports, *feeds)])) is not None:
         frozen.original_path.write_bytes(pruned.SerializeToString(deterministic=True))

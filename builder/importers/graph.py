@@ -49,6 +49,25 @@ class StringInput:
 
 
 @dataclass(frozen=True)
+class ExampleFeature:
+    """A feature of a tf.Example, for the input ``name``; ``default`` where it may be missing: strings, or the base64 of
+    numbers' raw little-endian bytes.
+    """
+
+    key: str
+    name: str
+    default: str | tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class ExampleInput:
+    """Serialized tf.Examples that callers may give in the place of all inputs, called ``name`` by the model."""
+
+    name: str
+    features: tuple[ExampleFeature, ...]
+
+
+@dataclass(frozen=True)
 class FrozenGraph:
     """A GraphDef with static feeds and no variables but those it writes, on disk in ``folder``.
 
@@ -66,6 +85,7 @@ class FrozenGraph:
     states: tuple[Port, ...] = ()
     """Variables that the graph writes: ``tensor`` is the node of the handle. Their first values: ``state.npz``."""
     strings: tuple[StringInput, ...] = ()
+    examples: ExampleInput | None = None
 
     @property
     def graph_path(self) -> Path:
@@ -128,6 +148,7 @@ class FrozenGraph:
             "variables": dict(self.variables),
             "states": [p.to_dict() for p in self.states],
             **({"strings": [asdict(one) for one in self.strings]} if self.strings else {}),
+            **({"examples": asdict(self.examples)} if self.examples else {}),
         }
         self.ports_path.write_text(json.dumps(ports, indent=1))
 
@@ -144,7 +165,8 @@ class FrozenGraph:
             _require_shapes(feeds, fetches, states)
             variables = {_text(node): _text(name) for node, name in found["variables"].items()}
             strings = tuple(map(_strings, found.get("strings", [])))
-            return cls(folder, feeds, fetches, variables, states, strings)
+            examples = _examples(found["examples"]) if "examples" in found else None
+            return cls(folder, feeds, fetches, variables, states, strings, examples)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SandboxError(
                 f"The process that read the model left a {_PORTS} that does not say what its inputs and outputs are. "
@@ -185,6 +207,16 @@ def _strings(row: Any) -> StringInput:
     if not isinstance(shape, list) or not all(type(dim) is int and dim >= 0 for dim in shape):
         raise TypeError("shape")
     return StringInput(_text(row["name"]), tuple(shape), tuple(map(_text, row["feeds"])))
+
+
+def _examples(row: Any) -> ExampleInput:
+    def default(value: object) -> str | tuple[str, ...] | None:
+        if isinstance(value, list):
+            return tuple(map(_text, value))
+        return None if value is None else _text(value)
+
+    features = [ExampleFeature(_text(f["key"]), _text(f["name"]), default(f["default"])) for f in row["features"]]
+    return ExampleInput(_text(row["name"]), tuple(features))
 
 
 def _text(value: object) -> str:

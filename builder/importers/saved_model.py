@@ -18,6 +18,7 @@ from builder.errors import ImportModelError
 from builder.escape import visible
 from builder.importers.allowed_ops import admit
 from builder.importers.checkpoint import read, saved_variables
+from builder.importers.examples import PARSE_OPS
 from builder.importers.frontier import HOST_OPS
 from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, distinct
 from builder.importers.object_graph import captured_variables
@@ -55,7 +56,7 @@ def open_saved_model(source: Source, path: Path) -> LoadedModel:
     )
     feeds = {key: info.name for key, info in inputs.items()}
     fetches = {key: info.name for key, info in outputs.items()}
-    taken = HOST_OPS | STRING_STEPS if ports.have_strings else frozenset()
+    taken = HOST_OPS | STRING_STEPS | PARSE_OPS if ports.have_strings else frozenset()
     return LoadedModel(ports, lambda _: freeze(path, meta, feeds, fetches, trust=source.trust, taken=taken))
 
 

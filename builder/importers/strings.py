@@ -76,7 +76,7 @@ def find_cut(loaded: LoadedModel, spec: ModelSpec) -> Cut:
     texts = {port.name: _shape(port, spec) for port in ports.feeds if port.dtype == "string"}
     plain = replace(spec, image=None, audio=None, text=None, feeds=tuple(f for f in spec.feeds if f.name not in texts))
     shapes = pin_shapes(ModelPorts(numbers, ()), plain) if numbers else {}
-    raw = _resolved(_with_labels(loaded.freeze(shapes | texts)))
+    raw = resolved(_with_labels(loaded.freeze(shapes | texts)))
     tails = tuple(tail_of(raw.graph_def, name, raw.fetches[name]) for name in wanted if kinds.get(name) == "string")
     tensors = {name: raw.fetches[name] for name in wanted if kinds.get(name, "string") != "string"}
     ends = [*tensors.values(), *(tail.tensor for tail in tails if tail.tensor)]
@@ -148,7 +148,7 @@ def _with_labels(raw: RawGraph) -> RawGraph:
     return replace(raw, graph_def=found)
 
 
-def _resolved(raw: RawGraph) -> RawGraph:
+def resolved(raw: RawGraph) -> RawGraph:
     """``raw`` without nodes IdentityN at its top, which make all outputs one op's, and without notes of placing."""
     result = type(raw.graph_def)()
     result.CopyFrom(raw.graph_def)

@@ -50,8 +50,8 @@ HINTS: Mapping[str, str] = {
     "PyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
     "PyFuncStateless": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
     "EagerPyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
-    "ParseExample": "parse examples in the caller: fetch and feed past this node",
-    "ParseExampleV2": "parse examples in the caller: fetch and feed past this node",
+    "ParseExample": "give it a SavedModel's input of strings (docs/strings.md), or fetch and feed past this node",
+    "ParseExampleV2": "give it a SavedModel's input of strings (docs/strings.md), or fetch and feed past this node",
     "CTCBeamSearchDecoder": "it keeps a tree of beams of any size: fetch its input and decode in the caller, or take "
     "tf.nn.ctc_greedy_decoder",
     "TensorListResize": "give the TensorArray its size, and no dynamic_size",

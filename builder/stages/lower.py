@@ -76,8 +76,16 @@ def emit_library(ws: Workspace, compiled: CompiledModel, lowered: Sequence[Lower
     """The sources of ``libmodel.so``."""
     first, *rest = (one.program for one in lowered)
     others = dict(zip(ws.spec.variants[1:], rest, strict=True))
+    graph = compiled.first.graph
     emit(
-        first, ws.spec, ws.target, folder, kernels=compiled.kernels, others=others, strings=compiled.first.graph.strings
+        first,
+        ws.spec,
+        ws.target,
+        folder,
+        kernels=compiled.kernels,
+        others=others,
+        strings=graph.strings,
+        examples=graph.examples,
     )
 
 

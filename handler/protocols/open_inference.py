@@ -4,7 +4,7 @@ https://github.com/kserve/open-inference-protocol and Triton's ``extension_binar
 
 The feed that takes pictures also takes BYTES of shape [n]: each element is an image file, in JSON as base64. So
 does the feed of the ids of text, each element a text; then the mask and the types are left out. Inputs of strings take
-BYTES of their own shape.
+BYTES of their own shape. A model of tf.Examples takes them as BYTES under their own name, too, in JSON as base64.
 """
 
 from __future__ import annotations
@@ -154,6 +154,8 @@ def _request(
     require_answer: Callable[[int, Description], None],
 ) -> Request:
     given = _objects(event, "inputs")
+    if (examples := description.examples) and [*given] == [examples.name]:
+        return _of_examples(given[examples.name], blob, description, limits, require_answer)
     image, text = description.image, description.text
     media = image.feed if image else text.ids if text else None
     files = next((n for n, v in given.items() if n == media and v.get("datatype") == "BYTES"), None)
@@ -198,6 +200,27 @@ def _request(
         strings, _ = strings_of(columns, description, limits)
     size, signature = description.size, description.signature
     return Request(pictures, inputs, description.name, size=size, signature=signature, texts=found, strings=strings)
+
+
+def _of_examples(
+    value: dict[str, Any],
+    blob: memoryview,
+    description: Description,
+    limits: Limits,
+    require_answer: Callable[[int, Description], None],
+) -> Request:
+    from ..examples import request_of
+
+    name = value["name"]
+    if value.get("datatype") != "BYTES":
+        raise WrongTypeError(f'"{name}" must have the datatype BYTES')
+    shape = _shape(name, value)
+    _require_elements(name, shape, limits.items)
+    data, blob = _binary(name, value, blob)
+    if len(blob):
+        raise WrongFieldError(f"the body has {len(blob)} bytes more than binary_data_size says")
+    found = _bytes(name, value, data, shape)
+    return request_of(found, description, limits, lambda count: require_answer(count, description))
 
 
 def _sized(given: dict[str, dict[str, Any]], description: Description) -> Description:

@@ -21,6 +21,8 @@ IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/gif", "image/bmp"
 IMAGE: Schema = {"type": "string", "format": "image-base64", "contentEncoding": "base64"}
 AUDIO_TYPES = ("audio/wav", "audio/flac", "application/octet-stream")
 AUDIO: Schema = {"type": "string", "format": "audio-base64", "contentEncoding": "base64"}
+EXAMPLE: Schema = {"type": "string", "contentEncoding": "base64"}
+"""A serialized tf.Example."""
 FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 
 
@@ -179,6 +181,8 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
             _closed(texts=_many(text, limits.items if model.batched else model.batch)),
             *bodies,
         ]
+    if model.examples:
+        bodies = [_closed(examples=_many(EXAMPLE, _most_examples(model, limits)), **named), *bodies]
     if model.text and not model.size:
         others = {name: schema for name, schema in feeds.items() if name not in model.text.feeds}
         rest = {"inputs": _closed(**others)} if others else {}
@@ -186,6 +190,10 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
         most = limits.items if model.batched and not others else model.batch
         bodies = [_closed(text=text, **rest), _closed(texts=_many(text, most), **rest), *bodies]
     return [body | {"properties": body["properties"] | optional} for body in bodies]
+
+
+def _most_examples(model: Description, limits: Limits) -> int:
+    return limits.items if model.batched else model.batch
 
 
 def _answers(model: Description) -> dict[str, Schema]:
@@ -235,6 +243,9 @@ def _v2_body(model: Description, named: Schema, limits: Limits) -> Schema:
     inputs = [kind for sized in _sizes(model) for feed in sized.taken for kind in _v2_inputs(feed, sized, limits)]
     count = len(model.taken)
     least = count - len(model.text.implied) if model.text else count
+    if model.examples:
+        inputs.append(_v2_examples(model, limits))
+        least = 1
     return {
         "type": "object",
         "properties": {
@@ -265,6 +276,14 @@ def _v2_inputs(feed: Port, model: Description, limits: Limits) -> list[Schema]:
         shape = {"type": "array", "prefixItems": [_up_to(most), {"const": 1}], "minItems": 1, "maxItems": 2}
         found.insert(0, _object(**known, shape=shape, data={"type": "array", "minItems": 1, "maxItems": most}))
     return found
+
+
+def _v2_examples(model: Description, limits: Limits) -> Schema:
+    assert model.examples is not None
+    most = _most_examples(model, limits)
+    shape = {"type": "array", "prefixItems": [_up_to(most), {"const": 1}], "minItems": 1, "maxItems": 2}
+    known = {"name": {"const": model.examples.name}, "datatype": {"const": "BYTES"}}
+    return _object(**known, shape=shape, data=_many(EXAMPLE, most))
 
 
 def _up_to(most: int) -> Schema:
@@ -318,6 +337,10 @@ def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[S
     if model.signature != usual(first):
         signature, chosen = {}, {"signature_name": {"const": model.signature}}
     bodies: list[Schema] = []
+    if model.examples:
+        examples = _many(_closed(b64=EXAMPLE), _most_examples(model, limits))
+        bodies = [_with(signature, **chosen, instances=examples)] if model.batched else []
+        bodies += [_with(signature, **chosen, inputs=_closed(**{model.examples.name: examples}))]
     if model.batched:
         # All pictures or all numbers, of which there may be more: so lists for each kind.
         for rows, most in _rows(model, limits):
@@ -327,7 +350,7 @@ def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[S
             bodies.append(_with(signature, **chosen, instances=_many(item, most)))
             bodies += _columns(signature, chosen, {name: _many(schema, most) for name, schema in rows.items()})
         return bodies
-    return _columns(signature, chosen, {feed.name: _nested(feed, _fixed(feed, model)) for feed in model.taken})
+    return bodies + _columns(signature, chosen, {feed.name: _nested(feed, _fixed(feed, model)) for feed in model.taken})
 
 
 def _columns(signature: Schema, chosen: Schema, columns: Schema) -> list[Schema]:

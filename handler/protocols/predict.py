@@ -136,7 +136,7 @@ def _parsed(request: HttpRequest, server: Server) -> Request:
         taken = "application/json, text/plain" if description.text else taken
         raise WrongMediaTypeError(
             f"the content type must be one of {taken}"
-            if _keys(description)
+            if description.image or description.audio or description.text
             else "this model takes application/json only"
         )
     return of_files(files, description, limits)._replace(model=name)
@@ -195,7 +195,10 @@ def _require_count(count: int, where: str, limits: Limits) -> None:
 
 
 def parse(event: object, description: Description, limits: Limits) -> Request:
-    """``{"image": …}``, ``{"images": […]}``, ``{"audio": …}`` or ``{"inputs": {…}}``. Raises HandlerError."""
+    """``{"image": …}``, ``{"images": […]}``, ``{"audio": …}``, ``{"examples": […]}`` or ``{"inputs": {…}}``.
+
+    Raises HandlerError.
+    """
     if not isinstance(event, dict):
         raise WrongTypeError('the request must be an object like {"image": "<base64>"}')
     description = description.of_signature(_text(event, "signature") or "")
@@ -210,6 +213,8 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
     for one, several in (("image", "images"), ("text", "texts")):
         if one in event and several in event:
             raise WrongFieldError(f'"{one}" and "{several}" exclude each other; send one of them')
+    if "examples" in event:
+        return _of_examples(event, description, limits)
     pictures: tuple[File | Reference, ...] = ()
     if image and ("image" in event or "images" in event):
         found_pictures = _pictures(event, description, limits)
@@ -257,7 +262,19 @@ def _keys(description: Description) -> tuple[str, ...]:
     if description.image:
         return ("image", "images")
     takes_text = description.text or description.texts_of
-    return ("audio",) if description.audio else ("text", "texts") if takes_text else ()
+    examples = ("examples",) if description.examples else ()
+    return ("audio",) if description.audio else (*(("text", "texts") if takes_text else ()), *examples)
+
+
+def _of_examples(event: dict[str, Any], description: Description, limits: Limits) -> Request:
+    """``{"examples": […]}``, base64 of serialized tf.Examples. Raises HandlerError."""
+    from ..examples import request_of
+
+    if others := [f'"{key}"' for key in ("inputs", "text", "texts") if key in event]:
+        raise WrongFieldError(f'"examples" and {others[0]} exclude each other; send one of them')
+    if not isinstance(event["examples"], list):
+        raise WrongTypeError('"examples" must be a list of base64 strings')
+    return request_of(event["examples"], description, limits)._replace(model=_model(event), options=options(event))
 
 
 def _with_strings(event: dict[str, Any], description: Description, limits: Limits) -> dict[str, Any]:

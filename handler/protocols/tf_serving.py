@@ -1,7 +1,8 @@
 """TensorFlow Serving's REST API: status, metadata and predict.
 
 https://www.tensorflow.org/tfx/serving/api_rest. The feed that takes pictures also takes ``{"b64": …}``, image files;
-that of the ids of text also takes strings, and then the mask and the types are left out. Strings are strings.
+that of the ids of text also takes strings, and then the mask and the types are left out. Strings are strings. A model
+of tf.Examples takes them as ``{"b64": …}``, too, as it did there.
 As there, numbers may be NaN, Infinity and -Infinity, which strict JSON is without.
 """
 
@@ -91,8 +92,12 @@ def _predict(request: HttpRequest, description: Description, server: Server, cal
     if ("instances" in event) == ("inputs" in event):
         raise WrongFieldError('the body must have one of "instances" and "inputs"')
     rows = "instances" in event
-    columns = _rows(event["instances"], description) if rows else _columns(event["inputs"], description)
-    result = server.infer(_request(columns, description, server.limits, request.answer_limit), call)
+    if (examples := _examples(event, description)) is not None:
+        found_request = _of_examples(examples, description, server.limits, request.answer_limit)
+    else:
+        columns = _rows(event["instances"], description) if rows else _columns(event["inputs"], description)
+        found_request = _request(columns, description, server.limits, request.answer_limit)
+    result = server.infer(found_request, call)
     names = _labels(result.description)
     found = {t.name: _values(t, names.get(t.name)) for t in tensors(result.description, result.batches)}
     if len(found) == 1:
@@ -132,6 +137,35 @@ def _values(tensor: Tensor, output: Output | None) -> Any:
 
         numbers = labelled(output, numbers)
     return nested(numbers, tensor.shape)
+
+
+def _examples(event: dict[str, Any], description: Description) -> list[Any] | None:
+    """Serialized tf.Examples, as base64: instances of them, or inputs of their name; None where it has none."""
+    if description.examples is None or ("instances" in event and not description.batched):
+        return None
+    name = description.examples.name
+    values: Any = event.get("instances", event.get("inputs"))
+    if isinstance(values, dict) and set(values) == {name}:
+        values = values[name]
+    values = [values] if _is_binary(values) and "inputs" in event else values
+    if not isinstance(values, list) or not values:
+        return None
+    values = [row[name] if isinstance(row, dict) and set(row) == {name} else row for row in values]
+    return [row["b64"] for row in values] if all(map(_is_binary, values)) else None
+
+
+def _of_examples(examples: list[Any], description: Description, limits: Limits, answer_limit: int) -> Request:
+    from ..examples import request_of
+
+    return request_of(
+        examples, description, limits, lambda count: _require_answer(count, description, limits, answer_limit)
+    )
+
+
+def _require_answer(count: int, description: Description, limits: Limits, answer_limit: int) -> None:
+    """Raises AnswerTooLargeError, OverBudgetError."""
+    least = sum(shortest_nested(port.dtype, port.least) for port in description.answers)
+    require_possible(least * count // description.batch, answer_limit, limits)
 
 
 def _rows(instances: object, description: Description) -> dict[str, object]:
@@ -205,9 +239,7 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
             counts[port.name] = len(value)
     # Before the numbers are looked at: it is cheap to ask for many.
     ports = of_items(ports, counts, description, limits)
-    count = max(counts.values(), default=description.batch)
-    least = sum(shortest_nested(port.dtype, port.least) for port in description.answers)
-    require_possible(least * count // description.batch, answer_limit, limits)
+    _require_answer(max(counts.values(), default=description.batch), description, limits, answer_limit)
     for port in ports:
         inputs[port.name] = input_bytes(columns[port.name], port, description)
     size, signature = description.size, description.signature

@@ -22,6 +22,8 @@ from handler.audio import windows
 from handler.budget import Limits
 from handler.description import AudioInput, Description, ImageInput, Port, parse
 from handler.errors import HandlerError, InferenceError, Refusal, SourceNotAllowedError, WrongTypeError, refusal
+from handler.examples import Feature
+from handler.examples import parsed as parsed_example
 from handler.http import HttpRequest
 from handler.image import pixels
 from handler.model import Model
@@ -46,6 +48,11 @@ COSTLY_FLOOR = Spent(FLOOR.seconds, FLOOR.bytes + (128 << 20))
 BUILDER_FLOOR = Spent(20.0, 1 << 30)
 """What is built once, before the first input, is in it: a library, TensorFlow's import."""
 TENSORS = abi_library.tensor_description()
+FEATURES = (
+    Feature("level", "float32", 2),
+    Feature("days", "int64", 3, bytes(24)),
+    Feature("tags", "string", 2, (b"", b"")),
+)
 
 
 def image(data: bytes) -> Spent:
@@ -108,6 +115,17 @@ def text(data: bytes) -> Spent:
             assert 2 <= len(ids) <= encoder.longest
 
     return held(encode, limits, len(data), byte_seconds=BODY_BYTE * 10)
+
+
+def example(data: bytes) -> Spent:
+    """A serialized tf.Example, for a model of every kind of feature."""
+
+    def read() -> None:
+        with suppress(HandlerError):
+            level, days, tags = parsed_example(data, FEATURES)
+            assert (len(level), len(days), len(tags)) == (8, 24, 2)
+
+    return held(read, LIMITS, len(data), byte_seconds=BODY_BYTE)
 
 
 def base64(data: bytes) -> Spent:
@@ -246,6 +264,7 @@ TARGETS: dict[str, Callable[[bytes], Spent]] = {
         costly_image,
         audio,
         text,
+        example,
         base64,
         address,
         body,
@@ -273,7 +292,11 @@ def call() -> Call:
 
 @functools.cache
 def descriptions() -> list[Description]:
-    texts: list[dict[str, Any]] = [abi_library.picture_description(batch=2), TENSORS]
+    texts: list[dict[str, Any]] = [
+        abi_library.picture_description(batch=2),
+        TENSORS,
+        abi_library.example_description(),
+    ]
     return [parse(json.dumps(text)) for text in texts]
 
 

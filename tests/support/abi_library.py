@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from pathlib import Path
@@ -130,6 +131,21 @@ def text_description(*, batch: int = 2, lengths: tuple[int, ...] = (4, 8)) -> di
     text = {"ids": "input_ids", "mask": "attention_mask", "types": ""}
     shapes = {"shapes": sizes} if len(sizes) > 1 else {}
     return _describe("sized", batch, **sizes[0], image=None, text=text, outputs=outputs, **shapes)
+
+
+def example_description(*, batch: int = 2) -> dict[str, Any]:
+    """A model that gives back the features of the tf.Examples that it takes: ``level`` float32 [batch, 2], and ``day``
+    int64 [batch], which is 7 where it is missing.
+    """
+    feeds = [_port("level", "float32", batch, 2), _port("day", "int64", batch)]
+    fetches = [port | {"name": f"same_{port['name']}"} for port in feeds]
+    outputs = [{"name": p["name"], "fetch": p["name"], "kind": "raw", "labels": [], "top_k": None} for p in fetches]
+    features = [
+        {"key": "level", "name": "level", "default": None},
+        {"key": "day", "name": "day", "default": base64.b64encode((7).to_bytes(8, "little")).decode()},
+    ]
+    examples = {"name": "examples", "features": features}
+    return _describe("echo", batch, feeds, fetches, image=None, examples=examples, outputs=outputs)
 
 
 def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_status: int = 0) -> Path:

@@ -8,11 +8,14 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from math import isfinite, prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .budget import ANSWER_CHARACTER, Limits
 from .description import Description, Output, Port
 from .errors import AnswerTooLargeError
+
+if TYPE_CHECKING:
+    from .text import Located
 
 ANSWER_LIMIT = 6_291_456
 """Bytes of JSON that Lambda takes from a function (6 MB). What is longer is lost, and the caller is not told why."""
@@ -50,6 +53,7 @@ class Item(NamedTuple):
     fetches: Mapping[str, tuple[Port, memoryview]]
     number: int
     size: tuple[int, int] | None = None  # of its picture as it was sent, upright
+    text: Located | None = None  # with the places of its tokens, where an output is of them
 
     def part(self, fetch: str) -> tuple[memoryview, tuple[int, ...]]:
         """The item's own part of ``fetch``, flat, and its shape; all of one that does not begin with the batch."""
@@ -94,9 +98,13 @@ def _joined(batch: int, runs: Sequence[tuple[Port, memoryview]], counts: Sequenc
 
 
 def predictions(
-    description: Description, fetches: list[memoryview], count: int, sizes: Sequence[tuple[int, int]] = ()
+    description: Description,
+    fetches: list[memoryview],
+    count: int,
+    sizes: Sequence[tuple[int, int]] = (),
+    texts: Sequence[Located] = (),
 ) -> list[dict[str, Any]]:
-    """One answer per item for the first ``count`` of the batch, by output name. ``sizes``: see ``Result``.
+    """One answer per item for the first ``count`` of the batch, by output name. ``sizes``, ``texts``: see ``Result``.
 
     A fetch whose first dimension is the batch is cut into its items; any other belongs to every item whole.
     """
@@ -105,7 +113,8 @@ def predictions(
     for output in description.outputs:
         told = _answer if output.kind in PLAIN else of_kind(output.kind).answer
         for index, answer in enumerate(answers):
-            answer[output.name] = told(output, Item(description, ports, index, sizes[index] if sizes else None))
+            size, text = sizes[index] if sizes else None, texts[index] if texts else None
+            answer[output.name] = told(output, Item(description, ports, index, size, text))
     return answers
 
 

@@ -25,6 +25,8 @@ CHARACTERS_PER_MB = 1_000
 """Characters of a text for each MB of the function's memory."""
 TEXTS_TOGETHER = 4
 """Of the characters that one text may have, how many times as many all of a request's may have."""
+LOCATED_TOKEN = 700
+"""Bytes of memory for each token whose place is asked for: the place, and a word in the answer."""
 MEMORY_SHARE = 0.6
 """Of the function's memory for one request; the rest is the interpreter's, the model's and the event's."""
 PICTURE_SECONDS = 5.0

@@ -153,13 +153,15 @@ class Output(NamedTuple):
 
     name: str
     fetch: str
-    kind: str  # classification | regression | embedding | detection | segmentation | label | raw
+    kind: str  # classification | regression | embedding | detection | segmentation | tokens | label | raw
     labels: tuple[str, ...]
     top_k: int | None
     format: str = ""  # of an embedding: float32 | float16 | int8 | base64; of a segmentation: png | rle
     normalise: bool = False  # whether an embedding's length is 1
     dimensions: int | None = None  # of an embedding the first so many, where a request asks for fewer
     detection: Detection | None = None
+    join: bool = False  # of tokens: whether words of one thing are one answer
+    ignore: tuple[str, ...] = ()  # of tokens: labels that are not answered
 
     @property
     def fetches(self) -> tuple[str, ...]:
@@ -331,7 +333,8 @@ def _output(data: dict[str, Any]) -> Output:
     output = Output(data["name"], data["fetch"], data["kind"], tuple(data["labels"]), data["top_k"])
     detection = Detection(**{key: data[key] for key in Detection._fields}) if output.kind == "detection" else None
     written, normalise = str(data.get("format", "")), bool(data.get("normalise"))
-    return output._replace(format=written, normalise=normalise, detection=detection)
+    output = output._replace(format=written, normalise=normalise, detection=detection)
+    return output._replace(join=bool(data.get("join")), ignore=tuple(data.get("ignore", ())))
 
 
 def _image(data: dict[str, Any]) -> ImageInput:
@@ -383,6 +386,8 @@ def _require_consistent(description: Description) -> None:
     if text := description.text:
         for one in (first, *description.sizes):
             _require_text(text, one, description.batch)
+    if any(output.kind == "tokens" for output in description.outputs):
+        _require_tokens(description)
     if any(not one.shape or one.shape[0] != description.batch for one in description.strings):
         raise ValueError(f"strings that do not begin with the batch, {description.batch}")
     if not description.made <= sizes.keys():
@@ -394,6 +399,16 @@ def _require_consistent(description: Description) -> None:
         return
     if sizes.get(image.feed) != image.size * description.batch:
         raise ValueError(f"feed {image.feed} does not hold {description.batch} pictures of {image.size} bytes")
+
+
+def _require_tokens(description: Description) -> None:
+    """Raises ValueError for an output of tokens that is not [batch, length, labels], of a text of that length."""
+    names = {output.fetch for output in description.outputs if output.kind == "tokens"}
+    for size in description.sizes or (Size(description.feeds, description.fetches),):
+        shapes = [port.shape for port in size.feeds if description.text and port.name == description.text.ids]
+        for port in size.fetches:
+            if port.name in names and (port.dynamic or len(port.shape) != 3 or [port.shape[:2]] != shapes):
+                raise ValueError(f"fetch {port.name} has no scores for each token of a text")
 
 
 def _require_text(text: TextInput, size: Size, batch: int) -> None:

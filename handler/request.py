@@ -6,7 +6,7 @@ import binascii
 import math
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .budget import TEXTS_TOGETHER, Limits
 from .deadline import seconds_left
@@ -21,6 +21,9 @@ from .errors import (
 )
 from .image import Pixels, read
 from .options import Options
+
+if TYPE_CHECKING:
+    from .text import Located
 
 
 class File(NamedTuple):
@@ -47,8 +50,9 @@ class Request(NamedTuple):
     only is welcome when there is no time for all. ``size``: of the model's sizes, the one that ``inputs`` are of.
     ``signature``: of its signatures; the first where it is empty. ``spans``: of a recording that ``inputs`` now hold
     as windows, the start and end of each in seconds; ``seconds``: what took how long so far. ``options``: what
-    the answer is to be like. ``ids``: of the texts, one list of tokens for each, once they are known. ``strings``: of
-    each input of strings, UTF-8, row-major, until they are numbers among ``inputs``.
+    the answer is to be like. ``ids``: of the texts, one list of tokens for each, once they are known; ``located``:
+    where these stand, if an output is of them. ``strings``: of each input of strings, UTF-8, row-major, until they are
+    numbers among ``inputs``.
     """
 
     pictures: tuple[File | Reference, ...]
@@ -60,6 +64,7 @@ class Request(NamedTuple):
     recording: File | Reference | None = None
     texts: tuple[str, ...] = ()
     ids: tuple[list[int], ...] = ()
+    located: tuple[Located, ...] = ()
     strings: Mapping[str, tuple[bytes, ...]] = MappingProxyType({})
     spans: tuple[tuple[float, float], ...] = ()
     seconds: Mapping[str, float] = MappingProxyType({})

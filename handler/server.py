@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .budget import Limits
 from .deadline import Deadline, seconds_left
@@ -13,6 +13,9 @@ from .errors import OutOfTimeError, Refusal, UnknownModelError
 from .model import Model
 from .request import File, Reference, Request, decoded, feeds, items, parts
 from .sources import NOWHERE, Sources
+
+if TYPE_CHECKING:
+    from .text import Located
 
 
 class Call(NamedTuple):
@@ -49,6 +52,7 @@ class Result(NamedTuple):
     spans: tuple[tuple[float, float], ...] = ()  # of a recording's windows: see ``Request``
     tokens: int = 0  # of texts, with special ones
     sizes: tuple[tuple[int, int], ...] = ()  # of each picture as it was sent, upright; none where tensors were
+    texts: tuple[Located, ...] = ()  # with the places of their tokens; none where no output is of them
 
     @property
     def items(self) -> int:
@@ -95,12 +99,14 @@ class Server(NamedTuple):
 
         began = time.perf_counter()
         description = self.described(request)
-        ids = self.model(request.model).texts.encoded(
-            request.texts, self.limits, lambda: seconds_left(call.remaining_ms())
-        )
+        texts = self.model(request.model).texts
+        asked = request.texts, self.limits, lambda: seconds_left(call.remaining_ms())
+        tagged = any(output.kind == "tokens" for output in description.outputs)
+        ids, located = texts.located(*asked) if tagged else (texts.encoded(*asked), ())
         # Each run has the shortest size for its texts, unless answers of different sizes could not stand together.
         size = request.size if description.alike else size_for(ids, description)
-        return request._replace(ids=ids, size=size, seconds={"decode": time.perf_counter() - began})
+        seconds = {"decode": time.perf_counter() - began}
+        return request._replace(ids=ids, located=located, size=size, seconds=seconds)
 
     def _numbered(self, request: Request, call: Call) -> Request:
         """``request`` with numbers in the place of its strings."""
@@ -189,7 +195,9 @@ class Server(NamedTuple):
         seconds["total"] = time.perf_counter() - began + sum(request.seconds.values())
         timings = {name: round(value * 1000, 3) for name, value in seconds.items()}
         tokens = sum(map(len, request.ids))
-        result = Result(description, tuple(batches), timings, left, request.spans, tokens, tuple(sizes))
+        result = Result(
+            description, tuple(batches), timings, left, request.spans, tokens, tuple(sizes), request.located
+        )
         call.observe(result)
         return result
 

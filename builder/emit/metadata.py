@@ -119,6 +119,7 @@ def _output(output: OutputSpec, program: Program) -> dict[str, Any]:
         **({"format": output.written} if output.written else {}),
         **({"normalise": True} if output.normalise else {}),
         **(_detection(output) if output.kind == "detection" else {}),
+        **({"join": output.joins, "ignore": list(output.ignore)} if output.kind == "tokens" else {}),
     }
 
 

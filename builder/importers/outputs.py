@@ -20,6 +20,8 @@ def check_outputs(spec: ModelSpec, graph: FrozenGraph) -> None:
             found = _detection(output, fetches, spec.batch)
         elif output.kind == "segmentation":
             continue  # checked where it was compiled in
+        elif output.kind == "tokens":
+            found = _tokens(output, fetch, spec, graph)
         elif output.kind == "label":
             found = _label(fetch)
         else:
@@ -51,6 +53,19 @@ def _classes(output: OutputSpec, fetch: TensorSpec) -> Iterator[str]:
 def _label(fetch: TensorSpec) -> Iterator[str]:
     if not fetch.dtype.startswith(("int", "uint")):
         yield f'{fetch.name!r} is {fetch.dtype}, and a whole number chooses a label; write kind = "classification".'
+
+
+def _tokens(output: OutputSpec, fetch: TensorSpec, spec: ModelSpec, graph: FrozenGraph) -> Iterator[str]:
+    """Scores [batch, length, labels], of texts of that length."""
+    assert spec.text is not None
+    feeds = {port.spec.name: port.spec for port in graph.feeds}
+    ids = feeds[spec.text.named(list(feeds)).ids or ""]
+    wanted = [*ids.shape, len(output.labels)]
+    if not fetch.dtype.startswith("float") or fetch.dynamic or list(fetch.shape) != wanted:
+        yield (
+            f"{fetch.name!r} is {fetch.dtype} {fetch.says()}, and needs a score of floating point for each token and "
+            f"label, {wanted}."
+        )
 
 
 def _embedding(fetch: TensorSpec, batch: int) -> Iterator[str]:

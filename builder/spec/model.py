@@ -18,7 +18,7 @@ Fit = Literal["stretch", "cover", "contain"]
 Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
 Decode = Literal["fast", "exact"]
 Normalise = Literal["none", "peak", "standard"]
-OutputKind = Literal["classification", "regression", "embedding", "detection", "segmentation", "label", "raw"]
+OutputKind = Literal["classification", "regression", "embedding", "detection", "segmentation", "tokens", "label", "raw"]
 AnswerFormat = Literal["float32", "float16", "int8", "base64", "png", "rle"]
 Activation = Literal["none", "softmax", "sigmoid"]
 BoxFormat = Literal["xyxy", "yxyx", "xywh", "cxcywh"]
@@ -33,6 +33,9 @@ FORMATS: Mapping[OutputKind, tuple[AnswerFormat, ...]] = {
     "segmentation": ("png", "rle"),
 }
 """How an answer of a kind can be written, the usual way first."""
+
+BEGINNINGS = ("B-", "I-")
+"""How labels of words begin where several may name one thing: with its first word, and with any other (BIO)."""
 
 THRESHOLD = 0.5
 """The score that an object of a detection has at least."""
@@ -203,6 +206,13 @@ class OutputSpec:
     box_format: BoxFormat | None = None
     box_units: BoxUnits = "relative"
     threshold: float | None = None  # None: THRESHOLD
+    join: bool | None = None  # of tokens, whether words of one thing are one answer; None: if the labels are of BIO
+    ignore: tuple[str, ...] = ("O",)  # of tokens, the labels that are not answered
+
+    @property
+    def joins(self) -> bool:
+        """``join``, whether it is given or not."""
+        return any(label.startswith(BEGINNINGS) for label in self.labels) if self.join is None else self.join
 
     @property
     def least(self) -> float:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from builder.spec.kinds import quoted
-from builder.spec.model import FORMATS, OutputKind
+from builder.spec.model import BEGINNINGS, FORMATS, OutputKind
 from builder.spec.tables import Table
 
 _KINDS: Mapping[str, tuple[OutputKind, ...]] = {
-    "fetch": ("raw", "classification", "regression", "embedding", "label", "segmentation"),
-    "labels": ("classification", "detection", "label", "segmentation"),
-    "labels_file": ("classification", "detection", "label", "segmentation"),
+    "fetch": ("raw", "classification", "regression", "embedding", "label", "segmentation", "tokens"),
+    "labels": ("classification", "detection", "label", "segmentation", "tokens"),
+    "labels_file": ("classification", "detection", "label", "segmentation", "tokens"),
     "top_k": ("classification", "detection"),
     "boxes": ("detection",),
     "scores": ("detection",),
@@ -23,6 +23,8 @@ _KINDS: Mapping[str, tuple[OutputKind, ...]] = {
     "format": tuple(FORMATS),
     "dimensions": ("embedding",),
     "normalise": ("embedding",),
+    "join": ("tokens",),
+    "ignore": ("tokens",),
 }
 """Which kinds have a key that not all have, the most usual first."""
 
@@ -40,8 +42,8 @@ def activated(output: Table) -> str | None:
     return fetch
 
 
-def check_output(output: Table, image: bool) -> None:
-    """Note what is wrong with ``output`` on its own; ``image``: whether the model takes pictures."""
+def check_output(output: Table, image: bool, text: bool) -> None:
+    """Note what is wrong with ``output`` on its own; ``image``, ``text``: whether the model takes pictures or texts."""
     kind = output.get("kind")
     labelled = output.present & {"labels", "labels_file"}
     if len(labelled) == 2:
@@ -56,10 +58,14 @@ def check_output(output: Table, image: bool) -> None:
         _detection(output, image)
     if kind == "segmentation" and not image:
         output.wrong("kind", "a segmentation is of a picture's pixels, and the model takes none; add [image]")
-    if kind == "label" and not labelled:
-        output.wrong("kind", '"label" is without labels; name them: labels, or labels_file')
+    if kind == "tokens" and not text:
+        output.wrong("kind", "labels of words are of a text, and the model takes none; add [text]")
+    if kind in ("label", "tokens") and not labelled:
+        output.wrong("kind", f'"{kind}" is without labels; name them: labels, or labels_file')
     if kind == "label" and output.values.get("activation", "none") != "none":
         output.wrong("activation", 'a class\'s number has none; write "none", or kind = "classification"')
+    if kind == "tokens":
+        _tokens(output)
     labels = output.values.get("labels")
     activation = output.get("activation")
     if kind in ("regression", "embedding") and activation == "softmax":
@@ -89,6 +95,15 @@ def _detection(output: Table, image: bool) -> None:
         output.wrong("activation", 'softmax is over a score for each class, and classes tell them; use "sigmoid"')
 
 
+def _tokens(output: Table) -> None:
+    labels, ignored = output.values.get("labels") or (), output.values.get("ignore") or ()
+    answered = labels
+    if output.values.get("join", any(label.startswith(BEGINNINGS) for label in labels)):
+        answered = tuple(dict.fromkeys(label[2:] if label.startswith(BEGINNINGS) else label for label in labels))
+    if unknown := [label for label in ignored if labels and label not in answered]:
+        output.wrong("ignore", f'"{unknown[0]}" is none of the labels; use some of {quoted(answered)}')
+
+
 def _listed(kinds: tuple[OutputKind, ...]) -> str:
-    *most, last = (f"{'an' if kind[0] == 'e' else 'a'} {kind}" for kind in kinds)
+    *most, last = (f"{'an ' if kind[0] == 'e' else '' if kind == 'tokens' else 'a '}{kind}" for kind in kinds)
     return f"{', '.join(most)} or {last}" if most else last

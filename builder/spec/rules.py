@@ -152,7 +152,7 @@ def check(tables: Tables, form: Format | None) -> None:
         if own.text:
             _text(own.text, own, form)
         for output in own.outputs:
-            check_output(output, own.image is not None)
+            check_output(output, own.image is not None, own.text is not None)
         _heads(own)
     _golden(signatures[0])
     _weights(signatures[0])

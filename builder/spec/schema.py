@@ -418,8 +418,8 @@ OUTPUTS = Section(
             Choice(get_args(OutputKind)),
             "Classes with a score each (`classification`), numbers (`regression`), a vector that stands for the input "
             "(`embedding`), objects with their places in a picture (`detection`), a class for each of its pixels "
-            "(`segmentation`), the labels of classes whose numbers the model gives (`label`), or the array as it is "
-            "(`raw`). See docs/answers.md.",
+            "(`segmentation`), a label for each word of a text (`tokens`), the labels of classes whose numbers the "
+            "model gives (`label`), or the array as it is (`raw`). See docs/answers.md.",
             otherwise="`detection` if there are `boxes`, `classification` if there are labels or a `top_k`, otherwise "
             "`raw`",
         ),
@@ -501,6 +501,19 @@ OUTPUTS = Section(
             Number(-1e30, 1e30),
             "The score that an object must have. A request may choose another.",
             otherwise=f"`{THRESHOLD}`",
+        ),
+        Field(
+            "join",
+            Flag(),
+            "Whether words in a row that name one thing are one answer of `tokens`: those with the same label, or with "
+            "`B-` and then `I-` before it.",
+            otherwise="whether a label begins with `B-` or `I-`",
+        ),
+        Field(
+            "ignore",
+            Many(Text(), empty=True, unique=True),
+            "The labels of words that are left out of the answer; where they are joined, without `B-` and `I-`.",
+            default=OutputSpec.ignore,
         ),
         Field("absolute", Number(0, 1e6), "This output's own tolerance.", otherwise="`[tolerance]`"),
         Field("relative", Number(0, 1), "This output's own tolerance.", otherwise="`[tolerance]`"),

@@ -64,7 +64,9 @@ def document(models: list[Description], limits: Limits) -> Schema:
                 "ErrorText": _object(error=_text()),
                 "ErrorOpenAI": _object(error=_object(message=_text(), type=_text(), code=_text())),
                 "Object": _object(label=_text(), score={"type": "number"}, box=_box()),
-                "Class": _object(label=_text(), probability={"type": ["number", "null"]}),
+                "Word": _object(label=_text(), word=_text(), start=_place(), end=_place(), score=_score()),
+                "Token": _object(label=_text(), score=_score()),
+                "Class": _object(label=_text(), probability=_score()),
             }
         },
     }
@@ -207,6 +209,7 @@ def _answers(model: Description) -> dict[str, Schema]:
             classes=_list(_object(**{"class": {"type": "integer"}}, label=_text(), share={"type": "number"})),
         ),
         "detection": _list({"$ref": "#/components/schemas/Object"}),
+        "tokens": _list({"anyOf": [{"$ref": "#/components/schemas/Word"}, {"$ref": "#/components/schemas/Token"}]}),
         "embedding": {"anyOf": [_list({"type": ["number", "null"]}), {"type": "string", "contentEncoding": "base64"}]},
         "label": {"type": ["array", "string"]},
         "raw": {"type": ["array", "number", "boolean", "null"]},
@@ -452,6 +455,14 @@ def _list(items: Schema) -> Schema:
 
 def _box() -> Schema:
     return _list({"type": "number", "minimum": 0}) | {"minItems": 4, "maxItems": 4}
+
+
+def _place() -> Schema:
+    return {"type": "integer", "minimum": 0}
+
+
+def _score() -> Schema:
+    return {"type": ["number", "null"]}
 
 
 def _text() -> Schema:

@@ -81,7 +81,8 @@ def told(result: Result, call: Call, options: Options) -> dict[str, Any]:
     description = chosen(result.description, options)
     done: list[Any] = []
     for fetches, count in result.batches:
-        done += predictions(description, fetches, count, result.sizes[len(done) : len(done) + count])
+        own = slice(len(done), len(done) + count)
+        done += predictions(description, fetches, count, result.sizes[own], result.texts[own])
     if result.left:
         done += [
             error(call.refuse(OutOfTimeError("the function ran out of time; send the request again")))

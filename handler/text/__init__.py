@@ -10,10 +10,10 @@ import importlib
 import json
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ..budget import TEXTS_TOGETHER
+from ..budget import LOCATED_TOKEN, TEXTS_TOGETHER
 from ..errors import OutOfTimeError, StartupError, TextTooLongError, TooLargeError
 
 if TYPE_CHECKING:
@@ -31,6 +31,23 @@ class Encoding(NamedTuple):
     whole: bool
 
 
+class Place(NamedTuple):
+    """Where a token stands. ``word``: the number of its word, None of a token that stands around every text; ``start``
+    and ``end``: in characters (Unicode code points) of the text as it was sent.
+    """
+
+    word: int | None
+    start: int
+    end: int
+
+
+class Located(NamedTuple):
+    """A text with the place of each of its tokens."""
+
+    text: str
+    places: Sequence[Place]
+
+
 class Encoder(Protocol):
     """One kind of tokenizer. ``share``: of the characters that a text may have, it takes that part."""
 
@@ -39,6 +56,10 @@ class Encoder(Protocol):
 
     def encode(self, text: str, longest: int) -> Encoding:
         """At most ``longest`` ids of ``text``, which has no half of a surrogate pair."""
+        ...
+
+    def located(self, text: str, longest: int) -> tuple[Encoding, list[Place]]:
+        """The same, and the place of each token."""
         ...
 
 
@@ -54,7 +75,30 @@ class Texts(NamedTuple):
 
     def encoded(self, texts: Sequence[str], limits: Limits, seconds_left: Callable[[], float]) -> tuple[list[int], ...]:
         """The ids of each. Raises TooLargeError, TextTooLongError, OutOfTimeError."""
-        found = []
+        return tuple(one.ids for one in self._each(self.encoder.encode, texts, limits, seconds_left))
+
+    def located(
+        self, texts: Sequence[str], limits: Limits, seconds_left: Callable[[], float]
+    ) -> tuple[tuple[list[int], ...], tuple[Located, ...]]:
+        """The ids of each, and where its tokens stand. Raises as ``encoded`` does, and OverBudgetError."""
+        limits.require_memory(LOCATED_TOKEN * sum(min(4 * len(text) + 2, self.longest) for text in texts))
+        places: list[list[Place]] = []
+
+        def located(text: str, longest: int) -> Encoding:
+            found, where = self.encoder.located(text, longest)
+            places.append(where)
+            return found
+
+        ids = tuple(one.ids for one in self._each(located, texts, limits, seconds_left))
+        return ids, tuple(map(Located, texts, places))
+
+    def _each(
+        self,
+        encode: Callable[[str, int], Encoding],
+        texts: Sequence[str],
+        limits: Limits,
+        seconds_left: Callable[[], float],
+    ) -> Iterator[Encoding]:
         most = limits.characters // self.encoder.share
         if max(map(len, texts)) > most or sum(map(len, texts)) > most * TEXTS_TOGETHER:
             raise TooLargeError(
@@ -63,12 +107,11 @@ class Texts(NamedTuple):
         for number, text in enumerate(texts):
             if seconds_left() <= 0:
                 raise OutOfTimeError("the function ran out of time; send fewer texts at a time")
-            ids, whole = self.encoder.encode(text, self.longest)
-            if not (whole or self.truncate):
+            found = encode(text, self.longest)
+            if not (found.whole or self.truncate):
                 which = f"text {number + 1}" if len(texts) > 1 else "the text"
                 raise TextTooLongError(f"{which} has more than the {self.longest:,} tokens that the model takes")
-            found.append(ids)
-        return tuple(found)
+            yield found
 
 
 def open_texts(library: str, description: Description) -> Texts:

@@ -7,7 +7,7 @@ from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from typing import Any, NamedTuple
 
-from . import Encoding
+from . import Encoding, Place
 
 LIBRARY = "tokenizers.abi3.so"
 
@@ -23,6 +23,13 @@ class Subwords(NamedTuple):
         self.tokenizer.enable_truncation(longest)
         found = self.tokenizer.encode(text)
         return Encoding(found.ids, not found.overflowing)
+
+    def located(self, text: str, longest: int) -> tuple[Encoding, list[Place]]:
+        """The same, and the place of each."""
+        self.tokenizer.enable_truncation(longest)
+        found = self.tokenizer.encode(text)
+        places = [Place(word, start, end) for word, (start, end) in zip(found.word_ids, found.offsets, strict=True)]
+        return Encoding(found.ids, not found.overflowing), places
 
 
 def load(folder: str) -> Any:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from . import Encoding
+from . import Encoding, Place
 from .characters import CHINESE, MARKS, PUNCTUATION, REMOVED, WHITESPACE
 
 CHUNK = 8_192
@@ -45,6 +46,20 @@ class WordPiece(NamedTuple):
                 break
         return Encoding([*self.before, *found[:room], *self.after], len(found) <= room)
 
+    def located(self, text: str, longest: int) -> tuple[Encoding, list[Place]]:
+        """The same, and the place of each."""
+        room = longest - len(self.before) - len(self.after)
+        found: list[int] = []
+        places: list[Place] = []
+        for number, (ids, spans) in enumerate(self._located(text)):
+            found += ids
+            places += [Place(number, start, end) for start, end in spans]
+            if len(found) > room:
+                break
+        before, after = ([Place(None, 0, 0)] * len(around) for around in (self.before, self.after))
+        encoding = Encoding([*self.before, *found[:room], *self.after], len(found) <= room)
+        return encoding, [*before, *places[:room], *after]
+
     def _tokens(self, text: str) -> Iterator[list[int]]:
         at = 0
         for match in self.pattern.finditer(text) if self.pattern else ():
@@ -62,9 +77,42 @@ class WordPiece(NamedTuple):
         if rest:
             yield rest
 
-    def _word(self, word: str) -> list[int]:
+    def _located(self, text: str) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
+        """The ids of each word, and where each of its pieces begins and ends."""
+        at = 0
+        for match in self.pattern.finditer(text) if self.pattern else ():
+            yield from self._pieces(text[at : match.start()], at)
+            yield [self.special[match[0]]], [match.span()]
+            at = match.end()
+        yield from self._pieces(text[at:], at)
+
+    def _pieces(self, text: str, first: int) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
+        for word, origins in self._origins(text, first):
+            ends: list[int] = []
+            ids = self._word(word, ends)
+            yield ids, [(origins[start], origins[end - 1] + 1) for start, end in pairwise([0, *ends])]
+
+    def _origins(self, text: str, first: int) -> Iterator[tuple[str, list[int]]]:
+        """The words of ``text``, which begins at ``first``; of each character, the place of the one that it was."""
+        letters: list[str] = []
+        origins: list[int] = []
+        for at, character in enumerate(text, first):
+            for letter in self.characters[ord(character)]:
+                if letter != " ":
+                    letters.append(letter)
+                    origins.append(at)
+                elif letters:
+                    yield "".join(letters), origins
+                    letters, origins = [], []
+            if len(letters) > self.most + 1:  # too long, and never looked at
+                del letters[self.most + 1 :], origins[self.most : -1]
+        if letters:
+            yield "".join(letters), origins
+
+    def _word(self, word: str, ends: list[int] | None = None) -> list[int]:
+        """The ids of ``word``. ``ends``: takes the end of each piece."""
         if len(word) > self.most:
-            return [self.unknown]
+            return self._unknown(word, ends)
         ids: list[int] = []
         start, prefix = 0, ""
         while start < len(word):
@@ -73,10 +121,17 @@ class WordPiece(NamedTuple):
                 if known is not None:
                     break
             else:
-                return [self.unknown]
+                return self._unknown(word, ends)
             ids.append(known)
+            if ends is not None:
+                ends.append(end)
             start, prefix = end, self.prefix
         return ids
+
+    def _unknown(self, word: str, ends: list[int] | None) -> list[int]:
+        if ends is not None:
+            ends[:] = [len(word)]
+        return [self.unknown]
 
 
 class _Characters(dict[int, str]):

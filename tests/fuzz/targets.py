@@ -18,6 +18,7 @@ from builder.spec import TextInput
 from builder.text import prepared
 from handler import events, protocols
 from handler.answer import ANSWER_LIMIT
+from handler.answers.tokens import words
 from handler.audio import windows
 from handler.budget import Limits
 from handler.description import AudioInput, Description, ImageInput, Port, parse
@@ -113,6 +114,10 @@ def text(data: bytes) -> Spent:
         with suppress(HandlerError):
             (ids,) = encoder.encoded([text_of(data[1:], "it", limits)], limits, lambda: 10.0)
             assert 2 <= len(ids) <= encoder.longest
+            again, (located,) = encoder.located([text_of(data[1:], "it", limits)], limits, lambda: 10.0)
+            assert (again, len(located.places)) == ((ids,), len(ids))
+            for word in words(located):
+                assert 0 <= word.start < word.end <= len(located.text)
 
     return held(encode, limits, len(data), byte_seconds=BODY_BYTE * 10)
 

@@ -308,6 +308,24 @@ def test_a_face_is_happy(browser: Any, emotion: Any) -> None:
         assert rows(browser)[0].startswith("happy 99.")
 
 
+def test_words_are_shown_with_their_labels(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    description = abi_library.text_description(lengths=(8,))
+    description["fetches"][0] = abi_library._port("_ids", "float32", 2, 8, 2)  # the ids' bytes
+    description["outputs"] = [
+        {"name": "words", "fetch": "_ids", "kind": "tokens", "labels": ["some", "none"], "top_k": None}
+    ]
+    vocabulary.write_prepared(tmp_path / "sized")
+    monkeypatch.setenv("COLDFORGE_PLAYGROUND", "on")
+    with served(Client.of(tmp_path, description)) as address:
+        browser.get(address)
+        browser.find_element(By.ID, "json").send_keys("Good film!")
+        browser.find_element(By.CSS_SELECTOR, "#tensors button").click()
+        WebDriverWait(browser, 10).until(lambda driver: len(driver.find_elements(By.CSS_SELECTOR, "#answer li")) == 3)
+        labels = [one.text for one in browser.find_elements(By.CSS_SELECTOR, "#answer .label")]
+        assert labels == ["Good: some", "film: some", "!: some"]
+        assert browser.get_log("browser") == []
+
+
 def test_classes_are_laid_over_the_picture_and_embeddings_compared(
     browser: Any, tmp_path: Path, dark_picture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

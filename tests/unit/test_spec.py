@@ -397,6 +397,19 @@ unzipped = 1e9
                 '[[outputs]]\nkind = "segmentation"\nformat = "int8"\n[image]\nwidth = 2\nheight = 2',
                 '5: [[outputs]].format: "int8" is no format of kind = "segmentation"; use one of "png", "rle"',
             ),
+            (
+                '[[outputs]]\nkind = "tokens"\nlabels = ["O", "B-x"]',
+                "4: [[outputs]].kind: labels of words are of a text, and the model takes none; add [text]",
+            ),
+            (
+                '[text]\nvocabulary = "v.txt"\n[[outputs]]\nkind = "tokens"',
+                '6: [[outputs]].kind: "tokens" is without labels; name them: labels, or labels_file',
+            ),
+            (
+                '[text]\nvocabulary = "v.txt"\n[[outputs]]\nkind = "tokens"\nlabels = ["O", "B-x"]\nignore = ["B-x"]',
+                '8: [[outputs]].ignore: "B-x" is none of the labels; use some of "O", "x"',
+            ),
+            ('[[outputs]]\njoin = true\nlabels = ["a"]', "4: [[outputs]].join: only tokens has one; delete it"),
             ('[[outputs]]\nkind = "raw"\nscores = "b"', "5: [[outputs]].scores: only a detection has one"),
             (
                 '[[outputs]]\nboxes = "b"\nscores = "s"\nclasses = "c"\nbox_format = "xyxy"\nactivation = "softmax"\n'
@@ -708,7 +721,7 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
             types=types,
         )
     heads = [fetch.visible for fetch in fetches] or draw(st.just([]) | unique(lines_of_text, 3))
-    outputs = tuple(draw(outputs_of(head)) for head in heads)
+    outputs = tuple(draw(outputs_of(head, text is not None)) for head in heads)
     weights = draw(weights_of(folder, outputs, image))
     kinds, rounded = st.sampled_from(get_args(WeightType)), st.sampled_from(get_args(ActivationType))
     exceptions = st.builds(LayerSpec, lines_of_text, kinds) | st.builds(
@@ -760,12 +773,15 @@ OF_PICTURES = ("detection", "segmentation")
 
 
 @st.composite
-def outputs_of(draw: st.DrawFn, fetch: str) -> OutputSpec:
-    kinds: tuple[OutputKind, ...] = tuple(kind for kind in get_args(OutputKind) if kind not in OF_PICTURES)
+def outputs_of(draw: st.DrawFn, fetch: str, text: bool) -> OutputSpec:
+    impossible = OF_PICTURES if text else (*OF_PICTURES, "tokens")
+    kinds: tuple[OutputKind, ...] = tuple(kind for kind in get_args(OutputKind) if kind not in impossible)
     kind = draw(st.sampled_from(kinds))
-    classified, embedded = kind == "classification", kind == "embedding"
-    named = classified or kind == "label"
-    labels = draw(st.lists(lines_of_text, min_size=kind == "label", max_size=30, unique=True)) if named else []
+    classified, embedded, tagged = kind == "classification", kind == "embedding", kind == "tokens"
+    named, least_labels = classified or tagged or kind == "label", int(tagged or kind == "label")
+    labels = draw(st.lists(lines_of_text, min_size=least_labels, max_size=30, unique=True)) if named else []
+    join = draw(st.booleans()) if tagged else None
+    ignored = {label.removeprefix("B-").removeprefix("I-") if join else label for label in labels}
     least = [] if kind in ("regression", "embedding") or len(labels) == 1 else ["softmax"]
     return OutputSpec(
         name=f"answer {fetch}",
@@ -779,6 +795,8 @@ def outputs_of(draw: st.DrawFn, fetch: str) -> OutputSpec:
         format=draw(st.none() | st.sampled_from(FORMATS[kind])) if kind in FORMATS else None,
         dimensions=draw(st.none() | st.integers(1, 1000)) if embedded else None,
         normalise=embedded and draw(st.booleans()),
+        join=join,
+        ignore=tuple(draw(st.lists(st.sampled_from(sorted(ignored)), unique=True))) if tagged else ("O",),
     )
 
 

@@ -1,0 +1,116 @@
+"""Labels of the words of a text, or of what several words name, and where they stand in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..answer import Item
+from ..description import Output, Port
+from ..text import Located
+
+
+class Word(NamedTuple):
+    """The characters ``start`` to ``end`` of a text. ``token``: the number of its first piece."""
+
+    token: int
+    start: int
+    end: int
+
+
+class Tagged(NamedTuple):
+    """What was found in the characters ``start`` to ``end``, with the sum of the scores of so many ``words``."""
+
+    label: str
+    start: int
+    end: int
+    score: float
+    words: int = 1
+
+
+def answer(output: Output, item: Item) -> list[dict[str, Any]]:
+    """The labels of the words in their order: label, word, start, end and score.
+
+    A word has the label and score of its first piece, and what is joined the mean score of its words. Of an item of
+    tensors: the label and score of each token.
+    """
+    data, shape = item.part(output.fetch)
+    classes = shape[-1]
+
+    def best(token: int) -> tuple[str, float]:
+        scores = data[token * classes : (token + 1) * classes].tolist()
+        score = max(scores)
+        number = scores.index(score)
+        return output.labels[number] if number < len(output.labels) else str(number), score
+
+    if item.text is None:
+        return [{"label": label, "score": _number(score)} for label, score in map(best, range(shape[0]))]
+    text = item.text.text
+    found = []
+    for token, start, end in words(item.text):
+        label, score = best(token)
+        found.append(Tagged(label, start, end, score))
+    return [
+        {
+            "label": one.label,
+            "word": text[one.start : one.end],
+            "start": one.start,
+            "end": one.end,
+            "score": _number(one.score / one.words),
+        }
+        for one in (joined(found) if output.join else found)
+        if one.label not in output.ignore
+    ]
+
+
+def shortest(output: Output, ports: Mapping[str, Port]) -> int:
+    """Characters that ``answer`` has at least."""
+    return len("[]")
+
+
+def words(located: Located) -> Iterator[Word]:
+    """The words of a text, without the space around them.
+
+    A word is what the tokenizer took for one, and ends at a space in any case: some take a whole text for one.
+    """
+    text = located.text
+    word, last = Word(0, 0, 0), None
+    for token, (number, first, end) in enumerate(located.places):
+        start = first
+        while start < end and text[start].isspace():
+            start += 1
+        while start < end and text[end - 1].isspace():
+            end -= 1
+        goes_on = number is not None and number == last and word.start < word.end
+        if goes_on and not any(map(str.isspace, text[max(first - 1, 0) : start + 1])):
+            word = Word(word.token, word.start, max(word.end, end))
+            continue
+        if word.start < word.end:
+            yield word
+        word, last = Word(token, start, end if number is not None else start), number
+    if word.start < word.end:
+        yield word
+
+
+def joined(found: Sequence[Tagged]) -> Iterator[Tagged]:
+    """Words of one thing together, without the ``B-`` and ``I-`` of their labels.
+
+    That is words in a row whose labels differ in no more than these; a ``B-`` begins another thing.
+    """
+    thing: Tagged | None = None
+    for one in found:
+        name = one.label[2:] if one.label.startswith(("B-", "I-")) else one.label
+        if thing and thing.label == name and not one.label.startswith("B-"):
+            thing = thing._replace(end=one.end, score=thing.score + one.score, words=thing.words + 1)
+            continue
+        if thing:
+            yield thing
+        thing = one._replace(label=name)
+    if thing:
+        yield thing
+
+
+def _number(score: float) -> float | None:
+    """Nine digits, which are all that float32 has; None for what is no number."""
+    return float(format(score, ".9g")) if math.isfinite(score) else None

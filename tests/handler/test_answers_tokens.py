@@ -1,0 +1,239 @@
+"""Labels of words: where they stand in the text that was sent, what is joined, and what is left out."""
+
+from __future__ import annotations
+
+import json
+import struct
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from handler.answer import predictions, shortest_predictions
+from handler.answers.tokens import Tagged, joined, words
+from handler.budget import Limits
+from handler.description import Description, parse
+from handler.errors import OverBudgetError, StartupError
+from handler.model import Model
+from handler.server import Server
+from handler.text import Located, Place, Texts, open_texts
+from tests.support import abi_library, vocabulary
+from tests.support.http import Client
+from tests.support.vocabulary import PIECES
+
+BIO = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+LENGTHS = (4, 8)
+SMALLEST = struct.unpack("<f", struct.pack("<i", 1))[0]
+
+
+def described(lengths: tuple[int, ...] = LENGTHS, classes: int = 2, **changes: Any) -> dict[str, Any]:
+    """A model of ids, int64 [2, length], whose bytes it gives back as float32 [2, length, 2]: the label is the first,
+    and its score the id, times SMALLEST.
+    """
+    sizes = [
+        {
+            "feeds": [abi_library._port("input_ids", "int64", 2, length)],
+            "fetches": [abi_library._port("tags", "float32", 2, length, classes)],
+        }
+        for length in lengths
+    ]
+    output = {
+        "name": "words", "fetch": "tags", "kind": "tokens", "labels": ["yes", "no"], "top_k": None, "join": False,
+        "ignore": [],
+    }  # fmt: skip
+    shapes = {"shapes": sizes} if len(sizes) > 1 else {}
+    text = {"ids": "input_ids", "mask": "", "types": ""}
+    return abi_library._describe("sized", 2, **sizes[0], image=None, text=text, outputs=[output | changes], **shapes)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokens")
+    abi_library.build(folder, described())
+    vocabulary.write_prepared(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Client:
+    return Client(Server({"sized": Model(str(folder / "libmodel.so"))}, Limits(characters=2_000, items=20)))
+
+
+@pytest.fixture(scope="module")
+def texts(folder: Path) -> Texts:
+    return open_texts(str(folder / "libmodel.so"), parse(json.dumps(described())))
+
+
+def answers(client: Client, body: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    status, answer = client.post("/predict", body)
+    assert status == 200, answer
+    return [item["words"] for item in answer["predictions"]]
+
+
+def found(client: Client, text: str) -> list[tuple[str, int, int, str]]:
+    """Of each word what stands there, where, and its first piece, as its score tells."""
+    (one,) = answers(client, {"text": text})
+    return [(word["word"], word["start"], word["end"], PIECES[round(word["score"] / SMALLEST)]) for word in one]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Good film", [("Good", 0, 4, "good"), ("film", 5, 9, "film")]),
+        ("  unknown!plays", [("unknown", 2, 9, "un"), ("!", 9, 10, "!"), ("plays", 10, 15, "play")]),
+        ("天 天", [("天", 0, 1, "天"), ("天", 2, 3, "天")]),
+        ("good\u200bbad 1é", [("good\u200bbad", 0, 8, "good"), ("1é", 9, 11, "[UNK]")]),
+        ("e\u0301a bad", [("e\u0301a", 0, 3, "e"), ("bad", 4, 7, "bad")]),
+        ("a" * 200 + " b", [("a" * 200, 0, 200, "[UNK]"), ("b", 201, 202, "b")]),
+        ("good[SEP]bad", [("good", 0, 4, "good"), ("[SEP]", 4, 9, "[SEP]"), ("bad", 9, 12, "bad")]),
+        (" \n\u0301", []),
+    ],
+)
+def test_each_word_has_its_place_and_the_label_of_its_first_piece(client: Client, text: str, wanted: Any) -> None:
+    assert found(client, text) == wanted
+
+
+def test_what_is_cut_off_has_no_label(client: Client) -> None:
+    """Of eight tokens two are special."""
+    assert [word for word, *_ in found(client, "good " * 9)] == ["good"] * 6
+    assert found(client, "a b c d e unknown")[-1] == ("un", 10, 12, "un")
+
+
+def test_texts_of_one_request_are_answered_in_their_order(client: Client) -> None:
+    several = ["bad", "very very very very", "good", "天天", ""]
+    together = answers(client, {"texts": several[:-1]})
+    assert [[word["word"] for word in one] for one in together] == [["bad"], ["very"] * 4, ["good"], ["天", "天"]]
+    assert together == [answers(client, {"text": text})[0] for text in several[:-1]]
+
+
+def test_of_tensors_each_token_has_a_label(client: Client) -> None:
+    (one,) = answers(client, {"inputs": {"input_ids": [[2, 5, 3, 0]]}})
+    assert [(word["label"], round(word["score"] / SMALLEST)) for word in one] == [
+        ("yes", 2), ("yes", 5), ("yes", 3), ("yes", 0),
+    ]  # fmt: skip
+    assert set(one[0]) == {"label", "score"}
+
+
+def test_the_document_describes_the_answer(client: Client) -> None:
+    document = client.get("/openapi.json")
+    response = document["paths"]["/predict"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    validator = Draft202012Validator({**response, "components": document["components"]})
+    for body in ({"text": "good film"}, {"inputs": {"input_ids": [[2, 5, 3, 0]]}}):
+        _, answer = client.post("/predict", body)
+        assert validator.is_valid(answer)
+        answer["predictions"][0]["words"][0].pop("label")
+        assert not validator.is_valid(answer)
+
+
+def test_other_protocols_have_the_scores(client: Client) -> None:
+    _, answer = client.post("/v1/models/sized:predict", {"instances": ["good"]})
+    assert len(answer["predictions"][0]) == LENGTHS[0]
+
+
+def told(labels: tuple[str, ...], rows: list[list[float]], text: str, places: list[Any], **changes: Any) -> Any:
+    """The answer to ``text`` whose tokens have the scores ``rows``."""
+    made = described((len(rows),), len(labels), labels=labels, **changes)
+    description = parse(json.dumps(made))
+    scores = memoryview(array("f", [value for row in rows * 2 for value in row]))
+    located = Located(text, [Place(*place) for place in places])
+    (item, _) = predictions(description, [scores], 2, (), (located, located))
+    return [(one["label"], one["word"], one["score"]) for one in item["words"]]
+
+
+NAMES = "Angela Merkel in Bonn Köln"
+PLACED = [(None, 0, 0), (0, 0, 6), (1, 7, 10), (1, 10, 13), (2, 14, 16), (3, 17, 21), (4, 22, 26), (None, 0, 0)]
+
+
+def rows(*labels: str) -> list[list[float]]:
+    """Scores of 0.5 and more: each token's is larger by 1/64."""
+    return [[(0.5 + at / 64) * (one == label) for one in BIO] for at, label in enumerate(labels)]
+
+
+def test_names_of_several_words_are_joined() -> None:
+    scores = rows("B-LOC", "B-PER", "I-PER", "O", "O", "B-LOC", "B-LOC", "O")
+    assert told(BIO, scores, NAMES, PLACED, join=True, ignore=["O"]) == [
+        ("PER", "Angela Merkel", 0.5 + 1.5 / 64),
+        ("LOC", "Bonn", 0.5 + 5 / 64),
+        ("LOC", "Köln", 0.5 + 6 / 64),
+    ]
+    assert [label for label, *_ in told(BIO, scores, NAMES, PLACED, ignore=["O"])] == [
+        "B-PER", "I-PER", "B-LOC", "B-LOC",
+    ]  # fmt: skip
+    assert [one[:2] for one in told(BIO, scores, NAMES, PLACED, join=True, ignore=["LOC"])] == [
+        ("PER", "Angela Merkel"),
+        ("O", "in"),
+    ]
+
+
+def test_a_score_that_is_no_number_is_null() -> None:
+    scores = [[float("nan")] * 5] * 8
+    assert told(BIO, scores, NAMES, PLACED, ignore=["O"]) == []
+    assert told(BIO, scores, NAMES, PLACED)[0] == ("O", "Angela", None)
+
+
+@pytest.mark.parametrize(
+    ("labels", "things"),
+    [
+        ("B-a I-a I-a", "a:0-3"),
+        ("B-a B-a", "a:0-1 a:1-2"),
+        ("I-a I-b I-b", "a:0-1 b:1-3"),
+        ("B-a O I-a", "a:0-1 O:1-2 a:2-3"),
+        ("a a b", "a:0-2 b:2-3"),
+        ("B-I-a I-I-a", "I-a:0-2"),
+        ("", ""),
+    ],
+)
+def test_what_is_joined(labels: str, things: str) -> None:
+    given_words = [Tagged(label, at, at + 1, 1.0) for at, label in enumerate(labels.split())]
+    made = list(joined(given_words))
+    assert " ".join(f"{one.label}:{one.start}-{one.end}" for one in made) == things
+    assert all(one.score == one.words == one.end - one.start for one in made)
+
+
+@pytest.mark.parametrize(
+    ("text", "places", "wanted"),
+    [
+        ("a film", [(0, 0, 1), (1, 1, 6)], ["a", "film"]),  # the space belongs to the piece
+        ("a film", [(0, 0, 1), (0, 1, 4), (0, 4, 6)], ["a", "film"]),  # the whole text is a word
+        ("a  b", [(0, 0, 1), (1, 1, 2), (1, 2, 4)], ["a", "b"]),  # a piece of nothing but space
+        ("天", [(0, 0, 1), (0, 0, 1), (0, 0, 1)], ["天"]),  # bytes of one character
+        ("don't", [(0, 0, 3), (1, 3, 5)], ["don", "'t"]),
+        ("ab", [(0, 0, 1), (None, 0, 0), (0, 1, 2)], ["a", "b"]),
+        ("", [(None, 0, 0), (None, 0, 0)], []),
+    ],
+)
+def test_words_are_without_the_space_around_them(text: str, places: list[Any], wanted: list[str]) -> None:
+    located = Located(text, [Place(*place) for place in places])
+    assert [text[word.start : word.end] for word in words(located)] == wanted
+
+
+@given(st.text(min_size=1, max_size=60), st.integers(2, 9))
+def test_places_go_with_the_ids_and_are_in_the_text(texts: Texts, text: str, longest: int) -> None:
+    encoding, places = texts.encoder.located(text, longest)
+    assert encoding == texts.encoder.encode(text, longest)
+    assert len(places) == len(encoding.ids)
+    starts = [place.start for place in places[1:-1]]
+    assert starts == sorted(starts)
+    assert all(0 <= start < end <= len(text) for _, start, end in places[1:-1])
+
+
+def test_tokens_are_paid_for_in_memory(texts: Texts) -> None:
+    limits = Limits(memory=100_000)
+    assert texts.located(["a"] * 10, limits, lambda: 1.0)[0] == texts.encoded(["a"] * 10, limits, lambda: 1.0)
+    with pytest.raises(OverBudgetError):
+        texts.located(["a " * 10] * 100, limits, lambda: 1.0)
+
+
+def test_no_more_than_nothing_is_promised() -> None:
+    description: Description = parse(json.dumps(described()))
+    assert shortest_predictions(description, 3) == 3 * len("[]")
+
+
+@pytest.mark.parametrize("changes", [{"text": None}, {"fetches": [abi_library._port("tags", "float32", 2, 4)]}])
+def test_a_description_without_scores_for_tokens_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(StartupError, match="tags has no scores for each token of a text"):
+        parse(json.dumps(described((4,)) | changes))

@@ -23,6 +23,7 @@ LOAD_BALANCER_LIMIT = 1_048_576
 """The same, of a load balancer's target (1 MB)."""
 _AROUND = 4_096  # bytes at most that stand around the answer: a status, headers, timings
 _LEAF = 64  # bytes of a number, or of half a class with its label, which are rarely as many
+_ESCAPED = 12  # characters of JSON that a character outside of ASCII has at most
 _SHORTEST = {"bool": len("true, "), "float32": len("0.0, "), "float64": len("0.0, ")}
 _SHORTEST_INTEGER = len("0, ")
 _SHORTEST_CLASS = len('{"label": "", "probability": 0.0}, ')
@@ -187,10 +188,13 @@ def _leaves(value: object) -> int:
     if isinstance(value, dict):
         return sum(map(_leaves, value.values()))
     if isinstance(value, list):
-        if value and isinstance(value[0], dict) and any(isinstance(v, list | dict) for v in value[0].values()):
+        first = value[0] if value and isinstance(value[0], dict) else {}
+        if "word" in first or any(isinstance(v, list | dict) for v in first.values()):  # words are of any length
             return sum(map(_leaves, value))
         return len(value) * _leaves(value[0]) if value else 0
-    return 1 + len(value) // _LEAF if isinstance(value, str) else 1
+    if isinstance(value, str):
+        return 1 + len(value) * (1 if value.isascii() else _ESCAPED) // _LEAF
+    return 1
 
 
 def numbers(dtype: str, data: memoryview, strict: bool = True) -> list[Number]:

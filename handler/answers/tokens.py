@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -70,7 +71,7 @@ def shortest(output: Output, ports: Mapping[str, Port]) -> int:
 
 
 def words(located: Located) -> Iterator[Word]:
-    """The words of a text, without the space around them.
+    """The words of a text, without the space around them, and with the marks that stand on their last letter.
 
     A word is what the tokenizer took for one, and ends at a space in any case: some take a whole text for one.
     """
@@ -82,15 +83,27 @@ def words(located: Located) -> Iterator[Word]:
             start += 1
         while start < end and text[end - 1].isspace():
             end -= 1
-        goes_on = number is not None and number == last and word.start < word.end
-        if goes_on and not any(map(str.isspace, text[max(first - 1, 0) : start + 1])):
-            word = Word(word.token, word.start, max(word.end, end))
+        end = _with_marks(text, end) if start < end else end
+        same, empty = number is not None and number == last, word.start == word.end
+        # Some tokenizers make a word of its own of a mark: it is the last letter's all the same.
+        goes_on = not empty and number is not None and (same or start < word.end)
+        if goes_on and not any(map(str.isspace, text[word.end : start])):
+            word = word._replace(end=max(word.end, end))
             continue
-        if word.start < word.end:
+        if not empty:
             yield word
-        word, last = Word(token, start, end if number is not None else start), number
+        # A space that is a piece of its own stands for the word that begins behind it.
+        first_piece = word.token if same and empty and start == first else token
+        word, last = Word(first_piece, start, end if number is not None else start), number
     if word.start < word.end:
         yield word
+
+
+def _with_marks(text: str, end: int) -> int:
+    """``end`` behind the marks that stand there: some tokenizers take accents and vowel signs away."""
+    while end < len(text) and unicodedata.category(text[end]).startswith("M"):
+        end += 1
+    return end
 
 
 def joined(found: Sequence[Tagged]) -> Iterator[Tagged]:

@@ -116,8 +116,10 @@ def text(data: bytes) -> Spent:
             assert 2 <= len(ids) <= encoder.longest
             again, (located,) = encoder.located([text_of(data[1:], "it", limits)], limits, lambda: 10.0)
             assert (again, len(located.places)) == ((ids,), len(ids))
+            end = 0
             for word in words(located):
-                assert 0 <= word.start < word.end <= len(located.text)
+                assert end <= word.start < word.end <= len(located.text)
+                end = word.end
 
     return held(encode, limits, len(data), byte_seconds=BODY_BYTE * 10)
 

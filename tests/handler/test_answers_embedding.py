@@ -127,7 +127,7 @@ def test_a_request_chooses_in_the_query_or_beside_its_input(client: Client) -> N
         ({"dimensions": 3}, "at most 2"),
         ({"dimensions": 0}, "a whole number"),
         ({"dimensions": True}, "a whole number"),
-        ({"dimensions": 1.0}, "a whole number"),
+        ({"dimensions": 1.5}, "a whole number"),
         ({"format": "int4"}, "one of float32"),
         ({"format": 8}, "must be a string"),
         ({"threshold": 0.5}, "of kind detection"),

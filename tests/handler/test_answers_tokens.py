@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from handler.answer import predictions, shortest_predictions
+from handler import events
+from handler.answer import predictions, require_room, shortest_predictions
 from handler.answers.tokens import Tagged, joined, words
 from handler.budget import Limits
 from handler.description import Description, parse
-from handler.errors import OverBudgetError, StartupError
+from handler.errors import AnswerTooLargeError, OverBudgetError, StartupError
 from handler.model import Model
 from handler.server import Server
 from handler.text import Located, Place, Texts, open_texts
@@ -203,12 +204,46 @@ def test_what_is_joined(labels: str, things: str) -> None:
         ("天", [(0, 0, 1), (0, 0, 1), (0, 0, 1)], ["天"]),  # bytes of one character
         ("don't", [(0, 0, 3), (1, 3, 5)], ["don", "'t"]),
         ("ab", [(0, 0, 1), (None, 0, 0), (0, 1, 2)], ["a", "b"]),
+        ("a 天", [(0, 0, 1), (0, 1, 2), (0, 2, 3), (0, 2, 3)], ["a", "天"]),  # the space, and bytes of a character
+        ("a 天", [(0, 0, 1), (1, 1, 2), (1, 2, 3), (2, 2, 3)], ["a", "天"]),
+        ("e\u0301 b", [(0, 0, 1), (1, 3, 4)], ["e\u0301", "b"]),  # the accent was taken away
+        ("e\u0301b", [(0, 0, 1), (1, 1, 2), (2, 2, 3)], ["e\u0301", "b"]),  # it is a word of its own
+        ("में हूँ", [(0, 0, 1), (1, 4, 5)], ["में", "हूँ"]),
+        ("\u0301a", [(0, 0, 1), (1, 1, 2)], ["\u0301", "a"]),
+        ("☎\ufe0f 👍🏽!", [(0, 0, 1), (1, 3, 5), (2, 5, 6)], ["☎\ufe0f", "👍🏽", "!"]),
         ("", [(None, 0, 0), (None, 0, 0)], []),
     ],
 )
 def test_words_are_without_the_space_around_them(text: str, places: list[Any], wanted: list[str]) -> None:
     located = Located(text, [Place(*place) for place in places])
     assert [text[word.start : word.end] for word in words(located)] == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "places", "tokens"),
+    [
+        ("a 天", [(0, 0, 1), (1, 1, 2), (1, 2, 3)], [0, 1]),
+        ("a 天天", [(0, 0, 1), (0, 1, 2), (0, 2, 3), (0, 3, 4)], [0, 1]),
+        ("a  b", [(0, 0, 1), (1, 1, 2), (1, 2, 4)], [0, 2]),
+        ("a b", [(0, 0, 1), (1, 1, 2), (2, 2, 3)], [0, 2]),
+    ],
+)
+def test_a_space_that_is_a_piece_is_the_first_of_its_word(text: str, places: list[Any], tokens: list[int]) -> None:
+    located = Located(text, [Place(*place) for place in places])
+    assert [word.token for word in words(located)] == tokens
+
+
+@given(st.text("a é\u0301\n天", max_size=9), st.data())
+def test_words_never_overlap(text: str, data: st.DataObject) -> None:
+    place = st.integers(0, len(text))
+    drawn = st.lists(st.tuples(place, place, st.integers(0, 3)), max_size=9).map(sorted)
+    around = [Place(None, 0, 0)]
+    places = [*around, *(Place(number, one, max(one, other)) for one, other, number in data.draw(drawn)), *around]
+    end = 0
+    for word in words(Located(text, places)):
+        assert end <= word.start < word.end <= len(text)
+        assert not any(map(str.isspace, (text[word.start], text[word.end - 1])))
+        end = word.end
 
 
 @given(st.text(min_size=1, max_size=60), st.integers(2, 9))
@@ -226,6 +261,31 @@ def test_tokens_are_paid_for_in_memory(texts: Texts) -> None:
     assert texts.located(["a"] * 10, limits, lambda: 1.0)[0] == texts.encoded(["a"] * 10, limits, lambda: 1.0)
     with pytest.raises(OverBudgetError):
         texts.located(["a " * 10] * 100, limits, lambda: 1.0)
+
+
+def test_an_answer_of_long_words_is_measured() -> None:
+    """Lambda takes 6 MB; each of these characters becomes six."""
+    word = {"label": "a", "word": "b", "start": 0, "end": 1, "score": 1.0}
+    require_room({"predictions": [{"words": [word, word | {"word": "天" * 1_000_000}]}]})
+    with pytest.raises(AnswerTooLargeError):
+        require_room({"predictions": [{"words": [word, word | {"word": "天" * 1_050_000}]}]})
+
+
+@pytest.mark.parametrize("kind", ["direct", "sqs", "step_functions"])
+def test_events_are_answered_with_words(client: Client, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    body = {"texts": ["good film", "天"]}
+    call = client.call()
+    if kind == "direct":
+        result = events.answer(body, client.server, call)
+    elif kind == "step_functions":
+        result = events.answer({"Items": [body]}, client.server, call)["results"][0]
+    else:
+        reported: list[dict[str, Any]] = []
+        call = call._replace(report=lambda _, fields: reported.append(fields))
+        record = {"messageId": "1", "eventSource": "aws:sqs", "body": json.dumps(body)}
+        assert events.answer({"Records": [record]}, client.server, call) == {"batchItemFailures": []}
+        result = reported[0]["result"]
+    assert [[one["word"] for one in item["words"]] for item in result["predictions"]] == [["good", "film"], ["天"]]
 
 
 def test_no_more_than_nothing_is_promised() -> None:

@@ -16,7 +16,9 @@ from builder.project import cache_folder
 from builder.spec import TextInput
 from builder.targets import ARM64, host_target
 from builder.text import encoder
-from handler.text import Place
+from handler.answers import tokens
+from handler.answers.tokens import Word
+from handler.text import Located, Place
 from handler.text.characters import MARKS
 from handler.text.subwords import load
 from tests.support.tokenizers import LINES, trained
@@ -117,6 +119,23 @@ def test_tokens_are_the_package_s_in_every_script(pairs: dict[str, Any], kind: s
 def test_tokens_of_any_text_are_the_package_s(pairs: dict[str, Any], text: str) -> None:
     for pair in pairs.values():
         same(pair, text)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+def test_words_are_whole_whatever_the_tokenizer(pairs: dict[str, Any], kind: str) -> None:
+    """Emoji, marks that are characters of their own, and scripts without spaces; what is punctuation differs."""
+    text = " \u5929 caf\u00e9 cafe\u0301 \U0001f469\u200d\U0001f467 \u0939\u0942\u0901 \ufb01n \u260e\ufe0f \ud55c"
+    assert [text[word.start : word.end] for word in words_of(pairs[kind], text)] == text.split()
+    for line in (*LINES, *ODD[:-3]):
+        end = 0
+        for word in words_of(pairs[kind], line):
+            assert end <= word.start < word.end <= len(line), ascii(line[:200])
+            end = word.end
+
+
+def words_of(pair: Any, text: str) -> list[Word]:
+    _, ours = pair
+    return list(tokens.words(Located(text, ours.located(text, 1_000_000)[1])))
 
 
 def test_a_wheel_for_another_processor_is_taken_as_well(package: TokenizersPackage, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gc
+import importlib
 import io
 import json
 import tracemalloc
@@ -53,6 +54,13 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     run = Model.run
     monkeypatch.setattr(Model, "run", lambda self, *rest: (begun.append(1), run(self, *rest))[1])
     return begun
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> None:
+    """Protocols are imported by their first request, which takes 2 MB: not what a body costs."""
+    for name in ("open_inference", "predict", "tf_serving"):
+        importlib.import_module(f"handler.protocols.{name}")
 
 
 def peak(call: Callable[[], Any]) -> tuple[Any, int]:

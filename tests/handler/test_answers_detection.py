@@ -106,8 +106,8 @@ ORIENTED = {1: None, 3: Image.Transpose.ROTATE_180, 6: Image.Transpose.ROTATE_90
 
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize("size", [(301, 140), (140, 301), (97, 97), (1_700, 900)])
-@pytest.mark.parametrize("turn", ORIENTED)
-def test_what_the_model_sees_is_where_the_answer_says(fit: str, size: tuple[int, int], turn: int) -> None:
+@pytest.mark.parametrize(("turn", "crop"), [*((turn, 1.0) for turn in ORIENTED), (1, 0.875), (6, 0.6), (8, 0.6)])
+def test_what_the_model_sees_is_where_the_answer_says(fit: str, size: tuple[int, int], turn: int, crop: float) -> None:
     """A red rectangle in a picture as people see it, found in the pixels that the model gets, and carried back."""
     width, height = size
     box = (width * 0.4, height * 0.45, width * 0.55, height * 0.6)
@@ -117,7 +117,7 @@ def test_what_the_model_sees_is_where_the_answer_says(fit: str, size: tuple[int,
     buffer, exif = io.BytesIO(), Image.Exif()
     exif[0x0112] = turn
     (picture.transpose(how) if how is not None else picture).save(buffer, "JPEG", quality=95, exif=exif.tobytes())
-    target = ImageInput("x", 120, 80, "rgb", fit, "bilinear", padding=(255,))
+    target = ImageInput("x", 120, 80, "rgb", fit, "bilinear", padding=(255,), crop=crop)
     got = read(buffer.getvalue(), "it", target, Limits())
     assert got.size == size
     red = np.frombuffer(got.data, np.uint8).reshape(80, 120, 3)[:, :, 1] < 128

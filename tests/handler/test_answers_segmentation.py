@@ -17,9 +17,11 @@ from handler.answer import predictions, shortest_predictions
 from handler.answers import segmentation
 from handler.answers.frame import Frame
 from handler.answers.segmentation import UNSEEN, in_picture, run_lengths
+from handler.budget import Limits
 from handler.description import Description, ImageInput, parse
 from handler.errors import AnswerTooLargeError
 from handler.fit import placement
+from handler.image import read
 from handler.options import Options, chosen
 from tests.support import abi_library
 
@@ -48,12 +50,18 @@ def pixels(png: str) -> Any:
     return np.array(Image.open(io.BytesIO(base64.b64decode(png))))
 
 
-@given(st.tuples(SIDES, SIDES), st.tuples(SIDES, SIDES), st.sampled_from(FITS), st.integers(1, 3))
+@given(
+    st.tuples(SIDES, SIDES),
+    st.tuples(SIDES, SIDES),
+    st.sampled_from(FITS),
+    st.sampled_from([1.0, 0.875, 0.5, 0.1]),
+    st.integers(1, 3),
+)
 def test_each_pixel_has_the_class_of_where_the_model_was_shown_it(
-    size: tuple[int, int], model: tuple[int, int], fit: str, finer: int
+    size: tuple[int, int], model: tuple[int, int], fit: str, crop: float, finer: int
 ) -> None:
     """The map's rows and columns are numbered, so that a class says where it was taken from."""
-    target = ImageInput("x", *model, "rgb", fit, "bilinear")
+    target = ImageInput("x", *model, "rgb", fit, "bilinear", crop=crop)
     placed = placement(size, target)
     width, height = model[0] * finer, model[1] * finer
     left, top, right, bottom = placed.box
@@ -89,6 +97,30 @@ def test_the_answer_has_classes_with_their_shares() -> None:
 def test_what_cover_cuts_off_was_not_seen() -> None:
     answer = told(described(2, 2, "cover", labels=("a", "b")), bytes(4), (10, 4))
     assert [(one["class"], one["label"], one["share"]) for one in answer["classes"]] == [(255, "", 0.6), (0, "a", 0.4)]
+
+
+@pytest.mark.parametrize("size", [(301, 140), (140, 301)])
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("crop", [1.0, 0.875, 0.6])
+def test_a_map_lies_where_the_model_saw_it(fit: str, crop: float, size: tuple[int, int]) -> None:
+    """A red rectangle in a picture; the model says 1 where its own pixels are red."""
+    width, height = size
+    box = round(width * 0.4), round(height * 0.45), round(width * 0.55), round(height * 0.6)
+    picture, file = Image.new("RGB", size, "white"), io.BytesIO()
+    picture.paste("red", box)
+    picture.save(file, "PNG")
+    target = ImageInput("x", 120, 80, "rgb", fit, "bilinear", padding=(255,), crop=crop)
+    got = read(file.getvalue(), "it", target, Limits())
+    red = (np.frombuffer(got.data, np.uint8).reshape(80, 120, 3)[:, :, 1] < 128).astype(np.uint8)
+    back = np.array(in_picture(red.tobytes(), (120, 80), Frame(got.size, (120, 80), placement(size, target))))
+    rows, columns = (np.nonzero((back == 1).any(axis))[0] for axis in (1, 0))
+    pixel = max(width / 120, height / 80)  # of the model's picture
+    found = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
+    np.testing.assert_allclose(found, box, atol=pixel + 1)
+    unseen = (back == UNSEEN).mean()
+    left, top, right, bottom = placement(size, target).box
+    assert unseen == pytest.approx(1 - (right - left) * (bottom - top) / (width * height))
+    assert unseen > 0 or (crop == 1 and fit != "cover")
 
 
 @given(st.tuples(SIDES, SIDES), st.integers(1, 5), st.randoms(use_true_random=False))

@@ -11,6 +11,7 @@ from builder.cache import file_digest
 from builder.escape import c_string
 from builder.lower.buffers import align
 from builder.spec.tensor import TensorSpec
+from builder.verify.agreement import spare
 from builder.verify.expected import Expected
 
 PREFERRED = "random-0"
@@ -44,7 +45,8 @@ def _header(expected: Expected, model: str, offsets: Sequence[int], size: int) -
         classes = fetch.shape[-1] if output.kind == "classification" and fetch.shape else 0
         outputs.append(
             f"    {{{c_string(output.name)}, {output.number}, {fetch.dtype.upper()}, {fetch.elements}u, {classes}u, "
-            f"{float(tolerance.absolute)!r}, {float(tolerance.relative)!r}}},"
+            f"{float(tolerance.absolute)!r}, {float(tolerance.relative)!r}, "
+            f"{spare(output.kind, fetch.dtype, fetch.elements)}u}},"
         )
     names = ", ".join(map(c_string, expected.cases))
     lines = [

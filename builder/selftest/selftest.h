@@ -27,6 +27,7 @@ typedef struct {
     size_t elements;
     size_t classes; /* of a classification, whose highest must be TensorFlow's; else 0 */
     double absolute, relative;
+    size_t spare; /* elements of a case that may disagree: of a class map, where two classes are as good */
 } output;
 
 extern const uint8_t case_data[];

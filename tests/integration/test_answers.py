@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,21 @@ import pytest
 from PIL import Image, ImageDraw
 
 from builder.cli import main
-from builder.errors import ImportModelError
+from builder.errors import ImportModelError, VerifyError
 from builder.importers.endings import Ending, class_map
+from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
-from builder.spec import Tolerance
+from builder.selftest.programs import build_programs, run_program
+from builder.spec import Tolerance, load
 from builder.spec.tensor import TensorSpec
+from builder.targets import X86_64
 from builder.verify.agreement import agree
+from builder.verify.golden import Golden, GoldenCase
+from builder.verify.machine import HERE
 from handler.budget import Limits
 from handler.model import Model
 from handler.server import Server
+from tests.support.build import CACHE
 from tests.support.http import Client
 from tests.support.models import empty_project
 
@@ -204,6 +211,24 @@ def test_the_best_class_of_each_pixel(value: Any, wanted: Ending, expected: Any)
 def test_what_is_no_class_map(value: Any, labels: int, says: str) -> None:
     with pytest.raises(ImportModelError, match=says):
         class_map(tensorflow().constant(value), Ending(segmentation=True, labels=labels), "y")
+
+
+def test_the_selftest_allows_as_many_pixels_as_the_build(bundle: Path, tmp_path: Path) -> None:
+    """Of 1,024 pixels one may have another class than TensorFlow's, and of any other output no element."""
+    spec, library = load(bundle / "model.toml"), bundle / "dist" / "scene" / "layer" / "lib" / "libmodel.so"
+    graph = FrozenGraph.load(bundle / "build" / "scene" / "import")
+    (tmp_path / "ports.json").write_bytes(graph.ports_path.read_bytes())
+    with Golden.open(graph.golden_path) as golden:
+        feeds, fetches = ([port.spec.name for port in ports] for ports in (graph.feeds, graph.fetches))
+        case = golden.cases[-1]
+        case_feeds = {name: golden.feed(case, name) for name in feeds}
+        answers = {name: golden.fetch(case, name).copy() for name in fetches}
+    for off, says in ((1, "in 1 of at most 1 elements of a case, agrees"), (2, "2 of 1024 elements disagree")):
+        answers["colours"].flat[off] += 7
+        Golden.write(tmp_path / "golden.npz", {case: GoldenCase(case_feeds, answers)})
+        build_programs(spec, FrozenGraph.load(tmp_path), X86_64, CACHE, tmp_path)
+        with nullcontext() if off == 1 else pytest.raises(VerifyError, match=says):
+            assert says in run_program(tmp_path / "test", HERE, str(library))
 
 
 @pytest.mark.parametrize(("pixels", "passes"), [(0, True), (1, True), (2, False)])

@@ -5,7 +5,7 @@ Plain functions over the protobuf; each returns a new message and leaves its arg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from builder.importers.tf import tensorflow
@@ -44,19 +44,20 @@ def keep_reachable(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str])
     """The nodes that ``fetches`` need, in their old order; what lies before a placeholder among ``feeds`` goes."""
     # A feed in mid-graph keeps what is before it: import_graph_def wants its inputs, the last pruning drops them.
     keep = reachable(map(node_of, (*fetches, *feeds)), reads(graph_def.node))
-    result = _copy(graph_def)
-    del result.node[:]
-    result.node.extend(n for n in graph_def.node if n.name in keep)
-    return keep_called_functions(result)
+    return _with_called_functions([n for n in graph_def.node if n.name in keep], graph_def)
 
 
 def keep_called_functions(graph_def: Any) -> Any:
     """A copy of ``graph_def`` without the functions of its library that nothing calls."""
-    result = _copy(graph_def)
-    names = _functions_in_call_order(graph_def)
+    return _with_called_functions(graph_def.node, graph_def)
+
+
+def _with_called_functions(nodes: Sequence[Any], graph_def: Any) -> Any:
+    """``nodes`` of ``graph_def`` and the functions they call. What is left out is not copied: weights are large."""
+    result = type(graph_def)(versions=graph_def.versions)
     functions = {f.signature.name: f for f in graph_def.library.function}
-    result.ClearField("library")
-    result.library.function.extend(functions[n] for n in names)
+    result.node.extend(nodes)
+    result.library.function.extend(functions[n] for n in _functions_in_call_order(nodes, functions))
     return result
 
 
@@ -67,13 +68,13 @@ def inline_calls(graph_def: Any, ports: Iterable[str]) -> Any:
 
     if not any("PartitionedCall" in n.op or n.op in _function_names(graph_def) for n in graph_def.node):
         return graph_def
-    source = _copy(graph_def)
-    for node in all_nodes(source):
+    meta = tf.compat.v1.MetaGraphDef()
+    meta.graph_def.CopyFrom(graph_def)  # once: the weights are large
+    for node in all_nodes(meta.graph_def):
         # Lowering would turn If and While into Switch and Merge, which XLA has to put together again.
         node.attr.pop("_lower_using_switch_merge", None)
-    for function in source.library.function:
+    for function in meta.graph_def.library.function:
         function.attr.pop("api_implements", None)
-    meta = tf.compat.v1.MetaGraphDef(graph_def=source)
     meta.collection_def["train_op"].node_list.value.extend(ports)
     config = tf.compat.v1.ConfigProto()
     config.graph_options.rewrite_options.min_graph_nodes = -1
@@ -114,21 +115,15 @@ def canonical(graph_def: Any, prefix: str = "function") -> Any:
     Function names count up in the process that traced them, devices and underscored attributes are the placer's
     and the tracer's notes, and debug info holds stack traces.
     """
-    order = _functions_in_call_order(graph_def)
-    renamed = {old: f"{prefix}_{i}" for i, old in enumerate(order)}
-    functions = {f.signature.name: f for f in graph_def.library.function}
-    result = _copy(graph_def)
-    result.ClearField("library")
-    for old in order:
-        function = result.library.function.add()
-        function.CopyFrom(functions[old])
-        function.signature.name = renamed[old]
+    result = keep_called_functions(graph_def)
+    renamed = {f.signature.name: f"{prefix}_{i}" for i, f in enumerate(result.library.function)}
+    for function in result.library.function:
+        function.signature.name = renamed[function.signature.name]
         _rename_arguments(function)
         for key in [k for k in function.attr if k.startswith("_")]:
             function.attr.pop(key)
         function.arg_attr.clear()
         function.resource_arg_unique_id.clear()
-    result.ClearField("debug_info")
     for node in all_nodes(result):
         node.device = ""
         node.ClearField("experimental_debug_info")
@@ -171,8 +166,7 @@ def _rename_arguments(function: Any) -> None:
     function.ret.update(results)
 
 
-def _functions_in_call_order(graph_def: Any) -> list[str]:
-    functions = {f.signature.name: f for f in graph_def.library.function}
+def _functions_in_call_order(nodes: Iterable[Any], functions: Mapping[str, Any]) -> list[str]:
     order: dict[str, None] = {}
 
     def visit(nodes: Iterable[Any]) -> None:
@@ -182,7 +176,7 @@ def _functions_in_call_order(graph_def: Any) -> list[str]:
                     order[name] = None
                     visit(functions[name].node_def)
 
-    visit(graph_def.node)
+    visit(nodes)
     return list(order)
 
 

@@ -27,6 +27,7 @@ from .tensors import require_held, require_items
 KINDS = {"string": (0x0A, "bytes_list"), "float32": (0x12, "float_list"), "int64": (0x1A, "int64_list")}
 """The tag of the list that a feature of each dtype is, and its name."""
 _NAMES = dict(KINDS.values())
+_TAGS = frozenset(_NAMES)
 _FIRST, _SECOND, _FIXED, _VARINT = 0x0A, 0x12, 0x0D, 0x08
 """Tags: fields 1 and 2 of so many bytes; field 1 as four bytes, and as a varint."""
 _LENGTH = 2
@@ -161,6 +162,8 @@ def _features(data: bytes, wanted: set[bytes]) -> dict[bytes, tuple[int, int]]:
             entry, at = _field(data, at + 1, end)
             key, feature = _entry(data, entry, at)
             if feature[0] != feature[1] and key in wanted:
+                if data[feature[0]] not in _TAGS:  # also of one that another takes the place of
+                    raise _DamagedError
                 found[key] = feature
     return found
 
@@ -186,10 +189,7 @@ def _entry(data: bytes, at: int, end: int) -> tuple[bytes, tuple[int, int]]:
 def _value(data: bytes, at: int, end: int, feature: Feature) -> Value:
     tag, name = KINDS[feature.dtype]
     if data[at] != tag:
-        other = _NAMES.get(data[at])
-        if other is None:
-            raise _DamagedError
-        raise WrongExampleError(f'the feature "{feature.key}" is {other}; the model takes {name}')
+        raise WrongExampleError(f'the feature "{feature.key}" is {_NAMES[data[at]]}; the model takes {name}')
     at, stop = _field(data, at + 1, end)
     if stop != end:
         raise _DamagedError

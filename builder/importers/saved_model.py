@@ -25,6 +25,7 @@ from builder.importers.object_graph import captured_variables
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import inline_calls, keep_reachable, node_of, without_side_effects
 from builder.importers.state import Variable, assign, state_of
+from builder.importers.table_files import assets
 from builder.importers.tables import TABLES, Table, filled, looked_up
 from builder.importers.tf import dtype_name, tensorflow
 from builder.importers.word_steps import STRING_STEPS
@@ -127,7 +128,7 @@ def freeze(
     """
     tf = tensorflow()
     tensors = [*fetches.values()]
-    tables = filled(meta.graph_def, _init_ops(meta))
+    tables = filled(meta.graph_def, _init_ops(meta), assets(meta, path))
     source, feeds = admit(meta.graph_def, tensors, feeds, {*taken, *(TABLES if tables else ())})
     held = {node.name for node in source.node if node.op in _VARIABLES}
     saved = {node: where for node, where in saved_variables(meta).items() if node in held}

@@ -1,14 +1,15 @@
 """Tables that a graph looks whole numbers up in: what is in them becomes constants, and a look-up a binary search.
 
-TensorFlow fills a table by an op that runs when the model is loaded. Here nothing runs: the op's keys and values are
-read, as data. Tables that look strings up, of files and of what a graph inserts stay as they are, and are refused by
-name.
+TensorFlow fills a table by an op that runs when the model is loaded. Here nothing of the model runs: the op's keys and
+values are read, as data, and so is a file among a SavedModel's assets (table_files.py). Tables that look strings up
+stay as they are, for words.py, and so do those that a graph inserts into, which are refused by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from builder.importers.rewrite import called_by, node_of, reachable, reads
 from builder.importers.state import handle_of
+from builder.importers.table_files import FILE_FILL, read_file
 from builder.importers.tf import dtype_of, tensorflow
 from builder.importers.xla_ops import constant_size
 
@@ -23,7 +25,7 @@ TABLES = frozenset({"HashTableV2", "LookupTableFindV2"})
 """Ops of tables that this module takes away."""
 
 _FIND = "LookupTableFindV2"
-_FILL = {"InitializeTableV2", "LookupTableImportV2"}
+_FILL = {"InitializeTableV2", "LookupTableImportV2", FILE_FILL}
 _CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
 
 _LARGEST = 100_000_000
@@ -58,12 +60,15 @@ class Table:
         return "O" not in (self.keys.dtype.kind, self.values.dtype.kind)
 
 
-def filled(graph_def: Any, init_ops: Iterable[str]) -> dict[str, Table]:
-    """The tables that ``init_ops`` fill from constants, once each, by the node of the table. Runs nothing."""
+def filled(graph_def: Any, init_ops: Iterable[str], files: Mapping[str, Path]) -> dict[str, Table]:
+    """The tables that ``init_ops`` fill from constants or from files, once each, by the node of the table.
+
+    ``files``: by the node that holds the name of each. Runs nothing of the graph.
+    """
     nodes = {node.name: node for node in graph_def.node}
     functions = {f.signature.name: f for f in graph_def.library.function}
     tables = {name for name, node in nodes.items() if node.op == "HashTableV2"}
-    fills: dict[str, list[tuple[str, ...]]] = {}
+    fills: dict[str, list[tuple[Any, tuple[str, ...]]]] = {}
     start = reachable(map(node_of, init_ops), reads(graph_def.node))
     todo: list[tuple[Any, Mapping[str, str]]] = [([nodes[name] for name in start], {name: name for name in nodes})]
     seen: set[tuple[str, ...]] = set()
@@ -80,8 +85,8 @@ def filled(graph_def: Any, init_ops: Iterable[str]) -> dict[str, Table]:
                     todo.append((functions[called].node_def, dict(zip(arguments, given, strict=False))))
             elif node.op != "Identity":  # which _source follows
                 for table in tables.intersection(given):
-                    fills.setdefault(table, []).append(given[1:] if node.op in _FILL else ())
-    found = {table: _table(given[0], nodes) for table, given in fills.items() if len(given) == 1}
+                    fills.setdefault(table, []).append((node, given[1:] if node.op in _FILL else ()))
+    found = {table: _table(nodes[table], *fill[0], nodes, files) for table, fill in fills.items() if len(fill) == 1}
     return {name: table for name, table in found.items() if table is not None}
 
 
@@ -94,8 +99,12 @@ def _source(tensor: str, nodes: Mapping[str, Any]) -> str:
     return name
 
 
-def _table(given: Sequence[str], nodes: Mapping[str, Any]) -> Table | None:
-    """A table filled with two nodes' values."""
+def _table(
+    table: Any, fill: Any, given: Sequence[str], nodes: Mapping[str, Any], files: Mapping[str, Path]
+) -> Table | None:
+    """A table filled with two nodes' values, or with the file that a node names."""
+    if fill.op == FILE_FILL:
+        return Table.of(*pair) if len(given) == 1 and (pair := read_file(table, fill, files.get(given[0]))) else None
     found = [_constant(nodes.get(name), nodes) for name in given]
     if len(found) != 2 or found[0] is None or found[1] is None:
         return None

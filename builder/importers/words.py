@@ -229,7 +229,9 @@ class _Cutter:
         """The node of a table. Raises NotAStepError where nobody knows what is in it."""
         name = handle_of(tensor.name, self.nodes)
         if name not in self.tables:
-            raise NotAStepError("nothing says what is in its table; fill it from constants")
+            raise NotAStepError(
+                "nothing says what is in its table; fill it from constants or from a file among the assets"
+            )
         return name
 
     def _any_table(self, tensor: Any) -> int:

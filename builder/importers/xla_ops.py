@@ -44,7 +44,10 @@ BEYOND_RUNTIME: Mapping[str, str] = dict.fromkeys(
 """Ops XLA has a kernel for, whose result still cannot be built into a library."""
 
 _STRINGS = "it works on strings that are no input of the model: feed numbers there"
-_TABLE = "only tables that constants fill, of numbers or of a model's inputs of strings: look others up in the caller"
+_TABLE = (
+    "only tables that constants or assets fill, of numbers or of a model's inputs of strings: look others up in the "
+    "caller"
+)
 _DECODE = "let a SavedModel's signature take the encoded pictures (docs/strings.md), or feed pixels ([image])"
 HINTS: Mapping[str, str] = {
     "PyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",

@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builder.errors import ImportModelError
 from builder.importers.allowed_ops import UnsupportedOpsError
+from builder.importers.graph import WORDS
 from builder.importers.tables import Table, find
 from builder.importers.tf import tensorflow
+from handler.text.words import read
 from tests.support import needs
 from tests.support.hostile import change_meta_graph
 from tests.support.models import freeze, run_graph, save_keras
@@ -124,6 +127,118 @@ def test_a_table_that_is_not_known_is_refused_by_the_op_that_reads_it(
     change_meta_graph(tmp_path / "m", change)
     with pytest.raises(UnsupportedOpsError, match=r"LookupTableFindV2 x1"):
         freeze(tmp_path / "m", tmp_path / "out")
+
+
+LINES = b"red\tcr\xc3\xa9me\t7\r\ngreen\t-\t-3\nlast one\tx\t12"
+"""A file of columns: with two kinds of ends of lines, none at its end, and more than ASCII."""
+WHOLE, NUMBER = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
+COLUMNS = {
+    "lines": (tf.string, WHOLE, tf.int64, NUMBER, {}),
+    "columns": (tf.string, 1, tf.int64, 2, {}),
+    "the first lines": (tf.string, 0, tf.int64, NUMBER, {"vocab_size": 2}),
+    "words to words": (tf.string, 0, tf.string, 1, {}),
+    "between spaces": (tf.string, 0, tf.int64, NUMBER, {"delimiter": " "}),
+    "numbers": (tf.int64, 2, tf.int64, NUMBER, {}),
+}
+ASKED = [LINES.split(b"\n")[1], b"red", b"green", b"-", b"x", b"last one", b"last", b"cr\xc3\xa9me", b"", b"other"]
+
+
+def of_a_file(path: Path, case: str) -> Any:
+    """A SavedModel that looks up what is asked, in a table that one of its assets fills; what TensorFlow answers."""
+    key, at, value, of, options = COLUMNS[case]
+    (path.parent / "vocabulary.txt").write_bytes(LINES)
+    file = tf.lookup.TextFileInitializer(str(path.parent / "vocabulary.txt"), key, at, value, of, **options)
+    module = tf.Module()
+    module.table = tf.lookup.StaticHashTable(file, "none" if value == tf.string else -1)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], key, name="x")])
+    def serve(x: Any) -> Any:
+        found = module.table.lookup(x)
+        return {"y": tf.strings.to_hash_bucket_fast(found, 2**30) if value == tf.string else found}
+
+    tf.saved_model.save(module, str(path), {"serving_default": serve})
+    (path.parent / "vocabulary.txt").unlink()
+    return serve(tf.constant(asked(case), key))["y"].numpy()
+
+
+def test_an_asset_as_tensorflow_1_lists_it(tmp_path: Path) -> None:
+    v1 = tf.compat.v1
+    (tmp_path / "vocabulary.txt").write_bytes(LINES)
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.string, [None], name="x")
+        file = tf.lookup.TextFileInitializer(str(tmp_path / "vocabulary.txt"), tf.string, WHOLE, tf.int64, NUMBER)
+        y = tf.lookup.StaticVocabularyTable(file, 3).lookup(x)
+        init = v1.tables_initializer()
+        session.run(init)
+        expected = session.run(y, {x: ASKED})
+        builder = v1.saved_model.Builder(str(tmp_path / "m"))
+        signature = v1.saved_model.predict_signature_def({"x": x}, {"y": y})
+        listed = v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS)
+        builder.add_meta_graph_and_variables(
+            session, ["serve"], {"serving_default": signature}, assets_collection=listed, main_op=init
+        )
+        builder.save()
+    graph = freeze(tmp_path / "m", tmp_path / "out", batch=len(ASKED))
+    words = read((tmp_path / "out" / WORDS).read_bytes())
+    found = [words.arrays([[text]])[graph.feeds[0].spec.name].values for text in ASKED]
+    np.testing.assert_array_equal(np.ravel(found), expected)
+
+
+def asked(case: str) -> list[Any]:
+    return ASKED if COLUMNS[case][0] == tf.string else [7, -3, 12, 0, 1, 2]
+
+
+@pytest.mark.parametrize("case", COLUMNS)
+def test_a_table_of_an_asset(case: str, tmp_path: Path) -> None:
+    expected = of_a_file(tmp_path / "m", case)
+    graph = freeze(tmp_path / "m", tmp_path / "out", batch=len(expected))
+    feed = graph.feeds[0].spec
+    if graph.strings:
+        words = read((tmp_path / "out" / WORDS).read_bytes())
+        values = [words.arrays([[text]])[feed.name].values for text in ASKED]
+        x = np.array(values, feed.dtype).reshape(feed.shape)
+    else:
+        x = np.array(asked(case), feed.dtype)
+    np.testing.assert_array_equal(run_graph(graph, {feed.name: x})["y"], expected)
+
+
+def _renamed(name: str) -> Callable[[Path], None]:
+    def change(model: Path) -> None:
+        def rename(meta: Any) -> None:
+            meta.asset_file_def[0].filename = name
+
+        change_meta_graph(model, rename)
+
+    return change
+
+
+def _linked(model: Path) -> None:
+    (model.parent / "secret.txt").write_bytes(LINES)
+    (model / "assets" / "vocabulary.txt").unlink()
+    (model / "assets" / "vocabulary.txt").symlink_to(model.parent / "secret.txt")
+
+
+def _twice(model: Path) -> None:
+    (model / "assets" / "vocabulary.txt").write_bytes(LINES + b"\ngreen\t-\t-3\n")
+
+
+BAD_FILES: dict[str, Callable[[Path], None]] = {
+    "a file outside": _renamed("../../secret.txt"),
+    "a path from the root": _renamed("/etc/passwd"),
+    "no file": _renamed("other.txt"),
+    "a link": _linked,
+    "a key twice": _twice,
+    "nothing": lambda model: (model / "assets" / "vocabulary.txt").write_bytes(b"") and None,
+}
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_a_file_that_is_none_of_the_assets_is_not_read(case: str, tmp_path: Path) -> None:
+    of_a_file(tmp_path / "m", "lines")
+    (tmp_path / "secret.txt").write_bytes(LINES)
+    BAD_FILES[case](tmp_path / "m")
+    with pytest.raises(ImportModelError, match="nothing says what is in its table"):
+        freeze(tmp_path / "m", tmp_path / "out", batch=1)
 
 
 def test_a_table_of_words_is_refused_by_the_op_that_reads_it(tmp_path: Path) -> None:

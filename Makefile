@@ -141,6 +141,11 @@ $(VENV)/.wasm: requirements/wasm.txt $(VENV)/.build
 	@$(PY) $(PIP) -r requirements/wasm.txt
 	@touch $@
 
+# What `coldforge batch` reads and writes Parquet with.
+$(VENV)/.parquet: requirements/parquet.txt $(VENV)/.build
+	@$(PY) $(PIP) -r requirements/parquet.txt
+	@touch $@
+
 .PHONY: wasm
 wasm: $(VENV)/.wasm $(MADE_$(MODEL)) ## compile MODEL to WebAssembly, in dist/<model>/wasm/
 	@$(PY) -m builder.cli wasm "$(MODEL)"
@@ -246,7 +251,7 @@ JOBS ?= $(shell nproc)
 PYTEST = $(PY) -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 
 # What tests bring into the environments must be there before several processes use them.
-TESTED := $(VENV)/.test $(VENV)/.wasm sam .venv-aws/.done
+TESTED := $(VENV)/.test $(VENV)/.wasm $(VENV)/.parquet sam .venv-aws/.done
 
 test: $(TESTED) ## every part for real, in minutes: the units, a build of each kind of model, the emulator, README's commands
 	@$(PYTEST) -m "not slow and not full"
@@ -352,6 +357,7 @@ lock: ## resolve every requirements file again (needs uv)
 		-c requirements/jax.txt - -o requirements/torch.txt
 	@printf 'flax==0.12.8\nflatbuffers\n' | $(LOCK) -c requirements/jax.txt - -o requirements/flax.txt
 	@echo tokenizers==0.23.3 | $(LOCK) --no-deps - -o requirements/tokenizers.txt
+	@echo pyarrow==26.0.1 | $(LOCK) --no-deps - -o requirements/parquet.txt
 	@echo mkdocs-material==9.8.1 | $(LOCK) - -o requirements/docs.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt
 	@$(LOCK) layers/dependencies/requirements.in -o layers/dependencies/requirements.txt

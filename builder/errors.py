@@ -127,6 +127,12 @@ class AnswerError(ColdforgeError):
     exit_code = 26
 
 
+class BatchError(ColdforgeError):
+    """A batch cannot be planned, started, watched or collected; the message names what AWS or the list said."""
+
+    exit_code = 27
+
+
 def error_of(exit_code: object, message: str) -> ColdforgeError:
     """The error that a process which ended with ``exit_code``, or says so, stands for."""
     for kind in ColdforgeError.__subclasses__():

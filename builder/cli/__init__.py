@@ -17,14 +17,17 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from builder import __version__
-from builder.cli import building, delivering, looking, proving, running, showing, starting
+from builder.cli import batching, building, delivering, looking, proving, running, showing, starting
+from builder.cli.command import Command, Family
 from builder.cli.complete import SHELLS, complete, script
 from builder.disk import disk_error
 from builder.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError, UsageError
 from builder.escape import terminal
 from builder.project import Project
 
-GROUPS = (starting, building, looking, showing, running, delivering, proving)
+GROUPS: tuple[tuple[Command | Family, ...], ...] = tuple(
+    group.COMMANDS for group in (starting, building, looking, showing, running, delivering, batching, proving)
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,7 +68,7 @@ def _inside(folder: Path) -> AbstractContextManager[None]:
 
 def _require_command(arguments: Sequence[str]) -> None:
     """Raises UsageError for a command that there is not, with the one that was perhaps meant."""
-    names = [command.name for group in GROUPS for command in group.COMMANDS]
+    names = [command.name for group in GROUPS for command in group]
     if not arguments or arguments[0].startswith("-") or arguments[0] in names:
         return
     meant = "".join(f" Did you mean `{name}`?" for name in get_close_matches(arguments[0], names, 1))
@@ -96,6 +99,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for group in GROUPS:
-        for command in group.COMMANDS:
+        for command in group:
             command.add_to(commands)
     return parser

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,30 @@ class Command:
         self.arguments(parser)
         add_common(parser)
         parser.set_defaults(command=self.run)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Commands whose first word is ``name``."""
+
+    name: str
+    help: str
+    commands: tuple[Command, ...]
+
+    def add_to(self, commands: Any) -> None:
+        """``commands``: what ``ArgumentParser.add_subparsers`` returns."""
+        parser = commands.add_parser(self.name, help=self.help)
+        own = parser.add_subparsers(required=True, metavar="COMMAND")
+        for command in self.commands:
+            command.add_to(own)
+
+
+def named(given: Command | Family) -> Iterator[tuple[str, Command]]:
+    """Each command with all words of its name."""
+    if isinstance(given, Command):
+        yield given.name, given
+    else:
+        yield from ((f"{given.name} {command.name}", command) for command in given.commands)
 
 
 def add_common(parser: Arguments) -> None:

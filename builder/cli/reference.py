@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from builder.cli import GROUPS
-from builder.cli.command import Arguments, Command, add_common
+from builder.cli.command import Arguments, Command, add_common, named
 from builder.cli.results import RESULTS, Schema, document
 from builder.files import write_file
 
@@ -41,15 +41,16 @@ Every command takes:
 
 def reference() -> str:
     """The whole page."""
-    sections = (line for group in GROUPS for command in group.COMMANDS for line in _section(command))
+    commands = (one for group in GROUPS for given in group for one in named(given))
+    sections = (line for name, command in commands for line in _section(name, command))
     return "\n".join([_HEAD, *_table(add_common), *sections])
 
 
-def _section(command: Command) -> Iterator[str]:
-    yield f"## {command.name}\n"
+def _section(name: str, command: Command) -> Iterator[str]:
+    yield f"## {name}\n"
     yield f"{command.help[:1].upper()}{command.help[1:]}.\n"
     yield from _table(command.arguments)
-    if fields := RESULTS[command.name]["properties"]:
+    if fields := RESULTS[name]["properties"]:
         yield "With `--json`:\n\n| field | type | |\n|---|---|---|"
         yield from (
             f"| `{name}` | {_type(field)} | {_cell(field.get('description', ''))} |" for name, field in fields.items()

@@ -128,6 +128,24 @@ _DIFFERENCE = _object(
     off=_flag(),
 )
 
+_PLAN = _object(
+    items=_whole(),
+    together=_whole("items of one run"),
+    per_invocation=_whole("items, at most"),
+    invocations=_whole(),
+    seconds=_number("of a full invocation"),
+    gb_seconds=_number(),
+    transitions=_whole("between states, of Step Functions"),
+    concurrency=_whole("invocations at once"),
+    minutes=_number("until all is done, if nothing is throttled"),
+    compute_dollars=_number(),
+    invocation_dollars=_number(),
+    transition_dollars=_number(),
+    storage_dollars=_number("of requests to S3"),
+    prices=_text("region and date"),
+    dollars=_number("of all these"),
+)
+
 RESULTS: dict[str, Schema] = {
     "new": _object(
         files=_list(_text(), "that were written; none with --update"),
@@ -339,6 +357,7 @@ RESULTS: dict[str, Schema] = {
     "parameters": _object(parameters=_by_name(_text(), "of the template, by name")),
     "template": _object(files=_list(_text(), "that were written")),
     "check": _object(template=_text("the file that was checked")),
+    "batch plan": _PLAN,
     "sign": _object(file=_text("the envelope")),
     "verify-bundle": _object(
         folder=_text(),

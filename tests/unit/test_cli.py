@@ -13,19 +13,20 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from builder.bindings import LANGUAGES
 from builder.cli import GROUPS, main
+from builder.cli.command import named
 from builder.cli.reference import reference
 from builder.cli.results import RESULTS, document
 from builder.errors import PIPE_CLOSED, UsageError
 from tests.conftest import ROOT
 from tests.support.results import printed
 
-NAMES = [command.name for group in GROUPS for command in group.COMMANDS]
+NAMES = [name for group in GROUPS for given in group for name, _ in named(given)]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_says_what_it_takes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main([name, "--help"])
+        main([*name.split(), "--help"])
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith(f"usage: coldforge {name} ")
 
@@ -48,7 +49,7 @@ def test_the_schema_of_results_is_up_to_date() -> None:
 def test_every_command_takes_json_and_says_what_comes_of_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The outputs are held against the schemas where the commands are tested (``tests.support.results``)."""
     with pytest.raises(SystemExit):
-        main([name, "--help"])
+        main([*name.split(), "--help"])
     assert {"--json", "--quiet", "--verbose"} <= set(
         capsys.readouterr().out.replace("[", " ").replace("]", " ").split()
     )
@@ -73,7 +74,9 @@ def test_all_commands_are_listed_once(capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit):
         main(["--help"])
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines if line.startswith("    ") and line[4] != " "] == NAMES
+    assert [line.split()[0] for line in lines if line.startswith("    ") and line[4] != " "] == [
+        given.name for group in GROUPS for given in group
+    ]
     assert len(set(NAMES)) == len(NAMES)
 
 

@@ -1,0 +1,49 @@
+"""How long a bundle takes here: what a plan is made of, where nobody says it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from builder.library.opened import OpenedModel
+from builder.measure.bench import Spread, bench, timed
+from builder.pack.bundle import Bundle
+from builder.spec.tensor import TensorSpec
+from builder.verify.inputs import random_values
+
+
+@dataclass(frozen=True)
+class Times:
+    """``ms``: of one run with all that the function does for it, by the items of the run. ``cold_ms``: of a start."""
+
+    ms: Mapping[int, float]
+    cold_ms: float
+
+
+def measured(bundle: Bundle, seconds: float = 1.0) -> Times:
+    """Run ``bundle`` here for about ``seconds`` in each of its batches, and once in Lambda's emulator.
+
+    Raises VerifyError where this machine cannot run the library, EnvironmentSetupError where not the function.
+    """
+    manifest = json.loads(bundle.manifest.read_text(encoding="utf-8"))
+    found = bench(bundle, seconds=seconds, starts=1)
+    assert found.function is not None  # as there is a start
+    built = manifest["batch"]
+    around = max(0.0, found.function.handler - found.library.p50) / built  # decoding, for each item of a run
+    times = {built: found.function.handler}
+    for batch in manifest.get("batches", [built]):
+        if batch != built:
+            times[batch] = around * batch + _library_ms(bundle, manifest, batch / built, seconds)
+    return Times(times, found.function.start.total)
+
+
+def _library_ms(bundle: Bundle, manifest: Mapping[str, Any], times: float, seconds: float) -> float:
+    """The median run of the library on ``times`` as many items as its first batch has."""
+    with OpenedModel(bundle.library, 1, bundle.weights_elsewhere) as model:
+        ports = [TensorSpec(feed["name"], feed["dtype"], tuple(feed["shape"])) for feed in manifest["feeds"]]
+        larger = [replace(port, shape=(round(port.shape[0] * times), *port.shape[1:])) for port in ports]
+        fetches = [round(fetch["bytes"] * times) for fetch in manifest["fetches"]]
+        call = model.bind([random_values(port, 0) for port in larger], fetches)
+        return Spread.of(timed(call, seconds)).p50

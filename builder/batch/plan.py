@@ -1,0 +1,157 @@
+"""How many inputs one invocation gets, and what all of them then cost and take. Arithmetic alone: nothing is asked.
+
+Prices are data: ``prices.json`` has them with their region and date, and ``Target.gb_second`` that of a processor.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.errors import BatchError
+
+PRICES = Path(__file__).with_name("prices.json")
+
+WHOLE_PROCESSOR_MB = 1769
+"""Megabytes of memory with which a function has one whole processor; with less it has as much less."""
+READ_MS = 50.0
+"""Until an object of S3 is there. Assumed: AWS speaks of 100 ms at most, and tens are usual."""
+READ_AHEAD = 8
+"""Objects that the function reads at once, while it answers another: ``handler/parts.py``."""
+OVERHEAD_MS = 150.0
+"""Of an invocation besides its inputs: Step Functions' call, and the part that is written. Assumed."""
+WORK_SECONDS = 20.0
+"""That one invocation works, about: long beside its overhead, and short beside what a failure loses."""
+TIMEOUT_SHARE = 0.5
+"""Of the function's Timeout: some inputs take longer than most."""
+MOST_ITEMS = 1000
+"""For an invocation."""
+INPUT_BYTES = 200_000
+"""Of a batch in the list. Step Functions hands on 262,144 bytes, with what else the event has."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is to be done, and with what.
+
+    ``bytes``: of all items in the list. ``ms``: of one run on one whole processor, by the items of the run: the
+    batches that the model was built for. ``cold_ms``: of a cold start. ``memory``: megabytes of the function;
+    ``timeout``: its seconds; ``concurrency``: invocations at once; ``gb_second``: US dollars. ``fetched``: whether
+    items are objects in S3, and not the requests themselves.
+    """
+
+    items: int
+    bytes: int
+    ms: Mapping[int, float]
+    cold_ms: float
+    memory: int
+    timeout: float
+    concurrency: int
+    gb_second: float
+    fetched: bool = True
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``together``: items of one run; ``per_invocation``: of one batch, at most.
+
+    ``seconds``: of a full batch; ``minutes``: until all is done, if nothing is throttled. Dollars without taxes, the
+    free tier, logs and the storage of results.
+    """
+
+    items: int
+    together: int
+    per_invocation: int
+    invocations: int
+    seconds: float
+    gb_seconds: float
+    transitions: int
+    concurrency: int
+    minutes: float
+    compute_dollars: float
+    invocation_dollars: float
+    transition_dollars: float
+    storage_dollars: float
+    prices: str  # region and date
+
+    @property
+    def dollars(self) -> float:
+        return self.compute_dollars + self.invocation_dollars + self.transition_dollars + self.storage_dollars
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"dollars": self.dollars}
+
+
+def plan(load: Load, per_invocation: int | None = None) -> Plan:
+    """The plan for ``load``. ``per_invocation``: where a person has decided. Raises BatchError."""
+    if load.items < 1:
+        raise BatchError("there is nothing to answer: the source has no item.")
+    together, item_ms = _item_ms(load)
+    most = per_invocation or _most(load, item_ms, together)
+    invocations = math.ceil(load.items / most)
+    busy = min(load.concurrency, invocations)
+    work_ms = load.items * item_ms + invocations * OVERHEAD_MS + busy * load.cold_ms
+    gb_seconds = work_ms / 1000 * load.memory / 1024
+    seconds = (min(most, load.items) * item_ms + OVERHEAD_MS) / 1000
+    transitions = 1 + invocations  # Step Functions counts each state that is entered: the map, and each batch's task
+    prices = json.loads(PRICES.read_text(encoding="utf-8"))
+    reads = load.items if load.fetched else 0
+    return Plan(
+        items=load.items,
+        together=together,
+        per_invocation=most,
+        invocations=invocations,
+        seconds=seconds,
+        gb_seconds=gb_seconds,
+        transitions=transitions,
+        concurrency=load.concurrency,
+        minutes=(math.ceil(invocations / load.concurrency) * seconds + load.cold_ms / 1000) / 60,
+        compute_dollars=gb_seconds * load.gb_second,
+        invocation_dollars=invocations / 1e6 * prices["million_invocations"],
+        transition_dollars=transitions / 1e3 * prices["thousand_transitions"],
+        storage_dollars=reads / 1e3 * prices["thousand_reads"] + invocations / 1e3 * prices["thousand_writes"],
+        prices=f"{prices['region']}, {prices['date']}",
+    )
+
+
+def _item_ms(load: Load) -> tuple[int, float]:
+    """The items of a run that make an item cheapest, and an item's milliseconds then, at the function's memory."""
+    slower = max(1.0, WHOLE_PROCESSOR_MB / load.memory)
+    together = min(load.ms, key=lambda batch: (load.ms[batch] / batch, batch))
+    read = READ_MS / READ_AHEAD if load.fetched else 0.0
+    return together, max(load.ms[together] / together * slower, read)
+
+
+def _most(load: Load, item_ms: float, together: int) -> int:
+    """The items of an invocation: as time and the size of an event allow, and so that all that may work do."""
+    seconds = min(WORK_SECONDS, load.timeout * TIMEOUT_SHARE) - OVERHEAD_MS / 1000
+    by_time = int(seconds * 1000 / item_ms)
+    by_bytes = INPUT_BYTES * load.items // max(load.bytes, 1)
+    by_work = math.ceil(load.items / load.concurrency)
+    most = max(1, min(by_time, by_bytes, by_work, MOST_ITEMS))
+    return max(together, most // together * together) if most >= together else most
+
+
+def render(found: Plan) -> str:
+    """The plan for a person."""
+    rows = (
+        ("items", f"{found.items:,}, {found.together} in a run"),
+        (
+            "invocations",
+            f"{found.invocations:,}, each with up to {found.per_invocation} items for {found.seconds:.1f} s",
+        ),
+        ("GB-seconds", f"{found.gb_seconds:,.0f}"),
+        ("state transitions", f"{found.transitions:,}"),
+        ("time", f"{found.minutes:,.1f} minutes with {found.concurrency} at once, if nothing is throttled"),
+        (
+            "cost",
+            f"{found.dollars:,.2f} USD: function {found.compute_dollars + found.invocation_dollars:,.2f}, "
+            f"Step Functions {found.transition_dollars:,.2f}, S3 {found.storage_dollars:,.2f} "
+            f"(list prices of {found.prices})",
+        ),
+    )
+    return "\n".join(f"{name:<18}{value}" for name, value in rows)

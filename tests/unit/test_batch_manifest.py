@@ -1,0 +1,162 @@
+"""Lists of inputs: every form that they come in, and the list that is made of them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builder.batch import manifest
+from builder.batch.parquet import arrow
+from builder.batch.place import Place
+from builder.batch.plan import INPUT_BYTES
+from builder.batch.sources import form_of, items
+from builder.errors import BatchError, EnvironmentSetupError, UsageError
+from tests.support.s3 import Bucket, serving
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    with serving() as bucket:
+        for name, value in bucket.environment.items():
+            monkeypatch.setenv(name, value)
+        yield bucket
+
+
+def found(path: Path, text: str | bytes, **options: Any) -> list[dict[str, Any]]:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return list(items(str(path), None, **options))
+
+
+@pytest.mark.parametrize(
+    ("source", "form"),
+    [
+        ("s3://b/in/", "prefix"), ("s3://b", "prefix"), ("s3://b/k.csv", "csv"), ("k.jsonl", "jsonl"),
+        ("k.ndjson", "jsonl"), ("s3://b/k.parquet", "parquet"), ("s3://b/i/2026/manifest.json", "inventory"),
+    ],
+)  # fmt: skip
+def test_what_a_source_is_by_its_name(source: str, form: str) -> None:
+    assert form_of(source) == form
+
+
+def test_a_csv_of_keys(tmp_path: Path) -> None:
+    text = '\ufeffKey,ETag,note\n"a, b.jpg","""abc""",x\nü.png,,\n'
+    assert found(tmp_path / "k.csv", text, bucket="b") == [
+        {"Bucket": "b", "Key": "a, b.jpg", "ETag": "abc"},
+        {"Bucket": "b", "Key": "ü.png"},
+    ]
+    assert found(tmp_path / "k.csv", "bucket,key,version_id\nc,1,v\n", bucket="b") == [
+        {"Bucket": "c", "Key": "1", "VersionId": "v"}
+    ]
+    with pytest.raises(BatchError, match="row 1 names an object without a bucket"):
+        found(tmp_path / "k.csv", "key\n1.jpg\n")
+
+
+def test_json_lines_of_objects_and_requests(tmp_path: Path) -> None:
+    text = '{"Bucket": "b", "Key": "1.jpg"}\n\n{"inputs": {"x": [1, 2]}}\n{"x": [3, 4]}\n{"text": "hello"}\n'
+    assert found(tmp_path / "k.jsonl", text) == [
+        {"Bucket": "b", "Key": "1.jpg"},
+        {"inputs": {"x": [1, 2]}},
+        {"inputs": {"x": [3, 4]}},
+        {"text": "hello"},
+    ]
+    for wrong in ("{}\n{", "[1]\n"):
+        with pytest.raises(BatchError, match=r"row \d cannot be read"):
+            found(tmp_path / "k.jsonl", wrong)
+    with pytest.raises(UsageError, match="there is no file"):
+        list(items(str(tmp_path / "none.csv"), None))
+
+
+def test_parquet_of_keys_and_of_tensors(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    _, parquet = arrow()
+    path = tmp_path / "k.parquet"
+    parquet.write_table(pyarrow.table({"bucket": ["b"] * 2500, "key": [f"{n}.jpg" for n in range(2500)]}), path)
+    rows = list(items(str(path), None))
+    assert (len(rows), rows[2001]) == (2500, {"Bucket": "b", "Key": "2001.jpg"})
+    parquet.write_table(pyarrow.table({"x": [[1.0, 2.0], [3.0, 4.0]]}), path)
+    assert list(items(str(path), None)) == [{"inputs": {"x": [1.0, 2.0]}}, {"inputs": {"x": [3.0, 4.0]}}]
+
+
+def test_without_pyarrow_the_line_that_installs_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(EnvironmentSetupError, match=r"pip install .*parquet"):
+        found(tmp_path / "k.parquet", b"PAR1")
+
+
+def test_an_inventory(bucket: Bucket) -> None:
+    from builder.batch.place import client
+
+    rows = (
+        '"pictures","a+b%C3%BC.jpg","v2","true","false","abc"\n'
+        '"pictures","a+b%C3%BC.jpg","v1","false","false","old"\n'
+        '"pictures","gone.jpg","v3","true","true",""\n'
+    )
+    about = {
+        "sourceBucket": "pictures",
+        "destinationBucket": "arn:aws:s3:::lists",
+        "fileFormat": "CSV",
+        "fileSchema": "Bucket, Key, VersionId, IsLatest, IsDeleteMarker, ETag",
+        "files": [{"key": "data/1.csv.gz"}],
+    }
+    bucket.objects = {
+        "lists/2026/manifest.json": json.dumps(about).encode(),
+        "lists/data/1.csv.gz": gzip.compress(rows.encode()),
+    }
+    assert list(items("s3://lists/2026/manifest.json", client("s3"))) == [
+        {"Bucket": "pictures", "Key": "a bü.jpg", "VersionId": "v2", "ETag": "abc"}
+    ]
+    bucket.objects["lists/2026/manifest.json"] = json.dumps(about | {"fileFormat": "ORC"}).encode()
+    with pytest.raises(BatchError, match="inventory in ORC"):
+        list(items("s3://lists/2026/manifest.json", client("s3")))
+    bucket.objects["lists/2026/manifest.json"] = b"[]"
+    with pytest.raises(BatchError, match="not the manifest"):
+        list(items("s3://lists/2026/manifest.json", client("s3")))
+    with pytest.raises(BatchError, match=r"fetching s3://lists/none\.csv failed"):
+        list(items("s3://lists/none.csv", client("s3")))
+
+
+def test_places() -> None:
+    assert Place.of("s3://out/run1/").below("parts/0.jsonl") == Place("out", "run1/parts/0.jsonl")
+    assert str(Place.of("s3://out").below("run.json")) == "s3://out/run.json"
+    for wrong in ("out/run1", "s3://", "https://out/run1"):
+        with pytest.raises(UsageError, match="is no place in S3"):
+            Place.of(wrong)
+
+
+KEYS = st.lists(st.text(max_size=300), max_size=60)
+
+
+@given(KEYS, st.integers(1, 20), st.integers(0, 70))
+def test_every_item_is_in_one_batch_in_its_order(keys: list[str], most: int, limit: int) -> None:
+    given_items = [{"Bucket": "b", "Key": key} for key in keys]
+    listing = manifest.listed(given_items, limit)
+    try:
+        assert (listing.items, listing.objects) == (min(limit, len(keys)),) * 2
+        file = io.StringIO()
+        count = manifest.write(listing, most, file)
+    finally:
+        listing.close()
+    lines = file.getvalue().splitlines() if file.getvalue() else []
+    read = list(manifest.read(lines))
+    assert [number for number, _ in read] == list(range(count))
+    assert all(1 <= len(batch) <= most for _, batch in read)
+    assert [item for _, batch in read for item in batch] == [
+        {"Row": row, **item} for row, item in enumerate(given_items[:limit])
+    ]
+
+
+def test_a_batch_fits_into_an_event_and_an_item_that_does_not_is_refused() -> None:
+    large = [{"text": "x" * 90_000}] * 5
+    assert [len(batch) for batch in manifest.batches(manifest.listed(large), 5)] == [2, 2, 1]
+    with pytest.raises(BatchError, match="item 2 has"):
+        manifest.listed([{"text": ""}, {"text": "x" * INPUT_BYTES}])
+    with pytest.raises(BatchError, match="damaged"):
+        list(manifest.read(['{"Batch": 0}']))

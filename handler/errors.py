@@ -259,6 +259,13 @@ class ObjectNotFoundError(HandlerError):
     status = 404
 
 
+class ObjectChangedError(HandlerError):
+    """The S3 object has other bytes now than when the list was made that names it with its ETag."""
+
+    code = "object_changed"
+    status = 409
+
+
 class KeyTooLongError(HandlerError):
     """The result's key in S3 would have more than 1,024 bytes: the object's own key is too long."""
 

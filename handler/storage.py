@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import KeyTooLongError, ObjectNotFoundError, StorageUnavailableError, TooLargeError
+from .errors import KeyTooLongError, ObjectChangedError, ObjectNotFoundError, StorageUnavailableError, TooLargeError
 
 RESULTS = "COLDFORGE_RESULTS"
 """The variable that names where results go: ``s3://bucket`` or ``s3://bucket/prefix/``."""
@@ -27,11 +27,12 @@ _lock = threading.Lock()  # clients may be shared by threads, but not made by se
 
 @dataclass(frozen=True)
 class S3Object:
-    """``key`` as S3 has it, not URL-encoded."""
+    """``key`` as S3 has it, not URL-encoded. ``etag``: without quotes; another one's bytes are not read."""
 
     bucket: str
     key: str
     version: str | None = None
+    etag: str | None = None
 
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.key[:200]}"
@@ -39,30 +40,45 @@ class S3Object:
 
 def read(source: S3Object, limit: int, seconds: float) -> bytes:
     """The object's bytes. Raises TooLargeError over ``limit`` bytes, and as ``opened`` does."""
-    with opened(source, seconds) as (length, body):
-        if length > limit:
-            raise TooLargeError(f"{source} has {length:,} bytes; at most {limit:,} are allowed")
-        data: bytes = body.read()
-        return data
+    return tagged(source, limit, seconds)[0]
+
+
+def tagged(source: S3Object, limit: int, seconds: float) -> tuple[bytes, str]:
+    """The object's bytes and its ETag, without quotes. Raises as ``read`` does."""
+    with _answer(source, seconds) as answer:
+        if answer["ContentLength"] > limit:
+            raise TooLargeError(f"{source} has {answer['ContentLength']:,} bytes; at most {limit:,} are allowed")
+        return answer["Body"].read(), answer.get("ETag", "").strip('"')
 
 
 @contextmanager
 def opened(source: S3Object, seconds: float) -> Iterator[tuple[int, Any]]:
     """The object's length, and what its bytes are read from. ``seconds``: see ``s3``.
 
-    Raises ObjectNotFoundError, StorageUnavailableError, the latter also while it is read.
+    Raises ObjectNotFoundError, ObjectChangedError, StorageUnavailableError, the latter also while it is read.
     """
+    with _answer(source, seconds) as answer:
+        yield answer["ContentLength"], answer["Body"]
+
+
+@contextmanager
+def _answer(source: S3Object, seconds: float) -> Iterator[dict[str, Any]]:
+    """What S3 answers, with the object's open body."""
     from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
     if not _is_key(source.key):
         raise ObjectNotFoundError(f"{source} does not exist: no key in S3 has this length or these characters")
     version = {"VersionId": source.version} if source.version else {}
+    match = {"IfMatch": f'"{source.etag}"'} if source.etag else {}
     try:
-        answer = s3(seconds).get_object(Bucket=source.bucket, Key=source.key, **version)
-        with answer["Body"] as body:
-            yield answer["ContentLength"], body
+        answer = s3(seconds).get_object(Bucket=source.bucket, Key=source.key, **version, **match)
+        with answer["Body"]:
+            yield answer
     except ClientError as error:
-        if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) >= 500:
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+        if status == 412:
+            raise ObjectChangedError(f"{source} has other bytes now than when it was listed") from error
+        if status >= 500:
             raise StorageUnavailableError(f"S3 did not deliver {source}; try again") from error
         raise ObjectNotFoundError(f"{source} does not exist, or the function's role may not read it") from error
     except ParamValidationError as error:  # to be caught before BotoCoreError, as one of them

@@ -39,9 +39,20 @@ def answered(
     """The answer to ``task`` in our own protocol. ``limit``: see ``predict.answer``. Raises HandlerError."""
     if not isinstance(task, S3Object):
         return predict.answer(task, server, call, partial=partial, limit=limit)
+    data = storage.read(task, read_limit(server), seconds_left(call.remaining_ms()))
+    return answered_file(data, task, server, call, partial=partial, limit=limit)
+
+
+def read_limit(server: Server) -> int:
+    """Bytes of an object, at most."""
+    return server.limits.recording if server.description(None).audio else server.limits.encoded
+
+
+def answered_file(
+    data: bytes, task: S3Object, server: Server, call: Call, *, partial: bool = False, limit: int | None = None
+) -> dict[str, Any]:
+    """As ``answered``, of an object whose bytes are ``data``. Raises HandlerError."""
     description, limits = server.description(None), server.limits
-    most = limits.recording if description.audio else limits.encoded
-    data = storage.read(task, most, seconds_left(call.remaining_ms()))
     if description.text_alone and not task.key.endswith(".json"):
         request = predict.of_text(data, str(task), description, limits)
         return predict.answered(request, server, call, limit)

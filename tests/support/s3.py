@@ -21,9 +21,9 @@ class Bucket:
     """
 
     endpoint: str = ""
-    objects: dict[str, bytes] = field(default_factory=dict)
+    objects: dict[str, bytes] = field(default_factory=dict, repr=False)
     failing: dict[str, list[int]] = field(default_factory=dict)
-    requests: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list, repr=False)
     cut: int = 0
 
     @property

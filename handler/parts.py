@@ -1,0 +1,230 @@
+"""A batch of a list (docs/batch.md): its items are answered, and all the answers become one object in S3.
+
+    {"Batch": 17, "Items": [{"Row": 1700, "Bucket": …, "Key": …, "ETag": …}, {"Row": 1701, <request>}, …],
+     "BatchInput": {"Results": "s3://bucket/prefix/parts/0/", "Together": 4}, "Attempt": 0}
+
+    →  {"batch": 17, "items": 100, "failed": 2, "part": "s3://bucket/prefix/parts/0/00000017.jsonl"}
+
+The object has a line of JSON for the batch, with the model and the SHA-256 of its layer's manifest, and one for each
+item: ``{"Row", "ETag", "predictions"}`` or ``{"Row", "ETag", "error"}``. Its name is the batch's number, so an
+invocation that is tried again overwrites it. The answer has counts alone: Step Functions hands on 256 KB at most.
+
+Whatever is wrong with an item is its own line. Where S3 did not deliver one, the invocation fails, and Step Functions
+tries it again; from the third time on (``Attempt``, counted from 0) that is a line, too, so that one object never
+loses the others. So is what there was no time for: the same batch would run out of time again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from . import storage
+from .deadline import Deadline, seconds_left
+from .errors import HandlerError, OutOfTimeError, RetryLater, SourceNotAllowedError, WrongTypeError
+from .model import DEFAULT_LIBRARY
+from .protocols import predict
+from .request import File
+from .server import Call, Server
+from .storage import S3Object
+from .work import answered_file, read_limit
+
+LAST_ATTEMPT = 2
+READ_AHEAD = 8
+"""Objects that are read at once, while another is answered: S3 takes tens of milliseconds for each."""
+READ_SHARE = 0.25
+"""Of the memory for one request that objects may take which are read ahead."""
+TEXT_SHARE = 0.25
+"""The same for the lines until they are written."""
+
+
+class Item(NamedTuple):
+    """``source``: the object, or None for a request, which is ``value``. ``etag``: as the list has it."""
+
+    row: int
+    source: S3Object | None
+    value: object
+    etag: str | None
+
+
+class Read(NamedTuple):
+    """An item with its object's bytes and ETag, or with why there are none."""
+
+    item: Item
+    data: bytes = b""
+    etag: str | None = None
+    error: Exception | None = None
+
+
+def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
+    """Raises RetryLater, and HandlerError for an event that is none of this kind."""
+    target, number = _target(event)
+    items = [_item(row) for row in event["Items"]]
+    attempt = event.get("Attempt")
+    together = event["BatchInput"].get("Together")
+    lines = _Lines(server.limits.memory * TEXT_SHARE, last=isinstance(attempt, int) and attempt >= LAST_ATTEMPT)
+    answer = _Answers(server, call, together if isinstance(together, int) else 1)
+    for read, found in answer.of(_read(items, server, call)):
+        lines.add(read, found, call)
+    head = {"batch": number, "items": len(items), "model": answer.model, "layer": layer_digest()}
+    storage.write(target, "".join(_line(row) for row in (head, *lines.rows)), seconds_left(call.remaining_ms()))
+    return {"batch": number, "items": len(items), "failed": lines.failed, "part": str(target)}
+
+
+def layer_digest() -> str | None:
+    """The SHA-256 of the layer's manifest, which has that of each of its files; None where there is none."""
+    library = os.environ.get("COLDFORGE_LIBRARY") or DEFAULT_LIBRARY
+    path = f"{os.path.dirname(os.path.dirname(library))}/model/manifest.json"  # noqa: PTH120  # as in handler/model.py
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return None
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(row, separators=(",", ":")) + "\n"
+
+
+def _target(event: dict[str, Any]) -> tuple[S3Object, int]:
+    """The object for the answers, and the batch's number. Raises WrongTypeError, SourceNotAllowedError."""
+    number, place = event.get("Batch"), event["BatchInput"]["Results"]
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 10**8:
+        raise WrongTypeError('"Batch" must be a number from 0')
+    if not isinstance(place, str):
+        raise WrongTypeError('"Results" must be a place in S3, as in "s3://bucket/prefix/"')
+    bucket, _, prefix = place.removeprefix("s3://").partition("/")
+    target = S3Object(bucket, f"{prefix}{number:08}.jsonl")
+    if not storage.is_result(target):
+        raise SourceNotAllowedError("this function writes results elsewhere: see ResultsBucket and ResultsPrefix")
+    return target, number
+
+
+def _item(row: object) -> Item:
+    """Raises WrongTypeError for what no list has; what is wrong with a request, its answer says."""
+    if not isinstance(row, dict) or not isinstance(row.get("Row"), int):
+        raise WrongTypeError('an item of a batch needs its "Row"')
+    if "Key" not in row:
+        return Item(row["Row"], None, {name: value for name, value in row.items() if name != "Row"}, None)
+    named = [row.get(name) for name in ("Bucket", "Key", "VersionId", "ETag")]
+    if not all(isinstance(value, str) for value in named[:2]):
+        raise WrongTypeError('an item with a "Key" needs a "Bucket"; both are strings')
+    version, etag = (value if isinstance(value, str) else None for value in named[2:])
+    return Item(row["Row"], S3Object(str(named[0]), str(named[1]), version, etag), None, etag)
+
+
+def _read(items: list[Item], server: Server, call: Call) -> Iterator[Read]:
+    """The items in their order, a few objects ahead."""
+    most = read_limit(server)
+    ahead = max(1, min(READ_AHEAD, int(server.limits.memory * READ_SHARE / most)))
+
+    def read(item: Item) -> Read:
+        if item.source is None:
+            return Read(item)
+        try:
+            data, etag = storage.tagged(item.source, most, seconds_left(call.remaining_ms()))
+            return Read(item, data, etag)
+        except Exception as error:
+            return Read(item, etag=item.etag, error=error)
+
+    with ThreadPoolExecutor(ahead) as pool:
+        waiting: deque[Future[Read]] = deque()
+        for item in items:
+            waiting.append(pool.submit(read, item))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+class _Answers:
+    """What the model says of each item. ``together``: pictures of one run, where it was built for several."""
+
+    def __init__(self, server: Server, call: Call, together: int) -> None:
+        description = server.description(None)
+        self.model = {"name": description.name, "version": description.version}
+        self._server, self._call = server, call
+        self._deadline = Deadline(call.remaining_ms)
+        alone = description.image is None or len(description.feeds) > 1
+        self._together = 1 if alone else max(1, min(together, server.limits.images))
+
+    def of(self, reads: Iterable[Read]) -> Iterator[tuple[Read, list[Any] | Exception]]:
+        """Each item with its predictions, or with what was wrong."""
+        group: list[Read] = []
+        for read in reads:
+            if read.error is not None or read.item.source is None:
+                yield from self._group(group)
+                group = []
+                yield read, read.error or self._tried(lambda read=read: self._one(read))  # type: ignore[misc]
+                continue
+            group.append(read)
+            if len(group) == self._together:
+                yield from self._group(group)
+                group = []
+        yield from self._group(group)
+
+    def _group(self, group: list[Read]) -> Iterator[tuple[Read, list[Any] | Exception]]:
+        if len(group) > 1:
+            found = self._tried(lambda: self._several(group))
+            if not isinstance(found, Exception) and len(found) == len(group):
+                yield from ((read, [one]) for read, one in zip(group, found, strict=True))
+                return
+        for read in group:  # of several, one is wrong: the others are answered without it
+            yield read, self._tried(lambda read=read: self._one(read))  # type: ignore[misc]
+
+    def _tried(self, answer: Callable[[], list[Any]]) -> list[Any] | Exception:
+        try:
+            if not self._deadline.allows_another():
+                raise OutOfTimeError("the function ran out of time before this item")
+            return answer()
+        except Exception as error:
+            return error
+
+    def _several(self, group: list[Read]) -> list[Any]:
+        description, limits = self._server.description(None), self._server.limits
+        files = [File(read.data, str(read.item.source)) for read in group]
+        found = predict.answered(predict.of_files(files, description, limits), self._server, self._call, None)
+        return list(found["predictions"])
+
+    def _one(self, read: Read) -> list[Any]:
+        if read.item.source is None:
+            found = predict.answer(read.item.value, self._server, self._call, partial=False, limit=None)
+        else:
+            found = answered_file(read.data, read.item.source, self._server, self._call)
+        return list(found["predictions"])
+
+
+class _Lines:
+    """The lines of the object that is written. ``last``: nothing is tried again."""
+
+    def __init__(self, characters: float, *, last: bool) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.failed = 0
+        self._left, self._last = characters, last
+
+    def add(self, read: Read, found: list[Any] | Exception, call: Call) -> None:
+        """Raises RetryLater where the item may succeed when the whole batch is tried again."""
+        row: dict[str, Any] = {"Row": read.item.row, "ETag": read.etag or read.item.etag}
+        if not isinstance(found, Exception):
+            found = self._kept(found)
+        if isinstance(found, Exception):
+            refusal = call.refuse(found)
+            if refusal.code == "storage_unavailable" and not self._last:
+                raise RetryLater(f"S3 did not deliver all objects; see request {call.request_id}")
+            self.failed += 1
+            row |= predict.error(refusal)
+        else:
+            row["predictions"] = found
+        self.rows.append(row)
+
+    def _kept(self, found: list[Any]) -> list[Any] | HandlerError:
+        """Predictions, if there is memory to keep them in until all are written."""
+        self._left -= len(json.dumps(found))
+        if self._left >= 0:
+            return found
+        return OutOfTimeError("the answers of this batch are too large together; take fewer items for an invocation")

@@ -12,6 +12,9 @@ from builder.errors import LowerError
 from builder.lower.program import Buffer, Program
 from builder.lower.replan import WeightStore
 
+LEAST_SHARED_START = 4096
+"""Bytes of a constant that is kept at the start of a longer one: less would save no page."""
+
 
 def compact(program: Program, share: bool = True) -> Program:
     """The same program over only those weights that it uses; equal ones share one place if ``share``.
@@ -23,12 +26,14 @@ def compact(program: Program, share: bool = True) -> Program:
 
 
 def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Program, ...]:
-    """The programs over one block of weights, each naming all of it. A constant that several have is kept once.
+    """The programs over one block of weights, each naming all of it. A constant that several have is kept once, and one
+    that a longer one begins with (a table's first rows, for a shorter text) is kept as its start.
 
     Without ``share``, equal weights of one program are kept separately: the first is shared with the first of another
     program, the second with its second.
     Raises LowerError where a step reads no constant.
     """
+    homes = _homes(programs) if share else {}
     equal: dict[bytes, list[Buffer]] = {}
     store = WeightStore(share=False)
     moved = []
@@ -36,6 +41,7 @@ def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Prog
         turns: Counter[bytes] = Counter()
 
         def place(data: bytes, turns: Counter[bytes] = turns) -> Buffer:
+            data = homes.get(data, data)
             found = equal.setdefault(data, [])
             turn = 0 if share else turns[data]
             turns[data] += 1
@@ -45,6 +51,25 @@ def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Prog
 
         moved.append(_over(program, place))
     return tuple(replace(program, weights=store.weights, weights_size=store.size) for program in moved)
+
+
+def _homes(programs: Sequence[Program]) -> dict[bytes, bytes]:
+    """For each large constant that programs use, one of those that begin with it: itself where no other does."""
+    used: set[bytes] = set()
+
+    def note(data: bytes) -> Buffer:
+        used.add(data)
+        return Buffer("weights", 0, len(data))
+
+    for program in programs:
+        _over(program, note)
+    homes: dict[bytes, bytes] = {}
+    longer = b""
+    # In this order, one that begins with another stands behind it, and what is between the two begins with it as well.
+    for data in sorted((data for data in used if len(data) >= LEAST_SHARED_START), reverse=True):
+        longer = longer if longer.startswith(data) else data
+        homes[data] = longer
+    return homes
 
 
 def _over(program: Program, place: Callable[[bytes], Buffer]) -> Program:

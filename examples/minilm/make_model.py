@@ -43,7 +43,8 @@ def network() -> keras.Model:
     ids = keras.Input((None,), dtype="int32", name="input_ids")
     mask = keras.Input((None,), dtype="int32", name="attention_mask")
     real = ops.cast(ops.not_equal(mask, 0), "float32")
-    places = ops.cumsum(ops.ones_like(ids), axis=1) - 1
+    first = ops.take(ids, [0], axis=0)  # [1, tokens]: the positions are a constant, and there once for all texts
+    places = ops.cumsum(ops.ones_like(first), axis=1) - 1
     words = kl.Embedding(WORDS, WIDTH, name="words")(ids)
     x = words + kl.Embedding(POSITIONS, WIDTH, name="positions")(places)
     x = _normalised(x, "embeddings.normalised")  # the one kind of token there is has its vector in the positions

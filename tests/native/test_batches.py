@@ -97,6 +97,27 @@ def test_equal_weights_of_one_program_stay_apart_where_they_may_change(share: bo
     assert len(found[0].weights) == len(set(places))
 
 
+def test_what_a_longer_one_begins_with_is_its_start() -> None:
+    def reading(*weights: bytes) -> Program:
+        starts = [sum(map(len, weights[:number])) for number in range(len(weights))]
+        steps = tuple(
+            CopyStep(str(at), Buffer("weights", at, len(data)), Buffer("arena", 0, len(data)), 4, (1,), (1,), (1,))
+            for at, data in zip(starts, weights, strict=True)
+        )
+        kept = tuple(Weight(at, data) for at, data in zip(starts, weights, strict=True))
+        return replace(program(1), steps=steps, fetches=(), weights=kept, weights_size=sum(map(len, weights)))
+
+    table = np.arange(4096, dtype=np.float32).tobytes()
+    other = table[:8191] + b"?"
+    short, shorter, small = table[:8192], table[:4096], table[:2048]
+    programs = [reading(shorter, small), reading(short, other), reading(table)]
+    found = merge_weights(programs)
+    assert found[0].weights == (Weight(0, other), Weight(8192, small), Weight(10240, table))
+    places = [[s.source.offset for s in p.steps if isinstance(s, CopyStep)] for p in found]
+    assert places == [[0, 8192], [10240, 0], [10240]]
+    assert merge_weights(programs, share=False)[0].weights_size == sum(map(len, (shorter, small, short, other, table)))
+
+
 # The library.
 
 

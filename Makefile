@@ -307,7 +307,7 @@ lint: $(VENV)/.test ## ruff and mypy --strict
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-bench: .venv-bench/.done ## every network against its peers (half an hour); writes docs/benchmarks.md
+bench: .venv-bench/.done ## every network against its peers (an hour); writes docs/benchmarks.md
 	@.venv-bench/bin/python -m benchmarks.run
 	@.venv-bench/bin/python -m benchmarks.report
 
@@ -315,6 +315,13 @@ bench: .venv-bench/.done ## every network against its peers (half an hour); writ
 bench-batch: .venv-bench/.done ## the same with 16 inputs a run, on one thread; writes docs/benchmarks-batch16.md
 	@.venv-bench/bin/python -m benchmarks.run --batch 16 --threads 1
 	@.venv-bench/bin/python -m benchmarks.report build/bench/batch16/results.json
+
+ENCODED = $(foreach length,16 64 256,minilm_$(length) minilm_$(length)-batch16)
+.PHONY: bench-minilm
+bench-minilm: .venv-bench/.done $(MADE_minilm) ## the sentence encoder for 16, 64 and 256 tokens, 1 and 16 texts; writes docs/benchmarks-minilm.md
+	@.venv-bench/bin/python -m benchmarks.run --page benchmarks-minilm --threads 1 --native \
+		--output build/bench/minilm --engines coldforge onnxruntime openvino litert -- $(ENCODED)
+	@.venv-bench/bin/python -m benchmarks.report build/bench/minilm/results.json
 
 .PHONY: bench-weights
 bench-weights: .venv-bench/.done $(MADE_digits) $(MADE_age_gender) ## every type of weights beside TensorFlow Lite's; writes docs/accuracy.md
@@ -324,6 +331,11 @@ bench-weights: .venv-bench/.done $(MADE_digits) $(MADE_age_gender) ## every type
 bench-lambda: .venv-bench/.done ## the function against the same one on other engines, in Lambda's emulator; writes docs/benchmarks-function.md
 	@.venv-bench/bin/python -m benchmarks.function
 	@.venv-bench/bin/python -m benchmarks.function.report
+
+.PHONY: bench-lambda-minilm
+bench-lambda-minilm: .venv-bench/.done $(MADE_minilm) ## the same for texts, against tokenizers + ONNX Runtime and fastembed; writes docs/benchmarks-function-minilm.md
+	@.venv-bench/bin/python -m benchmarks.function minilm
+	@.venv-bench/bin/python -m benchmarks.function.report build/bench/function-minilm/results.json
 
 .PHONY: bench-wasm
 bench-wasm: .venv-bench/.wasm ## model.wasm against native code, ONNX Runtime Web and TensorFlow.js (needs Node)

@@ -17,6 +17,8 @@ def to_onnx(graph: FrozenGraph, keras_model: Path, name: str, target: Path) -> s
     if name == "lstm":
         _lstm_onnx(keras_model, target, graph.feeds[0].spec.shape[0])
         return "ONNX's own LSTM operator with the layer's weights (tf2onnx leaves a Loop, several times slower)"
+    if name.startswith("minilm"):
+        return _minilm_onnx(keras_model, target, graph.feeds[0].spec.shape)
     import onnx
     import tf2onnx
 
@@ -81,7 +83,7 @@ def _restore_gelu(model: Any) -> None:
     def users(tensor: str) -> list[Any]:
         return [node for node in graph.node if tensor in node.input]
 
-    for erfc in [node for node in graph.node if node.op_type == "Erfc"]:
+    for number, erfc in enumerate([node for node in graph.node if node.op_type == "Erfc"]):
         scaled = makers[erfc.input[0]]
         x = next(name for name in _leaves(scaled, makers))
         (last,) = users(erfc.output[0])
@@ -89,7 +91,7 @@ def _restore_gelu(model: Any) -> None:
             last = users(last.output[0])[0]
         position = list(graph.node).index(last)
         graph.node.remove(last)
-        graph.node.insert(position, helper.make_node("Gelu", [x], list(last.output), name="gelu"))
+        graph.node.insert(position, helper.make_node("Gelu", [x], list(last.output), name=f"gelu{number}"))
     _drop_unused(graph)
 
 
@@ -113,6 +115,17 @@ def _drop_unused(graph: Any) -> None:
             return
         for node in unused:
             graph.node.remove(node)
+
+
+def _minilm_onnx(keras_model: Path, target: Path, shape: tuple[int, ...]) -> str:
+    from benchmarks import bert_onnx
+
+    plain = target.with_name("plain.onnx")
+    width = bert_onnx.write(keras_model, plain, bert_onnx.Form((shape[0], shape[1])))
+    fused = bert_onnx.optimise(plain, target, width)
+    plain.unlink()
+    said = ", ".join(f"{count} {name}" for name, count in sorted(fused.items()))
+    return f"the operators of Hugging Face's export, then onnxruntime.transformers.optimizer ({said})"
 
 
 def _lstm_onnx(keras_model: Path, target: Path, batch: int) -> None:

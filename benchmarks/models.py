@@ -1,6 +1,6 @@
-"""The nine networks that are measured, each saved once as ``build/bench/<name>/keras/model.keras``.
+"""The networks that are measured, each saved once as ``build/bench/<name>/keras/model.keras``.
 
-Every engine gets the same network with float32 in and float32 out: what a build would add in front of
+Every engine gets the same network with float32 or ids of tokens in and float32 out: what a build would add in front of
 it (an image's cast and scaling) is left out, because no peer would be given it.
 """
 
@@ -39,6 +39,7 @@ class Network:
     high: float = 1
     trained: bool = False  # or given its weights by an example's own script
     batch: int = 1
+    tokens: int = 0  # of a network that takes ids and a mask; 0: it takes pictures or features
 
     @property
     def key(self) -> str:
@@ -51,7 +52,7 @@ class Network:
 
     def batched(self, batch: int) -> Network:
         """This network with ``batch`` inputs a run, for which ``BATCH_CLAIM`` is the ratio aimed at."""
-        return self if batch == 1 else replace(self, batch=batch, claim=(BATCH_CLAIM, BATCH_CLAIM))
+        return self if batch in (1, self.batch) else replace(self, batch=batch, claim=(BATCH_CLAIM, BATCH_CLAIM))
 
     @property
     def seed(self) -> int:
@@ -70,6 +71,17 @@ class Network:
         contrast = np.linspace(0.25, 1, count, dtype=np.float32).reshape(-1, 1, 1, 1)
         middle, reach = (self.high + self.low) / 2, (self.high - self.low) / 2
         return np.clip(middle + reach * (contrast * blobs + 0.05 * noise), self.low, self.high)
+
+    def feeds(self, model: Any, count: int, seed: int) -> dict[str, Any]:
+        """Arrays [count, ...] by the name of the model's input, the same ones every time."""
+        if not self.tokens:
+            (one,) = model.inputs
+            return {one.name: self.inputs(count, one.shape[1:], seed)}
+        rng = np.random.default_rng([self.seed, seed])
+        lengths = rng.integers(self.tokens * 3 // 4, self.tokens, (count, 1), endpoint=True)
+        mask = (np.arange(self.tokens) < lengths).astype(np.int32)
+        ids = rng.integers(*MINILM_WORDS, (count, self.tokens), np.int32) * mask
+        return {"input_ids": ids, "attention_mask": mask}
 
     def make(self) -> Any:
         """The Keras model with the weights it is measured with."""
@@ -137,6 +149,22 @@ def _transformer(steps: int = 128, width: int = 256, heads: int = 4) -> Any:
     return keras.Model(x, kl.LayerNormalization()(y + z), name="transformer")
 
 
+MINILM_WORDS = (1000, 30522)  # ids of whole words and of pieces; below are signs and what no text has
+
+
+def _minilm(tokens: int) -> Callable[[], Any]:
+    """The example for one length, without what a build would add behind it."""
+
+    def build() -> Any:
+        import keras
+
+        trained = _example("minilm", "make_model.py")()
+        inputs = [keras.Input((tokens,), dtype=one.dtype, name=one.name) for one in trained.inputs]
+        return keras.Model(inputs, trained(inputs), name="minilm")
+
+    return build
+
+
 NETWORKS: dict[str, Network] = {
     network.name: network
     for network in (
@@ -162,6 +190,17 @@ NETWORKS: dict[str, Network] = {
         Network("resnet50", "224×224×3", _application("ResNet50"), (1.15, 1.15)),
         Network("lstm", f"{LSTM_STEPS} steps of {LSTM_FEATURES}, {LSTM_UNITS} units", _lstm, (2, 2)),
         Network("transformer", "encoder block, 128 tokens × 256, 4 heads", _transformer, (1, 1)),
+        *(
+            Network(
+                f"minilm_{tokens}",
+                f"all-MiniLM-L6-v2, {tokens} tokens, trained",
+                _minilm(tokens),
+                (1.2, 1.2),
+                trained=True,
+                tokens=tokens,
+            )
+            for tokens in (16, 64, 256)
+        ),
     )
 }
 

@@ -67,7 +67,9 @@ def prepare(network: Network) -> dict[str, Any]:
 
     def peer(engine: str, package: str, place: str, make: Callable[[Path], str]) -> None:
         try:
-            key = digest(HERE / "convert.py", graph.graph_path, importlib.metadata.version(package))
+            key = digest(
+                HERE / "convert.py", HERE / "bert_onnx.py", graph.graph_path, importlib.metadata.version(package)
+            )
             run_cached(folder / place, key, lambda fresh: (fresh / "how").write_text(make(fresh)))
             how[engine] = (folder / place / "how").read_text()
         except importlib.metadata.PackageNotFoundError:
@@ -103,10 +105,12 @@ def _save(network: Network, folder: Path) -> None:
     """The Keras model, the inputs, and TensorFlow's own answers to them as float32 bytes."""
     model = network.make()
     model.save(folder / "model.keras")
-    inputs = network.inputs(SAMPLES * network.batch, model.inputs[0].shape[1:], seed=0)
-    for number, sample in enumerate(np.split(inputs, SAMPLES)):
-        (folder / f"{number}.in").write_bytes(sample.tobytes())
-        answers = model(sample, training=False)
+    feeds = network.feeds(model, SAMPLES * network.batch, seed=0)
+    for number in range(SAMPLES):
+        sample = {name: np.split(array, SAMPLES)[number] for name, array in feeds.items()}
+        (folder / f"{number}.in").write_bytes(b"".join(sample[name].tobytes() for name in sorted(sample)))
+        inputs = [sample[one.name] for one in model.inputs]
+        answers = model(inputs if len(inputs) > 1 else inputs[0], training=False)
         answers = list(answers) if isinstance(answers, list | tuple) else [answers]
         np.savez(folder / f"{number}.npz", *[np.asarray(answer) for answer in answers])
     (folder / "model.json").write_text(json.dumps({"parameters": model.count_params()}))

@@ -17,6 +17,8 @@ from benchmarks.models import FOLDER, ROOT
 
 Results = dict[str, Any]
 NONE = "–"
+MINILM = "benchmarks-minilm"
+"""The page of ``make bench-minilm``."""
 
 
 def write_json(results: Results, path: Path) -> None:
@@ -34,6 +36,8 @@ def write(results: Results, folder: Path) -> None:
 
 def name(results: Results) -> str:
     """The name, without a suffix, of the page, of the plot and of the JSON in ``docs/``."""
+    if page := results.get("page"):
+        return str(page)
     return "benchmarks" if results.get("batch", 1) == 1 else f"benchmarks-batch{results['batch']}"
 
 
@@ -130,18 +134,22 @@ def summary(results: Results) -> str:
 def page(results: Results, plot: bool) -> str:
     """The page of ``name(results)``."""
     machine, versions, batch = results["machine"], results["versions"], results.get("batch", 1)
+    long = results.get("long_run_s")
+    mixed = any(network.get("batch", batch) != batch for network in results["networks"].values())
+    made = "bench-minilm" if name(results) == MINILM else "bench" if batch == 1 else "bench-batch"
     parts = [
-        "# Benchmarks",
-        f"<!-- Written by `python -m benchmarks.report` of what `make {'bench' if batch == 1 else 'bench-batch'}` "
-        "measured. -->",
-        f"Every network runs in float32 with batch {batch}, with the same weights and inputs for every engine. A ratio "
-        "is the best peer's median divided by ours: above 1 coldforge is faster, below 1 it is slower. *Aim* is the "
-        "ratio that this project set itself.",
+        "# A sentence encoder on other engines" if name(results) == MINILM else "# Benchmarks",
+        f"<!-- Written by `python -m benchmarks.report` of what `make {made}` measured. -->",
+        f"Every network runs in float32 with batch {'1, or the one of its name' if mixed else batch}, with the same "
+        "weights and inputs for every engine. A ratio is the best peer's median divided by ours: above 1 coldforge is "
+        "faster, below 1 it is slower. *Aim* is the ratio that this project set itself.",
         summary(results),
     ]
     if plot:
         parts.append(f"![Time of an answer, against the best peer]({name(results)}.svg)")
-    parts.append("## Time of one answer" if batch == 1 else f"## Time of {batch} answers")
+    parts.append(
+        "## Time of a run" if mixed else "## Time of one answer" if batch == 1 else f"## Time of {batch} answers"
+    )
     parts.append(
         "Times are the median of a run over all rounds, in ms. Behind each ratio are its tenth and ninetieth "
         "percentile over the rounds." + _crowded(machine)
@@ -173,7 +181,8 @@ def page(results: Results, plot: bool) -> str:
         f"- {results['rounds']} rounds. In each round every engine has one turn, of at least three runs and 50 ms. "
         "One run before them does not count. All other engines' processes are stopped during a turn. The order of "
         "the engines moves on by one each round. Each process is pinned to as many CPUs as it has threads.\n"
-        "- Before it is timed, an engine must answer like TensorFlow on three inputs: no value may be off by more "
+        + (f"- A run that takes longer than {long:g} s is timed once a turn.\n" if long else "")
+        + "- Before it is timed, an engine must answer like TensorFlow on three inputs: no value may be off by more "
         f"than {results['tolerance']:g} of the largest one.\n"
         "- Weights that were not trained are seeded, with BatchNorm statistics of seeded inputs.\n"
         "- On a processor with AVX-512 there are also rows limited to AVX2. OpenVINO and TensorFlow can be limited "

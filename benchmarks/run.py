@@ -16,8 +16,9 @@ from typing import Any
 
 from benchmarks import cold, latency, machine, report
 from benchmarks.engines import ENGINES
-from benchmarks.models import FOLDER, NETWORKS, ROOT, Network
+from benchmarks.models import FOLDER, NETWORKS, ROOT, Network, named
 from benchmarks.process import Setting, end_with
+from benchmarks.worker import LONG
 
 QUICK_NETWORKS = ("lstm", "transformer")
 MODULES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "litert": "ai_edge_litert"}
@@ -25,14 +26,20 @@ MODULES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "litert": "ai_e
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure: ``rounds`` of latency, ``repeats`` of fresh processes (0: none)."""
+    """How much to measure: ``rounds`` of latency, ``repeats`` of fresh processes (0: none).
 
-    networks: tuple[str, ...]
+    ``networks`` by the names that the results have for them. ``page``: the name of the page and the plot.
+    """
+
+    networks: dict[str, Network]
+    engines: tuple[str, ...]
+    avx2: bool  # whether also without AVX-512, where the processor has it
     threads: tuple[int, ...]
     rounds: int
     repeats: int
     batch: int
     output: Path
+    page: str | None
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -46,11 +53,13 @@ def main(arguments: list[str] | None = None) -> None:
         "settings": {kind.label: kind.settings for kind in ENGINES.values()},
         "rounds": plan.rounds,
         "batch": plan.batch,
+        "long_run_s": LONG,
         "tolerance": latency.TOLERANCE,
         "networks": {},
     }
-    for name in plan.networks:
-        network = NETWORKS[name].batched(plan.batch)
+    if plan.page:
+        results["page"] = plan.page
+    for name, network in plan.networks.items():
         _say(f"{name}: preparing")
         if not _prepared(network):
             continue
@@ -63,20 +72,25 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit("nothing could be measured")
     print(report.text(results))
     report.write(results, plan.output)
-    _say(f"{plan.output}/results.json, benchmarks.md and benchmarks.svg, in {time.monotonic() - begin:.0f} s")
+    page = report.name(results)
+    _say(f"{plan.output}/results.json, {page}.md and {page}.svg, in {time.monotonic() - begin:.0f} s")
 
 
 def _plan(arguments: list[str] | None) -> Plan:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"of {', '.join(NETWORKS)}; all when left out")
+    known = f"of {', '.join(NETWORKS)}, with a batch of its own as lstm-batch16; all when left out"
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", help=known)
     parser.add_argument("--quick", action="store_true", help="two networks and few rounds: whether it works at all")
     parser.add_argument("--rounds", type=int, help="turns of every engine, per network and number of threads")
     parser.add_argument("--repeats", type=int, help="fresh processes of every engine; 0 leaves cold starts out")
     parser.add_argument("--threads", type=int, nargs="+", help="numbers of threads; 1 2 when left out")
     parser.add_argument("--batch", type=int, default=1, help="inputs of one run (default: 1); above 1 no cold starts")
+    parser.add_argument("--engines", nargs="+", choices=list(ENGINES), help="engines to measure; all when left out")
+    parser.add_argument("--native", action="store_true", help="leave out the rows that are limited to AVX2")
     parser.add_argument("--output", type=Path, help="folder for the results; build/bench when left out")
+    parser.add_argument("--page", help="name of the page and the plot; benchmarks when left out")
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.networks if name not in NETWORKS]
+    unknown = [name for name in options.networks if name.partition("-batch")[0] not in NETWORKS]
     if unknown:
         parser.error(f"no network {', '.join(unknown)}; there are {', '.join(NETWORKS)}")
     available = len(os.sched_getaffinity(0))
@@ -86,13 +100,18 @@ def _plan(arguments: list[str] | None) -> Plan:
     if options.batch < 1:
         parser.error(f"a batch of {options.batch}: at least 1")
     quick, folder = options.quick, FOLDER if options.batch == 1 else FOLDER / f"batch{options.batch}"
+    chosen = options.networks or (QUICK_NETWORKS if quick else NETWORKS)
+    networks = {name: named(name) for name in chosen}
     return Plan(
-        tuple(options.networks or (QUICK_NETWORKS if quick else NETWORKS)),
+        {name: network.batched(options.batch) for name, network in networks.items()},
+        tuple(options.engines or ENGINES),
+        not options.native,
         tuple(threads),
         options.rounds if options.rounds is not None else 4 if quick else 40,
         options.repeats if options.repeats is not None else 0 if options.batch > 1 else 1 if quick else 9,
         options.batch,
         options.output or (folder / "quick" if quick else folder),
+        options.page,
     )
 
 
@@ -115,12 +134,14 @@ def _measure(network: Network, plan: Plan) -> dict[str, Any]:
     for engine, module in MODULES.items():
         if importlib.util.find_spec(module) is None:
             failed[engine] = "not installed"
-    engines = [name for name in ENGINES if name not in failed]
+    failed = {name: why for name, why in failed.items() if name in plan.engines}
+    engines = [name for name in plan.engines if name not in failed]
     settings = [Setting(threads) for threads in plan.threads]
-    limited = "avx512f" in machine.describe()["instruction_sets"]
+    limited = plan.avx2 and "avx512f" in machine.describe()["instruction_sets"]
     settings += [Setting(threads, avx2=True) for threads in plan.threads if limited]
     found: dict[str, Any] = {
         "what": network.what,
+        "batch": network.batch,
         "parameters": ready["parameters"],
         "layer_bytes": ready["layer_bytes"],
         "how": ready["how"],
@@ -132,7 +153,7 @@ def _measure(network: Network, plan: Plan) -> dict[str, Any]:
         _say(f"{network.name}: {setting.key} thread{'s' * (setting.threads > 1)}, {plan.rounds} rounds")
         chosen = [name for name in engines if not setting.avx2 or ENGINES[name].avx2 is not None]
         found["latency"][setting.key] = latency.measure(network, setting, plan.rounds, chosen, ready["fetches"])
-    if plan.repeats:
+    if plan.repeats and network.batch == 1:
         _say(f"{network.name}: {plan.repeats} fresh processes of each engine")
         found["cold"] = cold.measure(network, plan.repeats, engines)
     return found

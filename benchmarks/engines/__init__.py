@@ -1,7 +1,7 @@
 """What is measured: one small class per engine, in a module of its own that is imported only where it runs.
 
 Every class has the same four methods. The constructor takes the model's path and the number of threads
-and leaves the model ready; ``feed(data)`` turns float32 bytes into what ``run`` takes, ``run(feed)`` gives
+and leaves the model ready; ``feed(data)`` turns a sample's bytes into what ``run`` takes, ``run(feed)`` gives
 the answers in the engine's own form (this alone is timed), and ``raw(answers)`` turns those into bytes,
 one item per fetch, in the order TensorFlow gives them.
 """

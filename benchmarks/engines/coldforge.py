@@ -17,6 +17,7 @@ class Coldforge:
         self.library = ctypes.CDLL(str(model))
         self.library.cf_describe.restype = self.library.cf_last_error.restype = ctypes.c_char_p
         described = json.loads(self.library.cf_describe())
+        self.feeds = [(feed["name"], feed["bytes"]) for feed in described["feeds"]]
         self.model = ctypes.c_void_p()
         if self.library.cf_open(ctypes.c_uint32(threads), ctypes.byref(self.model)):
             raise RuntimeError(str(self.library.cf_last_error(None)))
@@ -24,12 +25,14 @@ class Coldforge:
         self.fetches = (_Slot * len(self.answers))(*[_slot(answer) for answer in self.answers])
 
     def feed(self, data: bytes) -> Any:
-        block = ctypes.create_string_buffer(data, len(data))
-        feeds = (_Slot * 1)(_slot(block))
-        return block, feeds
+        blocks, place = {}, 0
+        for name, size in sorted(self.feeds):
+            blocks[name] = ctypes.create_string_buffer(data[place : place + size], size)
+            place += size
+        return blocks, (_Slot * len(blocks))(*[_slot(blocks[name]) for name, _ in self.feeds])
 
     def run(self, feed: Any) -> Any:
-        if self.library.cf_run(self.model, feed[1], 1, self.fetches, len(self.answers)):
+        if self.library.cf_run(self.model, feed[1], len(self.feeds), self.fetches, len(self.answers)):
             raise RuntimeError("cf_run failed")
         return self.answers
 

@@ -5,22 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from ai_edge_litert.interpreter import Interpreter
+
+from benchmarks.engines.arrays import arrays
 
 
 class LiteRt:
     def __init__(self, model: Path, threads: int) -> None:
         self.interpreter = Interpreter(str(model), num_threads=threads)
         self.interpreter.allocate_tensors()
-        (self.input,) = self.interpreter.get_input_details()
+        self.inputs = {detail["name"]: detail for detail in self.interpreter.get_input_details()}
         self.outputs = [detail["index"] for detail in self.interpreter.get_output_details()]
 
     def feed(self, data: bytes) -> Any:
-        return np.frombuffer(data, np.float32).reshape(self.input["shape"])
+        found = arrays(data, {name: (one["dtype"], tuple(one["shape"])) for name, one in self.inputs.items()})
+        return [(self.inputs[name]["index"], array) for name, array in found.items()]
 
     def run(self, feed: Any) -> Any:
-        self.interpreter.set_tensor(self.input["index"], feed)
+        for index, array in feed:
+            self.interpreter.set_tensor(index, array)
         self.interpreter.invoke()
         return [self.interpreter.get_tensor(index) for index in self.outputs]
 

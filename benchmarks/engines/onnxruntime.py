@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
+from benchmarks.engines.arrays import arrays
+
+DTYPES = {"tensor(float)": np.float32, "tensor(int32)": np.int32}
+
 
 class OnnxRuntime:
     def __init__(self, model: Path, threads: int) -> None:
@@ -19,10 +23,10 @@ class OnnxRuntime:
         options.add_session_config_entry("session.intra_op.allow_spinning", "1")
         options.log_severity_level = 3
         self.session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        (self.input,) = self.session.get_inputs()
+        self.inputs = {put.name: (DTYPES[put.type], put.shape) for put in self.session.get_inputs()}
 
     def feed(self, data: bytes) -> Any:
-        return {self.input.name: np.frombuffer(data, np.float32).reshape(self.input.shape)}
+        return arrays(data, self.inputs)
 
     def run(self, feed: Any) -> Any:
         return self.session.run(None, feed)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import openvino as ov
+
+from benchmarks.engines.arrays import arrays
 
 
 class OpenVino:
@@ -21,16 +22,20 @@ class OpenVino:
                 "INFERENCE_PRECISION_HINT": "f32",
             },
         )
-        self.shape = tuple(compiled.inputs[0].shape)
+        self.inputs = {
+            put.get_any_name(): (put.get_element_type().to_dtype(), tuple(put.get_shape())) for put in compiled.inputs
+        }
         self.outputs = len(compiled.outputs)
         self.request = compiled.create_infer_request()
 
     def feed(self, data: bytes) -> Any:
         # A copy of our own: a shared tensor must be writable.
-        return ov.Tensor(np.frombuffer(data, np.float32).reshape(self.shape).copy(), shared_memory=True)
+        found = arrays(data, self.inputs)
+        return [ov.Tensor(found[name].copy(), shared_memory=True) for name in self.inputs]
 
     def run(self, feed: Any) -> Any:
-        self.request.set_input_tensor(feed)
+        for number, tensor in enumerate(feed):
+            self.request.set_input_tensor(number, tensor)
         self.request.infer()
         return [self.request.get_output_tensor(i).data for i in range(self.outputs)]
 

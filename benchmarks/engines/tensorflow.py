@@ -10,8 +10,9 @@ from typing import Any
 # Keras imports it where it finds it. It is here for the benchmarks' plot; a server would not have it.
 sys.modules["matplotlib"] = None  # type: ignore[assignment]
 
-import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
+
+from benchmarks.engines.arrays import arrays  # noqa: E402
 
 
 class TensorFlow:
@@ -22,17 +23,20 @@ class TensorFlow:
         tf.config.threading.set_inter_op_parallelism_threads(1)
         definition = tf.compat.v1.GraphDef.FromString(model.read_bytes())
         ports = json.loads(model.with_name("ports.json").read_text())
-        (feed,) = ports["feeds"]
-        self.shape = feed["spec"]["shape"]
+        specs = [feed["spec"] for feed in ports["feeds"]]
+        self.inputs = {spec["name"]: (spec["dtype"], spec["shape"]) for spec in specs}
         wrapped = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(definition, name=""), [])
-        frozen = wrapped.prune([feed["tensor"]], [fetch["tensor"] for fetch in ports["fetches"]])
+        frozen = wrapped.prune(
+            [feed["tensor"] for feed in ports["feeds"]], [fetch["tensor"] for fetch in ports["fetches"]]
+        )
         self.function = tf.function(frozen, jit_compile=True, autograph=False) if self.jit else frozen
 
     def feed(self, data: bytes) -> Any:
-        return tf.constant(np.frombuffer(data, np.float32).reshape(self.shape))
+        found = arrays(data, self.inputs)
+        return [tf.constant(found[name]) for name in self.inputs]
 
     def run(self, feed: Any) -> Any:
-        return [answer.numpy() for answer in self.function(feed)]
+        return [answer.numpy() for answer in self.function(*feed)]
 
     def raw(self, answers: Any) -> list[bytes]:
         return [answer.tobytes() for answer in answers]

@@ -24,11 +24,13 @@ from benchmarks.process import Setting, end_with
 SHOWN = ("emotion", "digits", "age_gender", "mobilenet_v2", "resnet50", "transformer")
 PACKAGES = Path(__file__).parent / "node_modules"
 REPORT = ROOT / "docs" / "benchmarks-wasm.md"
+KNOWN = {name: network for name, network in NETWORKS.items() if not network.tokens}
+"""Those of one input of floats, which is all that the workers in JavaScript feed."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wasm.run", description=__doc__)
-    parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"of {', '.join(NETWORKS)}; {', '.join(SHOWN)}")
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"of {', '.join(KNOWN)}; {', '.join(SHOWN)}")
     parser.add_argument("--rounds", type=int, default=25, help="turns of every engine")
     parser.add_argument("--report", type=Path, default=REPORT, help="table; the JSON goes beside it")
     options = parser.parse_args()
@@ -41,7 +43,7 @@ def main() -> None:
         "networks": _measured_before(options.report.with_suffix(".json")) if options.networks else {},
     }
     for name in options.networks or SHOWN:
-        network = NETWORKS[name]
+        network = KNOWN[name]
         print(f"{name}: preparing", file=sys.stderr, flush=True)
         command = [sys.executable, "-m", "benchmarks.wasm.prepare", name]
         subprocess.run(command, cwd=ROOT, preexec_fn=functools.partial(end_with, os.getpid()), check=True)

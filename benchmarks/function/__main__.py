@@ -1,4 +1,4 @@
-"""``python -m benchmarks.function``: prepare, measure, report. ``--quick`` shows that it all works."""
+"""``python -m benchmarks.function [emotion|minilm]``: prepare, measure, report. ``--quick`` shows that it all works."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.function import report
-from benchmarks.function.functions import KINDS, NETWORK, OURS, PEERS, PLACE, installed, make
+from benchmarks.function.functions import OURS, SUBJECTS, Subject, installed, make
 from benchmarks.function.imports import breakdown
 from benchmarks.function.measure import measure, one_cpu
 from benchmarks.models import ROOT
@@ -21,33 +21,39 @@ from builder.local.parts import find_python
 from builder.local.rie import image_event
 
 PICTURE = ROOT / "tests" / "data" / "face.jpg"
+TEXT = "How do I store a sentence encoder's vectors, and find the texts that are nearest to a question?"
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.function", description=__doc__)
+    parser.add_argument("subject", nargs="?", default="emotion", choices=list(SUBJECTS), help="the example they serve")
     parser.add_argument("--quick", action="store_true", help="3 starts: whether it works at all")
     parser.add_argument("--starts", type=int, help="fresh starts of every function (default: 15)")
-    parser.add_argument("--output", type=Path, help="folder for the results (default: build/bench/function)")
+    parser.add_argument("--output", type=Path, help="folder for the results (default: below build/bench)")
     options = parser.parse_args(arguments)
+    subject = SUBJECTS[options.subject]
     starts = options.starts or (3 if options.quick else 15)
-    output = options.output or (PLACE / "quick" if options.quick else PLACE)
+    output = options.output or (subject.place / "quick" if options.quick else subject.place)
     output.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
     _say("preparing")
-    _prepare()
-    left_out = {name: f"{KINDS[name].distribution} is not installed" for name in PEERS if not installed(name)}
-    left_out |= {
-        name: "its model could not be converted" for name in PEERS if name not in left_out and not _ready(name)
-    }
+    _prepare(subject)
+    kinds, left_out = subject.kinds, dict[str, str]()
+    for name in subject.peers:
+        if not installed(kinds[name]):
+            left_out[name] = f"{' or '.join(kinds[name].distributions)} is not installed"
+        elif not all((subject.models / model).is_file() for model in kinds[name].models):
+            left_out[name] = "its model could not be converted"
     python = find_python(Path(sys.executable))  # the one that the peers are installed for
-    functions = {name: make(name, python) for name in KINDS if name not in left_out}
+    functions = {name: make(subject, name, python) for name in kinds if name not in left_out}
     with one_cpu():
         results: dict[str, Any] = {
             "format": 1,
+            "subject": subject.name,
             "machine": machine.describe(),
             "versions": machine.versions(),
-            "settings": {kind.label: kind.settings for kind in KINDS.values()},
-            **measure(functions, image_event(PICTURE), starts, python, _say),
+            "settings": {kind.label: kind.settings for kind in kinds.values()},
+            **measure(functions, _event(subject), starts, python, _say, subject.peers),
             "imports": breakdown(functions[OURS].emulator, 3 if options.quick else 15),
         }
     results["machine"] |= {"load_average_after": list(os.getloadavg()), "function_python": python.version}
@@ -56,21 +62,21 @@ def main(arguments: list[str] | None = None) -> None:
     write_json(results, output / "results.json")
     print(report.text(results))
     report.write(results, output)
-    _say(f"{output}/results.json, {report.PAGE} and {report.PLOT}, in {time.monotonic() - begin:.0f} s")
+    _say(f"{output}/results.json, {subject.page}.md and {subject.page}.svg, in {time.monotonic() - begin:.0f} s")
 
 
-def _prepare() -> None:
-    PLACE.mkdir(parents=True, exist_ok=True)
-    log = PLACE / "prepare.log"
+def _event(subject: Subject) -> dict[str, Any]:
+    return image_event(PICTURE) if subject.service == "pictures" else {"text": TEXT}
+
+
+def _prepare(subject: Subject) -> None:
+    subject.place.mkdir(parents=True, exist_ok=True)
+    log = subject.place / "prepare.log"
     with log.open("w") as out:
-        command = [sys.executable, "-m", "benchmarks.function.prepare"]
+        command = [sys.executable, "-m", "benchmarks.function.prepare", subject.name]
         done = subprocess.run(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
         raise SystemExit(f"the models could not be prepared:\n{log.read_text(errors='replace')[-2000:]}")
-
-
-def _ready(name: str) -> bool:
-    return all((NETWORK.folder / model).is_file() for model in KINDS[name].models)
 
 
 def _say(text: str) -> None:

@@ -22,11 +22,8 @@ from builder.local import parts
 from builder.local.emulator import HANDLER, Emulator
 from builder.project import cache_folder
 
-NETWORK = NETWORKS["emotion"]
-PLACE = FOLDER / "function"
 CACHE = cache_folder() / "local"
 HANDLERS = Path(__file__).with_name("handlers")
-LAYER = PLACE / "dist" / "emotion" / "layer"  # see prepare
 OURS, EMPTY = "coldforge", "empty"
 
 PICTURES = ("budget", "exif", "fit", "image", "resize", "survey")
@@ -35,43 +32,144 @@ PICTURES = ("budget", "exif", "fit", "image", "resize", "survey")
 
 @dataclass(frozen=True)
 class Kind:
-    """``source``: the peer's file below handlers/. ``models``: its files below the network's folder."""
+    """``source``: the peer's file below handlers/, with its ``distributions``. ``models``: its files below the
+    subject's ``models``. ``layer``: of ours, below the subject's ``place``.
+    """
 
     label: str
     settings: str
     source: str = ""
-    distribution: str = ""
+    distributions: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    layer: str = ""
 
 
-KINDS: dict[str, Kind] = {
-    EMPTY: Kind("nothing", "answers at once: Python's start and Lambda's runtime client", "empty"),
-    OURS: Kind("coldforge", "the function as deployed, every event and protocol in it, with emotion's bundle"),
+_EMPTY = Kind("nothing", "answers at once: Python's start and Lambda's runtime client", "empty")
+_PICTURES: dict[str, Kind] = {
+    EMPTY: _EMPTY,
+    OURS: Kind(
+        "coldforge",
+        "the function as deployed, every event and protocol in it, with emotion's bundle",
+        layer="dist/emotion/layer",
+    ),
     "litert": Kind(
         "LiteRT",
         "Interpreter with num_threads 1, XNNPACK delegate (the default)",
         "litert",
-        "ai-edge-litert",
+        ("ai-edge-litert",),
         ("litert/model.tflite",),
     ),
     "onnxruntime": Kind(
         "ONNX Runtime",
         "CPUExecutionProvider, ORT_ENABLE_ALL, intra_op and inter_op 1, sequential",
         "onnxruntime",
-        "onnxruntime",
+        ("onnxruntime",),
         ("onnx/model.onnx",),
     ),
     "tensorflow": Kind(
         "TensorFlow",
         "frozen graph as an eager function (Grappler, oneDNN), intra_op and inter_op 1",
         "tensorflow",
-        "tensorflow-cpu",
+        ("tensorflow-cpu",),
         ("tensorflow/graph.pb", "tensorflow/ports.json"),
         (("TF_CPP_MIN_LOG_LEVEL", "3"),),
     ),
 }
-PEERS = [name for name in KINDS if name not in (OURS, EMPTY)]
+_TEXTS: dict[str, Kind] = {
+    EMPTY: _EMPTY,
+    OURS: Kind(
+        "coldforge, float32",
+        "the function as deployed, every event and protocol in it, with minilm's bundle in float32",
+        layer="float32/dist/minilm/layer",
+    ),
+    "coldforge_float16": Kind(
+        "coldforge, float16",
+        "the same with the example's own bundle, whose weights are float16",
+        layer="dist/minilm/layer",
+    ),
+    "onnxruntime": Kind(
+        "tokenizers + ONNX Runtime",
+        "the network as onnxruntime.transformers.optimizer fuses it, any number of tokens; CPUExecutionProvider, "
+        "ORT_ENABLE_ALL, intra_op and inter_op 1, sequential",
+        "text_onnxruntime",
+        ("onnxruntime", "tokenizers"),
+        ("model.onnx", "tokenizer.json"),
+    ),
+    "fastembed": Kind(
+        "fastembed",
+        "TextEmbedding with threads=1, for its own all-MiniLM-L6-v2, on the same weights in a folder "
+        "(specific_model_path): what it would download",
+        "text_fastembed",
+        ("fastembed",),
+        (
+            "fastembed/model.onnx",
+            "fastembed/tokenizer.json",
+            "fastembed/config.json",
+            "fastembed/tokenizer_config.json",
+            "fastembed/special_tokens_map.json",
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The example that the functions serve. ``models``: the folder of the peers' files. ``service``: the module below
+    handlers/ that they share, which reads ``service.json``; ``modules`` of our function are what it imports.
+    """
+
+    name: str
+    title: str
+    command: str  # of make
+    serves: str
+    differ: str  # in what the functions do and do not differ
+    answer: str
+    place: Path
+    models: Path
+    kinds: dict[str, Kind]
+    service: str
+    modules: tuple[str, ...] = ()
+
+    @property
+    def page(self) -> str:
+        """The name, without a suffix, of the page, of the plot and of the JSON in ``docs/``."""
+        return "benchmarks-function" + (f"-{self.name}" if self.place != PLACE else "")
+
+    @property
+    def peers(self) -> list[str]:
+        return [name for name, kind in self.kinds.items() if kind.distributions]
+
+
+PLACE = FOLDER / "function"
+EMOTION = Subject(
+    "emotion",
+    "The whole function, on other engines",
+    "bench-lambda",
+    "the *emotion* network",
+    "They have the same Powertools set-up, the same picture code and the same packages beside it. Only the engine's "
+    "import, load and run differ.",
+    "probabilities",
+    PLACE,
+    NETWORKS["emotion"].folder,
+    _PICTURES,
+    "pictures",
+    ("errors", "description", *PICTURES),
+)
+MINILM = Subject(
+    "minilm",
+    "A function for texts, on other engines",
+    "bench-lambda-minilm",
+    "the example *minilm*",
+    "They have the same Powertools set-up and the same packages beside it. A text of 23 tokens comes in, and 384 "
+    "numbers go out. Ours makes tokens in plain Python, the others by the package `tokenizers`.",
+    "vector",
+    FOLDER / "function-minilm",
+    FOLDER / "function-minilm" / "peers",
+    _TEXTS,
+    "texts",
+)
+SUBJECTS = {subject.name: subject for subject in (EMOTION, MINILM)}
 
 
 @dataclass(frozen=True)
@@ -82,41 +180,43 @@ class Function:
     sizes: dict[str, int]
 
 
-def installed(name: str) -> bool:
+def installed(kind: Kind) -> bool:
     """Whether the engine is there to be measured."""
     try:
-        importlib.metadata.distribution(KINDS[name].distribution)
+        for name in kind.distributions:
+            importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
 
 
-def make(name: str, python: parts.Interpreter) -> Function:
+def make(subject: Subject, name: str, python: parts.Interpreter) -> Function:
     """The function called ``name``, ready to start; its models are there (see prepare). Raises ColdforgeError."""
-    kind = KINDS[name]
+    kind = subject.kinds[name]
     shared = parts.dependencies(CACHE, python, ROOT / "layers" / "dependencies")
     ours = parts.function(CACHE, python, ROOT / "handler")
-    folder = PLACE / "packed" / name
+    folder = subject.place / "packed" / name
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "python").mkdir(parents=True)
     task = folder / "function"
     shutil.copytree(ours, task, ignore=shutil.ignore_patterns("__pycache__", ".key"))
     if kind.source:
-        _pack(kind, task)
+        _pack(subject, kind, task)
     compiling = [python.path, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", task]
     subprocess.run(compiling, check=True)
-    packages = [path for path in _closure(kind.distribution) if path.name != "__pycache__"] if kind.distribution else []
+    packages = [path for path in _closure(kind.distributions) if path.name != "__pycache__"]
     for path in packages:
         (folder / "python" / path.name).symlink_to(path)
     runtime = parts.runtime(CACHE, python)
     search = (task, shared / "python", folder / "python", runtime)
     sizes = {"function": size(task), "dependencies": size(shared / "python")}
-    sizes |= {"model": size(LAYER)} if name == OURS else {"engine": sum(size(path) for path in packages)}
+    layer = subject.place / (kind.layer or subject.kinds[OURS].layer)
+    sizes |= {"model": size(layer)} if kind.layer else {"engine": sum(size(path) for path in packages)}
     emulator = Emulator(
         binary=parts.emulator(CACHE),
         python=python,
         runtime=runtime,
-        bundle_layer=LAYER,
+        bundle_layer=layer,
         dependencies=shared,
         function=task,
         environment={"PYTHONPATH": ":".join(map(str, search)), **dict(kind.environment)},
@@ -125,37 +225,43 @@ def make(name: str, python: parts.Interpreter) -> Function:
     return Function(emulator, sizes)
 
 
-def _pack(kind: Kind, task: Path) -> None:
+def _pack(subject: Subject, kind: Kind, task: Path) -> None:
     """A peer's function instead of ours; of our own package, only what it uses stays."""
     handler = task / "handler"
     shutil.copyfile(HANDLERS / f"{kind.source}.py", task / "app.py")
-    if not kind.distribution:
+    if not kind.distributions:
         shutil.rmtree(handler)
         return
-    kept = {f"{name}.py" for name in ("__init__", "errors", "description", *PICTURES)}
+    kept = {f"{name}.py" for name in ("__init__", *subject.modules)}
     for path in list(handler.iterdir()):
         if path.is_dir():
             shutil.rmtree(path)
         elif path.name not in kept:
             path.unlink()
-    shutil.copyfile(HANDLERS / "service.py", task / "service.py")
+    for module in ("service", subject.service):
+        shutil.copyfile(HANDLERS / f"{module}.py", task / f"{module}.py")
     for model in kind.models:
-        shutil.copyfile(NETWORK.folder / model, task / Path(model).name)
-    described = json.loads((PLACE / "description.json").read_text())
+        shutil.copyfile(subject.models / model, task / Path(model).name)
+    described = json.loads((subject.place / "description.json").read_text())
     (output,) = described["outputs"]
     settings = {"name": described["model"]["name"], "output": output["name"], "labels": output["labels"]}
     (task / "service.json").write_text(json.dumps(settings | {"image": described["image"]}))
 
 
-def _closure(distribution: str) -> list[Path]:
-    """What stands in site-packages for a distribution and everything that it requires here."""
-    todo, seen, found = [distribution], set[str](), set[Path]()
+def _closure(distributions: tuple[str, ...]) -> list[Path]:
+    """What stands in site-packages for distributions and everything that they require here."""
+    todo, seen, found = list(distributions), set[str](), set[Path]()
     while todo:
         name = todo.pop()
         if name in seen:
             continue
         seen.add(name)
-        installed = importlib.metadata.distribution(name)
+        try:
+            installed = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            if name in distributions:
+                raise
+            continue  # one that requirements/bench.overrides.txt leaves out
         found |= set(_places(installed))
         for text in installed.requires or []:
             needed = Requirement(text)

@@ -6,19 +6,19 @@ import math
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.function.functions import OURS, PEERS, Function
+from benchmarks.function.functions import EMOTION, OURS, Function
 from benchmarks.process import quantiles
 from builder.errors import EnvironmentSetupError
 from builder.local.emulator import Emulator
 from builder.local.parts import Interpreter
 
 WARM = 20  # requests
-TOLERANCE = 1e-3  # of a probability
+TOLERANCE = 1e-3  # of a probability, or of a number of a vector of length 1
 PARTS = ("init_ms", "own_init_ms", "init_cpu_ms", "first_ms", "answer_ms", "warm_ms", "peak_rss_mb")
 RATIOS = (*PARTS, "unzipped_bytes")
 
@@ -44,6 +44,7 @@ def measure(
     starts: int,
     python: Interpreter,
     say: Callable[[str], None],
+    peers: Sequence[str] = EMOTION.peers,
 ) -> dict[str, Any]:
     """Medians and spread over ``starts`` fresh starts of each, after one that is not counted but checked.
 
@@ -74,16 +75,16 @@ def measure(
         "python_start_ms": quantiles(bare),
         "functions": rows,
         "excluded": excluded,
-        "ratios": compare(rows),
+        "ratios": compare(rows, peers),
     }
 
 
-def compare(rows: Mapping[str, dict[str, Any]]) -> dict[str, float | None]:
+def compare(rows: Mapping[str, dict[str, Any]], peers: Sequence[str] = EMOTION.peers) -> dict[str, float | None]:
     """The best peer's figure over ours."""
-    peers = [rows[name] for name in PEERS if name in rows]
-    if not peers or OURS not in rows:
+    theirs = [rows[name] for name in peers if name in rows]
+    if not theirs or OURS not in rows:
         return dict.fromkeys(RATIOS)
-    return {part: min(_figure(part, row) for row in peers) / _figure(part, rows[OURS]) for part in RATIOS}
+    return {part: min(_figure(part, row) for row in theirs) / _figure(part, rows[OURS]) for part in RATIOS}
 
 
 def _figure(part: str, row: Mapping[str, Any]) -> float:
@@ -143,7 +144,7 @@ def init_cpu(function: Emulator) -> dict[str, float]:
 
 
 def _check(function: Function, event: dict[str, Any], ours: dict[str, float] | None) -> dict[str, float]:
-    """Start it once, which also reads every file and writes missing bytecode; its probabilities by label."""
+    """Start it once, which also reads every file and writes missing bytecode; what it answers, by label or place."""
     try:
         with function.emulator as running:
             answer = running.invoke(event)
@@ -157,9 +158,14 @@ def _check(function: Function, event: dict[str, Any], ours: dict[str, float] | N
 
 
 def check_answer(answer: dict[str, Any], ours: dict[str, float] | None) -> dict[str, float]:
-    """The probabilities of ``answer`` by label. Raises FunctionFailed where they are not those of ``ours``."""
-    (classes,) = answer["predictions"][0].values()
-    found = {one["label"]: one["probability"] for one in classes}
+    """The probabilities of ``answer`` by label, or the numbers of its vector by place. Raises FunctionFailed where they
+    are not those of ``ours``.
+    """
+    (shown,) = answer["predictions"][0].values()
+    if isinstance(shown[0], float):
+        found = {str(place): number for place, number in enumerate(shown)}
+    else:
+        found = {one["label"]: one["probability"] for one in shown}
     for label, value in (ours or {}).items():
         if not abs(found.get(label, math.inf) - value) <= TOLERANCE:
             raise FunctionFailed(f"answers {label} with {found.get(label)}, ours with {value}")

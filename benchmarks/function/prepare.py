@@ -1,4 +1,4 @@
-"""``python -m benchmarks.function.prepare``: emotion's bundle as a user builds it, and each peer's model.
+"""``python -m benchmarks.function.prepare SUBJECT``: its bundle as a user builds it, and each peer's model.
 
 A process of its own, because it needs TensorFlow. Everything goes below ``build/bench``; ``dist/`` and the layer that
 SAM deploys stay as they are.
@@ -8,45 +8,97 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks import bert_onnx
 from benchmarks import prepare as peers
-from benchmarks.function.functions import LAYER, NETWORK, PLACE
-from benchmarks.models import ROOT
-from builder.importers.graph import FrozenGraph
+from benchmarks.function.functions import EMOTION, MINILM, OURS, Subject
+from benchmarks.models import NETWORKS, ROOT
+from builder.cache import digest, run_cached
+from builder.pack.bundle import Bundle
 from builder.pipeline import build_bundle
-from builder.spec import load
+from builder.spec import ModelSpec, load
 from builder.workspace import Workspace
+
+TOKENS, WIDTH = 256, 384  # of MiniLM
 
 
 @dataclass(frozen=True)
 class FunctionProject(peers.BenchProject):
-    """Apart from the bare network of the same name."""
+    """Apart from the bare network of the same name. ``place``: below it are stages; ``variant``: of bundles there."""
+
+    place: Path = EMOTION.place
+    variant: str = ""
 
     @property
     def build(self) -> Path:
-        return PLACE / "project"
+        return self.place / "project"
 
     @property
     def dist(self) -> Path:
-        return PLACE / "dist"
+        return self.place / self.variant / "dist"
 
     @property
     def layers(self) -> Path:
-        return PLACE / "layers"
+        return self.place / self.variant / "layers"
 
 
 def main() -> None:
-    peers.prepare(NETWORK)
-    project = FunctionProject(ROOT)
+    if sys.argv[1] == EMOTION.name:
+        peers.prepare(NETWORKS[EMOTION.name])
+        _describe(EMOTION, _bundle(EMOTION, load(ROOT / "examples" / "emotion" / "model.toml")))
+    else:
+        spec = _minilm()
+        _bundle(MINILM, spec)
+        plain = replace(spec, weights=replace(spec.weights, type="float32"))
+        _describe(MINILM, _bundle(MINILM, plain, "float32"))
+
+
+def _bundle(subject: Subject, spec: ModelSpec, variant: str = "") -> Bundle:
+    project = FunctionProject(ROOT, place=subject.place, variant=variant)
     shutil.copytree(ROOT / "layers" / "dependencies", project.layers / "dependencies", dirs_exist_ok=True)
-    spec = load(ROOT / "examples" / "emotion" / "model.toml")
-    bundle = build_bundle(Workspace.of(spec, project)).bundle
-    assert bundle.layer == LAYER, bundle.layer
-    graph = FrozenGraph.load(project.build / NETWORK.name / "import")
-    assert graph.feeds[0].spec.dtype == "uint8"
-    (PLACE / "description.json").write_text(json.dumps(_described(bundle.library)))
+    return build_bundle(Workspace.of(spec, project)).bundle
+
+
+def _describe(subject: Subject, bundle: Bundle) -> None:
+    """Write what the peers' functions read of ours."""
+    assert bundle.layer == subject.place / subject.kinds[OURS].layer, bundle.layer
+    (subject.place / "description.json").write_text(json.dumps(_described(bundle.library)))
+
+
+def _minilm() -> ModelSpec:
+    """The example's spec; the model that it names and the peers' files are there."""
+    NETWORKS["minilm_16"].make()
+    spec = load(ROOT / "examples" / "minilm" / "model.toml")
+    made = ROOT / "build" / "minilm"
+    key = digest(Path(bert_onnx.__file__), Path(__file__), made / "model.keras")
+    run_cached(MINILM.models, key, lambda fresh: _peers(made, fresh))
+    return spec
+
+
+def _peers(made: Path, folder: Path) -> None:
+    """``model.onnx`` for any number of tokens; below ``fastembed`` what that package would download."""
+    plain = folder / "plain.onnx"
+    bert_onnx.write(made / "model.keras", plain, bert_onnx.Form(pooled=True))
+    bert_onnx.optimise(plain, folder / "model.onnx", WIDTH)
+    plain.unlink()
+    shutil.copyfile(made / "tokenizer.json", folder / "tokenizer.json")
+    theirs = folder / "fastembed"
+    theirs.mkdir()
+    bert_onnx.write(made / "model.keras", plain, bert_onnx.Form(pooled=False))
+    bert_onnx.optimise(plain, theirs / "model.onnx", WIDTH)
+    plain.unlink()
+    shutil.copyfile(made / "tokenizer.json", theirs / "tokenizer.json")
+    signs = {"unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]"}
+    texts = {
+        "config.json": {"pad_token_id": 0},
+        "tokenizer_config.json": {"model_max_length": TOKENS, "pad_token": "[PAD]"},
+        "special_tokens_map.json": signs | {"mask_token": "[MASK]"},
+    }
+    for name, content in texts.items():
+        (theirs / name).write_text(json.dumps(content))
 
 
 def _described(library: Path) -> object:

@@ -37,9 +37,9 @@ def results(quick: Path) -> dict[str, Any]:
 
 
 def test_every_function_is_measured_or_left_out_with_a_reason(results: dict[str, Any]) -> None:
-    from benchmarks.function.functions import EMPTY, KINDS, OURS
+    from benchmarks.function.functions import EMOTION, EMPTY, OURS
 
-    assert set(results["functions"]) | set(results["excluded"]) == set(KINDS)
+    assert set(results["functions"]) | set(results["excluded"]) == set(EMOTION.kinds)
     assert not set(results["functions"]) & set(results["excluded"])
     assert {EMPTY, OURS, "tensorflow"} <= set(results["functions"])  # what the builder itself needs is here
     assert all("not installed" in why for why in results["excluded"].values())
@@ -97,14 +97,27 @@ def test_another_answer_is_not_measured() -> None:
             check_answer(answer(value), {"happy": 0.5})
 
 
-def test_table_page_and_plot_show_the_results(quick: Path, results: dict[str, Any]) -> None:
-    from benchmarks.function.functions import KINDS
-    from benchmarks.function.report import PAGE, PLOT
+def test_another_vector_is_not_measured() -> None:
+    from benchmarks.function.measure import FunctionFailed, check_answer
 
-    shown, page = (quick / "stdout.txt").read_text(), (quick / PAGE).read_text()
+    def answer(*vector: float) -> dict[str, Any]:
+        return {"predictions": [{"embedding": list(vector)}]}
+
+    ours = check_answer(answer(0.6, 0.8), None)
+    assert check_answer(answer(0.6001, 0.8), ours) == {"0": 0.6001, "1": 0.8}
+    for other in (answer(0.8, 0.6), answer(0.6)):
+        with pytest.raises(FunctionFailed, match="answers"):
+            check_answer(other, ours)
+
+
+def test_table_page_and_plot_show_the_results(quick: Path, results: dict[str, Any]) -> None:
+    from benchmarks.function.functions import EMOTION
+
+    kinds, plot = EMOTION.kinds, f"{EMOTION.page}.svg"
+    shown, page = (quick / "stdout.txt").read_text(), (quick / f"{EMOTION.page}.md").read_text()
     for name in results["functions"]:
-        assert KINDS[name].label in shown
-        assert f"| {KINDS[name].label} " in page
-    assert (PLOT in page) == (quick / PLOT).exists()
+        assert kinds[name].label in shown
+        assert f"| {kinds[name].label} " in page
+    assert (plot in page) == (quick / plot).exists()
     for name, why in results["excluded"].items():
-        assert f"- {KINDS[name].label}: {why}" in page
+        assert f"- {kinds[name].label}: {why}" in page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
-from service import FOLDER, serve
+from pictures import FOLDER, serve
 
 interpreter = Interpreter(f"{FOLDER}/model.tflite", num_threads=1)
 interpreter.allocate_tensors()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnxruntime as ort
-from service import FOLDER, serve
+from pictures import FOLDER, serve
 
 options = ort.SessionOptions()
 options.intra_op_num_threads = options.inter_op_num_threads = 1

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import tensorflow as tf
-from service import FOLDER, serve
+from pictures import FOLDER, serve
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -1,0 +1,33 @@
+"""The peers' functions of pictures: our own picture code, so that exactly the same pixels reach every engine."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from service import FOLDER, Handler, answering, settings
+
+from handler.budget import Limits
+from handler.description import ImageInput
+from handler.image import load_decoders, pixels
+
+__all__ = ["FOLDER", "serve"]
+
+
+def serve(infer: Callable[[bytes], Sequence[float]]) -> Handler:
+    """``infer``: raw pixels, uint8 row-major, to one probability for each label."""
+    found = settings()
+    labels, image = found["labels"], ImageInput(**found["image"])
+    load_decoders()
+    limits = Limits.for_memory(int(os.environ["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"]))
+
+    def decode(event: dict[str, Any]) -> bytes:
+        return pixels(base64.b64decode(event["image"], validate=True), "image", image, limits)
+
+    def show(probabilities: Sequence[float]) -> list[dict[str, Any]]:
+        ranked = sorted(zip(labels, probabilities, strict=True), key=lambda pair: -pair[1])
+        return [{"label": label, "probability": float(value)} for label, value in ranked]
+
+    return answering(found, decode, infer, show)

@@ -6,7 +6,7 @@ Data only, of the standard library's types. docs/targets.md lists what a new tar
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from builder.errors import UsageError, VerifyError
 
@@ -18,7 +18,7 @@ GLIBC_FLOOR = "2.34"
 class Copy:
     """One copy of some kernels: the C name of its table, the compiler's name of the CPU, more flags.
 
-    For integer GEMM, ``table`` is the function's own name.
+    For integer GEMM and attention, ``table`` is the function's own name.
     """
 
     table: str
@@ -37,6 +37,11 @@ class Level:
     isa: str
     fused: Copy
     integer: Copy
+
+    @property
+    def attention(self) -> Copy:
+        """Compiled as the fused kernels are."""
+        return replace(self.fused, table=self.fused.table.replace("fused", "attention"))
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,11 @@ class Target:
     def fused_copies(self) -> tuple[Copy, ...]:
         """Every copy of the fused kernels, once."""
         return tuple(dict.fromkeys(level.fused for level in self.levels))
+
+    @property
+    def attention_copies(self) -> tuple[Copy, ...]:
+        """Every copy of attention, once."""
+        return tuple(dict.fromkeys(level.attention for level in self.levels))
 
     @property
     def integer_copies(self) -> tuple[Copy, ...]:

@@ -10,7 +10,15 @@ from builder.emit.generated import GeneratedSources, Probe
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_outside, write_weights
-from builder.emit.program import is_dynamic, layout_of, other_source, program_source, uses_fused, uses_integer
+from builder.emit.program import (
+    is_dynamic,
+    layout_of,
+    other_source,
+    program_source,
+    uses_attention,
+    uses_fused,
+    uses_integer,
+)
 from builder.importers.graph import ExampleInput, StringInput
 from builder.lower.program import Program, walk
 from builder.spec import ModelSpec, Variant
@@ -41,13 +49,15 @@ def emit(
     others = others or {}
     steps = [step for p in (program, *others.values()) for step in walk(p.steps)]
     integer, outside_library = uses_integer(steps), bool(kernels) and spec.weights.place != "library"
-    isas = target.isas(fused=uses_fused(steps), integer=integer)
+    attention = uses_attention(steps)
+    isas = target.isas(fused=uses_fused(steps) or attention, integer=integer)
     signatures = _signatures(spec, others)
     sources = GeneratedSources(
         folder=folder,
         names=("program.c", *(f"program{variant.symbol}.c" for variant in others)),
         isa=tuple(isas),
         integer=integer,
+        attention=attention,
         several_signatures=bool(signatures),
         dynamic=any(is_dynamic(p) for p in (program, *others.values())),
         audio=spec.audio is not None,

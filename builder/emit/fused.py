@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from builder.lower.packing import WINOGRAD, scratch_size, winograd_band
-from builder.lower.program import Buffer, LayerStep, PoolStep, RepackStep, View
+from builder.lower.program import AttentionStep, Buffer, LayerStep, PoolStep, RepackStep, Rows, View
 
 Pointer = Callable[[Buffer], str]
 """The C expression of a buffer's start."""
@@ -94,6 +94,35 @@ def pool_lines(step: PoolStep, pointer: Pointer) -> list[str]:
     return _two_views("pooling", "pool", fields, step, pointer)
 
 
+def attention_lines(step: AttentionStep, pointer: Pointer) -> list[str]:
+    """The lines of C that call the kernel of attention."""
+    rows = {"query": step.query, "key": step.key, "value": step.value, "output": step.output}
+    fields: dict[str, object] = {"outer": _list(step.outer)}
+    fields |= {name: getattr(step, name) for name in ("queries", "keys", "size", "value_size")}
+    fields |= {name: _rows(at) for name, at in rows.items()}
+    fields["scale"] = float_literal(step.scale)
+    buffers = {name: at.buffer for name, at in rows.items()}
+    mask = step.mask
+    if mask is not None:
+        fields |= {"mask": f"CF_MASK_{mask.kind.upper()}", "fill": float_literal(mask.fill)}
+        if mask.buffer is None:
+            fields["past"] = mask.past
+        else:
+            fields |= {"mask_type": f"CF_MASK_{mask.type.upper()}", "mask_first": mask.first}
+            fields |= {"mask_scale": float_literal(mask.scale), "mask_shift": float_literal(mask.shift)}
+            fields["mask_strides"] = _list(mask.strides)
+            buffers["mask"] = mask.buffer
+    return [
+        "static const cf_attention attention = {",
+        *_fields(fields),
+        "};",
+        "const cf_attention_data data = {",
+        *_fields({name: f"(void *){pointer(b)}" for name, b in buffers.items()}),
+        "};",
+        "context->attention(context, &attention, &data);",
+    ]
+
+
 def repack_lines(step: RepackStep, pointer: Pointer) -> list[str]:
     """The lines of C that call the repacking kernel."""
     fields = {"batch": step.batch, "size": _list(step.size), "channels": step.channels}
@@ -119,6 +148,10 @@ def _fields(fields: dict[str, object]) -> list[str]:
 
 def _list(values: Iterable[int]) -> str:
     return "{" + ", ".join(str(v) for v in values) + "}"
+
+
+def _rows(rows: Rows) -> str:
+    return f"{{{rows.first}, {_list(rows.outer)}, {rows.row}}}"
 
 
 def _view(view: View) -> str:

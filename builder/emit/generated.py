@@ -29,6 +29,8 @@ class GeneratedSources:
     """The instruction sets that the library has kernels for, the least first."""
     integer: bool = False
     """Whether any layer's sums are of integers."""
+    attention: bool = False
+    """Whether any step is an attention."""
     several_signatures: bool = False
     """Whether there is a signature to choose."""
     dynamic: bool = False
@@ -73,6 +75,7 @@ class GeneratedSources:
             "programs": self.names,
             "isa": self.isa,
             "integer": self.integer,
+            "attention": self.attention,
             "several_signatures": self.several_signatures,
             "dynamic": self.dynamic,
             "audio": self.audio,
@@ -90,6 +93,7 @@ class GeneratedSources:
             names=tuple(data["programs"]),
             isa=tuple(data["isa"]),
             integer=data["integer"],
+            attention=data["attention"],
             several_signatures=data["several_signatures"],
             dynamic=data["dynamic"],
             audio=data["audio"],

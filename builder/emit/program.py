@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import assert_never
 
 from builder.cache import digest
-from builder.emit.fused import float_literal, layer_lines, pool_lines, repack_lines
+from builder.emit.fused import attention_lines, float_literal, layer_lines, pool_lines, repack_lines
 from builder.emit.generated import Probe
 from builder.emit.outside import size_of
 from builder.escape import c_name, c_string, comment
 from builder.library.outside import Layout
 from builder.lower.program import (
+    AttentionStep,
     BoundPort,
     BroadcastStep,
     Buffer,
@@ -171,12 +172,18 @@ def _fused_tables(steps: Iterable[Step]) -> str:
     one without integer layers none of integer GEMM, and the linker drops what is not named."""
     steps = tuple(steps)
     fused = "    .fused = cf_fused_tables,\n" if uses_fused(steps) else ""
-    return fused + ("    .integer = cf_integer_tables,\n" if uses_integer(steps) else "")
+    attention = "    .attention = cf_attention_tables,\n" if uses_attention(steps) else ""
+    return fused + attention + ("    .integer = cf_integer_tables,\n" if uses_integer(steps) else "")
 
 
 def uses_fused(steps: Iterable[Step]) -> bool:
     """Whether any step calls the fused kernels."""
     return any(isinstance(s, LayerStep | PoolStep | RepackStep) for s in steps)
+
+
+def uses_attention(steps: Iterable[Step]) -> bool:
+    """Whether any step is an attention."""
+    return any(isinstance(s, AttentionStep) for s in steps)
 
 
 def uses_integer(steps: Iterable[Step]) -> bool:
@@ -301,6 +308,8 @@ class _Printer:
                 return layer_lines(step, _pointer)
             case PoolStep():
                 return pool_lines(step, _pointer)
+            case AttentionStep():
+                return attention_lines(step, _pointer)
             case RepackStep():
                 return repack_lines(step, _pointer)
             case RowStep():

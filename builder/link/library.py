@@ -9,7 +9,7 @@ from pathlib import Path
 from builder.cache import place_file
 from builder.emit import GeneratedSources, Probe
 from builder.library.outside import FILE
-from builder.link.tables import fused_tables, integer_tables
+from builder.link.tables import attention_tables, fused_tables, integer_tables
 from builder.link.toolchain import Toolchain
 from builder.targets import Copy, Target
 
@@ -31,6 +31,9 @@ AUDIO_SOURCES = ("audio/flac.c", "audio/samples.c", "audio/resample.c")
 
 AUDIO_FLAGS = ("-fwrapv",)
 """dr_flac adds up what a file says, and a damaged one may say too much for an integer."""
+
+ATTENTION_SOURCE = "fused/attention.c"
+"""Attention, compiled likewise where a program has any."""
 
 INTEGER_SOURCE = "fused/integer.c"
 """Integer GEMM, compiled likewise where a program has layers of it."""
@@ -157,6 +160,9 @@ def compile_objects(
         build(RUNTIME / name, baseline=True)
     build_tables("fused_tables", fused_tables(target))
     build_copies(FUSED_SOURCE, target.fused_copies)
+    if sources.attention:
+        build_tables("attention_tables", attention_tables(target))
+        build_copies(ATTENTION_SOURCE, target.attention_copies)
     if sources.integer:
         build_tables("integer_tables", integer_tables(target))
         build_copies(INTEGER_SOURCE, target.integer_copies)

@@ -14,6 +14,14 @@ def fused_tables(target: Target) -> str:
     return f"{_HEAD}extern const cf_fused {declared};\n\nconst cf_fused *const cf_fused_tables[] = {{{entries}}};\n"
 
 
+def attention_tables(target: Target) -> str:
+    """The source of ``cf_attention_tables``: for each of the target's levels, its kernel of attention."""
+    arguments = "cf_context *context, const cf_attention *attention, const cf_attention_data *data"
+    declared = "".join(f"void {copy.table}({arguments});\n" for copy in target.attention_copies)
+    entries = ", ".join(level.attention.table for level in target.levels)
+    return f"{_HEAD}{declared}\nconst cf_attention_layer cf_attention_tables[] = {{{entries}}};\n"
+
+
 def integer_tables(target: Target) -> str:
     """The source of ``cf_integer_tables``: for each of the target's levels, its kernel of integer sums."""
     arguments = "cf_context *context, const cf_layer *layer, const cf_layer_data *data"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from builder.errors import LowerError
 from builder.lower.activations import Activation
+from builder.lower.attention import Attention, RowsAt
 from builder.lower.buffers import SLACK
 from builder.lower.compress import Compressor, Stored
 from builder.lower.fuse import Layer
@@ -24,16 +25,19 @@ from builder.lower.packing import decide, pack_layer, pack_scale, pack_sums, pad
 from builder.lower.pooling import Pool
 from builder.lower.program import (
     Algorithm,
+    AttentionStep,
     BoundPort,
     Buffer,
     CopyStep,
     Epilogue,
     GatherStep,
     LayerStep,
+    Mask,
     PoolStep,
     Program,
     Quantisation,
     RepackStep,
+    Rows,
     Step,
     View,
 )
@@ -58,6 +62,8 @@ def assemble(
                 assembly.layer(task, number)
             case Pool():
                 assembly.pool(task)
+            case Attention():
+                assembly.attention(task)
             case Thunk():
                 assembly.thunk(task, number)
     return assembly.program(), tuple(assembly.notes)
@@ -209,6 +215,47 @@ class _Assembly:
 
         moved = source.storage.size + output.storage.size
         self._step(build, [source.storage, output.storage], Note(name, "pool", (pool.kind,), "", 0, moved))
+
+    def attention(self, found: Attention) -> None:
+        name, layer = found.value.instruction.name, op_name(found.value.instruction)
+        output = self._new(4 * found.value.elements)
+        self.values[found.value.base] = output
+        sources = [self.values[value.base] for value in found.inputs]
+        mask = found.mask
+        table = None if mask is None or mask.constant is None else self.store.put(mask.constant.tobytes())
+        lying = None if mask is None or mask.source is None else self.values[mask.source.base]
+
+        def rows(at: RowsAt) -> Rows:
+            return Rows(self.values[at.base].buffer, at.first, at.outer, at.row)
+
+        def masked() -> Mask | None:
+            if mask is None:
+                return None
+            buffer = table if lying is None else lying.buffer
+            strides = (*found.mask_outer, mask.query, mask.key)
+            return Mask(mask.kind, buffer, mask.type, mask.scale, mask.shift, mask.fill, mask.past, mask.first, strides)
+
+        def build() -> AttentionStep:
+            return AttentionStep(
+                name,
+                rows(found.query),
+                rows(found.key),
+                rows(found.values),
+                rows(found.output),
+                outer=found.outer,
+                queries=found.queries,
+                keys=found.keys,
+                size=found.size,
+                value_size=found.value_size,
+                scale=found.scale,
+                mask=masked(),
+                layer=layer,
+            )
+
+        used = [*sources, output]
+        matched = ("softmax",) if mask is None else ("softmax", f"{mask.kind} mask")
+        moved = sum(storage.size for storage in used) + (table.size if table else 0)
+        self._step(build, used, Note(name, "attention", matched, "", found.flop, moved, layer))
 
     def thunk(self, thunk: Thunk, number: int) -> None:
         if isinstance(thunk.step, GatherStep):

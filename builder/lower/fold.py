@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.lower.hlo import Value, channel_vector
+from builder.lower.hlo import Value, channel_vector, split_channel_vector
 
 Vector = NDArray[np.float64]
 
@@ -49,7 +49,10 @@ def fold(user: Value, current: Value, so_far: Affine) -> Affine | None:
     if user.op not in ("add", "subtract", "multiply", "divide") or len({*user.operands}) != 2:
         return None
     first = user.operands[0] is current
-    vector = channel_vector(user.operands[1 if first else 0])
+    other = user.operands[1 if first else 0]
+    vector = channel_vector(other)
+    if vector is None:
+        vector = split_channel_vector(other, so_far.scale.size)
     if vector is None or vector.size not in (1, so_far.scale.size):
         return None
     vector = np.broadcast_to(vector, so_far.scale.shape)

@@ -6,7 +6,9 @@ result has several users, one second output that is an affine and a clamp away.
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -136,7 +138,9 @@ def _step(chain: _Chain, rank: dict[Value, int]) -> bool:
 
 
 def _same_pixels(user: Value, value: Value, channels: int) -> bool:
-    return user.op == "bitcast" and user.row_major and user.dims[-1:] == (channels,) and user.dtype == value.dtype
+    """Whether ``user`` is the same bytes, with the channels in its last dimension or in several (heads)."""
+    same = user.op == "bitcast" and user.row_major and user.dtype == value.dtype
+    return same and channels in itertools.accumulate(reversed(user.dims), operator.mul)
 
 
 def _clamp_again(chain: _Chain, users: tuple[Value, ...]) -> bool:

@@ -234,6 +234,20 @@ def channel_vector(value: Value) -> NDArray[np.float64] | None:
     return inner if value.row_major and value.dims[-1] == inner.size else None
 
 
+def split_channel_vector(value: Value, channels: int) -> NDArray[np.float64] | None:
+    """The same of ``channels`` that are several of the last dimensions: a constant of just these, repeated."""
+    if value.op != "broadcast" or value.dtype != "float32" or not value.row_major:
+        return None
+    source = value.operands[0]
+    trailing = list(range(len(value.dims) - len(source.dims), len(value.dims)))
+    plain = source.op == "constant" and source.row_major and source.elements == channels
+    return (
+        source.literal.astype(np.float64).reshape(-1)
+        if plain and list(value.instruction.dimensions) == trailing
+        else None
+    )
+
+
 def scalar(value: Value) -> float | None:
     """A float32 constant that is one number everywhere, else None."""
     vector = channel_vector(value)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from builder.lower.attention import Attention
 from builder.lower.fuse import Layer
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import picture_of
 from builder.lower.pooling import Pool
 from builder.lower.program import Buffer, View
-from builder.lower.schedule import Task, makers_of, outputs
+from builder.lower.schedule import Task, inputs, makers_of, outputs
 from builder.lower.thunks import Thunk
 
 Sides = tuple[int, int, int, int]
@@ -101,8 +102,8 @@ def lay_out(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
     pictures: dict[Value, set[tuple[int, int, int, int]]] = {}
     halos: dict[Value, Sides] = {}
     for task in tasks:
-        if isinstance(task, Thunk):
-            fixed.update(source.base for source in task.sources if isinstance(source, Value))
+        if isinstance(task, Thunk | Attention):
+            fixed.update(source.base for source in inputs(task))
             continue
         for output in outputs(task):
             pictures.setdefault(output, set()).add(writes(task))
@@ -114,7 +115,7 @@ def lay_out(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
     for value, seen in pictures.items():
         maker, halo = makers.get(value), halos.get(value, NO_HALO)
         picture = next(iter(seen))
-        free = maker is not None and not isinstance(maker, Thunk) and value not in fixed
+        free = maker is not None and not isinstance(maker, Thunk | Attention) and value not in fixed
         if free and len(seen) == 1:
             stored[value] = TensorLayout(picture, halo, _pixel(picture))
         elif halo != NO_HALO:
@@ -126,7 +127,7 @@ def lay_out(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
 def _padded_picture(value: Value, tasks: Sequence[Task]) -> tuple[int, int, int, int]:
     """The picture as those see it that need a halo."""
     for task in tasks:
-        if not isinstance(task, Thunk):
+        if not isinstance(task, Thunk | Attention):
             for source, picture, halo in reads(task):
                 if source.base is value and halo != NO_HALO:
                     return picture

@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 
 from builder.lower.geometry import flop
 from builder.lower.hlo import Value
-from builder.lower.program import Buffer, ConvolutionStep, DotStep, LayerStep, Step
+from builder.lower.program import AttentionStep, Buffer, ConvolutionStep, DotStep, LayerStep, Step
 
 
 @dataclass(frozen=True)
 class Note:
-    """What is known of one step: ``kind`` is layer, pool, repack, copy or xla."""
+    """What is known of one step: ``kind`` is layer, pool, attention, repack, copy, gather or xla."""
 
     name: str
     kind: str
@@ -33,7 +33,7 @@ def note_of(step: Step) -> Note:
 
 
 def flop_of_step(step: Step) -> int:
-    """Floating-point operations of a layer, convolution or product; 0 of any other step."""
+    """Floating-point operations of a layer, attention, convolution or product; 0 of any other step."""
     match step:
         case LayerStep():
             return step.geometry.flop
@@ -42,6 +42,8 @@ def flop_of_step(step: Step) -> int:
             return flop(step.batch * math.prod(step.out_size) * step.out_channels, k)
         case DotStep():
             return flop(step.batch * step.m * step.n, step.k)
+        case AttentionStep():
+            return flop(math.prod(step.outer) * step.queries * step.keys, step.size + step.value_size)
     return 0
 
 

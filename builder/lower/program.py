@@ -343,6 +343,68 @@ class PoolStep:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """The rows of many matrices of float32: strides in floats, of a row's own numbers 1.
+
+    ``outer``: from matrix to matrix, in three dimensions. ``first``: of the first row, from the buffer's start.
+    """
+
+    buffer: Buffer
+    first: int
+    outer: tuple[int, int, int]
+    row: int
+
+
+MaskKind = Literal["added", "chosen", "causal"]
+MaskType = Literal["f32", "s32", "set", "u8"]
+"""Of a mask's elements: float32, int32, int32 that counts as 1 where it is not 0, and bool."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What happens to the scores. Its number for a query and a key is ``element * scale + shift``.
+
+    "added": number and score are added. "chosen": the score stays where the number is not 0, and else is ``fill``.
+    "causal": the score stays where key <= query + ``past``; the others are left out. That takes no ``buffer``.
+    ``strides``: of the three dimensions of matrices, of query and of key, in elements; 0 repeats.
+    ``first``: the first element's number.
+    """
+
+    kind: MaskKind
+    buffer: Buffer | None = None
+    type: MaskType = "f32"
+    scale: float = 1.0
+    shift: float = 0.0
+    fill: float = 0.0
+    past: int = 0
+    first: int = 0
+    strides: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class AttentionStep:
+    """``output = softmax(query key^T * scale, masked) value`` for every matrix; float32.
+
+    ``outer``: how many matrices there are, such as batch x heads x queries' heads that share a head of keys.
+    ``size``: numbers of a query and of a key; ``value_size``: of a value and of an answer.
+    """
+
+    name: str
+    query: Rows
+    key: Rows
+    value: Rows
+    output: Rows
+    outer: tuple[int, int, int]
+    queries: int
+    keys: int
+    size: int
+    value_size: int
+    scale: float
+    mask: Mask | None = None
+    layer: str = ""  # the op's name in the model
+
+
+@dataclass(frozen=True)
 class RepackStep:
     """Copy a dense NHWC tensor into a View with a halo of zeros, or back."""
 
@@ -454,6 +516,7 @@ Step = (
     | RngStep
     | LayerStep
     | PoolStep
+    | AttentionStep
     | RepackStep
     | RowStep
     | GatherStep

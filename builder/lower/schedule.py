@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from builder.errors import LowerError
+from builder.lower.attention import Attention, find_attentions
 from builder.lower.fuse import Layer, Limits, match_layer, ranks
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core, find_cores
@@ -18,7 +19,7 @@ from builder.lower.padding import absorb
 from builder.lower.pooling import Pool, find_pools, without_padding
 from builder.lower.thunks import Thunk
 
-Task = Layer | Pool | Thunk
+Task = Layer | Pool | Attention | Thunk
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,11 @@ class _Findings:
     no_second: set[Value] = field(default_factory=set)
     unpadded: set[Value] = field(default_factory=set)
     rejected: dict[Value, str] = field(default_factory=dict)
+    unstored: set[Value] = field(default_factory=set)
+    """What an attention would read, and nothing stores."""
 
     def size(self) -> int:
-        return len(self.stops) + len(self.no_second) + len(self.unpadded) + len(self.rejected)
+        return len(self.stops) + len(self.no_second) + len(self.unpadded) + len(self.rejected) + len(self.unstored)
 
 
 def inputs(task: Task) -> Iterator[Value]:
@@ -52,6 +55,8 @@ def inputs(task: Task) -> Iterator[Value]:
                 yield task.affine.residual
         case Pool():
             yield task.input
+        case Attention():
+            yield from task.inputs
         case Thunk():
             yield from (source for source in task.sources if isinstance(source, Value))
 
@@ -62,7 +67,7 @@ def outputs(task: Task) -> Iterator[Value]:
 
 
 def makers_of(tasks: Sequence[Task]) -> dict[Value, Task]:
-    """Which task stores each value: a layer or pool, where one of XLA's steps stores it as well."""
+    """Which task stores each value: one of our own, where one of XLA's steps stores it as well."""
     makers: dict[Value, Task] = {}
     for task in sorted(tasks, key=lambda t: isinstance(t, Thunk)):
         for output in outputs(task):
@@ -97,7 +102,7 @@ class _Attempt:
     ) -> None:
         self.dag, self.findings = dag, findings
         self.makers: dict[Value, Task] = {}
-        self.inside: dict[Value, tuple[Layer | Pool, Value | None]] = {}
+        self.inside: dict[Value, tuple[Layer | Pool | Attention, Value | None]] = {}
         for thunk in thunks:
             for output in outputs(thunk):
                 self.makers.setdefault(output, thunk)
@@ -105,6 +110,9 @@ class _Attempt:
             chosen = without_padding(pool) if pool.value in findings.unpadded else pool
             if pool.value not in findings.rejected:
                 self._add(chosen, dict.fromkeys(chosen.inside))
+        for attention in find_attentions(dag, findings.unstored):
+            if attention.value not in findings.rejected:
+                self._add(attention, dict.fromkeys(attention.inside))
         limits = Limits(findings.stops, findings.no_second)
         for core in cores:
             if core.value not in findings.rejected:
@@ -112,7 +120,7 @@ class _Attempt:
                 layer = match_layer(chosen_core, dag, rank, limits)
                 self._add(layer, layer.inside)
 
-    def _add(self, task: Layer | Pool, inside: dict[Value, Value] | dict[Value, None]) -> None:
+    def _add(self, task: Layer | Pool | Attention, inside: dict[Value, Value] | dict[Value, None]) -> None:
         for value, stop in inside.items():
             self.inside[value.base] = (task, stop)
         for output in outputs(task):
@@ -162,6 +170,8 @@ class _Attempt:
                 self.findings.unpadded.add(reader.value)
             case Layer():
                 self.findings.rejected[reader.core.value] = f"its input {value} is only inside XLA's kernels"
+            case Attention():
+                self.findings.unstored.add(value.base)
             case Pool():
                 self.findings.rejected[reader.value] = f"its input {value} is only inside XLA's kernels"
             case _:

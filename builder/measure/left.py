@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from builder.lower import Lowered
 from builder.lower.hlo_index import HloIndex
 from builder.lower.program import (
+    AttentionStep,
     BroadcastStep,
     Buffer,
     ConvolutionStep,
@@ -125,7 +126,7 @@ def read_rightly(left: Left, lefts: Sequence[Left], right: Container[Left], lowe
 
 
 def _memory_of(step: Step) -> Buffer | None:
-    return step.output.buffer if isinstance(step, LayerStep | PoolStep | RepackStep) else _written(step)
+    return step.output.buffer if isinstance(step, LayerStep | PoolStep | AttentionStep | RepackStep) else _written(step)
 
 
 def _touches(step: Step, memory: Buffer | None) -> bool:

@@ -12,7 +12,7 @@ from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_weights
 from builder.emit.program import is_dynamic, program_source
-from builder.link.library import FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES, RUNTIME
+from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES, RUNTIME
 from builder.link.toolchain import run_compiler
 from builder.lower.program import Program
 from builder.spec import ModelSpec
@@ -97,6 +97,7 @@ def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: P
     for name in ("wasm/platform.c", "wasm/tables.c", *KERNEL_SOURCES):
         objects.append(build(RUNTIME / name, *_C))
     objects.append(build(RUNTIME / FUSED_SOURCE, *_C, "-DCF_TABLE=cf_fused_wasm", name="fused"))
+    objects.append(build(RUNTIME / ATTENTION_SOURCE, *_C, "-DCF_TABLE=cf_attention_wasm", name="attention"))
     objects.append(build(RUNTIME / INTEGER_SOURCE, *_C, "-DCF_TABLE=cf_integer_wasm", name="integer"))
     objects.append(build(sources / flavour.isa / "program.c", *c))
     objects.append(build(sources / "weights.S"))

@@ -27,7 +27,7 @@ from tests.support.zoo import CASES, TOGETHER, TURN, Case
 pytestmark = pytest.mark.integration
 
 QUICK = {
-    "conv1d_causal_dilated", "conv2d_grouped_strided_dilated", "conv2d_depthwise", "conv2d_other_types",
+    "attentions", "conv1d_causal_dilated", "conv2d_grouped_strided_dilated", "conv2d_depthwise", "conv2d_other_types",
     "dense_wide", "detection", "elementwise", "int64_arithmetic", "lstm", "matmul_int64", "mlp", "pooling",
     "sort_three_operands", "sort_ties", "top_k", "cond_inside_while", "activations", "stateful_random", "transforms",
     "wide_resnet", "pixels_that_are_left",

@@ -19,7 +19,7 @@ from builder.importers.graph import FrozenGraph
 from builder.link.library import link_library
 from builder.lower import LoweringPath, Options, lower
 from builder.lower.optimise import optimise
-from builder.lower.program import CallStep, CopyStep, KernelStep, LayerStep, RowStep, WhileStep
+from builder.lower.program import AttentionStep, CallStep, CopyStep, KernelStep, LayerStep, RowStep, WhileStep
 from builder.preflight import check
 from builder.preflight import require as require_preflight
 from builder.verify.compare import verify
@@ -147,6 +147,16 @@ def test_convolutions_run_as_layers(case: Case, compiled: Callable[[Case], Froze
     # BatchNorm of the network's many convolutions went into their weights, or is a second output.
     folded = [n for n in layers if {"affine", "second output"} & set(n.matched)]
     assert len(folded) >= len(layers) / 3
+
+
+def test_attention_is_one_step_with_any_mask(compiled: Callable[[Case], FrozenGraph]) -> None:
+    graph = compiled(next(c for c in CASES if c.name == "attentions"))
+    steps = lower(graph.folder / "graph_metadata.o", graph, CACHE).program.steps
+    found = [step for step in steps if isinstance(step, AttentionStep)]
+    assert [step.mask and step.mask.kind for step in found] == ["chosen", "causal", None, "added"]
+    assert [step.outer for step in found] == [(1, 2, 3), (1, 2, 4), (2, 2, 2), (1, 2, 6)]
+    # Of the mask that is added, the ids are read themselves.
+    assert [step.mask and step.mask.type for step in found][3] == "set"
 
 
 def test_layers_run_before_and_after_what_the_data_cuts_off(compiled: Callable[[Case], FrozenGraph]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from builder.link.library import FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES, RUNTIME, THREAD_SOURCES
-from builder.link.tables import fused_tables, integer_tables
+from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES, RUNTIME, THREAD_SOURCES
+from builder.link.tables import attention_tables, fused_tables, integer_tables
 from builder.link.toolchain import Toolchain
 from builder.targets import X86_64, Copy, Level
 from tests.support.zig import CACHE
@@ -26,11 +26,13 @@ RISCV64 = replace(
 def test_the_runtime_compiles_for_a_processor_that_it_does_not_know(tmp_path: Path) -> None:
     toolchain, (level,) = Toolchain(RISCV64, CACHE), RISCV64.levels
     sources = [RUNTIME / name for name in ("abi/model.c", "abi/weights.c", *THREAD_SOURCES, *KERNEL_SOURCES)]
-    for text, name in ((fused_tables(RISCV64), "fused.c"), (integer_tables(RISCV64), "integer.c")):
-        sources.append(tmp_path / name)
-        sources[-1].write_text(text)
+    tables = (fused_tables, attention_tables, integer_tables)
+    for table in tables:
+        sources.append(tmp_path / f"{table.__name__}.c")
+        sources[-1].write_text(table(RISCV64))
     for source in sources:
         toolchain.compile(source, tmp_path / "object.o", include=(RUNTIME,), flags=("-O0",))
-    for kernels, copy in ((FUSED_SOURCE, level.fused), (INTEGER_SOURCE, level.integer)):
+    copies = ((FUSED_SOURCE, level.fused), (ATTENTION_SOURCE, level.attention), (INTEGER_SOURCE, level.integer))
+    for kernels, copy in copies:
         flags = ("-O0", f"-DCF_TABLE={copy.table}")
         toolchain.compile(RUNTIME / kernels, tmp_path / "object.o", include=(RUNTIME,), cpu=copy.cpu, flags=flags)

@@ -10,12 +10,14 @@
 /* Filled in by the build: the same kernels for several vector widths. */
 extern const cf_fused *const cf_test_tables[];
 extern const cf_integer_layer cf_test_integers[];
+extern const cf_attention_layer cf_test_attentions[];
 
 EXPORT cf_context *cf_test_open(int table, uint32_t threads) {
     cf_context *context = calloc(1, sizeof *context);
     if (context == NULL) abort();
     context->fused = cf_test_tables[table];
     context->integer = cf_test_integers[table];
+    context->attention = cf_test_attentions[table];
     context->pool = threads > 1 ? cf_pool_new(threads) : NULL;
     return context;
 }
@@ -42,6 +44,11 @@ EXPORT void cf_test_pool(cf_context *context, const cf_pooling *pooling, const f
 EXPORT void cf_test_repack(cf_context *context, const cf_repack *repack, const float *input, float *output) {
     cf_pool_enter(context->pool);
     context->fused->repack(context, repack, input, output);
+}
+
+EXPORT void cf_test_attention(cf_context *context, const cf_attention *attention, const cf_attention_data *data) {
+    cf_pool_enter(context->pool);
+    context->attention(context, attention, data);
 }
 
 EXPORT uint32_t cf_test_cpus(void) { return cf_usable_cpus(); }

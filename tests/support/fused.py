@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from builder.link.library import FUSED_SOURCE, INTEGER_SOURCE, RUNTIME, THREAD_SOURCES
+from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, RUNTIME, THREAD_SOURCES
 from builder.link.toolchain import Toolchain
 from builder.lower.compress import Stored, store
 from builder.lower.geometry import Geometry
@@ -42,6 +42,9 @@ VARIANTS = (
     ("cf_fused_v4", "x86_64_v4", ("-mprefer-vector-width=512",)),
 )
 
+ATTENTIONS = tuple((name.replace("fused", "attention"), cpu, flags) for name, cpu, flags in VARIANTS)
+"""The copies of attention, as TABLES are numbered."""
+
 INTEGERS = (
     ("cf_integer_v3", "x86_64_v3", ()),
     # VNNI's logic, and arm64's: what four bytes give is computed as those instructions do.
@@ -55,6 +58,8 @@ INTEGERS = (
     ("cf_integer_wide_pairs", "x86_64_v3", ("-DCF_LANES=16", "-DCF_FORM=0")),
 )
 """The copies of integer GEMM, as TABLES are numbered and three more."""
+
+SOURCES = ((FUSED_SOURCE, VARIANTS), (ATTENTION_SOURCE, ATTENTIONS), (INTEGER_SOURCE, INTEGERS))
 
 SANITIZERS = (
     "-std=c11", "-O0", "-g", "-march=x86-64-v3", "-fPIC", "-shared", "-fno-omit-frame-pointer",
@@ -77,13 +82,17 @@ def _tables(folder: Path, sanitized: bool = False) -> Path:
     names = [v[0] for v in VARIANTS[: 3 if sanitized else 4]]
     integers = [v[0] for v in INTEGERS if not sanitized or v[1] == "x86_64_v3"]
     arguments = "cf_context *, const cf_layer *, const cf_layer_data *"
+    attentions = [v[0] for v in ATTENTIONS[: 3 if sanitized else 4]]
     declared = "".join(f"extern const cf_fused {name};\n" for name in names)
     declared += "".join(f"void {name}({arguments});\n" for name in integers)
+    of_attention = "cf_context *, const cf_attention *, const cf_attention_data *"
+    declared += "".join(f"void {name}({of_attention});\n" for name in attentions)
     listed = ", ".join([f"&{name}" for name in names] + ["&cf_fused_v3"] * (len(TABLES) - len(names)))
     functions = ", ".join(f"[{number}] = {v[0]}" for number, v in enumerate(INTEGERS) if v[0] in integers)
     path.write_text(
         f'#include "abi/program.h"\n{declared}const cf_fused *const cf_test_tables[] = {{{listed}}};\n'
         f"const cf_integer_layer cf_test_integers[{len(TABLES)}] = {{{functions}}};\n"
+        f"const cf_attention_layer cf_test_attentions[{len(TABLES)}] = {{{', '.join(attentions)}}};\n"
     )
     return path
 
@@ -92,7 +101,7 @@ def build(folder: Path, extra: tuple[str, ...] = ()) -> Path:
     """Compile the kernels, the pool and the harness as the builder does."""
     toolchain = Toolchain(X86_64, CACHE)
     objects = []
-    for source, variants in ((FUSED_SOURCE, VARIANTS), (INTEGER_SOURCE, INTEGERS)):
+    for source, variants in SOURCES:
         for name, cpu, flags in variants:
             objects.append(folder / f"{name}.o")
             toolchain.compile(
@@ -111,7 +120,7 @@ def build_with_gcc(folder: Path, flags: Sequence[str] = SANITIZERS) -> Path:
     """The same with gcc, without the AVX-512 copy. ``flags``: its sanitizers, if nothing else is said."""
     objects = []
     common = [f for f in flags if f != "-shared"]
-    for source, variants in ((FUSED_SOURCE, VARIANTS), (INTEGER_SOURCE, INTEGERS)):
+    for source, variants in SOURCES:
         for name, cpu, own in variants:
             if cpu != "x86_64_v3":
                 continue

@@ -18,6 +18,7 @@ from pathlib import Path
 from builder.emit import GeneratedSources
 from builder.library.outside import FILE
 from builder.link.library import (
+    ATTENTION_SOURCE,
     AUDIO_FLAGS,
     AUDIO_SOURCES,
     FUSED_SOURCE,
@@ -29,7 +30,7 @@ from builder.link.library import (
     link_library,
     public_names,
 )
-from builder.link.tables import fused_tables, integer_tables
+from builder.link.tables import attention_tables, fused_tables, integer_tables
 from builder.project import cache_folder
 from builder.targets import X86_64
 
@@ -62,7 +63,11 @@ def compile_objects(folder: Path, flags: Sequence[str], *, kernels: bool = True)
     """
     sources = folder / "sources"
     sources.mkdir(parents=True)
-    texts = {"fused_tables.c": fused_tables(_TARGET), "integer_tables.c": integer_tables(_TARGET)}
+    texts = {
+        "fused_tables.c": fused_tables(_TARGET),
+        "attention_tables.c": attention_tables(_TARGET),
+        "integer_tables.c": integer_tables(_TARGET),
+    }
     for name, text in texts.items():
         (sources / name).write_text(text)
     names = ("abi/model.c", "abi/weights.c", "platform/cpu_x86_64.c", *THREAD_SOURCES)
@@ -72,7 +77,8 @@ def compile_objects(folder: Path, flags: Sequence[str], *, kernels: bool = True)
     _compile([*flags, "-DCF_DYNAMIC"], dynamic, folder / DYNAMIC)
     own = [*flags] if kernels else ["-O0"]
     _compile(own, [RUNTIME / name for name in KERNEL_SOURCES], folder)
-    for source, copy in ((FUSED_SOURCE, _V3.fused), (INTEGER_SOURCE, _V3.integer)):
+    copies = ((FUSED_SOURCE, _V3.fused), (ATTENTION_SOURCE, _V3.attention), (INTEGER_SOURCE, _V3.integer))
+    for source, copy in copies:
         _compile([*own, f"-DCF_TABLE={copy.table}", "-o", f"{copy.table}.o"], [RUNTIME / source], folder)
     (folder / "flags.json").write_text(json.dumps(list(flags)))
 

@@ -17,7 +17,7 @@ HALF = np.log(2) / 2
 
 def _coefficients() -> NDArray[np.float64]:
     """c2 to c5 of 1 + r + c2 r^2 + c3 r^3 + c4 r^4 + c5 r^5, as float32 holds them."""
-    body = SOURCE.read_text().split("INLINE vec exp_vec")[1].split("return")[0]
+    body = SOURCE.read_text().split("INLINE vec exp_in_range")[1].split("return")[0]
     found = re.findall(r"p = (?:p \* r \+ )?splat\(([0-9.e+-]+)f\)", body)
     assert found[4:] == ["1.0", "1.0"]
     return np.array(found[3::-1], np.float32).astype(np.float64)

@@ -41,6 +41,7 @@ static void choose_kernels(cf_context *context) {
     if (most != NULL && strcmp(most, "x86-64-v3") == 0) level = 0;
     if (most != NULL && strcmp(most, "x86-64-v4") == 0 && level > 1) level = 1;
     if (cf_compiled_program.fused != NULL) context->fused = cf_compiled_program.fused[level];
+    if (cf_compiled_program.attention != NULL) context->attention = cf_compiled_program.attention[level];
     if (cf_compiled_program.integer != NULL) context->integer = cf_compiled_program.integer[level];
 }
 

@@ -35,6 +35,7 @@ struct cf_context {
     cf_pool *pool;         /* NULL for one thread */
     const cf_fused *fused; /* kernels for this CPU; NULL if the program uses none */
     cf_integer_layer integer; /* integer GEMM for this CPU; NULL if the program uses none */
+    cf_attention_layer attention; /* attention for this CPU; NULL if the program has none */
     uint8_t *state;        /* variables that last from run to run; NULL if the program has none */
 };
 
@@ -90,6 +91,7 @@ typedef struct cf_program {
     size_t state_size; /* bytes */
     const cf_fused *const *fused; /* cf_fused_tables, if the program has fused layers */
     const cf_integer_layer *integer; /* cf_integer_tables, if it has some of CF_INTEGER */
+    const cf_attention_layer *attention; /* cf_attention_tables, if it has attention */
     cf_status (*run)(cf_context *context);
 #ifdef CF_DYNAMIC
     const cf_dynamic *dynamic;
@@ -141,6 +143,7 @@ const char *cf_missing_cpu_feature(void);
 /* The fused kernels for each level of the architecture, and the highest level this processor has. */
 extern const cf_fused *const cf_fused_tables[];
 extern const cf_integer_layer cf_integer_tables[];
+extern const cf_attention_layer cf_attention_tables[];
 uint32_t cf_cpu_level(void);
 
 #endif

@@ -9,16 +9,15 @@
 #include "fused/vector.h"
 
 /*
- * e^x = 2^n e^r, where x = n ln 2 + r and |r| <= ln(2) / 2. Saturates below -87.33654 (ln 2^-126) and above 88.37626
- * (ln 2^127.5); relative error 1e-7.
+ * e^x = 2^n e^r, where x = n ln 2 + r and |r| <= ln(2) / 2; relative error 1e-7. x lies between -87.33654 (ln 2^-126) and
+ * 88.37626 (ln 2^127.5).
  *
  * ln 2 in two parts, 0.693359375 and -2.12194440e-4, is that of Cephes' expf.c (S. L. Moshier, netlib.org/cephes,
  * single precision; its README: "may be used freely"). The polynomial 1 + r + r^2 (c2 + c3 r + c4 r^2 + c5 r^3) is in
  * no published library; it was fitted for this file, so that the largest relative error on |r| <= ln(2) / 2 is
  * smallest, and its coefficients rounded to float32. tests/unit/test_coefficients.py makes that fit again.
  */
-INLINE vec exp_vec(vec x) {
-    x = clamp(x, splat(-87.33654f), splat(88.37626f));
+INLINE vec exp_in_range(vec x) {
     const vec magic = splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
     const vec shifted = x * splat(1.44269504f) + magic;
     const vec n = shifted - magic;
@@ -32,6 +31,12 @@ INLINE vec exp_vec(vec x) {
     p = p * r + splat(1.0f);
     return (vec)((ivec)p + ((ivec)shifted << 23)); /* of magic no bit is left */
 }
+
+/* Saturates at these two ends. */
+INLINE vec exp_vec(vec x) { return exp_in_range(clamp(x, splat(-87.33654f), splat(88.37626f))); }
+
+/* The same of x <= 0, -infinity too. */
+INLINE vec exp_of_negative(vec x) { return exp_in_range(at_least(x, splat(-87.33654f))); }
 
 INLINE vec sigmoid_vec(vec x) { return splat(1.0f) / (splat(1.0f) + exp_vec(-x)); }
 

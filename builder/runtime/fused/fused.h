@@ -81,6 +81,40 @@ typedef struct {
     cf_halo halo;
 } cf_repack;
 
+enum { CF_MOST_HEAD = 256 }; /* numbers of a query, key or value of one head */
+
+/* See Rows in builder/lower/program.py. */
+typedef struct {
+    int64_t first, outer[3], row;
+} cf_rows;
+
+typedef enum {
+    CF_MASK_NONE,
+    CF_MASK_ADDED,  /* score + number */
+    CF_MASK_CHOSEN, /* the score where the number is not 0, else `fill` */
+    CF_MASK_CAUSAL  /* the score where key <= query + past, else `fill` */
+} cf_mask;
+
+typedef enum { CF_MASK_F32, CF_MASK_S32, CF_MASK_SET, CF_MASK_U8 } cf_mask_type;
+
+/* See AttentionStep and Mask in builder/lower/program.py. */
+typedef struct {
+    int64_t outer[3], queries, keys, size, value_size; /* the last two at most CF_MOST_HEAD */
+    cf_rows query, key, value, output;
+    float scale;
+    cf_mask mask;
+    cf_mask_type mask_type;
+    float mask_scale, mask_shift, fill;
+    int64_t mask_first, mask_strides[5];
+    int64_t past;
+} cf_attention;
+
+typedef struct {
+    const float *query, *key, *value;
+    const void *mask; /* NULL if there is none */
+    float *output;
+} cf_attention_data;
+
 /*
  * The kernels for one instruction set. They read padding as zeros from the input's halo, and write the zeros of the
  * output's halo. No function allocates. Weights and channel vectors are packed by builder/lower/packing.py. The answer
@@ -95,5 +129,8 @@ typedef struct {
 /* Integer GEMM, for layers of CF_INTEGER, which `cf_fused.layer` does not take. Few programs have any, so these kernels
  * are compiled into those alone. */
 typedef void (*cf_integer_layer)(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
+
+/* Attention. Compiled like those, and likewise only into programs that have it. */
+typedef void (*cf_attention_layer)(cf_context *context, const cf_attention *attention, const cf_attention_data *data);
 
 #endif

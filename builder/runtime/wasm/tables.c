@@ -5,6 +5,10 @@ extern const cf_fused cf_fused_wasm;
 
 const cf_fused *const cf_fused_tables[] = {&cf_fused_wasm};
 
+void cf_attention_wasm(cf_context *context, const cf_attention *attention, const cf_attention_data *data);
+
+const cf_attention_layer cf_attention_tables[] = {cf_attention_wasm};
+
 void cf_integer_wasm(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
 
 const cf_integer_layer cf_integer_tables[] = {cf_integer_wasm};

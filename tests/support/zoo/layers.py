@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import layers as kl
 
-from .case import Function, case, f32, f64, i32, model, weights
+from .case import Function, boolean, case, f32, f64, i32, model, weights
 
 
 @case(f32("x", 4, 20), covers=("Kernel",))
@@ -61,6 +62,26 @@ def transformer_block() -> Function:
     x = keras.Input((24, 64))
     y = kl.LayerNormalization()(x + kl.MultiHeadAttention(4, 16)(x, x))
     return model(x, kl.LayerNormalization()(y + kl.Dense(64)(kl.Dense(128, activation="gelu")(y))))
+
+
+@case(f32("x", 2, 21, 48), f32("y", 2, 37, 40), boolean("seen", 2, 37), i32("ids", 2, 21), ranges={"ids": (0, 3)})
+def attentions() -> Function:
+    """With every form of mask: chosen, causal, added; of keys of other sizes, and heads of queries that share one."""
+    cross = kl.MultiHeadAttention(3, 16, value_dim=24, bias_initializer="random_normal")
+    causal = kl.MultiHeadAttention(4, 12, bias_initializer="random_normal")
+    grouped = kl.GroupQueryAttention(8, 4, 2)
+    own = [weights(48, 48, seed=seed) for seed in range(3)]
+
+    def run(x: Any, y: Any, seen: Any, ids: Any) -> Any:
+        x += cross(x, y, attention_mask=seen[:, None, :])
+        x += causal(x, x, use_causal_mask=True)
+        x += grouped(x, x)
+        q, k, v = (tf.transpose(tf.reshape(x @ w, (2, 21, 6, 8)), (0, 2, 1, 3)) for w in own)
+        hidden = (1.0 - tf.cast(tf.not_equal(ids, 0), tf.float32)) * -1e4
+        scores = tf.matmul(q, k, transpose_b=True) / np.sqrt(8.0) + hidden[:, None, None, :]
+        return tf.reshape(tf.transpose(tf.matmul(tf.nn.softmax(scores), v), (0, 2, 1, 3)), (2, 21, 48))
+
+    return run
 
 
 @case(i32("tokens", 2, 12), ranges={"tokens": (0, 50)})

@@ -40,7 +40,7 @@ from builder.pack.provenance import BASE, CHECKOUT
 from builder.project import Project
 from builder.regular import copy_regular, exists, make_folder
 from builder.sandbox.kernel import CONTAINED
-from builder.sources import MODELS, Show, fetched_digest, locate, unseen
+from builder.sources import MODELS, Show, fetched_digest, locate, unseen, with_text
 from builder.spec import ModelSpec
 from builder.stages.inputs import named_files
 from builder.targets import DEFAULT, Target
@@ -105,9 +105,10 @@ def bundle_in_docker(
     image = base.ensure(say)
     say(f"building in {image}")
     model = locate(spec, project.cache, show)
+    text = with_text(spec, project.cache, show).text
     _, dependencies = build_dependencies(project, target)
     scratch = scratch_of(spec, project, model, target)
-    mounts = build_mounts(spec, project, model, dependencies, scratch)
+    mounts = build_mounts(spec, project, model, dependencies, scratch, text.file if text else None)
     command = ["bundle", str(spec.path), "--in", "host", "--target", target.name, "--package", spec.packaging]
     command += ["--verbose"] * verbose
     known = {CONTAINED: "1", BASE: base.reference, CHECKOUT: str(project.root), "XDG_CACHE_HOME": str(CACHE.parent)}
@@ -170,9 +171,14 @@ def take_bundle(dist: Path, place: str, files: BundleFiles, folder: Path, limit:
     (folder / "layer" / LIBRARY).chmod(0o755)
 
 
-def build_mounts(spec: ModelSpec, project: Project, model: Path, dependencies: Path, scratch: Path) -> list[Mount]:
-    """What a build sees: code, model and dependencies to read, and below ``scratch`` what it may write."""
-    inputs = [*_code(project), *_inputs(spec, project, model, dependencies)]
+def build_mounts(
+    spec: ModelSpec, project: Project, model: Path, dependencies: Path, scratch: Path, text: Path | None = None
+) -> list[Mount]:
+    """What a build sees: code, model and dependencies to read, and below ``scratch`` what it may write.
+
+    ``text``: the tokenizer's file, also where it was fetched with the model.
+    """
+    inputs = [*_code(project), *_inputs(spec, project, model, dependencies, text)]
     return [*inputs, *_outputs(scratch, [mount.target for mount in inputs])]
 
 
@@ -181,22 +187,23 @@ def _code(project: Project) -> Iterator[Mount]:
         yield Mount(project.home / name, INSIDE / name)
 
 
-def _inputs(spec: ModelSpec, project: Project, model: Path, dependencies: Path) -> Iterator[Mount]:
+def _inputs(spec: ModelSpec, project: Project, model: Path, dependencies: Path, text: Path | None) -> Iterator[Mount]:
     """Everything the build reads besides code. Files beside model.toml keep their paths: it names them."""
     yield Mount(dependencies.resolve(), INSIDE / "build" / dependencies.name)
     if spec.source.path is None:
-        yield from _fetched(spec, project, model)
+        yield from _fetched(spec, project, [path for path in (model, text) if path])
     else:
         yield Mount(model, model)
     for path in dict.fromkeys(path for _, path in named_files(spec)):
         yield Mount(path, path)
 
 
-def _fetched(spec: ModelSpec, project: Project, model: Path) -> Iterator[Mount]:
+def _fetched(spec: ModelSpec, project: Project, paths: Sequence[Path]) -> Iterator[Mount]:
     """Of the fetched models, those of this build alone: the others may be nobody's business, and all projects' are
     there. The records say which address gave what."""
     root = project.cache / MODELS
-    own = {model.relative_to(root).parts[0], fetched_digest(spec.source, project.cache).get("sha256", ""), "revisions"}
+    own = {path.relative_to(root).parts[0] for path in paths if path.is_relative_to(root)}
+    own |= {fetched_digest(spec.source, project.cache).get("sha256", ""), "revisions"}
     yield from (Mount(root / name, CACHE / MODELS / name) for name in sorted(own) if name and (root / name).is_dir())
 
 

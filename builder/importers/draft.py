@@ -110,6 +110,11 @@ def _draft(
         )
     image = _image(ports, notes)
     text = None if image or ports.have_strings else _text(ports, model_path.parent, notes)
+    if text and text.file and origin and origin.archived:
+        # The folder of what was unpacked stands in the one of the archive's digest.
+        unpacked = next(folder for folder in model_path.parents if folder.parent.name == origin.sha256)
+        key = "tokenizer" if text.tokenizer else "vocabulary"
+        text = TextInput(None, inside=(key, text.file.relative_to(unpacked).as_posix()))
     feeds = _feeds(ports, form, image, notes)
     spec = ModelSpec(
         path=toml,

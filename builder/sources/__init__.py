@@ -5,7 +5,7 @@ Python's standard library alone: a machine that builds in Docker may have nothin
 """
 
 from builder.sources.found import find
-from builder.sources.locate import MODELS, fetched_digest, locate
+from builder.sources.locate import MODELS, fetched_digest, locate, with_text
 from builder.sources.transfer import Bounds, Show, unseen
 
-__all__ = ["MODELS", "Bounds", "Show", "fetched_digest", "find", "locate", "unseen"]
+__all__ = ["MODELS", "Bounds", "Show", "fetched_digest", "find", "locate", "unseen", "with_text"]

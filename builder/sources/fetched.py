@@ -37,7 +37,7 @@ def fetch(source: Source, store: Store, show: Show, bounds: Bounds) -> Fetched:
     if address.kind == "mlflow" and source.format == "saved_model":
         return Fetched(_folder(source, address, store, show, bounds), None)
     if not source.archived:
-        kept = _file(source, address, store, show, bounds)
+        kept = fetch_file(source, store, show, bounds)
         return Fetched(kept, kept.parent.name)
     folder, inside = model_in_archive(source, store, show, bounds)
     if (form := guess_format(inside) or "saved_model") != source.format:
@@ -52,12 +52,14 @@ def model_in_archive(source: Source, store: Store, show: Show, bounds: Bounds) -
     """The folder with all that is in the source's archive, and the model's path in it. Raises as ``fetch`` does."""
     address = source.address
     assert address
-    folder = _unpacked(_file(source, address, store, show, bounds), store, address.shown, bounds)
+    folder = _unpacked(fetch_file(source, store, show, bounds), store, address.shown, bounds)
     return folder, choose(archive.names_in(folder), source.file, address.shown)
 
 
-def _file(source: Source, address: Address, store: Store, show: Show, bounds: Bounds) -> Path:
-    """The one file that is fetched, where it is kept."""
+def fetch_file(source: Source, store: Store, show: Show, bounds: Bounds) -> Path:
+    """The one file that is fetched, where it is kept. Raises as ``fetch`` does."""
+    address = source.address
+    assert address
     name, key = _name(source, address), record_key(source)
     digest = source.sha256 or (store.recorded(key) if address.pinned else None)
     kept = store.kept(digest, name) if digest else None

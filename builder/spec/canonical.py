@@ -6,8 +6,9 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from builder.spec.model import ModelSpec, OutputSpec
+from builder.spec.model import WITH_MODEL, ModelSpec, OutputSpec
 
 _LATER = {key: getattr(OutputSpec, key) for key in (
     "format", "dimensions", "normalise", "scores", "classes", "count", "box_format", "box_units", "threshold",
@@ -23,10 +24,8 @@ def to_json(spec: ModelSpec) -> str:
     for kind in ("audio", "text"):
         if data[kind] is None:
             del data[kind]
-    data.get("text", {}).pop("package", None)
-    for key in ("tokenizer", "vocabulary"):
-        if path := data.get("text", {}).get(key):
-            data["text"][key] = relative(path, folder)
+    if text := data.get("text"):
+        _text(text, folder)
     for own in (data, *data["signatures"]):
         for output in own["outputs"]:
             for key in [key for key, usual in _LATER.items() if output[key] == usual]:
@@ -41,6 +40,18 @@ def to_json(spec: ModelSpec) -> str:
     if samples := data.pop("samples"):
         data["samples"] = relative(samples, folder)
     return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+
+def _text(text: dict[str, Any], folder: Path) -> None:
+    """What model.toml says of text, wherever its files were found; later keys only where they say something."""
+    del text["package"]
+    for key in ("tokenizer", "vocabulary"):
+        if path := text[key]:
+            text[key] = relative(path, folder)
+    if inside := text.pop("inside"):
+        text[inside[0]] = WITH_MODEL + inside[1]
+    if text["sha256"] is None:
+        del text["sha256"]
 
 
 def relative(path: Path, folder: Path) -> str:

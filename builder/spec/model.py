@@ -155,12 +155,20 @@ class TextInput:
     ids: str | None = None  # the feeds' names; None: as ``named`` says
     mask: str | None = None
     types: str | None = None
+    inside: tuple[str, str] | None = None  # which of the two comes with the model, and its path there: then the build
+    # finds the file, not model.toml
+    sha256: str | None = None  # of that file, 64 lower-case hexadecimal digits
     package: Path | None = None  # the folder of the ``tokenizers`` library here; the build finds it, not model.toml
 
     @property
     def file(self) -> Path | None:
         """Whichever of the two is there."""
         return self.tokenizer or self.vocabulary
+
+    def found(self, path: Path) -> TextInput:
+        """The same with the file that is ``inside`` of what the model comes from, as it was found."""
+        tokenizer = self.inside is None or self.inside[0] == "tokenizer"
+        return replace(self, tokenizer=path if tokenizer else None, vocabulary=None if tokenizer else path)
 
     def named(self, feeds: Sequence[str]) -> TextInput:
         """The same with the names of its feeds, of a model's ``feeds``; "" for a mask or types that it does not take.
@@ -171,6 +179,9 @@ class TextInput:
         mask, types = self.mask or MASK * (MASK in feeds), self.types or TYPES * (TYPES in feeds)
         return replace(self, ids=ids, mask=mask, types=types)
 
+
+WITH_MODEL = "model:"
+"""What the path of a tokenizer begins with that comes with the model: in its package, archive or repository."""
 
 IDS, MASK, TYPES = "input_ids", "attention_mask", "token_type_ids"
 """The usual names of feeds of text."""

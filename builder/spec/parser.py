@@ -13,6 +13,7 @@ from builder.errors import SpecError
 from builder.spec import rules
 from builder.spec.address import is_address, parse_address
 from builder.spec.model import (
+    WITH_MODEL,
     Activations,
     AudioInput,
     FeedSpec,
@@ -170,7 +171,13 @@ def _values(table: Table) -> dict[str, Any]:
 
 
 def _text_input(text: Table, folder: Path) -> TextInput:
-    files = {key: _path(text, key, folder) for key in ("tokenizer", "vocabulary")}
+    files: dict[str, Any] = {"inside": None}
+    for key in ("tokenizer", "vocabulary"):
+        value = text.get(key) or ""
+        inside = value.startswith(WITH_MODEL)
+        files[key] = None if inside else _path(text, key, folder)
+        if inside:
+            files["inside"] = key, value.removeprefix(WITH_MODEL)
     return TextInput(**{**_values(text), **files})
 
 

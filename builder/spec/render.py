@@ -9,7 +9,7 @@ from typing import Any
 
 from builder.escape import toml_string, visible
 from builder.spec.canonical import relative
-from builder.spec.model import Activations, ModelSpec, Weights
+from builder.spec.model import WITH_MODEL, Activations, ModelSpec, Weights
 from builder.spec.rules import guess_format, is_saved_model
 from builder.spec.schema import (
     ACTIVATIONS,
@@ -58,6 +58,8 @@ def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
             key: path and relative(path, folder)
             for key, path in (("tokenizer", spec.text.tokenizer), ("vocabulary", spec.text.vocabulary))
         }
+        if inside := spec.text.inside:
+            files[inside[0]] = WITH_MODEL + inside[1]
         writer.table(TEXT, "text", asdict(spec.text) | files)
     for i, output in enumerate(outputs):
         if output["kind"] == "detection":

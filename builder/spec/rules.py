@@ -11,7 +11,7 @@ from pathlib import Path
 
 from builder.spec.address import ARCHIVES, Address, is_address, parse_address
 from builder.spec.checkpoints import only_weights
-from builder.spec.model import Format, sound_shapes
+from builder.spec.model import WITH_MODEL, Format, sound_shapes
 from builder.spec.output_rules import COMPILED, FETCHES, activated, check_output
 from builder.spec.tables import Table, Tables
 from builder.spec.tensor import c_identifier
@@ -362,6 +362,7 @@ def _text(text: Table, tables: Tables, form: Format | None) -> None:
         text.wrong("vocabulary", "cannot be used together with tokenizer; keep one of them")
     elif "lowercase" in text.present and "tokenizer" in files:
         text.wrong("lowercase", "only a vocabulary needs it, a tokenizer says so itself; delete this line")
+    _beside_the_model(text, tables.model)
     names = _all_feeds(tables, form)
     for key in ("ids", "mask", "types"):
         if names and (name := text.values.get(key)) and name not in names:
@@ -369,6 +370,23 @@ def _text(text: Table, tables: Tables, form: Format | None) -> None:
     given = [name for key in ("ids", "mask", "types") if (name := text.values.get(key))]
     if len(set(given)) < len(given):
         text.wrong("ids", "is the same input as another; each of ids, mask and types must have its own")
+
+
+def _beside_the_model(text: Table, model: Table) -> None:
+    """What a tokenizer that comes with the model may say."""
+    inside = False
+    for key in ("tokenizer", "vocabulary"):
+        value = text.values.get(key) or ""
+        if not value.startswith(WITH_MODEL):
+            continue
+        inside = True
+        path = value.removeprefix(WITH_MODEL)
+        if problems := list(model.section.field("file").kind.problems(path)):
+            text.wrong(key, problems[0][1])
+        elif "package" not in model.present and _address(model) is None:
+            text.wrong(key, "source is a path on this disk, and nothing comes with it; name the file's own path")
+    if "sha256" in text.present and not inside:
+        text.wrong("sha256", f"is for a file that comes with the model, {WITH_MODEL}PATH; delete this line")
 
 
 def _golden(tables: Tables) -> None:

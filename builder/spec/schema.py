@@ -360,12 +360,21 @@ TEXT = Section(
         Field(
             "tokenizer",
             Text(meaning="a path, from the folder of model.toml", example="tokenizer.json"),
-            "The tokenizer that the model was trained with, in Hugging Face's format.",
+            "The tokenizer that the model was trained with, in Hugging Face's format. With `model:` in front, its path "
+            "in the package or archive that the model comes from, in its repository on Hugging Face, or below what "
+            'MLflow keeps: `"model:tokenizer.json"`.',
         ),
         Field(
             "vocabulary",
             Text(meaning="a path, from the folder of model.toml", example="vocab.txt"),
-            "Instead of that, a vocabulary of BERT: a text file with a piece of a word in each line.",
+            "Instead of that, a vocabulary of BERT: a text file with a piece of a word in each line. `model:` as for "
+            "`tokenizer`.",
+        ),
+        Field(
+            "sha256",
+            _SHA256,
+            "The SHA-256 of a tokenizer or vocabulary with `model:`. The build stops if it differs. Required where the "
+            "model comes from a package; elsewhere, what pins the model pins it, too.",
         ),
         Field(
             "lowercase",

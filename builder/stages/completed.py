@@ -18,7 +18,7 @@ from builder.importers import open_model
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.signatures import has_strings
 from builder.preflight import require
-from builder.sources import locate
+from builder.sources import locate, with_text
 from builder.spec import ModelSpec, Source, load, render, to_json
 from builder.stages.converted import unreadable
 from builder.workspace import Workspace
@@ -30,11 +30,13 @@ _LARGEST = 16 << 20
 
 
 def completed(ws: Workspace) -> Workspace:
-    """``ws`` with a spec that has settings for the pictures and labels of a model that takes or gives strings.
+    """``ws`` with a spec that has settings for the pictures and labels of a model that takes or gives strings, and the
+    tokenizer that comes with a model.
 
     Of any other model, ``ws`` itself. Raises ImportModelError where the function cannot do what the model does with
     strings, and as ``locate`` and the sandbox do.
     """
+    ws = ws.for_spec(with_text(ws.spec, ws.cache, ws.progress.bytes))
     if ws.spec.source.format != "saved_model":
         return ws
     model = locate(ws.spec, ws.cache, ws.progress.bytes)

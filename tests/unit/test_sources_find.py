@@ -14,7 +14,7 @@ from builder.errors import ImportModelError, UsageError
 from builder.importers.draft import draft_text
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.project import Project
-from builder.sources import find, locate
+from builder.sources import find, locate, with_text
 from builder.spec import ModelSpec, Source, load
 from tests.support.sources import packed, site
 from tests.support.website import Website, says
@@ -79,6 +79,17 @@ def test_a_saved_model_in_an_archive(site: Website, tmp_path: Path) -> None:
     assert (spec.source.format, spec.source.file) == ("saved_model", None)
 
 
+def test_a_tokenizer_in_an_archive(site: Website, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = PortInfo("input_ids", "int64", (None, 8))
+    monkeypatch.setattr(f"{__name__}.PORTS", ModelPorts((ids,), PORTS.fetches, None, ()))
+    site.files["/nets.tgz"] = packed({"a/net.keras": MODEL, "a/tokenizer.json": b"{}"})
+    spec = written(tmp_path, f"{site.origin}/nets.tgz", 'tokenizer = "model:a/tokenizer.json"')
+    found = with_text(spec, tmp_path / "cache").text
+    assert found
+    assert found.tokenizer
+    assert found.tokenizer.read_bytes() == b"{}"
+
+
 def test_what_does_not_tell_its_format(site: Website, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not tell its format"):
         find(f"{site.origin}/get?token=s3cr3t", tmp_path)
@@ -109,4 +120,8 @@ def test_a_container_gets_its_own_model_to_read_and_no_other(
     mounts = build_mounts(spec, project, model, tmp_path, tmp_path / "scratch")
     fetched = [mount for mount in mounts if mount.source.is_relative_to(project.cache)]
     assert {mount.source.name for mount in fetched} <= {SHA, "revisions"}
+    beside = project.cache / "models" / ("f" * 64) / "tokenizer.json"
+    beside.parent.mkdir()
+    more = build_mounts(spec, project, model, tmp_path, tmp_path / "scratch", beside)
+    assert [mount for mount in more if mount.source == beside.parent and not mount.writable]
     assert [mount.writable for mount in fetched if mount.source.name == SHA] == [False]

@@ -18,8 +18,8 @@ import pytest
 
 from builder.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
 from builder.pack.manifest import source_entry
-from builder.sources import Bounds, locate
-from builder.spec import Source
+from builder.sources import Bounds, locate, with_text
+from builder.spec import Source, TextInput
 from builder.spec.address import parse_address
 from builder.stages.provenance import trained_model
 from tests.support.sources import QUICK, packed, site, spec_of, unchanged
@@ -330,6 +330,33 @@ class TestArchives:
         sha = hashlib.sha256(archive).hexdigest()
         source = Source("keras", None, None, "sub/b.keras", sha, address=parse_address(f"{site.origin}/m.tgz"))
         assert locate(spec_of(tmp_path, source), tmp_path / "cache").read_bytes() == b"b"
+
+    def test_a_tokenizer_of_it(self, site: Website, tmp_path: Path) -> None:
+        site.files["/m.tgz"] = packed({"sub/b.keras": b"b", "sub/tokenizer.json": b"{}"})
+        sha = hashlib.sha256(site.files["/m.tgz"]).hexdigest()
+        source = Source("keras", None, None, "sub/b.keras", sha, address=parse_address(f"{site.origin}/m.tgz"))
+
+        def found(file: str, pinned: str | None = None) -> bytes:
+            text = TextInput(None, inside=("tokenizer", file), sha256=pinned)
+            located = with_text(replace(spec_of(tmp_path, source), text=text), tmp_path / "cache").text
+            assert located
+            assert located.tokenizer
+            return located.tokenizer.read_bytes()
+
+        assert found("sub/tokenizer.json") == found("sub/tokenizer.json", hashlib.sha256(b"{}").hexdigest()) == b"{}"
+        for file in ("tokenizer.json", "../../tokenizer.json", "sub", "/etc/passwd"):
+            with pytest.raises(ImportModelError, match="has no"):
+                found(file)
+        with pytest.raises(ImportModelError, match=r"\[text\]\.sha256  0{64}"):
+            found("sub/tokenizer.json", "0" * 64)
+
+    def test_one_file_has_nothing_beside_it(self, site: Website, tmp_path: Path) -> None:
+        site.files["/m.keras"] = MODEL
+        sha = hashlib.sha256(MODEL).hexdigest()
+        source = Source("keras", None, sha256=sha, address=parse_address(f"{site.origin}/m.keras"))
+        spec = replace(spec_of(tmp_path, source), text=TextInput(None, inside=("vocabulary", "vocab.txt")))
+        with pytest.raises(ImportModelError, match=r"is one file, and nothing else comes with it"):
+            with_text(spec, tmp_path / "cache")
 
 
 def test_what_a_bundle_says_of_its_model_is_where_it_was_and_what_it_is(site: Website, tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from builder.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
-from builder.sources import locate
-from builder.spec import Source
+from builder.sources import locate, with_text
+from builder.spec import Source, TextInput
 from builder.spec.address import parse_address
 from tests.support.sources import QUICK, site, spec_of, unchanged
 from tests.support.website import Website, says, website
@@ -60,6 +61,20 @@ def test_a_commit_is_pin_enough(site: Website, cdn: Website, tmp_path: Path) -> 
     with unchanged(tmp_path):
         assert located(tmp_path) == path
     assert len(site.requests) == asked, "the commit's digest is recorded"
+
+
+def test_a_tokenizer_of_the_same_commit(site: Website, cdn: Website, tmp_path: Path) -> None:
+    located(tmp_path)
+    site.files[f"/org/repo/resolve/{COMMIT}/text/vocab.txt"] = b"[PAD]"
+    address = parse_address(f"hf://org/repo/sub/m.keras@{COMMIT}")
+    text = TextInput(None, inside=("vocabulary", "text/vocab.txt"))
+    spec = replace(spec_of(tmp_path, Source("keras", None, address=address)), text=text)
+    found = with_text(spec, tmp_path / "cache", bounds=QUICK).text
+    assert found
+    assert found.vocabulary
+    assert found.vocabulary.read_bytes() == b"[PAD]"
+    with unchanged(tmp_path):
+        assert with_text(spec, tmp_path / "cache", bounds=QUICK).text == found
 
 
 def test_the_token_goes_to_the_hub_alone(site: Website, cdn: Website, tmp_path: Path) -> None:

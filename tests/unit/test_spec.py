@@ -315,6 +315,12 @@ unzipped = 1e9
             ("length = 8", "4: [text].tokenizer: is missing; name what the model was trained with"),
             ('tokenizer = "a.json"\nvocabulary = "v.txt"', "6: [text].vocabulary: cannot be used together"),
             ('tokenizer = "a.json"\nlowercase = true', "6: [text].lowercase: only a vocabulary needs it"),
+            ('tokenizer = "model:a.json"', "5: [text].tokenizer: source is a path on this disk"),
+            ('tokenizer = "model:../a.json"', '5: [text].tokenizer: "../a.json" cannot be used'),
+            (
+                f'tokenizer = "a.json"\nsha256 = "{"a" * 64}"',
+                "6: [text].sha256: is for a file that comes with the model",
+            ),
             ('tokenizer = "a.json"\nlength = 0', "6: [text].length: 0 is out of range"),
             ('tokenizer = "a.json"\nids = "x"\nmask = "x"', "6: [text].ids: is the same input as another"),
             (
@@ -720,6 +726,9 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
             mask=mask,
             types=types,
         )
+        if source.path is None and draw(st.booleans()):
+            key = "tokenizer" if tokenizer else "vocabulary"
+            text = replace(text, tokenizer=None, vocabulary=None, inside=(key, "a/b.json"), sha256="0" * 64)
     heads = [fetch.visible for fetch in fetches] or draw(st.just([]) | unique(lines_of_text, 3))
     outputs = tuple(draw(outputs_of(head, text is not None)) for head in heads)
     weights = draw(weights_of(folder, outputs, image))

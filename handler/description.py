@@ -66,7 +66,7 @@ class ImageInput(NamedTuple):
     width: int
     height: int
     mode: str  # grey | rgb
-    fit: str  # stretch | cover | contain
+    fit: str  # stretch | cover | contain | square | short | short_rounded
     resize: str  # nearest | bilinear | bicubic | area | lanczos
     antialias: bool = True
     padding: tuple[int, ...] = (0,)  # one value, or R, G, B

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Fit(NamedTuple):
     """``box`` (left, top, right, bottom) of the picture, resized to ``size`` and put at ``offset`` of the target.
 
-    Pixels; sizes and offsets are (horizontal, vertical).
+    Pixels; sizes and offsets are (horizontal, vertical). With a negative offset the target ends before what is resized.
     """
 
     box: tuple[int, int, int, int]
@@ -26,6 +26,11 @@ class Fit(NamedTuple):
         across, down = (right - left) / self.size[0], (bottom - top) / self.size[1]
         return left + (x - self.offset[0]) * across, top + (y - self.offset[1]) * down
 
+    def part(self, target: tuple[int, int]) -> tuple[int, int, int, int]:
+        """What a target of that size has of the resized picture: left, top, right, bottom, in its pixels."""
+        (x, y), (width, height) = self.offset, self.size
+        return max(0, -x), max(0, -y), min(width, target[0] - x), min(height, target[1] - y)
+
 
 def float32(value: float) -> float:
     """``value`` rounded to the nearest float32."""
@@ -37,8 +42,13 @@ def placement(size: tuple[int, int], target: ImageInput) -> Fit:
     """How a picture of ``size`` becomes ``target``, to the pixel as in Keras and TensorFlow.
 
     cover: ``keras.utils.image_dataset_from_directory(crop_to_aspect_ratio=True)``, which is ``smart_resize``.
-    contain: ``tf.image.resize_with_pad``. ``target.crop``: ``tf.image.central_crop``, before that.
+    contain: ``tf.image.resize_with_pad``. ``target.crop``: ``tf.image.central_crop``, before that. square and short:
+    as TensorFlow's own networks do it, whose ``crop`` is a part of the short side.
     """
+    if target.fit == "square":
+        return _square(size, target)
+    if target.fit in ("short", "short_rounded"):
+        return _short(size, target)
     left, top = (min(int((side - side * target.crop) / 2), (side - 1) // 2) for side in size)
     inner = _placement((size[0] - 2 * left, size[1] - 2 * top), target)
     if not left and not top:
@@ -66,3 +76,23 @@ def _placement(size: tuple[int, int], target: ImageInput) -> Fit:
             (max(0, math.floor(offset[0])), max(0, math.floor(offset[1]))),
         )
     return Fit(whole, wanted)
+
+
+def _square(size: tuple[int, int], target: ImageInput) -> Fit:
+    """``center_crop_image`` of TensorFlow's model garden."""
+    short = min(size)
+    side = max(1, min(short, int(float32(float32(target.crop) * short))))
+    left, top = ((edge - side + 1) // 2 for edge in size)
+    return Fit((left, top, left + side, top + side), (target.width, target.height))
+
+
+def _short(size: tuple[int, int], target: ImageInput) -> Fit:
+    """``aspect_preserving_resize`` and ``central_crop`` of TensorFlow's networks.
+
+    They cut lengths down to whole numbers; short_rounded takes the nearest ones.
+    """
+    whole = round if target.fit == "short_rounded" else int
+    wanted = target.width, target.height
+    scale = float32(round(min(wanted) / target.crop) / min(size))
+    width, height = (max(whole(float32(edge * scale)), least) for edge, least in zip(size, wanted, strict=True))
+    return Fit((0, 0, *size), (width, height), (-((width - wanted[0]) // 2), -((height - wanted[1]) // 2)))

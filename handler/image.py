@@ -106,11 +106,13 @@ class _Decoded(NamedTuple):
         fit, (x, y), scale = self.fit, self.origin, self.scale
         left, top, right, bottom = fit.box
         box = (left / scale + x, top / scale + y, right / scale + x, bottom / scale + y)
-        picture = resize(self.picture, fit.size, target.resize, target.antialias, box)
-        if fit.size == (target.width, target.height):
+        size = target.width, target.height
+        part = fit.part(size)
+        picture = resize(self.picture, fit.size, target.resize, target.antialias, box, part)
+        if picture.size == size:
             return picture
-        canvas = Image.new(picture.mode, (target.width, target.height), _colour(target.padding, target.mode))
-        canvas.paste(picture, fit.offset)
+        canvas = Image.new(picture.mode, size, _colour(target.padding, target.mode))
+        canvas.paste(picture, (fit.offset[0] + part[0], fit.offset[1] + part[1]))
         return canvas
 
 

@@ -26,30 +26,45 @@ Taps = tuple[list[int], list[list[float]]]
 
 
 def resize(
-    picture: Image.Image, size: tuple[int, int], method: str, antialias: bool, box: Box | None = None
+    picture: Image.Image,
+    size: tuple[int, int],
+    method: str,
+    antialias: bool,
+    box: Box | None = None,
+    part: tuple[int, int, int, int] | None = None,
 ) -> Image.Image:
     """``picture`` ("L" or "RGB"), or the ``box`` of it, as ``size`` (width, height) in the same mode.
 
     ``method``: nearest, bilinear, bicubic, area or lanczos (of radius 3). ``antialias`` says nothing of nearest and
-    area. A box that is not of whole pixels is only for the filters with antialiasing.
+    area. A box that is not of whole pixels is only for the filters with antialiasing. ``part``: of the result, all that
+    is wanted, and calculated.
     """
     from PIL import Image
 
+    left, top, right, bottom = part = part or (0, 0, *size)
     if picture.size == size and box in (None, (0, 0, *size)):
-        return picture
+        return picture if part == (0, 0, *size) else picture.crop(part)
     if box is not None and box != (0, 0, *picture.size):
-        left, top, right, bottom = math.floor(box[0]), math.floor(box[1]), math.ceil(box[2]), math.ceil(box[3])
+        x, y = math.floor(box[0]), math.floor(box[1])
         # Cut first: Pillow's filters look beyond a box, TensorFlow's see no more than the part they are given.
-        picture = picture.crop((left, top, right, bottom))
-        box = box[0] - left, box[1] - top, box[2] - left, box[3] - top
+        picture = picture.crop((x, y, math.ceil(box[2]), math.ceil(box[3])))
+        box = box[0] - x, box[1] - y, box[2] - x, box[3] - y
     if method in ("nearest", "area") or not antialias:
         axes = zip(picture.size, size, strict=True)
         columns, rows = (taps(method, source, target) for source, target in axes)
+        columns = columns[0][left:right], columns[1][left:right]
+        rows = rows[0][top:bottom], rows[1][top:bottom]
         picture, rows = _needed(picture, rows)
         picture, columns = _needed(picture, columns)
         if method == "nearest":
             return _along(_along(picture, rows), columns)
         return _rounded(picture.mode, [_along(_along(band, rows), columns) for band in picture.split()])
+    if part != (0, 0, *size):
+        begin_x, begin_y, end_x, end_y = box or (0, 0, *picture.size)
+        across, down = (end_x - begin_x) / size[0], (end_y - begin_y) / size[1]
+        begin = begin_x + left * across, begin_y + top * down
+        box = *begin, min(begin_x + right * across, end_x), min(begin_y + bottom * down, end_y)
+        size = right - left, bottom - top
     if method == "bilinear":
         return picture.resize(size, Image.Resampling.BILINEAR, box)
     # These overshoot, and on bytes Pillow would clip between its two passes: as floats it doesn't.
@@ -162,7 +177,9 @@ def _rows(picture: Image.Image, wanted: set[int]) -> Mapping[int, bytes]:
 
 
 def _rounded(mode: str, bands: list[Image.Image]) -> Image.Image:
-    """Bands of mode "F" as bytes. Pillow's conversion clips, and cuts off."""
+    """Bands as bytes. Pillow's conversion of mode "F" clips, and cuts off."""
     from PIL import Image
 
+    if bands[0].mode == "L":  # each pixel is one of the picture's
+        return Image.merge(mode, bands)
     return Image.merge(mode, [band.point(lambda value: value * 1 + 0.5).convert("L") for band in bands])

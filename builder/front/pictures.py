@@ -31,7 +31,8 @@ LARGEST, MEAN = 2.0, 0.75
 """Grey levels by which the function's pixels may be off TensorFlow's at most, and in the mean over a photograph. To
 round them takes up to 0.5; a graph that cuts fractions off, up to 1."""
 
-_FITS: tuple[Fit, ...] = ("stretch", "contain", "cover")
+_FITS: tuple[Fit, ...] = ("stretch", "contain", "cover", "square")
+_SHORT: tuple[Fit, ...] = ("short", "short_rounded")
 _USUAL: tuple[Resize, bool] = ("bilinear", False)
 _METHODS: dict[str, tuple[tuple[Resize, bool], ...]] = {
     "ResizeBilinear": (("bilinear", False),),
@@ -42,10 +43,10 @@ _METHODS: dict[str, tuple[tuple[Resize, bool], ...]] = {
 }
 """What a graph's op may be in ``resize`` and ``antialias``."""
 
-_UINT8, _FLOATS = 4, (1, 2)
-"""TensorFlow's numbers of types."""
+_UINT8, _NUMBERS = 4, (1, 2, 3, 9)
+"""TensorFlow's numbers of types: the second are float32, float64, int32 and int64."""
 _MOST_FRACTIONS = 6
-"""That are tried."""
+"""That are tried, and as many lengths."""
 
 _NEAR = 1e-5
 """The share by which a scale may be off a number that a person would write; the graph's is float32."""
@@ -82,7 +83,7 @@ class Host:
 
     def __init__(self, raw: RawGraph, pictures: Pictures) -> None:
         self.graph, self.accurate = loaded_graph(raw.graph_def), loaded_graph(_accurate(raw.graph_def))
-        self.fractions = _fractions(raw.graph_def)
+        self.numbers, self.old_grids = _numbers(raw.graph_def), _old_grids(raw.graph_def)
         self.source = raw.feeds[pictures.frontier.feed]
         self.pictures = pictures
         self.base64 = "DecodeBase64" in pictures.frontier.ops
@@ -153,12 +154,13 @@ def fit(host: Host, given: ImageInput | None) -> Fitted:
             f"of each picture, in {channels} channel{'s' if channels > 1 else ''}. Delete [image]: the graph says it."
         )
     tried = [given] if given else list(_candidates(base, host))
-    first = {image: _off(image, files[:2], wanted[:2]).mean for image in tried}
+    edge = int("DecodeAndCropJpeg" in frontier.ops)
+    first = {image: _off(image, files[:2], wanted[:2], edge).mean for image in tried}
     image = min(tried, key=lambda one: first[one])
-    as_saved = _off(image, files, [grey_levels(data, as_saved=True) for data in files])
-    found = Fitted(image, frontier.ops, _off(image, files, wanted), as_saved)
+    as_saved = _off(image, files, [grey_levels(data, as_saved=True) for data in files], edge)
+    found = Fitted(image, frontier.ops, _off(image, files, wanted, edge), as_saved)
     if not found.off.fits:
-        raise ImportModelError(_misfit(found))
+        raise ImportModelError(_misfit(found, host.old_grids))
     return found
 
 
@@ -227,32 +229,41 @@ def _range(host: Host) -> tuple[Array, Array, bool]:
 def _candidates(base: ImageInput, host: Host) -> Iterator[ImageInput]:
     ops = host.pictures.frontier.ops
     methods = [method for op, methods in _METHODS.items() if op in ops for method in methods]
-    crops = (1.0, *(host.fractions if "Slice" in ops else ()))
-    for crop, (method, antialias), fit in itertools.product(crops, methods or [_USUAL], _FITS):
+    # Of the numbers in the graph, one may be the part of a picture that is cut out, and one the length of a short side.
+    short = min(base.width, base.height)
+    fractions = [number for number in host.numbers if 0.05 < number < 1][:_MOST_FRACTIONS]
+    sides = [number for number in host.numbers if short <= number <= 2 * short and number.is_integer()]
+    ways = [*itertools.product((1.0, *fractions), _FITS)]
+    ways += [(short / side, fit) for side in sides[:_MOST_FRACTIONS] for fit in _SHORT]
+    for (crop, fit), (method, antialias) in itertools.product(ways, methods or [_USUAL]):
         yield replace(base, crop=crop, resize=method, antialias=antialias, fit=fit)
 
 
-def _fractions(graph_def: Any) -> tuple[float, ...]:
-    """Numbers between 0 and 1 in the graph, of which one may be the part of a picture that is cut out."""
+def _numbers(graph_def: Any) -> tuple[float, ...]:
+    """The numbers in a graph, without those in lists."""
     from tensorflow.python.framework import tensor_util
 
     found: dict[float, None] = {}
     for node in all_nodes(graph_def):
         value = node.attr["value"].tensor if node.op == "Const" else None
-        if value is None or value.dtype not in _FLOATS or value.tensor_shape.dim:
-            continue
-        number = round(float(tensor_util.MakeNdarray(value)), 6)
-        if 0.05 < number < 1:
-            found[number] = None
-    return tuple(found)[:_MOST_FRACTIONS]
+        if value is not None and value.dtype in _NUMBERS and not value.tensor_shape.dim:
+            found[round(float(tensor_util.MakeNdarray(value)), 6)] = None
+    return tuple(found)
 
 
-def _off(image: ImageInput, files: Sequence[bytes], wanted: Sequence[Array]) -> Off:
-    differences = [np.abs(decoded_bytes(data, image) - pixels) for data, pixels in zip(files, wanted, strict=True)]
+def _off(image: ImageInput, files: Sequence[bytes], wanted: Sequence[Array], edge: int) -> Off:
+    """``edge``: pixels at each edge that are not looked at. Where libjpeg itself cuts, it interpolates colours from
+    fewer pixels: before the resizing, that is up to 13 grey levels in one column.
+    """
+    differences = []
+    for data, pixels in zip(files, wanted, strict=True):
+        height, width = pixels.shape[:2]
+        off = np.abs(decoded_bytes(data, image) - pixels)
+        differences.append(off[edge : height - edge, edge : width - edge])
     return Off(max(float(d.max()) for d in differences), max(float(d.mean()) for d in differences))
 
 
-def _misfit(found: Fitted) -> str:
+def _misfit(found: Fitted, grids: Sequence[str]) -> str:
     image = found.image
     return (
         f"The input {image.feed!r} is encoded pictures, and the graph does to them what [image] cannot: at its "
@@ -260,9 +271,31 @@ def _misfit(found: Fitted) -> str:
         f"are off TensorFlow's by {found.off.mean:.1f} grey levels in the mean and {found.off.most:.0f} at most; "
         f"{MEAN:g} and {LARGEST:g} are allowed.\n"
         f"  {image.feed} -> {' -> '.join(found.ops)}\n"
-        "Leave the cutting of pictures (resize_with_crop_or_pad) out of the signature, or export one "
-        "that takes pixels."
+        f"{_advice(grids)}"
     )
+
+
+def _advice(grids: Sequence[str]) -> str:
+    """What to do, where ``grids`` are ops that place pixels as TensorFlow 1 did."""
+    if grids:
+        return (
+            f"{' and '.join(grids)}: [image] knows half-pixel centres alone. Resize with tf.image.resize, or with "
+            "half_pixel_centers=True, or export a signature that takes pixels."
+        )
+    return (
+        "Of cuts, [image] knows tf.image.central_crop, the square in the middle, and a short side that is resized "
+        "first. Use one of these (docs/strings.md), or export a signature that takes pixels."
+    )
+
+
+def _old_grids(graph_def: Any) -> tuple[str, ...]:
+    """The ops of a graph that resize without half-pixel centres, and how."""
+    found: dict[str, None] = {}
+    for node in all_nodes(graph_def):
+        if node.op in _METHODS and "half_pixel_centers" in node.attr and not node.attr["half_pixel_centers"].b:
+            how = "align_corners=True" if node.attr["align_corners"].b else "half_pixel_centers=False"
+            found[f"{node.op} with {how}"] = None
+    return tuple(found)
 
 
 def _near(value: float) -> float:

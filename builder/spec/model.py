@@ -14,7 +14,7 @@ from builder.targets import DEFAULT, Target, target_named
 Format = Literal["keras", "h5", "saved_model", "graph_def", "jax", "pytorch"]
 ColorMode = Literal["rgb", "grey"]
 ChannelOrder = Literal["rgb", "bgr"]
-Fit = Literal["stretch", "cover", "contain"]
+Fit = Literal["stretch", "cover", "contain", "square", "short", "short_rounded"]
 Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
 Decode = Literal["fast", "exact"]
 Normalise = Literal["none", "peak", "standard"]

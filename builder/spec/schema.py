@@ -281,7 +281,7 @@ IMAGE = Section(
             "crop",
             Number(0, 1, zero=False),
             "The part of each side that the model sees, around the centre, as `tf.image.central_crop` takes it. What "
-            "is left is then made to fit.",
+            "is left is then made to fit. With a `fit` of `square` or `short` it is a part of the short side.",
             default=ImageInput.crop,
         ),
         Field(
@@ -289,7 +289,10 @@ IMAGE = Section(
             Choice(get_args(Fit)),
             "How pictures of another aspect ratio are made to fit. `stretch` distorts them, `cover` crops them "
             "around the centre (as Keras' `crop_to_aspect_ratio`), `contain` pads them (as "
-            "`tf.image.resize_with_pad`).",
+            "`tf.image.resize_with_pad`), `square` cuts out the square in the middle (as TensorFlow's model garden: "
+            "`center_crop_image`), `short` resizes the short side first, to the size divided by `crop`, and then cuts "
+            "out the middle (256 and then 224 pixels: `crop = 0.875`). `short` cuts the length of the other side down "
+            "to a whole number, `short_rounded` takes the nearest one.",
             default=ImageInput.fit,
         ),
         Field(

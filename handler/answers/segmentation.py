@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import io
+import math
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 FORMATS = ("png", "rle")
 UNSEEN = 255
 """The class of pixels that the model was not shown: what ``cover`` cuts off."""
+_ROUNDING = 1e-9  # of a pixel
 _MOST_RUNS = ANSWER_LIMIT // len("0, 0, ")
 
 
@@ -53,16 +55,33 @@ def in_picture(data: bytes, size: tuple[int, int], place: Frame) -> Image:
     """The class map ``data`` of ``size`` (width, height) as one of the picture, each pixel of the nearest class."""
     from PIL import Image
 
-    fit, (left, top, right, bottom) = place.fit, place.fit.box
-    across, down = (own / shown for own, shown in zip(size, place.shown, strict=True))
-    x, y = fit.offset
-    part = (x * across, y * down, (x + fit.size[0]) * across, (y + fit.size[1]) * down)
-    seen = Image.frombytes("L", size, data).resize((right - left, bottom - top), Image.Resampling.NEAREST, part)
+    (left, right, *columns), (top, bottom, *rows) = (_seen(place, axis, size[axis]) for axis in (0, 1))
+    extent = columns[0], rows[0], columns[1], rows[1]
+    seen = Image.frombytes("L", size, data)
+    seen = seen.transform((right - left, bottom - top), Image.Transform.EXTENT, extent, Image.Resampling.NEAREST)
     if seen.size == place.size:
         return seen
     whole = Image.new("L", place.size, UNSEEN)
     whole.paste(seen, (left, top))
     return whole
+
+
+def _seen(place: Frame, axis: int, length: int) -> tuple[int, int, float, float]:
+    """Along an axis, the first pixel of the picture whose middle the model was shown and the end of them; and where
+    they begin and end in a map of that ``length``.
+    """
+    fit = place.fit
+    part, begin = fit.part(place.shown), fit.box[axis]
+    scale = fit.size[axis] / (fit.box[axis + 2] - begin)
+    shown = begin + part[axis] / scale, begin + part[axis + 2] / scale
+    first, end = math.ceil(shown[0] - 0.5 + _ROUNDING), math.ceil(shown[1] - 0.5 - _ROUNDING)
+    narrow = first >= end  # less than a pixel: the one that it is of
+    if narrow:
+        first = min(int(sum(shown) / 2), place.size[axis] - 1)
+        end = first + 1
+    finer = length / place.shown[axis]
+    start, stop = (((edge - begin) * scale + fit.offset[axis]) * finer for edge in (first, end))
+    return (first, end, max(start, 0.0), min(stop, length)) if narrow else (first, end, start, stop)
 
 
 def run_lengths(found: Image) -> dict[int, list[int]]:

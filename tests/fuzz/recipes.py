@@ -61,7 +61,7 @@ def picture(data: bytes) -> tuple[bytes, ImageInput, int]:
         side,
         dice.choose(side, 224, 1),
         dice.choose("rgb", "grey"),
-        dice.choose("stretch", "cover", "contain"),
+        dice.choose("stretch", "cover", "contain", "square", "short"),
         dice.choose(*METHODS),
         antialias=dice.choose(True, False),
         decode=dice.choose("fast", "exact"),

@@ -66,10 +66,10 @@ def image(data: bytes) -> Spent:
         16,
         12,
         mode="grey" if data[0] & 32 else "rgb",
-        fit=("stretch", "cover", "contain", "contain")[fit],
+        fit=("stretch", "cover", "contain", "short")[fit],
         resize=("nearest", "bilinear", "bicubic", "area", "lanczos", "bilinear", "bicubic", "lanczos")[resize],
         antialias=resize < 5,
-        padding=(1, 2, 3) if fit == 3 and not data[0] & 32 else (7,),
+        padding=(1, 2, 3) if fit == 2 and not data[0] & 32 else (7,),
     )
     return resized(data[1:], target, memory)
 

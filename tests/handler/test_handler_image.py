@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from handler.request import encoded_file
 
 PHOTOS = Path(__file__).parents[1] / "data"
 LIMITS = Limits()
+FITS = ("stretch", "cover", "contain", "square", "short", "short_rounded")
 
 
 def target(
@@ -95,7 +97,7 @@ def test_a_jpeg_of_odd_size_decoded_smaller_stays_in_its_place(orientation: int)
     exif[0x0112] = orientation
     photo = Image.open(PHOTOS / "coffee.jpg").crop((3, 0, 446, 299))
     value = encoded(photo, "JPEG", quality=95, exif=exif)
-    for fit in ("stretch", "cover", "contain"):
+    for fit in FITS:
         fast, exact = (read(value, target(24, 16, "rgb", fit, "bilinear", decode=d)) for d in ("fast", "exact"))
         most, mean = far(fast, exact)
         assert most <= 5, fit
@@ -213,18 +215,25 @@ def test_contain_pads_with_black() -> None:
 
 @given(
     st.integers(1, 40), st.integers(1, 40), st.integers(1, 40), st.integers(1, 40),
-    st.sampled_from(["stretch", "cover", "contain"]),
+    st.sampled_from(FITS), st.sampled_from([1.0, 0.875, 0.3]),
     st.sampled_from(["nearest", "bilinear", "bicubic", "area", "lanczos"]), st.booleans(),
     st.sampled_from(["BMP", "JPEG"]),
 )  # fmt: skip
 @settings(deadline=None)
 def test_any_size_fits_any_target(
-    w: int, h: int, to_w: int, to_h: int, fit: str, resize: str, antialias: bool, form: str
+    w: int, h: int, to_w: int, to_h: int, fit: str, crop: float, resize: str, antialias: bool, form: str
 ) -> None:
-    to = target(to_w, to_h, "rgb", fit, resize, antialias=antialias)
+    to = target(to_w, to_h, "rgb", fit, resize, antialias=antialias, crop=crop)
     raw = read(encoded(Image.new("RGB", (w, h), "white"), form), to)
     assert len(raw) == to.size
     assert fit == "contain" or set(raw) == {255}
+
+
+@pytest.mark.parametrize("resize", ["nearest", "area"])
+def test_pixels_that_are_repeated_stay_as_they_are(resize: str) -> None:
+    values = np.arange(1, 13, dtype=np.uint8).reshape(3, 4)
+    raw = read(encoded(Image.fromarray(values), "PNG"), target(8, 9, "grey", "stretch", resize))
+    np.testing.assert_array_equal(np.frombuffer(raw, np.uint8).reshape(9, 8), values.repeat(3, 0).repeat(2, 1))
 
 
 @pytest.mark.parametrize("prefix", ["data:image/png;base64,", "data:;base64,", "DATA:image/png;name=a;BASE64,"])

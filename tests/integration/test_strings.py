@@ -63,6 +63,11 @@ NORMAL = {"scale": tuple(1 / 255 / s for s in (0.229, 0.224, 0.225)), "mean": (1
         (V.normalised, [None], image(40, 40, channel_order="bgr", padding=(104, 116, 124), **NORMAL)),
         (V.cropped, [None], image(48, 56, scale=(1 / 255,), crop=0.875)),
         (V.cut_off, [None], image(40, 40, antialias=True)),
+        (V.square, [None], image(56, 56, fit="square", crop=0.875)),
+        (V.square_by_the_decoder, [None], image(56, 56, "bicubic", fit="square", crop=0.875)),
+        (V.short, [None], image(48, 56, antialias=True, fit="short", crop=0.75)),
+        (V.short_side, [None], image(56, 56, scale=(1 / 255,), fit="short_rounded", crop=0.875)),
+        (V.by_tensorflow_1(False, half_pixel_centers=True), [None], image(32, 40)),
     ],
 )
 def test_settings_that_do_what_the_graph_does(
@@ -94,6 +99,20 @@ def test_the_part_that_is_seen_is_tensorflow_s(size: tuple[int, int], part: floa
         np.testing.assert_array_equal(found, tf.image.resize(cut, (10, 20), "nearest"))
     else:  # of a part smaller than a pixel TensorFlow makes nothing
         assert found.shape == (10, 20, 3)
+
+
+@pytest.mark.parametrize("size", [(400, 300), (33, 80), (57, 57), (9, 200), (1, 3)])
+@pytest.mark.parametrize(("method", "antialias"), [("bilinear", False), ("bicubic", True), ("area", False)])
+def test_a_short_side_is_resized_as_tensorflow_does_it(size: tuple[int, int], method: Any, antialias: bool) -> None:
+    """256 pixels and then 224 of them, as all networks have it; here 16 and 14, and no square."""
+    pixels = np.random.default_rng(3).integers(0, 256, (size[1], size[0], 3), np.uint8)
+    sides = tf.cast(tf.shape(pixels)[:2], tf.float32)
+    whole = tf.image.resize(pixels, tf.cast(sides * (16 / tf.reduce_min(sides)), tf.int32), method, antialias=antialias)
+    top, left = (int(side - wanted) // 2 for side, wanted in zip(whole.shape[:2], (15, 14), strict=True))
+    wanted = np.clip(whole[top : top + 15, left : left + 14], 0, 255)
+    own = image(14, 15, method, antialias, fit="short", crop=0.875)
+    found = decoded_bytes(tf.io.encode_png(pixels).numpy(), own)
+    np.testing.assert_allclose(found, wanted, atol=1.01 if antialias else 0.51)
 
 
 def test_labels_in_every_place(tmp_path: Path) -> None:
@@ -223,8 +242,14 @@ def test_settings_of_one_s_own_are_taken_and_verified(tmp_path: Path) -> None:
 
 class TestRefusals:
     def test_how_far_the_nearest_setting_is_off(self, tmp_path: Path) -> None:
-        path = byte_models.save(byte_models.short_side, tmp_path / "saved")
+        path = byte_models.save(byte_models.corner, tmp_path / "saved")
         with pytest.raises(ImportModelError, match=r"by \d\d\.\d grey levels in the mean and (?s:.*)ResizeB"):
+            found_in(path)
+
+    @pytest.mark.parametrize(("aligned", "says"), [(True, "align_corners=True"), (False, "half_pixel_centers=False")])
+    def test_pixels_that_lie_elsewhere(self, aligned: bool, says: str, tmp_path: Path) -> None:
+        path = byte_models.save(byte_models.by_tensorflow_1(aligned, half_pixel_centers=False), tmp_path / "saved")
+        with pytest.raises(ImportModelError, match=f"ResizeBilinear with {says}: .image. knows half-pixel centres"):
             found_in(path)
 
     def test_a_size_that_the_picture_decides(self, tmp_path: Path) -> None:

@@ -99,6 +99,68 @@ def cropped(data: Any) -> Any:
     return {"y": head((each(prepared, data) - 0.5) * 2)}
 
 
+def square(data: Any) -> Any:
+    """As TensorFlow's model garden exports: the square in the middle of 7/8 of the short side."""
+
+    def prepared(one: Any) -> Any:
+        picture = tf.io.decode_jpeg(one, channels=3)
+        left, top, side = _middle(tf.shape(picture)[0], tf.shape(picture)[1])
+        cut = tf.slice(picture, tf.stack([left, top, 0]), tf.stack([side, side, -1]))
+        return tf.reshape(tf.image.resize(cut, (56, 56)), (56, 56, 3))
+
+    return {"y": head(each(prepared, data) / 255)}
+
+
+def square_by_the_decoder(data: Any) -> Any:
+    """As EfficientNet's: the decoder leaves out what is not wanted."""
+
+    def prepared(one: Any) -> Any:
+        shape = tf.image.extract_jpeg_shape(one)
+        left, top, side = _middle(shape[0], shape[1])
+        cut = tf.image.decode_and_crop_jpeg(one, tf.stack([left, top, side, side]), channels=3)
+        return tf.image.resize(cut, (56, 56), "bicubic")
+
+    return {"y": head(each(prepared, data) / 255)}
+
+
+def _middle(height: Any, width: Any) -> tuple[Any, Any, Any]:
+    side = tf.cast(224 / (224 + 32) * tf.cast(tf.minimum(height, width), tf.float32), tf.int32)
+    return (height - side + 1) // 2, (width - side + 1) // 2, side
+
+
+def short(data: Any) -> Any:
+    def prepared(one: Any) -> Any:
+        picture = tf.io.decode_jpeg(one, channels=3)
+        sides = tf.cast(tf.shape(picture)[:2], tf.float32)
+        small = tf.image.resize(picture, tf.cast(sides * (64 / tf.reduce_min(sides)), tf.int32), antialias=True)
+        return tf.image.resize_with_crop_or_pad(small, 56, 48)
+
+    return {"y": head(each(prepared, data) / 255)}
+
+
+def corner(data: Any) -> Any:
+    """The upper left quarter."""
+
+    def prepared(one: Any) -> Any:
+        picture = tf.io.decode_jpeg(one, channels=3)
+        height, width = tf.unstack(tf.shape(picture)[:2])
+        return tf.image.resize(picture[: height // 2, : width // 2], (40, 40))
+
+    return {"y": head(each(prepared, data) / 255)}
+
+
+def by_tensorflow_1(align_corners: bool, half_pixel_centers: bool) -> Callable[[Any], Any]:
+    """The resizing of TensorFlow 1."""
+
+    def prepared(one: Any) -> Any:
+        picture = tf.cast(tf.io.decode_jpeg(one, channels=3), tf.float32)[None]
+        return tf.compat.v1.image.resize_bilinear(
+            picture, (40, 32), align_corners, half_pixel_centers=half_pixel_centers
+        )[0]
+
+    return lambda data: {"y": head(each(prepared, data) / 255)}
+
+
 def short_side(data: Any) -> Any:
     def prepared(one: Any) -> Any:
         picture = tf.io.decode_jpeg(one, channels=3)

@@ -23,6 +23,7 @@ from builder.spec import (
     ColorMode,
     FeedSpec,
     FetchSpec,
+    Fit,
     Format,
     ImageInput,
     LayerSpec,
@@ -691,7 +692,7 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
             scale=tuple(draw(finite.filter(bool) | st.just(1 / 255)) for _ in range(draw(per_channel))),
             mean=tuple(draw(finite) for _ in range(draw(per_channel))),
             resize=draw(st.sampled_from(["nearest", "bilinear", "lanczos"])),
-            fit=draw(st.sampled_from(["stretch", "cover", "contain"])),
+            fit=draw(st.sampled_from(get_args(Fit))),
         )
         feeds = [replace(feed, shape=None) for feed in feeds]
     audio = None

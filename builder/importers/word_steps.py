@@ -295,5 +295,5 @@ STEPS: frozenset[str] = frozenset(_ATTRIBUTES) | _PATTERNS | ALIASES | {"LookupT
 
 STRING_STEPS = frozenset(
     op for op in STEPS if op.startswith(("String", "Static", "Regex", "Unicode", "ReduceJoin", "AsString", "Substr"))
-) | {"LookupTableFindV2", "LookupTableSizeV2", "HashTableV2"}
-"""Those that only a graph with strings has, and its tables."""
+) | {"HashTableV2", "LookupTableFindV2", "LookupTableSizeV2", "RaggedBincount"}
+"""Those that only a graph with strings may have, and its tables."""

@@ -25,6 +25,7 @@ LONGEST_INPUT = {
     "image": 262_144,
     "audio": 65_536,
     "text": 65_536,
+    "words": 65_536,
     "example": 65_536,
     "http": 131_072,
     "body": 131_072,

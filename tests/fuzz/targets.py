@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from builder.spec import TextInput
 from builder.text import prepared
 from handler import events, protocols
 from handler.answer import ANSWER_LIMIT
-from handler.answers.tokens import words
+from handler.answers.tokens import words as words_in
 from handler.audio import windows
 from handler.budget import Limits
 from handler.description import AudioInput, Description, ImageInput, Port, parse
@@ -35,6 +36,7 @@ from handler.server import Call, Server
 from handler.sources import NOWHERE
 from handler.tensors import tensor
 from handler.text import Texts, texts
+from handler.text.words import Words, read
 from tests.fuzz import recipes
 from tests.fuzz.oracle import BODY_BYTE, FLOOR, AskedLimits, Spent, held
 from tests.support import abi_library, vocabulary
@@ -49,6 +51,14 @@ COSTLY_FLOOR = Spent(FLOOR.seconds, FLOOR.bytes + (128 << 20))
 BUILDER_FLOOR = Spent(20.0, 1 << 30)
 """What is built once, before the first input, is in it: a library, TensorFlow's import."""
 TENSORS = abi_library.tensor_description()
+WORDS = {
+    "characters": ("int64", 5),
+    "code_points": ("int32", 8),
+    "columns": ("int64", 1),
+    "numbers": ("float32", 1),
+    "vectorized": ("int64", 6),
+}
+"""What the builder wrote of five models (tests/fuzz/words): the type and number of what a string becomes in each."""
 FEATURES = (
     Feature("level", "float32", 2),
     Feature("days", "int64", 3, bytes(24)),
@@ -117,11 +127,32 @@ def text(data: bytes) -> Spent:
             again, (located,) = encoder.located([text_of(data[1:], "it", limits)], limits, lambda: 10.0)
             assert (again, len(located.places)) == ((ids,), len(ids))
             end = 0
-            for word in words(located):
+            for word in words_in(located):
                 assert end <= word.start < word.end <= len(located.text)
                 end = word.end
 
     return held(encode, limits, len(data), byte_seconds=BODY_BYTE * 10)
+
+
+def words(data: bytes) -> Spent:
+    """A string's UTF-8, through the steps of a model that takes such, after one byte that chooses the model, and how
+    large a function it is.
+    """
+    if not data:
+        return NOTHING
+    limits = AskedLimits.of(Limits.for_memory(MEMORY_MB[data[0] // 64]))
+    name = [*WORDS][data[0] % len(WORDS)]
+    steps, (dtype, size) = words_of(name), WORDS[name]
+    ports = {feed: Port(feed, dtype, (1, size), size * int(dtype[-2:]) // 8) for feed in steps.outputs}
+
+    def number() -> None:
+        with suppress(HandlerError):
+            string = text_of(data[1:], "it", limits).encode()
+            given = {one.name: [string] * prod(one.shape) for one in steps.inputs}
+            made = steps.tensors(given, ports, limits.characters)
+            assert {feed: len(row) for feed, row in made.items()} == {feed: port.size for feed, port in ports.items()}
+
+    return held(number, limits, len(data), byte_seconds=BODY_BYTE * 100)
 
 
 def example(data: bytes) -> Spent:
@@ -271,6 +302,7 @@ TARGETS: dict[str, Callable[[bytes], Spent]] = {
         costly_image,
         audio,
         text,
+        words,
         example,
         base64,
         address,
@@ -319,6 +351,11 @@ def texts_of(*, truncate: bool) -> Texts:
     content = prepared(TextInput(None, vocabulary.write(BUILD), truncate=truncate))
     options, data = content.split(b"\n", 1)
     return texts(json.loads(options), data, 64, "")
+
+
+@functools.cache
+def words_of(name: str) -> Words:
+    return read((Path(__file__).parent / "words" / f"{name}.words").read_bytes())
 
 
 @functools.cache

@@ -20,7 +20,9 @@ from builder.importers.tables import Table
 from builder.importers.texts import ODD, in_shape, strings_like
 from builder.importers.tf import tensorflow
 from builder.importers.word_front import Cut, encoded
+from builder.importers.word_steps import STEPS, STRING_STEPS
 from builder.importers.words import cut_words
+from builder.importers.xla_ops import compiled
 from handler.description import Port
 from handler.errors import UnfitTextError
 from handler.text.fingerprint import fingerprint64, siphash
@@ -249,6 +251,11 @@ def verified_cut(raw: RawGraph, item: Item, kind: str = "text") -> Cut:
     (source,) = cut.whole.sources.values()
     encoded(cut, [{source: in_shape(strings_like(WORDS, 30, kind, 1), item)}])
     return cut
+
+
+def test_every_step_is_let_in_with_a_saved_model() -> None:
+    """Ragged counts were not: an export that counts words was refused before its strings were looked at."""
+    assert {op for op in STEPS if not compiled(op)} <= STRING_STEPS
 
 
 def test_a_vocabulary_without_a_place_for_other_words() -> None:

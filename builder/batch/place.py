@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from builder.commands import setup_command
 from builder.errors import BatchError, EnvironmentSetupError, UsageError
@@ -63,3 +63,14 @@ def asking(doing: str) -> Iterator[None]:
         yield
     except (ClientError, BotoCoreError, Boto3Error) as error:
         raise BatchError(f"{doing} failed: {error}") from error
+
+
+def upload(file: IO[str], place: Place, s3: Any) -> None:
+    """Put what was written to ``file``, a temporary one, at ``place``; in pieces where it is large. Raises
+    BatchError.
+    """
+    file.flush()
+    data: Any = getattr(file, "buffer")  # noqa: B009  # the bytes below a text file
+    data.seek(0)
+    with asking(f"writing {place}"):
+        s3.upload_fileobj(data, place.bucket, place.key)

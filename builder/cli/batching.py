@@ -1,8 +1,11 @@
-"""Commands about many inputs at once: batch and what it does."""
+"""Commands about many inputs at once: ``batch start`` and its neighbours."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from builder.batch.sources import FORMS
 from builder.cli.command import (
@@ -15,28 +18,26 @@ from builder.cli.command import (
     answer,
     load_spec,
     progress_of,
+    say,
 )
 from builder.cli.complete import completed, models, one_of
-from builder.errors import UsageError
+from builder.errors import BatchError, UsageError
 from builder.project import Project
 
 if TYPE_CHECKING:
-    from builder.batch.manifest import Listing
-    from builder.batch.plan import Load
+    from builder.batch.measured import Times
+    from builder.batch.start import Started
+
+WATCH_SECONDS = 2.0
 
 
-def _add_source(parser: Arguments) -> None:
-    parser.add_argument(
-        "source",
-        help="s3://bucket/prefix, or a list of keys or requests in S3 or here: .csv, .jsonl, .parquet, or the "
-        "manifest.json of an S3 inventory",
-    )
-    action = parser.add_argument(
-        "--format", metavar="FORM", choices=FORMS, help=f"{', '.join(FORMS)} (default: what the name says)"
-    )
-    completed(action, one_of(*FORMS))
-    parser.add_argument("--bucket", help="the bucket of rows that name none")
-    parser.add_argument("--limit", type=int, metavar="N", help="the first N items only")
+def _add_endpoint(parser: Arguments) -> None:
+    parser.add_argument("--endpoint-url", metavar="URL", help="endpoint of another AWS, such as a local emulator")
+    add_json(parser)
+
+
+def _add_run(parser: Arguments) -> None:
+    parser.add_argument("run", help="s3://bucket/run1, where `batch start --to` put it")
 
 
 def _add_times(parser: Arguments) -> None:
@@ -44,80 +45,240 @@ def _add_times(parser: Arguments) -> None:
     completed(parser.add_argument("--model", default=".", help=help), models)
     parser.add_argument("--ms", type=float, help="milliseconds of an item, instead of measuring the bundle")
     parser.add_argument(
+        "--per-invocation", type=int, metavar="N", help="items of a batch, at most (default: as planned)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what it would cost and take, and start nothing")
+
+
+def _start_arguments(parser: Arguments) -> None:
+    parser.add_argument(
+        "source",
+        help="s3://bucket/prefix, or a list of keys or requests in S3 or here: .csv, .jsonl, .parquet, or the "
+        "manifest.json of an S3 inventory",
+    )
+    parser.add_argument("--to", metavar="RUN", help="s3://bucket/run1: where lists and answers go")
+    parser.add_argument("--stack", help="the deployed stack (default: coldforge-MODEL)")
+    action = parser.add_argument(
+        "--format", metavar="FORM", choices=FORMS, help=f"{', '.join(FORMS)} (default: what the name says)"
+    )
+    completed(action, one_of(*FORMS))
+    parser.add_argument("--bucket", help="the bucket of rows that name none")
+    parser.add_argument("--limit", type=int, metavar="N", help="the first N items only")
+    parser.add_argument(
+        "--reuse", metavar="RUN", help="a run whose answers are taken over where bytes and layer are the same"
+    )
+    _add_times(parser)
+    parser.add_argument(
         "--max-concurrency", type=int, default=100, metavar="N", help="invocations at once (default: 100)"
     )
     parser.add_argument(
-        "--per-invocation", type=int, metavar="N", help="items of an invocation, at most (default: as the plan says)"
+        "--tolerated-failures", type=float, default=10, metavar="PERCENT",
+        help="of the batches; if more fail for good, the rest is not run (default: 10)",
+    )  # fmt: skip
+    parser.add_argument("--memory", type=int, metavar="MB", help="of the function, without a stack (default: 1769)")
+    parser.add_argument("--timeout", type=int, metavar="S", help="of the function, without a stack (default: 15)")
+    _add_endpoint(parser)
+
+
+def start(options: Options, project: Project) -> int:
+    from builder.batch.start import Asked, started
+
+    _require_positive(options, "limit", "max_concurrency", "per_invocation", "memory", "timeout", "ms")
+    if not options.dry_run and not options.to:
+        raise UsageError("say where lists and answers go, with --to s3://bucket/run1, or --dry-run to start nothing.")
+    asked = Asked(
+        source=options.source,
+        to=options.to,
+        stack=options.stack or (_stack(options, project) if options.to else None),
+        form=options.format,
+        bucket=options.bucket,
+        limit=options.limit,
+        reuse=options.reuse,
+        layer=_layer(options, project) if options.reuse else None,
+        per_invocation=options.per_invocation,
+        max_concurrency=options.max_concurrency,
+        tolerated=options.tolerated_failures,
+        memory=options.memory or 1769,
+        timeout=options.timeout or 15,
     )
+    progress = progress_of(options)
+    found = started(asked, lambda: _times(options, project), _clients(options), progress.say, dry_run=options.dry_run)
+    _answer_started(options, found)
+    return 0
 
 
-def _add_function(parser: Arguments) -> None:
-    parser.add_argument("--memory", type=int, default=1769, metavar="MB", help="the function's (default: 1769)")
-    parser.add_argument("--timeout", type=int, default=15, metavar="S", help="the function's (default: 15)")
-    parser.add_argument("--endpoint-url", metavar="URL", help="endpoint of another AWS, such as a local emulator")
-    add_json(parser)
+def _status_arguments(parser: Arguments) -> None:
+    _add_run(parser)
+    _add_endpoint(parser)
 
 
-def _plan_arguments(parser: Arguments) -> None:
-    _add_source(parser)
-    _add_times(parser)
-    _add_function(parser)
+def status(options: Options, _project: Project) -> int:
+    from builder.batch.jobs import render, status
+    from builder.batch.run import Run
 
-
-def plan(options: Options, project: Project) -> int:
-    from builder.batch.manifest import listed
-    from builder.batch.place import client
-    from builder.batch.plan import plan, render
-    from builder.batch.sources import items
-
-    for name in ("limit", "max_concurrency", "per_invocation", "memory", "timeout", "ms"):
-        if getattr(options, name) is not None and getattr(options, name) <= 0:
-            raise UsageError(f"--{name.replace('_', '-')} {getattr(options, name)}: give more than 0.")
-    s3 = client("s3", options.endpoint_url) if _in_s3(options) else None
-    listing = listed(items(options.source, s3, options.format, options.bucket), options.limit)
-    try:
-        found = plan(_load(options, project, listing), options.per_invocation)
-    finally:
-        listing.close()
+    client = _clients(options)
+    found = status(Run.load(options.run, client("s3")), client("stepfunctions"))
     answer(options, found.to_dict(), render(found))
     return 0
 
 
-def _in_s3(options: Options) -> bool:
-    return str(options.source).startswith("s3://")
+def watch(options: Options, _project: Project) -> int:
+    from builder.batch.jobs import bar, render, watched
+    from builder.batch.run import Run
+
+    client, alive = _clients(options), sys.stderr.isatty() and not options.json
+    run = Run.load(options.run, client("s3"))
+    try:
+        for found in watched(run, client("stepfunctions"), WATCH_SECONDS):
+            if options.json:
+                print(json.dumps(found.to_dict()), flush=True)
+            elif found.running:
+                print(
+                    f"\r\033[K{bar(found)}" if alive else bar(found),
+                    end="" if alive else "\n",
+                    file=sys.stderr,
+                    flush=True,
+                )
+    except KeyboardInterrupt:
+        print(f"\nit goes on; `coldforge batch stop {options.run}` would end it.", file=sys.stderr)
+        return 0
+    if not options.json:
+        say(("\r\033[K" if alive else "") + render(found))
+    if found.state != "SUCCEEDED":
+        raise BatchError(
+            f"the map ended as {found.state}; `coldforge batch resume {options.run}` runs what is missing."
+        )
+    return 0
 
 
-def _load(options: Options, project: Project, listing: Listing) -> Load:
-    from builder.batch.plan import Load
+def stop(options: Options, _project: Project) -> int:
+    from builder.batch.jobs import render, status, stop
+    from builder.batch.run import Run
+
+    client = _clients(options)
+    run = Run.load(options.run, client("s3"))
+    stop(run, client("stepfunctions"))
+    found = status(run, client("stepfunctions"))
+    answer(options, found.to_dict(), render(found))
+    return 0
+
+
+def _resume_arguments(parser: Arguments) -> None:
+    _add_run(parser)
+    parser.add_argument(
+        "--all-failed", action="store_true", help="also what has an error that another attempt will not cure"
+    )
+    parser.add_argument(
+        "--redrive", action="store_true", help="have Step Functions run the same map's failed batches again"
+    )
+    parser.add_argument("--stack", help="the deployed stack (default: coldforge-MODEL)")
+    _add_times(parser)
+    _add_endpoint(parser)
+
+
+def resume(options: Options, project: Project) -> int:
+    from builder.batch.jobs import redrive
+    from builder.batch.run import Run
+    from builder.batch.start import Started, resumed
+
+    _require_positive(options, "per_invocation", "ms")
+    client = _clients(options)
+    run = Run.load(options.run, client("s3"))
+    if options.redrive:
+        redrive(run, client("stepfunctions"))
+        _answer_started(options, Started(str(run.place), run.last.execution, run.last.items, run.reused, None))
+        return 0
+    found = resumed(
+        run, options.stack or _stack(options, project), lambda: _times(options, project), client,
+        progress_of(options).say, per_invocation=options.per_invocation, all_failed=options.all_failed,
+        dry_run=options.dry_run,
+    )  # fmt: skip
+    _answer_started(options, found)
+    return 0
+
+
+def _collect_arguments(parser: Arguments) -> None:
+    _add_run(parser)
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="FILE", help="the table: NAME.parquet, NAME.csv or NAME.jsonl"
+    )
+    _add_endpoint(parser)
+
+
+def collect(options: Options, _project: Project) -> int:
+    from builder.batch.collect import collect, ending_of, render
+    from builder.batch.rows import rows
+    from builder.batch.run import Run
+
+    ending_of(options.output)
+    s3 = _clients(options)("s3")
+    run = Run.load(options.run, s3)
+    found = collect(lambda: rows(run, s3), options.output)
+    answer(
+        options,
+        {"file": found.file, "rows": found.rows, "failed": found.failed, "columns": list(found.columns)},
+        render(found),
+    )
+    return 0
+
+
+def _answer_started(options: Options, found: Started) -> None:
+    from builder.batch.plan import render
+
+    text = render(found.plan) if found.plan and not found.run else found.run or "nothing was started"
+    answer(options, found.to_dict(), text)
+
+
+def _require_positive(options: Options, *names: str) -> None:
+    for name in names:
+        if getattr(options, name) is not None and getattr(options, name) <= 0:
+            raise UsageError(f"--{name.replace('_', '-')} {getattr(options, name)}: give more than 0.")
+
+
+def _clients(options: Options) -> Any:
+    from builder.batch.place import client
+
+    return lambda service: client(service, options.endpoint_url)
+
+
+def _stack(options: Options, project: Project) -> str:
+    return f"coldforge-{load_spec(options.model, project).name.replace('_', '-')}"
+
+
+def _times(options: Options, project: Project) -> Times:
+    from builder.batch.measured import Times, measured
+    from builder.pack.bundle import find_bundle
+    from builder.targets import host_target
+
+    if options.ms is not None:
+        return Times({1: options.ms}, 0.0)
+    name = load_spec(options.model, project).name
+    progress_of(options).say(f"measuring the bundle of {name} here")
+    return measured(find_bundle(project.dist, name, host_target(), options.model))
+
+
+def _layer(options: Options, project: Project) -> str:
+    from builder.cache import file_digest
+    from builder.pack.bundle import LAYER_MANIFEST, find_bundle
     from builder.targets import DEFAULT
 
-    ms, cold_ms = {1: options.ms}, 0.0
-    if options.ms is None:
-        from builder.batch.measured import measured
-        from builder.pack.bundle import find_bundle
-        from builder.targets import host_target
-
-        name = load_spec(options.model, project).name
-        progress_of(options).say(f"measuring the bundle of {name} here")
-        times = measured(find_bundle(project.dist, name, host_target(), options.model))
-        ms, cold_ms = dict(times.ms), times.cold_ms
-    return Load(
-        items=listing.items,
-        bytes=listing.bytes,
-        ms=ms,
-        cold_ms=cold_ms,
-        memory=options.memory,
-        timeout=options.timeout,
-        concurrency=options.max_concurrency,
-        gb_second=DEFAULT.gb_second,
-        fetched=listing.objects > 0,
-    )
+    name = load_spec(options.model, project).name
+    return file_digest(find_bundle(project.dist, name, DEFAULT, options.model).layer / LAYER_MANIFEST)
 
 
 COMMANDS = (
     Family(
         "batch",
         "answer many inputs, from a bucket to one table",
-        (Command("plan", "say what answering a bucket or a list would cost and take", _plan_arguments, plan),),
+        (
+            Command(
+                "start", "say what answering a bucket or a list costs and takes, and start it", _start_arguments, start
+            ),
+            Command("watch", "show how far a run is until it ends; Ctrl-C leaves it running", _status_arguments, watch),
+            Command("status", "say how far a run is", _status_arguments, status),
+            Command("stop", "end a run", _status_arguments, stop),
+            Command("resume", "run what failed or is missing once more", _resume_arguments, resume),
+            Command("collect", "write the answers of a run as one table", _collect_arguments, collect),
+        ),
     ),
 )

@@ -146,6 +146,30 @@ _PLAN = _object(
     dollars=_number("of all these"),
 )
 
+_STARTED = _object(
+    run=_or_null(_text("where it is; null where nothing was started")),
+    execution=_or_null(_text("of Step Functions, its ARN")),
+    items=_whole("rows of the run, or of what is run once more"),
+    reused=_whole("of them, that an earlier run answered"),
+    plan=_or_null(_PLAN),
+)
+
+_STATUS = _object(
+    state=_text("of the execution, in Step Functions' words"),
+    attempt=_whole("counted from 0"),
+    batches=_whole(),
+    batches_done=_whole(),
+    batches_failed=_whole("for good"),
+    batches_running=_whole(),
+    items=_whole("of this attempt"),
+    done=_whole("items, by whole batches"),
+    failed=_whole("items, by whole batches"),
+    per_second=_or_null(_number("items")),
+    seconds_left=_or_null(_number()),
+    redrivable=_flag("by `batch resume --redrive`"),
+    error=_or_null(_text("of one batch that failed for good, or of the whole map")),
+)
+
 RESULTS: dict[str, Schema] = {
     "new": _object(
         files=_list(_text(), "that were written; none with --update"),
@@ -357,7 +381,17 @@ RESULTS: dict[str, Schema] = {
     "parameters": _object(parameters=_by_name(_text(), "of the template, by name")),
     "template": _object(files=_list(_text(), "that were written")),
     "check": _object(template=_text("the file that was checked")),
-    "batch plan": _PLAN,
+    "batch start": _STARTED,
+    "batch watch": _STATUS,
+    "batch status": _STATUS,
+    "batch stop": _STATUS,
+    "batch resume": _STARTED,
+    "batch collect": _object(
+        file=_text("the table"),
+        rows=_whole(),
+        failed=_by_name(_whole(), "rows without an answer, by code"),
+        columns=_list(_text(), "of the table"),
+    ),
     "sign": _object(file=_text("the envelope")),
     "verify-bundle": _object(
         folder=_text(),

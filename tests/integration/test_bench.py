@@ -39,6 +39,17 @@ def test_the_library_alone_ends_with_a_line_to_paste(digits: Bundle, capsys: pyt
     assert "function" not in lines[-1]
 
 
+def test_a_batch_is_planned_with_times_measured_here(
+    digits: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listing = tmp_path / "keys.csv"
+    listing.write_text("bucket,key\n" + "b,1.png\n" * 1000)
+    assert main(["batch", "start", str(listing), "--model", "digits", "--dry-run", "--json"]) == 0
+    found = printed("batch start", capsys.readouterr().out)
+    assert (found["run"], found["items"], found["plan"]["together"]) == (None, 1000, 1)
+    assert found["plan"]["gb_seconds"] > 1000 * 0.00625 * 1769 / 1024  # waiting for S3 alone takes as long
+
+
 def test_percentiles_are_of_the_times() -> None:
     spread = Spread.of([float(n) for n in range(101)])
     assert (spread.runs, spread.min, spread.p50, spread.p90, spread.p99) == (101, 0, 50, 90, 99)

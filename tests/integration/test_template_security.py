@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import boto3
 import pytest
 
+from handler.parts import LAST_ATTEMPT
 from tests.support.aws import LocalAws, client_environment, local_aws
 from tests.support.stacks import CODE, Stack, allowed, packaged, policies, stacks
 
@@ -48,12 +49,15 @@ SETS: dict[str, dict[str, str]] = {
     "results": {"ResultsBucket": "answers"},
     "failures": {"KeepFailures": "on"},
     "key": {"KmsKeyArn": KEY},
+    "batches": {"Batch": "on", "BatchSources": "shop/photos/,archive/", "ResultsBucket": "answers"},
     "tokens": {"JwtIssuer": ISSUER, "JwtAudience": "app,other-app", "ApiAccessLog": "on"},
     "signed REST": {"RestApi": "iam", "WebAclArn": WEB_ACL},
     "everything": {
         "ApiAccessLog": "on",
         "ApiBurstLimit": "20",
         "ApiRateLimit": "10",
+        "Batch": "on",
+        "BatchSources": "archive/",
         "CertificateArn": CERTIFICATE,
         "CodeSigningConfigArn": SIGNING,
         "CorsOrigins": f"{ORIGIN},https://b.example",
@@ -82,6 +86,7 @@ WHERE_ASKED = (
     "AWS::SQS",
     "AWS::CodeDeploy",
     "AWS::Events",
+    "AWS::StepFunctions",
     "AWS::ApiGateway::",
     "AWS::ApiGatewayV2::DomainName",
     "AWS::WAFv2",
@@ -161,12 +166,14 @@ MAY: dict[str, set[str]] = {
     "results": {"write a result"},
     "failures": {"keep a failure"},
     "key": set(),
+    "batches": {"read a source", "read a whole source", "write a result"},
     "tokens": set(),
     "signed REST": set(),
     "everything": {
         "send a trace",
         "read a picture",
         "read beside the pictures",  # there is no prefix
+        "read a whole source",
         "write a result",
         "take a message",
         "keep a failure",
@@ -246,7 +253,7 @@ def test_what_the_function_may_do_and_nothing_else(name: str, decided: dict[str,
 
 @pytest.mark.parametrize("name", SETS)
 def test_no_role_may_do_a_thing_to_everything(name: str, made: dict[str, Stack]) -> None:
-    for role in {"Role", "DeploymentRole"} & made[name].keys():
+    for role in {"Role", "DeploymentRole", "BatchRole"} & made[name].keys():
         for statement in (s for policy in policies(made[name], role) for s in policy["Statement"]):
             if statement["Effect"] == "Deny":
                 continue
@@ -353,6 +360,50 @@ def test_code_deploy_moves_this_functions_alias_only(made: dict[str, Stack]) -> 
     ]
     found = allowed([{"policies": own, "action": action, "resource": resource} for action, resource in asked])
     assert found == [True, False, False, False, True, False]
+
+
+def test_the_state_machine_may_call_this_function_and_use_the_results_alone(made: dict[str, Stack]) -> None:
+    own = policies(made["batches"], "BatchRole")
+    machine = f"arn:aws:states:{AWS}:stateMachine:stack-batch"
+    run = f"arn:aws:states:{AWS}:execution:stack-batch"
+    asked = {
+        ("lambda:InvokeFunction", "FunctionAliaslive"): True,
+        ("lambda:InvokeFunction", FUNCTION): False,
+        ("lambda:UpdateFunctionCode", FUNCTION): False,
+        ("s3:GetObject", "arn:aws:s3:::answers/coldforge/run1/list/0.jsonl"): True,
+        ("s3:PutObject", "arn:aws:s3:::answers/coldforge/run1/report/0/manifest.json"): True,
+        ("s3:GetObject", "arn:aws:s3:::answers/other/1.json"): False,
+        ("s3:DeleteObject", "arn:aws:s3:::answers/coldforge/run1/list/0.jsonl"): False,
+        ("s3:GetObject", "arn:aws:s3:::shop/photos/1.jpg"): False,
+        ("states:StartExecution", machine): True,
+        ("states:StartExecution", f"{machine}-of-others"): False,
+        ("states:StopExecution", f"{run}/Answer:1"): True,
+        ("states:DescribeExecution", f"{run}:1"): True,
+        ("states:DescribeExecution", f"{run}-of-others:1"): False,
+        ("states:UpdateStateMachine", machine): False,
+    }
+    found = allowed([{"policies": own, "action": action, "resource": resource} for action, resource in asked])
+    assert found == list(asked.values())
+    (trust,) = made["batches"]["BatchRole"]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": "000000000000"}}
+    assert made["everything"]["BatchRole"]["Properties"]["PermissionsBoundary"] == BOUNDARY
+
+
+def test_the_map_reads_our_list_and_tries_again_with_jitter(made: dict[str, Stack]) -> None:
+    machine = made["everything"]["BatchMachine"]["Properties"]
+    assert machine["StateMachineType"] == "STANDARD"
+    assert machine["TracingConfiguration"] == {"Enabled": True}
+    assert "TracingConfiguration" not in made["batches"]["BatchMachine"]["Properties"]
+    answer = machine["Definition"]["States"]["Answer"]
+    assert answer["ItemReader"]["ReaderConfig"] == {"InputType": "JSONL"}
+    assert answer["ItemProcessor"]["ProcessorConfig"] == {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}
+    (task,) = answer["ItemProcessor"]["States"].values()
+    assert task["Parameters"]["FunctionName"] == "FunctionAliaslive"
+    throttled, failed = task["Retry"]
+    assert throttled["ErrorEquals"] == ["Lambda.TooManyRequestsException"]
+    assert failed["ErrorEquals"] == ["States.ALL"]
+    assert throttled["JitterStrategy"] == failed["JitterStrategy"] == "FULL"
+    assert failed["MaxAttempts"] > LAST_ATTEMPT
 
 
 def operations(stack: Stack) -> dict[tuple[str, str], dict[str, Any]]:

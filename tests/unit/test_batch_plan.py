@@ -96,9 +96,22 @@ def test_the_command(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> No
     listing = f"{tmp_path}/keys.csv"
     with open(listing, "w") as file:  # noqa: PTH123
         file.write("key\n" + "".join(f"in/{n}.jpg\n" for n in range(1000)))
-    command = ["batch", "plan", listing, "--bucket", "b", "--ms", "70", "--max-concurrency", "10", "--limit", "500"]
+    command = [
+        "batch",
+        "start",
+        listing,
+        "--dry-run",
+        "--bucket",
+        "b",
+        "--ms",
+        "70",
+        "--max-concurrency",
+        "10",
+        "--limit",
+        "500",
+    ]
     assert main([*command, "--json"]) == 0
-    found = printed("batch plan", capsys.readouterr().out)
+    found = printed("batch start", capsys.readouterr().out)["plan"]
     assert (found["items"], found["per_invocation"], found["invocations"]) == (500, 50, 10)
     assert main(command) == 0
     assert "500, 1 in a run" in capsys.readouterr().out

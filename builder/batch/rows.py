@@ -1,0 +1,151 @@
+"""The answers of a run, one row for each line of its lists, in their order and in one pass.
+
+A part belongs to one batch, and a batch is a piece of a list. So what was asked and what was answered meet without
+sorting: in memory are a few batches and their parts, however many rows there are.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, TypeVar
+
+from builder.batch.manifest import read
+from builder.batch.place import asking
+from builder.batch.run import Attempt, Run
+from builder.batch.sources import Item
+from builder.errors import BatchError
+
+NOT_ANSWERED = "not_answered"
+"""The code of an item whose batch has no part: it failed for good, or has not run yet."""
+
+MAY_SUCCEED = frozenset((NOT_ANSWERED, "out_of_time", "storage_unavailable", "internal"))
+"""Codes of items that are worth another attempt as they are."""
+
+_AHEAD = 8
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Row:
+    """``number``: the item's row. ``predictions`` is None where ``code`` says why. ``layer``: its digest."""
+
+    number: int
+    item: Item
+    etag: str | None
+    predictions: list[Any] | None
+    code: str | None = None
+    message: str | None = None
+    model: str | None = None
+    version: str | None = None
+    layer: str | None = None
+
+
+def rows(run: Run, s3: Any) -> Iterator[Row]:
+    """The rows of ``run``: of several attempts' answers the last, and of errors the last that says something.
+
+    Raises BatchError where S3 does not answer or a list is damaged.
+    """
+    streams = [_reused(run, s3)] if run.reused else []
+    streams += [_of_attempt(run, attempt, s3) for attempt in run.attempts]
+    for _, same in groupby(heapq.merge(*streams, key=lambda row: row.number), key=lambda row: row.number):
+        yield best(same)
+
+
+def best(same: Iterable[Row]) -> Row:
+    """Of rows of one item, the first attempt's first, the one that counts."""
+    return max(enumerate(same), key=lambda pair: (_worth(pair[1]), pair[0]))[1]
+
+
+def _worth(row: Row) -> int:
+    return 2 if row.predictions is not None else 0 if row.code == NOT_ANSWERED else 1
+
+
+def joined(items: Iterable[Item], part: bytes | None) -> Iterator[Row]:
+    """One row for each of ``items``, a batch, from its ``part``, whatever that has; None where there is none."""
+    head, found = _parsed(part)
+    model = _object(head.get("model"))
+    about = {"model": model.get("name"), "version": model.get("version"), "layer": head.get("layer")}
+    for item in items:
+        line = found.get(item["Row"])
+        etag = item.get("ETag")
+        if line is None:
+            yield Row(item["Row"], item, etag, None, NOT_ANSWERED, "its batch has no answer")
+        elif isinstance(line.get("predictions"), list):
+            yield Row(item["Row"], item, line.get("ETag") or etag, line["predictions"], **about)
+        else:
+            error = _object(line.get("error"))
+            code, message = str(error.get("code", "internal")), str(error.get("message", ""))
+            yield Row(item["Row"], item, line.get("ETag") or etag, None, code, message, **about)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _parsed(part: bytes | None) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    """The head of a part, and its lines by row; nothing of one that is no part."""
+    try:
+        head, *lines = [json.loads(line) for line in (part or b"").splitlines()]
+        return dict(head), {line["Row"]: line for line in lines}
+    except (ValueError, LookupError, TypeError):
+        return {}, {}
+
+
+def _of_attempt(run: Run, attempt: Attempt, s3: Any) -> Iterator[Row]:
+    def fetched(batch: tuple[int, list[Item]]) -> list[Row]:
+        number, items = batch
+        return list(joined(items, _bytes(run, attempt.part(number), s3)))
+
+    for found in ahead(fetched, read(lines(run, attempt.list, s3))):
+        yield from found
+
+
+def ahead(work: Callable[[T], R], given: Iterable[T]) -> Iterator[R]:
+    """``work`` of each of ``given``, in their order, of a few at once."""
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        waiting: deque[Future[R]] = deque()
+        for one in given:
+            waiting.append(pool.submit(work, one))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _reused(run: Run, s3: Any) -> Iterator[Row]:
+    try:
+        for line in lines(run, "reused.jsonl", s3):
+            yield Row(**json.loads(line))
+    except (ValueError, TypeError) as error:
+        raise BatchError(f"{run.place.below('reused.jsonl')} is damaged: {error}") from error
+
+
+def lines(run: Run, name: str, s3: Any) -> Iterator[bytes]:
+    """The lines of an object of the run, as they come. Raises BatchError."""
+    place = run.place.below(name)
+    with asking(f"reading {place}"), closing(s3.get_object(Bucket=place.bucket, Key=place.key)["Body"]) as body:
+        for line in body.iter_lines(chunk_size=1 << 20):
+            if line:
+                yield line
+
+
+def _bytes(run: Run, name: str, s3: Any) -> bytes | None:
+    from botocore.exceptions import ClientError
+
+    place = run.place.below(name)
+    with asking(f"reading {place}"):
+        try:
+            data: bytes = s3.get_object(Bucket=place.bucket, Key=place.key)["Body"].read()
+            return data
+        except ClientError as error:
+            if error.response["Error"]["Code"] in ("NoSuchKey", "404"):
+                return None
+            raise

@@ -1,0 +1,49 @@
+"""What a deployed stack says of itself: its state machine, where it writes, and its function's size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from builder.batch.place import Place, asking
+from builder.errors import BatchError, UsageError
+from builder.targets import DEFAULT, TARGETS
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """``memory``: megabytes; ``timeout``: seconds; ``gb_second``: US dollars, of its processor."""
+
+    machine: str
+    results: Place
+    memory: int
+    timeout: int
+    gb_second: float
+
+    def require_below(self, place: Place) -> None:
+        """Raises UsageError for a place that the function may not write to."""
+        if place.bucket != self.results.bucket or not f"{place.key}/".startswith(self.results.key):
+            raise UsageError(f"{place} is not below {self.results}, where this stack may write.")
+
+
+def deployed(stack: str, client: Callable[[str], Any]) -> Deployed:
+    """``client``: makes one of the service that it gets. Raises BatchError."""
+    with asking(f"looking for the stack {stack}"):
+        found = client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
+    outputs = {row["OutputKey"]: row["OutputValue"] for row in found.get("Outputs", [])}
+    if "BatchMachineArn" not in outputs:
+        raise BatchError(
+            f"the stack {stack} has no state machine for batches: deploy it with Batch=on and ResultsBucket."
+        )
+    with asking(f"asking for the function of {stack}"):
+        about = client("lambda").get_function_configuration(FunctionName=outputs["FunctionName"])
+    architecture = (about.get("Architectures") or [DEFAULT.architecture])[0]
+    (target,) = [target for target in TARGETS if target.architecture == architecture and target.gb_second]
+    return Deployed(
+        outputs["BatchMachineArn"],
+        Place.of(outputs["BatchResults"]),
+        int(about["MemorySize"]),
+        int(about["Timeout"]),
+        target.gb_second,
+    )

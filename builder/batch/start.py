@@ -1,0 +1,174 @@
+"""Planning and starting: from a source to a map that runs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Protocol, TextIO
+
+from builder.batch import jobs
+from builder.batch.manifest import Listing, listed
+from builder.batch.place import Place, upload
+from builder.batch.plan import Load, Plan, plan, render
+from builder.batch.reuse import answered, split
+from builder.batch.rows import rows
+from builder.batch.run import Run, find
+from builder.batch.sources import items
+from builder.batch.stack import Deployed, deployed
+from builder.errors import BatchError
+from builder.targets import DEFAULT
+
+Client = Callable[[str], Any]
+Say = Callable[[str], None]
+
+
+class Times(Protocol):
+    """See ``builder.batch.measured``, which needs much to be imported."""
+
+    @property
+    def ms(self) -> Mapping[int, float]: ...
+    @property
+    def cold_ms(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person asked for. ``layer``: the SHA-256 of the bundle's manifest, with ``reuse``.
+
+    ``memory``, ``timeout``: of the function, where no stack says them.
+    """
+
+    source: str
+    to: str | None
+    stack: str | None
+    form: str | None
+    bucket: str | None
+    limit: int | None
+    reuse: str | None
+    layer: str | None
+    per_invocation: int | None
+    max_concurrency: int
+    tolerated: float
+    memory: int
+    timeout: int
+
+
+@dataclass(frozen=True)
+class Started:
+    """``run``, ``execution``: None where nothing was started. ``plan``: None where nothing is left to be answered."""
+
+    run: str | None
+    execution: str | None
+    items: int
+    reused: int
+    plan: Plan | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run": self.run,
+            "execution": self.execution,
+            "items": self.items,
+            "reused": self.reused,
+            "plan": self.plan.to_dict() if self.plan else None,
+        }
+
+
+def started(asked: Asked, times: Callable[[], Times], client: Client, say: Say, *, dry_run: bool) -> Started:
+    """Say what ``asked`` costs and takes, and start it. Raises BatchError, UsageError, EnvironmentSetupError."""
+    s3 = client("s3") if asked.to or asked.reuse or asked.source.startswith("s3://") else None
+    place = Place.of(asked.to) if asked.to else None
+    there = deployed(asked.stack, client) if asked.stack else None
+    if there and place:
+        there.require_below(place)
+        if find(str(place), s3):
+            raise BatchError(f"there is a run at {place} already: resume or collect it, or take another place.")
+    with ExitStack() as stack:
+        found = items(asked.source, s3, asked.form, asked.bucket)
+        reused = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
+        if asked.reuse and asked.layer:
+            known = stack.enter_context(answered(rows(Run.load(asked.reuse, s3), s3), asked.layer))
+            listing = listed(split(islice(found, asked.limit), known, reused), numbered=True)
+        else:
+            listing = listed(found, asked.limit)
+        stack.callback(listing.close)
+        taken = _lines(reused)
+        if taken:
+            say(f"{taken:,} items were answered by {asked.reuse}, with the same bytes and layer")
+        made = _planned(listing, times, there, asked) if listing.items or not taken else None
+        if dry_run or place is None or there is None:
+            return Started(None, None, listing.items + taken, taken, made)
+        if made:
+            say(render(made))
+        run = Run(
+            place,
+            asked.source,
+            there.machine,
+            listing.items + taken,
+            taken,
+            made.together if made else 1,
+            {"max_concurrency": asked.max_concurrency, "tolerated": asked.tolerated},
+        )
+        if taken:
+            upload(reused, place.below("reused.jsonl"), s3)
+        if made is None:
+            run.save(s3)
+            return Started(str(place), None, run.items, taken, None)
+        run = jobs.begin(run, listing, made.per_invocation, s3, client("stepfunctions"))
+        say(f"started: `coldforge batch watch {place}`")
+        return Started(str(place), run.last.execution, run.items, taken, made)
+
+
+def resumed(
+    run: Run, stack: str, times: Callable[[], Times], client: Client, say: Say, *,
+    per_invocation: int | None, all_failed: bool, dry_run: bool,
+) -> Started:  # fmt: skip
+    """Start one more map, over what failed or is missing in ``run``, in smaller batches. Raises as ``started``."""
+    s3, states = client("s3"), client("stepfunctions")
+    if jobs.status(run, states).running:
+        raise BatchError(f"{run.place} is running: watch it, or stop it first.")
+    listing = listed(jobs.unanswered(rows(run, s3), all_failed=all_failed), numbered=True)
+    try:
+        if not listing.items:
+            say("nothing is left that another attempt could answer")
+            return Started(None, None, 0, run.reused, None)
+        there = deployed(stack, client)
+        load = _load(listing, times(), there, run.settings["max_concurrency"])
+        most = per_invocation or max(1, run.last.per_invocation // 4)  # what failed together is taken apart
+        made = plan(load, most)
+        if dry_run:
+            return Started(None, None, listing.items, run.reused, made)
+        say(render(made))
+        run = jobs.begin(replace(run, machine=there.machine, together=made.together), listing, most, s3, states)
+        say(f"started: `coldforge batch watch {run.place}`")
+        return Started(str(run.place), run.last.execution, listing.items, run.reused, made)
+    finally:
+        listing.close()
+
+
+def _lines(file: TextIO) -> int:
+    file.seek(0)
+    return sum(1 for _ in file)
+
+
+def _planned(listing: Listing, times: Callable[[], Times], there: Deployed | None, asked: Asked) -> Plan:
+    size = there or Deployed("", Place("", ""), asked.memory, asked.timeout, DEFAULT.gb_second)
+    if not listing.items:
+        raise BatchError("there is nothing to answer: the source has no item.")
+    return plan(_load(listing, times(), size, asked.max_concurrency), asked.per_invocation)
+
+
+def _load(listing: Listing, times: Times, there: Deployed, concurrency: int) -> Load:
+    return Load(
+        items=listing.items,
+        bytes=listing.bytes,
+        ms=times.ms,
+        cold_ms=times.cold_ms,
+        memory=there.memory,
+        timeout=there.timeout,
+        concurrency=concurrency,
+        gb_second=there.gb_second,
+        fetched=listing.objects > 0,
+    )

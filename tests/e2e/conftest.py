@@ -6,8 +6,11 @@ environment last for this package only: other tests are to build on the host.
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -148,7 +151,17 @@ def routes(project: Project, builder_image: str) -> Routes:
 
 @pytest.fixture(scope="package")
 def local(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
-    """A local AWS whose functions run in this engine."""
+    """A local AWS whose functions run in this engine, and reach it over the engine's bridge."""
     subprocess.run(["make", "--silent", ".venv-aws/.done"], cwd=ROOT, check=True)
-    with local_aws(tmp_path_factory.mktemp("aws") / "log") as running_aws:
+    with local_aws(tmp_path_factory.mktemp("aws") / "log", _bridge_address()) as running_aws:
         yield running_aws
+
+
+def _bridge_address() -> str:
+    """This machine's address on the engine's bridge; the loopback's where it has none, as with Docker Desktop."""
+    subnet = docker("network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Subnet}}").stdout.strip()
+    with socket.socket() as probe, contextlib.suppress(OSError, ValueError):
+        address = str(ipaddress.ip_network(subnet)[1])
+        probe.bind((address, 0))
+        return address
+    return "127.0.0.1"

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import base64
+import csv
 import json
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from builder.batch.measured import Times
+from builder.batch.start import Asked, started
+from builder.cli import main
 from builder.pack.bundle import Bundle
+from tests.support.album import Album, killed_container
 from tests.support.aws import LocalAws, client_environment
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +71,8 @@ def queue(aws: LocalAws) -> str:
 def deployed(aws: LocalAws, emotion: Bundle, queue: str) -> Iterator[Deployed]:
     flags = ["SAM_FLAGS=--no-confirm-changeset", f"STACK={STACK}"]
     arn = "arn:aws:sqs:us-east-1:000000000000:pictures"
-    command = ["make", "deploy", "MODEL=emotion", *flags, f"PARAMETERS=QueueArn={arn}"]
+    parameters = f"QueueArn={arn} Batch=on ResultsBucket=answers BatchSources=album/"
+    command = ["make", "deploy", "MODEL=emotion", *flags, f"PARAMETERS={parameters}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"deploying emotion 1 to stack {STACK}" in done.stdout
@@ -145,6 +153,80 @@ def test_of_a_queue_only_what_failed_comes_again(deployed: Deployed, queue: str)
     time.sleep(3)  # it comes again, and fails again
     assert left() == 1
     sqs.purge_queue(QueueUrl=queue)
+
+
+@pytest.fixture(scope="module")
+def album(deployed: Deployed) -> Album:
+    """A bucket of pictures, of which 20 are corrupt and 5 have too many pixels, and one for the results."""
+    return Album.filled(deployed.client("s3"))
+
+
+def test_a_bucket_becomes_a_table_whatever_happens(
+    deployed: Deployed, album: Album, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three objects vanish between listing and reading, and a container is killed meanwhile."""
+    states = deployed.client("stepfunctions")
+    states = SimpleNamespace(start_execution=album.vanishing(states.start_execution))
+    clients = {"s3": album.s3, "stepfunctions": states}
+    asked = Asked(
+        source="s3://album/in/", to="s3://answers/coldforge/run1", stack=STACK, form=None, bucket=None, limit=None,
+        reuse=None, layer=None, per_invocation=album.size // 4, max_concurrency=2, tolerated=10, memory=0, timeout=0,
+    )  # fmt: skip
+    said: list[str] = []
+    made = started(
+        asked,
+        lambda: Times({1: 10.0}, 100.0),
+        lambda name: clients.get(name) or deployed.client(name),
+        said.append,
+        dry_run=False,
+    )
+    assert made.items == album.size
+    assert made.plan is not None
+    assert made.plan.invocations == 4
+    assert "USD" in said[0]
+    assert killed_container()
+    assert main(["batch", "watch", "s3://answers/coldforge/run1", "--json"]) == 0
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (last["state"], last["done"], last["failed"]) == ("SUCCEEDED", album.size, 0)
+    rows = collected(tmp_path / "t.csv")
+    assert [row["row"] for row in rows] == [str(row) for row in range(album.size)]
+    assert len({row["key"] for row in rows}) == album.size
+    assert {row["key"]: row["code"] for row in rows if row["code"]} == album.codes
+    assert {row["emotion.label"] for row in rows if not row["code"]} == {"happy"}
+    assert [row["etag"] for row in rows if not row["code"]] == [album.etag] * (album.size - len(album.codes))
+
+
+def test_what_failed_is_run_once_more_when_its_cause_is_gone(
+    deployed: Deployed, album: Album, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resume = ["batch", "resume", "s3://answers/coldforge/run1", "--stack", STACK, "--ms", "10"]
+    assert main(resume) == 0  # of what is corrupt or gone, nothing is tried again unasked
+    assert "nothing was started" in capsys.readouterr().out
+    album.restore()
+    assert main([*resume, "--all-failed", "--per-invocation", "20", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["items"] == 28
+    assert main(["batch", "watch", "s3://answers/coldforge/run1"]) == 0
+    rows = collected(tmp_path / "t.csv")
+    assert len(rows) == album.size
+    assert Counter(row["code"] for row in rows if row["code"]) == {"truncated_image": 20, "too_many_pixels": 5}
+
+
+def test_a_later_run_takes_over_what_the_same_layer_answered(
+    deployed: Deployed, album: Album, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["batch", "start", "s3://album/in/", "--to", "s3://answers/coldforge/run2", "--stack", STACK]
+    reuse = ["--model", "emotion", "--reuse", "s3://answers/coldforge/run1", "--ms", "10", "--dry-run", "--json"]
+    assert main([*command, *reuse]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["items"], found["reused"], found["plan"]["items"]) == (album.size, album.size - 25, 25)
+    assert main([*command, "--to", "s3://answers/elsewhere/", "--ms", "1"]) == 2
+    assert main([*command, "--to", "s3://answers/coldforge/run1", "--ms", "1"]) == 27
+
+
+def collected(output: Path) -> list[dict[str, str]]:
+    assert main(["batch", "collect", "s3://answers/coldforge/run1", "--output", str(output)]) == 0
+    with output.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def test_delete_leaves_nothing(deployed: Deployed) -> None:

@@ -38,18 +38,21 @@ def client_environment(endpoint: str) -> dict[str, str]:
 
 
 @contextmanager
-def local_aws(log: Path) -> Iterator[LocalAws]:
-    """The emulator for the length of the block; what it says goes to ``log``."""
+def local_aws(log: Path, host: str = "127.0.0.1") -> Iterator[LocalAws]:
+    """The emulator for the length of the block; what it says goes to ``log``.
+
+    ``host``: the address that it answers at, which functions that call AWS have to reach.
+    """
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         port = probe.getsockname()[1]
     settings = {
-        "BIND_HOST": "127.0.0.1",
+        "BIND_HOST": host,
         "GATEWAY_PORT": str(port),
         "LAMBDA_EXECUTOR": "docker",
         "LAMBDA_STRICT": "1",  # no running of functions outside Lambda's image
     }
-    endpoint = f"http://127.0.0.1:{port}"
+    endpoint = f"http://{host}:{port}"
     with log.open("wb") as file:
         process = subprocess.Popen([EMULATOR], env=os.environ | settings, stdout=file, stderr=subprocess.STDOUT)
     try:

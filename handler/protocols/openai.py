@@ -71,13 +71,17 @@ def _request(event: dict[str, Any], server: Server) -> Request:
     _described(description, wanted)
     found = Request((), {}, name, options=wanted)
     value = event["input"]
-    if isinstance(value, str):
-        return found._replace(texts=(text(value, '"input"', server.limits),))
-    if not isinstance(value, list):
+    if not isinstance(value, str | list):
         raise WrongTypeError('"input" must be a string, or a list of strings or of tokens')
-    if value and not isinstance(value[0], str):
+    if description.text and isinstance(value, list) and value and not isinstance(value[0], str):
         return _with_ids(found, value, description, server)
-    return found._replace(texts=require_together(texts(value, '"input"', server.limits), '"input"', description))
+    if isinstance(value, str):
+        given: tuple[str, ...] = (text(value, '"input"', server.limits),)
+    else:
+        given = require_together(texts(value, '"input"', server.limits), '"input"', description)
+    if taken := description.texts_of:
+        return found._replace(strings={taken: tuple(one.encode() for one in given)})
+    return found._replace(texts=given)
 
 
 def _with_ids(found: Request, value: list[Any], description: Description, server: Server) -> Request:
@@ -103,8 +107,7 @@ def _with_ids(found: Request, value: list[Any], description: Description, server
 
 def serves(description: Description) -> bool:
     """Whether the model makes embeddings of texts alone."""
-    alone = description.text is not None and len(description.text.feeds) == len(description.feeds)
-    return alone and any(output.kind == "embedding" for output in description.outputs)
+    return description.text_alone and any(output.kind == "embedding" for output in description.outputs)
 
 
 def _described(description: Description, wanted: Options) -> Description:

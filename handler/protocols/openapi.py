@@ -295,7 +295,9 @@ def _up_to(most: int) -> Schema:
 
 def _openai(models: list[Description], limits: Limits) -> Schema:
     token, text = {"type": "integer", "minimum": 0}, {"type": "string", "minLength": 1}
-    inputs = [text, _many(text, limits.items), _many(token, 2**31), _many(_many(token, 2**31), limits.items)]
+    inputs = [text, _many(text, limits.items)]
+    if any(model.text for model in models):
+        inputs += [_many(token, 2**31), _many(_many(token, 2**31), limits.items)]
     body = _closed(input={"anyOf": inputs})
     body["properties"] |= {
         "model": {"enum": [model.name for model in models]},

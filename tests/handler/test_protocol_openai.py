@@ -129,6 +129,39 @@ def test_the_functions_own_failure_is_the_servers(client: Client, monkeypatch: p
     client.failures.clear()
 
 
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Client:
+    """A model without a tokenizer: its embedding of a text is the number of its bytes."""
+    folder = tmp_path_factory.mktemp("words")
+    feed, fetch = (abi_library._port(name, "int64", 2, 1) for name in ("lengths", "vector"))
+    output = {"name": "vector", "fetch": "vector", "kind": "embedding", "labels": [], "top_k": None}
+    taken = [{"name": "text", "shape": [2], "feeds": ["lengths"]}]
+    description = abi_library._describe("sized", 2, [feed], [fetch], image=None, strings=taken, outputs=[output])
+    library = abi_library.build(folder, description)
+    recipe = {
+        "inputs": [{"name": "text", "shape": [1]}],
+        "constants": [],
+        "tables": [],
+        "steps": [{"op": "StringLength", "of": [0], "unit": "BYTE"}],
+        "outputs": [{"feed": "lengths", "value": 1}],
+        "checks": [],
+    }
+    (folder / "model.words").write_text(json.dumps({"kind": "words"}) + "\n" + json.dumps(recipe))
+    return Client(Server({"sized": Model(str(library))}, Limits(characters=2_000, items=20)))
+
+
+def test_a_model_that_takes_words_embeds_them(words: Client) -> None:
+    assert vectors(words, input="caf\u00e9") == [[5]]
+    assert vectors(words, input=["a", "bb", "ccc", "天"]) == [[1], [2], [3], [3]]
+    assert array("f", base64.b64decode(vectors(words, input="ab", encoding_format="base64")[0])).tolist() == [2]
+    for wrong, status in (([1, 2], 400), ([[1]], 400), ([], 400), ("\ud800", 422), (["a"] * 21, 413)):
+        assert words.post(PATH, {"input": wrong})[0] == status
+    assert not words.failures
+    schema = words.get("/openapi.json")["paths"][PATH]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    taken = Draft202012Validator(schema)
+    assert [taken.is_valid({"input": value}) for value in ("a", ["a", "b"], [1], [[1]])] == [True, True, False, False]
+
+
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=9), st.lists, max_leaves=9))
 def test_whatever_is_sent_is_answered_or_refused(client: Client, value: Any) -> None:
     status, answer = client.post(PATH, {"input": value})

@@ -100,7 +100,7 @@ def attention_lines(step: AttentionStep, pointer: Pointer) -> list[str]:
     fields: dict[str, object] = {"outer": _list(step.outer)}
     fields |= {name: getattr(step, name) for name in ("queries", "keys", "size", "value_size")}
     fields |= {name: _rows(at) for name, at in rows.items()}
-    fields["scale"] = float_literal(step.scale)
+    fields |= {"scale": float_literal(step.scale), "safe": int(step.safe)}
     buffers = {name: at.buffer for name, at in rows.items()}
     mask = step.mask
     if mask is not None:

@@ -249,6 +249,7 @@ class _Assembly:
                 value_size=found.value_size,
                 scale=found.scale,
                 mask=masked(),
+                safe=found.safe,
                 layer=layer,
             )
 

@@ -37,7 +37,7 @@ class RowsAt:
 class Attention:
     """``value`` is what is stored, in its own order; ``inside``: what is computed on the way to it.
 
-    ``mask_outer``: the mask's strides from matrix to matrix.
+    ``mask_outer``: the mask's strides from matrix to matrix. ``safe``: see ``AttentionStep``.
     """
 
     value: Value
@@ -53,6 +53,7 @@ class Attention:
     scale: float
     mask: FoundMask | None
     mask_outer: Outer
+    safe: bool
     inside: tuple[Value, ...]
 
     @property
@@ -74,12 +75,13 @@ class Attention:
 
 @dataclass(frozen=True)
 class _Matrix:
-    """An operand of a product: by what is outside, by row, and by the numbers of a row, which lie side by side."""
+    """``factor`` times an operand of a product: by what is outside and by row. A row's numbers lie side by side."""
 
     base: Value
     first: int
     outer: Parts
     row: int
+    factor: float = 1.0
 
 
 def find_attentions(dag: Dag, unstored: AbstractSet[Value] = frozenset()) -> list[Attention]:
@@ -100,9 +102,9 @@ def _attention(product: Value, dag: Dag, stored: AbstractSet[Value], unstored: A
     if softmax is None or not weights.row_major:
         return None
     *rest, queries, keys = weights.dims
-    if softmax[0].dims[-1] != keys:
+    if softmax.source.dims[-1] != keys:
         return None
-    scores = _scores(softmax[0], (math.prod(rest), queries, keys), unstored)
+    scores = _scores(softmax.source, (math.prod(rest), queries, keys), unstored)
     if scores is None:
         return None
     first, scale, mask, between = scores
@@ -124,8 +126,9 @@ def _attention(product: Value, dag: Dag, stored: AbstractSet[Value], unstored: A
     value = _matrix(values, numbers.rhs_batch_dimensions, inner, unstored)
     end, inside = _end(product, dag, stored)
     output = _written(end, product)
-    if query is None or key is None or value is None or output is None:
+    if query is None or key is None or value is None or output is None or value.factor != 1:
         return None
+    scale *= query.factor * key.factor
     size = first.operands[0].dims[first_numbers.lhs_contracting_dimensions[0]]
     value_size = product.dims[-1]
     matrices = (query, key, value, output)
@@ -150,7 +153,8 @@ def _attention(product: Value, dag: Dag, stored: AbstractSet[Value], unstored: A
         scale,
         mask,
         padded[4],
-        (*inside, product, weights, *softmax[1], softmax[0], *between, first),
+        softmax.safe,
+        (*inside, weights, *softmax.inside, softmax.source, *between, first),
     )
 
 
@@ -181,7 +185,8 @@ def _matrix(value: Value, outer: list[int], inner: list[int], unstored: Abstract
         return None
     if parts[1] == 0 and value.dims[inner[0]] > 1:
         return None
-    return _Matrix(view.base, view.first, tuple(part for axis in outer for part in view.dims[axis]), parts[0])
+    across = tuple(part for axis in outer for part in view.dims[axis])
+    return _Matrix(view.base, view.first, across, parts[0], view.factor)
 
 
 def _single(parts: Parts) -> int | None:

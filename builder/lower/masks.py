@@ -51,6 +51,8 @@ class _Numbers:
     type: MaskType
     scale: float = 1.0
     shift: float = 0.0
+    hides: bool = False
+    """It is -infinity instead, where the number is 0, and else 0."""
 
     def times(self, factor: float) -> _Numbers:
         return replace(self, scale=self.scale * factor, shift=self.shift * factor)
@@ -78,6 +80,10 @@ def find_mask(
         numbers = numbers.times(-1.0).plus(1.0)
     if numbers is None or not value.row_major:
         return None
+    if numbers.hides:
+        if kind != "added":
+            return None
+        kind, fill = "chosen", -math.inf
     parts = regroup([part for dim in numbers.place.dims for part in dim], sizes)
     if parts is None or len(parts[1]) > 1 or len(parts[2]) > 1:
         return None
@@ -143,12 +149,27 @@ def _computed(value: Value, unstored: AbstractSet[Value]) -> _Numbers | None:
             return None if inner is None else inner.times(-1.0).plus(1.0)
         case "negate":
             inner = _read(value.operands[0], unstored)
-            return None if inner is None else inner.times(-1.0)
+            return None if inner is None or inner.hides else inner.times(-1.0)
         case "compare":
             return _compared(value, unstored)
+        case "select" if value.dtype == "float32":
+            return _selected(value, unstored)
         case "add" | "subtract" | "multiply" if value.dtype == "float32" and len({*value.operands}) == 2:
             return _with_scalar(value, unstored)
     return None
+
+
+def _selected(value: Value, unstored: AbstractSet[Value]) -> _Numbers | None:
+    """One of two numbers, by a condition."""
+    condition, yes, no = value.operands[0], scalar(value.operands[1]), scalar(value.operands[2])
+    inner = None if yes is None or no is None else _read(condition, unstored)
+    if inner is None or yes is None or no is None:
+        return None
+    if (yes, no) == (0.0, -math.inf):
+        return replace(inner, hides=True)
+    if (yes, no) == (-math.inf, 0.0):
+        return replace(inner.times(-1.0).plus(1.0), hides=True)
+    return inner.times(yes - no).plus(no)
 
 
 def _with_scalar(value: Value, unstored: AbstractSet[Value]) -> _Numbers | None:
@@ -156,7 +177,7 @@ def _with_scalar(value: Value, unstored: AbstractSet[Value]) -> _Numbers | None:
     swapped = scalar(left) is not None
     number = scalar(left if swapped else right)
     inner = None if number is None else _read(right if swapped else left, unstored)
-    if inner is None or number is None:
+    if inner is None or number is None or inner.hides:
         return None
     if value.op == "multiply":
         return inner.times(number)

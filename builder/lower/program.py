@@ -401,6 +401,7 @@ class AttentionStep:
     value_size: int
     scale: float
     mask: Mask | None = None
+    safe: bool = False  # a query that sees no key is answered with zeros, and not NaN
     layer: str = ""  # the op's name in the model
 
 

@@ -1,14 +1,56 @@
-"""Softmax over the last dimension, as XLA spells it: exp(x - max(x)) / sum(exp(x - max(x)))."""
+"""Softmax over the last dimension, as XLA spells it: exp(x - max(x)) / sum(exp(x - max(x))).
+
+JAX takes the larger of the maximum and -infinity. PyTorch chooses zeros where nothing but -infinity is in a row.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from builder.lower.hlo import Value, scalar
 
 
-def softmax_of(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
-    """What ``value`` is the softmax of, and every value on the way, itself included; None if it is none."""
+@dataclass(frozen=True)
+class Softmax:
+    """``source``: what it is of; ``inside``: every value on the way, the result included.
+
+    ``safe``: rows of nothing but -infinity give zeros, and not NaN.
+    """
+
+    source: Value
+    inside: tuple[Value, ...]
+    safe: bool = False
+
+
+def softmax_of(value: Value) -> Softmax | None:
+    """The softmax whose result is ``value``; None if it is none."""
+    if value.op != "select":
+        return _plain_softmax(value)
+    some, result, zero = value.operands
+    found = _plain_softmax(result) if scalar(zero) == 0 else None
+    if found is None or some.op != "broadcast" or not some.row_major:
+        return None
+    kept = _some_kept(some, found.source)
+    return None if kept is None else Softmax(found.source, (value, *kept, *found.inside), safe=True)
+
+
+def _some_kept(value: Value, source: Value) -> tuple[Value, ...] | None:
+    """The values on the way from ``source`` to whether a row has more than -infinity, repeated along the row."""
+    last = len(value.dims) - 1
+    reduced = value.operands[0].base
+    if list(value.instruction.dimensions) != list(range(last)) or reduced.op != "reduce" or reduced.reducer != "or":
+        return None
+    kept = reduced.operands[0]
+    hidden = kept.operands[0] if kept.op == "not" else kept
+    if list(reduced.instruction.dimensions) != [last] or hidden.op != "compare":
+        return None
+    direction = "EQ" if kept.op == "not" else "NE"
+    right = hidden.instruction.comparison_direction == direction and hidden.operands[0] is source
+    return (value, reduced, kept, hidden) if right and scalar(hidden.operands[1]) == -math.inf else None
+
+
+def _plain_softmax(value: Value) -> Softmax | None:
     if value.op != "divide" or not _plain(value):
         return None
     exponential, total = value.operands
@@ -22,7 +64,7 @@ def softmax_of(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
     most = _reduced(largest, "maximum")
     if most is None or most[0] is not source or not _plain(source):
         return None
-    return source, (value, exponential, difference, *summed[1], *most[1])
+    return Softmax(source, (value, exponential, difference, *summed[1], *most[1]))
 
 
 def _plain(value: Value) -> bool:
@@ -39,6 +81,10 @@ def _reduced(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
     last = len(value.dims) - 1
     if last in axes or any(value.dims[axis] != 1 for axis in range(last) if axis not in axes):
         return None
+    if reducer == "maximum" and reduced.op == "maximum":
+        inside.append(reduced)
+        left, right = reduced.operands
+        reduced = (left if scalar(right) == -math.inf else right).base
     if not _whole_reduction(reduced, reducer) or not value.operands[0].row_major:
         return None
     inside.append(reduced)

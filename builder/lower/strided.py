@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from builder.lower.hlo import Value
+from builder.lower.hlo import Value, scalar
 
 Part = tuple[int, int]
 """A size and a stride, in elements. An index may be made of several parts, the outermost first."""
@@ -21,11 +21,15 @@ VIEWS = ("bitcast", "copy", "transpose", "slice", "broadcast")
 
 @dataclass(frozen=True)
 class Strided:
-    """A value's elements in the memory of ``base``: from number ``first`` on, ``dims`` for each of its dimensions."""
+    """A value's elements in the memory of ``base``: from number ``first`` on, ``dims`` for each of its dimensions.
+
+    They are ``factor`` times what is there.
+    """
 
     base: Value
     first: int
     dims: tuple[Parts, ...]
+    factor: float = 1.0
 
 
 def strided(value: Value, unstored: AbstractSet[Value]) -> Strided | None:
@@ -51,6 +55,11 @@ def strides_of(value: Value) -> tuple[int, ...]:
 
 def _behind(value: Value, unstored: AbstractSet[Value]) -> Strided | None:
     """``value`` in the memory of its operand's base, where it is a view of that."""
+    if value.op == "multiply" and value.dtype == "float32" and value.row_major:
+        left, right = value.operands
+        factor = scalar(left) if scalar(right) is None else scalar(right)
+        scaled = None if factor is None else strided(left if scalar(right) is not None else right, unstored)
+        return None if scaled is None or factor is None else replace(scaled, factor=scaled.factor * factor)
     if value.op not in VIEWS:
         return None
     inner = strided(value.operands[0], unstored)
@@ -93,7 +102,7 @@ def _sliced(value: Value, inner: Strided) -> Strided | None:
             dims.append(((limits.limit - limits.start, parts[0][1]),))
         else:
             return None
-    return Strided(inner.base, first, tuple(dims))
+    return replace(inner, first=first, dims=tuple(dims))
 
 
 def regroup(parts: Sequence[Part], sizes: Sequence[int]) -> list[Parts] | None:

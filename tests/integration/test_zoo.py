@@ -153,8 +153,9 @@ def test_attention_is_one_step_with_any_mask(compiled: Callable[[Case], FrozenGr
     graph = compiled(next(c for c in CASES if c.name == "attentions"))
     steps = lower(graph.folder / "graph_metadata.o", graph, CACHE).program.steps
     found = [step for step in steps if isinstance(step, AttentionStep)]
-    assert [step.mask and step.mask.kind for step in found] == ["chosen", "causal", None, "added"]
-    assert [step.outer for step in found] == [(1, 2, 3), (1, 2, 4), (2, 2, 2), (1, 2, 6)]
+    assert [step.mask and step.mask.kind for step in found] == ["chosen", "causal", None, "added", "chosen"]
+    assert [step.outer for step in found] == [(1, 2, 3), (1, 2, 4), (2, 2, 2), (1, 2, 6), (1, 2, 6)]
+    assert [step.safe for step in found] == [False] * 4 + [True]
     # Of the mask that is added, the ids are read themselves.
     assert [step.mask and step.mask.type for step in found][3] == "set"
 

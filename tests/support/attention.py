@@ -34,6 +34,7 @@ class _Attention(ctypes.Structure):
         ("mask_first", ctypes.c_int64),
         ("mask_strides", ctypes.c_int64 * 5),
         ("past", ctypes.c_int64),
+        ("safe", ctypes.c_int32),
     )
 
 
@@ -61,6 +62,7 @@ class Case:
     """Of the first keys, that a mask of kind "chosen" takes none of."""
     fill: float = -1e9
     past: int = 0
+    safe: bool = False
     gap: int = 0
     spread: float = 1.0
     """Of the scores."""
@@ -103,6 +105,7 @@ def attend(kernels: Kernels, case: Case, table: str, threads: int = 1) -> Result
     scale = np.float32(1 / np.sqrt(case.size))
     a = _Attention(_Outer(*case.outer), case.queries, case.keys, case.size, case.value_size, query, key, value, output)
     a.scale, a.mask, a.mask_type, a.past = scale, KINDS[case.mask], TYPES[case.type], case.past
+    a.safe = case.safe
     scores = np.einsum("bhgqi,bhgki->bhgqk", q.astype(np.float64), np.broadcast_to(k, (*q.shape[:3], *k.shape[3:])))
     scores *= np.float64(scale)
     elements = np.zeros(1, np.float32)

@@ -296,7 +296,8 @@ INLINE void attend(const int vectors, const cf_attention_plan *plan, const int64
     }
     UNROLL for (int v = 0; v < vectors; v++) {
         /* Softmax of nothing but -infinity is 0 / 0. */
-        store(factors + v * CF_LANES, choose(largest[v] == none, splat(__builtin_nanf("")), splat(1.0f) / total[v]));
+        const vec empty = splat(a->safe ? 0.0f : __builtin_nanf(""));
+        store(factors + v * CF_LANES, choose(largest[v] == none, empty, splat(1.0f) / total[v]));
     }
     store_answers(answers, lanes, factors, data->output + row_at(&a->output, matrix, query), a->output.row, count,
                   a->value_size);

@@ -107,6 +107,7 @@ typedef struct {
     float mask_scale, mask_shift, fill;
     int64_t mask_first, mask_strides[5];
     int64_t past;
+    int32_t safe;
 } cf_attention;
 
 typedef struct {

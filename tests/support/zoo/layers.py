@@ -79,7 +79,13 @@ def attentions() -> Function:
         q, k, v = (tf.transpose(tf.reshape(x @ w, (2, 21, 6, 8)), (0, 2, 1, 3)) for w in own)
         hidden = (1.0 - tf.cast(tf.not_equal(ids, 0), tf.float32)) * -1e4
         scores = tf.matmul(q, k, transpose_b=True) / np.sqrt(8.0) + hidden[:, None, None, :]
-        return tf.reshape(tf.transpose(tf.matmul(tf.nn.softmax(scores), v), (0, 2, 1, 3)), (2, 21, 48))
+        plain = tf.matmul(tf.nn.softmax(scores), v)
+        # As PyTorch writes it: the factor in two halves, and zeros for a query that sees no key.
+        scores = tf.matmul(plain * 0.7, k * 0.7, transpose_b=True)
+        scores += tf.where(tf.equal(ids, 0), -np.inf, 0.0)[:, None, None, :]
+        some = tf.reduce_any(tf.not_equal(scores, -np.inf), -1, keepdims=True)
+        safe = tf.matmul(tf.where(some, tf.nn.softmax(scores), 0.0), v)
+        return tf.reshape(tf.transpose(safe, (0, 2, 1, 3)), (2, 21, 48))
 
     return run
 

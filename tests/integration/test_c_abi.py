@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 
 from builder.importers.graph import FrozenGraph
-from builder.link.library import FUSED_SOURCE, KERNEL_SOURCES, RUNTIME, THREAD_SOURCES
-from builder.link.tables import fused_tables
-from builder.targets import X86_64
+from builder.link.library import RUNTIME
 from tests.conftest import ROOT
-from tests.support import needs
+from tests.support import instrumented, needs
 from tests.support.build import build_library, freeze_function, spec_of
 from tests.support.models import run_graph
 from tests.support.zoo import CASES
@@ -25,8 +23,6 @@ pytestmark = pytest.mark.integration
 
 CALLER = ROOT / "tests" / "support" / "caller.c"
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror")
-SANITIZERS = ("-g", "-O0", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-"""Unoptimised: compiling is what takes long."""
 
 
 @dataclass(frozen=True)
@@ -81,25 +77,16 @@ def sanitized_runtime(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Objects of all that is the same in every library, with AddressSanitizer and UndefinedBehaviorSanitizer."""
     needs.gcc()
     folder = tmp_path_factory.mktemp("sanitized")
-    tables = folder / "tables.c"
-    tables.write_text(fused_tables(X86_64))
-    names = ("abi/model.c", "platform/cpu_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
-    sources = [tables, *(RUNTIME / name for name in names)]
-    for variant in X86_64.fused_copies:
-        copy = folder / f"{variant.table}.c"
-        copy.write_text(f'#define CF_TABLE {variant.table}\n#include "{RUNTIME / FUSED_SOURCE}"\n')
-        sources.append(copy)
-    objects = folder / "objects"
-    objects.mkdir()
-    subprocess.run(["gcc", *WARNINGS, *SANITIZERS, f"-I{RUNTIME}", "-c", *map(str, sources)], cwd=objects, check=True)
-    return sorted(objects.iterdir())
+    instrumented.compile_objects(folder, instrumented.ADDRESS)
+    return sorted(path for path in folder.glob("*.o") if path.name != "weights.o")  # which loads a file of weights
 
 
 def test_the_whole_library_under_sanitizers(library: Library, sanitized_runtime: list[Path], tmp_path: Path) -> None:
     """Generated program, runtime and caller with AddressSanitizer and UndefinedBehaviorSanitizer."""
     program, own = tmp_path / "caller", library.folder
     sources = [CALLER, own / "program.c", own / "weights.S", own / "graph.o", *sanitized_runtime]
-    command = ["gcc", *WARNINGS, *SANITIZERS, f"-I{own}", f"-I{RUNTIME}", *map(str, sources), "-lm", "-lpthread"]
+    flags = [*WARNINGS, *instrumented.ADDRESS, "-march=x86-64-v3", f"-I{own}", f"-I{RUNTIME}"]
+    command = ["gcc", *flags, *map(str, sources), "-lm", "-lpthread"]
     subprocess.run([*command, "-o", str(program)], cwd=own, check=True)
     # The flat run() keeps its model for the life of the process, by design.
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}

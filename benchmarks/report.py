@@ -69,6 +69,18 @@ def latency_rows(results: Results, key: str) -> list[list[str]]:
     return rows
 
 
+def least_rows(results: Results, key: str) -> list[list[str]]:
+    """The least ms of each engine over the rounds, and the least of the peers' over ours."""
+    rows = [["", *(kind.label for kind in ENGINES.values()), "best peer / ours"]]
+    for name, network in results["networks"].items():
+        engines = network["latency"].get(key, {}).get("engines", {})
+        least = {engine: row["least_ms"] for engine, row in engines.items()}
+        peers = [ms for engine, ms in least.items() if engine != OURS]
+        ratio = _bold(min(peers) / least[OURS]) if OURS in least and peers else NONE
+        rows.append([name, *(_ms(least.get(engine)) for engine in ENGINES), ratio])
+    return rows
+
+
 def cold_rows(results: Results) -> list[list[str]]:
     """Import / load / first answer = their sum; the best peer's over ours, without and with Python's start."""
     rows = [["", *(kind.label for kind in ENGINES.values()), "best peer / ours", "with Python's start"]]
@@ -156,6 +168,8 @@ def page(results: Results, plot: bool) -> str:
     )
     for key in _settings(results):
         parts += [f"### {_title(key)}", table(latency_rows(results, key))]
+        if _is_crowded(machine):
+            parts += ["The least of all turns, which other programs disturb less:", table(least_rows(results, key))]
     if any("cold" in network for network in results["networks"].values()):
         parts += [
             "## Cold start",
@@ -230,7 +244,11 @@ def _conversions(results: Results) -> Iterator[str]:
 
 def _crowded(machine: dict[str, Any]) -> str:
     load = machine["load_average"][0]
-    return f" The machine was not idle (load average {load:.1f} at the start)." if load > 0.5 else ""
+    return f" The machine was not idle (load average {load:.1f} at the start)." if _is_crowded(machine) else ""
+
+
+def _is_crowded(machine: dict[str, Any]) -> bool:
+    return bool(machine["load_average"][0] > 0.5)
 
 
 def _ms(value: float | None, digits: int | None = None) -> str:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.conftest import ROOT
@@ -88,3 +89,34 @@ def test_quantiles_and_ratio() -> None:
     assert found["best_peer"] == "litert"
     assert found["ratio"] == pytest.approx(1.5)
     assert compare({"litert": [1.0]})["ratio"] is None
+
+
+def test_a_sample_is_its_feeds_in_the_order_of_their_names() -> None:
+    from benchmarks.engines.arrays import arrays
+
+    feeds = {"tokens": ("int32", (1, 3)), "mask": ("float32", (1, 2))}
+    data = np.array([1, 0.5], "float32").tobytes() + np.array([7, 8, 9], "int32").tobytes()
+    found = arrays(data, feeds)
+    np.testing.assert_array_equal(found["mask"], np.array([[1, 0.5]], "float32"))
+    np.testing.assert_array_equal(found["tokens"], np.array([[7, 8, 9]], "int32"))
+
+
+def test_a_name_may_have_a_batch() -> None:
+    from benchmarks.models import named
+
+    network = named("minilm_64-batch16")
+    assert (network.name, network.tokens, network.batch) == ("minilm_64", 64, 16)
+    assert network.batched(16) is network
+    assert named("minilm_64").batch == 1
+
+
+def test_texts_have_ids_up_to_where_their_mask_ends() -> None:
+    from benchmarks.models import named
+
+    feeds = named("minilm_16").feeds(None, 8, seed=0)
+    ids, mask = feeds["input_ids"], feeds["attention_mask"]
+    assert ids.shape == mask.shape == (8, 16)
+    assert ids.dtype == mask.dtype == np.int32
+    assert (mask == (ids != 0)).all()
+    assert (np.sort(mask, axis=1)[:, ::-1] == mask).all()
+    assert set(mask.sum(1)) <= set(range(12, 17))

@@ -11,7 +11,7 @@ from typing import Any
 from . import storage
 from .answer import ANSWER_LIMIT, require_room, require_size, shortest_answer
 from .deadline import Deadline, seconds_left
-from .errors import AnswerTooLargeError, MalformedEventError, OutOfTimeError, RetryLater
+from .errors import AnswerTooLargeError, MalformedEventError, NotTextError, OutOfTimeError, RetryLater
 from .protocols import predict
 from .request import File
 from .server import Call, Server
@@ -58,10 +58,21 @@ def answered_file(
         return predict.answered(request, server, call, limit)
     if not (description.image or description.audio) or len(description.feeds) > 1:
         # More than a file is asked for: a request in JSON.
-        event = from_json(data.decode(errors="replace"))
+        event = from_json(_decoded(data, task))
         return predict.answer(event, server, call, partial=partial, limit=limit)
     request = predict.of_files([File(data, str(task))], description, limits)
     return predict.answered(request, server, call, limit)
+
+
+def _decoded(data: bytes, task: S3Object) -> str:
+    """An object's UTF-8, perhaps after a byte order mark.
+
+    Raises NotTextError: with something else in the place of what is wrong, another text would be answered.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise NotTextError(f"{task} is not UTF-8") from None
 
 
 def deliver(target: S3Object | None, task: Task, answer: dict[str, Any], call: Call) -> None:

@@ -19,6 +19,7 @@ from ..description import Description, Port, StringInput
 from ..errors import (
     MethodNotAllowedError,
     NotFoundError,
+    NotTextError,
     Refusal,
     TooManyImagesError,
     WrongFieldError,
@@ -321,12 +322,20 @@ def _strings(
             return flat  # type: ignore[return-value]  # which ``strings_of`` looks at
         found: list[Any] = flat
     else:
-        found = [text_of(one_text, f'"{name}"', limits) for one_text in _elements(name, data, shape[0] * one.each)]
+        found = [_string(element, name) for element in _elements(name, data, shape[0] * one.each)]
     if len(found) != shape[0] * one.each:
         raise WrongShapeError(f'"{name}" has the shape {list(shape)}, but not as many elements')
     for length in reversed(one.shape[1:] if one.each != 1 else ()):
         found = [found[at : at + length] for at in range(0, len(found), length)]
     return found
+
+
+def _string(data: bytes, name: str) -> str:
+    """An element of an input of strings, which may be empty. Raises NotTextError."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise NotTextError(f'"{name}" is not UTF-8') from None
 
 
 def _texts(

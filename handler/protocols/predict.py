@@ -128,23 +128,28 @@ def _parsed(request: HttpRequest, server: Server) -> Request:
         event = request.json(_example(description), limits)
         name = _model(event) or name
         return parse(event, server.description(name), limits)._replace(model=name)
-    if description.text and media == "text/plain":
+    if takes_text(description) and media == "text/plain":
         return of_text(request.body, "the body", description, limits)._replace(model=name)
     files = _files(request, media, content_type, description)
     if files is None:
         kind = "image" if description.image else "audio"
         taken = f"application/json, {kind}/*, application/octet-stream, multipart/form-data"
-        taken = "application/json, text/plain" if description.text else taken
+        taken = "application/json, text/plain" if takes_text(description) else taken
         raise WrongMediaTypeError(
             f"the content type must be one of {taken}"
-            if description.image or description.audio or description.text
+            if description.image or description.audio or takes_text(description)
             else "this model takes application/json only"
         )
     return of_files(files, description, limits)._replace(model=name)
 
 
+def takes_text(description: Description) -> bool:
+    """Whether a text may be sent to it as such."""
+    return bool(description.text or description.texts_of)
+
+
 def _example(description: Description) -> str:
-    if description.audio or description.text:
+    if description.audio or takes_text(description):
         return '{"audio": "<base64>"}' if description.audio else '{"text": "…"}'
     return EXAMPLE if description.image else '{"inputs": {}}'
 
@@ -262,9 +267,8 @@ def _keys(description: Description) -> tuple[str, ...]:
     """The fields of what the model takes besides tensors."""
     if description.image:
         return ("image", "images")
-    takes_text = description.text or description.texts_of
     examples = ("examples",) if description.examples else ()
-    return ("audio",) if description.audio else (*(("text", "texts") if takes_text else ()), *examples)
+    return ("audio",) if description.audio else (*(("text", "texts") if takes_text(description) else ()), *examples)
 
 
 def _of_examples(event: dict[str, Any], description: Description, limits: Limits) -> Request:
@@ -282,22 +286,24 @@ def _with_strings(event: dict[str, Any], description: Description, limits: Limit
     """``event`` with the text or texts that it has as the one input of strings. Raises HandlerError."""
     if "inputs" in event:
         raise WrongFieldError('"inputs" and a text exclude each other; send one of them')
-    given = [event["text"]] if "text" in event else event["texts"]
-    if not isinstance(given, list):
-        raise WrongTypeError('"texts" must be a list of strings; a single text goes into "text"')
-    return {**event, "inputs": {description.texts_of: list(texts(given, '"texts"', limits))}}
+    return {**event, "inputs": {description.texts_of: list(_given_texts(event, limits))}}
 
 
 def _texts(event: dict[str, object], description: Description, limits: Limits) -> tuple[str, ...]:
     """``{"text": …}`` or ``{"texts": […]}``; none where neither is there. Raises HandlerError."""
+    if event.keys().isdisjoint(("text", "texts")):
+        return ()
+    return require_together(_given_texts(event, limits), '"texts"', description)
+
+
+def _given_texts(event: dict[str, object], limits: Limits) -> tuple[str, ...]:
+    """The text or the texts of an event that has one of both. Raises HandlerError."""
     if "text" in event:
         return (text(event["text"], '"text"', limits),)
-    if "texts" not in event:
-        return ()
     values = event["texts"]
     if not isinstance(values, list):
         raise WrongTypeError('"texts" must be a list of strings; a single text goes into "text"')
-    return require_together(texts(values, '"texts"', limits), '"texts"', description)
+    return texts(values, '"texts"', limits)
 
 
 def _model(event: object) -> str | None:

@@ -31,30 +31,10 @@ LENGTHS = (4, 8)
 SMALLEST = struct.unpack("<f", struct.pack("<i", 1))[0]
 
 
-def described(lengths: tuple[int, ...] = LENGTHS, classes: int = 2, **changes: Any) -> dict[str, Any]:
-    """A model of ids, int64 [2, length], whose bytes it gives back as float32 [2, length, 2]: the label is the first,
-    and its score the id, times SMALLEST.
-    """
-    sizes = [
-        {
-            "feeds": [abi_library._port("input_ids", "int64", 2, length)],
-            "fetches": [abi_library._port("tags", "float32", 2, length, classes)],
-        }
-        for length in lengths
-    ]
-    output = {
-        "name": "words", "fetch": "tags", "kind": "tokens", "labels": ["yes", "no"], "top_k": None, "join": False,
-        "ignore": [],
-    }  # fmt: skip
-    shapes = {"shapes": sizes} if len(sizes) > 1 else {}
-    text = {"ids": "input_ids", "mask": "", "types": ""}
-    return abi_library._describe("sized", 2, **sizes[0], image=None, text=text, outputs=[output | changes], **shapes)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tokens")
-    abi_library.build(folder, described())
+    abi_library.build(folder, abi_library.tagged_description())
     vocabulary.write_prepared(folder)
     return folder
 
@@ -66,7 +46,7 @@ def client(folder: Path) -> Client:
 
 @pytest.fixture(scope="module")
 def texts(folder: Path) -> Texts:
-    return open_texts(str(folder / "libmodel.so"), parse(json.dumps(described())))
+    return open_texts(str(folder / "libmodel.so"), parse(json.dumps(abi_library.tagged_description())))
 
 
 def answers(client: Client, body: dict[str, Any]) -> list[list[dict[str, Any]]]:
@@ -137,7 +117,7 @@ def test_other_protocols_have_the_scores(client: Client) -> None:
 
 def told(labels: tuple[str, ...], rows: list[list[float]], text: str, places: list[Any], **changes: Any) -> Any:
     """The answer to ``text`` whose tokens have the scores ``rows``."""
-    made = described((len(rows),), len(labels), labels=labels, **changes)
+    made = abi_library.tagged_description((len(rows),), len(labels), labels=labels, **changes)
     description = parse(json.dumps(made))
     scores = memoryview(array("f", [value for row in rows * 2 for value in row]))
     located = Located(text, [Place(*place) for place in places])
@@ -289,11 +269,11 @@ def test_events_are_answered_with_words(client: Client, kind: str, capsys: pytes
 
 
 def test_no_more_than_nothing_is_promised() -> None:
-    description: Description = parse(json.dumps(described()))
+    description: Description = parse(json.dumps(abi_library.tagged_description()))
     assert shortest_predictions(description, 3) == 3 * len("[]")
 
 
 @pytest.mark.parametrize("changes", [{"text": None}, {"fetches": [abi_library._port("tags", "float32", 2, 4)]}])
 def test_a_description_without_scores_for_tokens_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(StartupError, match="tags has no scores for each token of a text"):
-        parse(json.dumps(described((4,)) | changes))
+        parse(json.dumps(abi_library.tagged_description((4,)) | changes))

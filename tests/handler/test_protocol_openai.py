@@ -132,21 +132,7 @@ def test_the_functions_own_failure_is_the_servers(client: Client, monkeypatch: p
 @pytest.fixture(scope="module")
 def words(tmp_path_factory: pytest.TempPathFactory) -> Client:
     """A model without a tokenizer: its embedding of a text is the number of its bytes."""
-    folder = tmp_path_factory.mktemp("words")
-    feed, fetch = (abi_library._port(name, "int64", 2, 1) for name in ("lengths", "vector"))
-    output = {"name": "vector", "fetch": "vector", "kind": "embedding", "labels": [], "top_k": None}
-    taken = [{"name": "text", "shape": [2], "feeds": ["lengths"]}]
-    description = abi_library._describe("sized", 2, [feed], [fetch], image=None, strings=taken, outputs=[output])
-    library = abi_library.build(folder, description)
-    recipe = {
-        "inputs": [{"name": "text", "shape": [1]}],
-        "constants": [],
-        "tables": [],
-        "steps": [{"op": "StringLength", "of": [0], "unit": "BYTE"}],
-        "outputs": [{"feed": "lengths", "value": 1}],
-        "checks": [],
-    }
-    (folder / "model.words").write_text(json.dumps({"kind": "words"}) + "\n" + json.dumps(recipe))
+    library = vocabulary.write_counter(tmp_path_factory.mktemp("words"))
     return Client(Server({"sized": Model(str(library))}, Limits(characters=2_000, items=20)))
 
 

@@ -19,8 +19,11 @@ from PIL import Image
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.generation import GenerationMode
 
+from handler.budget import Limits
+from handler.model import Model
 from handler.protocols.openapi import IMAGE_TYPES
-from tests.support import abi_library
+from handler.server import Server
+from tests.support import abi_library, vocabulary
 from tests.support.http import Client, served
 
 REFUSALS = ["400", "404", "405", "413", "415", "422"]
@@ -30,6 +33,8 @@ MODELS = {
     "tensors": abi_library.tensor_description(),
     "every dtype": abi_library.echo_description(),
 }
+TEXTS = ("sentences", "words")
+"""Models whose embeddings are of texts: by tokens, and by steps without a tokenizer."""
 
 
 def picture() -> bytes:
@@ -48,9 +53,18 @@ def _pictures() -> None:
     load_all_checks()
 
 
-@pytest.fixture(scope="module", params=list(MODELS))
+def client_of(folder: Path, name: str) -> Client:
+    if name == "words":
+        return Client(Server({"sized": Model(str(vocabulary.write_counter(folder)))}, Limits()))
+    if name == "sentences":
+        vocabulary.write_prepared(folder / name)
+        return Client.of(folder, abi_library.sentence_description(formats=["float32"]))
+    return Client.of(folder, MODELS[name])
+
+
+@pytest.fixture(scope="module", params=[*MODELS, *TEXTS])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Client]]:
-    client = Client.of(tmp_path_factory.mktemp("openapi"), MODELS[request.param])
+    client = client_of(tmp_path_factory.mktemp("openapi"), request.param)
     with served(client) as url:
         yield url, client
 
@@ -80,13 +94,20 @@ def test_every_operation_keeps_to_the_description(server: tuple[str, Client], mo
     config = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": {"expected-statuses": REFUSALS}}})
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json", config=config)
     operations = [result.ok() for result in schema.get_all_operations()]
-    assert len(operations) == 10
+    assert len(operations) == (11 if any("/v1/embeddings" in one.path for one in operations) else 10)
     for operation in operations:
         bodiless = not operation.body and not operation.query
         # Where there is nothing to be wrong, nothing wrong can be sent.
         with pytest.raises(Unsatisfiable) if bodiless and mode is GenerationMode.NEGATIVE else nullcontext():
             check(operation, mode, client)
     assert client.failures == []
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_embeddings_are_described_where_a_model_makes_them(tmp_path: Path, name: str) -> None:
+    document = client_of(tmp_path, name).get("/openapi.json")
+    assert "/v1/embeddings" in document["paths"]
+    assert "text/plain" in document["paths"]["/predict"]["post"]["requestBody"]["content"]
 
 
 def test_several_models_in_one_description(tmp_path: Path) -> None:

@@ -6,6 +6,9 @@
  * Tensors:   a float32 [2,3], n int64 [2]  ->  product float32 [2,3] (a times its row's n), total float64 []
  * Echo:      every fetch is the feed of its place
  * Sized:     the same, in any size
+ * Sentences: ids int64 [B,L] -> vector float32 [B,N] (the first N ids, over their Euclidean length if NORMALISED)
+ * Finder:    image uint8 [B,H,W,1] -> boxes float32 [B,1,4] (left, top, right, bottom of what is dark), scores float32
+ *            [B,1] (1 if anything is), parts uint8 [B,H,W] (1 where it is)
  * Counter:   x float32 [B]  ->  calls int64 [B] (runs since it was opened or reset, this one included)
  *
  * A first pixel of value POISON makes the picture model fail, as a compiled kernel may.
@@ -65,6 +68,43 @@ static void compute(cf_model *model, const cf_feed *feeds, const cf_fetch *fetch
 static void compute(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches) {
     (void)model;
     for (size_t i = 0; i < FEEDS; i++) memcpy(fetches[i].data, feeds[i].data, feeds[i].size);
+}
+#elif FINDER
+static void compute(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches) {
+    (void)model;
+    size_t each = feed_sizes[0] / BATCH;
+    for (size_t i = 0; i < BATCH; i++) {
+        const uint8_t *pixels = (const uint8_t *)feeds[0].data + i * each;
+        uint8_t *part = (uint8_t *)fetches[2].data + i * each;
+        float *box = (float *)fetches[0].data + 4 * i, *score = (float *)fetches[1].data + i;
+        box[0] = box[1] = 1e9f;
+        box[2] = box[3] = 0;
+        for (size_t k = 0; k < each; k++) {
+            part[k] = pixels[k] < 128;
+            if (!part[k]) continue;
+            float x = (float)(k % WIDTH), y = (float)(k / WIDTH);
+            if (x < box[0]) box[0] = x;
+            if (y < box[1]) box[1] = y;
+            if (x >= box[2]) box[2] = x + 1;
+            if (y >= box[3]) box[3] = y + 1;
+        }
+        *score = box[2] > 0;
+    }
+}
+#elif SENTENCES
+static void compute(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches) {
+    (void)model;
+    size_t length = feed_sizes[0] / sizeof(int64_t) / BATCH, size = fetch_sizes[0] / sizeof(float) / BATCH;
+    for (size_t i = 0; i < BATCH; i++) {
+        const int64_t *ids = (const int64_t *)feeds[0].data + i * length;
+        float *vector = (float *)fetches[0].data + i * size, squares = 0;
+        for (size_t k = 0; k < size; k++) {
+            vector[k] = (float)ids[k];
+            squares += vector[k] * vector[k];
+        }
+        float norm = NORMALISED && squares > 0 ? __builtin_sqrtf(squares) : 1;
+        for (size_t k = 0; k < size; k++) vector[k] /= norm;
+    }
 }
 #elif PICTURES
 static void compute(cf_model *model, const cf_feed *feeds, const cf_fetch *fetches) {

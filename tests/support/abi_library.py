@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,22 @@ def picture_description(
         {"name": "pixels", "fetch": "pixels", "kind": "raw", "labels": [], "top_k": None},
     ]
     return _describe("brightness", batch, [_port("image", "uint8", *shape)], fetches, image=image, outputs=outputs)
+
+
+def finder_description(*, fit: str, crop: float, width: int = 120, height: int = 80) -> dict[str, Any]:
+    """The model that finds what is dark in a picture: its box in pixels, and its pixels as those of class 1."""
+    image = {"feed": "image", "width": width, "height": height, "mode": "grey", "fit": fit, "resize": "bilinear"}
+    fetches = [
+        _port("boxes", "float32", 2, 1, 4),
+        _port("scores", "float32", 2, 1),
+        _port("parts", "uint8", 2, height, width),
+    ]
+    kind = {"kind": "detection", "scores": "scores", "classes": "", "counts": "", "box_format": "xyxy"}
+    objects = {"fetch": "boxes", "labels": ["it"], "top_k": None, "box_units": "pixels", "threshold": 0.5} | kind
+    parts = {"fetch": "parts", "labels": ["", "it"], "top_k": None, "kind": "segmentation", "format": "png"}
+    outputs = [{"name": "objects"} | objects, {"name": "parts"} | parts]
+    feeds = [_port("image", "uint8", 2, height, width, 1)]
+    return _describe("finder", 2, feeds, fetches, image=image | {"padding": [255], "crop": crop}, outputs=outputs)
 
 
 def tensor_description() -> dict[str, Any]:
@@ -133,6 +150,37 @@ def text_description(*, batch: int = 2, lengths: tuple[int, ...] = (4, 8)) -> di
     return _describe("sized", batch, **sizes[0], image=None, text=text, outputs=outputs, **shapes)
 
 
+def sentence_description(*, size: int = 8, normalise: bool = False, formats: Sequence[str] = ()) -> dict[str, Any]:
+    """A model whose embedding of a text, float32 [2, size], are the ids of its first tokens, of eight; over their
+    Euclidean length, if it is to ``normalise``. It answers in each of the ``formats``, by its name.
+    """
+    ids, vector = _port("input_ids", "int64", 2, 8), _port("vector", "float32", 2, size)
+    kind = {"fetch": "vector", "kind": "embedding", "labels": [], "top_k": None, "normalise": normalise}
+    outputs = [{"name": form, "format": form, **kind} for form in formats]
+    text = {"ids": "input_ids", "mask": "", "types": ""}
+    return _describe("sentences", 2, [ids], [vector], image=None, text=text, outputs=outputs)
+
+
+def tagged_description(lengths: tuple[int, ...] = (4, 8), classes: int = 2, **changes: Any) -> dict[str, Any]:
+    """A model of ids, int64 [2, length], whose bytes it gives back as float32 [2, length, 2]: the label is the first,
+    and its score the id, times the smallest float32.
+    """
+    sizes = [
+        {
+            "feeds": [_port("input_ids", "int64", 2, length)],
+            "fetches": [_port("tags", "float32", 2, length, classes)],
+        }
+        for length in lengths
+    ]
+    output = {
+        "name": "words", "fetch": "tags", "kind": "tokens", "labels": ["yes", "no"], "top_k": None, "join": False,
+        "ignore": [],
+    }  # fmt: skip
+    shapes = {"shapes": sizes} if len(sizes) > 1 else {}
+    text = {"ids": "input_ids", "mask": "", "types": ""}
+    return _describe("sized", 2, **sizes[0], image=None, text=text, outputs=[output | changes], **shapes)
+
+
 def example_description(*, batch: int = 2) -> dict[str, Any]:
     """A model that gives back the features of the tf.Examples that it takes: ``level`` float32 [batch, 2], and ``day``
     int64 [batch], which is 7 where it is missing.
@@ -162,6 +210,10 @@ def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_statu
         "COUNTER": int(description["model"]["name"] == "counter"),
         "ECHO": int(description["model"]["name"] in ("echo", "sized")),
         "SIZED": int(description["model"]["name"] == "sized"),
+        "FINDER": int(description["model"]["name"] == "finder"),
+        "WIDTH": (description["image"] or {}).get("width", 0),
+        "SENTENCES": int(description["model"]["name"] == "sentences"),
+        "NORMALISED": int(any(output.get("normalise") for output in description["outputs"])),
         "PICTURES": int(description["image"] is not None),
         "FEED_SIZES": "{" + ", ".join(str(p["bytes"]) for p in description["feeds"]) + "}",
         "FETCH_SIZES": "{" + ", ".join(str(p["bytes"]) for p in description["fetches"]) + "}",

@@ -1,12 +1,14 @@
-"""A small vocabulary of BERT, for tests: words, pieces of words, and all letters."""
+"""What models of text know, for tests: a small vocabulary of BERT (words, pieces of words, all letters), or steps."""
 
 from __future__ import annotations
 
+import json
 import string
 from pathlib import Path
 
 from builder.spec import TextInput
 from builder.text import prepared
+from tests.support import abi_library
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = (
@@ -47,3 +49,22 @@ def write_prepared(folder: Path, *, length: int | None = None, truncate: bool = 
     """``folder``/model.text, for the function."""
     text = TextInput(None, write(folder), length=length, truncate=truncate)
     (folder / "model.text").write_bytes(prepared(text))
+
+
+def write_counter(folder: Path) -> Path:
+    """The library in ``folder`` of a model without a tokenizer: its embedding of a text is the number of its bytes."""
+    feed, fetch = (abi_library._port(name, "int64", 2, 1) for name in ("lengths", "vector"))
+    output = {"name": "vector", "fetch": "vector", "kind": "embedding", "labels": [], "top_k": None}
+    taken = [{"name": "text", "shape": [2], "feeds": ["lengths"]}]
+    description = abi_library._describe("sized", 2, [feed], [fetch], image=None, strings=taken, outputs=[output])
+    library = abi_library.build(folder, description)
+    recipe = {
+        "inputs": [{"name": "text", "shape": [1]}],
+        "constants": [],
+        "tables": [],
+        "steps": [{"op": "StringLength", "of": [0], "unit": "BYTE"}],
+        "outputs": [{"feed": "lengths", "value": 1}],
+        "checks": [],
+    }
+    (folder / "model.words").write_text(json.dumps({"kind": "words"}) + "\n" + json.dumps(recipe))
+    return library

@@ -96,13 +96,20 @@ def _with_ids(found: Request, value: list[Any], description: Description, server
     port = next(port for port in description.feeds if port.name == description.text.ids)
     largest = 2 ** (8 * port.size // port.elements - port.dtype.startswith("int")) - 1
     most = longest(description)
+    found_ids: list[list[int]] = []
     for row in rows:
-        if not isinstance(row, list) or not row or not all(type(one) is int and 0 <= one <= largest for one in row):
+        if not isinstance(row, list) or not row or not all(_is_whole(one) and 0 <= one <= largest for one in row):
             raise WrongTypeError(f'"input" must be a list of tokens, 0 to {largest}, or a list of such lists')
         if len(row) > most:
             raise TextTooLongError(f"a text has {len(row)} tokens; the model takes at most {most:,}")
-    ids = tuple(rows)
+        found_ids.append([int(one) for one in row])
+    ids = tuple(found_ids)
     return found._replace(ids=ids, size=0 if description.alike else size_for(ids, description))
+
+
+def _is_whole(value: object) -> bool:
+    """JSON Schema counts 3.0 among the integers."""
+    return type(value) is int or (isinstance(value, float) and value.is_integer())
 
 
 def serves(description: Description) -> bool:

@@ -294,10 +294,15 @@ def _up_to(most: int) -> Schema:
 
 
 def _openai(models: list[Description], limits: Limits) -> Schema:
-    token, text = {"type": "integer", "minimum": 0}, {"type": "string", "minLength": 1}
+    text: Schema = {"type": "string", "minLength": 1}
     inputs = [text, _many(text, limits.items)]
-    if any(model.text for model in models):
-        inputs += [_many(token, 2**31), _many(_many(token, 2**31), limits.items)]
+    for model in models:
+        if model.text:
+            from ..text import longest
+
+            ids = next(port for port in model.feeds if port.name == model.text.ids)
+            tokens = _many(_number(ids.dtype) | {"minimum": 0}, longest(model))
+            inputs += [tokens, _many(tokens, limits.items if model.batched else model.batch)]
     body = _closed(input={"anyOf": inputs})
     body["properties"] |= {
         "model": {"enum": [model.name for model in models]},
@@ -306,12 +311,12 @@ def _openai(models: list[Description], limits: Limits) -> Schema:
         **{name: schema for name, schema in _options(models).items() if name == "dimensions"},
     }
     vector = {"anyOf": [_list({"type": ["number", "null"]}), _text()]}
-    tokens = {"type": "integer"}
+    count: Schema = {"type": "integer"}
     answer = _object(
         object={"const": "list"},
-        data=_list(_object(object={"const": "embedding"}, index={"type": "integer"}, embedding=vector)),
+        data=_list(_object(object={"const": "embedding"}, index=count, embedding=vector)),
         model=_text(),
-        usage=_object(prompt_tokens=tokens, total_tokens=tokens),
+        usage=_object(prompt_tokens=count, total_tokens=count),
     )
     run = _operation("openai_embeddings", "Embeddings of texts, as OpenAI has them", answer, "ErrorOpenAI")
     run["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}

@@ -55,7 +55,7 @@ def test_a_text_several_and_tokens(client: Client) -> None:
     good, bad = ids("good", "film"), [*ids("bad"), 0]
     assert vectors(client, input="Good film", model="sized") == [good]
     assert vectors(client, input=["good film", "bad", "good FILM"]) == [good, bad, good]
-    assert vectors(client, input=good) == [good]
+    assert vectors(client, input=good) == vectors(client, input=[float(one) for one in good]) == [good]
     assert vectors(client, input=[good, ids("bad")]) == [good, bad]
     assert vectors(client, input="good film", dimensions=2, user="me") == [good[:2]]
     (text,) = vectors(client, input="good film", encoding_format="base64")
@@ -84,6 +84,8 @@ def test_tokens_are_counted_without_padding(client: Client) -> None:
         ({"input": [[1], 2]}, 400, "wrong_type"),
         ({"input": [True]}, 400, "wrong_type"),
         ({"input": [-1]}, 400, "wrong_type"),
+        ({"input": [1.5]}, 400, "wrong_type"),
+        ({"input": [1e300]}, 400, "wrong_type"),
         ({"input": [2**63]}, 400, "wrong_type"),
         ({"input": [1] * 9}, 422, "text_too_long"),
         ({"input": ["a"] * 21}, 413, "too_many_images"),
@@ -162,7 +164,8 @@ def test_openapi_has_it_where_a_model_does(client: Client, tmp_path: Path) -> No
     for request in ({"input": "a"}, {"input": ["a"], "model": "sized", "encoding_format": "base64"}, {"input": [[1]]}):
         body.validate(request)
         answer.validate(client.post(PATH, request)[1])
-    assert list(body.iter_errors({"input": "a", "model": "product"}))
+    for wrong in ({"input": "a", "model": "product"}, {"input": [1] * 9}, {"input": [2**63]}, {"input": [[1]] * 21}):
+        assert list(body.iter_errors(wrong))
     alone = Client.of(tmp_path, abi_library.tensor_description())
     assert PATH not in alone.get("/openapi.json")["paths"]
 

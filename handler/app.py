@@ -21,6 +21,7 @@ from .errors import RetryLater, StartupError
 from .events import answer
 from .image import load_decoders
 from .model import open_models
+from .processes import processes
 from .server import Server
 from .sources import Sources
 from .telemetry import Telemetry, logger
@@ -29,25 +30,30 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 _START = os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE")
-_AHEAD = _START in ("provisioned-concurrency", "snap-start")  # of any request: nobody waits
+_WARM = _START in ("provisioned-concurrency", "lambda-managed-instances")  # no request waits for a start
+_SNAPSHOT = _START == "snap-start"
+_AHEAD = _WARM or _SNAPSHOT  # of any request: nobody waits
 
 try:
     _began = time.perf_counter()
     models = open_models()
-    _load_ms = (time.perf_counter() - _began) * 1000
+    # What a snapshot was made of took its time long before.
+    _load_ms = None if _SNAPSHOT else (time.perf_counter() - _began) * 1000
     # In Lambda the processor is faster while the function starts. PNG's plugin takes 5 ms more, which a caller with
     # another picture would wait for, too.
     if models.first.description.image:
         load_decoders(*(["Png"] if _AHEAD else []))
-    limits = Limits.for_memory(
-        int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE") or 10_240), os.environ.get("COLDFORGE_FORMATS", "")
-    )
+    memory = int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE") or 10_240)
+    limits = Limits.for_memory(memory // processes(), os.environ.get("COLDFORGE_FORMATS", ""))
     sources = Sources.configured(os.environ)
     # A snapshot (SnapStart) holds what is in memory: a run of each brings in every page of the weights, so that a
-    # restored instance waits for none. Nothing else is frozen that matters: no time, no connection, no secret.
-    if _START == "snap-start":
+    # restored instance waits for none.
+    if _SNAPSHOT:
+        from .restored import register
+
         for model in models.values():
             model.warm_up()
+        register()
 except StartupError as error:
     logger.critical(str(error))
     sys.exit(1)
@@ -62,7 +68,7 @@ _invocations = itertools.count()  # counts right in threads, too
 def lambda_handler(event: object, context: LambdaContext) -> Any:
     """One event; leaves the next one undisturbed. Raises RetryLater for one that nobody waits for."""
     first = next(_invocations) == 0
-    telemetry = Telemetry(context, models.first.description, cold_start=first and _START != "provisioned-concurrency")
+    telemetry = Telemetry(context, models.first.description, cold_start=first and not _WARM)
     if first:
         telemetry.started(_load_ms)
     try:

@@ -14,6 +14,7 @@ from typing import Any
 from ._abi import ffi
 from .description import Description, parse
 from .errors import InferenceError, ResultTooLargeError, StartupError
+from .processes import threads
 
 ABI_VERSION = 1
 DEFAULT_LIBRARY = "/opt/lib/libmodel.so"  # where Lambda unpacks the model layer
@@ -193,7 +194,7 @@ def _open(library: Any, description: Description) -> tuple[Any, Any]:
 
         status, memory, where = open_outside(library, handle, description.name, description.weights)
     else:
-        status = library.cf_open(0, handle)
+        status = library.cf_open(threads(), handle)
     if status == OK:
         return handle[0], memory
     reason = _text(library.cf_last_error(ffi.NULL))

@@ -210,6 +210,11 @@ class _Pinned(http.client.HTTPSConnection):
         self.sock.do_handshake()
 
 
+def forget() -> None:
+    """Read the certificates that are trusted again, when they are next needed."""
+    _trust.cache_clear()
+
+
 @functools.cache
 def _trust() -> ssl.SSLContext:
     return ssl.create_default_context()

@@ -134,6 +134,13 @@ def _is_key(key: str) -> bool:
         return False
 
 
+def forget() -> None:
+    """Close every client, with its connections and credentials; the next call makes another."""
+    with _lock:
+        while _clients:
+            _clients.popitem()[1].close()
+
+
 def s3(seconds: float) -> Any:
     """A client whose attempts, if S3 is silent, end in about ``seconds``; one of four, made with the first call."""
     each = 1 << min(max(int(seconds / ATTEMPTS).bit_length() - 1, 0), 3)

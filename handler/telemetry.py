@@ -71,12 +71,13 @@ class Telemetry:
             self.call,
         )
 
-    def started(self, load_ms: float) -> None:
-        """The first invocation says what the start took."""
+    def started(self, load_ms: float | None) -> None:
+        """The first invocation says what the start took. ``load_ms``: None where nothing was opened, but restored."""
         metrics = self._of(self._model)
         if self._cold_start:
             metrics.add_metric("ColdStart", "Count", 1)
-        metrics.add_metric("LoadMs", "Milliseconds", load_ms)
+        if load_ms is not None:
+            metrics.add_metric("LoadMs", "Milliseconds", load_ms)
 
     def flush(self) -> None:
         """Write the metrics, one line for each set of dimensions."""

@@ -7,6 +7,7 @@ https://docs.aws.amazon.com/xray/latest/devguide/xray-api-segmentdocuments.html
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import socket
@@ -14,7 +15,18 @@ import time
 from contextlib import suppress
 
 _HEADER = '{"format": "json", "version": 1}\n'
-_socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+
+@functools.cache
+def _socket() -> socket.socket:
+    return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+
+def forget() -> None:
+    """Close the socket; the next subsegment makes another."""
+    if _socket.cache_info().currsize:
+        _socket().close()
+        _socket.cache_clear()
 
 
 def send(name: str, milliseconds: float, annotations: dict[str, str | int | bool], status: int = 200) -> None:
@@ -37,4 +49,4 @@ def send(name: str, milliseconds: float, annotations: dict[str, str | int | bool
         "annotations": annotations,
     }
     with suppress(OSError):
-        _socket.sendto((_HEADER + json.dumps(segment)).encode(), (host, int(port)))
+        _socket().sendto((_HEADER + json.dumps(segment)).encode(), (host, int(port)))

@@ -2,23 +2,26 @@
 
 Imported only for a model that has such, when the function starts; boto3 only for weights in S3. What the file holds:
 builder/emit/outside.py. A mapped file is read as it is needed, so only its header is checked; what comes from S3 is
-checked whole, piece by piece, by threads that hash one piece while others are on their way.
+checked whole, piece by piece, by threads that hash one piece while others are on their way. Where several processes
+share an environment (``processes``), it goes into one file that all of them map.
 """
 
 # pathlib would be imported for this alone
-# ruff: noqa: PTH112, PTH118
+# ruff: noqa: PTH104, PTH110, PTH112, PTH118
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import mmap
 import os
 import struct
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 from ._abi import ffi
 from .errors import StartupError
+from .processes import processes, threads
 
 VARIABLE = "COLDFORGE_WEIGHTS"
 
@@ -26,6 +29,7 @@ HEADER = struct.Struct("<8sIIQ32sQ32s")
 MAGIC = b"CFWEIGHT"
 FIRST = 65_536
 """Bytes of the first request: the header and the hashes of 16 GB."""
+TEMPORARY = "/tmp"
 AT_ONCE = 12
 ATTEMPTS = 3
 
@@ -38,16 +42,47 @@ def open_outside(library: Any, handle: Any, name: str, layout: str) -> tuple[int
     place = os.environ.get(VARIABLE, "")
     if place.endswith("/") or os.path.isdir(place):
         place = os.path.join(place, f"{name}.weights")
+    if place.startswith("s3://") and processes() > 1:
+        return library.cf_open_file(threads(), shared(place, layout).encode(), handle), None, place
     if place.startswith("s3://"):
         memory = download(place, layout)
         return library.cf_open_memory(0, ffi.from_buffer(memory), len(memory), handle), memory, place
     if place:
-        return library.cf_open_file(0, place.encode(), handle), None, place
-    return library.cf_open(0, handle), None, "beside the library"
+        return library.cf_open_file(threads(), place.encode(), handle), None, place
+    return library.cf_open(threads(), handle), None, "beside the library"
 
 
-def download(address: str, layout: str) -> mmap.mmap:
-    """The whole file at ``s3://bucket/key`` in memory of its own, which no disk backs. Raises StartupError."""
+def shared(address: str, layout: str) -> str:
+    """A file with what is at ``s3://bucket/key``, for all processes to map: fetched once, by the first of them.
+
+    The others wait for it. Its name says which weights it has, so one that is there is the right one. Raises
+    StartupError.
+    """
+    path = os.path.join(TEMPORARY, f"coldforge-{layout}.weights")
+    try:
+        # The lock ends with the process that holds it, whatever it ends of.
+        with open(f"{path}.lock", "wb", opener=_private) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not os.path.exists(path):
+                with open(f"{path}.part", "w+b", opener=_private) as part:
+                    download(address, layout, part.fileno()).close()
+                os.rename(f"{path}.part", path)
+    except OSError as error:
+        raise StartupError(
+            f"the weights cannot be kept in {TEMPORARY}, where all processes share them: {error}."
+        ) from error
+    return path
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def download(address: str, layout: str, file: int | None = None) -> mmap.mmap:
+    """The whole file at ``s3://bucket/key`` in memory of its own, which no disk backs, or in ``file``, which is open.
+
+    Raises StartupError.
+    """
     import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
@@ -60,25 +95,40 @@ def download(address: str, layout: str) -> mmap.mmap:
         retries={"mode": "standard", "total_max_attempts": 3},
     )
     try:
-        client = boto3.client("s3", config=config)
-        answer = client.get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{FIRST - 1}")
-        with answer["Body"] as body:
-            first: bytes = body.read()
-        start, size, piece, hashes = _header(first, address, layout)
-        if answer.get("ContentRange") != f"bytes 0-{len(first) - 1}/{start + size}":  # before there is memory for it
-            raise _damaged(address)
-        memory = mmap.mmap(-1, start + size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        with suppress(OSError, AttributeError):  # a wish, which spares most of the faults that filling it takes
-            memory.madvise(mmap.MADV_HUGEPAGE)
-        memory[:start] = first[:start]
-        # Another object may take this one's place meanwhile: pieces of two would not fit together.
-        which = {"Bucket": bucket, "Key": key, "IfMatch": answer["ETag"]}
-        offsets = range(start, start + size, piece)
-        pieces = [(at, min(piece, start + size - at), wanted) for at, wanted in zip(offsets, hashes, strict=True)]
-        _fill(client, which, memory, pieces)
-        return memory
+        with closing(boto3.client("s3", config=config)) as client:
+            answer = client.get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{FIRST - 1}")
+            with answer["Body"] as body:
+                first: bytes = body.read()
+            start, size, piece, hashes = _header(first, address, layout)
+            if answer.get("ContentRange") != f"bytes 0-{len(first) - 1}/{start + size}":  # before there is memory
+                raise _damaged(address)
+            memory = _room(start + size, file)
+            memory[:start] = first[:start]
+            # Another object may take this one's place meanwhile: pieces of two would not fit together.
+            which = {"Bucket": bucket, "Key": key, "IfMatch": answer["ETag"]}
+            offsets = range(start, start + size, piece)
+            pieces = [(at, min(piece, start + size - at), wanted) for at, wanted in zip(offsets, hashes, strict=True)]
+            _fill(client, which, memory, pieces)
+            return memory
     except (ClientError, BotoCoreError, OSError) as error:
         raise StartupError(f"the weights cannot be fetched from {address} ({error}): see {VARIABLE}.") from error
+
+
+def _room(size: int, file: int | None) -> mmap.mmap:
+    """Memory of ``size`` bytes, in the open ``file`` where that is not None. Raises StartupError."""
+    if file is not None:
+        try:
+            os.posix_fallocate(file, 0, size)  # on a disk that is full, a write to the memory would end the process
+        except OSError as error:
+            raise StartupError(
+                f"there is no room in {TEMPORARY} for {size:,} bytes of weights, which all processes share: give the "
+                "function more ephemeral storage."
+            ) from error
+        return mmap.mmap(file, size)
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError, AttributeError):  # a wish, which spares most of the faults that filling it takes
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 def _header(first: bytes, address: str, layout: str) -> tuple[int, int, int, list[bytes]]:

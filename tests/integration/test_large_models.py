@@ -21,6 +21,7 @@ from builder.pack.limits import LAMBDA_UNZIPPED
 from builder.project import HOME, Project
 from tests.integration.test_weights import project
 from tests.support.aws import client_environment, local_aws
+from tests.support.packages import linked
 
 __all__ = ["project"]
 
@@ -28,7 +29,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.slow]
 
 SPEC = '[model]\nsource = "wide.keras"\nname = "wide"\n[weights]\nplace = "{place}"\n'
 WIDTH = 8192
-LAMBDA_HAS = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six.py")
 
 
 @pytest.fixture
@@ -53,18 +53,6 @@ def wide(path: Path) -> Any:
 def bundled(project: Project, place: str) -> int:
     (project.root / "model.toml").write_text(SPEC.format(place=place))
     return main(["bundle", "model.toml", "--in", "host"])
-
-
-def packages(folder: Path) -> Path:
-    """The packages for boto3, which Lambda's runtime has."""
-    import boto3 as found
-
-    folder.mkdir()
-    site = Path(found.__file__).parents[1]
-    for name in LAMBDA_HAS:
-        if (site / name).exists():
-            (folder / name).symlink_to(site / name)
-    return folder
 
 
 def served(layer: Path, more: Path, x: np.ndarray, **environment: str) -> tuple[np.ndarray, float, int]:
@@ -101,7 +89,7 @@ def test_a_model_that_no_layer_holds(
     storage = boto3.client("s3")
     storage.create_bucket(Bucket="models")
     storage.upload_file(str(weights), "models", "of/wide.weights")
-    more, log = packages(tmp_path / "packages"), {}
+    more, log = linked(tmp_path / "packages"), {}
     here = client_environment(endpoint)
     for _ in range(int(os.environ.get("REPEAT", "1"))):
         scores, init, peak = served(bundle.layer, more, x, **here, COLDFORGE_WEIGHTS="s3://models/of/")

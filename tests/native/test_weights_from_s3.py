@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import subprocess
@@ -55,6 +56,54 @@ def copied(library: Path) -> np.ndarray:
 def test_every_piece_is_fetched_into_its_place(library: Path, storage: s3.Bucket) -> None:
     np.testing.assert_array_equal(copied(library), values(0, ITEMS))
     assert storage.requests == [f"GET {NAME}"] * (1 + PIECES)
+
+
+def test_processes_that_share_an_environment_fetch_once_and_map_one_file(
+    library: Path, storage: s3.Bucket, tmp_path: Path
+) -> None:
+    """As on Managed Instances: all start at once, each opens the model, and one of them transfers the weights."""
+    code = (
+        "import sys, numpy; from handler import weights; from handler.model import Model\n"
+        "weights.TEMPORARY = sys.argv[2]; model = Model(sys.argv[1])\n"
+        "maps = [line.split()[5] for line in open('/proc/self/maps') if line.rstrip().endswith('.weights')]\n"
+        "print(numpy.frombuffer(model.run([bytes(4)])[0], numpy.float32)[:2].tolist(), *set(maps))"
+    )
+    command = [sys.executable, "-c", code, str(library), str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "AWS_LAMBDA_MAX_CONCURRENCY": "4"}
+    started = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = {process.communicate(timeout=100)[0] for process in started}
+    (kept,) = tmp_path.glob("coldforge-*.weights")
+    assert said == {f"{values(0, ITEMS)[:2].tolist()} {kept}\n"}
+    assert storage.requests == [f"GET {NAME}"] * (1 + PIECES)
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_process_that_died_while_it_fetched_leaves_nothing_in_the_way(
+    library: Path, storage: s3.Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "TEMPORARY", str(tmp_path))
+    monkeypatch.setenv("AWS_LAMBDA_MAX_CONCURRENCY", "2")
+    good, storage.objects[NAME] = storage.objects[NAME], b"no weights"
+    with pytest.raises(StartupError, match="not a weights file"):
+        Model(str(library))
+    (part,) = tmp_path.glob("*.part")
+    part.write_bytes(b"half of something" * 1000)
+    storage.objects[NAME] = good
+    np.testing.assert_array_equal(copied(library), values(0, ITEMS))
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_disk_that_is_full_is_said(
+    library: Path, storage: s3.Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(weights, "TEMPORARY", str(tmp_path))
+    monkeypatch.setenv("AWS_LAMBDA_MAX_CONCURRENCY", "2")
+    with pytest.raises(StartupError, match="more ephemeral storage"):
+        Model(str(library))
 
 
 def test_a_whole_address_names_the_object(library: Path, storage: s3.Bucket, monkeypatch: pytest.MonkeyPatch) -> None:

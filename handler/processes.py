@@ -1,0 +1,20 @@
+"""How many processes of the function share one execution environment, its memory and its /tmp.
+
+Lambda Managed Instances start one for each request that an environment takes at once, and each opens the model.
+https://docs.aws.amazon.com/lambda/latest/dg/lambda-managed-instances-python-runtime.html
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+
+def processes(environment: Mapping[str, str] = os.environ) -> int:
+    """1 but on Managed Instances, where Lambda's runtime reads the same variable to start them."""
+    return max(1, int(environment.get("AWS_LAMBDA_MAX_CONCURRENCY") or 1))
+
+
+def threads(environment: Mapping[str, str] = os.environ) -> int:
+    """What ``cf_open`` gets: 0, to choose by the processors that there are, unless other processes keep those busy."""
+    return 0 if processes(environment) == 1 else 1

@@ -110,7 +110,6 @@ class Target:
     machines: tuple[str, ...] = ()  # what platform.machine() calls it, in lower case
     emulator: Emulator | None = None
     architecture: str = ""  # Lambda's and SAM's name
-    gb_second: float = 0.0  # US dollars, in Lambda; builder/page/prices.json says where and when
     wheels: tuple[str, ...] = ()  # pip's platform tags of Lambda's packages
     lambda_emulator: PinnedFile | None = None  # AWS's Runtime Interface Emulator, in the SAM CLI's wheel
 
@@ -166,7 +165,6 @@ X86_64 = Target(
     elf=Elf("EM_X86_64", 62),
     machines=("x86_64", "amd64"),
     architecture="x86_64",
-    gb_second=0.0000166667,
     wheels=("manylinux2014_x86_64", "manylinux_2_28_x86_64"),
     lambda_emulator=PinnedFile(
         "samcli/local/rapid/aws-lambda-rie-x86_64", "6b1e686e62ab2baf5759c412c4864276ef2a88b094fca53ec070637ccba9b9a5"
@@ -195,7 +193,6 @@ ARM64 = Target(
         packages="qemu-user libc6-arm64-cross",
     ),
     architecture="arm64",
-    gb_second=0.0000133334,
     wheels=("manylinux2014_aarch64", "manylinux_2_28_aarch64"),
     lambda_emulator=PinnedFile(
         "samcli/local/rapid/aws-lambda-rie-arm64", "ec2e5d09633d853834c008b1ef264bf834b258a94d551d2b2074966494b39a21"

@@ -1,23 +1,15 @@
-"""How many inputs one invocation gets, and what all of them then cost and take. Arithmetic alone: nothing is asked.
-
-Prices are data: ``prices.json`` has them with their region and date, and ``Target.gb_second`` that of a processor.
-"""
+"""How many inputs one invocation gets, and what all of them then cost and take. Arithmetic alone: nothing is asked."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from builder.errors import BatchError
+from builder.prices import WHOLE_PROCESSOR_MB, list_prices
 
-PRICES = Path(__file__).with_name("prices.json")
-
-WHOLE_PROCESSOR_MB = 1769
-"""Megabytes of memory with which a function has one whole processor; with less it has as much less."""
 READ_MS = 50.0
 """Until an object of S3 is there. Assumed: AWS speaks of 100 ms at most, and tens are usual."""
 READ_AHEAD = 8
@@ -98,7 +90,7 @@ def plan(load: Load, per_invocation: int | None = None) -> Plan:
     gb_seconds = work_ms / 1000 * load.memory / 1024
     seconds = (min(most, load.items) * item_ms + OVERHEAD_MS) / 1000
     transitions = 1 + invocations  # Step Functions counts each state that is entered: the map, and each batch's task
-    prices = json.loads(PRICES.read_text(encoding="utf-8"))
+    prices = list_prices()
     reads = load.items if load.fetched else 0
     return Plan(
         items=load.items,
@@ -111,10 +103,10 @@ def plan(load: Load, per_invocation: int | None = None) -> Plan:
         concurrency=load.concurrency,
         minutes=(math.ceil(invocations / load.concurrency) * seconds + load.cold_ms / 1000) / 60,
         compute_dollars=gb_seconds * load.gb_second,
-        invocation_dollars=invocations / 1e6 * prices["million_invocations"],
-        transition_dollars=transitions / 1e3 * prices["thousand_transitions"],
-        storage_dollars=reads / 1e3 * prices["thousand_reads"] + invocations / 1e3 * prices["thousand_writes"],
-        prices=f"{prices['region']}, {prices['date']}",
+        invocation_dollars=invocations / 1e6 * prices.million_requests,
+        transition_dollars=transitions / 1e3 * prices.thousand_transitions,
+        storage_dollars=reads / 1e3 * prices.thousand_reads + invocations / 1e3 * prices.thousand_writes,
+        prices=prices.of,
     )
 
 

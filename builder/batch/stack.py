@@ -8,7 +8,8 @@ from typing import Any
 
 from builder.batch.place import Place, asking
 from builder.errors import BatchError, UsageError
-from builder.targets import DEFAULT, TARGETS
+from builder.prices import list_prices
+from builder.targets import DEFAULT
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,10 @@ def deployed(stack: str, client: Callable[[str], Any]) -> Deployed:
     with asking(f"asking for the function of {stack}"):
         about = client("lambda").get_function_configuration(FunctionName=outputs["FunctionName"])
     architecture = (about.get("Architectures") or [DEFAULT.architecture])[0]
-    (target,) = [target for target in TARGETS if target.architecture == architecture and target.gb_second]
     return Deployed(
         outputs["BatchMachineArn"],
         Place.of(outputs["BatchResults"]),
         int(about["MemorySize"]),
         int(about["Timeout"]),
-        target.gb_second,
+        list_prices().gb_second[architecture],
     )

@@ -19,6 +19,7 @@ from builder.batch.run import Run, find
 from builder.batch.sources import items
 from builder.batch.stack import Deployed, deployed
 from builder.errors import BatchError
+from builder.prices import list_prices
 from builder.targets import DEFAULT
 
 Client = Callable[[str], Any]
@@ -154,7 +155,9 @@ def _lines(file: TextIO) -> int:
 
 
 def _planned(listing: Listing, times: Callable[[], Times], there: Deployed | None, asked: Asked) -> Plan:
-    size = there or Deployed("", Place("", ""), asked.memory, asked.timeout, DEFAULT.gb_second)
+    size = there or Deployed(
+        "", Place("", ""), asked.memory, asked.timeout, list_prices().gb_second[DEFAULT.architecture]
+    )
     if not listing.items:
         raise BatchError("there is nothing to answer: the source has no item.")
     return plan(_load(listing, times(), size, asked.max_concurrency), asked.per_invocation)

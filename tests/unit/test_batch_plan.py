@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 
@@ -10,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.batch.plan import INPUT_BYTES, MOST_ITEMS, PRICES, Load, plan, render
+from builder.batch.plan import INPUT_BYTES, MOST_ITEMS, Load, plan, render
 from builder.cli import main
 from builder.errors import BatchError
+from builder.prices import list_prices
 from tests.support.results import printed
 
 MILLION = Load(
@@ -87,9 +87,9 @@ def test_a_batch_keeps_every_limit(
 
 
 def test_prices_are_data_with_a_date() -> None:
-    prices = json.loads(PRICES.read_text())
-    assert prices["date"].startswith("20")
-    assert all(source.startswith("https://aws.amazon.com/") for source in prices["sources"])
+    prices = list_prices()
+    assert prices.date.startswith("20")
+    assert all(source.startswith("https://aws.amazon.com/") for source in prices.sources)
 
 
 def test_the_command(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builder.lower.program import Buffer, CopyStep, KernelStep, Program, Step
-from builder.page.cost import FULL_CPU_MB, costs
+from builder.page.cost import costs
 from builder.page.document import document, inline_json
 from builder.page.flow import flow_of
 from builder.page.report import SCRIPTS
+from builder.prices import WHOLE_PROCESSOR_MB, list_prices
 from builder.targets import ARM64, X86_64, Target
 from tests.conftest import ROOT
 
@@ -98,9 +99,10 @@ def test_a_million_requests_cost_what_the_prices_say(target: Target) -> None:
     found = costs(target, handler_ms=10.0, peak_memory=300 << 20)
     rows = {row["memory"]: row for row in found["rows"]}
     assert 256 not in rows  # it does not fit
-    assert rows[FULL_CPU_MB]["billed"] == 10
-    assert rows[FULL_CPU_MB]["dollars"] == pytest.approx(0.2 + 10_000 * FULL_CPU_MB / 1024 * target.gb_second)
-    assert rows[512]["ms"] == pytest.approx(10.0 * FULL_CPU_MB / 512)
+    assert rows[WHOLE_PROCESSOR_MB]["billed"] == 10
+    gb_second = list_prices().gb_second[target.architecture]
+    assert rows[WHOLE_PROCESSOR_MB]["dollars"] == pytest.approx(0.2 + 10_000 * WHOLE_PROCESSOR_MB / 1024 * gb_second)
+    assert rows[512]["ms"] == pytest.approx(10.0 * WHOLE_PROCESSOR_MB / 512)
     assert rows[3008]["ms"] == 10.0  # one thread is no faster with more
     assert re.fullmatch(r"20\d\d(-\d\d)?", found["date"])
     assert found["region"]

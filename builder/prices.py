@@ -1,0 +1,50 @@
+"""AWS's list prices, which are data: ``prices.json`` has all of them, with their region, date and sources."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+LIST = Path(__file__).with_name("prices.json")
+
+WHOLE_PROCESSOR_MB = 1769
+"""Megabytes of memory with which a function has one whole processor; its share grows with memory.
+https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html"""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """US dollars, without taxes and the free tier. ``gb_second``: of Lambda, by its name for the architecture.
+
+    ``thousand_transitions``: of Step Functions. ``thousand_reads``, ``thousand_writes``: requests to S3.
+    """
+
+    region: str
+    date: str
+    sources: tuple[str, ...]
+    million_requests: float
+    gb_second: Mapping[str, float]
+    thousand_transitions: float
+    thousand_reads: float
+    thousand_writes: float
+
+    @property
+    def of(self) -> str:
+        return f"{self.region}, {self.date}"
+
+    def requests(self, memory: int, ms: float, architecture: str) -> float:
+        """A million requests of ``ms`` each, with ``memory`` megabytes. Billed is each begun millisecond."""
+        return self.million_requests + self.compute(memory, max(1, math.ceil(ms)), architecture)
+
+    def compute(self, memory: int, billed_ms: float, architecture: str) -> float:
+        """The part of that which is for time."""
+        return 1e6 * billed_ms / 1000 * memory / 1024 * self.gb_second[architecture]
+
+
+def list_prices() -> Prices:
+    """Those of ``prices.json``."""
+    found = json.loads(LIST.read_text(encoding="utf-8"))
+    return Prices(**found | {"sources": tuple(found["sources"])})

@@ -196,6 +196,10 @@ report: setup $(MADE_$(MODEL)) ## what the bundle of MODEL runs, weighs and cost
 bench-model: setup ## how fast the bundle of MODEL is here: p50, p90, p99, and cold starts; one line to paste
 	@$(PY) -m builder.cli bench "$(MODEL)"
 
+.PHONY: cost
+cost: setup ## with how much memory the function of MODEL is cheapest; COST_FLAGS="--below 50" (control groups: as root)
+	@$(PY) -m builder.cli cost "$(MODEL)" $(COST_FLAGS)
+
 sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
 
 # TARGET=arm64 and the template's Architecture=arm64 are one: the target, where it is not Lambda's default.
@@ -340,6 +344,13 @@ bench-lambda: .venv-bench/.done ## the function against the same one on other en
 bench-lambda-minilm: .venv-bench/.done $(MADE_minilm) ## the same for texts, against tokenizers + ONNX Runtime and fastembed; writes docs/benchmarks-function-minilm.md
 	@.venv-bench/bin/python -m benchmarks.function minilm
 	@.venv-bench/bin/python -m benchmarks.function.report build/bench/function-minilm/results.json
+
+COSTED := emotion digits age_gender languages minilm
+.PHONY: bench-memory
+bench-memory: .venv-bench/.done ## what the examples cost with each size of memory, by control groups (as root); writes docs/cost-of-memory.md
+	@for model in $(COSTED); do $(MAKE) --no-print-directory bundle MODEL=$$model BUILD_IN=$(BUILD_IN); done
+	@.venv-bench/bin/python -m benchmarks.memory $(COSTED)
+	@.venv-bench/bin/python -m benchmarks.memory.report
 
 .PHONY: bench-wasm
 bench-wasm: .venv-bench/.wasm ## model.wasm against native code, ONNX Runtime Web and TensorFlow.js (needs Node)

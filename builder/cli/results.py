@@ -89,6 +89,15 @@ _STEP = _object(
 
 _SPREAD = _object("milliseconds", runs=_whole(), min=_number(), p50=_number(), p90=_number(), p99=_number())
 
+_START = _object(
+    "milliseconds of the median cold start",
+    imports=_number(),
+    load=_number(),
+    first=_number(),
+    decode=_number("a part of `first`"),
+    infer=_number("a part of `first`"),
+)
+
 _CHANGE = _object(what=_text(), before=_or_null(_text("null: not there")), after=_or_null(_text("null: not there")))
 
 _FIGURE = _object(
@@ -356,19 +365,40 @@ RESULTS: dict[str, Schema] = {
                 python=_text(),
                 note=_text(),
                 starts=_whole(),
-                start=_object(
-                    "milliseconds of the median cold start",
-                    imports=_number(),
-                    load=_number(),
-                    first=_number(),
-                    decode=_number("a part of `first`"),
-                    infer=_number("a part of `first`"),
-                ),
+                start=_START,
                 warm=_SPREAD,
                 handler=_number("milliseconds that the function itself takes of a warm request, the median"),
                 memory=_whole("bytes of the function's process, at most"),
             )
         ),
+    ),
+    "cost": _object(
+        model=_text(),
+        version=_text(),
+        target=_text("that was measured"),
+        cpu=_text(),
+        python=_text("that ran the function"),
+        note=_text("says so where that is not Lambda's"),
+        shared_by=_text("how the function was held to a share of a processor"),
+        rounds=_whole("cold starts with each size"),
+        prices=_object("US dollars", region=_text(), date=_text(), source=_text()),
+        sizes=_list(
+            _object(
+                memory=_whole("megabytes"),
+                processors=_number("that Lambda has for that"),
+                start=_START,
+                warm=_SPREAD,
+                billed=_number("milliseconds of a warm request, each rounded up, on average"),
+                peak=_whole("bytes of the function's process"),
+                dollars=_by_name(_number(), "of a million warm requests, by architecture"),
+                cold_dollars=_by_name(_number(), "of a million cold starts, by architecture"),
+            ),
+            "by memory",
+        ),
+        left_out=_by_name(_text("why"), "by memory"),
+        cheapest=_whole("megabytes, on the architecture that was measured"),
+        below=_or_null(_number("milliseconds, as asked for")),
+        cheapest_below=_or_null(_whole("megabytes; nine of ten warm requests are faster than `below`")),
     ),
     "publish": _object(
         "one line for each layer",

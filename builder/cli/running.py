@@ -1,4 +1,4 @@
-"""Commands that run a bundle on this machine: invoke, serve, bench."""
+"""Commands that run a bundle on this machine: invoke, serve, bench, cost."""
 
 from __future__ import annotations
 
@@ -144,6 +144,39 @@ def bench(options: Options, project: Project) -> int:
     return 0
 
 
+def _cost_arguments(parser: Arguments) -> None:
+    add_model(parser)
+    parser.add_argument(
+        "--memory", type=int, nargs="+", metavar="MB", help="sizes to measure (default: 442 885 1769 3538)"
+    )
+    parser.add_argument(
+        "--below", type=float, metavar="MS", help="name the cheapest with nine of ten warm requests below it, too"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="cold starts with each size (default: 5)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of warm requests after each start (default: 1)")
+    add_json(parser)
+
+
+def cost(options: Options, project: Project) -> int:
+    from builder.measure import cost
+    from builder.pack.bundle import find_bundle
+
+    if options.rounds < 1:
+        raise UsageError(f"--rounds {options.rounds}: give at least 1.")
+    name = load_spec(options.model, project).name
+    bundle = find_bundle(project.dist, name, host_target(), options.model)
+    found = cost.costs(
+        bundle,
+        options.memory or cost.MEMORY_MB,
+        rounds=options.rounds,
+        seconds=options.seconds,
+        below=options.below,
+        say=progress_of(options).say,
+    )
+    answer(options, found.to_dict(), cost.render(found))
+    return 0
+
+
 def _layer(models: Sequence[str], project: Project) -> Path:
     from builder.pack.join import joined_name
 
@@ -162,4 +195,5 @@ COMMANDS = (
     Command(
         "bench", "say how fast a bundle is here: its library, and the function cold and warm", _bench_arguments, bench
     ),
+    Command("cost", "measure with how much memory a bundle's function is cheapest in Lambda", _cost_arguments, cost),
 )

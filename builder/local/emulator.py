@@ -43,6 +43,7 @@ class Emulator:
     environment: dict[str, str] = field(default_factory=dict)
     memory: int = 1769  # MB; told to the function, not enforced
     handler: str = HANDLER
+    prefix: tuple[str, ...] = ()  # a command that runs the one behind it: see builder/measure/share.py
     _process: subprocess.Popen[bytes] | None = None
     _port: int = 0
     _folder: tempfile.TemporaryDirectory[str] | None = None
@@ -114,7 +115,7 @@ class Emulator:
         with _free_port() as first, _free_port() as second:
             self._port, api = first.getsockname()[1], second.getsockname()[1]
         command = [
-            str(self.binary.resolve()), "--log-level", "info",
+            *self.prefix, str(self.binary.resolve()), "--log-level", "info",
             "--runtime-interface-emulator-address", f"127.0.0.1:{self._port}",
             "--runtime-api-address", f"127.0.0.1:{api}",
             # -S: no site-packages, so that nothing is imported but what the layers hold.

@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from builder.errors import EnvironmentSetupError
 from builder.library.opened import Call, OpenedModel
 from builder.local import rie
-from builder.local.emulator import Emulator
 from builder.measure.machine import cpu_name
 from builder.pack.bundle import Bundle
 from builder.report.text import table
@@ -153,7 +152,7 @@ def _function(bundle: Bundle, starts: int, seconds: float) -> FunctionTimes:
     found: list[Start] = []
     for number in range(starts):
         with rie.emulator(bundle.layer) as running:
-            found.append(_start(running, event))
+            found.append(started(running, event))
             if number == starts - 1:
                 warm = Spread.of(timed(lambda: running.invoke(event), seconds))
                 handler = median(value for name, value in _metrics(running.log) if name == "TotalMs")
@@ -162,8 +161,26 @@ def _function(bundle: Bundle, starts: int, seconds: float) -> FunctionTimes:
     return FunctionTimes(python.version, rie.note(python) or "", starts, start, warm, handler, memory)
 
 
-def _start(running: Emulator, event: Any) -> Start:
-    """The first request's times: the client's, the emulator's of the start, and what the function says of itself."""
+class Running(Protocol):
+    """A function that takes requests: ``builder.local.emulator.Emulator``, or one in a container."""
+
+    def invoke(self, event: Any) -> Any: ...
+
+    @property
+    def log(self) -> str: ...
+
+    @property
+    def init_ms(self) -> float: ...
+
+    @property
+    def peak_rss(self) -> int: ...
+
+
+def started(running: Running, event: Any) -> Start:
+    """The first request's times: the client's, the emulator's of the start, and what the function says of itself.
+
+    Raises EnvironmentSetupError, and AnswerError for a request that the function refuses.
+    """
     begin = time.perf_counter()
     answer = running.invoke(event)
     whole = (time.perf_counter() - begin) * 1000

@@ -215,7 +215,8 @@ STAGE = $(MODELS); staged=$$($(ANY_PY) -m builder.cli stage "$$@" \
 sam-build: sam
 	@$(STAGE)
 	@$(if $(filter image,$(PACKAGE)),$(PYTHON) -m builder.pack.image $(OTHER))
-	@TARGET=$(or $(OTHER),x86_64) $(SAM) build $(BUILD_FLAGS_$(PACKAGE)) $(OVERRIDES)
+	@$(if $(INSTANCES),$(PYTHON) -m builder.pack.instances)
+	@TARGET=$(or $(OTHER),x86_64) $(SAM) build $(BUILD_FLAGS_$(or $(INSTANCES:%=instances),$(PACKAGE))) $(OVERRIDES)
 
 local-invoke: sam-build ## the function on IMAGE in Lambda's container image (Docker)
 	@$(PYTHON) -c 'import base64, json, sys; \
@@ -227,6 +228,11 @@ local-api: sam-build ## the function behind http://127.0.0.1:3000/predict (Docke
 
 # zip: the function with two layers. image: a container image, for models that no layer holds.
 PACKAGE ?= zip
+# Anything: on Lambda Managed Instances, whose capacity provider PARAMETERS name.
+INSTANCES ?=
+ifneq ($(and $(INSTANCES),$(filter image,$(PACKAGE))),)
+$(error INSTANCES is for zip functions, and PACKAGE=image asks for a container image)
+endif
 # NAME=VALUE ..., the template's parameters
 PARAMETERS ?=
 # An environment of samconfig.toml, such as dev, staging or prod; its parameters come before PARAMETERS.
@@ -234,6 +240,7 @@ ENV ?= default
 # The stack's name; empty is coldforge-MODEL-ENV, so that two models are two stacks.
 STACK ?=
 BUILD_FLAGS_image := --template-file template-image.yaml
+BUILD_FLAGS_instances := --template-file template-instances.yaml
 VALUES = $(strip $(OTHER:%=Architecture=%) $(filter-out Architecture=$(OTHER),$(PARAMETERS)))
 OVERRIDES = $(if $(VALUES),--parameter-overrides $(VALUES))
 

@@ -122,6 +122,8 @@ def problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
     for name, row in declared.items():
         if values[name] is not None:
             yield from _parameter(name, row, str(values[name]))
+        else:
+            yield f"{name} is not given, and has no default."
     scope = _Scope(values, template.get("Conditions", {}))
     for rule in template.get("Rules", {}).values():
         yield from scope.broken(rule)
@@ -206,8 +208,12 @@ def _destination(name: str, arn: Any, resources: Mapping[str, Any], services: tu
 
 def _function(name: str, properties: Mapping[str, Any], layers: Mapping[str, Any], folder: Path) -> Iterator[str]:
     storage = (properties.get("EphemeralStorage") or {}).get("Size")
+    memory = (limits.MEMORY_MIN_MB, limits.MEMORY_MAX_MB)
+    if properties.get("CapacityProviderConfig"):
+        memory = (limits.INSTANCE_MEMORY_MIN_MB, limits.INSTANCE_MEMORY_MAX_MB)
+        yield from _instances(name, properties)
     for what, number, low, high, unit in (
-        ("MemorySize", properties.get("MemorySize"), limits.MEMORY_MIN_MB, limits.MEMORY_MAX_MB, "MB"),
+        ("MemorySize", properties.get("MemorySize"), *memory, "MB"),
         ("Timeout", properties.get("Timeout"), 1, limits.TIMEOUT_MAX_S, "s"),
         ("/tmp (EphemeralStorage)", storage, limits.TMP_MIN_MB, limits.TMP_MAX_MB, "MB"),
     ):
@@ -238,11 +244,25 @@ def _concurrency(name: str, properties: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name}: {started} provisioned instances are more than its {reserved} reserved ones."
 
 
+def _instances(name: str, properties: Mapping[str, Any]) -> Iterator[str]:
+    """What Lambda would refuse of a function on managed instances."""
+    each = properties["CapacityProviderConfig"].get("ExecutionEnvironmentMemoryGiBPerVCpu")
+    memory = str(properties.get("MemorySize", ""))
+    if each is not None and memory.isdecimal() and int(memory) < 1024 * float(each):
+        yield f"{name}: MemorySize {memory} MB is less than one processor has with {each} GB for each."
+    scaling = properties.get("FunctionScalingConfig") or {}
+    least, most = (str(scaling.get(f"{end}ExecutionEnvironments", "")) for end in ("Min", "Max"))
+    if least.isdecimal() and most.isdecimal() and int(least) > int(most):
+        yield f"{name}: {least} environments at least are more than {most} at most."
+
+
 def _snap_start(name: str, properties: Mapping[str, Any], storage: Any, image: bool) -> Iterator[str]:
     if image:
         yield f"{name}: SnapStart is for zip functions, and this one is a container image."
     if properties.get("ProvisionedConcurrencyConfig"):
         yield f"{name}: Lambda takes SnapStart or provisioned concurrency, not both."
+    if properties.get("FileSystemConfigs"):
+        yield f"{name}: Lambda takes SnapStart or a file system, not both."
     if storage is not None and str(storage).isdecimal() and int(storage) > SNAPSTART_TMP_MB:
         yield f"{name}: with SnapStart, /tmp has {SNAPSTART_TMP_MB} MB at most, not {storage}."
 

@@ -31,7 +31,7 @@ _ZIP_ONLY = (
     r"^          - OtelLayerArn\n          - OtelEndpoint\n",
     r"^  SnapStart:\n(?:    .*\n)+",  # the parameter
     r"^  CodeSigningConfigArn:\n(?:    .*\n)+",  # Lambda takes signatures of zips only
-    r"^  SnapStartOrProvisioned:\n(?:    .*\n)+",
+    r"^  SnapStartAlone:\n(?:    .*\n)+",
     r"^  OtelLayerArn:\n(?:    .*\n)+",  # no layer goes into an image
     r"^  OtelEndpoint:\n(?:    .*\n)+",
     r"^  UsesOtel: .*\n  HasOtelEndpoint: .*\n",

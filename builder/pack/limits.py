@@ -21,6 +21,9 @@ CONTAINER_IMAGE = 10 * 1024**3
 
 TMP_MIN_MB, TMP_MAX_MB = 512, 10_240
 MEMORY_MIN_MB, MEMORY_MAX_MB = 128, 10_240
+INSTANCE_MEMORY_MIN_MB, INSTANCE_MEMORY_MAX_MB = 2048, 32_768
+"""Of an execution environment on Lambda Managed Instances.
+https://docs.aws.amazon.com/lambda/latest/dg/lambda-managed-instances-best-practices.html"""
 TIMEOUT_MAX_S = 900
 WORKING_MEMORY = 256 << 20
 """Bytes of memory to have besides the weights: Python, the decoders, a model's buffers."""

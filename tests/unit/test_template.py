@@ -12,6 +12,7 @@ import yaml
 from builder.deliver.template_check import Loader, problems, require
 from builder.errors import TemplateError
 from builder.pack.image import TEMPLATE, image_template
+from builder.pack.instances import instances_template
 from tests.conftest import ROOT
 
 WEB_ACL = "arn:aws:wafv2:eu-west-1:123456789012:regional/webacl/team/1"
@@ -91,6 +92,7 @@ def test_a_good_template_passes(tmp_path: Path) -> None:
         ({"text": '!Sub "${MemorySize}' + "y" * 5000 + '"'}, "5,008 bytes of environment"),
         ({"snap": "on", "provisioned": 2}, "SnapStart or provisioned concurrency, not both"),
         ({"snap": "on", "storage": 1024}, "with SnapStart, /tmp has 512 MB at most"),
+        ({"snap": "on", "package": "Zip\n      FileSystemConfigs: [x]"}, "SnapStart or a file system, not both"),
         ({"snap": "on", "package": "Image"}, "SnapStart is for zip functions"),
         ({"runtime": "python3.9"}, "runtime python3.9; libmodel.so needs Amazon Linux 2023"),
         ({"runtime": "python3.12"}, "the dependencies layer is built for python3.13"),
@@ -332,5 +334,48 @@ def test_the_image_template_is_up_to_date() -> None:
 
 
 def test_an_unexpected_template_is_noticed() -> None:
-    with pytest.raises(ValueError, match=r"template\.yaml has 0 places"):
-        image_template("Resources: {}\n")
+    for made in (image_template, instances_template):
+        with pytest.raises(ValueError, match=r"template\.yaml has 0 places"):
+            made("Resources: {}\n")
+
+
+@pytest.fixture
+def instances(tmp_path: Path) -> Path:
+    """As it is deployed with INSTANCES=on."""
+    path = tmp_path / "template-instances.yaml"
+    path.write_text(instances_template((ROOT / "template.yaml").read_text()))
+    return path
+
+
+def test_the_template_for_instances_has_each_parameter_in_a_group_and_on_its_page(instances: Path) -> None:
+    template = yaml.load(instances.read_text(), Loader=Loader)
+    groups = template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+    assert sorted(name for group in groups for name in group["Parameters"]) == sorted(template["Parameters"])
+    page = (ROOT / "docs" / "managed-instances.md").read_text()
+    rows = [row.split("|") for row in page.splitlines() if row[:3] == "| `"]
+    own = yaml.load(REAL.read_text(), Loader=Loader)["Parameters"]
+    changed = {name: row for name, row in template["Parameters"].items() if row != own.get(name) and name != "Weights"}
+    assert {row[1].strip(" `"): row[2].strip(" `") for row in rows} == {
+        name: str(row.get("Default", "")) for name, row in changed.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, []),
+        ({"MemorySize": "2048"}, ["MemorySize 2048 MB is less than one processor has with 4 GB for each."]),
+        ({"MemorySize": "2048", "MemoryPerProcessor": "2"}, []),
+        ({"MemorySize": "32768"}, []),
+        ({"LeastEnvironments": "13"}, ["13 environments at least are more than 12 at most."]),
+        ({"SnapStart": "on"}, ["SnapStart is no parameter of this template"]),
+        ({"Weights": "/mnt/weights/"}, ["Weights is '/mnt/weights/'; it must match"]),
+        ({"CapacityProvider": "models"}, ["CapacityProvider is 'models'; it must match"]),
+    ],
+)
+def test_what_lambda_refuses_on_instances(instances: Path, given: dict[str, str], says: list[str]) -> None:
+    provider = {"CapacityProvider": "arn:aws:lambda:eu-west-1:123456789012:capacity-provider:models"}
+    found = list(problems(instances, {"ModelName": "emotion", **provider, **given}))
+    assert len(found) == len(says)
+    assert all(part in problem for problem, part in zip(found, says, strict=True))
+    assert "CapacityProvider is not given, and has no default." in problems(instances, {"ModelName": "emotion"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -274,6 +274,20 @@ class Description(NamedTuple):
             return self
         feeds, fetches = self.sizes[number]
         return self._replace(feeds=feeds, fetches=fetches, size=number)
+
+
+def runs(count: int, batches: tuple[int, ...]) -> Iterator[int]:
+    """How many of ``count`` items each run takes.
+
+    As many as the largest of ``batches`` that they fill; or all that are left, where those are three quarters of the
+    next larger one, or less than the smallest.
+    """
+    while count > 0:
+        full = max((b for b in batches if b <= count), default=0)
+        next_larger = min((b for b in batches if b > count), default=0)
+        taken = count if not full or (next_larger and 4 * count >= 3 * next_larger) else full
+        yield taken
+        count -= taken
 
 
 def parse(text: str) -> Description:

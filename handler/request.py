@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .budget import TEXTS_TOGETHER, Limits
 from .deadline import seconds_left
-from .description import Description
+from .description import Description, runs
 from .errors import (
     NotBase64Error,
     NotTextError,
@@ -179,20 +179,6 @@ def parts(request: Request, description: Description) -> Iterator[Request]:
         inputs = {name: cut(name, start, end) for name in request.inputs}
         yield request._replace(pictures=request.pictures[start:end], ids=request.ids[start:end], inputs=inputs)
         start = end
-
-
-def runs(count: int, batches: tuple[int, ...]) -> Iterator[int]:
-    """How many of ``count`` items each run takes.
-
-    As many as the largest of ``batches`` that they fill; or all that are left, where those are three quarters of the
-    next larger one, or less than the smallest.
-    """
-    while count > 0:
-        full = max((b for b in batches if b <= count), default=0)
-        next_larger = min((b for b in batches if b > count), default=0)
-        taken = count if not full or (next_larger and 4 * count >= 3 * next_larger) else full
-        yield taken
-        count -= taken
 
 
 def decoded(

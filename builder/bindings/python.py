@@ -20,6 +20,7 @@ from builder.bindings.package import (
 )
 from builder.errors import UsageError
 from builder.escape import doc, python_string, toml_string
+from builder.project import HOME
 from builder.targets import target_named
 
 FORMATS = {
@@ -28,15 +29,27 @@ FORMATS = {
 }  # fmt: skip
 
 
+_FUNCTION = ("description", "errors")
+_DECODING = ("budget", "exif", "fit", "image", "resize", "survey")
+"""Modules of the function that the package takes along: what reads model.json, and what decodes pictures."""
+
+
 def files(description: Description, parts: Parts) -> Files:
     """``pyproject.toml`` and the package ``<model>/``. Raises UsageError for a static library."""
     if parts.archive:
         raise UsageError("Python loads libraries at run time: --static is for C, Rust and Go.")
     package = description.package
+    picture = [f"{package}/pictures.py"] if description.picture else []
+    function = _FUNCTION + (_DECODING if description.picture else ())
     return {
         "pyproject.toml": project(description),
         f"{package}/__init__.py": module(description),
         f"{package}/__main__.py": example(description),
+        f"{package}/predictor.py": predictor(description),
+        f"{package}/columns.py": fill("python/columns.py"),
+        **{path: fill("python/pictures.py") for path in picture},
+        f"{package}/function/__init__.py": '"""Modules of coldforge\'s function, as they are there."""\n',
+        **{f"{package}/function/{name}.py": HOME / "handler" / f"{name}.py" for name in function},
         f"{package}/py.typed": "",
         f"{package}/libmodel.so": parts.library,
         f"{package}/model.json": parts.description,
@@ -46,7 +59,7 @@ def files(description: Description, parts: Parts) -> Files:
 
 def project(description: Description) -> str:
     """pyproject.toml."""
-    pictures = '\n[project.optional-dependencies]\npictures = ["pillow"]  # for JPEG and PNG\n'
+    pictures = 'pictures = ["pillow"]  # for JPEG and PNG\n'
     return fill(
         "python/pyproject.toml",
         model=description.package,
@@ -92,6 +105,16 @@ def module(description: Description) -> str:
         feed_values=", ".join(f"feeds.{f.identifier}" for f in feeds) + ("," if len(feeds) == 1 else ""),
         helper=_HELPER if description.classifications else "",
         math="import math\n" if description.dynamic else "",
+    )
+
+
+def predictor(description: Description) -> str:
+    """predictor.py."""
+    return fill(
+        "python/predictor.py",
+        title=doc(description.title),
+        model=description.package,
+        doc_columns=", ".join(f'"{f.identifier}": ...' for f in description.feeds),
     )
 
 

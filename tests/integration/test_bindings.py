@@ -444,7 +444,8 @@ def test_the_python_package_is_a_wheel(tmp_path: Path) -> None:
     assert wheel.name == f"digits-1-py3-none-manylinux_2_34_{platform.machine()}.whl"
     run([*pip, "install", "--no-deps", "--no-index", "--target", tmp_path / "site", wheel], tmp_path)
     installed = {p.name for p in (tmp_path / "site" / "digits").iterdir()} - {"__pycache__"}
-    assert installed == {"__init__.py", "__main__.py", "py.typed", "libmodel.so", "model.json"}
+    modules = {f"{module}.py" for module in ("__init__", "__main__", "columns", "pictures", "predictor")}
+    assert installed == {*modules, "function", "py.typed", "libmodel.so", "model.json"}
     code = "from digits import FEEDS, Feeds, Model; print(len(vars(Model().run(Feeds(bytes(FEEDS[0].size))))))"
     assert run([sys.executable, "-c", code], tmp_path, PYTHONPATH=str(tmp_path / "site")) == "1\n"
 

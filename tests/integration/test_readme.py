@@ -34,7 +34,11 @@ ELSEWHERE = {
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = all_commands()
 
-FULL = {'make bundle MODEL="digits emotion"', "dist/digits/digits_benchmark --threads 1"}
+FULL = {
+    'make bundle MODEL="digits emotion"',
+    "dist/digits/digits_benchmark --threads 1",
+    "make bindings MODEL=age_gender LANGUAGE=python",
+}
 """Of these, the ones that `make test` leaves to `make test-all`."""
 
 

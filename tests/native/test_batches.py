@@ -21,12 +21,12 @@ from builder.spec import FeedSpec, ModelSpec, Source, load, render
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
 from handler.budget import Limits
-from handler.description import parse
+from handler.description import parse, runs
 from handler.errors import InferenceError, StartupError
 from handler.http import ANSWER_LIMIT
 from handler.model import Model
 from handler.protocols.tf_serving import _request
-from handler.request import feeds, items, parts, runs
+from handler.request import feeds, items, parts
 from tests.support import abi_library
 from tests.support.instrumented import link
 

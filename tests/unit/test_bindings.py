@@ -36,7 +36,11 @@ READ = {
     "rust": ("src/lib.rs", "examples/predict.rs", "README.md"),
     "go": ("model.go", "native/native.go", "wasm/wasm.go", "cmd/predict/main.go", "README.md"),
     "node": ("predict.d.mts", "package.json", "README.md"),
-    "python": ("pyproject.toml", "brightness/__init__.py", "brightness/__main__.py", "README.md"),
+    "python": (
+        "pyproject.toml",
+        *(f"brightness/{name}.py" for name in ("__init__", "__main__", "columns", "pictures", "predictor")),
+        "README.md",
+    ),
 }
 """The files of each package that differ from model to model."""
 

@@ -126,14 +126,22 @@ class Model:
         copies = [memoryview(feed).tobytes() for feed in (feeds.image,)]
         results = [bytearray(port.size) for port in FETCHES]
         pointers = [ctypes.addressof((ctypes.c_char * len(r)).from_buffer(r)) if r else None for r in results]
-        inputs = (_Feed * len(FEEDS))(*(_Feed(copy, len(copy)) for copy in copies))
-        outputs = (_Fetch * len(FETCHES))(*(_Fetch(p, len(r)) for p, r in zip(pointers, results, strict=True)))
+        places = [(pointer, len(result)) for pointer, result in zip(pointers, results, strict=True)]
+        self.run_at([(copy, len(copy)) for copy in copies], places)
+        return Fetches(*(_shaped(result, port) for result, port in zip(results, FETCHES, strict=True)))
+
+    def run_at(self, feeds: Sequence[tuple[bytes | int, int]], fetches: Sequence[tuple[int | None, int]]) -> None:
+        """One inference from memory to memory: for each feed and fetch, an address and a number of bytes.
+
+        The sizes choose among the library's batches and sizes. Raises ModelError for whatever the library reports.
+        """
+        inputs = (_Feed * len(feeds))(*(_Feed(data, size) for data, size in feeds))
+        outputs = (_Fetch * len(fetches))(*(_Fetch(data, size) for data, size in fetches))
         with self._lock:
             if self._model is None:
                 raise ModelError("the model is closed")
             if self._library.cf_run(self._model, inputs, len(inputs), outputs, len(outputs)):
                 raise ModelError(_text(self._library.cf_last_error(self._model)))
-        return Fetches(*(_shaped(result, port) for result, port in zip(results, FETCHES, strict=True)))
 
     def close(self) -> None:
         """Give the model's memory back."""
@@ -141,6 +149,10 @@ class Model:
             model, self._model = self._model, None
         if model is not None:
             self._library.cf_close(model)
+
+    def abandon(self) -> None:
+        """Be closed in the child of a fork, without waiting for a run of the parent's. The memory is not given back."""
+        self._lock, self._model = threading.Lock(), None
 
     def __enter__(self) -> Model:
         return self

@@ -88,6 +88,12 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 	@.venv-docs/bin/python $(PIP) -r requirements/docs.txt
 	@touch $@
 
+# Ray and Spark, which the Python package runs under; and ONNX Runtime, which it is measured beside.
+.venv-frames/.done: requirements/frames.txt
+	@test -x .venv-frames/bin/python || $(PYTHON) -m venv .venv-frames
+	@.venv-frames/bin/python $(PIP) -r requirements/frames.txt
+	@touch $@
+
 .venv-bench/.done: requirements/bench.txt
 	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
 	@.venv-bench/bin/python $(PIP) -r requirements/bench.txt
@@ -269,7 +275,7 @@ test: $(TESTED) ## every part for real, in minutes: the units, a build of each k
 
 # Containers and emulators keep its processes waiting: one more than there are CPUs.
 test-all: JOBS = $(shell expr $$(nproc) + 1)
-test-all: $(TESTED) .venv-checkov/.done .venv-docs/.done .venv-otel/.done .venv-openai/.done ## every test, Docker, QEMU, Bochs, Node, Chromium, SAM and an AWS emulator included (half an hour)
+test-all: $(TESTED) .venv-checkov/.done .venv-docs/.done .venv-otel/.done .venv-openai/.done .venv-frames/.done ## every test, Docker, QEMU, Bochs, Node, Chromium, SAM and an AWS emulator included (half an hour)
 	@$(PYTEST)
 
 test-unit: $(VENV)/.test ## tests/unit, which needs no compiler
@@ -300,6 +306,10 @@ test-infrastructure: $(TESTED) .venv-cdk/.done ## the Terraform module and the C
 .PHONY: test-frameworks
 test-frameworks: $(VENV)/.test .venv-flax/.done ## networks of JAX and PyTorch, each built and held against the framework's own answers (minutes)
 	@$(PY) -m pytest -m "slow or not slow" tests/integration/test_frameworks.py
+
+.PHONY: test-frames
+test-frames: $(TESTED) .venv-frames/.done ## the Python package in a cluster of Ray, in Spark (Java), and in 16 processes
+	@$(PY) -m pytest tests/native/test_predictor.py tests/integration/test_frames.py
 
 .PHONY: coverage
 coverage: $(VENV)/.test ## which lines and branches of builder/runtime and handler the tests run; build/coverage/report.md
@@ -392,6 +402,8 @@ lock: ## resolve every requirements file again (needs uv)
 	@printf 'flax==0.12.8\nflatbuffers\n' | $(LOCK) -c requirements/jax.txt - -o requirements/flax.txt
 	@echo tokenizers==0.23.3 | $(LOCK) --no-deps - -o requirements/tokenizers.txt
 	@echo pyarrow==26.0.1 | $(LOCK) --no-deps - -o requirements/parquet.txt
+	@printf 'ray[data]==2.60.0\npyspark==4.3.0\npandas\npyarrow==26.0.1\nnumpy\npillow\nonnxruntime==1.31.1\n' \
+		| $(LOCK) -c requirements/build.txt - -o requirements/frames.txt
 	@echo mkdocs-material==9.8.1 | $(LOCK) - -o requirements/docs.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt
 	@$(LOCK) layers/dependencies/requirements.in -o layers/dependencies/requirements.txt

@@ -54,7 +54,7 @@ CHECKOUT = (
     *(
         f"tests/integration/test_{name}.py"
         for name in (
-            "bindings", "clients", "explain", "lambda_events", "lambda_rie", "large_models", "models_by_name",
+            "bindings", "clients", "explain", "frames", "lambda_events", "lambda_rie", "large_models", "models_by_name",
             "publish", "readme", "selftest", "threads", "verify_layers", "wasm",
         )
     ),

@@ -1,0 +1,1 @@
+"""The Python package's Predictor in several processes."""

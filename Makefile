@@ -315,7 +315,7 @@ test-frames: $(TESTED) .venv-frames/.done ## the Python package in a cluster of 
 coverage: $(VENV)/.test ## which lines and branches of builder/runtime and handler the tests run; build/coverage/report.md
 	@$(PY) -m tests.coverage
 
-# For each of the twelve targets in tests/fuzz/targets.py; TARGETS="image http" chooses. The figures are in
+# For each of the targets in tests/fuzz/targets.py; TARGETS="image http" chooses. The figures are in
 # build/fuzz/report.json, too.
 SECONDS ?= 300
 .PHONY: fuzz

@@ -28,6 +28,7 @@ LONGEST_INPUT = {
     "words": 65_536,
     "example": 65_536,
     "http": 131_072,
+    "http_text": 131_072,
     "body": 131_072,
     "event": 65_536,
     "model": 32_768,

@@ -37,7 +37,7 @@ from handler.sources import NOWHERE
 from handler.tensors import tensor
 from handler.text import Texts, texts
 from handler.text.words import Words, read
-from tests.fuzz import recipes
+from tests.fuzz import answers, recipes
 from tests.fuzz.oracle import BODY_BYTE, FLOOR, AskedLimits, Spent, held
 from tests.support import abi_library, vocabulary
 
@@ -234,15 +234,25 @@ def event(data: bytes) -> Spent:
     """Any JSON as an event, through the whole function."""
     value = parsed(data)
 
-    def answer() -> None:
+    def answer_all() -> None:
         for server in servers():
             json.dumps(events.answer(value, server, call()), allow_nan=False)
 
-    return held(answer, LIMITS, len(data), byte_seconds=BODY_BYTE)
+    return held(answer_all, LIMITS, len(data), byte_seconds=BODY_BYTE)
 
 
 def http(data: bytes) -> Spent:
-    """A request of any protocol: ``METHOD path?query``, header lines, an empty line and the body."""
+    """A request of any protocol, to functions of pictures and of tensors."""
+    return answered(servers(), written_request(data))
+
+
+def http_text(data: bytes) -> Spent:
+    """A request of any protocol, to functions whose models take texts."""
+    return answered(text_servers(), written_request(data), byte_seconds=BODY_BYTE * 100)
+
+
+def written_request(data: bytes) -> HttpRequest:
+    """``METHOD path?query``, header lines, an empty line and the body."""
     head, _, content = data.partition(b"\n\n")
     first, *lines = head.decode("utf-8", "replace").split("\n")
     method, _, target = first.partition(" ")
@@ -250,11 +260,10 @@ def http(data: bytes) -> Spent:
     pairs = [item.partition("=") for item in query.split("&") if item]
     named = [line.partition(":") for line in lines]
     headers = {name.strip().lower(): value.strip() for name, _, value in named if name.strip()}
-    request = HttpRequest(method, path, {name: value for name, _, value in pairs}, headers, content)
-    return answered(servers(), request)
+    return HttpRequest(method, path, {name: value for name, _, value in pairs}, headers, content)
 
 
-def answered(there: list[Server], request: HttpRequest, floor: Spent = FLOOR) -> Spent:
+def answered(there: list[Server], request: HttpRequest, floor: Spent = FLOOR, byte_seconds: float = BODY_BYTE) -> Spent:
     def respond() -> int:
         size = 0
         for server in there:
@@ -264,13 +273,26 @@ def answered(there: list[Server], request: HttpRequest, floor: Spent = FLOOR) ->
             assert all(c.isprintable() for name, value in response.headers.items() for c in name + value)
         return size
 
-    return held(respond, LIMITS, len(request.body), floor, BODY_BYTE)
+    return held(respond, LIMITS, len(request.body), floor, byte_seconds)
 
 
 def written(body: bytes) -> int:
     """Bytes that were written as an answer: how long numbers are shows only then, and what is too long is refused."""
     refused = re.search(rb"the answer has ([0-9,]+) bytes", body)
     return min(int(refused[1].replace(b",", b"")), ANSWER_LIMIT) if refused else len(body)
+
+
+def answer(data: bytes) -> Spent:
+    """What a model gives, of any bytes, as each kind of output answers it."""
+    if len(data) < answers.HEAD:
+        return NOTHING
+
+    def tell() -> int:
+        with suppress(HandlerError):
+            return answers.look(data, texts_of(truncate=True), LIMITS)
+        return 0
+
+    return held(tell, LIMITS, len(data), byte_seconds=BODY_BYTE * 10)
 
 
 def weights(data: bytes) -> Spent:
@@ -308,6 +330,8 @@ TARGETS: dict[str, Callable[[bytes], Spent]] = {
         address,
         body,
         http,
+        http_text,
+        answer,
         costly_body,
         event,
         tensors,
@@ -343,6 +367,19 @@ def descriptions() -> list[Description]:
 def servers() -> list[Server]:
     """Around real libraries, one for pictures and one for tensors."""
     models = [opened("pictures", abi_library.picture_description(batch=2)), opened("tensors", TENSORS)]
+    return [Server({model.description.name: model}, LIMITS) for model in models]
+
+
+@functools.cache
+def text_servers() -> list[Server]:
+    """Around real libraries: of embeddings, of labels of words, and of one that takes words without a tokenizer."""
+    sentences = abi_library.sentence_description(normalise=True, formats=("float16",))
+    models: list[Model] = []
+    for name, description in (("sentences", sentences), ("tagged", abi_library.tagged_description())):
+        (BUILD / name).mkdir(parents=True, exist_ok=True)
+        vocabulary.write_prepared(BUILD / name, truncate=name == "tagged")
+        models.append(opened(name, description))
+    models.append(Model(str(vocabulary.write_counter(BUILD / "counter"))))
     return [Server({model.description.name: model}, LIMITS) for model in models]
 
 

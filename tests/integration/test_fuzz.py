@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fuzz import __main__ as fuzzing
-from tests.fuzz.targets import TARGETS, servers, sound_decoders
+from tests.fuzz.targets import TARGETS, servers, sound_decoders, text_servers
 
 SECONDS = 3
 
@@ -13,6 +13,7 @@ SECONDS = 3
 @pytest.fixture(scope="module", autouse=True)
 def libraries() -> None:
     servers()  # compiled before the clock starts
+    text_servers()
     sound_decoders()
 
 

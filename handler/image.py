@@ -108,7 +108,7 @@ class _Decoded(NamedTuple):
         box = (left / scale + x, top / scale + y, right / scale + x, bottom / scale + y)
         size = target.width, target.height
         part = fit.part(size)
-        picture = resize(self.picture, fit.size, target.resize, target.antialias, box, part)
+        picture = resize(self.picture, fit.size, target.resize, target.antialias, box, part, target.grid)
         if picture.size == size:
             return picture
         canvas = Image.new(picture.mode, size, _colour(target.padding, target.mode))

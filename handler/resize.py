@@ -32,12 +32,13 @@ def resize(
     antialias: bool,
     box: Box | None = None,
     part: tuple[int, int, int, int] | None = None,
+    grid: str = "half_pixel",
 ) -> Image.Image:
     """``picture`` ("L" or "RGB"), or the ``box`` of it, as ``size`` (width, height) in the same mode.
 
     ``method``: nearest, bilinear, bicubic, area or lanczos (of radius 3). ``antialias`` says nothing of nearest and
     area. A box that is not of whole pixels is only for the filters with antialiasing. ``part``: of the result, all that
-    is wanted, and calculated.
+    is wanted, and calculated. ``grid``: see ``taps``.
     """
     from PIL import Image
 
@@ -51,7 +52,7 @@ def resize(
         box = box[0] - x, box[1] - y, box[2] - x, box[3] - y
     if method in ("nearest", "area") or not antialias:
         axes = zip(picture.size, size, strict=True)
-        columns, rows = (taps(method, source, target) for source, target in axes)
+        columns, rows = (taps(method, source, target, grid) for source, target in axes)
         columns = columns[0][left:right], columns[1][left:right]
         rows = rows[0][top:bottom], rows[1][top:bottom]
         picture, rows = _needed(picture, rows)
@@ -72,23 +73,29 @@ def resize(
     return _rounded(picture.mode, [band.convert("F").resize(size, filters[method], box) for band in picture.split()])
 
 
-def taps(method: str, source: int, target: int) -> Taps:
+def taps(method: str, source: int, target: int, grid: str = "half_pixel") -> Taps:
     """The weights of ``tf.image.resize(antialias=False)``, or of area, from ``source`` to ``target`` pixels.
 
+    ``grid``: of nearest and bilinear, where target pixels lie: half_pixel, or in TensorFlow 1 asymmetric, and
+    align_corners where that was asked for.
     As in TensorFlow's kernels (``tensorflow/core/kernels/image``): nearest and the positions of bicubic in float32,
     bicubic with a table of 1024 fractions, weights outside the picture left out and the others scaled up.
     """
+    aligned = grid == "align_corners" and target > 1
+    scale = float32((source - 1) / (target - 1) if aligned else source / target)
+    shift = 0.5 if grid == "half_pixel" else 0.0
     if method == "nearest":
-        scale = float32(source / target)
-        firsts = [min(int(float32((x + 0.5) * scale)), source - 1) for x in range(target)]
+        nearer = 0.5 if grid == "align_corners" else 0.0
+        firsts = [min(int(float32((x + shift) * scale) + nearer), source - 1) for x in range(target)]
         return firsts, [[1.0]] * target
     if method == "area":
         return _area(source, target)
     radius = {"bilinear": 1, "bicubic": 2, "lanczos": 3}[method]
-    scale = source / target
+    if grid == "half_pixel":
+        scale = source / target
     starts, weights = [], []
     for x in range(target):
-        place = (x + 0.5) * scale - 0.5
+        place = (x + shift) * scale - shift
         low = math.floor(place)
         part = place - low
         if method == "bicubic":

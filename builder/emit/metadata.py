@@ -73,6 +73,7 @@ def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: 
             "fit": image.fit,
             **({"crop": image.crop} if image.crop != 1 else {}),
             "resize": image.resize,
+            **({"grid": image.grid} if image.grid != "half_pixel" else {}),
             "antialias": image.antialias,
             "padding": list(image.padding),
             "background": list(image.background),

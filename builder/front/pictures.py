@@ -21,7 +21,7 @@ from builder.importers.frontier import loaded_graph, run
 from builder.importers.loaded import RawGraph
 from builder.importers.rewrite import all_nodes
 from builder.importers.strings import Pictures, encoded
-from builder.spec import Fit, ImageInput, Resize
+from builder.spec import Fit, Grid, ImageInput, Resize
 from builder.verify.inputs import PHOTOGRAPHS
 from builder.verify.pictures import decoded_bytes
 
@@ -32,6 +32,7 @@ LARGEST, MEAN = 2.0, 0.75
 round them takes up to 0.5; a graph that cuts fractions off, up to 1."""
 
 _FITS: tuple[Fit, ...] = ("stretch", "contain", "cover", "square")
+_OLD = ("ResizeBilinear", "ResizeNearestNeighbor")
 _SHORT: tuple[Fit, ...] = ("short", "short_rounded")
 _USUAL: tuple[Resize, bool] = ("bilinear", False)
 _METHODS: dict[str, tuple[tuple[Resize, bool], ...]] = {
@@ -183,7 +184,8 @@ def says(found: Fitted) -> str:
     """What was found, for a person: the ops, and the settings that they become."""
     image, ops = found.image, [op for op in found.ops if op in _TOLD]
     scale, mean = (", ".join(f"{v:.6g}" for v in values) for values in (image.scale, image.mean))
-    cut = f", crop {image.crop:g}" if image.crop != 1 else ""
+    grid = f", grid {image.grid}" if image.grid != "half_pixel" else ""
+    cut = (f", crop {image.crop:g}" if image.crop != 1 else "") + grid
     return (
         f"pictures in {image.feed!r}: {', '.join(ops)} → [image] {image.width} x {image.height}, {image.mode}"
         f"{', bgr' if image.channel_order == 'bgr' else ''}, {image.resize}{' with antialias' * image.antialias}, "
@@ -235,8 +237,12 @@ def _candidates(base: ImageInput, host: Host) -> Iterator[ImageInput]:
     sides = [number for number in host.numbers if short <= number <= 2 * short and number.is_integer()]
     ways = [*itertools.product((1.0, *fractions), _FITS)]
     ways += [(short / side, fit) for side in sides[:_MOST_FRACTIONS] for fit in _SHORT]
-    for (crop, fit), (method, antialias) in itertools.product(ways, methods or [_USUAL]):
-        yield replace(base, crop=crop, resize=method, antialias=antialias, fit=fit)
+    kinds: list[tuple[Resize, bool, Grid]] = [(*one, "half_pixel") for one in methods or [_USUAL]]
+    kinds += [
+        ("bilinear" if op == "ResizeBilinear" else "nearest", False, grid) for op, grid in host.old_grids if op in _OLD
+    ]
+    for (crop, fit), (method, antialias, grid) in itertools.product(ways, kinds):
+        yield replace(base, crop=crop, resize=method, antialias=antialias, grid=grid, fit=fit)
 
 
 def _numbers(graph_def: Any) -> tuple[float, ...]:
@@ -263,7 +269,7 @@ def _off(image: ImageInput, files: Sequence[bytes], wanted: Sequence[Array], edg
     return Off(max(float(d.max()) for d in differences), max(float(d.mean()) for d in differences))
 
 
-def _misfit(found: Fitted, grids: Sequence[str]) -> str:
+def _misfit(found: Fitted, grids: Sequence[tuple[str, Grid]]) -> str:
     image = found.image
     return (
         f"The input {image.feed!r} is encoded pictures, and the graph does to them what [image] cannot: at its "
@@ -275,12 +281,12 @@ def _misfit(found: Fitted, grids: Sequence[str]) -> str:
     )
 
 
-def _advice(grids: Sequence[str]) -> str:
+def _advice(grids: Sequence[tuple[str, Grid]]) -> str:
     """What to do, where ``grids`` are ops that place pixels as TensorFlow 1 did."""
-    if grids:
+    if unknown := [f"{op} with a grid {grid}" for op, grid in grids if op not in _OLD]:
         return (
-            f"{' and '.join(grids)}: [image] knows half-pixel centres alone. Resize with tf.image.resize, or with "
-            "half_pixel_centers=True, or export a signature that takes pixels."
+            f"{' and '.join(unknown)}: of these, [image] knows nearest and bilinear alone. Resize with "
+            "tf.image.resize, or with half_pixel_centers=True, or export a signature that takes pixels."
         )
     return (
         "Of cuts, [image] knows tf.image.central_crop, the square in the middle, and a short side that is resized "
@@ -288,13 +294,12 @@ def _advice(grids: Sequence[str]) -> str:
     )
 
 
-def _old_grids(graph_def: Any) -> tuple[str, ...]:
-    """The ops of a graph that resize without half-pixel centres, and how."""
-    found: dict[str, None] = {}
+def _old_grids(graph_def: Any) -> tuple[tuple[str, Grid], ...]:
+    """The ops of a graph that place pixels as TensorFlow 1 did, and how."""
+    found: dict[tuple[str, Grid], None] = {}
     for node in all_nodes(graph_def):
         if node.op in _METHODS and "half_pixel_centers" in node.attr and not node.attr["half_pixel_centers"].b:
-            how = "align_corners=True" if node.attr["align_corners"].b else "half_pixel_centers=False"
-            found[f"{node.op} with {how}"] = None
+            found[node.op, "align_corners" if node.attr["align_corners"].b else "asymmetric"] = None
     return tuple(found)
 
 

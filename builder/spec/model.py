@@ -16,6 +16,7 @@ ColorMode = Literal["rgb", "grey"]
 ChannelOrder = Literal["rgb", "bgr"]
 Fit = Literal["stretch", "cover", "contain", "square", "short", "short_rounded"]
 Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
+Grid = Literal["half_pixel", "asymmetric", "align_corners"]
 Decode = Literal["fast", "exact"]
 Normalise = Literal["none", "peak", "standard"]
 OutputKind = Literal["classification", "regression", "embedding", "detection", "segmentation", "tokens", "label", "raw"]
@@ -114,6 +115,7 @@ class ImageInput:
     resize: Resize = "bilinear"
     antialias: bool = True
     crop: float = 1.0  # the part of each side that is seen, around the centre, before ``fit``
+    grid: Grid = "half_pixel"
     fit: Fit = "stretch"
     padding: tuple[int, ...] = (0,)  # 0..255, one value or R, G, B; around a contained picture
     background: tuple[int, ...] = (255,)  # behind transparent parts

@@ -285,6 +285,9 @@ def _image(image: Table, tables: Tables, form: Format | None) -> None:
             image.wrong(key, f'has {len(values)} values; mode "{mode}" wants {wanted}')
     if mode == "grey" and image.get("channel_order") == "bgr":
         image.wrong("channel_order", 'a grey picture has one channel; delete this line, or write mode = "rgb"')
+    grid, resize, antialias = image.get("grid"), image.get("resize"), image.get("antialias")
+    if grid != "half_pixel" and (resize not in ("nearest", "bilinear") or (antialias and resize == "bilinear")):
+        image.wrong("grid", f'"{grid}" is for resize = "nearest", or "bilinear" with antialias = false')
     _image_shape(image, tables, _feed_of(image, tables, form, "the picture"), channels)
 
 

@@ -24,6 +24,7 @@ from builder.spec.model import (
     Decode,
     Fit,
     Format,
+    Grid,
     ImageInput,
     ModelSpec,
     Normalise,
@@ -276,6 +277,14 @@ IMAGE = Section(
             "`false` for a model trained with them. Pillow and `keras.utils.load_img(interpolation=...)` average. It "
             "has no effect on `nearest` and `area`.",
             default=ImageInput.antialias,
+        ),
+        Field(
+            "grid",
+            Choice(get_args(Grid)),
+            "Where the pixels of another size lie, for `nearest` and `bilinear` with `antialias = false`: as "
+            "`tf.image.resize` has it (`half_pixel`), or as TensorFlow 1 did: `tf.compat.v1.image.resize_bilinear` "
+            "(`asymmetric`), and the same with `align_corners=True`.",
+            default=ImageInput.grid,
         ),
         Field(
             "crop",

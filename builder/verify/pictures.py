@@ -60,6 +60,7 @@ def decoded_bytes(data: bytes, image: ImageInput, where: str = "a picture") -> A
         background=image.background,
         decode=image.decode,
         crop=image.crop,
+        grid=image.grid,
     )
     try:
         found = pixels(data, where, target, Limits())

@@ -229,6 +229,23 @@ def test_any_size_fits_any_target(
     assert fit == "contain" or set(raw) == {255}
 
 
+@pytest.mark.parametrize(
+    ("resize", "grid", "expected"),
+    [
+        ("bilinear", "half_pixel", [10, 15, 25, 30]),
+        ("bilinear", "asymmetric", [10, 20, 30, 30]),
+        ("bilinear", "align_corners", [10, 17, 23, 30]),
+        ("nearest", "half_pixel", [10, 10, 30, 30]),
+        ("nearest", "asymmetric", [10, 10, 30, 30]),
+        ("nearest", "align_corners", [10, 10, 30, 30]),
+    ],
+)
+def test_where_the_pixels_of_another_size_lie(resize: str, grid: str, expected: list[int]) -> None:
+    line = Image.fromarray(np.array([[10, 30]], np.uint8))
+    to = target(4, 1, "grey", "stretch", resize, antialias=False, grid=grid)
+    assert list(read(encoded(line, "PNG"), to)) == expected
+
+
 @pytest.mark.parametrize("resize", ["nearest", "area"])
 def test_pixels_that_are_repeated_stay_as_they_are(resize: str) -> None:
     values = np.arange(1, 13, dtype=np.uint8).reshape(3, 4)

@@ -67,7 +67,10 @@ NORMAL = {"scale": tuple(1 / 255 / s for s in (0.229, 0.224, 0.225)), "mean": (1
         (V.square_by_the_decoder, [None], image(56, 56, "bicubic", fit="square", crop=0.875)),
         (V.short, [None], image(48, 56, antialias=True, fit="short", crop=0.75)),
         (V.short_side, [None], image(56, 56, scale=(1 / 255,), fit="short_rounded", crop=0.875)),
-        (V.by_tensorflow_1(False, half_pixel_centers=True), [None], image(32, 40)),
+        (V.by_tensorflow_1(half_pixel_centers=True), [None], image(32, 40)),
+        (V.by_tensorflow_1(), [None], image(32, 40, grid="asymmetric")),
+        (V.by_tensorflow_1(align_corners=True), [None], image(32, 40, grid="align_corners")),
+        (V.by_tensorflow_1("nearest_neighbor"), [None], image(32, 40, "nearest", grid="asymmetric")),
     ],
 )
 def test_settings_that_do_what_the_graph_does(
@@ -113,6 +116,20 @@ def test_a_short_side_is_resized_as_tensorflow_does_it(size: tuple[int, int], me
     own = image(14, 15, method, antialias, fit="short", crop=0.875)
     found = decoded_bytes(tf.io.encode_png(pixels).numpy(), own)
     np.testing.assert_allclose(found, wanted, atol=1.01 if antialias else 0.51)
+
+
+@pytest.mark.parametrize("size", [(40, 30), (7, 100), (1, 1), (2, 3), (13, 8)])
+@pytest.mark.parametrize("target", [(13, 8), (1, 5), (40, 61)])
+@pytest.mark.parametrize("method", ["bilinear", "nearest"])
+@pytest.mark.parametrize("grid", ["asymmetric", "align_corners"])
+def test_pixels_lie_where_tensorflow_1_had_them(
+    grid: Any, method: Any, target: tuple[int, int], size: tuple[int, int]
+) -> None:
+    pixels = np.random.default_rng(4).integers(0, 256, (size[1], size[0], 3), np.uint8)
+    resize = getattr(tf.compat.v1.image, f"resize_{'nearest_neighbor' if method == 'nearest' else method}")
+    wanted = resize(pixels[None].astype(np.float32), target[::-1], align_corners=grid == "align_corners")[0]
+    found = decoded_bytes(tf.io.encode_png(pixels).numpy(), image(*target, method, grid=grid))
+    np.testing.assert_allclose(found, wanted, atol=0.51 if method == "bilinear" else 0)
 
 
 def test_labels_in_every_place(tmp_path: Path) -> None:
@@ -246,10 +263,9 @@ class TestRefusals:
         with pytest.raises(ImportModelError, match=r"by \d\d\.\d grey levels in the mean and (?s:.*)ResizeB"):
             found_in(path)
 
-    @pytest.mark.parametrize(("aligned", "says"), [(True, "align_corners=True"), (False, "half_pixel_centers=False")])
-    def test_pixels_that_lie_elsewhere(self, aligned: bool, says: str, tmp_path: Path) -> None:
-        path = byte_models.save(byte_models.by_tensorflow_1(aligned, half_pixel_centers=False), tmp_path / "saved")
-        with pytest.raises(ImportModelError, match=f"ResizeBilinear with {says}: .image. knows half-pixel centres"):
+    def test_a_resizing_of_tensorflow_1_that_has_no_setting(self, tmp_path: Path) -> None:
+        path = byte_models.save(byte_models.by_tensorflow_1("bicubic"), tmp_path / "saved")
+        with pytest.raises(ImportModelError, match=r"ResizeBicubic with a grid asymmetric: of these, .image. knows"):
             found_in(path)
 
     def test_a_size_that_the_picture_decides(self, tmp_path: Path) -> None:

@@ -149,14 +149,13 @@ def corner(data: Any) -> Any:
     return {"y": head(each(prepared, data) / 255)}
 
 
-def by_tensorflow_1(align_corners: bool, half_pixel_centers: bool) -> Callable[[Any], Any]:
+def by_tensorflow_1(method: str = "bilinear", **options: bool) -> Callable[[Any], Any]:
     """The resizing of TensorFlow 1."""
+    resize = getattr(tf.compat.v1.image, f"resize_{method}")
 
     def prepared(one: Any) -> Any:
         picture = tf.cast(tf.io.decode_jpeg(one, channels=3), tf.float32)[None]
-        return tf.compat.v1.image.resize_bilinear(
-            picture, (40, 32), align_corners, half_pixel_centers=half_pixel_centers
-        )[0]
+        return resize(picture, (40, 32), **options)[0]
 
     return lambda data: {"y": head(each(prepared, data) / 255)}
 

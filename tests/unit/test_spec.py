@@ -25,12 +25,14 @@ from builder.spec import (
     FetchSpec,
     Fit,
     Format,
+    Grid,
     ImageInput,
     LayerSpec,
     ModelSpec,
     Normalise,
     OutputKind,
     OutputSpec,
+    Resize,
     Source,
     TextInput,
     Tolerance,
@@ -276,6 +278,11 @@ unzipped = 1e9
             ('width = 8\nheight = 8\nscale = "1/0"', "7: [image].scale: 1/0 is out of range"),
             ("width = 8\nheight = 8\nscale = 1" + "0" * 400, "7: [image].scale: 1"),
             ('width = 8\nheight = 8\nmode = "grey"\nchannel_order = "bgr"', "8: [image].channel_order: a grey picture"),
+            ('width = 8\nheight = 8\ngrid = "asymmetric"', '7: [image].grid: "asymmetric" is for resize = "nearest"'),
+            (
+                'width = 8\nheight = 8\nresize = "bicubic"\nantialias = false\ngrid = "align_corners"',
+                '9: [image].grid: "align_corners" is for',
+            ),
             (
                 'width = 8\nheight = 9\nfeed = "x"\n[[feeds]]\nname = "x"\nshape = [1, 8, 9, 3]',
                 "10: [[feeds]].shape: is [1, 8, 9, 3]; [image] and batch make it [1, 9, 8, 3]",
@@ -286,6 +293,13 @@ unzipped = 1e9
         found = mistakes(tmp_path, f'[model]\nsource = "a.keras"\n\n[image]\n{image}')
         assert len(found) == 1
         assert found[0].startswith(expected)
+
+    @pytest.mark.parametrize("how", ['resize = "nearest"', "antialias = false"])
+    def test_pixels_lie_elsewhere_where_the_resizing_samples(self, tmp_path: Path, how: str) -> None:
+        lines = f'[model]\nsource = "a.keras"\n\n[image]\nwidth = 8\nheight = 8\n{how}\ngrid = "asymmetric"'
+        found = load(write(tmp_path, lines)).image
+        assert found is not None
+        assert found.grid == "asymmetric"
 
     @pytest.mark.parametrize(
         ("audio", "expected"),
@@ -683,6 +697,9 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
     if draw(st.booleans()):
         mode: ColorMode = draw(st.sampled_from(get_args(ColorMode)))
         per_channel = st.integers(0, 0 if mode == "grey" else 1).map(lambda three: 3 if three else 1)
+        resize: Resize = draw(st.sampled_from(["nearest", "bilinear", "lanczos"]))
+        antialias = draw(st.booleans())
+        sampled = resize == "nearest" or (resize == "bilinear" and not antialias)
         image = ImageInput(
             feed=feeds[0].name if feeds else draw(st.none() | lines_of_text),
             width=draw(sizes),
@@ -691,7 +708,9 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
             channel_order=draw(st.sampled_from(["rgb", "bgr"] if mode == "rgb" else ["rgb"])),
             scale=tuple(draw(finite.filter(bool) | st.just(1 / 255)) for _ in range(draw(per_channel))),
             mean=tuple(draw(finite) for _ in range(draw(per_channel))),
-            resize=draw(st.sampled_from(["nearest", "bilinear", "lanczos"])),
+            resize=resize,
+            antialias=antialias,
+            grid=draw(st.sampled_from(get_args(Grid))) if sampled else "half_pixel",
             fit=draw(st.sampled_from(get_args(Fit))),
         )
         feeds = [replace(feed, shape=None) for feed in feeds]

@@ -245,6 +245,7 @@ RESULTS: dict[str, Schema] = {
         signatures=_list(_text(), "of a SavedModel"),
         parameters=_or_null(_whole("null for a file without variables")),
         dynamic=_list(_text(), "outputs whose size the data decides, with the most that they can have"),
+        strings=_list(_text(), "what the function does with strings: inputs, ops, and what the library takes"),
         nodes=_whole("of the graph"),
         unsupported=_list(
             _object(op=_text(), reason=_text(), hint=_or_null(_text()), nodes=_list(_text()), count=_whole()),

@@ -293,6 +293,19 @@ _ATTRIBUTES: Mapping[str, Callable[[Any, Known], Attributes]] = {
 STEPS: frozenset[str] = frozenset(_ATTRIBUTES) | _PATTERNS | ALIASES | {"LookupTableFindV2"}
 """Ops that the function knows: each gives the same for the same strings, and reaches nothing outside of the graph."""
 
+_SAID = ("String", "Regex", "Unicode", "ReduceJoin", "AsString", "Substr", "Lookup")
+
+
+def ops_of(prepared: bytes) -> list[str]:
+    """The ops on strings that the file ``model.words`` has steps for, in their order; of tables, how many keys."""
+    recipe = json.loads(prepared.partition(b"\n")[2])
+    return [
+        f"{one['op']} of {len(recipe['tables'][one['table']]['keys']):,}" if "table" in one else one["op"]
+        for one in recipe["steps"]
+        if one["op"].startswith(_SAID)
+    ]
+
+
 STRING_STEPS = frozenset(
     op for op in STEPS if op.startswith(("String", "Static", "Regex", "Unicode", "ReduceJoin", "AsString", "Substr"))
 ) | {"HashTableV2", "LookupTableFindV2", "LookupTableSizeV2", "RaggedBincount"}

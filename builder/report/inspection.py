@@ -19,6 +19,8 @@ def render(found: Inspection) -> str:
         lines.append(f"signature: {visible(ports.signature or '')}; the model also has {others}")
     if found.dynamic:
         lines.append(f"the data decides the size of {', '.join(map(visible, found.dynamic))}")
+    if found.strings:
+        lines.append(f"strings: {' → '.join(map(visible, found.strings))}")
     if found.parameters is not None:
         lines.append(f"parameters: {found.parameters:,}")
     return "\n".join([*lines, "", preflight.render(found.preflight)])

@@ -12,6 +12,7 @@ from builder.importers import freeze_model, open_model
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import FrozenGraph
 from builder.importers.ports import ModelPorts
+from builder.importers.word_steps import ops_of
 from builder.preflight import Preflight
 from builder.sources import locate
 from builder.spec import ModelSpec
@@ -27,12 +28,15 @@ class Inspection:
 
     ``parameters``: how many numbers its variables have; None for a file without variables, such as a frozen GraphDef.
     ``dynamic``: the outputs whose size the data decides, with the most that they can have, such as "boxes [<=100, 4]".
+    ``strings``: what the function does with strings before the library runs: their inputs in one line, then the ops of
+    the graph in their order, and in the last line what the library takes.
     """
 
     ports: ModelPorts
     parameters: int | None
     preflight: Preflight
     dynamic: tuple[str, ...] = ()
+    strings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The result for JSON; ``of_json`` reads it back."""
@@ -40,6 +44,7 @@ class Inspection:
             **asdict(self.ports),
             "parameters": self.parameters,
             "dynamic": list(self.dynamic),
+            "strings": list(self.strings),
             **self.preflight.to_json(),
         }
 
@@ -48,8 +53,8 @@ class Inspection:
         """What ``to_json`` gave. Raises ImportModelError and PreflightError for anything else."""
         ports, looked = ModelPorts.of_json(found), Preflight.of_json(found)
         parameters = found.get("parameters")
-        dynamic = tuple(str(one) for one in found.get("dynamic", []))
-        return cls(ports, parameters if isinstance(parameters, int) else None, looked, dynamic)
+        dynamic, strings = (tuple(str(one) for one in found.get(key, [])) for key in ("dynamic", "strings"))
+        return cls(ports, parameters if isinstance(parameters, int) else None, looked, dynamic, strings)
 
 
 def inspect(ws: Workspace) -> Inspection:
@@ -73,7 +78,19 @@ def _inspect(spec: ModelSpec, model: Path) -> dict[str, Any]:
         return Inspection(loaded.ports, None, preflight(spec, error.ops)).to_json()
     dynamic = tuple(f"{port.spec.name} {port.spec.says()}" for port in graph.fetches if port.spec.dynamic)
     parameters = _parameters(graph, graph.reference())
-    return Inspection(loaded.ports, parameters, preflight(spec, graph), dynamic).to_json()
+    return Inspection(loaded.ports, parameters, preflight(spec, graph), dynamic, _strings(graph)).to_json()
+
+
+def _strings(graph: FrozenGraph) -> tuple[str, ...]:
+    if not graph.strings:
+        return ()
+    made = {name for one in graph.strings for name in one.feeds}
+    ports = (f"{p.spec.name} {p.spec.dtype} {p.spec.says()}" for p in graph.feeds if p.spec.name in made)
+    return (
+        ", ".join(one.name for one in graph.strings),
+        *ops_of(graph.words_path.read_bytes()),
+        ", ".join(ports),
+    )
 
 
 def _parameters(graph: FrozenGraph, definition: Any) -> int | None:

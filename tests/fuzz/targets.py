@@ -79,6 +79,7 @@ def image(data: bytes) -> Spent:
         fit=("stretch", "cover", "contain", "short")[fit],
         resize=("nearest", "bilinear", "bicubic", "area", "lanczos", "bilinear", "bicubic", "lanczos")[resize],
         antialias=resize < 5,
+        grid=("half_pixel", "asymmetric", "align_corners", "half_pixel")[fit] if resize in (0, 5) else "half_pixel",
         padding=(1, 2, 3) if fit == 2 and not data[0] & 32 else (7,),
     )
     return resized(data[1:], target, memory)

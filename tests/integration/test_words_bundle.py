@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.cli import main
 from builder.pack.bundle import Bundle
 from builder.pipeline import build_bundle
 from builder.report.trying import how_to_try, zeros
@@ -22,6 +23,7 @@ from handler.model import Model
 from handler.protocols import open_inference, openapi, predict, tf_serving
 from handler.server import Call, Server
 from tests.support.models import empty_project
+from tests.support.results import printed
 
 pytestmark = pytest.mark.integration
 
@@ -194,6 +196,20 @@ def test_what_it_says_of_itself(built: tuple[Any, Bundle], server: Server) -> No
     described = json.loads((built[1].folder / "model.json").read_text())
     assert '"colour": <strings [1, 1]>' in how_to_try(["."], described)
     assert predict.answer(zeros(described), server, call())["predictions"]
+
+
+def test_inspect_names_what_is_done_with_the_strings(
+    built: tuple[Any, Bundle], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(Path(built[1].folder).parents[1])
+    assert main(["inspect", "model.toml", "--json"]) == 0
+    given, *steps, made = printed("inspect", capsys.readouterr().out)["strings"]
+    assert given == "colour, review, tags"
+    assert {"StringLower", "StringSplitV2", "LookupTableFindV2 of 4", "StringToHashBucketFast"} <= set(steps)
+    assert not {"Shape", "Reshape", "StridedSlice"} & set(steps)
+    assert "review int64 [1, 6]" in made
+    assert main(["inspect", "model.toml"]) == 0
+    assert f"\nstrings: colour, review, tags → {steps[0]} → " in capsys.readouterr().out
 
 
 def test_the_words_are_in_the_bundle_and_golden(built: tuple[Any, Bundle]) -> None:

@@ -286,8 +286,10 @@ def _image(image: Table, tables: Tables, form: Format | None) -> None:
     if mode == "grey" and image.get("channel_order") == "bgr":
         image.wrong("channel_order", 'a grey picture has one channel; delete this line, or write mode = "rgb"')
     grid, resize, antialias = image.get("grid"), image.get("resize"), image.get("antialias")
-    if grid != "half_pixel" and (resize not in ("nearest", "bilinear") or (antialias and resize == "bilinear")):
-        image.wrong("grid", f'"{grid}" is for resize = "nearest", or "bilinear" with antialias = false')
+    sampled = resize == "nearest" or (resize == "bilinear" and not antialias)
+    if grid not in (None, "half_pixel") and not sampled and None not in (resize, antialias):
+        right = 'use resize = "nearest", or "bilinear" with antialias = false'
+        image.wrong("grid", f'"{grid}" is for pixels that are sampled; {right}')
     _image_shape(image, tables, _feed_of(image, tables, form, "the picture"), channels)
 
 

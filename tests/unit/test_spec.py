@@ -278,7 +278,7 @@ unzipped = 1e9
             ('width = 8\nheight = 8\nscale = "1/0"', "7: [image].scale: 1/0 is out of range"),
             ("width = 8\nheight = 8\nscale = 1" + "0" * 400, "7: [image].scale: 1"),
             ('width = 8\nheight = 8\nmode = "grey"\nchannel_order = "bgr"', "8: [image].channel_order: a grey picture"),
-            ('width = 8\nheight = 8\ngrid = "asymmetric"', '7: [image].grid: "asymmetric" is for resize = "nearest"'),
+            ('width = 8\nheight = 8\ngrid = "asymmetric"', '7: [image].grid: "asymmetric" is for pixels'),
             (
                 'width = 8\nheight = 8\nresize = "bicubic"\nantialias = false\ngrid = "align_corners"',
                 '9: [image].grid: "align_corners" is for',

@@ -31,6 +31,7 @@ LONGEST_INPUT = {
     "http_text": 131_072,
     "body": 131_072,
     "event": 65_536,
+    "items": 65_536,
     "model": 32_768,
     "weights": 8192,
 }

@@ -7,23 +7,36 @@ The seeds in ``corpus/<target>/`` are replayed by tests/handler/test_fuzz_corpus
 from __future__ import annotations
 
 import functools
+import io
 import json
+import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+from botocore.exceptions import ClientError
 
 from builder.spec import TextInput
 from builder.text import prepared
-from handler import events, protocols
+from handler import events, protocols, storage
 from handler.answer import ANSWER_LIMIT
 from handler.answers.tokens import words as words_in
 from handler.audio import windows
 from handler.budget import Limits
 from handler.description import AudioInput, Description, ImageInput, Port, parse
-from handler.errors import HandlerError, InferenceError, Refusal, SourceNotAllowedError, WrongTypeError, refusal
+from handler.errors import (
+    HandlerError,
+    InferenceError,
+    Refusal,
+    RetryLater,
+    SourceNotAllowedError,
+    WrongTypeError,
+    refusal,
+)
 from handler.examples import Feature
 from handler.examples import parsed as parsed_example
 from handler.http import HttpRequest
@@ -42,6 +55,13 @@ from tests.fuzz.oracle import BODY_BYTE, FLOOR, AskedLimits, Spent, held
 from tests.support import abi_library, vocabulary
 
 CORPUS = Path(__file__).parent / "corpus"
+FACE = (Path(__file__).parents[1] / "data" / "face.jpg").read_bytes()
+BATCH: dict[str, Any] = {
+    "Batch": 1,
+    "BatchInput": {"Results": "s3://results/run/parts/0/", "Together": 2},
+    "Attempt": 2,
+}
+"""A batch of a list, but for its items."""
 BUILD = Path(__file__).parents[2] / "build" / "fuzz"
 MEMORY_MB = (128, 512, 1769, 10_240)
 LIMITS = AskedLimits.of(Limits.for_memory(1769))
@@ -237,9 +257,37 @@ def event(data: bytes) -> Spent:
 
     def answer_all() -> None:
         for server in servers():
-            json.dumps(events.answer(value, server, call()), allow_nan=False)
+            with suppress(RetryLater):
+                json.dumps(events.answer(value, server, call()), allow_nan=False)
 
     return held(answer_all, LIMITS, len(data), byte_seconds=BODY_BYTE)
+
+
+def items(data: bytes) -> Spent:
+    """The items of a list's batch: every answer becomes a line, and no object of S3 but one is there."""
+    value = parsed(data)
+
+    def answer() -> None:
+        for server in servers():
+            with suppress(RetryLater):
+                json.dumps(events.answer({**BATCH, "Items": value}, server, call()), allow_nan=False)
+
+    clients = dict.fromkeys((1, 2, 4, 8), Objects())
+    with patch.dict(os.environ, COLDFORGE_RESULTS="s3://results/"), patch.dict(storage._clients, clients):
+        return held(answer, LIMITS, len(data), byte_seconds=BODY_BYTE)
+
+
+class Objects:
+    """Says what S3 says, where there is one picture. What is stored is dropped."""
+
+    def get_object(self, *, Key: str, **_: object) -> dict[str, Any]:
+        if Key != "face.jpg":
+            raise ClientError({"ResponseMetadata": {"HTTPStatusCode": 404}}, "GetObject")
+        return {"ContentLength": len(FACE), "Body": io.BytesIO(FACE), "ETag": '"1"'}
+
+    def put_object(self, *, Body: bytes, **_: object) -> None:
+        for line in Body.splitlines():
+            json.loads(line)
 
 
 def http(data: bytes) -> Spent:
@@ -335,6 +383,7 @@ TARGETS: dict[str, Callable[[bytes], Spent]] = {
         answer,
         costly_body,
         event,
+        items,
         tensors,
         weights,
         model,

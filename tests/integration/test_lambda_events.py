@@ -56,6 +56,8 @@ def kind(answer: Any) -> str:
         return ", ".join(kind(result) for result in answer["results"])
     if "batchItemFailures" in answer:
         return f"{len(answer['batchItemFailures'])} failed"
+    if "part" in answer:
+        return f"{answer['failed']} of {answer['items']} failed"
     return "predictions" if "predictions" in answer else str(answer.get("status") or answer["error"]["code"])
 
 
@@ -78,6 +80,7 @@ def kind(answer: Any) -> str:
         ("sqs_s3", "0 failed"),
         ("sqs_sns_s3", "0 failed"),
         ("step_functions_batch", "predictions, predictions, not_base64"),
+        ("step_functions_list", "2 of 3 failed"),
         ("step_functions_object", "predictions"),
     ],
 )
@@ -85,6 +88,18 @@ def test_each_event(running: Emulator, bucket: s3.Bucket, name: str, expected: s
     assert kind(running.invoke(EVENTS[name])) == expected
     if "s3" in name:
         assert "predictions" in json.loads(bucket.objects["results/pictures/in/a face (1).jpg.json"])
+
+
+def test_a_batch_of_a_list_is_one_object(running: Emulator, bucket: s3.Bucket) -> None:
+    told = running.invoke(EVENTS["step_functions_list"])
+    assert told["part"] == "s3://results/coldforge/run1/parts/0/00000017.jsonl"
+    head, *rows = map(json.loads, bucket.objects["results/coldforge/run1/parts/0/00000017.jsonl"].splitlines())
+    assert (head["batch"], head["items"]) == (17, 3)
+    assert [(row["Row"], row.get("error", {}).get("code")) for row in rows] == [
+        (1700, "object_changed"),
+        (1701, "object_not_found"),
+        (1702, None),
+    ]
 
 
 def test_every_fixture_is_tried() -> None:

@@ -369,6 +369,10 @@ bench-memory: .venv-bench/.done ## what the examples cost with each size of memo
 	@.venv-bench/bin/python -m benchmarks.memory $(COSTED)
 	@.venv-bench/bin/python -m benchmarks.memory.report
 
+.PHONY: scale
+scale: .venv-bench/.done ## what ten million items take and cost, worked out (a minute); writes docs/scale.md and the table of docs/queues.md
+	@.venv-bench/bin/python -m benchmarks.scale
+
 .PHONY: bench-wasm
 bench-wasm: .venv-bench/.wasm ## model.wasm against native code, ONNX Runtime Web and TensorFlow.js (needs Node)
 	@.venv-bench/bin/python -m benchmarks.wasm.run

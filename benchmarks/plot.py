@@ -10,16 +10,24 @@ from benchmarks.engines import ENGINES
 _COLOURS = ("#1b6ca8", "#e08a1e", "#5a9e6f", "#a05195", "#888888", "#bbbbbb")
 
 
-def draw(results: dict[str, Any], path: Path) -> bool:
-    """Write an SVG, the same bytes for the same results; False when matplotlib is not installed."""
+def drawing() -> Any:
+    """matplotlib's pyplot, which writes the same SVG for the same figure; None where it is not installed."""
     try:
         import matplotlib
     except ImportError:
-        return False
+        return None
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "coldforge"
     from matplotlib import pyplot
 
+    return pyplot
+
+
+def draw(results: dict[str, Any], path: Path) -> bool:
+    """Write an SVG, the same bytes for the same results; False when matplotlib is not installed."""
+    pyplot = drawing()
+    if pyplot is None:
+        return False
     cold = any("cold" in network for network in results["networks"].values())
     height = 1.6 + 0.62 * len(results["networks"])
     figure, axes = pyplot.subplots(1, 1 + cold, figsize=(6.2 * (1 + cold), height), squeeze=False)

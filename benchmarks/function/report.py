@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.function.functions import EMPTY, OURS, PLACE, SUBJECTS, Subject
 from benchmarks.models import ROOT
+from benchmarks.plot import drawing
 from benchmarks.report import NONE, table, write_json
 
 Results = dict[str, Any]
@@ -150,14 +151,9 @@ def write(results: Results, folder: Path) -> None:
 
 def draw(results: Results, path: Path) -> bool:
     """Write an SVG, the same bytes for the same results; False when matplotlib is not installed."""
-    try:
-        import matplotlib
-    except ImportError:
+    pyplot = drawing()
+    if pyplot is None:
         return False
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "coldforge"
-    from matplotlib import pyplot
-
     kinds = subject(results).kinds
     names = [name for name in kinds if name in results["functions"]]
     figure, axis = pyplot.subplots(figsize=(7, 1.2 + 0.7 * len(names)))

@@ -14,6 +14,11 @@ READ_MS = 50.0
 """Until an object of S3 is there. Assumed: AWS speaks of 100 ms at most, and tens are usual."""
 READ_AHEAD = 8
 """Objects that the function reads at once, while it answers another: ``handler/parts.py``."""
+PREFIX_READS = 5500
+"""Objects a second that S3 delivers below one prefix, at least; more only after it has been busy for a while.
+
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html
+"""
 OVERHEAD_MS = 150.0
 """Of an invocation besides its inputs: Step Functions' call, and the part that is written. Assumed."""
 WORK_SECONDS = 20.0
@@ -51,8 +56,8 @@ class Load:
 class Plan:
     """``together``: items of one run; ``per_invocation``: of one batch, at most.
 
-    ``seconds``: of a full batch; ``minutes``: until all is done, if nothing is throttled. Dollars without taxes, the
-    free tier, logs and the storage of results.
+    ``seconds``: of a full batch; ``minutes``: until all is done, if nothing is throttled. ``reads_per_second``: objects
+    of S3, while all are at work. Dollars without taxes, the free tier, logs and the storage of results.
     """
 
     items: int
@@ -64,6 +69,7 @@ class Plan:
     transitions: int
     concurrency: int
     minutes: float
+    reads_per_second: float
     compute_dollars: float
     invocation_dollars: float
     transition_dollars: float
@@ -102,6 +108,7 @@ def plan(load: Load, per_invocation: int | None = None) -> Plan:
         transitions=transitions,
         concurrency=load.concurrency,
         minutes=(math.ceil(invocations / load.concurrency) * seconds + load.cold_ms / 1000) / 60,
+        reads_per_second=busy * min(most, load.items) / seconds if load.fetched else 0.0,
         compute_dollars=gb_seconds * load.gb_second,
         invocation_dollars=invocations / 1e6 * prices.million_requests,
         transition_dollars=transitions / 1e3 * prices.thousand_transitions,
@@ -130,7 +137,7 @@ def _most(load: Load, item_ms: float, together: int) -> int:
 
 def render(found: Plan) -> str:
     """The plan for a person."""
-    rows = (
+    rows = [
         ("items", f"{found.items:,}, {found.together} in a run"),
         (
             "invocations",
@@ -145,5 +152,8 @@ def render(found: Plan) -> str:
             f"Step Functions {found.transition_dollars:,.2f}, S3 {found.storage_dollars:,.2f} "
             f"(list prices of {found.prices})",
         ),
-    )
+    ]
+    if found.reads_per_second > PREFIX_READS:
+        often = f"{found.reads_per_second:,.0f} objects a second, and S3 delivers {PREFIX_READS:,} below one prefix"
+        rows.append(("S3 may throttle", f"{often}; take fewer at once"))
     return "\n".join(f"{name:<18}{value}" for name, value in rows)

@@ -147,6 +147,7 @@ _PLAN = _object(
     transitions=_whole("between states, of Step Functions"),
     concurrency=_whole("invocations at once"),
     minutes=_number("until all is done, if nothing is throttled"),
+    reads_per_second=_number("objects of S3, while all are at work"),
     compute_dollars=_number(),
     invocation_dollars=_number(),
     transition_dollars=_number(),

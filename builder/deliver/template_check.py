@@ -132,23 +132,23 @@ def problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
     layers = {n: r for n, r in resources.items() if r["Type"] == "AWS::Serverless::LayerVersion"}
     if "ModelName" in values:
         yield from _model(str(values["ModelName"]), layers, path.parent)
-    for name, resource in resources.items():
-        if not scope.has(resource):
+    known = {n: {"Type": r["Type"], "Properties": scope.resolve(r.get("Properties", {}))} for n, r in resources.items()}
+    for name, resource in known.items():
+        if not scope.has(resources[name]):
             continue
-        properties = scope.resolve(resource.get("Properties", {}))
+        properties = resource["Properties"]
         match resource["Type"]:
             case "AWS::Serverless::Function":
                 yield from _function(name, scope.resolve(shared) | properties, layers, path.parent)
             case "AWS::Lambda::EventSourceMapping":
-                yield from _mapping(name, properties)
+                function, queue = (_named(properties.get(part)) for part in ("FunctionName", "EventSourceArn"))
+                yield from _mapping(name, properties, _properties(known, function), _properties(known, queue))
             case "AWS::Lambda::EventInvokeConfig":
                 failed = (properties.get("DestinationConfig") or {}).get("OnFailure") or {}
-                yield from _destination(name, failed.get("Destination"), resources, FAILURE_SERVICES)
+                yield from _destination(name, failed.get("Destination"), known, FAILURE_SERVICES)
             case "AWS::Events::Rule":
                 for target in properties.get("Targets") or []:
-                    yield from _destination(
-                        name, (target.get("DeadLetterConfig") or {}).get("Arn"), resources, ("sqs",)
-                    )
+                    yield from _destination(name, (target.get("DeadLetterConfig") or {}).get("Arn"), known, ("sqs",))
 
 
 def _parameter(name: str, declared: Mapping[str, Any], value: str) -> Iterator[str]:
@@ -182,20 +182,50 @@ def _model(name: str, layers: Mapping[str, Any], folder: Path) -> Iterator[str]:
             )
 
 
-def _mapping(name: str, properties: Mapping[str, Any]) -> Iterator[str]:
+def _mapping(
+    name: str, properties: Mapping[str, Any], function: Mapping[str, Any], queue: Mapping[str, Any]
+) -> Iterator[str]:
+    """``function``, ``queue``: the properties of those that the template makes, or none."""
     most = (properties.get("ScalingConfig") or {}).get("MaximumConcurrency")
     low, high = limits.QUEUE_CONCURRENCY
     if most is not None and not (str(most).isdecimal() and low <= int(most) <= high):
         yield f"{name}: MaximumConcurrency {most}; Lambda takes {low} to {high}."
+        return
+    reserved, timeout = str(function.get("ReservedConcurrentExecutions", "")), str(function.get("Timeout", ""))
+    if reserved.isdecimal() and 0 < int(reserved) < int(most or high + 1):
+        yield (
+            f"{name}: the queue may keep {most or 'any number of'} instances busy, and the function has {reserved}: "
+            f"what is turned away uses up the attempts of messages. Set QueueMaximumConcurrency to {reserved} at most."
+        )
+    seconds = str(queue.get("VisibilityTimeout", ""))
+    if seconds.isdecimal() and timeout.isdecimal() and int(seconds) < limits.QUEUE_TIMEOUTS * int(timeout):
+        yield (
+            f"{name}: a message that takes {timeout} s would come again after {seconds} s, when it may still be worked "
+            f"on: set QueueVisibilityTimeout to {limits.QUEUE_TIMEOUTS * int(timeout)} at least."
+        )
+
+
+def _properties(resources: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return dict(resources.get(name, {}).get("Properties") or {})
+
+
+def _named(value: Any) -> str:
+    """The logical id that ``!Ref Name.Part`` or ``!GetAtt Name.Part`` is about; empty where it is neither.
+
+    ``!GetAtt`` is "Name.Part", or [Name, Part] as `sam build` writes it.
+    """
+    if not isinstance(value, dict):
+        return ""
+    (found,) = value.values()
+    return str(found[0]) if isinstance(found, list) else str(found).partition(".")[0]
 
 
 def _destination(name: str, arn: Any, resources: Mapping[str, Any], services: tuple[str, ...]) -> Iterator[str]:
     """``arn``: of what takes failed events, as text or as ``!GetAtt`` of a resource; None where there is none."""
     if isinstance(arn, dict) and "Fn::GetAtt" in arn:
-        name_of = arn["Fn::GetAtt"]  # "Queue.Arn", or [Queue, Arn] as `sam build` writes it
-        resource = resources.get(name_of[0] if isinstance(name_of, list) else name_of.partition(".")[0], {})
+        resource = resources.get(_named(arn), {})
         service = str(resource.get("Type", "::")).split("::")[1].lower()
-        ordered = bool((resource.get("Properties") or {}).get("FifoQueue"))
+        ordered = bool(_properties(resources, _named(arn)).get("FifoQueue"))
     elif isinstance(arn, str):
         service, ordered = (arn.split(":") + [""] * 3)[2], arn.endswith(".fifo")
     else:

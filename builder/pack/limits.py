@@ -31,6 +31,9 @@ WORKING_MEMORY = 256 << 20
 QUEUE_CONCURRENCY = (2, 1000)
 """Instances that a queue as event source may keep busy (MaximumConcurrency), from and to."""
 
+QUEUE_TIMEOUTS = 6
+"""Times the function's Timeout that a message must stay out of sight; so AWS recommends."""
+
 ENVIRONMENT = 4 * 1024
 """Bytes of all environment variables together."""
 

@@ -1,7 +1,7 @@
-"""Messages of an SQS queue: requests of our own protocol, or notifications of S3, also through SNS.
+"""Messages of an SQS queue: requests of our own protocol, or notifications of S3, also through SNS or EventBridge.
 
 Answered with the messages that failed (``ReportBatchItemFailures``): Lambda deletes the others, and gives these
-again until the queue's redrive policy puts them aside.
+again until the queue's redrive policy puts them aside. A message may come twice: its result is the same object then.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from typing import Any
 
 from .. import storage
 from ..deadline import Deadline
-from ..errors import MalformedEventError, OutOfTimeError, event_from
+from ..errors import ObjectNotFoundError, OutOfTimeError, event_from
+from ..protocols import predict
 from ..server import Call, Server
 from ..storage import S3Object
-from ..work import answered, deliver, from_json, place
+from ..work import Task, answered, deliver, from_json, place
 from .messages import tasks
 
 
@@ -28,17 +29,19 @@ def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
     failures: list[dict[str, str]] = []
     stopped: set[object] = set()  # groups of a FIFO queue: what follows a failure must not overtake it
     for record in event["Records"]:
-        message_id = group = None
+        message_id, group, done = None, None, False
         try:
             with event_from("SQS"):
                 message_id = record["messageId"]
-                group = record.get("attributes", {}).get("MessageGroupId")
+                if str(record.get("eventSourceARN")).endswith(".fifo"):  # in other queues groups have no order
+                    group = record["attributes"]["MessageGroupId"]
                 body = record["body"]
             if group not in stopped:
-                _one(message_id, body, deadline, server, call.correlated(message_id))
-                continue
+                done = _one(message_id, body, deadline, server, call.correlated(message_id))
         except Exception as error:
             call.correlated(message_id).refuse(error)
+        if done:
+            continue
         if group is not None:
             stopped.add(group)
         # An id that is missing makes Lambda give the whole batch again, which is all that can be done for it.
@@ -46,24 +49,35 @@ def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
     return {"batchItemFailures": failures}
 
 
-def _one(message_id: str, body: str, deadline: Deadline, server: Server, call: Call) -> None:
-    """Each task's result is delivered as it comes, whatever becomes of the others. Raises the last one's error."""
-    failure: Exception | None = None
+def _one(message_id: str, body: str, deadline: Deadline, server: Server, call: Call) -> bool:
+    """Whether all that the message asks for is answered. Each task's result is delivered as it comes, whatever becomes
+    of the others. Raises HandlerError for a message that cannot be read.
+    """
+    done = True
     for task in tasks(from_json(body)):
+        if isinstance(task, S3Object) and storage.is_result(task):
+            call.report("object skipped: it lies among the results", {"object": str(task)})
+            continue
+        target = None
         try:
             if not deadline.allows_another():
                 raise OutOfTimeError("the function ran out of time before it had answered all of this message")
-            if isinstance(task, S3Object) and storage.is_result(task):
-                raise MalformedEventError(
-                    f"{task} is one of this function's own results; send notifications for other prefixes only"
-                )
             target = place(task, message_id)  # before anything is read
             deliver(target, task, answered(task, server, call), call)
         except Exception as error:
-            if failure is not None:
-                call.refuse(failure)
-            failure = error
+            done = False
+            refusal = call.refuse(error)
             if isinstance(error, OutOfTimeError):
                 break
-    if failure is not None:
-        raise failure
+            # An object that is gone may have been answered when the message came before.
+            if target and not refusal.retryable and not isinstance(error, ObjectNotFoundError):
+                _told(target, task, predict.error(refusal), call)
+    return done
+
+
+def _told(target: S3Object, task: Task, answer: dict[str, Any], call: Call) -> None:
+    """Deliver an error. The message comes again anyway."""
+    try:
+        deliver(target, task, answer, call)
+    except Exception as error:
+        call.refuse(error)

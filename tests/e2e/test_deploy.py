@@ -72,6 +72,7 @@ def deployed(aws: LocalAws, emotion: Bundle, queue: str) -> Iterator[Deployed]:
     flags = ["SAM_FLAGS=--no-confirm-changeset", f"STACK={STACK}"]
     arn = "arn:aws:sqs:us-east-1:000000000000:pictures"
     parameters = f"QueueArn={arn} Batch=on ResultsBucket=answers BatchSources=album/"
+    parameters += " PicturesBucket=inbox PicturesPrefix=in/ QueueAttempts=2"
     command = ["make", "deploy", "MODEL=emotion", *flags, f"PARAMETERS={parameters}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -162,6 +163,38 @@ def test_of_a_queue_only_what_failed_comes_again(deployed: Deployed, queue: str,
     stored = deployed.client("s3").list_objects_v2(Bucket="answers", Prefix="coldforge/")["Contents"]
     assert len(stored) == 2
     sqs.purge_queue(QueueUrl=queue)
+
+
+def test_new_objects_go_through_a_queue_that_keeps_what_fails(deployed: Deployed, album: Album) -> None:
+    """From S3 to EventBridge, the queue, and the function; what has failed twice waits to be tried again."""
+    s3, sqs = deployed.client("s3"), deployed.client("sqs")
+    queue, dead = deployed.outputs["QueueUrl"], deployed.outputs["DeadLetterQueueUrl"]
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "2"})
+    s3.create_bucket(Bucket="inbox")
+    s3.put_bucket_notification_configuration(Bucket="inbox", NotificationConfiguration={"EventBridgeConfiguration": {}})
+    face = base64.b64decode(IMAGE)
+    for key, body in (("in/a face (1).jpg", face), ("in/half.jpg", face[: len(face) // 2]), ("out/1.jpg", face)):
+        s3.put_object(Bucket="inbox", Key=key, Body=body)
+    found = sqs.receive_message(QueueUrl=dead, WaitTimeSeconds=20, VisibilityTimeout=60)
+    (letter,) = found["Messages"]
+    assert json.loads(letter["Body"])["detail"]["object"]["key"] == "in/half.jpg"
+
+    def results() -> dict[str, Any]:
+        rows = s3.list_objects_v2(Bucket="answers", Prefix="coldforge/inbox/").get("Contents", [])
+        return {row["Key"]: json.loads(s3.get_object(Bucket="answers", Key=row["Key"])["Body"].read()) for row in rows}
+
+    first = results()
+    assert first.keys() == {"coldforge/inbox/in/a face (1).jpg.json", "coldforge/inbox/in/half.jpg.json"}
+    assert first["coldforge/inbox/in/half.jpg.json"]["error"]["code"] == "truncated_image"
+    assert "predictions" in first["coldforge/inbox/in/a face (1).jpg.json"]
+    # As a redrive does, which the emulator does not have: the same message once more.
+    s3.put_bucket_notification_configuration(Bucket="inbox", NotificationConfiguration={})
+    s3.put_object(Bucket="inbox", Key="in/half.jpg", Body=face)
+    sqs.send_message(QueueUrl=queue, MessageBody=letter["Body"])
+    deadline = time.monotonic() + 30
+    while "error" in results()["coldforge/inbox/in/half.jpg.json"] and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert "predictions" in results()["coldforge/inbox/in/half.jpg.json"]
 
 
 def test_a_bucket_becomes_a_table_whatever_happens(

@@ -13,6 +13,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from handler import storage, work
 from handler.budget import Limits
@@ -228,6 +230,33 @@ def test_in_a_fifo_queue_nothing_overtakes_a_failure_of_its_group(app: ModuleTyp
     assert failed == [event["Records"][1]["messageId"], event["Records"][2]["messageId"]]
 
 
+@given(messages=st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=10))
+@settings(max_examples=25, deadline=None)
+def test_of_each_group_all_after_a_failure_come_again(app: ModuleType, messages: list[tuple[str, bool]]) -> None:
+    good, bad = (record["body"] for record in fixture("sqs_fifo")["Records"][:2])
+    records = []
+    for number, (group, fails) in enumerate(messages):
+        record = copy.deepcopy(fixture("sqs_fifo")["Records"][0])
+        record["attributes"]["MessageGroupId"] = group
+        records.append(record | {"messageId": str(number), "body": bad if fails else good})
+    expected = [
+        str(number)
+        for number, (group, _) in enumerate(messages)
+        if any(fails and other == group for other, fails in messages[: number + 1])
+    ]
+    answer = call(app, {"Records": records})
+    assert [failure["itemIdentifier"] for failure in answer["batchItemFailures"]] == expected
+
+
+def test_groups_of_a_queue_without_order_hold_nothing_back(app: ModuleType) -> None:
+    """Senders name groups there to share the queue fairly (SQS's fair queues)."""
+    event = fixture("sqs_fifo")
+    for record in event["Records"]:
+        record["eventSourceARN"] = record["eventSourceARN"].removesuffix(".fifo")
+    failed = [failure["itemIdentifier"] for failure in call(app, event)["batchItemFailures"]]
+    assert failed == [event["Records"][1]["messageId"]]
+
+
 def test_sqs_gives_back_what_there_was_no_time_for(app: ModuleType) -> None:
     event = fixture("sqs")
     assert [f["itemIdentifier"] for f in call(app, event, remaining_ms=100)["batchItemFailures"]] == [
@@ -287,7 +316,49 @@ def test_results_are_kept_whatever_fails_beside_them(
     bucket.objects["pictures/in/0.jpg"] = b"BM, and no more"
     del bucket.objects["pictures/in/2.jpg"]
     assert call(app, event) == {"batchItemFailures": [{"itemIdentifier": event["Records"][0]["messageId"]}]}
-    assert results_of(bucket) == ["1", "3"]
+    assert results_of(bucket) == ["0", "1", "3"]
+    assert json.loads(bucket.objects["answers/pictures/in/0.jpg.json"])["error"]["code"] == "damaged_image"
+
+
+def test_a_message_that_comes_again_has_the_same_result(
+    app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLDFORGE_RESULTS", "s3://answers")
+    event = fixture("sqs")
+    again = copy.deepcopy(event)
+    again["Records"].reverse()
+    again["Records"][0]["attributes"]["ApproximateReceiveCount"] = "2"
+    assert call(app, event) == call(app, again)
+    wrong = fixture("sqs") | {"Records": [event["Records"][0] | {"messageId": "wrong", "body": '{"picture": 1}'}]}
+    assert call(app, wrong)["batchItemFailures"] == [{"itemIdentifier": "wrong"}]
+    ids = {event["Records"][0]["messageId"], event["Records"][2]["messageId"], "wrong"}
+    assert {name for name in bucket.objects if name.startswith("answers/")} == {f"answers/{one}.json" for one in ids}
+    assert json.loads(bucket.objects["answers/wrong.json"])["error"]["code"] == "wrong_field"
+
+
+def test_an_object_that_is_gone_when_its_message_comes_again_keeps_its_answer(
+    app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLDFORGE_RESULTS", "s3://answers")
+    event = fixture("sqs_s3")
+    assert call(app, event) == {"batchItemFailures": []}
+    answer = bucket.objects[f"answers/pictures/{KEY}.json"]
+    del bucket.objects[f"pictures/{KEY}"]
+    assert len(call(app, event)["batchItemFailures"]) == 1
+    assert bucket.objects[f"answers/pictures/{KEY}.json"] == answer
+    bucket.objects[f"pictures/{KEY}"] = b"no picture"
+    assert len(call(app, event)["batchItemFailures"]) == 1
+    assert json.loads(bucket.objects[f"answers/pictures/{KEY}.json"])["error"]["code"] == "not_an_image"
+
+
+def test_an_error_that_cannot_be_stored_is_a_failure_all_the_same(
+    app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLDFORGE_RESULTS", "s3://answers")
+    bucket.objects[f"pictures/{KEY}"] = b"no picture"
+    bucket.failing[f"answers/pictures/{KEY}.json"] = [403]
+    assert len(call(app, fixture("sqs_s3"))["batchItemFailures"]) == 1
+    assert results_of(bucket) == []
 
 
 def test_time_may_run_out_within_a_message(app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -423,8 +494,7 @@ def test_a_bucket_that_cannot_be_is_not_asked_for_again(app: ModuleType, bucket:
 def test_no_result_is_answered_again(app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLDFORGE_RESULTS", "s3://pictures/in/")
     assert call(app, fixture("s3")) == {"results": []}
-    event = fixture("sqs_s3")  # given back, so that the queue's owner learns of it
-    assert call(app, event) == {"batchItemFailures": [{"itemIdentifier": event["Records"][0]["messageId"]}]}
+    assert call(app, fixture("sqs_s3")) == {"batchItemFailures": []}
     assert bucket.requests == []
 
 

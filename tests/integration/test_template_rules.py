@@ -1,20 +1,23 @@
-"""Other people's rules for templates: cfn-lint, which SAM brings, and checkov."""
+"""Other people's rules: cfn-lint, which SAM brings, and checkov for templates; asl-validator for the state machine."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builder.pack.image import TEMPLATE
 from tests.conftest import ROOT
 from tests.integration.test_template_security import SETS
+from tests.support.needs import missing, needs
 from tests.support.stacks import packaged, stacks
 
 pytestmark = pytest.mark.integration
 
+ASL_VALIDATOR = "4.0.0"
 TEMPLATES = ("template.yaml", TEMPLATE)
 CURED_BY = {
     "CKV_AWS_95": "ApiAccessLog",
@@ -68,3 +71,43 @@ def test_cfn_lint_finds_nothing_with_everything_on(name: str) -> None:
     command = [ROOT / ".venv-sam" / "bin" / "cfn-lint", ROOT / name, "--parameters", *given]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.fixture(scope="module")
+def asl_validator(tmp_path_factory: pytest.TempPathFactory) -> list[str | Path]:
+    """The command that reads a state machine's definition, which npm brings."""
+    folder = tmp_path_factory.mktemp("asl")
+    options = ["--no-audit", "--no-fund", "--ignore-scripts", "--silent", "--prefix", folder]
+    command = [needs("npm"), "install", *options, f"asl-validator@{ASL_VALIDATOR}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        missing(f"npm cannot install asl-validator: {done.stderr[-300:]}")
+    return ["node", folder / "node_modules" / "asl-validator" / "dist" / "bin" / "asl-validator.js", "--json-path"]
+
+
+@pytest.mark.network
+@pytest.mark.parametrize(
+    ("where", "wrong", "says"),
+    [
+        ((), None, "is valid"),
+        (("States", "Answer", "MaxConcurrencyPath"), 5, "MaxConcurrencyPath is invalid"),
+        (("States", "Answer", "ItemProcessor", "ProcessorConfig", "Mode"), "SPREAD", "Mode is invalid"),
+        (("States", "Answer", "ItemProcessor", "StartAt"), "Other", "State Batch is not reachable"),
+    ],
+)
+def test_the_state_machine_is_one(
+    asl_validator: list[str | Path], tmp_path: Path, where: tuple[str, ...], wrong: Any, says: str
+) -> None:
+    """As asl-validator knows Step Functions' language; and what it finds where something is wrong."""
+    stack = stacks(packaged(), {"batches": SETS["batches"]})["batches"]
+    definition = stack["BatchMachine"]["Properties"]["Definition"]
+    part = definition
+    for name in where[:-1]:
+        part = part[name]
+    if where:
+        part[where[-1]] = wrong
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps(definition))
+    done = subprocess.run([*asl_validator, path], capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) is (not where)
+    assert says in done.stdout + done.stderr

@@ -46,6 +46,8 @@ SETS: dict[str, dict[str, str]] = {
     "mounted": {"Weights": "/mnt/weights/", "FileSystem": ACCESS_POINT},
     "pictures": {"PicturesBucket": "inbox", "PicturesPrefix": "in/"},
     "queue": {"QueueArn": QUEUE},
+    "own queue": {"Queue": "on"},
+    "ordered": {"Queue": "fifo", "QueueMaximumConcurrency": "9"},
     "results": {"ResultsBucket": "answers"},
     "failures": {"KeepFailures": "on"},
     "key": {"KmsKeyArn": KEY},
@@ -73,7 +75,8 @@ SETS: dict[str, dict[str, str]] = {
         "PicturesBucket": "inbox",
         "ProvisionedConcurrency": "1",
         "QueueArn": QUEUE,
-        "QueueMaximumConcurrency": "7",
+        "QueueLateSeconds": "60",
+        "QueueMaximumConcurrency": "4",
         "ReservedConcurrency": "5",
         "RestApi": "keys",
         "ResultsBucket": "answers",
@@ -129,10 +132,14 @@ ATTEMPTS: dict[str, tuple[str, str, dict[str, str]]] = {
     "publish a result": ("s3:PutObjectAcl", "arn:aws:s3:::answers/coldforge/1.json", {}),
     "take a message": ("sqs:ReceiveMessage", QUEUE, {}),
     "send a message": ("sqs:SendMessage", QUEUE, {}),
+    "take a message of its own queue": ("sqs:ReceiveMessage", f"arn:aws:sqs:{AWS}:InputQueue", {}),
+    "send a message to its own queue": ("sqs:SendMessage", f"arn:aws:sqs:{AWS}:InputQueue", {}),
+    "take a dead letter": ("sqs:ReceiveMessage", f"arn:aws:sqs:{AWS}:DeadLetterQueue", {}),
     "take another queue's message": ("sqs:ReceiveMessage", f"{QUEUE}-of-others", {}),
     "keep a failure": ("sqs:SendMessage", f"arn:aws:sqs:{AWS}:FailureQueue", {}),
     "take a failure": ("sqs:ReceiveMessage", f"arn:aws:sqs:{AWS}:FailureQueue", {}),
     "encrypt a failure": ("kms:GenerateDataKey", KEY, {"kms:ViaService": "sqs.us-east-1.amazonaws.com"}),
+    "decrypt a message": ("kms:Decrypt", KEY, {"kms:ViaService": "sqs.us-east-1.amazonaws.com"}),
     "decrypt anything": ("kms:Decrypt", KEY, {}),
     "decrypt in S3": ("kms:Decrypt", KEY, {"kms:ViaService": "s3.us-east-1.amazonaws.com"}),
     "use another key": ("kms:Decrypt", f"{KEY}-2", {"kms:ViaService": "sqs.us-east-1.amazonaws.com"}),
@@ -161,8 +168,10 @@ MAY: dict[str, set[str]] = {
     "weights": {"read the weights"},
     "folder": {"read the folder's weights"},
     "mounted": {"mount", "let Lambda join the network"},
-    "pictures": {"read a picture"},
+    "pictures": {"read a picture", "take a message of its own queue"},
     "queue": {"take a message"},
+    "own queue": {"take a message of its own queue"},
+    "ordered": {"take a message of its own queue"},
     "results": {"write a result"},
     "failures": {"keep a failure"},
     "key": set(),
@@ -176,6 +185,8 @@ MAY: dict[str, set[str]] = {
         "read a whole source",
         "write a result",
         "take a message",
+        "take a message of its own queue",
+        "decrypt a message",
         "keep a failure",
         "encrypt a failure",
         "mount",
@@ -283,6 +294,8 @@ def test_what_is_off_is_not_there(made: dict[str, Stack]) -> None:
     assert not {"AccessLogSettings", "DefaultRouteSettings"} & stack["ApiApiGatewayDefaultStage"]["Properties"].keys()
     assert "x-amazon-apigateway-cors" not in stack["Api"]["Properties"]["Body"]
     assert "ScalingConfig" not in made["queue"]["QueueMapping"]["Properties"]
+    assert "ScalingConfig" not in made["own queue"]["InputQueueMapping"]["Properties"]
+    assert not {"InputQueue", "DeadLetterAlarm", "LateAlarm", "PicturesRule"} & made["queue"].keys()
 
 
 def test_what_is_on_reaches_the_resource(made: dict[str, Stack]) -> None:
@@ -292,9 +305,14 @@ def test_what_is_on_reaches_the_resource(made: dict[str, Stack]) -> None:
     assert function["CodeSigningConfigArn"] == SIGNING
     assert function["ReservedConcurrentExecutions"] == "5"
     assert [stack[log]["KmsKeyId"] for log in ("KeptLogGroup", "KeptApiLogGroup")] == [KEY, KEY]
-    assert stack["FailureQueue"]["KmsMasterKeyId"] == KEY
+    for queue in ("FailureQueue", "InputQueue", "DeadLetterQueue"):
+        assert stack[queue]["KmsMasterKeyId"] == KEY
+        assert "SqsManagedSseEnabled" not in stack[queue]
     assert [stack[role]["PermissionsBoundary"] for role in ("Role", "DeploymentRole")] == [BOUNDARY, BOUNDARY]
-    assert stack["QueueMapping"]["ScalingConfig"] == {"MaximumConcurrency": "7"}
+    for mapping in ("QueueMapping", "InputQueueMapping"):
+        assert stack[mapping]["ScalingConfig"] == {"MaximumConcurrency": "4"}
+        assert stack[mapping]["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+        assert stack[mapping]["FunctionName"] == "FunctionAliaslive"
     stage = stack["ApiApiGatewayDefaultStage"]
     limits = {"ThrottlingRateLimit": "10", "ThrottlingBurstLimit": "20"}
     assert stage["DefaultRouteSettings"] == limits
@@ -313,22 +331,57 @@ def test_the_access_log_is_json_without_what_the_caller_wrote(made: dict[str, St
         assert not {"$context.path", "$context.identity.userAgent"} & fields
 
 
-def test_failures_are_kept_of_the_function_and_of_the_rule(made: dict[str, Stack]) -> None:
+def test_failures_are_kept_of_the_function(made: dict[str, Stack]) -> None:
     stack = {name: row["Properties"] for name, row in made["everything"].items()}
     queue = f"arn:aws:sqs:{AWS}:FailureQueue"
     destination = stack["FailureDestination"]
     assert destination["DestinationConfig"] == {"OnFailure": {"Destination": queue}}
     assert destination["Qualifier"] == stack["FunctionAliaslive"]["Name"]
     assert made["everything"]["FailureDestination"]["DependsOn"] in made["everything"]
-    assert stack["PicturesRule"]["Targets"][0]["DeadLetterConfig"] == {"Arn": queue}
-    deny, send = stack["FailureQueuePolicy"]["PolicyDocument"]["Statement"]
+    (deny,) = stack["FailureQueuePolicy"]["PolicyDocument"]["Statement"]
     assert deny["Effect"] == "Deny"
     assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-    assert send["Action"] == "sqs:SendMessage"
-    assert send["Principal"] == {"Service": "events.amazonaws.com"}
-    assert send["Condition"] == {"ArnEquals": {"aws:SourceArn": f"arn:aws:events:{AWS}:PicturesRule"}}
-    (alone,) = made["failures"]["FailureQueuePolicy"]["Properties"]["PolicyDocument"]["Statement"]
-    assert alone["Effect"] == "Deny"
+
+
+def test_new_objects_go_through_a_queue_that_keeps_what_fails(made: dict[str, Stack]) -> None:
+    stack = {name: row["Properties"] for name, row in made["pictures"].items()}
+    queue, dead = (f"arn:aws:sqs:{AWS}:{name}" for name in ("InputQueue", "DeadLetterQueue"))
+    (target,) = stack["PicturesRule"]["Targets"]
+    assert target == {"Id": "queue", "Arn": queue, "DeadLetterConfig": {"Arn": dead}}
+    assert stack["InputQueueMapping"]["EventSourceArn"] == queue
+    assert stack["InputQueue"]["RedrivePolicy"] == {"deadLetterTargetArn": dead, "maxReceiveCount": "5"}
+    assert int(stack["InputQueue"]["VisibilityTimeout"]) >= 6 * int(stack["Function"]["Timeout"])
+    assert stack["DeadLetterQueue"]["MessageRetentionPeriod"] > stack["InputQueue"]["MessageRetentionPeriod"]
+    permissions = [row for row in stack.values() if row.get("Principal") == "events.amazonaws.com"]
+    assert not permissions  # nothing but the queue starts the function
+    for name, alarm, metric in (
+        ("DeadLetterQueue", "DeadLetterAlarm", "ApproximateNumberOfMessagesVisible"),
+        ("InputQueue", "LateAlarm", "ApproximateAgeOfOldestMessage"),
+    ):
+        assert stack[name]["SqsManagedSseEnabled"] is True
+        assert stack[alarm]["Dimensions"] == [{"Name": "QueueName", "Value": name}]
+        assert stack[alarm]["MetricName"] == metric
+
+
+def test_only_the_rule_may_send_to_the_queues_and_nobody_in_the_clear(made: dict[str, Stack]) -> None:
+    for name, arn in ((name, f"arn:aws:sqs:{AWS}:{name}") for name in ("InputQueue", "DeadLetterQueue")):
+        policy = made["everything"][f"{name}Policy"]["Properties"]
+        assert policy["Queues"] == [name]
+        deny, send = policy["PolicyDocument"]["Statement"]
+        assert (deny["Effect"], deny["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
+        assert (send["Action"], send["Resource"], deny["Resource"]) == ("sqs:SendMessage", arn, arn)
+        assert send["Principal"] == {"Service": "events.amazonaws.com"}
+        assert send["Condition"] == {"ArnEquals": {"aws:SourceArn": f"arn:aws:events:{AWS}:PicturesRule"}}
+        (alone,) = made["own queue"][f"{name}Policy"]["Properties"]["PolicyDocument"]["Statement"]
+        assert alone["Effect"] == "Deny"
+
+
+def test_an_ordered_queue_has_an_ordered_dead_letter_queue(made: dict[str, Stack]) -> None:
+    queue, dead = (made["ordered"][name]["Properties"] for name in ("InputQueue", "DeadLetterQueue"))
+    assert queue["FifoQueue"] is dead["FifoQueue"] is True
+    assert queue["DeduplicationScope"] == "messageGroup"
+    without = made["own queue"]["InputQueue"]["Properties"]
+    assert not {"FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"} & without.keys()
 
 
 def test_a_gradual_deployment_is_rolled_back_by_alarms_for_errors(made: dict[str, Stack]) -> None:
@@ -535,10 +588,13 @@ def test_a_stack_with_everything_is_created(aws: LocalAws) -> None:
     zone = boto3.client("route53").create_hosted_zone(Name="models.example", CallerReference="1")["HostedZone"]["Id"]
     template = packaged()
     del template["Resources"]["WebAclAssociation"]  # it has a WAF, but not this
+    s3.put_object(
+        Bucket=CODE["Bucket"], Key="template.json", Body=json.dumps(template).encode()
+    )  # as `sam deploy` does
     cloudformation = boto3.client("cloudformation")
     cloudformation.create_stack(
         StackName="everything",
-        TemplateBody=json.dumps(template, separators=(",", ":")),
+        TemplateURL=f"{aws.endpoint}/{CODE['Bucket']}/template.json",
         Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
         Parameters=[
             {"ParameterKey": name, "ParameterValue": value}
@@ -555,9 +611,13 @@ def test_a_stack_with_everything_is_created(aws: LocalAws) -> None:
     queue = boto3.client("sqs").get_queue_attributes(QueueUrl=ids["FailureQueue"], AttributeNames=["All"])["Attributes"]
     assert kept["DestinationConfig"]["OnFailure"]["Destination"] == queue["QueueArn"]
     (target,) = boto3.client("events").list_targets_by_rule(Rule=ids["PicturesRule"])["Targets"]
-    assert target["DeadLetterConfig"]["Arn"] == queue["QueueArn"]
-    (mapping,) = functions.list_event_source_mappings(FunctionName=ids["Function"])["EventSourceMappings"]
-    assert mapping["ScalingConfig"] == {"MaximumConcurrency": 7}
+    mappings = functions.list_event_source_mappings(FunctionName=ids["Function"])["EventSourceMappings"]
+    assert {mapping["EventSourceArn"] for mapping in mappings} == {target["Arn"], QUEUE}
+    assert all(mapping["ScalingConfig"] == {"MaximumConcurrency": 4} for mapping in mappings)
+    own = boto3.client("sqs").get_queue_attributes(QueueUrl=ids["InputQueue"], AttributeNames=["All"])["Attributes"]
+    assert own["QueueArn"] == target["Arn"]
+    redrive = json.loads(own["RedrivePolicy"])
+    assert redrive["deadLetterTargetArn"] == target["DeadLetterConfig"]["Arn"]
     groups = {row["logGroupName"] for row in boto3.client("logs").describe_log_groups()["logGroups"]}
     ends = stack["StackId"].rpartition("/")[2]
     assert {f"/coldforge/everything/{ends}", f"/aws/vendedlogs/coldforge/everything/{ends}"} <= groups

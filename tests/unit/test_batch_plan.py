@@ -60,6 +60,16 @@ def test_all_that_may_work_do() -> None:
     assert plan(MILLION, per_invocation=7).invocations == math.ceil(1e6 / 7)
 
 
+def test_more_objects_than_s3_delivers_are_said() -> None:
+    found = plan(MILLION)
+    assert found.reads_per_second == pytest.approx(500 * 105 / 7.5)
+    assert "7,000 objects a second, and S3 delivers 5,500 below one prefix" in render(found)
+    assert "objects a second" not in render(plan(replace(MILLION, concurrency=300)))
+    requests = plan(replace(MILLION, fetched=False))
+    assert requests.reads_per_second == 0
+    assert "objects a second" not in render(requests)
+
+
 def test_nothing_to_do_is_an_error() -> None:
     with pytest.raises(BatchError, match="no item"):
         plan(replace(MILLION, items=0))

@@ -156,6 +156,21 @@ def unbuilt(tmp_path: Path) -> Path:
         ({"QueueMaximumConcurrency": "1"}, "QueueMaximumConcurrency is '1'; it must match"),
         ({"QueueMaximumConcurrency": "1001"}, "QueueMaximumConcurrency is '1001'; it must match"),
         ({"QueueArn": "q", "QueueMaximumConcurrency": "1"}, "QueueMapping: MaximumConcurrency 1; Lambda takes 2 to"),
+        (
+            {"QueueArn": "q", "ReservedConcurrency": "3"},
+            "QueueMapping: the queue may keep any number of instances busy, and the function has 3: what is turned "
+            "away uses up the attempts of messages. Set QueueMaximumConcurrency to 3 at most.",
+        ),
+        (
+            {"Queue": "on", "ReservedConcurrency": "3", "QueueMaximumConcurrency": "4"},
+            "InputQueueMapping: the queue may keep 4 instances busy, and the function has 3",
+        ),
+        (
+            {"PicturesBucket": "inbox", "Timeout": "60"},
+            "InputQueueMapping: a message that takes 60 s would come again after 90 s, when it may still be worked on: "
+            "set QueueVisibilityTimeout to 360 at least.",
+        ),
+        ({"Queue": "fifo", "PicturesBucket": "inbox"}, "PicturesBucket needs a queue without order"),
         ({"ReservedConcurrency": "-1"}, "Function: -1 reserved instances; Lambda takes a number, 0 or more."),
         (
             {"ReservedConcurrency": "3", "ProvisionedConcurrency": "4"},
@@ -185,6 +200,11 @@ def test_what_aws_refuses_of_parameters(unbuilt: Path, given: dict[str, str], sa
         {"QueueArn": "q", "QueueMaximumConcurrency": "2"},
         {"QueueArn": "q", "QueueMaximumConcurrency": "1000"},
         {"ReservedConcurrency": "0"},
+        {"QueueArn": "q", "ReservedConcurrency": "0"},
+        {"Queue": "on", "ReservedConcurrency": "2", "QueueMaximumConcurrency": "2"},
+        {"Queue": "on", "Timeout": "60", "QueueVisibilityTimeout": "360"},
+        {"QueueArn": "q", "Timeout": "900"},
+        {"Queue": "fifo"},
         {"ReservedConcurrency": "4", "ProvisionedConcurrency": "4"},
         {"KeepFailures": "on", "PicturesBucket": "inbox"},
         {"DebugSampling": "0.01"},

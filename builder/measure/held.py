@@ -40,7 +40,7 @@ class Emulated:
     def running(self, memory: int) -> Iterator[Running]:
         """With ``memory`` megabytes. Raises UsageError for more processors than there are."""
         share = self.quota.share(memory / WHOLE_PROCESSOR_MB)
-        with share as prefix, replace(self.function, memory=memory, prefix=prefix) as running:
+        with share as prefix, replace(self.function, memory=memory, prefix=prefix) as running, self.quota.ahead():
             yield running
 
 

@@ -19,15 +19,21 @@ PERIOD_US = 20_000
 """An assumption, as AWS does not say what Lambda's is. A request that needs less than the share of a period, after a
 pause, is not slowed down at all: with Linux's own 100 ms that would be most."""
 
+_FIRST_WEIGHT, _FIRST_SHARES = "10000", "262144"
+"""The most that there is: the share is had before other programs, which would otherwise be measured, too."""
+
 _JOIN = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 _NUMBERS = count()
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Where groups can be made. ``version``: of Linux's control groups, 1 or 2; ``parent``: the folder."""
+    """Where groups can be made. ``version``: of Linux's control groups, 1 or 2; ``own``: the group of this process;
+    ``parent``: the one below which others can be.
+    """
 
     version: int
+    own: Path
     parent: Path
 
     @property
@@ -43,27 +49,47 @@ class Quota:
         there = len(os.sched_getaffinity(0))
         if processors > there:
             raise too_many(processors, there)
-        group = _made(self.parent, self.version)
-        if group is None:
-            raise _refused()
-        try:
-            quota = round(processors * PERIOD_US)
+        quota = round(processors * PERIOD_US)
+        with self._group() as group:
             if self.version == 2:
                 (group / "cpu.max").write_text(f"{quota} {PERIOD_US}")
             else:
                 (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
                 (group / "cpu.cfs_quota_us").write_text(str(quota))
             yield ("/bin/sh", "-c", _JOIN, str(group))
+
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """This process comes before other programs: a caller that waits for its turn would measure that, too."""
+        with self._group() as group:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+            try:
+                yield
+            finally:
+                (self.own / "cgroup.procs").write_text(str(os.getpid()))
+
+    @contextmanager
+    def _group(self) -> Iterator[Path]:
+        """A new group that comes before others."""
+        group = _made(self.parent, self.version)
+        if group is None:
+            raise _refused()
+        try:
+            if self.version == 2:
+                (group / "cpu.weight").write_text(_FIRST_WEIGHT)
+            else:
+                (group / "cpu.shares").write_text(_FIRST_SHARES)
+            yield group
         finally:
             _removed(group)
 
 
 def quota(groups: Path = Path("/proc/self/cgroup"), mounts: Path = Path("/proc/self/mounts")) -> Quota:
     """What this process may use. ``groups``, ``mounts``: the kernel's files. Raises EnvironmentSetupError."""
-    for version, place in _places(groups, mounts):
-        if (group := _made(place, version)) is not None:
+    for version, own, place in _places(groups, mounts):
+        if os.access(own / "cgroup.procs", os.W_OK) and (group := _made(place, version)) is not None:
             _removed(group)
-            return Quota(version, place)
+            return Quota(version, own, place)
     raise _refused()
 
 
@@ -78,8 +104,8 @@ def _refused() -> EnvironmentSetupError:
     )
 
 
-def _places(groups: Path, mounts: Path) -> Iterator[tuple[int, Path]]:
-    """Where a group could be: in this process's own, or else above it."""
+def _places(groups: Path, mounts: Path) -> Iterator[tuple[int, Path, Path]]:
+    """The version, this process's own group, and where another could be: there, or else above it."""
     mounted = [line.split() for line in mounts.read_text().splitlines()]
     for line in groups.read_text().splitlines():
         number, controllers, own = line.split(":", 2)
@@ -89,7 +115,9 @@ def _places(groups: Path, mounts: Path) -> Iterator[tuple[int, Path]]:
         for _, root, kind, options, *_ in mounted:
             if (version == 2 and kind == "cgroup2") or (kind == "cgroup" and "cpu" in options.split(",")):
                 place = Path(root + own.rstrip("/"))
-                yield from ((version, folder) for folder in (place, *place.parents) if folder.is_relative_to(root))
+                yield from (
+                    (version, place, folder) for folder in (place, *place.parents) if folder.is_relative_to(root)
+                )
 
 
 def _made(parent: Path, version: int) -> Path | None:

@@ -63,6 +63,7 @@ def test_memory_is_measured_on_the_share_of_a_processor_that_it_stands_for(
         assert main(["cost", "digits"]) == EnvironmentSetupError.exit_code
         assert "NOTHING WAS MEASURED" in capsys.readouterr().err
         pytest.skip(refused)
+    group = Path("/proc/self/cgroup").read_text()
     command = ["cost", "digits", "--json", "--rounds", "1", "--seconds", "0.3", "--below", "0.001"]
     assert main([*command, "--memory", "1769", "221", "10240"]) == 0
     found = printed("cost", capsys.readouterr().out)
@@ -77,6 +78,7 @@ def test_memory_is_measured_on_the_share_of_a_processor_that_it_stands_for(
     assert found["cheapest_below"] is None
     assert "cannot be had on a machine with" in found["left_out"]["10240"]
     assert not list(groups.parent.glob("coldforge-*"))
+    assert Path("/proc/self/cgroup").read_text() == group
     assert main(["cost", "digits", "--memory", "64"]) == UsageError.exit_code
     assert "Lambda has functions of 128 to 10,240 MB" in capsys.readouterr().err
 

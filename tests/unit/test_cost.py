@@ -67,7 +67,7 @@ def test_the_table_names_both_and_how_it_was_measured() -> None:
 
 
 def test_more_than_there_is_cannot_be_had(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="64 processors cannot be had"), Quota(1, tmp_path).share(64):
+    with pytest.raises(UsageError, match="64 processors cannot be had"), Quota(1, tmp_path, tmp_path).share(64):
         pass
 
 

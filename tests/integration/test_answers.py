@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ from builder.verify.machine import HERE
 from handler.budget import Limits
 from handler.model import Model
 from handler.server import Server
+from tests.conftest import ROOT
+from tests.support import pages
 from tests.support.build import CACHE
-from tests.support.http import Client
+from tests.support.http import Client, served
 from tests.support.models import empty_project
 
 pytestmark = pytest.mark.integration
@@ -175,6 +178,27 @@ def test_an_embedding_is_cut_and_of_length_1(client: Client) -> None:
         np.testing.assert_allclose(found["vector"], wanted, atol=1e-6)
     tensors = client.post("/v1/models/scene:predict", {"instances": [{"b64": png(picture)}]})[1]["predictions"]
     np.testing.assert_allclose(tensors[0]["vector"], whole[:DIMENSIONS] / np.linalg.norm(whole[:DIMENSIONS]), atol=1e-6)
+
+
+@pytest.mark.parametrize("command", pages.served_commands("docs/answers.md"))
+def test_curl_as_documented(client: Client, command: str) -> None:
+    with served(client) as url:
+        (answer,) = pages.ask(command, url)["predictions"]
+    assert set(answer) == {"vector", "objects", "parts"}
+    if "format=int8" in command:
+        assert max(map(abs, answer["vector"])) == 127
+        assert len(answer["vector"]) == 6
+    if "format=rle" in command:
+        parts = answer["parts"]
+        assert all(sum(one["rle"]["counts"]) == parts["width"] * parts["height"] for one in parts["classes"])
+
+
+def test_the_python_of_the_page(client: Client) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "answers.md").read_text(encoding="utf-8"), re.DOTALL)
+    picture = {"image": png(Image.new("RGB", (SIDE, SIDE), (200, 100, 50)))}
+    ran: dict[str, Any] = {"answer": client.post("/predict", picture, format="base64")[1]}
+    exec(code, ran)
+    assert list(ran["vector"]) == pytest.approx(client.post("/predict", picture)[1]["predictions"][0]["vector"])
 
 
 SCORES = np.random.default_rng(2).normal(size=(2, 4, 5, 3)).astype(np.float32)

@@ -24,7 +24,7 @@ from PIL import Image
 from builder.local import http, rie
 from builder.pack.bundle import Bundle
 from tests.conftest import ROOT
-from tests.support import abi_library
+from tests.support import abi_library, pages
 from tests.support.browser import chromium
 from tests.support.http import Client, served
 from tests.support.process import stop
@@ -187,47 +187,24 @@ def test_triton_with_every_dtype(tmp_path: Path, items: int, binary: bool) -> No
             np.testing.assert_array_equal(back, values)
 
 
-COMMANDS = re.findall(r"^\$ (.*(?:\n  .*)*)", DOCS.read_text(), re.MULTILINE)
+COMMANDS = pages.served_commands("docs/protocols.md")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_curl_as_documented(emotion_url: str, command: str) -> None:
     """Every command of docs/protocols.md succeeds, and those that send the face find it happy."""
-    line = re.sub(r"http://127\.0\.0\.1:8080", emotion_url, command)
-    done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {line}".replace("curl ", "curl --fail-with-body --silent --show-error ", 1)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    if "face.jpg" in line and "Origin" not in line:
-        assert happy(json.loads(done.stdout)), done.stdout
+    answer = pages.ask(command, emotion_url)
+    if "face.jpg" in command and "Origin" not in command:
+        assert happy(answer), answer
 
 
-ANSWERS = re.findall(r"```console\n\$ ([^`]*?)\n```\n\n```json\n(.*?)\n```", DOCS.read_text(), re.DOTALL)
+ANSWERS = pages.answers("docs/protocols.md")
 
 
 @pytest.mark.parametrize(("command", "documented"), ANSWERS)
 def test_answers_as_documented(emotion_url: str, command: str, documented: str) -> None:
     """To the digits that every processor gives."""
-    line = command.replace("http://127.0.0.1:8080", emotion_url)
-    done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert_alike(json.loads(done.stdout), json.loads(documented))
-
-
-def assert_alike(answer: Any, documented: Any) -> None:
-    """The same but for times, and for what a picture's decoding does to small probabilities."""
-    if isinstance(documented, dict):
-        assert answer.keys() == documented.keys()
-        for key in documented.keys() - {"timings_ms", "cold_start"}:
-            assert_alike(answer[key], documented[key])
-    elif isinstance(documented, list):
-        assert len(answer) == len(documented)
-        for one, other in zip(answer, documented, strict=True):
-            assert_alike(one, other)
-    elif isinstance(documented, float):
-        assert abs(answer - documented) < max(5e-4 * documented, 0.1 * min(documented, 1e-3))
-    else:
-        assert answer == documented
+    pages.assert_alike(pages.ask(command, emotion_url), json.loads(documented))
 
 
 def test_the_python_of_the_page(emotion_url: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -10,7 +10,7 @@ from benchmarks import gallery
 from builder.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError
 from builder.report import abi
 from handler.errors import HandlerError
-from tests.support.pages import ROOT
+from tests.support.pages import ROOT, SERVED, served_commands
 
 
 def test_the_abis_page_is_the_headers() -> None:
@@ -48,3 +48,10 @@ def test_there_is_help_for_every_error(code: str) -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     first = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
     assert any(code in re.findall(r"`\w+`|\d+", cell) for cell in first)
+
+
+def test_commands_to_a_served_function_are_run_somewhere() -> None:
+    pages = {page.relative_to(ROOT).as_posix() for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+    assert {page for page in pages if served_commands(page)} == set(SERVED)
+    for page, test in SERVED.items():
+        assert f'served_commands("{page}")' in (ROOT / test).read_text(encoding="utf-8"), page

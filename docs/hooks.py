@@ -39,8 +39,6 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Links as the site has them."""
-    if page.file.src_uri.startswith("files/"):
-        return markdown
 
     def link(found: re.Match[str]) -> str:
         place = _place(_target(page.file, found[1]))
@@ -60,7 +58,8 @@ def _linked(page: File) -> Iterator[str]:
 
 def _target(page: File, link: str) -> str:
     """The file that ``link`` on ``page`` means, from the repository's root."""
-    folder = "." if page.src_uri.startswith("project/") else f"docs/{PurePosixPath(page.src_uri).parent}"
+    place = PurePosixPath(page.src_uri)
+    folder = {"project": ".", "files": "/".join(place.parts[1:-1])}.get(place.parts[0], f"docs/{place.parent}")
     return normpath(f"{folder}/{link}")
 
 

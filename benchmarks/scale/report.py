@@ -16,6 +16,12 @@ Row = Mapping[str, Any]
 
 QUEUE_TABLE = re.compile(r"(?<=<!-- Written by `make scale`\. -->\n\n)\|.*?(?=\n\n)", re.DOTALL)
 """In docs/queues.md."""
+NEAR = 1.05
+TICKS = {
+    "minutes": (1, 2, 5, 10, 20, 50, 100, 200),
+    "dollars": (5, 10, 20, 30, 50),
+    "concurrency": (50, 100, 200, 500, 1000, 2000, 5000, 10000),
+}
 _COLOURS = ("#1b6ca8", "#e08a1e", "#5a9e6f", "#a05195")
 
 
@@ -91,18 +97,29 @@ def first(found: Sequence[Row], there: Callable[[Row], bool]) -> int | None:
     return next((int(row["concurrency"]) for row in found if there(row)), None)
 
 
+def advised(found: Sequence[Row]) -> Row:
+    """Of those that answer everything, the lowest MaxConcurrency that is within ``NEAR`` of the fastest."""
+    whole = [row for row in found if not row["unanswered"]]
+    fastest = min(row["minutes"] for row in whole)
+    return min((row for row in whole if row["minutes"] <= fastest * NEAR), key=lambda row: int(row["concurrency"]))
+
+
 def _findings(results: Results) -> list[str]:
     lines = []
+    scenarios = {one["name"]: one for one in results["inputs"]["scenarios"]}
     for name, found in results["batch"].items():
-        best = min(found, key=lambda row: (row["unanswered"] > 0, row["minutes"], row["concurrency"]))
+        best = advised(found)
         said = (
-            f"- **{name}**: fastest with {best['concurrency']:,} at once, in {best['minutes']:,.1f} minutes for "
-            f"{best['dollars']:,.2f} USD."
+            f"- **{name}**: as fast as it gets with {best['concurrency']:,} at once, in {best['minutes']:,.1f} minutes "
+            f"for {best['dollars']:,.2f} USD."
         )
         throttled = first(found, lambda row: row["throttled"] > 0)
         late = first(found, lambda row: row["late"] > 0)
         if throttled:
             said += f" Lambda turns calls away from {throttled:,} on."
+        peak, instances = max(row["peak"] for row in found), scenarios[name]["instances"]
+        if peak < min(instances, found[-1]["concurrency"]):
+            said += f" Step Functions starts too few a second to keep more than {peak:,} instances busy."
         if late:
             said += f" From {late:,} on, S3 delivers too slowly, and items run out of time; each has that as its code."
         lines.append(said)
@@ -179,7 +196,10 @@ def draw(results: Results, path: Path) -> bool:
         axis.set_yscale("log")
         axis.set_xlabel("MaxConcurrency")
         axis.set_title(f"{title}  (x: calls turned away, □: items out of time)", fontsize=9)
-        axis.grid(linewidth=0.3, which="both")
+        axis.set_xticks(TICKS["concurrency"], [f"{tick:,}" for tick in TICKS["concurrency"]])
+        axis.set_yticks(TICKS[part], [f"{tick:,}" for tick in TICKS[part]])
+        axis.minorticks_off()
+        axis.grid(linewidth=0.3)
     axes[0].legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})

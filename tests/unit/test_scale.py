@@ -127,6 +127,14 @@ def test_the_models_retries_are_the_templates() -> None:
     assert (throttled["MaxDelaySeconds"], throttled["MaxAttempts"]) == (batch.LONGEST_WAIT, batch.ATTEMPTS)
 
 
+def test_advised_is_what_is_about_as_fast_and_answers_everything() -> None:
+    minutes = {100: 50.0, 200: 26.0, 400: 25.0, 800: 24.9, 1600: 20.0}
+    rows = [{"concurrency": at, "minutes": took, "unanswered": at == 1600} for at, took in minutes.items()]
+    assert report.advised(rows)["concurrency"] == 200
+    assert report.first(rows, lambda row: row["unanswered"]) == 1600
+    assert report.first(rows, lambda row: row["minutes"] > 100) is None
+
+
 def test_a_surge_that_the_queue_can_take() -> None:
     pace = Pace(seconds=1.0, batch=10, first=5, more=300, most=10)
     found = surged(Surge(usual=5, times=10, seconds=60), pace)

@@ -20,7 +20,7 @@ from builder.docker.client import docker
 from builder.errors import EnvironmentSetupError
 from builder.local import parts
 from builder.local.emulator import HANDLER, PATH, REQUEST_SECONDS, START_SECONDS
-from builder.measure.share import PERIOD_US, too_many
+from builder.measure.share import FIRST_SHARES, PERIOD_US, too_many
 from builder.pack.image import dockerfile
 from builder.prices import WHOLE_PROCESSOR_MB
 from builder.project import HOME, cache_folder
@@ -51,8 +51,8 @@ class Containers:
         if not there.isdigit() or memory / WHOLE_PROCESSOR_MB > int(there):
             raise too_many(memory / WHOLE_PROCESSOR_MB, there)
         quota = round(memory / WHOLE_PROCESSOR_MB * PERIOD_US)
-        options = ["--cpu-period", str(PERIOD_US), "--cpu-quota", str(quota), "--memory", f"{memory}m"]
-        options += ["--memory-swap", f"{memory}m", "--publish", "127.0.0.1::8080"]
+        options = ["--cpu-period", str(PERIOD_US), "--cpu-quota", str(quota), "--cpu-shares", FIRST_SHARES]
+        options += ["--memory", f"{memory}m", "--memory-swap", f"{memory}m", "--publish", "127.0.0.1::8080"]
         for folder, place in self.mounts.items():
             options += ["--mount", f"type=bind,source={folder.resolve()},target={place},readonly"]
         for name, value in {**self.environment, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(memory)}.items():

@@ -19,7 +19,7 @@ PERIOD_US = 20_000
 """An assumption, as AWS does not say what Lambda's is. A request that needs less than the share of a period, after a
 pause, is not slowed down at all: with Linux's own 100 ms that would be most."""
 
-_FIRST_WEIGHT, _FIRST_SHARES = "10000", "262144"
+FIRST_WEIGHT, FIRST_SHARES = "10000", "262144"
 """The most that there is: the share is had before other programs, which would otherwise be measured, too."""
 
 _JOIN = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
@@ -76,9 +76,9 @@ class Quota:
             raise _refused()
         try:
             if self.version == 2:
-                (group / "cpu.weight").write_text(_FIRST_WEIGHT)
+                (group / "cpu.weight").write_text(FIRST_WEIGHT)
             else:
-                (group / "cpu.shares").write_text(_FIRST_SHARES)
+                (group / "cpu.shares").write_text(FIRST_SHARES)
             yield group
         finally:
             _removed(group)

@@ -105,6 +105,9 @@ class Model:
                 for batch in one.batches:
                     zeros = [bytes(port.size * batch // one.batch) for port in one.of_size(number).feeds]
                     self.run(zeros, number, one.signature)
+        with self._lock:  # as a model that was just opened: its state, and where its random numbers begin
+            if self._handle is not None:
+                self._library.cf_reset(self._handle)
 
     def close(self) -> None:
         """Give the model's memory back; later runs raise InferenceError."""

@@ -150,6 +150,13 @@ def test_a_closed_model_says_so(tmp_path: Path) -> None:
         model.run([bytes(64)])
 
 
+def test_a_model_that_is_warm_begins_as_one_that_was_just_opened(tmp_path: Path) -> None:
+    """It counts its runs since the last reset: those of the warm-up are none of a caller's."""
+    model = Model(str(abi_library.build(tmp_path, abi_library.counter_description())))
+    model.warm_up()
+    assert [model.run([bytes(4)])[0][0] for _ in range(2)] == [1, 2]
+
+
 def test_no_library_names_the_layer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLDFORGE_LIBRARY", str(tmp_path / "libmodel.so"))
     with pytest.raises(StartupError, match="add the model layer"):

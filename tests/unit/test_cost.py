@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,3 +94,9 @@ def test_nothing_is_measured_without_control_groups(tmp_path: Path, group: str, 
 
 def test_a_spread_is_of_all_rounds() -> None:
     assert size_of(442, rounds((1.0,) * 10, (3.0,) * 10)).warm == Spread.of([1.0] * 10 + [3.0] * 10)
+
+
+def test_the_page_is_of_what_was_measured() -> None:
+    results = json.loads(PAGE.with_suffix(".json").read_text(encoding="utf-8"))
+    assert PAGE.read_text(encoding="utf-8") == report.page(results, plot=True)
+    assert PAGE.with_suffix(".svg").is_file()

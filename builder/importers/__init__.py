@@ -41,6 +41,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     from builder.importers.example_front import require_alike
     from builder.importers.examples import without_examples
     from builder.importers.freeze import write_frozen
+    from builder.importers.hashes import hashed_numbers
     from builder.importers.strings import without_strings
     from builder.importers.word_front import write_words
     from builder.importers.words import cut_words, string_feeds
@@ -51,6 +52,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     shapes = pin_shapes(loaded.ports, spec)
     fetches = _choose_fetches(loaded.ports, spec)
     raw = loaded.freeze(shapes)
+    raw = replace(raw, graph_def=hashed_numbers(raw.graph_def))
     words = None
     if string_feeds(raw):
         words = cut_words(raw, shapes, [raw.fetches[name] for name in fetches.values()])

@@ -5,7 +5,7 @@ Plain functions over the protobuf; each returns a new message and leaves its arg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from builder.importers.tf import tensorflow
@@ -24,6 +24,19 @@ def output_number(tensor: str) -> int:
     return int(last) if ":" in tensor and last.isdigit() else 0
 
 
+def output_names(operation: Any) -> list[str]:
+    """What a function's body calls the outputs: ``name:number`` in the op's definition, in their order."""
+    names = []
+    for output in operation.op_def.output_arg:
+        count = 1
+        if output.number_attr:
+            count = operation.get_attr(output.number_attr)
+        elif output.type_list_attr:
+            count = len(operation.get_attr(output.type_list_attr))
+        names += [f"{output.name}:{i}" for i in range(count)]
+    return names
+
+
 def reads(nodes: Iterable[Any], *, control: bool = True) -> dict[str, list[str]]:
     """The names of the nodes that each node reads or, if ``control``, waits for."""
     return {n.name: [node_of(i) for i in n.input if control or not i.startswith("^")] for n in nodes}
@@ -38,6 +51,39 @@ def reachable(start: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[s
             seen.add(name)
             todo += edges[name]
     return seen
+
+
+def stand_in(
+    node: Any,
+    name: str,
+    library: Any,
+    function: Callable[..., Any],
+    inputs: Sequence[str],
+    given: Sequence[Any],
+    made: Sequence[Any],
+) -> None:
+    """Let ``node`` call ``function``, which joins ``library`` as ``name``, with ``inputs``.
+
+    ``function``: of symbolic tensors, of the DTypes ``given`` and of any shape, to one of ``made``.
+    """
+    tf = tensorflow()
+
+    def scoped(*values: Any) -> Any:
+        with tf.name_scope(name):
+            return function(*values)
+
+    specs = [tf.TensorSpec(None, dtype) for dtype in given]
+    traced = library.function.add()
+    traced.CopyFrom(tf.function(scoped, autograph=False).get_concrete_function(*specs).function_def)
+    traced.signature.name = name
+    kept = [*inputs]
+    node.op = "PartitionedCall"
+    node.ClearField("attr")
+    del node.input[:]
+    node.input.extend(kept)
+    node.attr["Tin"].list.type.extend(dtype.as_datatype_enum for dtype in given)
+    node.attr["Tout"].list.type.extend(dtype.as_datatype_enum for dtype in made)
+    node.attr["f"].func.name = name
 
 
 def keep_reachable(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str]) -> Any:
@@ -98,11 +144,12 @@ def without_side_effects(graph_def: Any) -> Any:
     for function in result.library.function:
         function.control_ret.clear()
         del function.signature.control_output[:]
-        _prune_function(function)
+        prune_function(function)
     return result
 
 
-def _prune_function(function: Any) -> None:
+def prune_function(function: Any) -> None:
+    """Leave out the nodes that no result of ``function`` depends on."""
     keep = reachable(map(node_of, function.ret.values()), reads(function.node_def))
     kept = [n for n in function.node_def if n.name in keep]
     del function.node_def[:]

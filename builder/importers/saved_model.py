@@ -20,6 +20,7 @@ from builder.importers.allowed_ops import admit
 from builder.importers.checkpoint import read, saved_variables
 from builder.importers.examples import PARSE_OPS
 from builder.importers.frontier import HOST_OPS
+from builder.importers.hashes import HASHES
 from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, distinct
 from builder.importers.object_graph import captured_variables
 from builder.importers.ports import ModelPorts, PortInfo
@@ -129,7 +130,7 @@ def freeze(
     tf = tensorflow()
     tensors = [*fetches.values()]
     tables = filled(meta.graph_def, _init_ops(meta), assets(meta, path))
-    source, feeds = admit(meta.graph_def, tensors, feeds, {*taken, *(TABLES if tables else ())})
+    source, feeds = admit(meta.graph_def, tensors, feeds, {*taken, *HASHES, *(TABLES if tables else ())})
     held = {node.name for node in source.node if node.op in _VARIABLES}
     saved = {node: where for node, where in saved_variables(meta).items() if node in held}
     saved |= captured_variables(meta, path, held - set(saved))

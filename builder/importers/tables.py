@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.importers.rewrite import called_by, node_of, reachable, reads
+from builder.importers.rewrite import called_by, node_of, reachable, reads, stand_in
 from builder.importers.state import handle_of
 from builder.importers.table_files import FILE_FILL, read_file
 from builder.importers.tf import dtype_of, tensorflow
@@ -151,33 +152,9 @@ def looked_up(graph_def: Any, table_of: Callable[[str, Any, Any], Table | None],
         dtypes = dtype_of(node.attr["Tin"].type), dtype_of(node.attr["Tout"].type)
         table = table_of(handle_of(node.input[0], nodes), *dtypes)
         if table is not None and (table.of_numbers or (into_strings and table.keys.dtype.kind == "i")):
-            _call(
-                node,
-                f"{'labels' if into_strings else 'looked_up'}_{number}",
-                dtypes,
-                result.library.function.add(),
-                table,
-            )
+            name = f"{'labels' if into_strings else 'looked_up'}_{number}"
+            stand_in(node, name, result.library, partial(find, table), node.input[1:], dtypes, dtypes[1:])
     return result
-
-
-def _call(node: Any, name: str, dtypes: tuple[Any, Any], function: Any, table: Table) -> None:
-    """Let ``node`` call ``function``, which becomes the search, and is called ``name``."""
-    tf = tensorflow()
-
-    def search(keys: Any, default: Any) -> Any:
-        with tf.name_scope("looked_up"):
-            return find(table, keys, default)
-
-    specs = tf.TensorSpec(None, dtypes[0]), tf.TensorSpec(None, dtypes[1])
-    function.CopyFrom(tf.function(search, autograph=False).get_concrete_function(*specs).function_def)
-    function.signature.name = name
-    node.op = "PartitionedCall"
-    del node.input[0]
-    node.ClearField("attr")
-    node.attr["Tin"].list.type.extend(dtype.as_datatype_enum for dtype in dtypes)
-    node.attr["Tout"].list.type.append(dtypes[1].as_datatype_enum)
-    node.attr["f"].func.name = name
 
 
 def find(table: Table, keys: Any, default: Any) -> Any:

@@ -56,7 +56,8 @@ These {pictures} decode pictures. They and the resizing behind them become [`[im
 
 _STRINGS = """
 
-These {strings} work on words. With the attributes that are not known here, they are refused by name.
+These {strings} work on words. With the attributes that are not known here, they are refused by name. Hashes of
+whole numbers that are written as strings first, as Keras' `Hashing` makes them, are compiled in any graph.
 
 """
 

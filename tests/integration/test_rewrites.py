@@ -330,6 +330,24 @@ def ctc(rng: Rng) -> Arguments:
     }
 
 
+def sparse_cross(rng: Rng) -> Arguments:
+    """Dense columns alone, as Keras' HashedCrossing has them."""
+    tf, low, high = tensorflow(), -(2**62), 2**62
+    return {
+        "indices": [],
+        "values": [],
+        "shapes": [],
+        "dense_inputs": [
+            whole(rng, low, high, 5, int(rng.integers(1, 4)), dtype="int64") for _ in range(rng.integers(1, 4))
+        ],
+        "hashed_output": True,
+        "num_buckets": int(rng.choice([0, 7, 10**6])),
+        "hash_key": int(rng.integers(2**62)),
+        "out_type": tf.int64,
+        "internal_type": tf.int64,
+    }
+
+
 def unique_with_counts(rng: Rng) -> Arguments:
     dtype = tensorflow().dtypes.as_dtype(rng.choice(["int32", "int64"]))
     return {"x": whole(rng, 0, 5, 9, dtype=str(rng.choice(["int32", "float32"]))), "out_idx": dtype}
@@ -504,6 +522,7 @@ OPS: dict[str, Drawn] = {
     "ScaleAndTranslate": Drawn(scale_and_translate, ulps=8),
     **{f"Segment{kind}": Drawn(segment, ulps=4) for kind in ("Max", "Mean", "Min", "Prod", "Sum")},
     **{f"SparseDenseCwise{kind}": Drawn(sparse_elementwise) for kind in ("Add", "Div", "Mul")},
+    "SparseCross": Drawn(sparse_cross),
     "SparseFillEmptyRows": Drawn(empty_rows),
     "SparseReduceMax": Drawn(sparse_reduce),
     "SparseReduceSum": Drawn(sparse_reduce, ulps=4),

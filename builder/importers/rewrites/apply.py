@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builder.importers.rewrite import all_nodes, called_by, node_of
+from builder.importers.rewrite import all_nodes, called_by, node_of, output_names
 from builder.importers.rewrites import OPEN, REWRITES
 from builder.importers.rewrites.constant import Constants, constant_of
 from builder.importers.rewrites.limits import rows_of, sizes_of
@@ -105,7 +105,7 @@ class _Rewriter:
         if function is None:
             return {}
         self.changed = True
-        outputs = [f"{node.name}:{name}" for name in _output_names(operation)]
+        outputs = [f"{node.name}:{name}" for name in output_names(operation)]
         name = f"rewritten_{len(self.made)}"
         self._add(function, name)
         inputs = [*node.input]
@@ -184,19 +184,6 @@ def _unchanged(node: Any, functions: Mapping[str, Any]) -> set[int]:
 
     results = [root(body.ret[output.name]) for output in body.signature.output_arg]
     return {i for i, (argument, result) in enumerate(zip(arguments, results, strict=True)) if argument == result}
-
-
-def _output_names(operation: Any) -> list[str]:
-    """What a function's body calls the outputs: ``name:number`` in the op's definition, in their order."""
-    names = []
-    for output in operation.op_def.output_arg:
-        count = 1
-        if output.number_attr:
-            count = operation.get_attr(output.number_attr)
-        elif output.type_list_attr:
-            count = len(operation.get_attr(output.type_list_attr))
-        names += [f"{output.name}:{i}" for i in range(count)]
-    return names
 
 
 def _traced(node: Any, rewrite: Rewrite, operation: Any, constants: Constants, graph: Any) -> list[Any] | None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from builder.errors import ImportModelError
 from builder.escape import visible
-from builder.importers.rewrite import called_by
+from builder.importers.rewrite import called_by, output_names
 from builder.importers.tf import reference_session, tensorflow
 from builder.importers.xla_ops import compiled
 
@@ -85,6 +85,19 @@ class Frontier:
 
 
 @dataclass(frozen=True)
+class Inner:
+    """The frontier within a function: ``tensor``, as the function calls it, its DataType, and the same shape always.
+
+    ``behind``: the ops that depend on it.
+    """
+
+    tensor: str
+    dtype: Any
+    shape: tuple[int, ...]
+    behind: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Tail:
     """What a fetch of strings is made of: ``tensor``, whole numbers; None where nothing but constants.
 
@@ -128,6 +141,34 @@ def front_of(
     tensor = chosen[0]
     before = [op for op in order if op not in _behind(way, tensor)]
     return Frontier(feed, tensor.name, tensor.dtype.name, shapes[tensor.name], _types(before, graph_def))
+
+
+def inner_front(
+    graph_def: Any, function: Any, source: str, end: str, probes: Sequence[Any], least: int
+) -> Inner | None:
+    """The frontier between two tensors of ``function``, which belongs to ``graph_def``, ``source`` being one string.
+
+    ``end``: as the function calls it. ``probes``, ``least``: as for ``front_of``. None where there is none.
+    """
+    from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
+
+    with loaded_graph(graph_def).as_default():
+        definition = function_def_to_graph(function).as_graph_def()
+    definition.library.CopyFrom(graph_def.library)
+    graph = loaded_graph(definition)
+    start, op = graph.get_tensor_by_name(source), graph.get_operation_by_name(end.partition(":")[0])
+    stop = op.outputs[output_names(op).index(end.partition(":")[2])]
+    words = _works_on_strings(definition)
+    way = _between(graph, start, [stop])
+    cuts = [tensor for tensor in _cuts(graph, way, start, [stop]) if _is_of_numbers(tensor)]
+    cuts = [t for t in cuts if not any(one.name in words or _strings(one) for one in _behind(way, t))]
+    shapes = _constant_shapes(graph, source, cuts, probes)
+    tensor = next((t for t in cuts if t.name in shapes and np.prod(shapes[t.name], dtype=np.int64) >= least), None)
+    if tensor is None:
+        return None
+    name = f"{tensor.op.name}:{output_names(tensor.op)[tensor.value_index]}"
+    behind = frozenset(one.type for one in _behind(way, tensor))
+    return Inner(name, tensor.dtype.as_datatype_enum, shapes[tensor.name], behind)
 
 
 def tail_of(graph_def: Any, fetch: str, tensor: str) -> Tail:
@@ -185,8 +226,11 @@ def without_sizes(graph_def: Any, source: str, shape: Sequence[int]) -> Any:
 
     result = type(graph_def)()
     result.CopyFrom(graph_def)
+    same = {source.removesuffix(":0")}
+    while more := {n.name for n in result.node if n.op == "Identity" and n.input[0].removesuffix(":0") in same} - same:
+        same |= more
     for node in result.node:
-        if node.op not in ("Shape", "Size", "Rank") or node.input[0] not in (source, source.removesuffix(":0")):
+        if node.op not in ("Shape", "Size", "Rank") or node.input[0].removesuffix(":0") not in same:
             continue
         dtype = tensorflow().dtypes.as_dtype(node.attr["out_type"].type or 3).as_numpy_dtype
         value = {"Shape": list(shape), "Size": int(np.prod(shape)), "Rank": len(shape)}[node.op]
@@ -212,12 +256,15 @@ def run(graph: Any, tensors: Sequence[str], feeds: Mapping[str, Any]) -> list[An
 def _between(graph: Any, start: Any, ends: Sequence[Any]) -> list[Any]:
     """The ops on the ways from ``start`` to ``ends``, in the order in which they run; its own is not among them."""
     ops = graph.get_operations()
-    down = {start.op}
+    same, down = {start}, {start.op}
+    for op in ops:
+        if op.type == "Identity" and op.inputs[0] in same:
+            same.add(op.outputs[0])
     changed = True
     while changed:  # a loop of TensorFlow 1 goes back
         changed = False
         for op in ops:
-            if op in down or (op.type in _SIZES and start in op.inputs):
+            if op in down or (op.type in _SIZES and not same.isdisjoint(op.inputs)):
                 continue
             if any(given.op in down and (given.op is not start.op or given is start) for given in op.inputs):
                 down.add(op)

@@ -24,6 +24,7 @@ from builder.importers.frontier import (
     without_sizes,
 )
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
+from builder.importers.loops import with_loops_in_two
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import keep_reachable, node_of, output_number
 from builder.importers.shapes import pin_shapes
@@ -77,6 +78,8 @@ def find_cut(loaded: LoadedModel, spec: ModelSpec) -> Cut:
     plain = replace(spec, image=None, audio=None, text=None, feeds=tuple(f for f in spec.feeds if f.name not in texts))
     shapes = pin_shapes(ModelPorts(numbers, ()), plain) if numbers else {}
     raw = resolved(_with_labels(loaded.freeze(shapes | texts)))
+    if _ops(raw.graph_def) & PICTURE_OPS:
+        raw = replace(raw, graph_def=with_loops_in_two(raw.graph_def, _probes(raw.graph_def), _LEAST))
     tails = tuple(tail_of(raw.graph_def, name, raw.fetches[name]) for name in wanted if kinds.get(name) == "string")
     tensors = {name: raw.fetches[name] for name in wanted if kinds.get(name, "string") != "string"}
     ends = [*tensors.values(), *(tail.tensor for tail in tails if tail.tensor)]
@@ -184,8 +187,7 @@ def strings_shape(port: PortInfo, batch: int) -> Shape:
 
 def _pictures(graph_def: Any, feed: str, source: str, ends: Sequence[str], strings: Shape) -> Pictures:
     count = int(np.prod(strings, dtype=np.int64))
-    coded = "DecodeBase64" in _ops(graph_def)
-    probes = [np.full(strings, encoded(probe(*size), coded), object) for size in PROBES]
+    probes = [np.full(strings, data, object) for data in _probes(graph_def)]
     frontier = front_of(graph_def, feed, source, ends, probes, least=_LEAST * count)
     size = _size(frontier.shape, count, scalar=not strings)
     if size is None or size[2] not in (1, 3):
@@ -194,6 +196,11 @@ def _pictures(graph_def: Any, feed: str, source: str, ends: Sequence[str], strin
             "picture of height, width and 1 or 3 channels: decode in the caller, and feed numbers."
         )
     return Pictures(frontier, strings, size)
+
+
+def _probes(graph_def: Any) -> list[bytes]:
+    coded = "DecodeBase64" in _ops(graph_def)
+    return [encoded(probe(*size), coded) for size in PROBES]
 
 
 def probe(width: int, height: int) -> Any:

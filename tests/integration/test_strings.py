@@ -237,6 +237,28 @@ def test_a_trained_network_that_takes_files(tmp_path: Path, monkeypatch: pytest.
     assert [own["best"][0], own["scores"][0]["label"]] == [wanted["best"][0][0].decode()] * 2
 
 
+@pytest.mark.parametrize("dtype", [tf.float32, tf.uint8])
+def test_a_picture_that_is_normalised_by_itself(dtype: Any, tmp_path: Path) -> None:
+    """In a loop, after it has its size: that is compiled."""
+
+    def prepared(one: Any) -> Any:
+        picture = tf.io.decode_jpeg(one, channels=3, dct_method="INTEGER_ACCURATE")
+        return tf.image.per_image_standardization(tf.cast(tf.image.resize(picture, (40, 32)), dtype))
+
+    def serve(data: Any) -> Any:
+        return {"y": byte_models.head(byte_models.each(prepared, data))}
+
+    path = byte_models.save(serve, tmp_path / "saved")
+    found = found_in(path, batch=2)
+    assert found.spec.image == image(32, 40)
+    graph = import_model(found.spec, path, tmp_path / "graph")
+    files = photographs()[:2]
+    pixels = np.stack([decoded_bytes(data, image(32, 40)) for data in files])
+    assert graph.feeds[0].spec.shape == pixels.shape
+    answer = run_graph(graph, {"data": pixels})["y"]
+    np.testing.assert_allclose(answer, serve(tf.constant(files))["y"], atol=0.005)
+
+
 def test_labels_out_of_a_table(tmp_path: Path) -> None:
     path = byte_models.save_with_table(tmp_path / "saved")
     found = found_in(path)
@@ -287,9 +309,12 @@ class TestRefusals:
         with pytest.raises(UnsupportedOpsError, match="ReadFile"):
             found_in(path)
 
-    def test_normalising_by_the_picture_itself(self, tmp_path: Path) -> None:
+    def test_normalising_by_all_of_the_picture(self, tmp_path: Path) -> None:
+        """By what is there before it has a size of its own."""
+
         def prepared(one: Any) -> Any:
-            return tf.image.per_image_standardization(tf.image.resize(tf.io.decode_jpeg(one, channels=3), (40, 40)))
+            picture = tf.cast(tf.io.decode_jpeg(one, channels=3), tf.float32)
+            return tf.image.resize(picture - tf.reduce_mean(picture), (40, 40))
 
         path = byte_models.save(
             lambda data: {"y": byte_models.head(byte_models.each(prepared, data))}, tmp_path / "saved"

@@ -1,0 +1,166 @@
+"""A loop over encoded pictures that computes with a whole picture (``per_image_standardization``), as two loops.
+
+``tf.map_fn`` decodes, resizes and normalises one picture after the other. What makes a picture of one size is a setting
+of the function; what is behind it has to be compiled. So the first loop ends with pixels of one size, and the second
+begins with them: the graph can be cut between them. A loop that only scales pixels stays one, for that is a setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from builder.errors import ImportModelError
+from builder.importers.frontier import PICTURE_OPS, inner_front
+from builder.importers.rewrite import keep_called_functions, node_of, prune_function
+from builder.importers.tf import tensorflow
+
+_LOOPS = {"While", "StatelessWhile"}
+_WHOLE = {"Max", "Mean", "Min", "Prod", "Sum"}
+"""Ops that make one number of many."""
+
+
+@dataclass(frozen=True)
+class _Map:
+    """A loop over strings. ``read`` and ``write``: the nodes of its body that take an item and store a result.
+
+    ``given`` and ``made``: the numbers of the loop's variables that are the lists of both.
+    """
+
+    node: Any
+    body: Any
+    read: Any
+    write: Any
+    given: int
+    made: int
+
+
+def with_loops_in_two(graph_def: Any, probes: Sequence[bytes], least: int) -> Any:
+    """``graph_def`` with two loops in the place of each that computes with whole pictures. Leaves its argument alone.
+
+    ``probes``: encoded pictures of different sizes; ``least``: numbers of the smallest picture.
+    """
+    result = type(graph_def)()
+    result.CopyFrom(graph_def)
+    changed = False
+    for node in [n for n in result.node if n.op in _LOOPS]:
+        functions = {f.signature.name: f for f in result.library.function}
+        loop = _map_of(node, functions)
+        if loop is None or not any(n.op in PICTURE_OPS for n in loop.body.node_def):
+            continue
+        try:
+            front = inner_front(result, _plain(loop.body), f"{loop.read.name}:0", loop.write.input[2], probes, least)
+        except ImportModelError:  # it does not run alone: what it needs besides may come from outside of the loop
+            continue
+        if front is not None and front.behind & _WHOLE:
+            _split(result, loop, front.tensor, front.dtype, front.shape)
+            changed = True
+    return keep_called_functions(result) if changed else graph_def
+
+
+def _map_of(node: Any, functions: Mapping[str, Any]) -> _Map | None:
+    """The loop of ``node``, where it is a map over strings."""
+    strings = tensorflow().string.as_datatype_enum
+    body = functions.get(node.attr["body"].func.name)
+    if body is None:
+        return None
+    reads = [n for n in body.node_def if n.op == "TensorListGetItem" and n.attr["element_dtype"].type == strings]
+    writes = [n for n in body.node_def if n.op == "TensorListSetItem"]
+    if len(reads) != 1 or len(writes) != 1 or len(reads[0].input) < 3 or len(writes[0].input) < 3:
+        return None
+    places = {argument.name: number for number, argument in enumerate(body.signature.input_arg)}
+    given, made = (places.get(_root(one.input[0], body)) for one in (reads[0], writes[0]))
+    if given is None or made is None or max(given, made) >= len(node.input):
+        return None
+    return _Map(node, body, reads[0], writes[0], given, made)
+
+
+def _root(tensor: str, body: Any) -> str:
+    """The node, or the argument, that ``tensor`` is of."""
+    nodes = {n.name: n for n in body.node_def}
+    name, seen = node_of(tensor), set[str]()
+    while name in nodes and nodes[name].op == "Identity" and nodes[name].input and name not in seen:
+        seen.add(name)
+        name = node_of(nodes[name].input[0])
+    return name
+
+
+def _split(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tuple[int, ...]) -> None:
+    """``tensor``: of the body, after which the second loop goes on."""
+    scope, old = f"{loop.node.name}/pixels", loop.node
+    size = _constant(graph_def.node.add(), f"{scope}/shape", shape)
+    first = _body(graph_def, loop, "first")
+    write = next(n for n in first.node_def if n.name == loop.write.name)
+    write.input[2] = tensor
+    write.attr["element_dtype"].type = dtype
+    prune_function(first)
+
+    nodes = {n.name: n for n in graph_def.node}
+    kept = graph_def.node.add()
+    kept.CopyFrom(nodes[_root_of(old.input[loop.made], nodes)])
+    kept.name = f"{scope}/reserved"
+    kept.input[0] = size
+    kept.attr["element_dtype"].type = dtype
+    before = graph_def.node.add()
+    before.CopyFrom(old)
+    before.name = f"{scope}/loop"
+    before.attr["body"].func.name = first.signature.name
+    before.input[loop.made] = kept.name
+    stacked = graph_def.node.add(
+        name=f"{scope}/stacked", op="TensorListStack", input=[f"{before.name}:{loop.made}", size]
+    )
+    stacked.attr["element_dtype"].type = dtype
+    stacked.attr["num_elements"].i = -1
+    listed = graph_def.node.add(name=f"{scope}/listed", op="TensorListFromTensor", input=[stacked.name, size])
+    listed.attr["element_dtype"].type = dtype
+    listed.attr["shape_type"].type = tensorflow().int32.as_datatype_enum
+
+    second = _body(graph_def, loop, "second")
+    read = next(n for n in second.node_def if n.name == loop.read.name)
+    for node in second.node_def:
+        node.input[:] = [f"{read.name}:item:0" if given == tensor else given for given in node.input]
+    _constant(second.node_def.add(), f"{read.name}/shape", shape)
+    read.input[2] = f"{read.name}/shape:output:0"
+    read.attr["element_dtype"].type = dtype
+    prune_function(second)
+    old.attr["body"].func.name = second.signature.name
+    old.input[loop.given] = listed.name
+
+
+def _root_of(tensor: str, nodes: Mapping[str, Any]) -> str:
+    name = node_of(tensor)
+    while nodes[name].op == "Identity":
+        name = node_of(nodes[name].input[0])
+    return name
+
+
+def _body(graph_def: Any, loop: _Map, which: str) -> Any:
+    """A copy of the loop's body, in the library."""
+    function = graph_def.library.function.add()
+    function.CopyFrom(_plain(loop.body))
+    function.signature.name = f"{loop.body.signature.name}_{which}"
+    return function
+
+
+def _plain(function: Any) -> Any:
+    """A copy without what only waits for others, as assertions of what is decoded, and without notes of placing."""
+    result = type(function)()
+    result.CopyFrom(function)
+    result.control_ret.clear()
+    del result.signature.control_output[:]
+    for node in result.node_def:
+        node.attr.pop("_class", None)
+        node.input[:] = [given for given in node.input if not given.startswith("^")]
+    prune_function(result)
+    return result
+
+
+def _constant(node: Any, name: str, value: Sequence[int]) -> str:
+    tf = tensorflow()
+    node.name, node.op = name, "Const"
+    node.attr["dtype"].type = tf.int32.as_datatype_enum
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.array(value, np.int32)))
+    return name

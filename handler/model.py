@@ -38,7 +38,7 @@ class Model:
         self.texts = _texts(path, self.description)
         """What makes ids of texts, of a model that takes them."""
         self.words = _words(path, self.description)
-        """What makes numbers of strings, of a model that takes them."""
+        """What makes numbers of strings, by the signature that takes them."""
         signatures = (self.description, *self.description.others)
         self._feeds = ffi.new("cf_feed[]", max(len(one.feeds) for one in signatures))
         self._fetches = ffi.new("cf_fetch[]", max(len(one.fetches) for one in signatures))
@@ -219,8 +219,8 @@ def _decoders(path: str, description: Description) -> Any:
 
 
 def _words(path: str, description: Description) -> Any:
-    if not description.strings:
-        return None
+    if not any(one.strings for one in (description, *description.others)):
+        return {}
     from .text.words import open_words
 
     return open_words(path)

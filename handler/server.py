@@ -109,16 +109,19 @@ class Server(NamedTuple):
         return request._replace(ids=ids, located=located, size=size, seconds=seconds)
 
     def _numbered(self, request: Request, call: Call) -> Request:
-        """``request`` with numbers in the place of its strings."""
+        """``request`` with numbers in the place of its strings, of the smallest size that holds them."""
         began = time.perf_counter()
-        ports = {port.name: port for port in self.described(request).feeds}
+        description = self.described(request)
+        words = self.model(request.model).words[description.signature]
+        first, end = (0, len(description.sizes) or 1) if words.pads else (request.size, request.size + 1)
+        sizes = [{port.name: port for port in description.of_size(n).feeds} for n in range(first, end)]
         count = max(map(len, request.strings.values()))
-        self.limits.require_memory(count * sum(port.size // port.shape[0] for port in ports.values()))
-        made = self.model(request.model).words.tensors(
-            request.strings, ports, self.limits.characters, lambda: seconds_left(call.remaining_ms())
+        self.limits.require_memory(count * sum(port.size // port.shape[0] for port in sizes[-1].values()))
+        number, made = words.sized(
+            request.strings, sizes, self.limits.characters, lambda: seconds_left(call.remaining_ms())
         )
         seconds = {"decode": time.perf_counter() - began}
-        return request._replace(strings={}, inputs=request.inputs | made, seconds=seconds)
+        return request._replace(strings={}, inputs=request.inputs | made, size=first + number, seconds=seconds)
 
     def _windowed(self, request: Request, call: Call) -> Request:
         from .audio import windows

@@ -19,7 +19,7 @@ from builder.emit.program import (
     uses_fused,
     uses_integer,
 )
-from builder.importers.graph import ExampleInput, StringInput
+from builder.importers.graph import Given
 from builder.lower.program import Program, walk
 from builder.spec import ModelSpec, Variant
 from builder.targets import Target
@@ -36,15 +36,14 @@ def emit(
     kernels: Sequence[Path] = (),
     others: Mapping[Variant, Program] | None = None,
     probe: Probe | None = None,
-    strings: Sequence[StringInput] = (),
-    examples: ExampleInput | None = None,
+    given: Sequence[Given] = (),
 ) -> GeneratedSources:
     """Write the sources of ``program`` into ``folder``, byte for byte the same for the same input.
 
     ``kernels``: XLA's object files, without which the weights are always part of the library. ``others``: the same
     model for other batches and sizes, over the same weights. ``probe``: of a library that also measures
     how long each step takes (builder/runtime/probe/profile.h), or shows what each one finds in memory (observe.h).
-    ``strings``: what the function makes feeds of the first signature of. ``examples``: what it makes all of them of.
+    ``given``: what callers of each signature give in the place of tensors.
     """
     others = others or {}
     steps = [step for p in (program, *others.values()) for step in walk(p.steps)]
@@ -65,7 +64,7 @@ def emit(
         probe=probe,
     )
     layout = sources.layout
-    description = model_json(program, spec, {target.name: isas}, layout, others, strings, examples)
+    description = model_json(program, spec, {target.name: isas}, layout, others, given)
     sources.description.write_text(description + "\n")
     sources.header.write_text(header_source(program, others))
     source = program_source(

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from builder import __version__
-from builder.importers.graph import ExampleInput, StringInput
+from builder.importers.graph import Given
 from builder.library.abi import ABI_VERSION
 from builder.library.outside import Layout
 from builder.lower.program import BoundState, Program
@@ -21,13 +21,12 @@ def model_json(
     isa: dict[str, list[str]],
     outside: Layout | None = None,
     others: Mapping[Variant, Program] | None = None,
-    strings: Sequence[StringInput] = (),
-    examples: ExampleInput | None = None,
+    given: Sequence[Given] = (),
 ) -> str:
     """The description as compact ASCII JSON. ``isa``: architecture to the instruction sets inside.
 
-    ``outside``: of the weights, where they are no part of the library. ``others``: what it runs as well. ``strings``:
-    what the function makes feeds of the first signature of. ``examples``: what it makes all of them of.
+    ``outside``: of the weights, where they are no part of the library. ``others``: what it runs as well. ``given``:
+    what callers of each signature give in the place of tensors.
     """
     (arch, levels), *_ = isa.items()
     programs = {spec.variants[0]: program, **(others or {})}
@@ -42,16 +41,28 @@ def model_json(
         **({"batches": batches} if len(batches) > 1 else {}),
         **({"signature": spec.source.signature} if further else {}),
         **_signature(spec, programs, first),
-        **({"strings": [asdict(one) for one in strings]} if strings else {}),
-        **({"examples": asdict(examples)} if examples else {}),
+        **_given(given, first),
     }
     if further:
         description["signatures"] = [
-            {"signature": spec.signatures[number - 1].name, **_signature(spec, programs, number)} for number in further
+            {
+                "signature": spec.signatures[number - 1].name,
+                **_signature(spec, programs, number),
+                **_given(given, number),
+            }
+            for number in further
         ]
     if outside:
         description["weights"] = {"bytes": outside.size, "layout": outside.digest}
     return json.dumps(description, separators=(",", ":"))
+
+
+def _given(given: Sequence[Given], signature: int) -> dict[str, Any]:
+    one = given[signature] if given else Given()
+    return {
+        **({"strings": [asdict(own) for own in one.strings]} if one.strings else {}),
+        **({"examples": asdict(one.examples)} if one.examples else {}),
+    }
 
 
 def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: int) -> dict[str, Any]:

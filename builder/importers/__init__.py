@@ -44,7 +44,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     from builder.importers.hashes import hashed_numbers
     from builder.importers.strings import without_strings
     from builder.importers.word_front import write_words
-    from builder.importers.words import cut_words, string_feeds
+    from builder.importers.words import cut_words, lengths_of, string_feeds
 
     loaded, examples = without_examples(loaded, spec)
     if loaded.ports.have_strings:
@@ -54,8 +54,10 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     raw = loaded.freeze(shapes)
     raw = replace(raw, graph_def=hashed_numbers(raw.graph_def))
     words = None
-    if string_feeds(raw):
-        words = cut_words(raw, shapes, [raw.fetches[name] for name in fetches.values()])
+    strings = string_feeds(raw)
+    lengths = lengths_of(spec.feeds, strings)
+    if strings:
+        words = cut_words(raw, shapes, [raw.fetches[name] for name in fetches.values()], lengths)
         raw, shapes = words.raw, words.shapes
     definition, feeds = admit(raw.graph_def, [raw.fetches[name] for name in fetches.values()], raw.feeds)
     raw = replace(raw, graph_def=definition, feeds=feeds)
@@ -63,9 +65,9 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
         write_words(replace(words, raw=raw), list(fetches.values()), folder)
     if examples:
         require_alike(examples, words, list(fetches.values()))
-    strings = words.inputs if words else ()
-    given = examples.input({*raw.feeds, *(one.name for one in strings)}) if examples else None
-    graph = write_frozen(raw, shapes, fetches, spec, folder, strings, given)
+    inputs = words.inputs if words else ()
+    given = examples.input({*raw.feeds, *(one.name for one in inputs)}) if examples else None
+    graph = write_frozen(raw, shapes, fetches, spec, folder, inputs, given)
     check_outputs(spec, graph)
     return graph
 

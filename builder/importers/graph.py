@@ -68,6 +68,14 @@ class ExampleInput:
 
 
 @dataclass(frozen=True)
+class Given:
+    """What callers of one signature give in the place of tensors."""
+
+    strings: tuple[StringInput, ...] = ()
+    examples: ExampleInput | None = None
+
+
+@dataclass(frozen=True)
 class FrozenGraph:
     """A GraphDef with static feeds and no variables but those it writes, on disk in ``folder``.
 
@@ -86,6 +94,10 @@ class FrozenGraph:
     """Variables that the graph writes: ``tensor`` is the node of the handle. Their first values: ``state.npz``."""
     strings: tuple[StringInput, ...] = ()
     examples: ExampleInput | None = None
+
+    @property
+    def given(self) -> Given:
+        return Given(self.strings, self.examples)
 
     @property
     def graph_path(self) -> Path:

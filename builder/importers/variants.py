@@ -12,8 +12,8 @@ from builder.spec import ModelSpec, Variant
 def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
     """Raise ImportModelError unless ``graphs``, one for each of ``spec.variants``, can be in one library.
 
-    Nothing keeps state; all that goes in and out of one size is in proportion to its batches; and no two are of the
-    same sizes in bytes, by which a run chooses.
+    Nothing keeps state; the function does the same with strings for each; all that goes in and out of one size is in
+    proportion to its batches; and no two are of the same sizes in bytes, by which a run chooses.
     """
     variants = spec.variants
     if len(variants) > 1 and (states := [state for graph in graphs for state in graph.states]):
@@ -22,6 +22,13 @@ def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
             f"The model keeps {kept} from call to call, so it can have only one batch and size. Give [model] one "
             "batch and signature, and each of [[feeds]] one shape."
         )
+    words: dict[int, bytes] = {}
+    for variant, graph in zip(variants, graphs, strict=True):
+        own = graph.words_path.read_bytes() if graph.strings else b""
+        if words.setdefault(variant.signature, own) != own:
+            raise ImportModelError(
+                "What the model does with strings is not the same in every batch and size. Give [model] one batch."
+            )
     found: dict[tuple[int, ...], str] = {}
     for (variant, graph), first in zip(zip(variants, graphs, strict=True), _smallest(variants, graphs), strict=True):
         _require_pads(spec.of_variant(variant), graph)

@@ -5,8 +5,8 @@ Nothing runs here but ops that word_steps.py knows, and what they read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from builder.arrays import save_arrays
 from builder.errors import ImportModelError
+from builder.escape import visible
 from builder.importers.graph import EXAMPLES, WORDS, StringInput
 from builder.importers.loaded import RawGraph, Shape
 from builder.importers.tables import Table
@@ -27,6 +28,9 @@ CASES = 6
 
 Run = Mapping[str, Strings]
 """Strings by the tensors that they are fed to."""
+
+OpenShape = tuple[int | None, ...]
+"""Of an item, without the batch; None, which can only stand first, is a length that the text decides."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ class Cut:
     """``raw``: the graph with feeds of numbers in the place of strings. ``shapes``: of all its feeds.
 
     ``recipe``: what the function does. ``inputs``: the strings that it does that with. ``whole``: the graph as it was.
-    ``examples``: runs of strings of many kinds. ``fetches``: the tensors of the graph as it was, by name.
+    ``examples``: runs of strings of many kinds. ``fetches``: the tensors of the graph as it was, by name. ``pads``: of
+    feeds that are rows of the text's own length, what shorter ones are filled up with.
     """
 
     raw: RawGraph
@@ -76,10 +81,13 @@ class Cut:
     inputs: tuple[StringInput, ...] = ()
     examples: tuple[Run, ...] = ()
     fetches: Mapping[str, str] = field(default_factory=dict)
+    pads: Mapping[str, Any] = field(default_factory=dict)
 
 
-def fixed_shapes(front: Front, tensors: Sequence[Any], runs: Sequence[Run]) -> dict[str, Shape]:
-    """Of those of ``tensors`` that have one shape whatever the strings are, behind the number of items: that shape."""
+def shapes_of(front: Front, tensors: Sequence[Any], runs: Sequence[Run]) -> dict[str, OpenShape]:
+    """Of those of ``tensors`` that have one shape whatever the strings are, but perhaps for the length of rows, behind
+    the number of items: that shape.
+    """
     found: dict[str, set[Shape | None]] = {tensor.name: set() for tensor in tensors}
     if not found:
         return {}
@@ -88,7 +96,65 @@ def fixed_shapes(front: Front, tensors: Sequence[Any], runs: Sequence[Run]) -> d
         for name, value in zip(found, values, strict=True):
             shape = np.shape(value)
             found[name].add(shape[1:] if shape[:1] == (count,) else None)
-    return {name: shape for name, (shape, *others) in found.items() if shape is not None and not others}
+    return {name: one for name, shapes in found.items() if (one := _common(shapes)) is not None}
+
+
+def _common(shapes: set[Shape | None]) -> OpenShape | None:
+    """The one of them, or with a length that differs; None where there is no such."""
+    (first, *others) = shapes
+    if first is None or not others:
+        return first
+    alike = first and all(one and one[1:] == first[1:] for one in others)
+    return (None, *first[1:]) if alike else None
+
+
+def with_pads(cut: Cut, feeds: Sequence[str]) -> Cut:
+    """``cut`` with what TensorFlow fills shorter rows of ``feeds`` up with, where a longer one is beside them.
+
+    Raises ImportModelError where that is not always the same.
+    """
+    if not feeds:
+        return cut
+    seen: dict[str, set[Any]] = {name: set() for name in feeds}
+    for items, rows in _beside(cut, cut.examples):
+        for item, row in zip(items, zip(*rows, strict=True), strict=True):
+            for name, wanted in zip(cut.whole.cuts, row, strict=True):
+                if name in seen:
+                    seen[name] |= set(wanted[item[name].shape[1] :].ravel().tolist())
+    if several := [name for name, values in seen.items() if len(values) > 1]:
+        raise ImportModelError(
+            f"Shorter texts are filled up to the length of the longest, and what with is not always the same "
+            f"({visible(several[0])}): give the model a fixed length (output_sequence_length)."
+        )
+    pads = {name: next(iter(values), 0) for name, values in seen.items()}
+    for output in cut.recipe.outputs:
+        if output["feed"] in pads:
+            output["pad"] = pads[output["feed"]]
+    return replace(cut, pads=pads)
+
+
+def _beside(cut: Cut, runs: Sequence[Run]) -> Iterator[tuple[list[dict[str, Any]], list[NDArray[Any]]]]:
+    """For each of ``runs``: what the function's own code makes of each item, and what TensorFlow makes of all, both for
+    each of the feeds. Raises ImportModelError where the function refuses an item.
+    """
+    from handler.errors import HandlerError
+    from handler.text.words import read
+
+    words = read(cut.recipe.written())
+    for run, wanted in zip(runs, cut.whole.answers(list(cut.whole.cuts.values()), runs), strict=True):
+        columns = [run[tensor] for tensor in cut.whole.sources.values()]
+        items = []
+        for number in range(len(columns[0])):
+            item = _item(columns, number)
+            try:
+                items.append(words.arrays(item))
+            except HandlerError as error:
+                raise ImportModelError(f"{_differs(cut, item)}: {error.message}.") from error
+        yield items, wanted
+
+
+def _item(columns: Sequence[Strings], number: int) -> list[list[bytes]]:
+    return [column[number : number + 1].ravel().tolist() for column in columns]
 
 
 def encoded(cut: Cut, runs: Sequence[Run]) -> list[dict[str, NDArray[Any]]]:
@@ -96,24 +162,44 @@ def encoded(cut: Cut, runs: Sequence[Run]) -> list[dict[str, NDArray[Any]]]:
 
     Raises ImportModelError where that is something else than what TensorFlow makes of it.
     """
-    from handler.errors import HandlerError
-    from handler.text.words import read
-
-    words = read(cut.recipe.written())
     made = []
-    for run, wanted in zip(runs, cut.whole.answers(list(cut.whole.cuts.values()), runs), strict=True):
-        columns = [run[tensor] for tensor in cut.whole.sources.values()]
-        for number in range(len(columns[0])):
-            item = [column[number : number + 1].ravel().tolist() for column in columns]
-            try:
-                found = words.arrays(item)
-            except HandlerError as error:
-                raise ImportModelError(f"{_differs(cut, item)}: {error.message}.") from error
+    for run, (items, wanted) in zip(runs, _beside(cut, runs), strict=True):
+        for number, found in enumerate(items):
             for name, rows in zip(cut.whole.cuts, wanted, strict=True):
-                if not _alike(found[name].shape, found[name].values, rows[number : number + 1]):
-                    raise ImportModelError(f"{_differs(cut, item)}.")
+                one, row = found[name], rows[number : number + 1]
+                if name in cut.pads:
+                    one = _filled(one, row.shape[1], cut.pads[name])
+                if not _alike(one.shape, one.values, row):
+                    columns = [run[tensor] for tensor in cut.whole.sources.values()]
+                    raise ImportModelError(f"{_differs(cut, _item(columns, number))}.")
         made.append(dict(zip(cut.whole.cuts, wanted, strict=True)))
     return made
+
+
+def _filled(one: Any, length: int, pad: Any) -> Any:
+    """A row of its own length (an Array of the function), filled up."""
+    missing = (length - one.shape[1]) * int(np.prod(one.shape[2:], dtype=np.int64))
+    return one._replace(shape=(1, length, *one.shape[2:]), values=one.values + [pad] * missing)
+
+
+def fitting(cut: Cut) -> Cut:
+    """``cut`` with those examples alone that are no longer than its feeds, each run full again.
+
+    Raises ImportModelError where there are none.
+    """
+    kept: list[tuple[Run, int]] = []
+    for run, (items, _) in zip(cut.examples, _beside(cut, cut.examples), strict=True):
+        for number, found in enumerate(items):
+            if all(found[name].shape[1] <= cut.shapes[name][1] for name in cut.pads):
+                kept.append((run, number))
+    if not kept:
+        raise ImportModelError(f"No text is as short as the length of {', '.join(map(visible, cut.pads))}: give more.")
+    ((batch, *_), *_) = [strings.shape for strings in cut.examples[0].values()]
+    runs = []
+    for at in range(0, len(kept), batch):
+        chosen = [kept[number % len(kept)] for number in range(at, at + batch)]
+        runs.append({tensor: np.stack([run[tensor][number] for run, number in chosen]) for tensor in cut.examples[0]})
+    return replace(cut, examples=tuple(runs))
 
 
 def write_words(cut: Cut, fetches: Sequence[str], folder: Path) -> None:
@@ -123,6 +209,12 @@ def write_words(cut: Cut, fetches: Sequence[str], folder: Path) -> None:
     function's own code makes of them. Raises ImportModelError where they differ.
     """
     made = encoded(cut, cut.examples)
+    if cut.pads:
+        cut = fitting(cut)
+        made = [
+            {name: _longer(rows, cut.shapes[name], cut.pads.get(name)) for name, rows in run.items()}
+            for run in encoded(cut, cut.examples)
+        ]
     if not cut.raw.states:
         _require_answers(cut, fetches, made)
     folder.mkdir(parents=True, exist_ok=True)
@@ -131,6 +223,12 @@ def write_words(cut: Cut, fetches: Sequence[str], folder: Path) -> None:
         folder / EXAMPLES,
         {f"{at}/{name}": value for at, one in enumerate(made[:CASES]) for name, value in one.items()},
     )
+
+
+def _longer(rows: NDArray[Any], shape: Shape, pad: Any) -> NDArray[Any]:
+    """``rows`` with ``pad`` behind each, where they are shorter than ``shape`` has it."""
+    sides = [(0, wanted - size) for size, wanted in zip(rows.shape, shape, strict=True)]
+    return np.pad(rows, sides, constant_values=pad) if any(after for _, after in sides) else rows
 
 
 def _require_answers(cut: Cut, fetches: Sequence[str], made: Sequence[Mapping[str, NDArray[Any]]]) -> None:
@@ -150,11 +248,22 @@ def _require_answers(cut: Cut, fetches: Sequence[str], made: Sequence[Mapping[st
                 given = {cut.raw.feeds[name]: value for name, value in feeds.items()}
                 found = session.run([cut.raw.fetches[name] for name in fetches], {**given, **beside})
                 for name, one, answer in zip(fetches, found, answers, strict=True):
+                    if one.shape != answer.shape:
+                        raise ImportModelError(
+                            f"The answer {name!r} has the shape {list(answer.shape)} for texts that become "
+                            f"{list(one.shape)} when they are filled up: an answer has to have one size for all texts."
+                        )
                     if not np.allclose(one, answer, rtol=1e-4, atol=1e-5, equal_nan=True):
                         raise ImportModelError(
                             f"The answer {name!r} to strings is not that to the numbers that the function makes of "
-                            f"them: it is off by {np.abs(one - answer).max():.2g}."
+                            f"them: it is off by {np.abs(one - answer).max():.2g}." + (f" {_MASK}" if cut.pads else "")
                         )
+
+
+_MASK = (
+    "Shorter texts are filled up to a length that is compiled, so the model has to leave out what they are filled up "
+    "with: Embedding(mask_zero=True)."
+)
 
 
 def _alike(shape: Shape, values: Sequence[Any], wanted: NDArray[Any]) -> bool:

@@ -17,7 +17,7 @@ from builder.spec.tensor import c_identifier
 def of_strings(op: Any) -> bool:
     """Whether strings, or the handle of a table, go in or come out."""
     tf = tensorflow()
-    return any(tensor.dtype in (tf.string, tf.resource, tf.variant) for tensor in (*op.inputs, *op.outputs))
+    return any(tensor.dtype in (tf.string, tf.resource) for tensor in (*op.inputs, *op.outputs))
 
 
 def downstream(ops: Sequence[Any], starts: Collection[Any], past: Collection[Any]) -> set[Any]:

@@ -45,6 +45,12 @@ class Recipe:
         return f"{head}\n{json.dumps(vars(self), separators=(',', ':'))}\n".encode("ascii")
 
 
+def together(files: Mapping[str, bytes]) -> bytes:
+    """The file of a model with several signatures, by the name of each that takes strings: a line for each."""
+    head = json.dumps({"kind": KIND, "signatures": list(files)}).encode("ascii")
+    return b"\n".join([head, *(one.partition(b"\n")[2].rstrip(b"\n") for one in files.values()), b""])
+
+
 def constant(value: Any) -> Attributes:
     """A tensor that steps read."""
     array = np.asarray(value)

@@ -2,9 +2,10 @@
 
 In front, and so in the function, is every op that strings go into or come out of, what XLA does not compile, and
 whatever comes before these. Where a tensor behind them has another size for other strings, what reads it belongs in
-front as well. So the cut is where numbers begin whose shape is always the same, an item of the batch in each row.
-Whether that is so is tried: TensorFlow runs what stands in front on strings of many kinds. Nothing else of the graph
-runs here, and no op that word_steps.py does not know.
+front as well. So the cut is where numbers begin whose shape is always the same, an item of the batch in each row; or
+where each text becomes a row of its own length, if the spec says which lengths are compiled. Whether that is so is
+tried: TensorFlow runs what stands in front on strings of many kinds. Nothing else of the graph runs here, and no op
+that word_steps.py does not know.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from builder.importers.state import handle_of
 from builder.importers.tables import Table
 from builder.importers.texts import ODD, Strings, in_shape, known_words, strings_like
 from builder.importers.tf import reference_session, tensorflow
-from builder.importers.word_front import Cut, Front, fixed_shapes
+from builder.importers.word_front import Cut, Front, OpenShape, shapes_of, with_pads
 from builder.importers.word_graph import downstream, of_strings, placeholder_of, upstream, with_table_sizes, without
 from builder.importers.word_steps import ALIASES, STEPS, NotAStepError, Recipe, constant, step_of, table
 from builder.importers.xla_ops import compiled
+from builder.spec import FeedSpec
 
 _LIGHT = ALIASES | {
     "AddV2", "Cast", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalNot", "LogicalOr",
@@ -55,17 +57,33 @@ def string_feeds(raw: RawGraph) -> list[str]:
     ]
 
 
-def cut_words(raw: RawGraph, shapes: Mapping[str, Shape], fetches: Sequence[str]) -> Cut:
+def lengths_of(feeds: Sequence[FeedSpec], strings: Sequence[str]) -> dict[str, int]:
+    """How many numbers a text may become, by the feed that takes it. ``strings``: the model's feeds that take such.
+
+    Raises ImportModelError for lengths of another feed.
+    """
+    found = {feed.name: feed.lengths[0] for feed in feeds if feed.lengths}
+    if wrong := [name for name in found if name not in strings]:
+        raise ImportModelError(
+            f"[[feeds]] gives {wrong[0]!r} lengths, and it does not take strings: delete them, or give it shapes."
+        )
+    return found
+
+
+def cut_words(
+    raw: RawGraph, shapes: Mapping[str, Shape], fetches: Sequence[str], lengths: Mapping[str, int] | None = None
+) -> Cut:
     """``raw`` without strings. ``shapes``: of its feeds; ``fetches``: its tensors that are wanted.
 
-    Raises ImportModelError, with what stands in front drawn, where that is something that the function does not do.
+    ``lengths``: by feed, how many numbers a text becomes here that becomes as many as it has words. Raises
+    ImportModelError, with what stands in front drawn, where that is something that the function does not do.
     """
     given = raw.feeds.values()
     flat = inline_calls(keep_reachable(raw.graph_def, fetches, given), [*fetches, *given])
     raw = replace(raw, tables={node: table for node, table in raw.tables.items() if not table.of_numbers})
     closed = raw.asserts or any(node.op == "Assert" for node in all_nodes(flat))
     flat = with_table_sizes(keep_reachable(without_side_effects(flat), fetches, given), raw.tables)
-    return _Cutter(replace(raw, graph_def=flat), shapes, fetches, closed).cut()
+    return _Cutter(replace(raw, graph_def=flat), shapes, fetches, closed, lengths or {}).cut()
 
 
 class _Cutter:
@@ -74,9 +92,16 @@ class _Cutter:
     ``closed``: whether the model asserts that it knows all words, as StringLookup does without a place for others.
     """
 
-    def __init__(self, raw: RawGraph, shapes: Mapping[str, Shape], fetches: Sequence[str], closed: bool) -> None:
+    def __init__(
+        self,
+        raw: RawGraph,
+        shapes: Mapping[str, Shape],
+        fetches: Sequence[str],
+        closed: bool,
+        lengths: Mapping[str, int],
+    ) -> None:
         tf = tensorflow()
-        self.closed = closed
+        self.closed, self.lengths = closed, lengths
         self.raw, self.given = raw, shapes
         names = string_feeds(raw)
         self.sources = {name: raw.feeds[name] for name in names}
@@ -139,9 +164,10 @@ class _Cutter:
             cuts = self._edges(front)
             self._require_steps(front, grown)
             runs = [self.probes(count, seed) for seed, count in enumerate(self.counts)]
-            whole = Front(self.raw.graph_def, self.sources, self.tables, {t.name: t.name for t in cuts})
-            shapes = fixed_shapes(whole, cuts, runs)
-            varying = [tensor for tensor in cuts if tensor.name not in shapes]
+            numbers = [tensor for tensor in cuts if tensor.dtype != tensorflow().variant]
+            whole = Front(self.raw.graph_def, self.sources, self.tables, {t.name: t.name for t in numbers})
+            shapes = shapes_of(whole, numbers, runs)
+            varying = [tensor for tensor in cuts if not self._taken(tensor, shapes)]
             if not varying:
                 break
             grown = varying[0]
@@ -153,8 +179,19 @@ class _Cutter:
         if (more := self._absorbed(front)) != front:
             front, cuts = more, self._edges(more)
             whole = replace(whole, cuts={t.name: t.name for t in cuts})
-            shapes = fixed_shapes(whole, cuts, runs)
+            shapes = shapes_of(whole, cuts, runs)
+        unused = set(self.lengths) - {self._first(t) for t in cuts if None in shapes[t.name]}
+        if unused:
+            raise ImportModelError(
+                f"[[feeds]] gives {min(unused)!r} lengths, but what the model makes of a text there always has the "
+                "same size: delete them."
+            )
         return self._made(front, cuts, shapes, whole)
+
+    def _taken(self, tensor: Any, shapes: Mapping[str, OpenShape]) -> bool:
+        """Whether a feed can have the shape of ``tensor``: the same for all texts, or rows of a length to be given."""
+        shape = shapes.get(tensor.name)
+        return shape is not None and (None not in shape or self._first(tensor) in self.lengths)
 
     def _absorbed(self, front: set[Any]) -> set[Any]:
         """``front`` with the ops on single numbers behind it that leave no more tensors to be fed than there were."""
@@ -216,7 +253,9 @@ class _Cutter:
                 if grown is not None:
                     why += (
                         f". It has to be done with the strings, as the size of {visible(grown.name)} depends on them: "
-                        "give the model a fixed length (output_sequence_length)"
+                        "give the model a fixed length (output_sequence_length), or, where a text becomes one row, say "
+                        f"for which lengths it is compiled: lengths = [16, 64, 256] for {self._first(grown)!r} under "
+                        "[[feeds]]"
                     )
                 raise ImportModelError(
                     f"What the model does with strings, the function does not do: {why}.\n{self._drawn(front, op)}"
@@ -258,8 +297,12 @@ class _Cutter:
         with reference_session(self.graph) as session:
             return dict(zip(listed, map(np.asarray, session.run(listed)), strict=True))
 
-    def _made(self, front: Collection[Any], cuts: Sequence[Any], shapes: Mapping[str, Shape], whole: Front) -> Cut:
+    def _made(self, front: Collection[Any], cuts: Sequence[Any], open_: Mapping[str, OpenShape], whole: Front) -> Cut:
         (batch,) = self.batch
+        shapes = {
+            tensor.name: tuple(self.lengths[self._first(tensor)] if one is None else one for one in open_[tensor.name])
+            for tensor in cuts
+        }
         names = distinct([self._name(tensor) for tensor in cuts] + [n for n in self.raw.feeds if n not in self.sources])
         named = dict(zip(names, cuts, strict=False))
         recipe = self._recipe(front, named)
@@ -291,7 +334,8 @@ class _Cutter:
         )
         whole = replace(whole, cuts={n: t.name for n, t in named.items()})
         runs = [self.probes(batch[0], 100 + number, odd=True) for number in range(max(RUNS, ITEMS // batch[0]))]
-        return Cut(raw, found, recipe, whole, inputs, tuple(runs), self.raw.fetches)
+        cut = Cut(raw, found, recipe, whole, inputs, tuple(runs), self.raw.fetches)
+        return with_pads(cut, [n for n, t in named.items() if None in open_[t.name]])
 
     def _behind(self, tensor: Any) -> list[str]:
         """The feeds of strings that ``tensor`` depends on."""

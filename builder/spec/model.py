@@ -84,6 +84,16 @@ class FeedSpec:
     shape: tuple[int, ...] | None = None  # fully static, batch included; () is a scalar; None: the model's own
     shapes: tuple[tuple[int, ...], ...] = ()  # one for each size, ``shape`` first, where there are several
     pad: float | None = None  # what the function fills a smaller input up with
+    lengths: tuple[int, ...] = ()  # of an input of strings: for each size, how many numbers a text may become
+
+    @property
+    def sizes(self) -> int:
+        """How many sizes it has; 0 where it says nothing of them."""
+        return len(self.shapes or self.lengths)
+
+    def of_size(self, number: int) -> tuple[int, ...]:
+        """What tells that size from the others."""
+        return self.shapes[number] if self.shapes else self.lengths[number : number + 1]
 
 
 @dataclass(frozen=True)
@@ -293,7 +303,7 @@ class Variant:
     """One of the programs in a library: one signature of the model, for one batch and one size of its feeds."""
 
     batch: int
-    size: int = 0  # its place in ``FeedSpec.shapes``
+    size: int = 0  # its place in ``FeedSpec.shapes``, or in ``FeedSpec.lengths``
     signature: int = 0  # 0 is the first, further ones are ``ModelSpec.signatures``
     name: str = ""  # tells its files from those of the first variant, which has none
     says: str = ""  # the same in words, as in "zeros in a batch of 4"
@@ -368,7 +378,7 @@ class ModelSpec:
         return tuple(
             self._variant(number, batch, size)
             for number, feeds in enumerate((self.feeds, *(signature.feeds for signature in self.signatures)))
-            for size in range(max((len(f.shapes) for f in feeds), default=0) or 1)
+            for size in range(max((f.sizes for f in feeds), default=0) or 1)
             for batch in self.buckets
         )
 
@@ -380,7 +390,15 @@ class ModelSpec:
     def of_variant(self, variant: Variant) -> ModelSpec:
         """The same model for one of its variants alone."""
         own = self._of_signature(variant.signature)
-        feeds = tuple(replace(f, shape=self._shape(f, variant.batch, variant.size), shapes=()) for f in own.feeds)
+        feeds = tuple(
+            replace(
+                f,
+                shape=self._shape(f, variant.batch, variant.size),
+                shapes=(),
+                lengths=f.lengths[variant.size : variant.size + 1],
+            )
+            for f in own.feeds
+        )
         image = own.image
         if image and variant.size:
             given = next((f.shape for f in feeds if f.name == (image.feed or f.name)), None)
@@ -406,12 +424,15 @@ class ModelSpec:
             names.append(str(batch))
             says.append(f"in a batch of {batch}")
         if size:
-            sized = [f for f in own.feeds if f.shapes]
-            names.append("s" + "_".join("x".join(map(str, f.shapes[size])) for f in sized))
-            says.append("with " + ", ".join(f"{f.name} {list(self._shape(f, batch, size) or ())}" for f in sized))
+            sized = [f for f in own.feeds if f.sizes]
+            names.append("s" + "_".join("x".join(map(str, f.of_size(size))) for f in sized))
+            says.append("with " + ", ".join(f"{f.name} {self._says(f, batch, size)}" for f in sized))
         return Variant(
             batch, size, signature, "-".join(names), ", ".join(says), (signature and own.source.signature) or ""
         )
+
+    def _says(self, feed: FeedSpec, batch: int, size: int) -> str:
+        return f"of {feed.lengths[size]}" if feed.lengths else str(list(self._shape(feed, batch, size) or ()))
 
     def _shape(self, feed: FeedSpec, batch: int, size: int) -> tuple[int, ...] | None:
         shape = feed.shapes[size] if feed.shapes else feed.shape

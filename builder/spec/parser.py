@@ -195,7 +195,8 @@ def _signature(tables: Tables, signature: str, model_name: str) -> SignatureSpec
 def _feed(feed: Table) -> FeedSpec:
     shapes = feed.get("shapes") or ()
     shape = shapes[0] if shapes else feed.get("shape")
-    return FeedSpec(feed.get("name"), shape, shapes if len(shapes) > 1 else (), feed.get("pad"))
+    several = shapes if len(shapes) > 1 else ()
+    return FeedSpec(feed.get("name"), shape, several, feed.get("pad"), feed.get("lengths") or ())
 
 
 def _weights(weights: Table, folder: Path) -> Weights:

@@ -45,7 +45,8 @@ def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
     writer.table(MODEL, "model", model)
     feeds, fetches, outputs = (_of_all(spec, kind) for kind in ("feeds", "fetches", "outputs"))
     for i, feed in enumerate(feeds):
-        writer.table(FEEDS, f"feeds.{i}", feed | {"shape" if feed["shapes"] else "shapes": None})
+        sizes = {"shape" if feed["shapes"] else "shapes": None, "lengths": feed["lengths"] or None}
+        writer.table(FEEDS, f"feeds.{i}", feed | sizes)
     for i, fetch in enumerate(fetches):
         writer.table(FETCHES, f"fetches.{i}", fetch)
     if spec.image:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from builder.spec.address import ARCHIVES, Address, is_address, parse_address
@@ -145,6 +146,7 @@ def check(tables: Tables, form: Format | None) -> None:
         _distinct(own.fetches, "name", lambda fetch: fetch.values.get("name"))
         _distinct(own.fetches, "alias", _visible)
         _shapes(own.feeds)
+        _lengths(own.feeds)
         if own.image:
             _image(own.image, own, form)
         if own.audio:
@@ -273,6 +275,28 @@ def _shapes(feeds: Sequence[Table]) -> None:
     for number, size in enumerate(sizes):
         if (earlier := sizes.index(size)) != number:
             several[0].wrong("shapes", f"item {number + 1} is item {earlier + 1}; each must differ", number)
+
+
+def _lengths(feeds: Sequence[Table]) -> None:
+    """Lengths of texts: ascending, the same number in every input that has them, and nothing else of several sizes."""
+    several = [feed for feed in feeds if "lengths" in feed.values]
+    for feed in several:
+        lengths: Sequence[int] = feed.values["lengths"]
+        for number, (less, more) in enumerate(pairwise(lengths), 1):
+            if less >= more:
+                feed.wrong("lengths", f"{more} comes after {less}; each must be more than the one before", number)
+                break
+        if len(lengths) != len(several[0].values["lengths"]):
+            name = several[0].values.get("name")
+            feed.wrong(
+                "lengths",
+                f"{len(lengths)} given, but {len(several[0].values['lengths'])} for {name!r}; give "
+                "each the same number",
+            )
+        for key in sorted({"pad", "shapes"} & feed.present):
+            feed.wrong(key, "is of numbers, and lengths are of strings; keep one of them")
+    if several and (other := next((feed for feed in feeds if "shapes" in feed.present and feed not in several), None)):
+        other.wrong("shapes", f"cannot stand beside lengths of {several[0].values.get('name')!r}; give one shape")
 
 
 def _image(image: Table, tables: Tables, form: Format | None) -> None:

@@ -211,6 +211,14 @@ FEEDS = Section(
             "dimension.",
             otherwise="a smaller input is refused",
         ),
+        Field(
+            "lengths",
+            Many(Whole(1, 2**20)),
+            "Of an input of strings whose texts become as many numbers as they have words: how many these may be, such "
+            "as `[16, 64, 256]`, ascending. The library holds the model for each, and the function takes the smallest "
+            "that holds the texts of a request; a longer text is refused. See docs/strings.md.",
+            otherwise="such a model is refused",
+        ),
         _SIGNATURE,
     ),
     repeated=True,

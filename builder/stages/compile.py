@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,13 @@ class CompiledModel:
     def first(self) -> CompiledVariant:
         """The default variant."""
         return self.variants[0]
+
+    def of_signatures(self, variants: Sequence[Variant]) -> tuple[FrozenGraph, ...]:
+        """The graph of the first variant of each signature. ``variants``: what these here are of."""
+        found: dict[int, FrozenGraph] = {}
+        for variant, one in zip(variants, self.variants, strict=True):
+            found.setdefault(variant.signature, one.graph)
+        return tuple(found.values())
 
     @property
     def kernels(self) -> list[Path]:

@@ -76,7 +76,6 @@ def emit_library(ws: Workspace, compiled: CompiledModel, lowered: Sequence[Lower
     """The sources of ``libmodel.so``."""
     first, *rest = (one.program for one in lowered)
     others = dict(zip(ws.spec.variants[1:], rest, strict=True))
-    graph = compiled.first.graph
     emit(
         first,
         ws.spec,
@@ -84,8 +83,7 @@ def emit_library(ws: Workspace, compiled: CompiledModel, lowered: Sequence[Lower
         folder,
         kernels=compiled.kernels,
         others=others,
-        strings=graph.strings,
-        examples=graph.examples,
+        given=[graph.given for graph in compiled.of_signatures(ws.spec.variants)],
     )
 
 

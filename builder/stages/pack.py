@@ -12,6 +12,7 @@ from pathlib import Path
 from builder.audit import require as require_audit
 from builder.cache import content_digest, place_file
 from builder.files import replacing
+from builder.importers.word_steps import together
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
 from builder.pack.compiled_in import library_parts
 from builder.pack.dependencies import dependencies_folder
@@ -23,7 +24,9 @@ from builder.pack.parts import LAYERS, Part, function_part, shipped
 from builder.pack.sbom import sbom_json
 from builder.pack.tokenizers import PLACE, fetch, tokenizers_parts
 from builder.pack.wheels import wheel_parts
+from builder.spec import ModelSpec
 from builder.stages.attempts import VerifiedLibrary
+from builder.stages.compile import CompiledModel
 from builder.stages.provenance import bundle_statement
 from builder.text import needs_package, prepared
 from builder.verify.verdict import require as require_verification
@@ -54,8 +57,8 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         weights_file = f"{spec.name}.weights" if sources.outside and spec.weights.place == "elsewhere" else ""
         if sources.outside:
             place_file(sources.outside, fresh / weights_file if weights_file else draft.weights)
-        if library.compiled.first.graph.strings:
-            shutil.copyfile(library.compiled.first.graph.words_path, draft.words)
+        if words := _words(spec, library.compiled):
+            draft.words.write_bytes(words)
             draft.words.chmod(0o644)
         if spec.text:
             draft.text.write_bytes(prepared(spec.text))
@@ -114,6 +117,14 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         _write(draft.statement, bundle_statement(ws, library, fresh, parts))
         _keep_wasm(ws.bundle, fresh, source_digest)
     return Bundle(ws.bundle, sizes)
+
+
+def _words(spec: ModelSpec, compiled: CompiledModel) -> bytes:
+    """What makes numbers of the strings of every signature; empty where none takes any."""
+    graphs = compiled.of_signatures(spec.variants)
+    names = (spec.source.signature or "", *(one.name for one in spec.signatures))
+    found = {name: one.words_path.read_bytes() for name, one in zip(names, graphs, strict=True) if one.strings}
+    return together(found) if spec.signatures and found else b"".join(found.values())
 
 
 def _others(ws: Workspace) -> Iterator[Component]:

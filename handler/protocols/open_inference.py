@@ -228,7 +228,8 @@ def _sized(given: dict[str, dict[str, Any]], description: Description) -> Descri
     """``description`` in the size that the inputs are of; pictures are resized to the first."""
     from ..sizes import choose_size
 
-    return choose_size({name: _shape(name, value) for name, value in given.items()}, description)
+    tensors = {port.name for port in description.given}  # strings have the same shape in every size
+    return choose_size({n: _shape(n, value) for n, value in given.items() if n in tensors}, description)
 
 
 def _fitted(

@@ -2,13 +2,15 @@
 
 The builder reads these ops off the model's graph and writes them down as steps, which are run here on the strings of a
 request: item by item, so that no item's length is another's cost. The file ``model.words`` beside the library has a
-line that says its kind, and then JSON:
+line that says its kind, and then a line of JSON; for a model of several signatures one for each of those that the first
+line names:
 
     inputs     what the model takes: "name", "shape" of one item, of strings
     constants  arrays that steps read: "shape", and "strings" or "numbers"
     tables     "keys" and "values", or where values count up the "first" of them
     steps      "op", the numbers of the values that it is "of", and its attributes: see strings.py and arrays.py
-    outputs    which value each "feed" of the library gets
+    outputs    which value each "feed" of the library gets; with a "pad", that is a row of the text's own length, which
+               is filled up
     checks     values that are -1 for a word that a model does not know which asserts that it knows all
 
 Inputs, constants and what each step gives are values, numbered in this order.
@@ -58,13 +60,17 @@ class Step(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The steps from ``inputs`` to the feeds in ``outputs``, by the number of the value that each gets."""
+    """The steps from ``inputs`` to the feeds in ``outputs``, by the number of the value that each gets.
+
+    ``pads``: of feeds that are rows of a text's own length, what fills up a shorter one.
+    """
 
     inputs: tuple[Input, ...]
     constants: tuple[Array, ...]
     steps: tuple[Step, ...]
     outputs: Mapping[str, int]
     checks: tuple[int, ...] = ()
+    pads: Mapping[str, float] = {}
 
     def arrays(self, item: Sequence[Sequence[bytes]]) -> dict[str, Array]:
         """What each feed gets for one item: the strings of each input, row-major. Raises HandlerError."""
@@ -90,10 +96,43 @@ class Words(NamedTuple):
         most: int = LONGEST,
         seconds_left: Callable[[], float] = lambda: 1.0,
     ) -> dict[str, bytes]:
-        """Raw bytes of the feeds ``ports``, of as many items as strings were ``given`` by input.
+        """Raw bytes of the feeds ``ports``, as ``sized`` gives them."""
+        return self.sized(given, [ports], most, seconds_left)[1]
 
-        Strings are valid UTF-8, of at most so many bytes. Raises HandlerError, with the place of the item.
+    def sized(
+        self,
+        given: Mapping[str, Sequence[bytes]],
+        sizes: Sequence[Mapping[str, Port]],
+        most: int = LONGEST,
+        seconds_left: Callable[[], float] = lambda: 1.0,
+    ) -> tuple[int, dict[str, bytes]]:
+        """The first of ``sizes`` that holds all items, and raw bytes of its feeds, of as many items as strings were
+        ``given`` by input.
+
+        Each of ``sizes`` has a port for each feed, and holds what the one before holds. Strings are valid UTF-8, of at
+        most so many bytes. Raises HandlerError, with the place of the item.
         """
+        found = self._rows(given, sizes[-1], most, seconds_left)
+        longest = {feed: max(map(len, rows), default=0) for feed, rows in found.items()}
+        number = next(n for n, ports in enumerate(sizes) if all(longest[feed] <= _each(ports[feed]) for feed in found))
+        ports = sizes[number]
+        return number, {
+            feed: b"".join(self._filled(row, ports[feed]) for row in rows) if feed in self.pads else b"".join(rows)
+            for feed, rows in found.items()
+        }
+
+    def _filled(self, row: bytes, port: Port) -> bytes:
+        element = struct.pack(f"<{port.format}", self.pads[port.name])
+        return row + element * ((_each(port) - len(row)) // len(element))
+
+    def _rows(
+        self,
+        given: Mapping[str, Sequence[bytes]],
+        ports: Mapping[str, Port],
+        most: int,
+        seconds_left: Callable[[], float],
+    ) -> dict[str, list[bytes]]:
+        """Raw bytes of each item, by feed: no more than the ``ports`` hold."""
         sizes = [prod(one.shape) for one in self.inputs]
         count = len(given[self.inputs[0].name]) // (sizes[0] or 1)
         found: dict[str, list[bytes]] = {feed: [] for feed in self.outputs}
@@ -109,21 +148,25 @@ class Words(NamedTuple):
                     raise TextTooLongError(
                         f"a text has more than {min(most, LONGEST):,} bytes, the most that are taken"
                     )
-                arrays = self.arrays(item)
+                for feed, array in self.arrays(item).items():
+                    found[feed].append(_packed(array, ports[feed], open_=feed in self.pads))
             except HandlerError as error:
                 where = f" (item {number + 1} of {count})" if count > 1 else ""
                 raise type(error)(error.message + where) from error.__cause__
-            for feed, array in arrays.items():
-                found[feed].append(_packed(array, ports[feed]))
-        return {feed: b"".join(rows) for feed, rows in found.items()}
+        return found
 
 
-def open_words(library: str) -> Words:
-    """What was prepared for the model in the file ``library``. Raises StartupError."""
+def open_words(library: str) -> dict[str, Words]:
+    """What was prepared for the model in the file ``library``, by signature: "" of a model without several.
+
+    Raises StartupError.
+    """
     path = os.path.join(os.path.dirname(library), FILE)  # noqa: PTH118, PTH120 - pathlib would be imported for this alone
     try:
         with open(path, "rb") as file:  # noqa: PTH123
-            return read(file.read())
+            head, *bodies = file.read().splitlines()
+        names = dict(json.loads(head)).get("signatures", [""])
+        return {name: read(b"\n".join((head, body))) for name, body in zip(names, bodies, strict=True)}
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise StartupError(
             f"{path} cannot be read ({error}): build the bundle and the function with the same version of coldforge."
@@ -143,13 +186,21 @@ def read(data: bytes) -> Words:
         tuple(_step(one, tables) for one in recipe["steps"]),
         {one["feed"]: one["value"] for one in recipe["outputs"]},
         tuple(recipe["checks"]),
+        {one["feed"]: one["pad"] for one in recipe["outputs"] if "pad" in one},
     )
 
 
-def _packed(array: Array, port: Port) -> bytes:
-    size = port.elements // port.shape[0]
-    if len(array.values) != size:
-        raise TextTooLongError(f"a text becomes {len(array.values):,} numbers; the model takes {size:,}")
+def _each(port: Port) -> int:
+    """Bytes of an item."""
+    return port.size // port.shape[0]
+
+
+def _packed(array: Array, port: Port, *, open_: bool) -> bytes:
+    """``open_``: whether it may be shorter."""
+    most = port.elements // port.shape[0]
+    size = len(array.values)
+    if size > most or (size < most and not open_):
+        raise TextTooLongError(f"a text becomes {size:,} numbers; the model takes {most:,}{' at most' * open_}")
     try:
         return struct.pack(f"<{size}{port.format}", *array.values)
     except (struct.error, OverflowError):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from builder.importers.word_steps import together
 from handler.description import Port
 from handler.errors import OutOfTimeError, StartupError, TextTooLongError, UnfitTextError
 from handler.text.arrays import MOST, Array, elementwise, pad, ragged_to_tensor, strided_slice, vector
@@ -55,9 +56,43 @@ def test_strings_become_the_bytes_of_a_feed() -> None:
     assert struct.unpack("<6q", found["ids"]) == (7, 8, -1, 7, -1, 7)
 
 
+def of_any_length() -> Words:
+    """The number of each character of a text, and 9 behind the last."""
+    made = json.loads(recipe([{"op": "UnicodeDecode", "of": [0]}, {"op": "ExpandDims", "of": [3, 1]}], 4, [
+        {"shape": [], "numbers": [0]}
+    ], shape=()).partition(b"\n")[2])  # fmt: skip
+    made["outputs"][0]["pad"] = 9
+    return read(b'{"kind": "words"}\n' + json.dumps(made).encode())
+
+
+SIZES = [{"ids": Port("ids", "int32", (2, length), 8 * length)} for length in (2, 3, 5)]
+
+
+@pytest.mark.parametrize(("texts", "number"), [(["", "a"], 0), (["ab", "abc"], 1), (["abcd"], 2), (["a", "abcde"], 2)])
+def test_rows_of_any_length_become_those_of_the_smallest_size(texts: list[str], number: int) -> None:
+    chosen, found = of_any_length().sized({"text": [text.encode() for text in texts]}, SIZES)
+    length = (2, 3, 5)[chosen]
+    rows = [[*map(ord, text), *[9] * (length - len(text))] for text in texts]
+    assert (chosen, list(struct.iter_unpack(f"<{length}i", found["ids"]))) == (number, [*map(tuple, rows)])
+
+
+def test_a_row_that_is_longer_than_any_size() -> None:
+    with pytest.raises(TextTooLongError, match=r"becomes 6 numbers; the model takes 5 at most \(item 2 of 2\)"):
+        of_any_length().sized({"text": [b"a", b"abcdef"]}, SIZES)
+
+
 def test_a_file_beside_the_library(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(recipe([], 0))
-    assert open_words(str(tmp_path / "libmodel.so")).inputs[0].name == "text"
+    (words,) = open_words(str(tmp_path / "libmodel.so")).values()
+    assert words.inputs[0].name == "text"
+
+
+def test_a_file_of_several_signatures(tmp_path: Path) -> None:
+    other = recipe([{"op": "StringLength", "of": [0]}], 1)
+    (tmp_path / FILE).write_bytes(together({"serving_default": recipe([], 0), "lengths": other}))
+    found = open_words(str(tmp_path / "libmodel.so"))
+    assert [*found] == ["serving_default", "lengths"]
+    assert found["lengths"].arrays([[b"three"]])["ids"].values == [5]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from handler.errors import WrongExampleError
 from handler.examples import Feature, Value, parsed
 from handler.model import Model
 from handler.server import Server
+from handler.text.words import read
 from tests.support import example_models as models
 from tests.support.http import Client
 from tests.support.models import empty_project, spec_for
@@ -213,6 +214,16 @@ def test_the_ops_of_tensorflow_1(tmp_path: Path) -> None:
     assert import_model(spec_for(path), path, tmp_path / "one").feeds[0].spec.shape == (2,)
 
 
+def test_a_vocabulary_in_a_file(tmp_path: Path) -> None:
+    path = models.save(models.Words(tmp_path / "colours.txt"), tmp_path / "saved")
+    (tmp_path / "colours.txt").unlink()
+    spec = spec_for(path, batch=3)
+    graph = import_model(find(open_model(spec, path), spec).spec, path, tmp_path / "graph")
+    words = read(graph.words_path.read_bytes())
+    found = [words.arrays([[text], [b"a", b"b"]])["colour"].values for text in (b"Blue", b"red")]
+    assert found == [[2], [0]]
+
+
 def test_a_function_that_reads_something_else_is_not_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = models.save(models.Numbers(), tmp_path / "saved")
     spec = spec_for(path, batch=2)
@@ -234,6 +245,7 @@ SPEC = """\
 source = "saved"
 name = "people"
 batch = 4
+signature = ["serving_default", "shades"]
 """
 
 
@@ -243,7 +255,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Client]:
     folder = tmp_path_factory.mktemp("examples")
     with pytest.MonkeyPatch.context() as patch:
         project = empty_project(folder, patch)
-        models.save(models.Words(), folder / "saved")
+        words = models.Words()
+        models.save(words, folder / "saved", shades=words.shades)
         (folder / "model.toml").write_text(SPEC, encoding="utf-8")
         bundle = build_bundle(Workspace.of(load(folder / "model.toml"), project)).bundle
     model = Model(str(bundle.library))
@@ -294,6 +307,25 @@ def test_every_protocol_answers_as_tensorflow(built: tuple[Path, Client], count:
     _, answer = client.post("/v2/models/people/infer", {"inputs": [tensor]})
     for one in answer["outputs"]:
         np.testing.assert_allclose(np.reshape(one["data"], one["shape"]), expected[one["name"]], atol=1e-5)
+
+
+def test_strings_of_another_signature(built: tuple[Path, Client]) -> None:
+    path, client = built
+    colours, dark = ["green", "GREEN", " red ", "日本", ""], [0.5, 1.0, 2.0, 3.0, -1.0]
+    signature = tf.saved_model.load(str(path)).signatures["shades"]
+    expected = signature(colour=tf.constant(colours), dark=tf.constant(dark))["shade"]
+    given = {"colour": colours, "dark": dark}
+    status, answer = client.post("/predict", {"signature": "shades", "inputs": given})
+    assert status == 200, answer
+    np.testing.assert_allclose([one["shade"] for one in answer["predictions"]], expected)
+    _, answer = client.post("/v1/models/people:predict", {"signature_name": "shades", "inputs": given})
+    np.testing.assert_allclose(answer["outputs"], expected)
+    inputs = [
+        {"name": "colour", "datatype": "BYTES", "shape": [5], "data": colours},
+        {"name": "dark", "datatype": "FP32", "shape": [5], "data": dark},
+    ]
+    _, answer = client.post("/v2/models/people/infer", {"parameters": {"signature": "shades"}, "inputs": inputs})
+    np.testing.assert_allclose(answer["outputs"][0]["data"], expected)
 
 
 def test_what_is_missing_has_the_default_of_the_model(built: tuple[Path, Client]) -> None:

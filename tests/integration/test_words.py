@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builder.errors import ImportModelError
+from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import RawGraph
 from builder.importers.regex import NotTranslatedError, translated
 from builder.importers.rewrite import node_of
@@ -23,11 +25,13 @@ from builder.importers.word_front import Cut, encoded
 from builder.importers.word_steps import STEPS, STRING_STEPS
 from builder.importers.words import cut_words
 from builder.importers.xla_ops import compiled
+from builder.spec import FeedSpec
 from handler.description import Port
 from handler.errors import UnfitTextError
 from handler.text.fingerprint import fingerprint64, siphash
 from handler.text.words import read
 from tests.support import needs
+from tests.support.models import freeze, run_graph, save_keras
 
 pytestmark = pytest.mark.integration
 
@@ -251,6 +255,85 @@ def verified_cut(raw: RawGraph, item: Item, kind: str = "text") -> Cut:
     (source,) = cut.whole.sources.values()
     encoded(cut, [{source: in_shape(strings_like(WORDS, 30, kind, 1), item)}])
     return cut
+
+
+def open_model(folder: Path, *layers: Any) -> tuple[Any, Path]:
+    """A model that begins with texts of any length."""
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((1,), dtype="string", name="text"), L.TextVectorization(vocabulary=WORDS)])
+    for layer in layers:
+        model.add(layer)
+    return model, save_keras(model, folder / "m.keras")
+
+
+def frozen(path: Path, **options: Any) -> FrozenGraph:
+    feeds = (FeedSpec("text", lengths=(6,)),)
+    return freeze(path, path.parent / "out", **{"batch": 3, "feeds": feeds} | options)
+
+
+LAYERS: dict[str, Callable[[], list[Any]]] = {
+    "recurrent": lambda: [L.Bidirectional(L.LSTM(3))],
+    "pooled": lambda: [L.GlobalAveragePooling1D()],
+}
+
+
+@pytest.mark.parametrize("layers", ["recurrent", "pooled"])
+def test_a_text_of_any_length_answers_as_alone(layers: str, tmp_path: Path) -> None:
+    model, path = open_model(tmp_path, L.Embedding(10, 4, mask_zero=True), *LAYERS[layers](), L.Dense(2))
+    graph = frozen(path)
+    (feed,) = [port.spec for port in graph.feeds]
+    assert (feed.name, feed.shape) == ("text", (3, 6))
+    words = read(graph.words_path.read_bytes())
+    texts = ["The cat sat!", "on", "the mat x zebra the cat"]
+    size, made = words.sized({"text": [text.encode() for text in texts]}, [{"text": ports(graph)["text"]}])
+    ids = np.frombuffer(made["text"], feed.dtype).reshape(feed.shape)
+    assert (size, ids[1].tolist()) == (0, [5, 0, 0, 0, 0, 0])
+    (answers,) = run_graph(graph, {"text": ids}).values()
+    for text, answer in zip(texts, answers, strict=True):
+        np.testing.assert_allclose(answer, model(tf.constant([[text]]))[0], atol=1e-6)
+
+
+def ports(graph: FrozenGraph) -> dict[str, Port]:
+    return {p.spec.name: Port(p.spec.name, p.spec.dtype, p.spec.shape, p.spec.size) for p in graph.feeds}
+
+
+OPEN_REFUSED: dict[str, tuple[list[Any], dict[str, Any], str]] = {
+    "no_mask": ([L.Embedding(10, 4), L.GlobalAveragePooling1D()], {}, r"off by .*: Embedding\(mask_zero=True\)"),
+    "an_answer_for_each_word": ([L.Embedding(10, 4, mask_zero=True)], {}, "has to have one size for all texts"),
+    "the_ids": ([], {}, "has to have one size for all texts"),
+    "no_lengths": (
+        [L.Embedding(10, 4, mask_zero=True), L.GlobalAveragePooling1D()],
+        {"feeds": ()},
+        r"for which lengths it is compiled: lengths = \[16, 64, 256\] for 'text'",
+    ),
+    "another_input": (
+        [L.Embedding(10, 4), L.GlobalAveragePooling1D()],
+        {"feeds": (FeedSpec("other", lengths=(6,)),)},
+        "names 'other', which is not an input",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OPEN_REFUSED)
+def test_a_text_of_any_length_that_cannot_be_filled_up(case: str, tmp_path: Path) -> None:
+    layers, options, why = OPEN_REFUSED[case]
+    _, path = open_model(tmp_path, *layers)
+    with pytest.raises(ImportModelError, match=why):
+        frozen(path, **options)
+
+
+def test_lengths_where_none_are_needed(tmp_path: Path) -> None:
+    text = keras.Input((1,), dtype="string", name="text")
+    counts = L.TextVectorization(vocabulary=WORDS, output_mode="count")(text)
+    path = save_keras(keras.Model(text, L.Dense(2)(counts)), tmp_path / "m.keras")
+    with pytest.raises(ImportModelError, match="'text' lengths, but what the model makes of a text there always has"):
+        frozen(path)
+
+
+def test_lengths_of_numbers(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((4,), name="text"), L.Dense(2)])
+    with pytest.raises(ImportModelError, match="'text' lengths, and it does not take strings"):
+        frozen(save_keras(model, tmp_path / "m.keras"))
 
 
 def test_every_step_is_let_in_with_a_saved_model() -> None:

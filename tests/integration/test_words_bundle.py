@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,10 @@ source = "saved"
 name = "listing"
 batch = [1, 4]
 
+[[feeds]]
+name = "review"
+lengths = [4, 12]
+
 [[outputs]]
 name = "price"
 """
@@ -42,7 +47,9 @@ REVIEWS = ["Red wine, good!", "a GREEN one", "日本 ÄÖ", "nothing of it known
 
 
 def network() -> Any:
-    """Text to ids and an embedding, a column of words to one of several, three tags at once, and two numbers."""
+    """Text of any length to ids and an embedding, a column of words to one of several, three tags at once, and two
+    numbers.
+    """
     import keras
 
     keras.utils.set_random_seed(7)
@@ -51,7 +58,7 @@ def network() -> Any:
     colour = keras.Input((1,), dtype="string", name="colour")
     tags = keras.Input((3,), dtype="string", name="tags")
     size = keras.Input((2,), name="size")
-    words = layers.TextVectorization(vocabulary=["red", "good", "wine", "one"], output_sequence_length=6)(review)
+    words = layers.TextVectorization(vocabulary=["red", "good", "wine", "one"])(review)
     parts = [
         layers.GlobalAveragePooling1D()(layers.Embedding(6, 5, mask_zero=True)(words)),
         layers.StringLookup(vocabulary=COLOURS, output_mode="one_hot", num_oov_indices=2)(colour),
@@ -162,6 +169,19 @@ def test_strings_in_binary_form(built: tuple[Any, Bundle], server: Server) -> No
     np.testing.assert_allclose(np.reshape(answer["outputs"][0]["data"], (2, 3)), wanted(built[0], given), atol=1e-5)
 
 
+@pytest.mark.parametrize(("review", "size"), [("", 0), ("good red wine one", 0), ("a b c d e", 1), ("a " * 12, 1)])
+def test_the_smallest_size_that_holds_the_texts(
+    built: tuple[Any, Bundle], server: Server, review: str, size: int
+) -> None:
+    given = columns(2) | {"review": ["red", review]}
+    request = server.prepared(predict.parse({"inputs": given}, server.description(None), Limits()), call())
+    assert (request.size, len(request.inputs["review"])) == (size, 2 * 8 * (4, 12)[size])
+    expected = wanted(built[0], given)
+    found = predict.answer({"inputs": given}, server, call())["predictions"]
+    answers = [[math.nan if one is None else one for one in row["price"]] for row in found]
+    np.testing.assert_allclose(answers, expected, atol=1e-5)
+
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no list": ({"colour": 5}, "wrong_type"),
     "no string": ({"colour": [5]}, "wrong_shape"),
@@ -169,6 +189,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "too few of an item": ({"tags": [["a", "b"]]}, "wrong_shape"),
     "other numbers of items": ({"colour": ["red", "red"]}, "wrong_shape"),
     "half of a surrogate pair": ({"review": ["\ud800"]}, "not_text"),
+    "too many words": ({"review": ["a " * 13]}, "text_too_long"),
     "too long": ({"review": ["a " * 150_000]}, "text_too_long"),
     "far too long": ({"review": ["a" * 2_000_000]}, "too_large"),
     "too many": ({"colour": ["red"] * 5000}, "too_many_images"),
@@ -207,7 +228,7 @@ def test_inspect_names_what_is_done_with_the_strings(
     assert given == "colour, review, tags"
     assert {"StringLower", "StringSplitV2", "LookupTableFindV2 of 4", "StringToHashBucketFast"} <= set(steps)
     assert not {"Shape", "Reshape", "StridedSlice"} & set(steps)
-    assert "review int64 [1, 6]" in made
+    assert "review int64 [1, 4]" in made
     assert main(["inspect", "model.toml"]) == 0
     assert f"\nstrings: colour, review, tags → {steps[0]} → " in capsys.readouterr().out
 

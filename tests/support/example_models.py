@@ -47,10 +47,21 @@ class Numbers(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
 class Words(tf.Module):  # type: ignore[misc]
     """Of words besides: one is looked up, two are hashed."""
 
-    def __init__(self) -> None:
+    def __init__(self, vocabulary: Path | None = None) -> None:
+        """``vocabulary``: a file of the colours, which becomes an asset; None: the colours are in the graph."""
         super().__init__()
         keys = tf.lookup.KeyValueTensorInitializer(list(COLOURS), tf.range(3, dtype=tf.int64))
+        if vocabulary:
+            vocabulary.write_text("".join(f"{colour}\n" for colour in COLOURS), encoding="utf-8")
+            whole, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
+            keys = tf.lookup.TextFileInitializer(str(vocabulary), tf.string, whole, tf.int64, number)
         self.table = tf.lookup.StaticVocabularyTable(keys, 2)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.float32)])  # type: ignore[untyped-decorator]
+    def shades(self, colour: Any, dark: Any) -> dict[str, Any]:
+        """What a second signature takes: a word and a number as they are."""
+        found = self.table.lookup(tf.strings.strip(colour))
+        return {"shade": tf.gather(tf.range(5.0), found) * dark}
 
     def __call__(self, examples: Any) -> dict[str, Any]:
         read = tf.io.parse_example(examples, WORDS)
@@ -61,13 +72,17 @@ class Words(tf.Module):  # type: ignore[misc]
 
 
 def save(
-    model: Callable[[Any], Any], folder: Path, shape: Sequence[int | None] = (None,), name: str = "examples"
+    model: Callable[[Any], Any],
+    folder: Path,
+    shape: Sequence[int | None] = (None,),
+    name: str = "examples",
+    **others: Any,
 ) -> Path:
-    """A SavedModel whose signature takes strings of that ``shape`` under that ``name``."""
+    """A SavedModel whose signature takes strings of that ``shape`` under that ``name``; and ``others``, by name."""
     module = model if isinstance(model, tf.Module) else tf.Module()
     signature = tf.TensorSpec(shape, tf.string, name=name)
     module.serving = tf.function(lambda given: model(given), input_signature=[signature])
-    tf.saved_model.save(module, str(folder), signatures={"serving_default": module.serving})
+    tf.saved_model.save(module, str(folder), signatures={"serving_default": module.serving, **others})
     return folder
 
 

@@ -430,6 +430,19 @@ unzipped = 1e9
                 '[text]\nvocabulary = "v.txt"\n[[outputs]]\nkind = "tokens"\nlabels = ["O", "B-x"]\nignore = ["B-x"]',
                 '8: [[outputs]].ignore: "B-x" is none of the labels; use some of "O", "x"',
             ),
+            (
+                '[[feeds]]\nname = "x"\nlengths = [4, 4]',
+                "5: [[feeds]].lengths: 4 comes after 4; each must be more",
+            ),
+            (
+                '[[feeds]]\nname = "x"\nlengths = [4]\n[[feeds]]\nname = "y"\nlengths = [4, 8]',
+                "8: [[feeds]].lengths: 2 given, but 1 for 'x'",
+            ),
+            ('[[feeds]]\nname = "x"\nlengths = [4]\npad = 0', "6: [[feeds]].pad: is of numbers, and lengths are"),
+            (
+                '[[feeds]]\nname = "x"\nlengths = [4]\n[[feeds]]\nname = "y"\nshapes = [[1], [2]]',
+                "8: [[feeds]].shapes: cannot stand beside lengths of 'x'",
+            ),
             ('[[outputs]]\njoin = true\nlabels = ["a"]', "4: [[outputs]].join: only tokens has one; delete it"),
             ('[[outputs]]\nkind = "raw"\nscores = "b"', "5: [[outputs]].scores: only a detection has one"),
             (
@@ -689,6 +702,8 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
         FeedSpec(name, draw(st.none() | st.lists(sizes, max_size=4).map(tuple)))
         for name in draw(unique(lines_of_text, 3) if named else st.just([]))
     ]
+    lengths = st.sets(sizes, min_size=2, max_size=2).map(lambda two: tuple(sorted(two)))
+    feeds = [replace(feed, lengths=draw(st.just(()) | lengths)) for feed in feeds]
     fetches = tuple(map(FetchSpec, draw(unique(lines_of_text, 3) if named else st.just([]))))
     if draw(st.booleans()) and fetches:
         aliases = draw(unique(lines_of_text.map(lambda n: f"alias {n}"), 1))

@@ -119,6 +119,10 @@ def draw(results: Results, path: Path) -> bool:
             axis.annotate(f"{processors:.2g}", (x, y), (4, 4), textcoords="offset points", fontsize=6, color=colour)
     axis.set_xscale("log")
     axis.set_yscale("log")
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_formatter("{x:g}")
+        side.set_minor_formatter("{x:g}")
+        side.set_tick_params(which="both", labelsize=6)
     axis.set_xlabel("ms, in which nine of ten warm requests are answered")
     axis.set_ylabel("US dollars for a million of them")
     axis.set_title("numbers: processors that the memory stands for", fontsize=8)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import http.client
 import json
 import re
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -85,8 +84,13 @@ class Contained:
         """Until it takes requests. Raises EnvironmentSetupError."""
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=1)
+            # Docker takes a connection before anything in the container does: only an answer, if 404, is one.
+            with suppress(OSError, http.client.HTTPException):
+                connection.request("GET", "/")
+                connection.getresponse()
                 return
+            connection.close()
             time.sleep(0.05)
         raise EnvironmentSetupError(f"the emulator in the container does not start:\n{self.log[-2000:]}")
 

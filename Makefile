@@ -289,10 +289,6 @@ test-emulated: $(VENV)/.test ## the AVX-512 kernels, on a processor that Bochs e
 	@command -v bochs-bin > /dev/null || { echo "NOTHING WAS RUN: there is no bochs-bin (make tools)" >&2; exit 2; }
 	@$(PY) -m pytest tests/integration/test_avx512*.py
 
-.PHONY: test-batch
-test-batch: $(TESTED) ## a bucket of 2,000 objects (OBJECTS=...), good and bad, through an emulated AWS into one table (Docker)
-	@BATCH_OBJECTS=$(or $(OBJECTS),2000) $(PY) -m pytest tests/e2e/test_deploy.py -k "table or once_more or takes_over"
-
 .PHONY: test-infrastructure
 test-infrastructure: $(TESTED) .venv-cdk/.done ## the Terraform module and the CDK construct, with terraform (if there is one) and cdk synth
 	@$(PY) -m pytest -m "slow or not slow" tests/integration/test_infrastructure.py

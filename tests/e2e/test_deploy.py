@@ -73,6 +73,7 @@ def deployed(aws: LocalAws, emotion: Bundle, queue: str) -> Iterator[Deployed]:
     arn = "arn:aws:sqs:us-east-1:000000000000:pictures"
     parameters = f"QueueArn={arn} Batch=on ResultsBucket=answers BatchSources=album/"
     parameters += " PicturesBucket=inbox PicturesPrefix=in/ QueueAttempts=2"
+    parameters += " Timeout=60 QueueVisibilityTimeout=360"  # other tests keep the processors busy, too
     command = ["make", "deploy", "MODEL=emotion", *flags, f"PARAMETERS={parameters}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from builder.docker.client import docker
 from tests.conftest import ROOT
 
 FACE = (ROOT / "tests" / "data" / "face.jpg").read_bytes()
-SIZE = int(os.environ.get("BATCH_OBJECTS", "200"))
+SIZE = 2000
 CORRUPT, LARGE, VANISHING = 20, 5, 3
 
 

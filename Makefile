@@ -369,6 +369,12 @@ bench-memory: .venv-bench/.done ## what the examples cost with each size of memo
 scale: .venv-bench/.done ## what ten million items take and cost, worked out (a minute); writes docs/scale.md and the table of docs/queues.md
 	@.venv-bench/bin/python -m benchmarks.scale
 
+.PHONY: bench-frames
+bench-frames: .venv-bench/.done .venv-frames/.done $(MADE_age_gender) ## the Python package under Ray and Spark beside ONNX Runtime, and in 16 processes; writes docs/benchmarks-frames.md
+	@.venv-bench/bin/python -m benchmarks.frames.prepare
+	@.venv-frames/bin/python -m benchmarks.frames.measure
+	@.venv-frames/bin/python -m benchmarks.frames.report
+
 .PHONY: bench-wasm
 bench-wasm: .venv-bench/.wasm ## model.wasm against native code, ONNX Runtime Web and TensorFlow.js (needs Node)
 	@.venv-bench/bin/python -m benchmarks.wasm.run
@@ -402,7 +408,7 @@ lock: ## resolve every requirements file again (needs uv)
 	@printf 'flax==0.12.8\nflatbuffers\n' | $(LOCK) -c requirements/jax.txt - -o requirements/flax.txt
 	@echo tokenizers==0.23.3 | $(LOCK) --no-deps - -o requirements/tokenizers.txt
 	@echo pyarrow==26.0.1 | $(LOCK) --no-deps - -o requirements/parquet.txt
-	@printf 'ray[data]==2.60.0\npyspark==4.3.0\npandas\npyarrow==26.0.1\nnumpy\npillow\nonnxruntime==1.31.1\n' \
+	@printf 'ray[data]==2.60.0\npyspark==4.3.0\npandas<3\npyarrow==26.0.1\nnumpy\npillow\nonnxruntime==1.31.1\n' \
 		| $(LOCK) -c requirements/build.txt - -o requirements/frames.txt
 	@echo mkdocs-material==9.8.1 | $(LOCK) - -o requirements/docs.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt

@@ -73,6 +73,7 @@ _EDITS = {
     r"^  SnapStart:\n(?:    .*\n)+": "",
     r"^  ProvisionedConcurrency:\n(?:    .*\n)+": "",
     r"^  ReservedConcurrency:\n(?:    .*\n)+": "",
+    r", and at most ReservedConcurrency\.": ".",
     r"\|/mnt/\[\^\*\?\]\*\)\?\"": ')?"',
     r"^(      s3://bucket/prefix/ with <model>\.weights in it), or a path on FileSystem, .*\n      the library\.\n": (
         r"\1. Empty - beside the library.\n"

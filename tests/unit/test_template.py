@@ -374,7 +374,11 @@ def test_the_template_for_instances_has_each_parameter_in_a_group_and_on_its_pag
     page = (ROOT / "docs" / "managed-instances.md").read_text()
     rows = [row.split("|") for row in page.splitlines() if row[:3] == "| `"]
     own = yaml.load(REAL.read_text(), Loader=Loader)["Parameters"]
-    changed = {name: row for name, row in template["Parameters"].items() if row != own.get(name) and name != "Weights"}
+
+    def default(row: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(row.get(key) for key in ("Type", "Default", "MinValue", "MaxValue", "AllowedValues"))
+
+    changed = {n: row for n, row in template["Parameters"].items() if n not in own or default(row) != default(own[n])}
     assert {row[1].strip(" `"): row[2].strip(" `") for row in rows} == {
         name: str(row.get("Default", "")) for name, row in changed.items()
     }

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,8 +64,8 @@ class Toolchain:
         common = [f for f in _FLAGS if source.suffix == ".c" or not f.startswith("-std")]
         common += self.target.flags
         includes = [f"-I{folder.resolve()}" for folder in include]
-        output = output.resolve()
-        self._run([f"-mcpu={cpu}", *common, *flags, *includes, "-c", source.name, "-o", str(output)], source.parent)
+        arguments = ["-target", self.target.triple, f"-mcpu={cpu}", *common, *flags, *includes]
+        compile_file(arguments, source, output, self.cache)
 
     def link(self, objects: list[Path], exports: Path, output: Path) -> None:
         """Link a shared library that exports what the version script ``exports`` lists and needs only libc and libm.
@@ -112,14 +113,33 @@ class Toolchain:
         run_compiler(["-target", self.target.triple, *arguments], folder, self.cache)
 
 
+def compile_file(options: list[str], source: Path, output: Path, cache: Path) -> None:
+    """Compile one file with clang, in its own folder: so no path of this machine gets into the object.
+
+    ``cache`` keeps the object, but not that of an assembly file, which takes in the weights: a cache that kept them
+    would grow by the size of the model with each build.
+    Raises LinkError with the compiler's message.
+    """
+    arguments = ["cc", *options, "-c", source.name, "-o", str(output.resolve())]
+    if source.suffix == ".S":
+        with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
+            run_zig(arguments, source.parent, cache, objects=Path(scratch))
+    else:
+        run_zig(arguments, source.parent, cache)
+
+
 def run_compiler(arguments: list[str], folder: Path, cache: Path) -> None:
     """Run clang in ``folder``; ``cache`` keeps zig's own. Raises LinkError with the compiler's message."""
     run_zig(["cc", *arguments], folder, cache)
 
 
-def run_zig(arguments: list[str], folder: Path, cache: Path) -> None:
-    """Run one of zig's tools (cc, ar, ld.lld) in ``folder``. Raises LinkError with its message."""
-    caches = {"ZIG_GLOBAL_CACHE_DIR": str(cache.resolve()), "ZIG_LOCAL_CACHE_DIR": str(cache.resolve())}
+def run_zig(arguments: list[str], folder: Path, cache: Path, objects: Path | None = None) -> None:
+    """Run one of zig's tools (cc, ar, ld.lld) in ``folder``; ``objects`` keeps what it compiles, or else ``cache``.
+
+    Raises LinkError with its message.
+    """
+    local = objects or cache
+    caches = {"ZIG_GLOBAL_CACHE_DIR": str(cache.resolve()), "ZIG_LOCAL_CACHE_DIR": str(local.resolve())}
     command = [sys.executable, "-m", "ziglang", *arguments]
     done = subprocess.run(command, cwd=folder, env=os.environ | caches, capture_output=True, text=True, check=False)
     said = done.stderr.strip()[-4000:]

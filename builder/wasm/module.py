@@ -13,7 +13,7 @@ from builder.emit.metadata import model_json
 from builder.emit.outside import write_weights
 from builder.emit.program import is_dynamic, program_source
 from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES, RUNTIME
-from builder.link.toolchain import run_compiler
+from builder.link.toolchain import compile_file, run_compiler
 from builder.lower.program import Program
 from builder.spec import ModelSpec
 from builder.targets import WASM32
@@ -74,8 +74,7 @@ def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: P
     def build(source: Path, *flags: str, name: str = "", suffix: str = "o") -> Path:
         output = folder / f"{name or source.stem}.{suffix}"
         options = [*_COMMON, f"-mcpu={flavour.cpu}", *flags, f"-I{RUNTIME.resolve()}"]
-        # In the source's folder, so that no path of this machine gets into the object.
-        run_compiler([*options, "-c", source.name, "-o", str(output.resolve())], source.resolve().parent, cache)
+        compile_file(options, source, output, cache)
         return output
 
     functions = build(RUNTIME / "wasm" / "math.c", *_C, "-emit-llvm", suffix="bc")

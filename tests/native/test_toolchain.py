@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.emit.blob import weights_source
 from builder.link.symbols import global_symbols
 from builder.link.toolchain import Toolchain, run_compiler
 from builder.targets import ARM64, TARGETS, X86_64, Target
@@ -57,6 +58,17 @@ def test_an_object_of_before_is_not_taken_for_a_guarded_one(source: Path, target
     assert "__stack_chk_fail" not in global_symbols(output.read_bytes()).undefined
     Toolchain(target, CACHE).compile(source, output)
     assert "__stack_chk_fail" in global_symbols(output.read_bytes()).undefined
+
+
+def test_the_cache_keeps_no_weights(tmp_path: Path) -> None:
+    """They filled a disk: each build left a copy of the model's weights in the cache."""
+    source, cache = tmp_path / "weights.S", tmp_path / "cache"
+    (tmp_path / "weights").write_bytes(bytes(1 << 20))
+    source.write_text(weights_source(tmp_path / "weights"))
+    Toolchain(X86_64, cache).compile(source, tmp_path / "weights.o")
+    assert (tmp_path / "weights.o").stat().st_size > 1 << 20
+    assert sum(path.stat().st_size for path in cache.rglob("*") if path.is_file()) < 1 << 16
+    assert {path.name for path in tmp_path.iterdir()} == {"weights", "weights.S", "weights.o", "cache"}
 
 
 def test_return_addresses_are_signed_on_arm64(source: Path) -> None:

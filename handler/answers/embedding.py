@@ -56,7 +56,7 @@ def _shortened(values: memoryview, normalise: bool) -> list[float]:
 def _half(value: float) -> float | None:
     """The nearest float16, in the five digits that tell it from others; None beyond its range."""
     try:
-        (rounded,) = struct.unpack("<e", struct.pack("<e", value))
+        (rounded,) = struct.unpack("<e", struct.pack("<e", float(value)))
     except OverflowError:
         return None
     return float(format(rounded, ".5g")) if math.isfinite(rounded) else None

@@ -76,6 +76,18 @@ def test_what_json_has_no_number_for(form: str) -> None:
     assert written([0.0, 0.0], format="int8") == [0, 0]
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_vector_of_whole_numbers(form: str) -> None:
+    """A fuzzer found that those beyond float16 were an internal error."""
+    described_so = described(2, dtype="int32", format=form)
+    (answer,) = predictions(described_so, [memoryview(array("i", [1 << 30, -3]))], 1)
+    found = answer["vector"]
+    if form == "base64":
+        assert struct.unpack("<2f", base64.b64decode(found)) == (2.0**30, -3.0)
+    else:
+        assert found == {"float32": [1 << 30, -3], "float16": [None, -3], "int8": [127, 0]}[form]
+
+
 @given(vectors, st.data())
 def test_a_part_is_normalised_again_where_the_whole_is(values: list[float], data: st.DataObject) -> None:
     count = data.draw(st.integers(1, len(values)))

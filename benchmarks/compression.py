@@ -1,22 +1,22 @@
 """``python -m benchmarks.compression``: each type of weights and activations beside TensorFlow Lite's models.
 
 Of the same graph: size, agreement with TensorFlow float32 and latency, for the three examples, into docs/accuracy.md.
-All models of a network take turns in one process on one thread, and the least processor time of many rounds counts.
+All models of a network take turns in one process on one thread; their processor time counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import machine
+from benchmarks import clock, machine
+from benchmarks.clock import Run
 from benchmarks.engines.coldforge import Coldforge
 from benchmarks.models import ROOT
 from builder.importers.graph import FrozenGraph
@@ -35,7 +35,6 @@ FOLDER = ROOT / "build" / "bench" / "compression"
 PHOTOGRAPHS = ("face.jpg", "astronaut.jpg", "coffee.jpg", "cat_exif_rotated.jpg")
 CROPS = {"emotion": 400, "age_gender": 120}
 CALIBRATION = 60
-Run = Callable[[], object]
 
 INPUTS = {
     "digits": "1,000 held-out MNIST digits",
@@ -46,7 +45,7 @@ INPUTS = {
 
 @dataclass(frozen=True)
 class Row:
-    """One model file: ``size`` in bytes; ``milliseconds`` of the fastest run."""
+    """One model file: ``size`` in bytes; ``milliseconds`` of processor time of a run (``benchmarks.clock``)."""
 
     engine: str
     weights: str
@@ -76,11 +75,11 @@ def measure(name: str, seconds: float, progress: Progress) -> dict[str, Any]:
         lite = Lite(path, made.graph)
         found.append(("LiteRT", kind, path, lite.answers(inputs)))
         runs[f"LiteRT {kind}"] = lite.run_of(inputs)
-    fastest, rounds = _fastest(runs, seconds)
+    times, rounds = clock.processor_time(runs, seconds)
     rows = []
     for engine, kind, path, ours in found:
         agreement = compare(spec, made.graph, inputs, ours, theirs)
-        rows.append(Row(engine, kind, path.stat().st_size, agreement, fastest[f"{engine} {kind}"]))
+        rows.append(Row(engine, kind, path.stat().st_size, agreement, 1e3 * times[f"{engine} {kind}"]))
     return {"inputs": INPUTS[name], "items": inputs.items, "rounds": rounds, "rows": [asdict(row) for row in rows]}
 
 
@@ -187,24 +186,6 @@ def _our_run(path: Path, graph: FrozenGraph, inputs: Inputs) -> Run:
     return lambda: engine.run(feed)
 
 
-def _fastest(runs: Mapping[str, Run], seconds: float) -> tuple[dict[str, float], int]:
-    """Milliseconds of processor time of each, and how many rounds that were.
-
-    All engines work on the calling thread, and its time does not count what others use of the processor. In a round
-    every model runs three times, so that it has its own data in the caches again.
-    """
-    best = dict.fromkeys(runs, float("inf"))
-    end, rounds = time.monotonic() + seconds, 0
-    while rounds < 5 or time.monotonic() < end:
-        for name, run in runs.items():
-            for _ in range(3):
-                begin = time.thread_time()
-                run()
-                best[name] = min(best[name], 1e3 * (time.thread_time() - begin))
-        rounds += 1
-    return best, rounds
-
-
 def document(results: Mapping[str, Any]) -> str:
     """docs/accuracy.md."""
     parts = [_HEAD.format(cpu=results["machine"]["processor"], tensorflow=results["tensorflow"])]
@@ -240,8 +221,8 @@ frozen graph.
 - *top-1*: inputs whose top class is TensorFlow's. *top-5*: inputs with TensorFlow's top class among the first five,
   where there are more classes.
 - *worst error*, *mean error*: absolute errors of the outputs (probabilities).
-- *ms*: processor time of one run on one thread, the fastest of many rounds in which all models took turns, on {cpu}.
-  Others used that machine too, so differences of a few percent mean nothing.
+- *ms*: processor time of one run on one thread: the tenth percentile of many rounds in which all models took turns, on
+  {cpu}. Others used that machine too, so differences of a few percent mean nothing.
 
 coldforge calculates in float32 whatever the weights are, except with *int8 activations*. Their ranges are measured on
 the same 60 sample inputs as those of LiteRT's *calibrated*: for digits some of the thousand below, for the others more

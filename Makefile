@@ -328,9 +328,15 @@ lint: $(VENV)/.test ## ruff and mypy --strict
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-bench: .venv-bench/.done ## every network against its peers (an hour); writes docs/benchmarks.md
-	@.venv-bench/bin/python -m benchmarks.run
+bench: .venv-bench/.done ## every network against its peers (an hour); writes docs/benchmarks.md. COMPARE=old.json: not if a ratio fell
+	@.venv-bench/bin/python -m benchmarks.run $(if $(COMPARE),--compare $(COMPARE))
 	@.venv-bench/bin/python -m benchmarks.report
+
+OLD := docs/benchmarks.json
+NEW := build/bench/results.json
+.PHONY: bench-compare
+bench-compare: setup ## fails if a ratio in NEW=build/bench/results.json is lower than in OLD=docs/benchmarks.json by more than noise
+	@$(PY) -m benchmarks.compare $(OLD) $(NEW)
 
 .PHONY: bench-batch
 bench-batch: .venv-bench/.done ## the same with 16 inputs a run, on one thread; writes docs/benchmarks-batch16.md

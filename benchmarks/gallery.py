@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.engines import ENGINES, OURS
 from benchmarks.models import ROOT
-from benchmarks.report import NONE, table
+from benchmarks.tables import NONE, table
 
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"

@@ -11,7 +11,44 @@ from typing import Any
 from benchmarks.engines import ENGINES
 from builder import __version__
 
-_FLAGS = ("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512vl", "avx512_vnni", "amx_tile")
+_FLAGS = ("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512vl", "avx512_vnni", "amx_tile", "asimd")
+
+PROCESSORS = {
+    "AuthenticAMD": {
+        "23/49": "Zen 2 (Rome)",
+        "25/1": "Zen 3 (Milan)",
+        "25/17": "Zen 4 (Genoa)",
+        "26/2": "Zen 5 (Turin)",
+    },
+    "GenuineIntel": {
+        "6/85": "Skylake-SP or Cascade Lake",
+        "6/106": "Ice Lake-SP",
+        "6/143": "Sapphire Rapids",
+        "6/207": "Emerald Rapids",
+        "6/173": "Granite Rapids",
+    },
+}
+"""By family and model, which a hypervisor leaves where it hides the name (Linux' intel-family.h and cpu/amd.c)."""
+
+_WIDE = {"avx512_vnni": "AVX-512 with VNNI", "avx512f": "AVX-512", "avx2": "AVX2", "asimd": "NEON"}
+
+
+def name(machine: dict[str, Any]) -> str:
+    """The processor with its microarchitecture, where that is known."""
+    family, model, _ = (*machine["family_model_stepping"], "", "", "")[:3]
+    vendor = "AuthenticAMD" if "AMD" in machine["processor"] else "GenuineIntel"
+    kind = PROCESSORS[vendor].get(f"{family}/{model}")
+    return f"{machine['processor']}, {kind}" if kind else str(machine["processor"])
+
+
+def identity(machine: dict[str, Any]) -> str:
+    """What ratios depend on besides the code: the processor, by the numbers it has for itself, and how many CPUs."""
+    return f"{machine['processor']} {'/'.join(machine['family_model_stepping'])}, {machine['cpus']} CPUs"
+
+
+def wide(machine: dict[str, Any]) -> str:
+    """The widest vectors it has: what most of the differences between machines come from."""
+    return next((said for flag, said in _WIDE.items() if flag in machine["instruction_sets"]), "other vectors")
 
 
 def describe() -> dict[str, Any]:

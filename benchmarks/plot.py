@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.engines import ENGINES
+from benchmarks.machine import name, wide
 
 _COLOURS = ("#1b6ca8", "#e08a1e", "#5a9e6f", "#a05195", "#888888", "#bbbbbb")
 
@@ -23,17 +25,21 @@ def drawing() -> Any:
     return pyplot
 
 
-def draw(results: dict[str, Any], path: Path) -> bool:
-    """Write an SVG, the same bytes for the same results; False when matplotlib is not installed."""
+def draw(every: Sequence[dict[str, Any]], path: Path) -> bool:
+    """Write an SVG, the same bytes for the same results of each machine; False when matplotlib is not installed.
+
+    One picture of ratios for each machine, and one of cold starts on the first.
+    """
     pyplot = drawing()
     if pyplot is None:
         return False
-    cold = any("cold" in network for network in results["networks"].values())
-    height = 1.6 + 0.62 * len(results["networks"])
-    figure, axes = pyplot.subplots(1, 1 + cold, figsize=(6.2 * (1 + cold), height), squeeze=False)
-    _ratios(axes[0][0], results)
+    cold = any("cold" in network for network in every[0]["networks"].values())
+    count, height = len(every) + cold, 1.6 + 0.62 * max(len(results["networks"]) for results in every)
+    figure, axes = pyplot.subplots(1, count, figsize=(6.2 * count, height), squeeze=False)
+    for axis, results in zip(axes[0], every, strict=False):
+        _ratios(axis, results)
     if cold:
-        _starts(axes[0][1], results)
+        _starts(axes[0][-1], every[0])
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
@@ -44,28 +50,30 @@ def _ratios(axis: Any, results: dict[str, Any]) -> None:
     """Bars from 1: to the right where the best peer is slower than we are; a tick where the aim is."""
     names = list(results["networks"])
     for bar, threads in enumerate(("1", "2")):
-        for place, name in enumerate(names):
-            network = results["networks"][name]
+        for place, key in enumerate(names):
+            network = results["networks"][key]
             found = network["latency"].get(threads, {})
             if not found.get("ratio"):
                 continue
             y, ratio, aim = place + (bar - 0.5) * 0.36, found["ratio"], network["claim"][bar]
             axis.barh(y, ratio - 1, 0.32, left=1, color=_COLOURS[bar], label=f"{threads} thread{'s' * bar}")
-            spread = [[max(ratio - found["ratio_p10"], 0)], [max(found["ratio_p90"] - ratio, 0)]]
-            axis.errorbar(ratio, y, xerr=spread, color="black", linewidth=0.8)
+            if "ratio_p10" in found:
+                spread = [[max(ratio - found["ratio_p10"], 0)], [max(found["ratio_p90"] - ratio, 0)]]
+                axis.errorbar(ratio, y, xerr=spread, color="black", linewidth=0.8, label="p10–p90 of the rounds")
             axis.plot([aim, aim], [y - 0.16, y + 0.16], color="crimson", linewidth=2, label="aim")
     axis.axvline(1, color="black", linewidth=1)
     axis.set_xscale("log")
     ticks = [0.05, 0.1, 0.25, 0.5, 1, 2, 4]
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.minorticks_off()
+    axis.set_title(f"{name(results['machine'])}, {wide(results['machine'])}", fontsize=9)
     _label(axis, names, "best peer's time / ours (right of 1: we are faster)")
 
 
 def _starts(axis: Any, results: dict[str, Any]) -> None:
     names = list(results["networks"])
-    for place, name in enumerate(names):
-        rows = results["networks"][name].get("cold", {}).get("engines", {})
+    for place, key in enumerate(names):
+        rows = results["networks"][key].get("cold", {}).get("engines", {})
         for number, (engine, kind) in enumerate(ENGINES.items()):
             if engine in rows:
                 y = place + (number - (len(ENGINES) - 1) / 2) * 0.14

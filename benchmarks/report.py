@@ -1,7 +1,7 @@
 """The results as a table, as JSON, as a page such as docs/benchmarks.md and as a plot.
 
 ``python -m benchmarks.report [RESULTS.json [FOLDER]]`` writes the page and the plot again from the JSON;
-without arguments, from the last full run into ``docs/``.
+without arguments, from the last full run into ``docs/``. docs/benchmarks.md is made of the results of all machines.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import machines
 from benchmarks.engines import ENGINES, OURS
+from benchmarks.machine import name as processor
+from benchmarks.machine import wide
 from benchmarks.models import FOLDER, ROOT
+from benchmarks.tables import NONE, bold, ms, ratio, settings, table, title
 
 Results = dict[str, Any]
-NONE = "–"
 MINILM = "benchmarks-minilm"
 """The page of ``make bench-minilm``."""
 
@@ -25,27 +28,28 @@ def write_json(results: Results, path: Path) -> None:
     path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def write(results: Results, folder: Path) -> None:
-    """results.json's page and plot into ``folder``."""
+def write(results: Results, folder: Path, others: Sequence[Results] = ()) -> None:
+    """The page and the plot of ``results`` into ``folder``, with ``others`` of the same networks on other machines."""
     folder.mkdir(parents=True, exist_ok=True)
     from benchmarks.plot import draw
 
-    drawn = draw(results, folder / f"{name(results)}.svg")
-    (folder / f"{name(results)}.md").write_text(page(results, plot=drawn), encoding="utf-8")
+    drawn = draw([results, *others], folder / f"{name(results)}.svg")
+    (folder / f"{name(results)}.md").write_text(page(results, drawn, others), encoding="utf-8")
 
 
 def name(results: Results) -> str:
     """The name, without a suffix, of the page, of the plot and of the JSON in ``docs/``."""
     if page := results.get("page"):
         return str(page)
-    return "benchmarks" if results.get("batch", 1) == 1 else f"benchmarks-batch{results['batch']}"
+    return machines.NAME if results.get("batch", 1) == 1 else f"benchmarks-batch{results['batch']}"
 
 
 def text(results: Results) -> str:
     """What a terminal shows."""
     parts = []
-    for key in _settings(results):
-        parts += [_title(key), table(latency_rows(results, key)), ""]
+    for key in settings(results["networks"]):
+        parts += [title(key), table(latency_rows(results, key)), ""]
+        parts += ["p10–p90 over the rounds", table(spread_rows(results, key)), ""]
     if any("cold" in network for network in results["networks"].values()):
         parts += ["Fresh process to first answer: import/load/first = sum, ms, 1 thread", table(cold_rows(results)), ""]
         parts += ["Peak memory and installed size, MB", table(size_rows(results)), ""]
@@ -60,12 +64,19 @@ def latency_rows(results: Results, key: str) -> list[list[str]]:
         found = network["latency"].get(key)
         if found is None:
             continue
-        cells = [_ms(found["engines"].get(engine, {}).get("median_ms")) for engine in ENGINES]
-        ratio = NONE
-        if found["ratio"]:
-            ratio = f"{_bold(found['ratio'])} ({found['ratio_p10']:.2f}–{found['ratio_p90']:.2f})"
+        cells = [ms(found["engines"].get(engine, {}).get("median_ms")) for engine in ENGINES]
         aim = f"{network['claim'][min(int(key.split('-')[0]), 2) - 1]:g}" if "avx2" not in key else NONE
-        rows.append([name, *cells, ratio, aim])
+        rows.append([name, *cells, ratio(found), aim])
+    return rows
+
+
+def spread_rows(results: Results, key: str) -> list[list[str]]:
+    """The tenth and the ninetieth percentile of each engine's ms over the rounds."""
+    rows = [["", *(kind.label for kind in ENGINES.values())]]
+    for name, network in results["networks"].items():
+        engines = network["latency"].get(key, {}).get("engines", {})
+        found = [engines.get(engine, {}) for engine in ENGINES]
+        rows.append([name, *(f"{ms(row['p10_ms'])}–{ms(row['p90_ms'])}" if "p10_ms" in row else NONE for row in found)])
     return rows
 
 
@@ -76,8 +87,8 @@ def least_rows(results: Results, key: str) -> list[list[str]]:
         engines = network["latency"].get(key, {}).get("engines", {})
         least = {engine: row["least_ms"] for engine, row in engines.items()}
         peers = [ms for engine, ms in least.items() if engine != OURS]
-        ratio = _bold(min(peers) / least[OURS]) if OURS in least and peers else NONE
-        rows.append([name, *(_ms(least.get(engine)) for engine in ENGINES), ratio])
+        found = bold(min(peers) / least[OURS]) if OURS in least and peers else NONE
+        rows.append([name, *(ms(least.get(engine)) for engine in ENGINES), found])
     return rows
 
 
@@ -92,8 +103,8 @@ def cold_rows(results: Results) -> list[list[str]]:
         for engine in ENGINES:
             row = found["engines"].get(engine)
             parts = [row[f"{part}_ms"] for part in ("import", "load", "first")] if row else []
-            cells.append(f"{'/'.join(_ms(p, 0) for p in parts)} = {row['start_ms']:.0f}" if row else NONE)
-        ratios = [_bold(found[key]) if found[key] else NONE for key in ("start_ratio", "total_ratio")]
+            cells.append(f"{'/'.join(ms(p, 0) for p in parts)} = {row['start_ms']:.0f}" if row else NONE)
+        ratios = [bold(found[key]) if found[key] else NONE for key in ("start_ratio", "total_ratio")]
         rows.append([name, *cells, *ratios])
     return rows
 
@@ -110,7 +121,7 @@ def size_rows(results: Results) -> list[list[str]]:
             row = found["engines"].get(engine)
             sizes = f"{row['engine_bytes'] / 1e6:.0f}+{row['model_bytes'] / 1e6:.1f}" if row else ""
             cells.append(f"{row['peak_rss_mb']:.0f}, {sizes}" if row else NONE)
-        ratios = [_bold(found[key]) if found[key] else NONE for key in ("rss_ratio", "size_ratio")]
+        ratios = [bold(found[key]) if found[key] else NONE for key in ("rss_ratio", "size_ratio")]
         rows.append([name, *cells, *ratios])
     return rows
 
@@ -131,20 +142,20 @@ def notes(results: Results) -> Iterator[tuple[str, str]]:
 def summary(results: Results) -> str:
     """In one sentence each: where we are ahead, and where behind, of the best peer."""
     lines = []
-    for key in _settings(results):
+    for key in settings(results["networks"]):
         found = {n: w["latency"][key]["ratio"] for n, w in results["networks"].items() if key in w["latency"]}
         known = {name: ratio for name, ratio in found.items() if ratio}
         ahead = [f"{name} ({ratio:.2f})" for name, ratio in known.items() if ratio >= 1]
         behind = [f"{name} ({ratio:.2f})" for name, ratio in known.items() if ratio < 1]
         lines.append(
-            f"- {_title(key)}: ahead of the best peer on {', '.join(ahead) or 'none'}; "
+            f"- {title(key)}: ahead of the best peer on {', '.join(ahead) or 'none'}; "
             f"behind it on {', '.join(behind) or 'none'}."
         )
     return "\n".join(lines)
 
 
-def page(results: Results, plot: bool) -> str:
-    """The page of ``name(results)``."""
+def page(results: Results, plot: bool, others: Sequence[Results] = ()) -> str:
+    """The page of ``name(results)``. ``plot``: whether there is one."""
     machine, versions, batch = results["machine"], results["versions"], results.get("batch", 1)
     long = results.get("long_run_s")
     mixed = any(network.get("batch", batch) != batch for network in results["networks"].values())
@@ -155,21 +166,28 @@ def page(results: Results, plot: bool) -> str:
         f"Every network runs in float32 with batch {'1, or the one of its name' if mixed else batch}, with the same "
         "weights and inputs for every engine. A ratio is the best peer's median divided by ours: above 1 coldforge is "
         "faster, below 1 it is slower. *Aim* is the ratio that this project set itself.",
-        summary(results),
+        f"On {processor(machine)}, {wide(machine)}:\n\n{summary(results)}",
     ]
     if plot:
         parts.append(f"![Time of an answer, against the best peer]({name(results)}.svg)")
+    if others:
+        parts += ["## Machines side by side", machines.side_by_side([results, *others])]
     parts.append(
         "## Time of a run" if mixed else "## Time of one answer" if batch == 1 else f"## Time of {batch} answers"
     )
     parts.append(
-        "Times are the median of a run over all rounds, in ms. Behind each ratio are its tenth and ninetieth "
-        "percentile over the rounds." + _crowded(machine)
+        f"On {processor(machine)}. Times are the median of a run over all rounds, in ms. Behind each ratio are its "
+        "tenth and ninetieth percentile over the rounds." + _crowded(machine)
     )
-    for key in _settings(results):
-        parts += [f"### {_title(key)}", table(latency_rows(results, key))]
+    for key in settings(results["networks"]):
+        parts += [f"### {title(key)}", table(latency_rows(results, key))]
+        parts += ["From the tenth to the ninetieth percentile of the rounds, ms:", table(spread_rows(results, key))]
         if _is_crowded(machine):
             parts += ["The least of all turns, which other programs disturb less:", table(least_rows(results, key))]
+    for letter, other in machines.lettered(others):
+        parts.append(f"## Machine {letter}: {processor(other['machine'])}")
+        for key in settings(other["networks"]):
+            parts += [f"### Machine {letter}, {title(key)}", table(latency_rows(other, key))]
     if any("cold" in network for network in results["networks"].values()):
         parts += [
             "## Cold start",
@@ -188,7 +206,7 @@ def page(results: Results, plot: bool) -> str:
         parts += ["## Left out", "\n".join(left_out)]
     parts += [
         "## How it was measured",
-        f"- Processor: {machine['processor']} (family, model, stepping "
+        f"- Processor: {processor(machine)} (family, model, stepping "
         f"{'/'.join(machine['family_model_stepping'])}), {machine['cpus']} CPUs, "
         f"{', '.join(machine['instruction_sets'])}. {machine['system']}, Python {machine['python']}.\n"
         f"- Versions: {', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
@@ -205,31 +223,6 @@ def page(results: Results, plot: bool) -> str:
         "The networks, and how each got to its engines:\n\n" + "\n".join(_conversions(results)),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table that also reads well as it is."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-
-    def line(cells: Sequence[str]) -> str:
-        padded = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
-        return "| " + " | ".join(padded) + " |"
-
-    rule = "|" + "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(widths)) + "|"
-    return "\n".join([line(rows[0]), rule, *(line(row) for row in rows[1:])])
-
-
-def _settings(results: Results) -> list[str]:
-    return sorted({key for network in results["networks"].values() for key in network["latency"]}, key=_order)
-
-
-def _order(key: str) -> tuple[bool, str]:
-    return "avx2" in key, key
-
-
-def _title(key: str) -> str:
-    threads, _, limit = key.partition("-")
-    return f"{threads} thread{'s' if threads != '1' else ''}{', AVX2 only' if limit else ''}"
 
 
 def _conversions(results: Results) -> Iterator[str]:
@@ -251,26 +244,18 @@ def _is_crowded(machine: dict[str, Any]) -> bool:
     return bool(machine["load_average"][0] > 0.5)
 
 
-def _ms(value: float | None, digits: int | None = None) -> str:
-    if value is None:
-        return NONE
-    if digits is not None:
-        return f"{value:.{digits}f}"
-    places = 4 if value < 0.1 else 3 if value < 1 else 2 if value < 10 else 1
-    return f"{value:.{places}f}"
-
-
-def _bold(ratio: float) -> str:
-    figure = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
-    return f"**{figure}**" if ratio >= 1 else figure
-
-
 def main() -> None:
     source = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER / "results.json"
     target = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "docs"
     results = json.loads(source.read_text(encoding="utf-8"))
-    write(results, target)
-    write_json(results, target / f"{name(results)}.json")
+    if name(results) != machines.NAME:
+        write_json(results, target / f"{name(results)}.json")
+        write(results, target)
+        return
+    place = machines.place(results, target)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_json(results, place)
+    write(*machines.published(target))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cold, latency, machine, report
+from benchmarks import cold, compare, latency, machine, report
 from benchmarks.engines import ENGINES
 from benchmarks.models import FOLDER, NETWORKS, ROOT, Network, named
 from benchmarks.process import Setting, end_with
@@ -28,7 +28,8 @@ MODULES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "litert": "ai_e
 class Plan:
     """How much to measure: ``rounds`` of latency, ``repeats`` of fresh processes (0: none).
 
-    ``networks`` by the names that the results have for them. ``page``: the name of the page and the plot.
+    ``networks`` by the names that the results have for them. ``page``: the name of the page and the plot. ``old``:
+    results whose ratios must not have fallen.
     """
 
     networks: dict[str, Network]
@@ -40,6 +41,7 @@ class Plan:
     batch: int
     output: Path
     page: str | None
+    old: compare.Results | None
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -74,6 +76,11 @@ def main(arguments: list[str] | None = None) -> None:
     report.write(results, plan.output)
     page = report.name(results)
     _say(f"{plan.output}/results.json, {page}.md and {page}.svg, in {time.monotonic() - begin:.0f} s")
+    if plan.old:
+        try:
+            print(compare.check(plan.old, results))
+        except (compare.RatiosFell, compare.NotComparable) as error:
+            raise SystemExit(str(error)) from error
 
 
 def _plan(arguments: list[str] | None) -> Plan:
@@ -89,7 +96,15 @@ def _plan(arguments: list[str] | None) -> Plan:
     parser.add_argument("--native", action="store_true", help="leave out the rows that are limited to AVX2")
     parser.add_argument("--output", type=Path, help="folder for the results; build/bench when left out")
     parser.add_argument("--page", help="name of the page and the plot; benchmarks when left out")
+    parser.add_argument("--compare", type=Path, metavar="OLD.json", help="fail if a ratio fell by more than noise")
     options = parser.parse_args(arguments)
+    old = None
+    if options.compare:  # before an hour is spent
+        try:
+            old = compare.load(options.compare)
+            compare.same_machine(old, {"machine": machine.describe()})
+        except compare.NotComparable as error:
+            parser.error(str(error))
     unknown = [name for name in options.networks if name.partition("-batch")[0] not in NETWORKS]
     if unknown:
         parser.error(f"no network {', '.join(unknown)}; there are {', '.join(NETWORKS)}")
@@ -112,6 +127,7 @@ def _plan(arguments: list[str] | None) -> Plan:
         options.batch,
         options.output or (folder / "quick" if quick else folder),
         options.page,
+        old,
     )
 
 

@@ -14,7 +14,8 @@ from typing import Any
 from benchmarks.function.functions import EMPTY, OURS, PLACE, SUBJECTS, Subject
 from benchmarks.models import ROOT
 from benchmarks.plot import drawing
-from benchmarks.report import NONE, table, write_json
+from benchmarks.report import write_json
+from benchmarks.tables import NONE, table
 
 Results = dict[str, Any]
 BUDGET_MS, ZIP_LIMIT = 150, 262_144_000

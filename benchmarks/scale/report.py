@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.plot import drawing
-from benchmarks.report import NONE, table
 from benchmarks.scale.batch import ATTEMPTS
+from benchmarks.tables import NONE, table
 
 Results = Mapping[str, Any]
 Row = Mapping[str, Any]

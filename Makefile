@@ -289,6 +289,10 @@ test-emulated: $(VENV)/.test ## the AVX-512 kernels, on a processor that Bochs e
 	@command -v bochs-bin > /dev/null || { echo "NOTHING WAS RUN: there is no bochs-bin (make tools)" >&2; exit 2; }
 	@$(PY) -m pytest tests/integration/test_avx512*.py
 
+.PHONY: instructions
+instructions: $(VENV)/.test ## count again how many instructions runs take, after a change that is meant; writes tests/data/instructions.json
+	@RECORD_INSTRUCTIONS=1 $(PY) -m pytest -q -n 0 tests/integration/test_instructions.py -k "emotion or digits or layer"
+
 .PHONY: test-infrastructure
 test-infrastructure: $(TESTED) .venv-cdk/.done ## the Terraform module and the CDK construct, with terraform (if there is one) and cdk synth
 	@$(PY) -m pytest -m "slow or not slow" tests/integration/test_infrastructure.py

@@ -26,6 +26,7 @@ wanted=(
     "/usr/include/jpeglib.h libjpeg-dev"
     "/usr/include/png.h libpng-dev"
     "go golang-go"
+    "valgrind valgrind"
     "java default-jre-headless"
 )
 export PATH="$PATH:/usr/sbin:/sbin"

@@ -124,7 +124,7 @@ def dependencies(cache: Path, python: Interpreter, layer: Path) -> Path:
     ``layer``: coldforge's ``layers/dependencies``.
     """
     script, lock = layer / "build.py", layer / "requirements.txt"
-    key = digest(python.version, script, lock)
+    key = digest(python.version, script, layer / "elf.py", lock)
     folder = cache / python.version / f"dependencies-{key[:12]}"
 
     def build(fresh: Path) -> None:

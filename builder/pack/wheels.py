@@ -115,10 +115,11 @@ def wheel_parts(layer: Path) -> tuple[Part, ...]:
 def _parts(package: _Installed, left: dict[str, Path]) -> Iterator[Part]:
     """The package's parts; their files are taken out of ``left``."""
     recorded, wheel = package.recorded(), package.json("wheel.json")
-    stand_ins = set(wheel.get("stand_ins", []))
+    stand_ins, stripped = set(wheel.get("stand_ins", [])), dict(wheel.get("stripped", {}))
     mine = {name: left.pop(name) for name in list(left) if _owns(package, recorded, name)}
     for name, path in mine.items():
-        if recorded.get(name) and name not in stand_ins and recorded[name] != file_digest(path):
+        wanted = stripped.get(name) or recorded.get(name)
+        if wanted and name not in stand_ins and wanted != file_digest(path):
             raise _incomplete(f"{name} is not what the wheel of {package.title} holds")
     libraries = {name: path for name, path in mine.items() if name.startswith(f"{package.name}.libs/")}
     own = [(name, path) for name, path in mine.items() if name not in libraries]

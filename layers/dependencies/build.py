@@ -7,13 +7,14 @@ requirements.txt, hash-checked, for Linux on x86_64 or arm64 and the named Pytho
 runs this. Each package's ``*.dist-info/wheel.json`` says which wheel it came from. Bytecode is written if the named
 Python can be found: in Lambda the folder is read-only, so modules without it are compiled again at every start. It
 is never checked against the sources (unchecked hash) and holds no times or paths of this machine: the same input
-gives the same bytes.
+gives the same bytes. What debuggers read of the libraries goes, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import hashlib
 import json
 import os
 import re
@@ -48,6 +49,7 @@ PIL_EXTENSIONS = {"_imaging", "_imagingmath", "_webp"}
 # their place has the same functions, each of which fails (returns 0) or says that its version is "none".
 STAND_INS = ("libtiff", "libopenjp2", "libxcb")
 VERSIONS = {"TIFFGetVersion": "none", "opj_version": "none"}  # called when _imaging is loaded
+WORTH = 0.95  # of its size, what is left of a library that is stripped
 # cffi's out-of-line ABI mode needs only _cffi_backend, so the parser and what that needs go.
 DROPPED = ("cffi", "pycparser", "pycparser-*", "bin", "__pycache__")
 
@@ -60,7 +62,8 @@ def main() -> int:
     parser.add_argument("--python", help="the interpreter that writes the bytecode")
     options = parser.parse_args()
     report = install(options.folder, options.python_version, MACHINES[options.target])
-    name_wheels(options.folder, report, trim(options.folder))
+    stand_ins = trim(options.folder)
+    name_wheels(options.folder, report, stand_ins, strip(options.folder, stand_ins))
     record_what_stays(options.folder)
     if not compile_all(options.folder, options.python_version, options.python):
         print(
@@ -87,10 +90,11 @@ def install(target: Path, version: str, machine: str) -> dict[str, Any]:
         return found
 
 
-def name_wheels(target: Path, report: dict[str, Any], stand_ins: list[str]) -> None:
+def name_wheels(target: Path, report: dict[str, Any], stand_ins: list[str], stripped: dict[str, str]) -> None:
     """Leave in each package's ``*.dist-info`` the name and SHA-256 of its wheel, of pip's ``report``.
 
-    Packages that were dropped have none. ``stand_ins``: the files that took the place of a wheel's own.
+    Packages that were dropped have none. ``stand_ins``: the files that took the place of a wheel's own. ``stripped``:
+    those that ``strip`` made smaller, with the SHA-256 that they have now.
     """
     for package in report["install"]:
         name, version = package["metadata"]["name"], package["metadata"]["version"]
@@ -102,9 +106,32 @@ def name_wheels(target: Path, report: dict[str, Any], stand_ins: list[str]) -> N
         plain = re.sub(r"[-_.]+", "_", name).lower()
         if mine := [file for file in stand_ins if file.startswith(f"{plain}.libs/")]:
             wheel["stand_ins"] = mine
+        owned = _recorded(target, f"{plain}-{version}.dist-info")
+        if changed := {file: digest for file, digest in stripped.items() if file in owned}:
+            wheel["stripped"] = changed
         folder = target / f"{plain}-{version}.dist-info"
         if folder.is_dir():
             (folder / "wheel.json").write_text(json.dumps(wheel, indent=2) + "\n", encoding="utf-8")
+
+
+def strip(target: Path, stand_ins: list[str]) -> dict[str, str]:
+    """Take out of each library what only debuggers read, a third of the layer: names to the SHA-256 of what is left."""
+    found = {}
+    for path in sorted(path for path in target.rglob("*") if ".so" in path.suffixes):
+        name = path.relative_to(target).as_posix()
+        if name not in stand_ins:
+            data = elf.stripped(path.read_bytes())
+            if len(data) < WORTH * path.stat().st_size:  # or it stays as its wheel has it
+                path.write_bytes(data)
+                found[name] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def _recorded(target: Path, info: str) -> set[str]:
+    """The files of a package, by its RECORD; none where it was dropped."""
+    record = target / info / "RECORD"
+    lines = record.read_text(encoding="utf-8").splitlines() if record.is_file() else []
+    return {row[0] for row in csv.reader(lines)}
 
 
 def record_what_stays(target: Path) -> None:

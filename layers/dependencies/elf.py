@@ -1,4 +1,5 @@
-"""Read what a shared library needs and offers, and write a stand-in: a library that offers it and does nothing.
+"""Read what a shared library needs and offers, and write a smaller one: ``stripped`` of what is only for debuggers, or
+a ``stand_in``, which offers the same and does nothing.
 
 ELF for 64-bit little-endian machines, by the generic ABI (https://gabi.xinuos.com) and the GNU extensions for symbol
 versions. Standalone, like build.py.
@@ -174,6 +175,37 @@ def stand_in(library: Library, wanted: Mapping[str, str], texts: Mapping[str, st
     header += _SEGMENT.pack(_DYNAMIC, _READ | _WRITE, end, where, where, len(dynamic), len(dynamic), 8)
     header += _SEGMENT.pack(_STACK, _READ | _WRITE, 0, 0, 0, 0, 0, 16)
     return header + bytes(image) + dynamic
+
+
+def stripped(data: bytes) -> bytes:
+    """The library ``data`` with nothing but what the loader maps: no sections, and so no symbols for debuggers.
+
+    A segment keeps its address, and its place in the file modulo its alignment. Raises ElfError.
+    """
+    try:
+        header = list(_HEADER.unpack_from(data))
+        table, size, count = header[5], header[9], header[10]
+        segments = [_SEGMENT.unpack_from(data, table + i * size) for i in range(count)]
+    except struct.error as error:
+        raise ElfError(f"not a shared library of 64 bits: {error}") from error
+    loads = sorted((s for s in segments if s[0] == _LOAD), key=lambda s: s[2])
+    if header[0][:6] != b"\x7fELF\x02\x01" or not loads or loads[0][2] or table + size * count > loads[0][5]:
+        raise ElfError("not a 64-bit little-endian library whose table of segments is mapped")
+    image, moved = bytearray(), []
+    for _, _, offset, address, _, length, _, align in loads:
+        image += bytes((address - len(image)) % max(align, 1))
+        moved.append((offset, offset + length, len(image) - offset))
+        image += data[offset : offset + length]
+    header[6] = header[11] = header[12] = header[13] = 0  # where the sections were
+    image[: _HEADER.size] = _HEADER.pack(*header)
+    for i, (kind, flags, offset, address, physical, length, memory, align) in enumerate(segments):
+        if length:
+            shift = next((by for start, end, by in moved if start <= offset and offset + length <= end), None)
+            if shift is None:
+                raise ElfError(f"a segment of kind {kind:#x} is not mapped")
+            offset += shift
+        _SEGMENT.pack_into(image, table + i * size, kind, flags, offset, address, physical, length, memory, align)
+    return bytes(image)
 
 
 class _Strings:

@@ -19,7 +19,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from builder.cache import digest
-from builder.link.toolchain import Toolchain
+from builder.link.toolchain import Toolchain, run_compiler
 from builder.pack.layer import files_of
 from builder.pack.lock import read_lock
 from builder.pack.wheels import wheel_parts
@@ -174,6 +174,53 @@ def test_a_stand_in_loads_and_its_functions_fail(layer: Path, target: Target, tm
     runner = [] if target == X86_64 else list(qemu.arm64(cache_folder()).emulator)
     done = subprocess.run([*runner, str(program), *calls], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "none\nnone\n"), done.stderr
+
+
+LOADER = """
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(int count, char **names) {
+    for (int i = 1; i < count; i++)
+        if (!dlopen(names[i], RTLD_LAZY | RTLD_GLOBAL)) return printf("%s\\n", dlerror()), 1;
+    return 0;
+}
+"""
+
+
+def test_a_stripped_extension_loads(layer: Path, target: Target, tmp_path: Path) -> None:
+    """On the target's processor, where a library has something of each name that Python has."""
+    extensions = [path for path in libraries(layer).values() if ".cpython-313-" in path.name]
+    with_sections = [path.name for path in extensions if _sections(path)]
+    assert with_sections == []
+    names = sorted({name for path in extensions for name in _undefined(path) if name.startswith(("Py", "_Py"))})
+    assert len(names) > 100
+    source, program = tmp_path / "loader.c", tmp_path / "loader"
+    source.write_text(LOADER)
+    Toolchain(target, cache_folder() / "zig").program([source], program, [])
+    (tmp_path / "names.c").write_text("".join(f"long {name}[2];\n" for name in names))
+    # Pillow needs zlib as well, of which the emulator has none.
+    making = ["-target", target.triple, "-shared", "-fPIC", "-Wl,-soname,libz.so.1", "names.c", "-o", "names.so"]
+    run_compiler(making, tmp_path, cache_folder() / "zig")
+    runner = [] if target == X86_64 else list(qemu.arm64(cache_folder()).emulator)
+    done = subprocess.run(
+        [*runner, str(program), str(tmp_path / "names.so"), *map(str, extensions)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def _sections(path: Path) -> int:
+    with path.open("rb") as file:
+        return ELFFile(file).num_sections()
+
+
+def _undefined(path: Path) -> set[str]:
+    with path.open("rb") as file:
+        (dynamic,) = (s for s in ELFFile(file).iter_segments() if s.header.p_type == "PT_DYNAMIC")
+        return {symbol.name for symbol in dynamic.iter_symbols() if symbol["st_shndx"] == "SHN_UNDEF"}
 
 
 def test_each_record_lists_what_is_there(layer: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 
 def install(
@@ -17,9 +18,13 @@ def install(
     *,
     bill: object = None,
     stand_ins: tuple[str, ...] = (),
+    stripped: Mapping[str, bytes] | None = None,
     licence: str = "License-Expression: MIT",
 ) -> Path:
-    """Put the package's ``files`` and its ``*.dist-info`` below ``root``; returns that folder."""
+    """Put the package's ``files`` and its ``*.dist-info`` below ``root``; returns that folder.
+
+    ``stripped``: files with what they have when the folder is made, which is not what the wheel had.
+    """
     info = root / f"{name}-{version}.dist-info"
     rows = {f"{info.name}/{path}": text.encode() for path, text in _papers(name, version, bill, licence).items()}
     for path, data in {**files, **rows}.items():
@@ -28,7 +33,11 @@ def install(
     lines = [f"{path},sha256={_recorded(data)},{len(data)}\n" for path, data in {**files, **rows}.items()]
     (info / "RECORD").write_text("".join(lines))
     wheel = {"file": f"{name}-{version}-py3-none-any.whl", "sha256": hashlib.sha256(name.encode()).hexdigest()}
-    (info / "wheel.json").write_text(json.dumps(wheel | ({"stand_ins": list(stand_ins)} if stand_ins else {})))
+    changed: dict[str, Any] = {"stand_ins": list(stand_ins)} if stand_ins else {}
+    for path, data in (stripped or {}).items():
+        (root / path).write_bytes(data)
+        changed.setdefault("stripped", {})[path] = hashlib.sha256(data).hexdigest()
+    (info / "wheel.json").write_text(json.dumps(wheel | changed))
     return info
 
 

@@ -44,6 +44,7 @@ def layer(tmp_path: Path) -> Path:
         {"PIL/Image.py": b"1", "PIL/_imaging.so": b"2", "pillow.libs/libtiff-1.so": b"tiff", **libraries},
         bill=BILL,
         stand_ins=("pillow.libs/libtiff-1.so",),
+        stripped={"PIL/_imaging.so": b"smaller"},
     )
     install(root, "typing_extensions", "4", {"typing_extensions.py": b"3"}, licence="License: MIT")
     for path in ("PIL/__pycache__/Image.cpython-313.pyc", "__pycache__/typing_extensions.cpython-313.pyc"):
@@ -78,6 +79,7 @@ def test_parts_have_what_their_wheels_say_of_them(layer: Path) -> None:
     ("path", "content", "says"),
     [
         ("PIL/Image.py", "changed", r"PIL/Image\.py is not what the wheel of pillow-13\.0\.0 holds"),
+        ("PIL/_imaging.so", "changed", r"PIL/_imaging\.so is not what the wheel"),
         ("pillow.libs/libwebp-1a.so.1", "changed", r"libwebp-1a\.so\.1 is not what the wheel"),
         ("PIL/Extra.py", "", r"PIL/Extra\.py belongs to no package"),
         ("PIL/__pycache__/Extra.cpython-313.pyc", "", r"Extra\.cpython-313\.pyc belongs to no package"),

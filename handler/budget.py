@@ -9,9 +9,9 @@ is decoded or allocated. Rates are nanoseconds of one whole processor, measured 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from .errors import OutOfTimeError, OverBudgetError, StartupError
+from .tuples import NamedTuple
 
 MAX_PIXELS = 50_000_000
 MAX_SIDE = 32_768

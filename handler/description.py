@@ -7,9 +7,10 @@ import json
 from collections.abc import Iterator, Mapping
 from math import prod
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from .errors import StartupError, WrongFieldError
+from .tuples import NamedTuple
 
 FORMATS: dict[str, Any] = {
     "bool": "?",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+
+from .tuples import NamedTuple
 
 
 class Refusal(NamedTuple):

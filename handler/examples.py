@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from .budget import JSON_VALUE, TEXTS_TOGETHER, Limits
 from .description import Description
 from .errors import NotTextError, TooLargeError, WrongExampleError, WrongFieldError, WrongShapeError
 from .request import Request, encoded_file
 from .tensors import require_held, require_items
+from .tuples import NamedTuple
 
 KINDS = {"string": (0x0A, "bytes_list"), "float32": (0x12, "float_list"), "int64": (0x1A, "int64_list")}
 """The tag of the list that a feature of each dtype is, and its name."""

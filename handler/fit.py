@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from .tuples import NamedTuple
 
 if TYPE_CHECKING:
     from .description import ImageInput

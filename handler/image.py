@@ -11,7 +11,7 @@ import importlib
 import io
 import math
 import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .budget import MAX_SIDE, Cost, Limits, decoding, resizing
 from .errors import (
@@ -27,6 +27,7 @@ from .exif import orientation
 from .fit import Fit, placement
 from .resize import resize
 from .survey import Survey, survey
+from .tuples import NamedTuple
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from .errors import DamagedAudioError, NotAudioError, TruncatedAudioError, UnsupportedAudioError
+from .tuples import NamedTuple
 
 MOST_CHUNKS = 1_024
 """Pieces of a WAV file."""

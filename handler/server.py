@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .budget import Limits
 from .deadline import Deadline, seconds_left
@@ -13,6 +13,7 @@ from .errors import OutOfTimeError, Refusal, UnknownModelError
 from .model import Model
 from .request import File, Reference, Request, decoded, feeds, items, parts
 from .sources import NOWHERE, Sources
+from .tuples import NamedTuple
 
 if TYPE_CHECKING:
     from .text import Located

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from .errors import StartupError
+from .tuples import NamedTuple
 
 
 class Sources(NamedTuple):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import NamedTuple
 
 from .errors import DamagedImageError, OverBudgetError, TruncatedImageError, UnsupportedImageError
+from .tuples import NamedTuple
 
 MOST_STEPS = 16_384
 """Segments, chunks and blocks of a file."""

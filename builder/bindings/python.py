@@ -29,7 +29,7 @@ FORMATS = {
 }  # fmt: skip
 
 
-_FUNCTION = ("description", "errors")
+_FUNCTION = ("description", "errors", "tuples")
 _DECODING = ("budget", "exif", "fit", "image", "resize", "survey")
 """Modules of the function that the package takes along: what reads model.json, and what decodes pictures."""
 

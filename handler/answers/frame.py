@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ..answer import Item
 from ..fit import Fit, placement
+from ..tuples import NamedTuple
 
 
 class Frame(NamedTuple):

@@ -12,7 +12,7 @@ import struct
 UPRIGHT = 1
 _ORIENTATION = 0x0112
 _NUMBERS = {3: "H", 4: "I"}  # the types that such an entry may have: SHORT, LONG
-_XMP = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
+_XMP = rb'tiff:Orientation(?:="|>)([0-9])'
 
 
 def orientation(exif: bytes, xmp: bytes = b"") -> int:
@@ -21,7 +21,7 @@ def orientation(exif: bytes, xmp: bytes = b"") -> int:
         value = _entry(exif.removeprefix(b"Exif\0\0"))
     except struct.error:  # it ends early, or points beyond its end
         value = None
-    if value is None and (found := _XMP.search(xmp)):
+    if value is None and xmp and (found := re.search(_XMP, xmp)):
         value = int(found[1])
     return value if value is not None and 1 <= value <= 8 else UPRIGHT
 

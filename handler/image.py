@@ -25,6 +25,7 @@ from .errors import (
 )
 from .exif import orientation
 from .fit import Fit, placement
+from .later import deferred
 from .resize import resize
 from .survey import Survey, survey
 from .tuples import NamedTuple
@@ -55,11 +56,22 @@ _MARGIN, _MARGIN_ACROSS = 3, 6
 """How many times the target's size a JPEG keeps that is decoded smaller; the second where the part that is shown
 ends inside a pixel. At 2, pixels would be off by up to 15 of 255; at 3 and at 4 by up to 5, and by 0.25 on average."""
 
+_UNUSED: dict[str, dict[str, object]] = {
+    "PIL.ExifTags": {},
+    "PIL.TiffTags": {},
+    "subprocess": {},
+    "typing": {"NamedTuple": NamedTuple},  # or two classes would wake Python's compiler up, which takes 1.5 ms
+}
+"""What Pillow imports and does not need for our pictures: ``orientation`` reads what matters of EXIF."""
+
 
 def load_decoders(*more: str) -> None:
     """Import what most pictures need, and the plugins ``more``, ahead of the first; others come when their files do."""
-    for name in ("Jpeg", *more):
-        importlib.import_module(f"PIL.{name}ImagePlugin")
+    import PIL  # noqa: F401 - or what is below it could not be deferred
+
+    with deferred(_UNUSED):
+        for name in ("Jpeg", *more):
+            importlib.import_module(f"PIL.{name}ImagePlugin")
 
 
 class Pixels(NamedTuple):

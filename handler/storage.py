@@ -146,6 +146,9 @@ def s3(seconds: float) -> Any:
     each = 1 << min(max(int(seconds / ATTEMPTS).bit_length() - 1, 0), 3)
     with _lock:
         if each not in _clients:
+            from .powertools import sign
+
+            sign()
             import boto3
             from botocore.config import Config
 

@@ -7,7 +7,6 @@ comments would take seconds. Here pieces are counted, and those that do not matt
 from __future__ import annotations
 
 import re
-import zlib
 
 from .errors import DamagedImageError, OverBudgetError, TruncatedImageError, UnsupportedImageError
 from .tuples import NamedTuple
@@ -108,6 +107,8 @@ def _png(data: bytes) -> Survey:
 
 
 def _profile(name: bytes, text: bytes) -> bytes:
+    import zlib
+
     try:
         if name == b"zTXt":
             text = zlib.decompressobj().decompress(text[1:], MOST_TEXT)

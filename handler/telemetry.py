@@ -14,10 +14,8 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aws_lambda_powertools import Logger
-from aws_lambda_powertools.metrics import EphemeralMetrics
-
 from .errors import HandlerError, Refusal, refusal
+from .powertools import EphemeralMetrics, Logger
 from .server import Call, Result
 
 if TYPE_CHECKING:

@@ -83,6 +83,9 @@ def download(address: str, layout: str, file: int | None = None) -> mmap.mmap:
 
     Raises StartupError.
     """
+    from .powertools import sign
+
+    sign()
     import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError

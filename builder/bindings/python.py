@@ -30,7 +30,7 @@ FORMATS = {
 
 
 _FUNCTION = ("description", "errors", "tuples")
-_DECODING = ("budget", "exif", "fit", "image", "resize", "survey")
+_DECODING = ("budget", "exif", "fit", "image", "later", "resize", "survey")
 """Modules of the function that the package takes along: what reads model.json, and what decodes pictures."""
 
 

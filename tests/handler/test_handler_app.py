@@ -28,8 +28,6 @@ CONTEXT = SimpleNamespace(
     aws_request_id="request-1",
     get_remaining_time_in_millis=lambda: 15_000,
 )
-AT_INIT = {"PIL", "_cffi_backend", "aws_lambda_powertools", "jmespath", "typing_extensions"}
-"""Third-party packages that may load while the function starts. Each costs every cold start."""
 
 
 @pytest.fixture(scope="module")
@@ -60,41 +58,6 @@ def started(*, library: str, code: str = "", sent: str = "", **more: str) -> sub
     }
     command = [sys.executable, "-c", f"import sys; before = set(sys.modules); import handler.app\n{code}"]
     return subprocess.run(command, env=environment, cwd="/", input=sent, capture_output=True, text=True, check=False)
-
-
-def test_what_loads_at_init_is_fixed(library: Path) -> None:
-    done = started(
-        library=str(library),
-        code="new = {n for n, m in sys.modules.items() if n not in before and getattr(m, '__file__', None)}\n"
-        "import json, sysconfig; stdlib = sysconfig.get_path('stdlib')\n"
-        "top = lambda n: n if n.startswith('botocore.') else n.split('.')[0]\n"
-        "print(json.dumps(sorted({top(n) for n in new if 'site-packages' in sys.modules[n].__file__\n"
-        "    or not sys.modules[n].__file__.startswith(stdlib)})))",
-    )
-    assert done.returncode == 0, done.stderr
-    loaded = set(json.loads(done.stdout)) - {"handler"}
-    # Where botocore is to be had, as in Lambda, Powertools signs its user agent: the top module only (1 ms).
-    assert loaded - {"botocore"} == AT_INIT
-    assert not loaded & {"numpy", "boto3", "pydantic", "jsonschema", "urllib3"}
-
-
-def test_events_protocols_and_services_that_are_not_usual_load_when_they_are_needed(library: Path) -> None:
-    done = started(library=str(library), code="print([m for m in sys.modules if m.startswith('handler.')])")
-    loaded = {name.removeprefix("handler.") for name in ast.literal_eval(done.stdout)}
-    assert {name for name in loaded if name.startswith("events.")} == {
-        "events.direct",
-        "events.http_api",
-        "events.gateway",
-    }
-    assert {name for name in loaded if name.startswith("protocols.")} == {"protocols.predict"}
-    assert not loaded & {"storage", "work", "tracing", "weights"}
-
-
-def test_slow_parts_of_the_standard_library_stay_out(library: Path) -> None:
-    slow = ["asyncio", "http.client", "ssl", "email", "xml", "multiprocessing", "unittest", "concurrent.futures"]
-    slow += ["dataclasses", "fractions", "csv", "tempfile", "decimal"]
-    done = started(library=str(library), code=f"print([m for m in {slow} if m in sys.modules and m not in before])")
-    assert done.stdout.strip() == "[]", done.stderr
 
 
 @pytest.mark.parametrize(

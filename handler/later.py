@@ -1,0 +1,81 @@
+"""Modules that a package imports when it is imported, and then hardly ever uses: ``deferred`` until they are.
+
+A package's own imports cannot be moved into its functions. So while it is imported, what stands in the place of such a
+module is one that has nothing, and imports the true one when something of it is used. Afterwards ``sys.modules`` has
+no trace of it: whoever else imports that name gets the true module.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.machinery import PathFinder
+from threading import get_ident
+from types import ModuleType
+from typing import Any
+
+
+class _Module(ModuleType):
+    """Stands for the module of its name, made by the thread that imports the package."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._thread = get_ident()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what the import system looks for
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self and get_ident() == self._thread:
+            return _Member(self, name)  # "from it import name", which uses nothing yet
+        return getattr(_true(self), name)
+
+
+class _Member:
+    """Stands for ``name`` of ``module``, to be called or asked for something of its own."""
+
+    def __init__(self, module: _Module, name: str) -> None:
+        self._module, self._name = module, name
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        return getattr(_true(self._module), self._name)(*values, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(getattr(_true(self._module), self._name), name)
+
+
+def _true(module: _Module) -> ModuleType:
+    if sys.modules.get(module.__name__) is module:  # used while the package is still imported
+        del sys.modules[module.__name__]
+    return import_module(module.__name__)
+
+
+@contextmanager
+def deferred(modules: Mapping[str, Mapping[str, Any]], package: str = "") -> Iterator[None]:
+    """A context in which an import of one of ``modules`` imports nothing yet, unless it is there already.
+
+    ``modules``: by full name, with what of it is used at once, and is given here instead, also of one that is there.
+    ``package``: one whose modules are imported without the package's own first, that is without its ``__init__``.
+    """
+    held: dict[str, ModuleType] = {}
+    if package and package not in sys.modules and (spec := PathFinder.find_spec(package)) is not None:
+        held[package] = bare = ModuleType(package)
+        bare.__path__ = list(spec.submodule_search_locations or ())
+    held |= {name: _Module(name) for name in modules if name not in sys.modules}
+    sys.modules.update(held)
+    before = [
+        (sys.modules[name], {key: vars(sys.modules[name])[key] for key in given})
+        for name, given in modules.items()
+        if name not in held
+    ]
+    for name, given in modules.items():
+        vars(sys.modules[name]).update(given)
+    try:
+        yield
+    finally:
+        for module, own in before:
+            vars(module).update(own)
+        for name, module in held.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]

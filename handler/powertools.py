@@ -1,0 +1,51 @@
+"""Powertools' Logger and metrics, without what they import and do not use here: half of the time that they took.
+
+- The package's own ``__init__`` imports its Tracer, and botocore to sign requests to AWS; see ``sign``.
+- The Logger's ``jmespath_utils`` would find a correlation id in an event: jmespath, gzip, typing_extensions, socket.
+- ``inspect`` is for the names of one function's parameters; ``random`` is for logs that are sampled. Nothing here
+  calls what uses ``base64`` and ``pathlib``, and no log lines are held back in a buffer.
+
+With ``POWERTOOLS_DEBUG`` the package is imported as it is, and logs what it does.
+"""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+from .later import deferred
+
+
+def _parameters(made: type) -> SimpleNamespace:
+    """``inspect.getfullargspec`` as far as Powertools' formatter reads it, of a class with its own ``__init__``."""
+    code: Any = made.__init__.__code__  # type: ignore[misc]
+    return SimpleNamespace(args=list(code.co_varnames[: code.co_argcount]))
+
+
+_UNUSED: dict[str, dict[str, Any]] = {
+    "aws_lambda_powertools.logging.buffer": {},
+    "aws_lambda_powertools.logging.buffer.cache": {},
+    "aws_lambda_powertools.logging.buffer.functions": {},
+    "aws_lambda_powertools.logging.lambda_context": {},
+    "aws_lambda_powertools.utilities.jmespath_utils": {},
+    "inspect": {"getfullargspec": _parameters},
+    "base64": {},
+    "pathlib": {},
+    "random": {},
+}
+
+if os.environ.get("POWERTOOLS_DEBUG"):
+    from aws_lambda_powertools import Logger as Logger
+    from aws_lambda_powertools.metrics import EphemeralMetrics as EphemeralMetrics
+else:
+    with deferred(_UNUSED, package="aws_lambda_powertools"):
+        from aws_lambda_powertools.logging import Logger as Logger
+        from aws_lambda_powertools.metrics import EphemeralMetrics as EphemeralMetrics
+        from aws_lambda_powertools.package_logger import set_package_logger_handler
+    set_package_logger_handler()  # type: ignore[no-untyped-call]
+
+
+def sign() -> None:
+    """Have boto3's clients say that Powertools is here, as they do where all of it is imported."""
+    import aws_lambda_powertools  # noqa: F401

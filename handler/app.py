@@ -10,6 +10,11 @@ the process ends: callers see only that it did.
 
 from __future__ import annotations
 
+import gc
+
+gc.disable()  # until all is imported, which stays: looking through it again and again would take 2 ms
+
+# ruff: noqa: E402
 import itertools
 import os
 import sys
@@ -60,6 +65,9 @@ except StartupError as error:
 except Exception:
     logger.critical("the model cannot be opened", exc_info=True)
     sys.exit(1)
+
+gc.freeze()  # what is there now is never looked through
+gc.enable()
 
 server = Server(models, limits, sources)
 _invocations = itertools.count()  # counts right in threads, too

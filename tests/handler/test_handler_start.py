@@ -161,6 +161,12 @@ def test_logs_that_are_sampled_are_detailed(library: Path, rate: str, level: int
     assert started(library, code, POWERTOOLS_LOGGER_SAMPLE_RATE=rate) == level
 
 
+def test_the_collector_runs_again_and_leaves_out_what_was_imported(library: Path) -> None:
+    enabled, frozen = started(library, "import gc; print(json.dumps([gc.isenabled(), gc.get_freeze_count()]))")
+    assert enabled
+    assert frozen > 10_000
+
+
 def test_powertools_as_it_is_where_it_is_to_say_what_it_does(library: Path) -> None:
     names = loaded(library, POWERTOOLS_DEBUG="1")
     assert below(names, "aws_lambda_powertools") > POWERTOOLS | {"tracing", "shared.user_agent"}

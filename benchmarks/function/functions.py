@@ -26,7 +26,9 @@ CACHE = cache_folder() / "local"
 HANDLERS = Path(__file__).with_name("handlers")
 OURS, EMPTY = "coldforge", "empty"
 
-PICTURES = ("budget", "exif", "fit", "image", "later", "resize", "survey", "tuples")
+POWERTOOLS = ("later", "powertools")
+"""The modules of our function that every peer's uses too: its set-up of Powertools."""
+PICTURES = ("budget", "exif", "fit", "image", "resize", "survey", "tuples")
 """The modules of our function that a peer's uses too: from a picture's bytes to a feed's pixels."""
 
 
@@ -233,7 +235,7 @@ def _pack(subject: Subject, kind: Kind, task: Path) -> None:
     if not kind.distributions:
         shutil.rmtree(handler)
         return
-    kept = {f"{name}.py" for name in ("__init__", *subject.modules)}
+    kept = {f"{name}.py" for name in ("__init__", *POWERTOOLS, *subject.modules)}
     for path in list(handler.iterdir()):
         if path.is_dir():
             shutil.rmtree(path)

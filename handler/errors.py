@@ -182,7 +182,7 @@ class NotTextError(HandlerError):
 
 
 class TextTooLongError(HandlerError):
-    """The text has more tokens than the model takes, and is not to be cut off (`truncate = false` in `model.toml`)."""
+    """The text has more tokens or words than the model takes, and is not to be cut off (`truncate` in `model.toml`)."""
 
     code = "text_too_long"
     status = 422

@@ -53,7 +53,7 @@ class Request(NamedTuple):
     as windows, the start and end of each in seconds; ``seconds``: what took how long so far. ``options``: what
     the answer is to be like. ``ids``: of the texts, one list of tokens for each, once they are known; ``located``:
     where these stand, if an output is of them. ``strings``: of each input of strings, UTF-8, row-major, until they are
-    numbers among ``inputs``.
+    ``rows``: for each item the raw bytes of the feeds that are made of them, which may have to be filled up.
     """
 
     pictures: tuple[File | Reference, ...]
@@ -67,6 +67,7 @@ class Request(NamedTuple):
     ids: tuple[list[int], ...] = ()
     located: tuple[Located, ...] = ()
     strings: Mapping[str, tuple[bytes, ...]] = MappingProxyType({})
+    rows: tuple[Mapping[str, bytes], ...] = ()
     spans: tuple[tuple[float, float], ...] = ()
     seconds: Mapping[str, float] = MappingProxyType({})
     options: Options = Options()
@@ -154,8 +155,8 @@ def require_together(found: tuple[str, ...], where: str, description: Descriptio
 
 def items(request: Request, description: Description) -> int:
     """How many answers the request asks for."""
-    if request.texts or request.ids:
-        return len(request.ids or request.texts)
+    if told := request.ids or request.rows or request.texts:
+        return len(told)
     first = next((port for port in description.feeds if port.size and port.name in request.inputs), None)
     if request.pictures or first is None:
         return len(request.pictures) or description.batch
@@ -178,7 +179,12 @@ def parts(request: Request, description: Description) -> Iterator[Request]:
     for length in runs(count, description.batches):
         end = start + length
         inputs = {name: cut(name, start, end) for name in request.inputs}
-        yield request._replace(pictures=request.pictures[start:end], ids=request.ids[start:end], inputs=inputs)
+        yield request._replace(
+            pictures=request.pictures[start:end],
+            ids=request.ids[start:end],
+            rows=request.rows[start:end],
+            inputs=inputs,
+        )
         start = end
 
 

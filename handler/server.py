@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .budget import Limits
 from .deadline import Deadline, seconds_left
-from .description import Description
+from .description import Description, Port
 from .errors import OutOfTimeError, Refusal, UnknownModelError
 from .model import Model
 from .request import File, Reference, Request, decoded, feeds, items, parts
@@ -110,19 +110,20 @@ class Server(NamedTuple):
         return request._replace(ids=ids, located=located, size=size, seconds=seconds)
 
     def _numbered(self, request: Request, call: Call) -> Request:
-        """``request`` with numbers in the place of its strings, of the smallest size that holds them."""
+        """``request`` with rows of numbers in the place of its strings."""
         began = time.perf_counter()
         description = self.described(request)
         words = self.model(request.model).words[description.signature]
-        first, end = (0, len(description.sizes) or 1) if words.pads else (request.size, request.size + 1)
-        sizes = [{port.name: port for port in description.of_size(n).feeds} for n in range(first, end)]
+        sizes = _sizes(description) if words.pads else [_ports(description)]
         count = max(map(len, request.strings.values()))
         self.limits.require_memory(count * sum(port.size // port.shape[0] for port in sizes[-1].values()))
-        number, made = words.sized(
-            request.strings, sizes, self.limits.characters, lambda: seconds_left(call.remaining_ms())
+        rows = words.rows(
+            request.strings, sizes[-1], self.limits.characters, lambda: seconds_left(call.remaining_ms())
         )
+        # Each run has the shortest size for its texts, unless answers of different sizes could not stand together.
+        size = request.size if description.alike else request.size + words.size_for(rows, sizes)
         seconds = {"decode": time.perf_counter() - began}
-        return request._replace(strings={}, inputs=request.inputs | made, size=first + number, seconds=seconds)
+        return request._replace(strings={}, rows=rows, size=size, seconds=seconds)
 
     def _windowed(self, request: Request, call: Call) -> Request:
         from .audio import windows
@@ -155,11 +156,11 @@ class Server(NamedTuple):
         description = self.described(request)
         _require_memory(request, description, self.limits)
         places: list[int] = []
-        if request.ids:
-            from .text.order import by_length, restored
+        if request.ids or request.rows:
+            from .text.order import by_length, in_order, restored
 
-            if places := by_length(request.ids, description):  # in part, the answer would have gaps
-                request = request._replace(ids=tuple(request.ids[place] for place in places), partial=False)
+            if places := by_length(_lengths(request, description, model), description):
+                request = in_order(request, places, description)
         seconds: dict[str, float] = dict(request.seconds)
         if any(isinstance(p, Reference) for p in request.pictures):
             from .remote import fetched
@@ -184,6 +185,8 @@ class Server(NamedTuple):
                     raise
                 if part.ids:
                     part = _with_text(part, description, model)
+                elif part.rows:
+                    part = _with_rows(part, description, model)
                 middle = time.perf_counter()
                 taken = feeds(pictures, part.inputs, description.of_size(part.size))
                 fetches = model.run(taken, part.size, request.signature)
@@ -215,6 +218,32 @@ def _with_text(part: Request, description: Description, model: Model) -> Request
     return part._replace(inputs=part.inputs | found, size=size)
 
 
+def _with_rows(part: Request, description: Description, model: Model) -> Request:
+    """``part`` with its rows among the inputs, of the size that they need."""
+    words, size = model.words[description.signature], part.size
+    if words.pads and description.alike:
+        size = words.size_for(part.rows, _sizes(description))
+    found = words.filled(part.rows, _ports(description.of_size(size)))
+    return part._replace(inputs=part.inputs | found, size=size)
+
+
+def _lengths(request: Request, description: Description, model: Model) -> list[int]:
+    """What tells which of the texts are shorter: how many tokens each has, or which size it needs."""
+    if request.ids:
+        return list(map(len, request.ids))
+    words, sizes = model.words[description.signature], _sizes(description)
+    return [words.size_for([row], sizes) for row in request.rows] if words.pads else []
+
+
+def _sizes(description: Description) -> list[dict[str, Port]]:
+    """The model's feeds in each of its sizes."""
+    return [_ports(description.of_size(number)) for number in range(len(description.sizes) or 1)]
+
+
+def _ports(description: Description) -> dict[str, Port]:
+    return {port.name: port for port in description.feeds}
+
+
 def _require_memory(request: Request, description: Description, limits: Limits) -> None:
     """Raises OverBudgetError for more items than there is memory for: tensors are there until the last is answered, and
     what the runs give, before and after it is put together.
@@ -222,5 +251,5 @@ def _require_memory(request: Request, description: Description, limits: Limits) 
     count = items(request, description)
     if count > description.batch:
         runs = -(-count // description.batch)
-        given = sum(map(len, request.inputs.values()))
+        given = sum(map(len, request.inputs.values())) + sum(len(data) for row in request.rows for data in row.values())
         limits.require_memory(given + 2 * runs * sum(port.size for port in description.fetches))

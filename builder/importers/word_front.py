@@ -108,10 +108,10 @@ def _common(shapes: set[Shape | None]) -> OpenShape | None:
     return (None, *first[1:]) if alike else None
 
 
-def with_pads(cut: Cut, feeds: Sequence[str]) -> Cut:
+def with_pads(cut: Cut, feeds: Sequence[str], truncated: Sequence[str] = ()) -> Cut:
     """``cut`` with what TensorFlow fills shorter rows of ``feeds`` up with, where a longer one is beside them.
 
-    Raises ImportModelError where that is not always the same.
+    ``truncated``: those of them whose longer rows the function cuts off, and does not refuse. Raises ImportModelError where that is not always the same.
     """
     if not feeds:
         return cut
@@ -130,6 +130,8 @@ def with_pads(cut: Cut, feeds: Sequence[str]) -> Cut:
     for output in cut.recipe.outputs:
         if output["feed"] in pads:
             output["pad"] = pads[output["feed"]]
+        if output["feed"] in truncated:
+            output["truncate"] = True
     return replace(cut, pads=pads)
 
 

@@ -57,12 +57,13 @@ def string_feeds(raw: RawGraph) -> list[str]:
     ]
 
 
-def lengths_of(feeds: Sequence[FeedSpec], strings: Sequence[str]) -> dict[str, int]:
-    """How many numbers a text may become, by the feed that takes it. ``strings``: the model's feeds that take such.
+def lengths_of(feeds: Sequence[FeedSpec], strings: Sequence[str]) -> dict[str, FeedSpec]:
+    """Those of ``feeds`` that say how many numbers a text may become, by name. ``strings``: the model's feeds that take
+    texts.
 
     Raises ImportModelError for lengths of another feed.
     """
-    found = {feed.name: feed.lengths[0] for feed in feeds if feed.lengths}
+    found = {feed.name: feed for feed in feeds if feed.lengths}
     if wrong := [name for name in found if name not in strings]:
         raise ImportModelError(
             f"[[feeds]] gives {wrong[0]!r} lengths, and it does not take strings: delete them, or give it shapes."
@@ -71,12 +72,12 @@ def lengths_of(feeds: Sequence[FeedSpec], strings: Sequence[str]) -> dict[str, i
 
 
 def cut_words(
-    raw: RawGraph, shapes: Mapping[str, Shape], fetches: Sequence[str], lengths: Mapping[str, int] | None = None
+    raw: RawGraph, shapes: Mapping[str, Shape], fetches: Sequence[str], lengths: Mapping[str, FeedSpec] | None = None
 ) -> Cut:
     """``raw`` without strings. ``shapes``: of its feeds; ``fetches``: its tensors that are wanted.
 
-    ``lengths``: by feed, how many numbers a text becomes here that becomes as many as it has words. Raises
-    ImportModelError, with what stands in front drawn, where that is something that the function does not do.
+    ``lengths``: the feeds that say, with the first of theirs, how many numbers a text becomes here that becomes as many
+    as it has words. Raises ImportModelError, with what stands in front drawn, where that is something that the function does not do.
     """
     given = raw.feeds.values()
     flat = inline_calls(keep_reachable(raw.graph_def, fetches, given), [*fetches, *given])
@@ -98,7 +99,7 @@ class _Cutter:
         shapes: Mapping[str, Shape],
         fetches: Sequence[str],
         closed: bool,
-        lengths: Mapping[str, int],
+        lengths: Mapping[str, FeedSpec],
     ) -> None:
         tf = tensorflow()
         self.closed, self.lengths = closed, lengths
@@ -300,7 +301,9 @@ class _Cutter:
     def _made(self, front: Collection[Any], cuts: Sequence[Any], open_: Mapping[str, OpenShape], whole: Front) -> Cut:
         (batch,) = self.batch
         shapes = {
-            tensor.name: tuple(self.lengths[self._first(tensor)] if one is None else one for one in open_[tensor.name])
+            tensor.name: tuple(
+                self.lengths[self._first(tensor)].lengths[0] if one is None else one for one in open_[tensor.name]
+            )
             for tensor in cuts
         }
         names = distinct([self._name(tensor) for tensor in cuts] + [n for n in self.raw.feeds if n not in self.sources])
@@ -335,7 +338,8 @@ class _Cutter:
         whole = replace(whole, cuts={n: t.name for n, t in named.items()})
         runs = [self.probes(batch[0], 100 + number, odd=True) for number in range(max(RUNS, ITEMS // batch[0]))]
         cut = Cut(raw, found, recipe, whole, inputs, tuple(runs), self.raw.fetches)
-        return with_pads(cut, [n for n, t in named.items() if None in open_[t.name]])
+        rows = {n: self.lengths[self._first(t)] for n, t in named.items() if None in open_[t.name]}
+        return with_pads(cut, [*rows], [name for name, feed in rows.items() if feed.truncate])
 
     def _behind(self, tensor: Any) -> list[str]:
         """The feeds of strings that ``tensor`` depends on."""

@@ -27,6 +27,9 @@ def to_json(spec: ModelSpec) -> str:
     if text := data.get("text"):
         _text(text, folder)
     for own in (data, *data["signatures"]):
+        for feed in own["feeds"]:
+            if not feed["truncate"]:
+                del feed["truncate"]
         for output in own["outputs"]:
             for key in [key for key, usual in _LATER.items() if output[key] == usual]:
                 del output[key]

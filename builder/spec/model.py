@@ -85,6 +85,7 @@ class FeedSpec:
     shapes: tuple[tuple[int, ...], ...] = ()  # one for each size, ``shape`` first, where there are several
     pad: float | None = None  # what the function fills a smaller input up with
     lengths: tuple[int, ...] = ()  # of an input of strings: for each size, how many numbers a text may become
+    truncate: bool = False  # whether what a text becomes beyond the largest of ``lengths`` is cut off, and not refused
 
     @property
     def sizes(self) -> int:

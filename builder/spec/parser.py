@@ -196,7 +196,8 @@ def _feed(feed: Table) -> FeedSpec:
     shapes = feed.get("shapes") or ()
     shape = shapes[0] if shapes else feed.get("shape")
     several = shapes if len(shapes) > 1 else ()
-    return FeedSpec(feed.get("name"), shape, several, feed.get("pad"), feed.get("lengths") or ())
+    lengths = feed.get("lengths") or ()
+    return FeedSpec(feed.get("name"), shape, several, feed.get("pad"), lengths, feed.get("truncate"))
 
 
 def _weights(weights: Table, folder: Path) -> Weights:

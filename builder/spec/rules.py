@@ -280,6 +280,9 @@ def _shapes(feeds: Sequence[Table]) -> None:
 def _lengths(feeds: Sequence[Table]) -> None:
     """Lengths of texts: ascending, the same number in every input that has them, and nothing else of several sizes."""
     several = [feed for feed in feeds if "lengths" in feed.values]
+    for feed in feeds:
+        if "truncate" in feed.present and "lengths" not in feed.present:
+            feed.wrong("truncate", "is of texts of any length; say for which it is compiled: lengths = [16, 64, 256]")
     for feed in several:
         lengths: Sequence[int] = feed.values["lengths"]
         for number, (less, more) in enumerate(pairwise(lengths), 1):

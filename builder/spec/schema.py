@@ -22,6 +22,7 @@ from builder.spec.model import (
     ChannelOrder,
     ColorMode,
     Decode,
+    FeedSpec,
     Fit,
     Format,
     Grid,
@@ -216,8 +217,15 @@ FEEDS = Section(
             Many(Whole(1, 2**20)),
             "Of an input of strings whose texts become as many numbers as they have words: how many these may be, such "
             "as `[16, 64, 256]`, ascending. The library holds the model for each, and the function takes the smallest "
-            "that holds the texts of a request; a longer text is refused. See docs/strings.md.",
+            "that holds the texts of a run. See docs/strings.md.",
             otherwise="such a model is refused",
+        ),
+        Field(
+            "truncate",
+            Flag(),
+            "Whether a text that becomes more numbers than the largest of `lengths` is cut off. If not, it is refused, "
+            "with status 422.",
+            default=FeedSpec.truncate,
         ),
         _SIGNATURE,
     ),

@@ -7,13 +7,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..description import Description
+    from ..request import Request
 
 
-def by_length(ids: Sequence[Sequence[int]], description: Description) -> list[int]:
-    """The places of ``ids``, the shortest first; none where the order makes no difference to the model."""
-    if not (description.alike and description.sizes and description.text_alone) or len(ids) <= description.batches[0]:
+def by_length(lengths: Sequence[int], description: Description) -> list[int]:
+    """The places of texts of such ``lengths``, the shortest first; none where the order makes no difference."""
+    several = description.alike and description.batched and description.sizes
+    if not several or len(lengths) <= description.batches[0]:
         return []
-    return sorted(range(len(ids)), key=lambda place: len(ids[place]))
+    return sorted(range(len(lengths)), key=lengths.__getitem__)
+
+
+def in_order(request: Request, places: Sequence[int], description: Description) -> Request:
+    """``request`` with its items as ``places`` has them. In part, its answer would have gaps."""
+    inputs = {}
+    for port in description.feeds:
+        if (data := request.inputs.get(port.name)) is not None:
+            each = port.size // description.batch
+            inputs[port.name] = b"".join(data[place * each : (place + 1) * each] for place in places)
+    ids, rows = (tuple(given[place] for place in places) if given else () for given in (request.ids, request.rows))
+    return request._replace(ids=ids, rows=rows, inputs=inputs, partial=False)
 
 
 def restored(

@@ -10,7 +10,7 @@ line names:
     tables     "keys" and "values", or where values count up the "first" of them
     steps      "op", the numbers of the values that it is "of", and its attributes: see strings.py and arrays.py
     outputs    which value each "feed" of the library gets; with a "pad", that is a row of the text's own length, which
-               is filled up
+               is filled up, and with "truncate" cut off where it is longer than the model takes
     checks     values that are -1 for a word that a model does not know which asserts that it knows all
 
 Inputs, constants and what each step gives are values, numbered in this order.
@@ -63,7 +63,8 @@ class Step(NamedTuple):
 class Words(NamedTuple):
     """The steps from ``inputs`` to the feeds in ``outputs``, by the number of the value that each gets.
 
-    ``pads``: of feeds that are rows of a text's own length, what fills up a shorter one.
+    ``pads``: of feeds that are rows of a text's own length, what fills up a shorter one; ``cut``: those of them whose
+    longer rows are cut off, and not refused.
     """
 
     inputs: tuple[Input, ...]
@@ -72,6 +73,7 @@ class Words(NamedTuple):
     outputs: Mapping[str, int]
     checks: tuple[int, ...] = ()
     pads: Mapping[str, float] = {}
+    cut: frozenset[str] = frozenset()
 
     def arrays(self, item: Sequence[Sequence[bytes]]) -> dict[str, Array]:
         """What each feed gets for one item: the strings of each input, row-major. Raises HandlerError."""
@@ -90,53 +92,21 @@ class Words(NamedTuple):
             raise UnfitTextError("a word is none of those that the model knows")
         return {feed: values[number] for feed, number in self.outputs.items()}
 
-    def tensors(
+    def rows(
         self,
         given: Mapping[str, Sequence[bytes]],
         ports: Mapping[str, Port],
         most: int = LONGEST,
         seconds_left: Callable[[], float] = lambda: 1.0,
-    ) -> dict[str, bytes]:
-        """Raw bytes of the feeds ``ports``, as ``sized`` gives them."""
-        return self.sized(given, [ports], most, seconds_left)[1]
+    ) -> tuple[dict[str, bytes], ...]:
+        """Raw bytes of each item by feed, no more than the ``ports`` hold, which are those of the model's largest size.
 
-    def sized(
-        self,
-        given: Mapping[str, Sequence[bytes]],
-        sizes: Sequence[Mapping[str, Port]],
-        most: int = LONGEST,
-        seconds_left: Callable[[], float] = lambda: 1.0,
-    ) -> tuple[int, dict[str, bytes]]:
-        """The first of ``sizes`` that holds all items, and raw bytes of its feeds, of as many items as strings were
-        ``given`` by input.
-
-        Each of ``sizes`` has a port for each feed, and holds what the one before holds. Strings are valid UTF-8, of at
-        most so many bytes. Raises HandlerError, with the place of the item.
+        ``given``: the strings of each input, valid UTF-8, of at most so many bytes. Raises HandlerError, with the place
+        of the item.
         """
-        found = self._rows(given, sizes[-1], most, seconds_left)
-        longest = {feed: max(map(len, rows), default=0) for feed, rows in found.items()}
-        number = next(n for n, ports in enumerate(sizes) if all(longest[feed] <= _each(ports[feed]) for feed in found))
-        ports = sizes[number]
-        return number, {
-            feed: b"".join(self._filled(row, ports[feed]) for row in rows) if feed in self.pads else b"".join(rows)
-            for feed, rows in found.items()
-        }
-
-    def _filled(self, row: bytes, port: Port) -> bytes:
-        element = struct.pack(f"<{port.format}", self.pads[port.name])
-        return row + element * ((_each(port) - len(row)) // len(element))
-
-    def _rows(
-        self,
-        given: Mapping[str, Sequence[bytes]],
-        ports: Mapping[str, Port],
-        most: int,
-        seconds_left: Callable[[], float],
-    ) -> dict[str, list[bytes]]:
-        """Raw bytes of each item, by feed: no more than the ``ports`` hold."""
         sizes = [prod(one.shape) for one in self.inputs]
         count = len(given[self.inputs[0].name]) // (sizes[0] or 1)
-        found: dict[str, list[bytes]] = {feed: [] for feed in self.outputs}
+        found: list[dict[str, bytes]] = []
         for number in range(count):
             if seconds_left() <= 0:
                 raise OutOfTimeError("the function ran out of time; send fewer texts at a time")
@@ -149,12 +119,39 @@ class Words(NamedTuple):
                     raise TextTooLongError(
                         f"a text has more than {min(most, LONGEST):,} bytes, the most that are taken"
                     )
-                for feed, array in self.arrays(item).items():
-                    found[feed].append(_packed(array, ports[feed], open_=feed in self.pads))
+                found.append({feed: self._packed(array, ports[feed]) for feed, array in self.arrays(item).items()})
             except HandlerError as error:
                 where = f" (item {number + 1} of {count})" if count > 1 else ""
                 raise type(error)(error.message + where) from error.__cause__
-        return found
+        return tuple(found)
+
+    def size_for(self, rows: Sequence[Mapping[str, bytes]], sizes: Sequence[Mapping[str, Port]]) -> int:
+        """The first of ``sizes`` that holds all ``rows``: each holds what the one before holds."""
+        longest = {feed: max(len(row[feed]) for row in rows) for feed in self.outputs}
+        return next(n for n, ports in enumerate(sizes) if all(longest[feed] <= _each(ports[feed]) for feed in longest))
+
+    def filled(self, rows: Sequence[Mapping[str, bytes]], ports: Mapping[str, Port]) -> dict[str, bytes]:
+        """Raw bytes of the feeds ``ports``, of as many items as there are ``rows``: shorter ones are filled up."""
+        return {
+            feed: b"".join(self._filled(row[feed], ports[feed]) if feed in self.pads else row[feed] for row in rows)
+            for feed in self.outputs
+        }
+
+    def _filled(self, row: bytes, port: Port) -> bytes:
+        element = struct.pack(f"<{port.format}", self.pads[port.name])
+        return row + element * ((_each(port) - len(row)) // len(element))
+
+    def _packed(self, array: Array, port: Port) -> bytes:
+        most, values, open_ = port.elements // port.shape[0], array.values, port.name in self.pads
+        if port.name in self.cut:
+            values = values[:most]
+        size = len(values)
+        if size > most or (size < most and not open_):
+            raise TextTooLongError(f"a text becomes {size:,} numbers; the model takes {most:,}{' at most' * open_}")
+        try:
+            return struct.pack(f"<{size}{port.format}", *values)
+        except (struct.error, OverflowError):
+            raise UnfitTextError("a text becomes a number that the model cannot take") from None
 
 
 def open_words(library: str) -> dict[str, Words]:
@@ -188,24 +185,13 @@ def read(data: bytes) -> Words:
         {one["feed"]: one["value"] for one in recipe["outputs"]},
         tuple(recipe["checks"]),
         {one["feed"]: one["pad"] for one in recipe["outputs"] if "pad" in one},
+        frozenset(one["feed"] for one in recipe["outputs"] if one.get("truncate")),
     )
 
 
 def _each(port: Port) -> int:
     """Bytes of an item."""
     return port.size // port.shape[0]
-
-
-def _packed(array: Array, port: Port, *, open_: bool) -> bytes:
-    """``open_``: whether it may be shorter."""
-    most = port.elements // port.shape[0]
-    size = len(array.values)
-    if size > most or (size < most and not open_):
-        raise TextTooLongError(f"a text becomes {size:,} numbers; the model takes {most:,}{' at most' * open_}")
-    try:
-        return struct.pack(f"<{size}{port.format}", *array.values)
-    except (struct.error, OverflowError):
-        raise UnfitTextError("a text becomes a number that the model cannot take") from None
 
 
 def _bytes(text: str) -> bytes:

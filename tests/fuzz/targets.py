@@ -53,6 +53,7 @@ from handler.text.words import Words, read
 from tests.fuzz import answers, recipes
 from tests.fuzz.oracle import BODY_BYTE, FLOOR, AskedLimits, Spent, held
 from tests.support import abi_library, vocabulary
+from tests.support.words import sized
 
 CORPUS = Path(__file__).parent / "corpus"
 FACE = (Path(__file__).parents[1] / "data" / "face.jpg").read_bytes()
@@ -172,7 +173,7 @@ def words(data: bytes) -> Spent:
         with suppress(HandlerError):
             string = text_of(data[1:], "it", limits).encode()
             given = {one.name: [string] * prod(one.shape) for one in steps.inputs}
-            chosen, made = steps.sized(given, sizes, limits.characters)
+            chosen, made = sized(steps, given, sizes, limits.characters)
             assert {feed: len(row) for feed, row in made.items()} == {f: p.size for f, p in sizes[chosen].items()}
 
     return held(number, limits, len(data), byte_seconds=BODY_BYTE * 100)

@@ -18,6 +18,7 @@ from handler.description import Port
 from handler.errors import OutOfTimeError, StartupError, TextTooLongError, UnfitTextError
 from handler.text.arrays import MOST, Array, elementwise, pad, ragged_to_tensor, strided_slice, vector
 from handler.text.words import FILE, Words, open_words, read
+from tests.support.words import sized, tensors
 
 IDS = {"ids": Port("ids", "int64", (1, 3), 24)}
 
@@ -52,16 +53,16 @@ def look_up() -> Words:
 
 
 def test_strings_become_the_bytes_of_a_feed() -> None:
-    found = look_up().tensors({"text": [b"The", b"\xff", b"", b"the", b"x", b"THE"]}, IDS)
+    found = tensors(look_up(), {"text": [b"The", b"\xff", b"", b"the", b"x", b"THE"]}, IDS)
     assert struct.unpack("<6q", found["ids"]) == (7, 8, -1, 7, -1, 7)
 
 
-def of_any_length() -> Words:
+def of_any_length(*, truncate: bool = False) -> Words:
     """The number of each character of a text, and 9 behind the last."""
     made = json.loads(recipe([{"op": "UnicodeDecode", "of": [0]}, {"op": "ExpandDims", "of": [3, 1]}], 4, [
         {"shape": [], "numbers": [0]}
     ], shape=()).partition(b"\n")[2])  # fmt: skip
-    made["outputs"][0]["pad"] = 9
+    made["outputs"][0] |= {"pad": 9} | ({"truncate": True} if truncate else {})
     return read(b'{"kind": "words"}\n' + json.dumps(made).encode())
 
 
@@ -70,7 +71,7 @@ SIZES = [{"ids": Port("ids", "int32", (2, length), 8 * length)} for length in (2
 
 @pytest.mark.parametrize(("texts", "number"), [(["", "a"], 0), (["ab", "abc"], 1), (["abcd"], 2), (["a", "abcde"], 2)])
 def test_rows_of_any_length_become_those_of_the_smallest_size(texts: list[str], number: int) -> None:
-    chosen, found = of_any_length().sized({"text": [text.encode() for text in texts]}, SIZES)
+    chosen, found = sized(of_any_length(), {"text": [text.encode() for text in texts]}, SIZES)
     length = (2, 3, 5)[chosen]
     rows = [[*map(ord, text), *[9] * (length - len(text))] for text in texts]
     assert (chosen, list(struct.iter_unpack(f"<{length}i", found["ids"]))) == (number, [*map(tuple, rows)])
@@ -78,7 +79,14 @@ def test_rows_of_any_length_become_those_of_the_smallest_size(texts: list[str], 
 
 def test_a_row_that_is_longer_than_any_size() -> None:
     with pytest.raises(TextTooLongError, match=r"becomes 6 numbers; the model takes 5 at most \(item 2 of 2\)"):
-        of_any_length().sized({"text": [b"a", b"abcdef"]}, SIZES)
+        sized(of_any_length(), {"text": [b"a", b"abcdef"]}, SIZES)
+
+
+def test_a_row_that_is_longer_than_any_size_is_cut_off() -> None:
+    texts = [b"abcdefg", b"ab", b"z" * 1000]
+    chosen, found = sized(of_any_length(truncate=True), {"text": texts}, SIZES)
+    rows = [[*map(ord, text)] for text in ("abcde", "ab\t\t\t", "zzzzz")]
+    assert (chosen, list(struct.iter_unpack("<5i", found["ids"]))) == (2, [*map(tuple, rows)])
 
 
 def test_a_file_beside_the_library(tmp_path: Path) -> None:
@@ -127,23 +135,23 @@ NO_NUMBERS = (b"", b"seven", b"1.5", b"1e3", b"2147483648", "٣".encode(), b"1" 
 @pytest.mark.parametrize("text", NO_NUMBERS)
 def test_what_is_no_number_is_refused(text: bytes) -> None:
     with pytest.raises(UnfitTextError, match=r"no whole number .* \(item 2 of 2\)"):
-        to_numbers(True).tensors({"text": [b"1"] * 4 + [text, b"2"]}, IDS)
+        tensors(to_numbers(True), {"text": [b"1"] * 4 + [text, b"2"]}, IDS)
 
 
 @pytest.mark.parametrize("text", [b"", b"1.5.2", "½".encode(), b"1" * 5000, b"0x1p3", b"1_0.0"])
 def test_what_is_no_fraction_is_refused(text: bytes) -> None:
     with pytest.raises(UnfitTextError):
-        to_numbers(False).tensors({"text": [text] * 3}, {"ids": Port("ids", "float32", (1, 3), 12)})
+        tensors(to_numbers(False), {"text": [text] * 3}, {"ids": Port("ids", "float32", (1, 3), 12)})
 
 
 def test_a_fraction_that_the_feed_cannot_hold() -> None:
     with pytest.raises(UnfitTextError, match="cannot take"):
-        to_numbers(False).tensors({"text": [b"1e300"] * 3}, {"ids": Port("ids", "float32", (1, 3), 12)})
+        tensors(to_numbers(False), {"text": [b"1e300"] * 3}, {"ids": Port("ids", "float32", (1, 3), 12)})
 
 
 def test_a_text_that_is_too_long() -> None:
     with pytest.raises(TextTooLongError, match=r"more than 200,000 bytes.*item 2 of 2"):
-        look_up().tensors({"text": [b"a"] * 5 + [b"a" * 200_001]}, IDS)
+        tensors(look_up(), {"text": [b"a"] * 5 + [b"a" * 200_001]}, IDS)
 
 
 def test_a_pattern_whose_time_grows_with_the_square() -> None:
@@ -151,27 +159,27 @@ def test_a_pattern_whose_time_grows_with_the_square() -> None:
     length = {"op": "StringLength", "of": [1]}
     words = read(recipe([step, length], 2))
     one = {"ids": Port("ids", "int64", (1,), 8)}
-    assert struct.unpack("<q", words.tensors({"text": [b"<" * 20_000]}, one)["ids"]) == (20_000,)
+    assert struct.unpack("<q", tensors(words, {"text": [b"<" * 20_000]}, one)["ids"]) == (20_000,)
     with pytest.raises(TextTooLongError, match="at most 20,000"):
-        words.tensors({"text": [b"<" * 20_001]}, one)
+        tensors(words, {"text": [b"<" * 20_001]}, one)
 
 
 def test_time_that_is_over() -> None:
     with pytest.raises(OutOfTimeError):
-        look_up().tensors({"text": [b"a"] * 3}, IDS, seconds_left=lambda: 0.0)
+        tensors(look_up(), {"text": [b"a"] * 3}, IDS, seconds_left=lambda: 0.0)
 
 
 def test_other_numbers_than_the_feed_holds() -> None:
     step = {"op": "UnicodeDecode", "of": [0]}
     with pytest.raises(TextTooLongError, match="becomes 4 numbers; the model takes 3"):
-        read(recipe([step], 2)).tensors({"text": [b"abcd"]}, IDS)
+        tensors(read(recipe([step], 2)), {"text": [b"abcd"]}, IDS)
 
 
 def test_what_is_not_there_is_an_unfit_text() -> None:
     steps = [{"op": "Substr", "of": [0, 1, 2]}]
     constants = [{"shape": [], "numbers": [5]}, {"shape": [], "numbers": [1]}]
     with pytest.raises(UnfitTextError):
-        read(recipe(steps, 3, constants)).tensors({"text": [b"abc"]}, IDS)
+        tensors(read(recipe(steps, 3, constants)), {"text": [b"abc"]}, IDS)
 
 
 def test_an_array_that_is_too_large_is_never_made() -> None:

@@ -32,6 +32,7 @@ from handler.text.fingerprint import fingerprint64, siphash
 from handler.text.words import read
 from tests.support import needs
 from tests.support.models import freeze, run_graph, save_keras
+from tests.support.words import sized, tensors
 
 pytestmark = pytest.mark.integration
 
@@ -285,12 +286,24 @@ def test_a_text_of_any_length_answers_as_alone(layers: str, tmp_path: Path) -> N
     assert (feed.name, feed.shape) == ("text", (3, 6))
     words = read(graph.words_path.read_bytes())
     texts = ["The cat sat!", "on", "the mat x zebra the cat"]
-    size, made = words.sized({"text": [text.encode() for text in texts]}, [{"text": ports(graph)["text"]}])
+    size, made = sized(words, {"text": [text.encode() for text in texts]}, [{"text": ports(graph)["text"]}])
     ids = np.frombuffer(made["text"], feed.dtype).reshape(feed.shape)
     assert (size, ids[1].tolist()) == (0, [5, 0, 0, 0, 0, 0])
     (answers,) = run_graph(graph, {"text": ids}).values()
     for text, answer in zip(texts, answers, strict=True):
         np.testing.assert_allclose(answer, model(tf.constant([[text]]))[0], atol=1e-6)
+
+
+def test_a_text_that_is_cut_off_answers_as_its_beginning(tmp_path: Path) -> None:
+    model, path = open_model(tmp_path, L.Embedding(10, 4, mask_zero=True), *LAYERS["recurrent"](), L.Dense(2))
+    graph = frozen(path, feeds=(FeedSpec("text", lengths=(6,), truncate=True),))
+    words = read(graph.words_path.read_bytes())
+    texts = ["the cat sat on the mat", "the cat sat on the mat and on it sat a cat", "sat " * 500]
+    made = tensors(words, {"text": [text.encode() for text in texts]}, {"text": ports(graph)["text"]})
+    (answers,) = run_graph(graph, {"text": np.frombuffer(made["text"], np.int64).reshape(3, 6)}).values()
+    for text, answer in zip(texts, answers, strict=True):
+        beginning = " ".join(text.split()[:6])
+        np.testing.assert_allclose(answer, model(tf.constant([[beginning]]))[0], atol=1e-6)
 
 
 def ports(graph: FrozenGraph) -> dict[str, Port]:
@@ -346,9 +359,9 @@ def test_a_vocabulary_without_a_place_for_other_words() -> None:
     raw = raw_graph(lambda x: embedding(lookup(x)), (2,))
     words = read(verified_cut(raw, (2,), "known").recipe.written())
     ids = {"text": Port("text", "int64", (1, 2), 16)}
-    assert words.tensors({"text": [b"the", "日本".encode()]}, ids)["text"] == np.array([0, 6]).tobytes()
+    assert tensors(words, {"text": [b"the", "日本".encode()]}, ids)["text"] == np.array([0, 6]).tobytes()
     with pytest.raises(UnfitTextError, match="none of those that the model knows"):
-        words.tensors({"text": [b"the", b"zebra"]}, ids)
+        tensors(words, {"text": [b"the", b"zebra"]}, ids)
 
 
 def test_a_recipe_is_the_same_every_time() -> None:

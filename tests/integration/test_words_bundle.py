@@ -169,17 +169,41 @@ def test_strings_in_binary_form(built: tuple[Any, Bundle], server: Server) -> No
     np.testing.assert_allclose(np.reshape(answer["outputs"][0]["data"], (2, 3)), wanted(built[0], given), atol=1e-5)
 
 
+def sizes_of_runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The size of each run from now on."""
+    sizes: list[int] = []
+    run = Model.run
+
+    def noted(model: Model, feeds: Any, size: int, signature: str = "") -> list[memoryview]:
+        sizes.append(size)
+        return run(model, feeds, size, signature)
+
+    monkeypatch.setattr(Model, "run", noted)
+    return sizes
+
+
 @pytest.mark.parametrize(("review", "size"), [("", 0), ("good red wine one", 0), ("a b c d e", 1), ("a " * 12, 1)])
 def test_the_smallest_size_that_holds_the_texts(
-    built: tuple[Any, Bundle], server: Server, review: str, size: int
+    built: tuple[Any, Bundle], server: Server, monkeypatch: pytest.MonkeyPatch, review: str, size: int
 ) -> None:
     given = columns(2) | {"review": ["red", review]}
-    request = server.prepared(predict.parse({"inputs": given}, server.description(None), Limits()), call())
-    assert (request.size, len(request.inputs["review"])) == (size, 2 * 8 * (4, 12)[size])
+    sizes = sizes_of_runs(monkeypatch)
     expected = wanted(built[0], given)
     found = predict.answer({"inputs": given}, server, call())["predictions"]
     answers = [[math.nan if one is None else one for one in row["price"]] for row in found]
     np.testing.assert_allclose(answers, expected, atol=1e-5)
+    assert sizes == [0, size]  # batches of 1 and 4 make two runs of two texts
+
+
+def test_each_run_has_the_smallest_size_for_its_texts(
+    built: tuple[Any, Bundle], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers and other strings beside the texts go with them, and the answers come in the order of the request."""
+    given = columns(11) | {"review": ["red wine", "a b c d e f g"] * 5 + ["good"]}
+    sizes = sizes_of_runs(monkeypatch)
+    found = predict.answer({"inputs": given}, server, call())["predictions"]
+    np.testing.assert_allclose([one["price"] for one in found], wanted(built[0], given), atol=1e-5)
+    assert sizes == [0, 1, 1]  # of 4, 4 and 3 items, of which 6 are short
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {

@@ -438,6 +438,10 @@ unzipped = 1e9
                 '[[feeds]]\nname = "x"\nlengths = [4]\n[[feeds]]\nname = "y"\nlengths = [4, 8]',
                 "8: [[feeds]].lengths: 2 given, but 1 for 'x'",
             ),
+            (
+                '[[feeds]]\nname = "x"\ntruncate = true',
+                "5: [[feeds]].truncate: is of texts of any length; say for which it is compiled: lengths = [16, 64, 256]",
+            ),
             ('[[feeds]]\nname = "x"\nlengths = [4]\npad = 0', "6: [[feeds]].pad: is of numbers, and lengths are"),
             (
                 '[[feeds]]\nname = "x"\nlengths = [4]\n[[feeds]]\nname = "y"\nshapes = [[1], [2]]',
@@ -704,6 +708,7 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
     ]
     lengths = st.sets(sizes, min_size=2, max_size=2).map(lambda two: tuple(sorted(two)))
     feeds = [replace(feed, lengths=draw(st.just(()) | lengths)) for feed in feeds]
+    feeds = [replace(feed, truncate=bool(feed.lengths) and draw(st.booleans())) for feed in feeds]
     fetches = tuple(map(FetchSpec, draw(unique(lines_of_text, 3) if named else st.just([]))))
     if draw(st.booleans()) and fetches:
         aliases = draw(unique(lines_of_text.map(lambda n: f"alias {n}"), 1))

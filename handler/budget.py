@@ -27,6 +27,8 @@ TEXTS_TOGETHER = 4
 """Of the characters that one text may have, how many times as many all of a request's may have."""
 LOCATED_TOKEN = 700
 """Bytes of memory for each token whose place is asked for: the place, and a word in the answer."""
+TRACED_CHARACTER = 160
+"""Bytes of memory for each character of the longest text in which words are looked for that a model's steps make."""
 MEMORY_SHARE = 0.6
 """Of the function's memory for one request; the rest is the interpreter's, the model's and the event's."""
 PICTURE_SECONDS = 5.0

@@ -123,11 +123,14 @@ class Detection(NamedTuple):
 
 
 class StringInput(NamedTuple):
-    """Strings that the function makes ``feeds`` of. ``shape``: of one batch."""
+    """Strings that the function makes ``feeds`` of. ``shape``: of one batch. ``tokens``: the feed that has a number for
+    each word of a text, where an answer is of the words.
+    """
 
     name: str
     shape: tuple[int, ...]
     feeds: tuple[str, ...]
+    tokens: str = ""
 
     @property
     def each(self) -> int:
@@ -327,10 +330,14 @@ def _signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
         pad={name: float(value) for name, value in own.get("pad", {}).items()},
         signature=str(own.get("signature", "")),
         audio=_audio(own["audio"]) if own.get("audio") else None,
-        strings=tuple(StringInput(o["name"], tuple(o["shape"]), tuple(o["feeds"])) for o in own.get("strings", [])),
+        strings=tuple(map(_strings, own.get("strings", []))),
         text=TextInput(**{key: own["text"][key] for key in TextInput._fields}) if own.get("text") else None,
         examples=_examples(own["examples"]) if own.get("examples") else None,
     )
+
+
+def _strings(data: dict[str, Any]) -> StringInput:
+    return StringInput(data["name"], tuple(data["shape"]), tuple(data["feeds"]), str(data.get("tokens", "")))
 
 
 def _size(data: dict[str, Any]) -> Size:
@@ -420,8 +427,9 @@ def _require_consistent(description: Description) -> None:
 def _require_tokens(description: Description) -> None:
     """Raises ValueError for an output of tokens that is not [batch, length, labels], of a text of that length."""
     names = {output.fetch for output in description.outputs if output.kind == "tokens"}
+    feeds = {one.tokens for one in description.strings} | ({description.text.ids} if description.text else set())
     for size in description.sizes or (Size(description.feeds, description.fetches),):
-        shapes = [port.shape for port in size.feeds if description.text and port.name == description.text.ids]
+        shapes = [port.shape[:2] for port in size.feeds if port.name in feeds]
         for port in size.fetches:
             if port.name in names and (port.dynamic or len(port.shape) != 3 or [port.shape[:2]] != shapes):
                 raise ValueError(f"fetch {port.name} has no scores for each token of a text")

@@ -117,13 +117,16 @@ class Server(NamedTuple):
         sizes = _sizes(description) if words.pads else [_ports(description)]
         count = max(map(len, request.strings.values()))
         self.limits.require_memory(count * sum(port.size // port.shape[0] for port in sizes[-1].values()))
-        rows = words.rows(
-            request.strings, sizes[-1], self.limits.characters, lambda: seconds_left(call.remaining_ms())
-        )
+        limits, left = self.limits, lambda: seconds_left(call.remaining_ms())
+        rows = words.rows(request.strings, sizes[-1], limits.characters, left)
+        located: tuple[Located, ...] = ()
+        if (tokens := words.tokens) is not None:
+            most = sizes[-1][tokens.feed].shape[1]
+            located = tokens.located(request.strings[tokens.source], most, limits, left)
         # Each run has the shortest size for its texts, unless answers of different sizes could not stand together.
         size = request.size if description.alike else request.size + words.size_for(rows, sizes)
         seconds = {"decode": time.perf_counter() - began}
-        return request._replace(strings={}, rows=rows, size=size, seconds=seconds)
+        return request._replace(strings={}, rows=rows, located=located, size=size, seconds=seconds)
 
     def _windowed(self, request: Request, call: Call) -> Request:
         from .audio import windows

@@ -60,7 +60,7 @@ def model_json(
 def _given(given: Sequence[Given], signature: int) -> dict[str, Any]:
     one = given[signature] if given else Given()
     return {
-        **({"strings": [asdict(own) for own in one.strings]} if one.strings else {}),
+        **({"strings": [own.to_dict() for own in one.strings]} if one.strings else {}),
         **({"examples": asdict(one.examples)} if one.examples else {}),
     }
 

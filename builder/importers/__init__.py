@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +45,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     from builder.importers.hashes import hashed_numbers
     from builder.importers.strings import without_strings
     from builder.importers.word_front import write_words
+    from builder.importers.word_places import with_tokens
     from builder.importers.words import cut_words, lengths_of, string_feeds
 
     loaded, examples = without_examples(loaded, spec)
@@ -53,16 +55,18 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     fetches = _choose_fetches(loaded.ports, spec)
     raw = loaded.freeze(shapes)
     raw = replace(raw, graph_def=hashed_numbers(raw.graph_def))
-    words = None
+    words, of_words = None, frozenset[str]()
     strings = string_feeds(raw)
     lengths = lengths_of(spec.feeds, strings)
     if strings:
         words = cut_words(raw, shapes, [raw.fetches[name] for name in fetches.values()], lengths)
+        of_words = _of_words(spec, fetches)
+        words = with_tokens(words) if of_words else words
         raw, shapes = words.raw, words.shapes
     definition, feeds = admit(raw.graph_def, [raw.fetches[name] for name in fetches.values()], raw.feeds)
     raw = replace(raw, graph_def=definition, feeds=feeds)
     if words:
-        write_words(replace(words, raw=raw), list(fetches.values()), folder)
+        write_words(replace(words, raw=raw), list(fetches.values()), folder, of_words)
     if examples:
         require_alike(examples, words, list(fetches.values()))
     inputs = words.inputs if words else ()
@@ -70,6 +74,12 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     graph = write_frozen(raw, shapes, fetches, spec, folder, inputs, given)
     check_outputs(spec, graph)
     return graph
+
+
+def _of_words(spec: ModelSpec, fetches: Mapping[str, str]) -> frozenset[str]:
+    """The model's own names of the ``fetches`` that have a row for each word of a text."""
+    tagged = [output for output in spec.outputs if output.kind == "tokens"]
+    return frozenset(fetches[output.fetch or next(iter(fetches))] for output in tagged)
 
 
 def describe(source: Source, path: Path) -> ModelPorts:

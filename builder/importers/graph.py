@@ -41,11 +41,21 @@ class Port:
 
 @dataclass(frozen=True)
 class StringInput:
-    """Strings that callers give, and of which the function makes ``feeds``. ``shape``: of one batch."""
+    """Strings that callers give, and of which the function makes ``feeds``. ``shape``: of one batch. ``tokens``: the
+    feed that has a number for each word of a text, where an answer is of the words.
+    """
 
     name: str
     shape: tuple[int, ...]
     feeds: tuple[str, ...]
+    tokens: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        row = asdict(self)
+        if not self.tokens:
+            del row["tokens"]
+        return row
 
 
 @dataclass(frozen=True)
@@ -159,7 +169,7 @@ class FrozenGraph:
             "fetches": [p.to_dict() for p in self.fetches],
             "variables": dict(self.variables),
             "states": [p.to_dict() for p in self.states],
-            **({"strings": [asdict(one) for one in self.strings]} if self.strings else {}),
+            **({"strings": [one.to_dict() for one in self.strings]} if self.strings else {}),
             **({"examples": asdict(self.examples)} if self.examples else {}),
         }
         self.ports_path.write_text(json.dumps(ports, indent=1))
@@ -218,7 +228,8 @@ def _strings(row: Any) -> StringInput:
     shape = row["shape"]
     if not isinstance(shape, list) or not all(type(dim) is int and dim >= 0 for dim in shape):
         raise TypeError("shape")
-    return StringInput(_text(row["name"]), tuple(shape), tuple(map(_text, row["feeds"])))
+    feeds, tokens = tuple(map(_text, row["feeds"])), _text(row.get("tokens", ""))
+    return StringInput(_text(row["name"]), tuple(shape), feeds, tokens)
 
 
 def _examples(row: Any) -> ExampleInput:

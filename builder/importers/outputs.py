@@ -57,9 +57,12 @@ def _label(fetch: TensorSpec) -> Iterator[str]:
 
 def _tokens(output: OutputSpec, fetch: TensorSpec, spec: ModelSpec, graph: FrozenGraph) -> Iterator[str]:
     """Scores [batch, length, labels], of texts of that length."""
-    assert spec.text is not None
     feeds = {port.spec.name: port.spec for port in graph.feeds}
-    ids = feeds[spec.text.named(list(feeds)).ids or ""]
+    made = next((one.tokens for one in graph.strings if one.tokens), "")
+    if spec.text is None and not made:
+        yield "labels of words are of a text, and the model takes none; add [text]."
+        return
+    ids = feeds[made if spec.text is None else spec.text.named(list(feeds)).ids or ""]
     wanted = [*ids.shape, len(output.labels)]
     if not fetch.dtype.startswith("float") or fetch.dynamic or list(fetch.shape) != wanted:
         yield (

@@ -5,7 +5,7 @@ Nothing runs here but ops that word_steps.py knows, and what they read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,8 @@ def _common(shapes: set[Shape | None]) -> OpenShape | None:
 def with_pads(cut: Cut, feeds: Sequence[str], truncated: Sequence[str] = ()) -> Cut:
     """``cut`` with what TensorFlow fills shorter rows of ``feeds`` up with, where a longer one is beside them.
 
-    ``truncated``: those of them whose longer rows the function cuts off, and does not refuse. Raises ImportModelError where that is not always the same.
+    ``truncated``: those of them whose longer rows the function cuts off, and does not refuse. Raises ImportModelError
+    where they are not always filled up with the same.
     """
     if not feeds:
         return cut
@@ -204,11 +205,12 @@ def fitting(cut: Cut) -> Cut:
     return replace(cut, examples=tuple(runs))
 
 
-def write_words(cut: Cut, fetches: Sequence[str], folder: Path) -> None:
+def write_words(cut: Cut, fetches: Sequence[str], folder: Path, of_words: Collection[str] = ()) -> None:
     """Write ``model.words`` and ``words.npz`` into ``folder``; ``cut.raw`` has been admitted.
 
     Before that, TensorFlow's answers to the examples (``fetches``, by name) are compared with its answers to what the
-    function's own code makes of them. Raises ImportModelError where they differ.
+    function's own code makes of them. ``of_words``: those of them that have a row for each word. Raises
+    ImportModelError where they differ.
     """
     made = encoded(cut, cut.examples)
     if cut.pads:
@@ -218,7 +220,7 @@ def write_words(cut: Cut, fetches: Sequence[str], folder: Path) -> None:
             for run in encoded(cut, cut.examples)
         ]
     if not cut.raw.states:
-        _require_answers(cut, fetches, made)
+        _require_answers(cut, fetches, made, of_words)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / WORDS).write_bytes(cut.recipe.written())
     save_arrays(
@@ -233,7 +235,9 @@ def _longer(rows: NDArray[Any], shape: Shape, pad: Any) -> NDArray[Any]:
     return np.pad(rows, sides, constant_values=pad) if any(after for _, after in sides) else rows
 
 
-def _require_answers(cut: Cut, fetches: Sequence[str], made: Sequence[Mapping[str, NDArray[Any]]]) -> None:
+def _require_answers(
+    cut: Cut, fetches: Sequence[str], made: Sequence[Mapping[str, NDArray[Any]]], of_words: Collection[str]
+) -> None:
     tf = tensorflow()
     others = {name: tensor for name, tensor in cut.raw.feeds.items() if name not in cut.whole.cuts}
     random = np.random.Generator(np.random.PCG64(1))
@@ -250,10 +254,13 @@ def _require_answers(cut: Cut, fetches: Sequence[str], made: Sequence[Mapping[st
                 given = {cut.raw.feeds[name]: value for name, value in feeds.items()}
                 found = session.run([cut.raw.fetches[name] for name in fetches], {**given, **beside})
                 for name, one, answer in zip(fetches, found, answers, strict=True):
+                    if name in of_words and answer.ndim > 1:
+                        one = one[:, : answer.shape[1]]
                     if one.shape != answer.shape:
                         raise ImportModelError(
                             f"The answer {name!r} has the shape {list(answer.shape)} for texts that become "
-                            f"{list(one.shape)} when they are filled up: an answer has to have one size for all texts."
+                            f"{list(one.shape)} when they are filled up: an answer has to have one size for all texts, "
+                            'or labels for each word (kind = "tokens").'
                         )
                     if not np.allclose(one, answer, rtol=1e-4, atol=1e-5, equal_nan=True):
                         raise ImportModelError(

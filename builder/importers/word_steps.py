@@ -38,11 +38,13 @@ class Recipe:
     steps: list[Attributes] = field(default_factory=list)
     outputs: list[Attributes] = field(default_factory=list)
     checks: list[int] = field(default_factory=list)
+    tokens: Attributes | None = None
 
     def written(self) -> bytes:
         """The file: the same bytes for the same recipe."""
         head = json.dumps({"kind": KIND})
-        return f"{head}\n{json.dumps(vars(self), separators=(',', ':'))}\n".encode("ascii")
+        said = {key: value for key, value in vars(self).items() if value is not None}
+        return f"{head}\n{json.dumps(said, separators=(',', ':'))}\n".encode("ascii")
 
 
 def together(files: Mapping[str, bytes]) -> bytes:

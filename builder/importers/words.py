@@ -77,7 +77,8 @@ def cut_words(
     """``raw`` without strings. ``shapes``: of its feeds; ``fetches``: its tensors that are wanted.
 
     ``lengths``: the feeds that say, with the first of theirs, how many numbers a text becomes here that becomes as many
-    as it has words. Raises ImportModelError, with what stands in front drawn, where that is something that the function does not do.
+    as it has words. Raises ImportModelError, with what stands in front drawn, where that is something that the function
+    does not do.
     """
     given = raw.feeds.values()
     flat = inline_calls(keep_reachable(raw.graph_def, fetches, given), [*fetches, *given])

@@ -154,7 +154,7 @@ def check(tables: Tables, form: Format | None) -> None:
         if own.text:
             _text(own.text, own, form)
         for output in own.outputs:
-            check_output(output, own.image is not None, own.text is not None)
+            check_output(output, own.image is not None, own.text is not None or _may_take_strings(own, form))
         _heads(own)
     _golden(signatures[0])
     _weights(signatures[0])
@@ -457,6 +457,11 @@ def _activations(tables: Tables) -> None:
         key = "type" if asked[0] is activations else "activations"
         right = 'write [weights] type = "int8", or delete this line'
         asked[0].wrong(key, f'"int8" is for layers with int8 weights, and there are none; {right}')
+
+
+def _may_take_strings(tables: Tables, form: Format | None) -> bool:
+    """Whether a model may have words among its inputs: the model alone says."""
+    return not (tables.image or tables.audio) and form not in ("jax", "pytorch")
 
 
 def _heads(tables: Tables) -> None:

@@ -56,16 +56,21 @@ def compiled(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def replace(x: Array, *, pattern: Any, rewrite: Sequence[str | int], everywhere: bool, slow: bool) -> Array:
     """``rewrite``: texts, and numbers of groups."""
-    fixed = "".join(map(str, rewrite)) if all(isinstance(part, str) for part in rewrite) else None
-
-    def written(match: re.Match[str]) -> str:
-        return fixed if fixed is not None else "".join(p if isinstance(p, str) else match[p] or "" for p in rewrite)
+    replaced = written(rewrite)
 
     def one(text: bytes) -> bytes:
         _require_short(text, slow)
-        return str(pattern.sub(written, text.decode(), count=0 if everywhere else 1)).encode()
+        return str(pattern.sub(replaced, text.decode(), count=0 if everywhere else 1)).encode()
 
     return _each(one)(x)
+
+
+def written(rewrite: Sequence[str | int]) -> Callable[[re.Match[str]], str]:
+    """What ``rewrite`` puts in the place of a match."""
+    if all(isinstance(part, str) for part in rewrite):
+        fixed = "".join(map(str, rewrite))
+        return lambda match: fixed
+    return lambda match: "".join(part if isinstance(part, str) else match[part] or "" for part in rewrite)
 
 
 def full_match(x: Array, *, pattern: Any, slow: bool) -> Array:

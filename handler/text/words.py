@@ -12,6 +12,7 @@ line names:
     outputs    which value each "feed" of the library gets; with a "pad", that is a row of the text's own length, which
                is filled up, and with "truncate" cut off where it is longer than the model takes
     checks     values that are -1 for a word that a model does not know which asserts that it knows all
+    tokens     of a model that labels words: how they are found again in a text, see traced.py
 
 Inputs, constants and what each step gives are values, numbered in this order.
 """
@@ -35,6 +36,7 @@ from .strings import compiled
 
 if TYPE_CHECKING:
     from ..description import Port
+    from .traced import Tokens
 
 FILE = "model.words"
 KIND = "words"
@@ -64,7 +66,7 @@ class Words(NamedTuple):
     """The steps from ``inputs`` to the feeds in ``outputs``, by the number of the value that each gets.
 
     ``pads``: of feeds that are rows of a text's own length, what fills up a shorter one; ``cut``: those of them whose
-    longer rows are cut off, and not refused.
+    longer rows are cut off, and not refused; ``tokens``: what finds words again in a text, where answers are of them.
     """
 
     inputs: tuple[Input, ...]
@@ -74,6 +76,7 @@ class Words(NamedTuple):
     checks: tuple[int, ...] = ()
     pads: Mapping[str, float] = {}
     cut: frozenset[str] = frozenset()
+    tokens: Tokens | None = None
 
     def arrays(self, item: Sequence[Sequence[bytes]]) -> dict[str, Array]:
         """What each feed gets for one item: the strings of each input, row-major. Raises HandlerError."""
@@ -186,7 +189,14 @@ def read(data: bytes) -> Words:
         tuple(recipe["checks"]),
         {one["feed"]: one["pad"] for one in recipe["outputs"] if "pad" in one},
         frozenset(one["feed"] for one in recipe["outputs"] if one.get("truncate")),
+        _tokens(recipe["tokens"]) if "tokens" in recipe else None,
     )
+
+
+def _tokens(one: dict[str, Any]) -> Tokens:
+    from .traced import read
+
+    return read(one)
 
 
 def _each(port: Port) -> int:

@@ -99,3 +99,85 @@ def test_as_many_labels_as_scores_are_needed(built: tuple[Any, Path, Client]) ->
     (folder / "few.toml").write_text(SPEC.replace('"names"', '"few"').replace("'O', ", ""), encoding="utf-8")
     with pytest.raises(ImportModelError, match=r"is float32 \[1, 8, 5\], and needs a score .*, \[1, 8, 4\]"):
         build_bundle(Workspace.of(load(folder / "few.toml"), Project(folder)))
+
+
+WORDS = ["anna", "berlin", "lebt", "in", "meier", "dont"]
+NAMES = ("O", "B-PER", "I-PER", "B-LOC")
+OF_WORDS = {"anna": 1, "meier": 2, "berlin": 3}
+SPEC_OF_WORDS = f"""\
+[model]
+source = "words.keras"
+name = "words"
+batch = [1, 4]
+
+[[feeds]]
+name = "text"
+lengths = [4, 12]
+truncate = true
+
+[[outputs]]
+name = "names"
+kind = "tokens"
+labels = {list(NAMES)}
+activation = "softmax"
+"""
+
+
+@pytest.fixture(scope="module")
+def of_words(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Client]:
+    """A model that takes strings as they are: words that its vocabulary has, and an LSTM over them."""
+    import keras
+
+    folder = tmp_path_factory.mktemp("names")
+    keras.utils.set_random_seed(1)
+    scores = np.zeros((len(WORDS) + 2, len(NAMES)), np.float32)
+    for number, word in enumerate(WORDS, 2):
+        scores[number, OF_WORDS.get(word, 0)] = 6
+    scores[1, 0] = 6
+    text = keras.Input((1,), dtype="string", name="text")
+    ids = keras.layers.TextVectorization(vocabulary=WORDS)(text)
+    own = keras.layers.Embedding(len(WORDS) + 2, len(NAMES), mask_zero=True, name="scores")
+    context = keras.layers.Bidirectional(keras.layers.LSTM(2, return_sequences=True))(own(ids))
+    y = own(ids) + keras.layers.Dense(len(NAMES))(context)
+    model = keras.Model(text, y)
+    own.set_weights([scores])
+    with pytest.MonkeyPatch.context() as patch:
+        project = empty_project(folder, patch)
+        model.save(folder / "words.keras")
+        (folder / "model.toml").write_text(SPEC_OF_WORDS, encoding="utf-8")
+        bundle = build_bundle(Workspace.of(load(folder / "model.toml"), project)).bundle
+    return model, Client(Server({"words": Model(str(bundle.library))}, Limits()))
+
+
+def test_words_of_a_model_that_takes_strings(of_words: tuple[Any, Client]) -> None:
+    _, client = of_words
+    text = "Anna  Meier-Schulz? DON'T! Anna MEIER, lebt in \u00c4 (Berlin)."
+    status, answer = client.post("/predict", {"texts": [text, "Berlin", "..."]})
+    assert status == 200, answer
+    first, second, third = (one["names"] for one in answer["predictions"])
+    assert [(one["label"], one["word"]) for one in first] == [
+        ("PER", "Anna"),
+        ("PER", "Anna MEIER"),
+        ("LOC", "Berlin"),
+    ]
+    assert all(text[one["start"] : one["end"]] == one["word"] for one in first)
+    assert [(one["start"], one["end"]) for one in second] == [(0, 6)]
+    assert third == []
+
+
+def test_scores_of_words_are_those_of_tensorflow(of_words: tuple[Any, Client]) -> None:
+    import tensorflow as tf
+
+    model, client = of_words
+    texts = ["Anna lebt", "in Berlin lebt nobody anna meier", "anna " * 30]
+    _, answer = client.post("/predict", {"texts": texts})
+    for text, found in zip(texts, answer["predictions"], strict=True):
+        wanted = tf.nn.softmax(model(tf.constant([[" ".join(text.split()[:12])]]))[0]).numpy()
+        labels = wanted.argmax(-1)
+        starts = [one["start"] for one in found["names"]]
+        words = [number for number, label in enumerate(labels) if label not in (0, 2)]
+        offsets = [sum(len(word) + 1 for word in text.split()[:number]) for number in words]
+        assert starts == offsets
+        alone = [one for one in found["names"] if " " not in one["word"]]
+        scores = {offset: wanted[number].max() for offset, number in zip(offsets, words, strict=True)}
+        np.testing.assert_allclose([one["score"] for one in alone], [scores[one["start"]] for one in alone], atol=1e-5)

@@ -25,7 +25,7 @@ from builder.importers.word_front import Cut, encoded
 from builder.importers.word_steps import STEPS, STRING_STEPS
 from builder.importers.words import cut_words
 from builder.importers.xla_ops import compiled
-from builder.spec import FeedSpec
+from builder.spec import FeedSpec, OutputSpec
 from handler.description import Port
 from handler.errors import UnfitTextError
 from handler.text.fingerprint import fingerprint64, siphash
@@ -304,6 +304,63 @@ def test_a_text_that_is_cut_off_answers_as_its_beginning(tmp_path: Path) -> None
     for text, answer in zip(texts, answers, strict=True):
         beginning = " ".join(text.split()[:6])
         np.testing.assert_allclose(answer, model(tf.constant([[beginning]]))[0], atol=1e-6)
+
+
+TAGGED = (OutputSpec("tags", None, "tokens", labels=("O", "X")),)
+
+
+def words_of(text: str, graph: FrozenGraph) -> list[str]:
+    """The words that the function finds in ``text``, as they stand there."""
+    tokens = read(graph.words_path.read_bytes()).tokens
+    assert tokens is not None
+    return [text[place.start : place.end] for place in tokens.places(text, 100)]
+
+
+@pytest.mark.parametrize(
+    ("options", "lengths", "words"),
+    [
+        ({}, (6,), ["Don't", "stop-believing", "İn", "BERLIN", "(Ä)"]),
+        ({"output_sequence_length": 4}, (), ["Don't", "stop-believing", "İn", "BERLIN", "(Ä)"]),
+        ({"standardize": None, "split": "character"}, (6,), [*"  Don't  stop-believing\tİn BERLIN, (Ä)!"]),
+        ({"standardize": lambda text: S.regex_replace(text, "([,!])", r" \\1 ")}, (6,),
+            ["Don't", "stop-believing", "İn", "BERLIN", ",", "(Ä)", "!"]),
+        ({"standardize": lambda text: S.strip(S.upper(text, "utf-8"))}, (6,),
+            ["Don't", "stop-believing", "İn", "BERLIN,", "(Ä)!"]),
+    ],
+)  # fmt: skip
+def test_where_words_stand_is_known(
+    options: dict[str, Any], lengths: tuple[int, ...], words: list[str], tmp_path: Path
+) -> None:
+    text = keras.Input((1,), dtype="string", name="text")
+    ids = L.TextVectorization(vocabulary=[*WORDS, *"dont"], **options)
+    network = keras.Model(text, L.Embedding(20, 2, mask_zero=True)(ids(text)))
+    network.export(tmp_path / "saved", verbose=False)
+    feeds = (FeedSpec("text", lengths=lengths),) if lengths else ()
+    graph = frozen(tmp_path / "saved", feeds=feeds, outputs=TAGGED)
+    assert words_of("  Don't  stop-believing\tİn BERLIN, (Ä)!", graph) == words
+    assert [one.tokens for one in graph.strings] == ["text"]
+
+
+UNTOLD: dict[str, tuple[dict[str, Any], str]] = {
+    "pairs of words": ({"ngrams": 2}, "other numbers behind those of the words"),
+    "another splitting": ({"split": lambda text: S.split(text, ",")}, "not split at white space"),
+    "what comes before": (
+        {"standardize": lambda text: S.join([text, tf.constant("end")], " ")}, "StringJoin stands before the splitting",
+    ),
+    "counts": ({"output_mode": "count"}, "another number than in a text|other numbers behind"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNTOLD)
+def test_where_words_stand_is_not_known(case: str, tmp_path: Path) -> None:
+    options, why = UNTOLD[case]
+    text = keras.Input((1,), dtype="string", name="text")
+    length = {} if "output_mode" in options else {"output_sequence_length": 6}
+    ids = L.TextVectorization(vocabulary=WORDS, **length, **options)
+    model = keras.Model(text, L.Reshape((-1, 1))(ids(text)))
+    model.export(tmp_path / "saved", verbose=False)
+    with pytest.raises(ImportModelError, match=rf'kind = "tokens" answers where each word stands[^\n]*({why})'):
+        frozen(tmp_path / "saved", feeds=(), outputs=TAGGED)
 
 
 def ports(graph: FrozenGraph) -> dict[str, Port]:

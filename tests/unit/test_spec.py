@@ -419,7 +419,7 @@ unzipped = 1e9
                 '5: [[outputs]].format: "int8" is no format of kind = "segmentation"; use one of "png", "rle"',
             ),
             (
-                '[[outputs]]\nkind = "tokens"\nlabels = ["O", "B-x"]',
+                '[[outputs]]\nkind = "tokens"\nlabels = ["O", "B-x"]\n[image]\nwidth = 2\nheight = 2',
                 "4: [[outputs]].kind: labels of words are of a text, and the model takes none; add [text]",
             ),
             (
@@ -440,7 +440,7 @@ unzipped = 1e9
             ),
             (
                 '[[feeds]]\nname = "x"\ntruncate = true',
-                "5: [[feeds]].truncate: is of texts of any length; say for which it is compiled: lengths = [16, 64, 256]",
+                "5: [[feeds]].truncate: is of texts of any length; say for which it is compiled: lengths = [16, 64",
             ),
             ('[[feeds]]\nname = "x"\nlengths = [4]\npad = 0', "6: [[feeds]].pad: is of numbers, and lengths are"),
             (

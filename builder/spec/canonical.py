@@ -26,6 +26,9 @@ def to_json(spec: ModelSpec) -> str:
             del data[kind]
     if text := data.get("text"):
         _text(text, folder)
+    for further in data["signatures"]:
+        if further["image"] is None:
+            del further["image"]
     for own in (data, *data["signatures"]):
         for feed in own["feeds"]:
             if not feed["truncate"]:

@@ -297,6 +297,7 @@ class SignatureSpec:
     feeds: tuple[FeedSpec, ...] = ()
     fetches: tuple[FetchSpec, ...] = ()
     outputs: tuple[OutputSpec, ...] = ()
+    image: ImageInput | None = None  # of one that takes files; the build finds it, not model.toml
 
 
 @dataclass(frozen=True)
@@ -390,7 +391,7 @@ class ModelSpec:
 
     def of_variant(self, variant: Variant) -> ModelSpec:
         """The same model for one of its variants alone."""
-        own = self._of_signature(variant.signature)
+        own = self.of_signature(variant.signature)
         feeds = tuple(
             replace(
                 f,
@@ -408,16 +409,17 @@ class ModelSpec:
         samples = None if variant.size else own.samples
         return replace(own, batch=variant.batch, batches=(), feeds=feeds, image=image, samples=samples)
 
-    def _of_signature(self, number: int) -> ModelSpec:
+    def of_signature(self, number: int) -> ModelSpec:
+        """The same model with one of its signatures alone: 0 is the first."""
         if number == 0:
             return replace(self, signatures=())
         one = self.signatures[number - 1]
         source = replace(self.source, signature=one.name)
-        own = replace(self, source=source, feeds=one.feeds, fetches=one.fetches, outputs=one.outputs)
-        return replace(own, image=None, audio=None, text=None, signatures=(), samples=None)
+        own = replace(self, source=source, feeds=one.feeds, fetches=one.fetches, outputs=one.outputs, image=one.image)
+        return replace(own, audio=None, text=None, signatures=(), samples=None)
 
     def _variant(self, signature: int, batch: int, size: int) -> Variant:
-        own, names, says = self._of_signature(signature), [], []
+        own, names, says = self.of_signature(signature), [], []
         if signature:
             names.append(f"of_{c_identifier(own.source.signature or '')}")
             says.append(f"of {own.source.signature}")

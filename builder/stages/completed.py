@@ -19,7 +19,7 @@ from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.signatures import has_strings
 from builder.preflight import require
 from builder.sources import locate, with_text
-from builder.spec import ModelSpec, Source, load, render, to_json
+from builder.spec import ModelSpec, Source, Variant, load, render, to_json
 from builder.stages.converted import unreadable
 from builder.workspace import Workspace
 from builder.xla.descriptors import tensorflow_version
@@ -42,16 +42,29 @@ def completed(ws: Workspace) -> Workspace:
     model = locate(ws.spec, ws.cache, ws.progress.bytes)
     if not has_strings(model):
         return ws
+    spec = _found_in(ws, model, Variant(ws.spec.batch))
+    further = []
+    firsts = {variant.signature: variant for variant in reversed(ws.spec.variants)}
+    for number, signature in enumerate(ws.spec.signatures, 1):
+        own = _found_in(ws, model, firsts[number])
+        further.append(replace(signature, image=own.image, fetches=own.fetches, outputs=own.outputs))
+    return ws.for_spec(replace(spec, signatures=tuple(further)))
+
+
+def _found_in(ws: Workspace, model: Path, variant: Variant) -> ModelSpec:
+    """The spec of the signature of ``variant`` with what was found in it, which goes to the screen."""
+    own, of = ws.spec.of_signature(variant.signature), f", of {variant.of}" if variant.of else ""
     folder = ws.stage(
         "strings",
-        "what the model does with strings, as settings",
-        digest(to_json(ws.spec), model, tensorflow_version()),
-        functools.partial(_find_into, ws, model),
+        f"what the model does with strings, as settings{of}",
+        digest(to_json(own), model, tensorflow_version()),
+        functools.partial(_find_into, ws.for_spec(own), model),
+        variant.suffix,
     )
-    spec, lines = load_found(folder, ws.spec)
+    spec, lines = load_found(folder, own)
     for line in lines:
-        ws.progress.say_once(f"  {line}")
-    return ws.for_spec(spec)
+        ws.progress.say_once(f"  {line}{of}")
+    return spec
 
 
 def load_found(folder: Path, spec: ModelSpec) -> tuple[ModelSpec, tuple[str, ...]]:

@@ -164,7 +164,7 @@ def _fixed(port: Port, model: Description) -> int:
 
 
 def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[Schema]:
-    """Each kind of JSON that ``/predict`` takes for a model in one of its sizes; pictures are of the first."""
+    """Each kind of JSON that ``/predict`` takes for a signature in one of its sizes; pictures are of the first size."""
     feeds = {port.name: {"anyOf": [_nested(port, _fixed(port, model)), _flat(port)]} for port in model.taken}
     tensors = feeds
     if model.batched:
@@ -176,7 +176,7 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
         rest = {"inputs": _closed(**others)} if others else {}
         most = limits.images if not others else min(limits.images, model.batch)
         several = {"type": "array", "items": IMAGE, "minItems": 1, "maxItems": most}
-        bodies = [_closed(image=IMAGE, **rest), _closed(images=several, **rest), *bodies]
+        bodies = [_closed(image=IMAGE, **rest, **named), _closed(images=several, **rest, **named), *bodies]
     if model.audio and not model.size:
         others = {name: schema for name, schema in feeds.items() if name != model.audio.feed}
         rest = {"inputs": _closed(**others)} if others else {}
@@ -184,8 +184,8 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
     if model.texts_of:
         text = _string(limits)
         bodies = [
-            _closed(text=text),
-            _closed(texts=_many(text, limits.items if model.batched else model.batch)),
+            _closed(text=text, **named),
+            _closed(texts=_many(text, limits.items if model.batched else model.batch), **named),
             *bodies,
         ]
     if model.examples:
@@ -346,7 +346,7 @@ def _tf_serving(model: Description, limits: Limits) -> Schema:
 
 
 def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[Schema]:
-    """What is predicted of a signature in one of its sizes; pictures are of the first."""
+    """What is predicted of a signature in one of its sizes; pictures are of the first size."""
     signature: Schema = {"signature_name": {"enum": ["", model.signature or SIGNATURE]}}
     chosen: Schema = {}
     if model.signature != usual(first):

@@ -237,6 +237,61 @@ def test_a_trained_network_that_takes_files(tmp_path: Path, monkeypatch: pytest.
     assert [own["best"][0], own["scores"][0]["label"]] == [wanted["best"][0][0].decode()] * 2
 
 
+def test_every_signature_takes_files_and_answers_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has pictures of its own size, and labels of its own."""
+    names = ("one", "two", "three", "four")
+
+    def small(one: Any) -> Any:
+        return tf.image.resize(tf.io.decode_jpeg(one, channels=1, dct_method="INTEGER_ACCURATE"), (24, 20), "area")
+
+    class Served(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+        def numbers(self, colours: Any) -> Any:
+            return {"y": byte_models.head(colours[:, None, None])}
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="data")])
+        def large(self, data: Any) -> Any:
+            return byte_models.labelled(data)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="file")])
+        def grey(self, file: Any) -> Any:
+            scores = byte_models.head(byte_models.each(small, file) / 255)
+            return {"y": scores, "name": tf.gather(tf.constant(names), tf.argmax(scores, -1))}
+
+    served = Served()
+    project = empty_project(tmp_path, monkeypatch)
+    signatures = {"numbers": served.numbers, "large": served.large, "grey": served.grey}
+    tf.saved_model.save(served, str(tmp_path / "saved"), signatures=signatures)
+    (tmp_path / "model.toml").write_text(
+        '[model]\nsource = "saved"\nname = "served"\nsignature = ["numbers", "large", "grey"]\n'
+    )
+    bundle = build_bundle(Workspace.of(load(tmp_path / "model.toml"), project, progress=Progress(quiet=True))).bundle
+    client = Client(Server({"served": Model(str(bundle.library))}, Limits()))
+    data = photographs()[0]
+    sent = base64.b64encode(data).decode()
+    scores, name = (served.grey(tf.constant([data]))[one].numpy()[0] for one in ("y", "name"))
+    status, answer = client.post("/predict", {"signature": "grey", "image": sent})
+    assert (status, client.failures) == (200, []), answer
+    (found,) = answer["predictions"]
+    assert (found["name"], found["y"][0]["label"]) == (name.decode(), name.decode())
+    np.testing.assert_allclose(found["y"][0]["probability"], scores.max(), atol=0.01)
+    body = {"signature_name": "grey", "instances": [{"b64": sent}]}
+    _, answer = client.post("/v1/models/served:predict", body)
+    assert answer["predictions"][0]["name"] == name.decode()
+    np.testing.assert_allclose(answer["predictions"][0]["y"], scores, atol=0.01)
+    inputs = [{"name": "file", "shape": [1], "datatype": "BYTES", "data": [sent]}]
+    _, answer = client.post("/v2/models/served/infer", {"parameters": {"signature": "grey"}, "inputs": inputs})
+    assert names[answer["outputs"][0]["data"][0]] == name.decode()
+    _, answer = client.post("/predict", {"signature": "large", "images": [sent, sent]})
+    assert [one["label"] for one in answer["predictions"]] == [
+        served.large(tf.constant([data]))["label"][0].numpy().decode()
+    ] * 2
+    status, answer = client.post("/predict", {"signature": "numbers", "inputs": {"colours": [[0.1, 0.2, 0.3]]}})
+    assert (status, len(answer["predictions"])) == (200, 1)
+    status, answer = client.post("/predict", {"image": sent})
+    assert (status, answer["error"]["code"]) == (422, "wrong_field")
+
+
 @pytest.mark.parametrize("dtype", [tf.float32, tf.uint8])
 def test_a_picture_that_is_normalised_by_itself(dtype: Any, tmp_path: Path) -> None:
     """In a loop, after it has its size: that is compiled."""

@@ -39,6 +39,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     has ops that cannot be compiled, before anything of it runs.
     """
     from builder.importers.allowed_ops import admit
+    from builder.importers.crosses import crossed_fingerprints
     from builder.importers.example_front import require_alike
     from builder.importers.examples import without_examples
     from builder.importers.freeze import write_frozen
@@ -54,7 +55,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     shapes = pin_shapes(loaded.ports, spec)
     fetches = _choose_fetches(loaded.ports, spec)
     raw = loaded.freeze(shapes)
-    raw = replace(raw, graph_def=hashed_numbers(raw.graph_def))
+    raw = replace(raw, graph_def=crossed_fingerprints(hashed_numbers(raw.graph_def)))
     words, of_words = None, frozenset[str]()
     strings = string_feeds(raw)
     lengths = lengths_of(spec.feeds, strings)

@@ -243,6 +243,21 @@ def _as_string(op: Any, known: Known) -> Attributes:
     return {}
 
 
+def _fingerprint(op: Any, known: Known) -> Attributes:
+    method = known(op.inputs[1])
+    _require(method is not None and np.asarray(method).item() == b"farmhash64", "of another method than farmhash64")
+    _require(
+        op.inputs[0].dtype.name == "string" and op.inputs[0].shape.rank == 1, "of anything but a vector of strings"
+    )
+    return {}
+
+
+def _bitcast(op: Any, known: Known) -> Attributes:
+    names = [tensor.dtype.name for tensor in (op.inputs[0], op.outputs[0])]
+    _require(names == ["uint8", "int64"], f"from {names[0]} to {names[1]}")
+    return {}
+
+
 def _to_number(op: Any, known: Known) -> Attributes:
     dtype = op.outputs[0].dtype
     return {"bits": 8 * dtype.size, "whole": bool(dtype.is_integer)}
@@ -270,8 +285,10 @@ _ATTRIBUTES: Mapping[str, Callable[[Any, Known], Attributes]] = {
     ),
     **dict.fromkeys(("All", "Any", "Max", "Min", "Prod", "Sum"), _REDUCE),
     "AsString": _as_string,
+    "Bitcast": _bitcast,
     "Cast": _cast,
     "Cumsum": _cumsum,
+    "Fingerprint": _fingerprint,
     "DenseBincount": _copied("binary_output"),
     "GatherV2": _gather,
     "Pack": _copied("axis"),
@@ -301,7 +318,7 @@ _ATTRIBUTES: Mapping[str, Callable[[Any, Known], Attributes]] = {
 STEPS: frozenset[str] = frozenset(_ATTRIBUTES) | _PATTERNS | ALIASES | {"LookupTableFindV2"}
 """Ops that the function knows: each gives the same for the same strings, and reaches nothing outside of the graph."""
 
-_SAID = ("String", "Regex", "Unicode", "ReduceJoin", "AsString", "Substr", "Lookup")
+_SAID = ("String", "Fingerprint", "Regex", "Unicode", "ReduceJoin", "AsString", "Substr", "Lookup")
 
 
 def ops_of(prepared: bytes) -> list[str]:
@@ -316,5 +333,5 @@ def ops_of(prepared: bytes) -> list[str]:
 
 STRING_STEPS = frozenset(
     op for op in STEPS if op.startswith(("String", "Static", "Regex", "Unicode", "ReduceJoin", "AsString", "Substr"))
-) | {"HashTableV2", "LookupTableFindV2", "LookupTableSizeV2", "RaggedBincount"}
+) | {"Fingerprint", "HashTableV2", "LookupTableFindV2", "LookupTableSizeV2", "RaggedBincount"}
 """Those that only a graph with strings may have, and its tables."""

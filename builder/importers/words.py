@@ -33,8 +33,8 @@ from builder.importers.xla_ops import compiled
 from builder.spec import FeedSpec
 
 _LIGHT = ALIASES | {
-    "AddV2", "Cast", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalNot", "LogicalOr",
-    "NotEqual", "OnesLike", "SelectV2", "Sub", "ZerosLike",
+    "AddV2", "Bitcast", "Cast", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalNot",
+    "LogicalOr", "NotEqual", "OnesLike", "SelectV2", "Sub", "ZerosLike",
 }  # fmt: skip
 """Ops on single numbers, which cost the function little."""
 

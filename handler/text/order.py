@@ -25,7 +25,8 @@ def in_order(request: Request, places: Sequence[int], description: Description) 
         if (data := request.inputs.get(port.name)) is not None:
             each = port.size // description.batch
             inputs[port.name] = b"".join(data[place * each : (place + 1) * each] for place in places)
-    ids, rows = (tuple(given[place] for place in places) if given else () for given in (request.ids, request.rows))
+    ids = tuple(request.ids[place] for place in places) if request.ids else ()
+    rows = tuple(request.rows[place] for place in places) if request.rows else ()
     return request._replace(ids=ids, rows=rows, inputs=inputs, partial=False)
 
 

@@ -202,6 +202,18 @@ def hash_strong(x: Array, *, num_buckets: int, key: Sequence[int]) -> Array:
     return _each(lambda text: siphash(text, (first, second)) % num_buckets)(x)
 
 
+def fingerprint(x: Array, method: Array) -> Array:
+    """Of a vector: the eight bytes of FarmHash's Fingerprint64 of each string, [n, 8], the lowest first."""
+    values = [byte for text in x.values for byte in fingerprint64(text).to_bytes(8, "little")]
+    return Array((len(x.values), 8), values)
+
+
+def whole_of_bytes(x: Array) -> Array:
+    """``Bitcast`` from bytes [..., 8], the lowest first, to whole numbers of 64 bits with a sign."""
+    found = [int.from_bytes(x.values[at : at + 8], "little", signed=True) for at in range(0, len(x.values), 8)]
+    return Array(x.shape[:-1], found)
+
+
 def look_up(keys: Array, default: Array, *, table: Mapping[Any, Any]) -> Array:
     missing = default.scalar
     return _each(lambda key: table.get(key, missing))(keys)
@@ -209,6 +221,8 @@ def look_up(keys: Array, default: Array, *, table: Mapping[Any, Any]) -> Array:
 
 OPS: Mapping[str, Op] = {
     "AsString": as_string,
+    "Bitcast": whole_of_bytes,
+    "Fingerprint": fingerprint,
     "LookupTableFindV2": look_up,
     "ReduceJoin": reduce_join,
     "RegexFullMatch": full_match,

@@ -94,6 +94,10 @@ CASES: dict[str, tuple[Callable[[], Any], Item, str]] = {
     "one_hot": (lambda: L.StringLookup(vocabulary=WORDS, output_mode="one_hot"), (1,), "text"),
     "hashing": (lambda: L.Hashing(10, mask_value="x"), (1,), "text"),
     "hashing_with_salt": (lambda: L.Hashing(10, salt=[133, 137]), (2,), "text"),
+    "fingerprints": (
+        lambda: lambda x: tf.bitcast(tf.raw_ops.Fingerprint(data=tf.reshape(x, [-1]), method="farmhash64"), tf.int64),
+        (1,), "text",
+    ),
     "vocabulary_table": (vocabulary_table, (2,), "text"),
     "words_to_words": (words_to_words, (), "text"),
     "lower_and_upper": (
@@ -390,6 +394,27 @@ def test_a_text_of_any_length_that_cannot_be_filled_up(case: str, tmp_path: Path
     _, path = open_model(tmp_path, *layers)
     with pytest.raises(ImportModelError, match=why):
         frozen(path, **options)
+
+
+def test_crosses_of_words_and_numbers(tmp_path: Path) -> None:
+    colour, city = (keras.Input((1,), dtype="string", name=name) for name in ("colour", "city"))
+    hour = keras.Input((1,), dtype="int64", name="hour")
+    layers = [
+        L.HashedCrossing(10**6)((colour, city)),
+        L.HashedCrossing(50, output_mode="one_hot")((city, hour, colour)),
+    ]
+    model = keras.Model([colour, city, hour], L.Concatenate()([keras.ops.cast(one, "float32") for one in layers]))
+    model.export(tmp_path / "saved", verbose=False)
+    graph = freeze(tmp_path / "saved", tmp_path / "out", batch=4)
+    given = {"colour": ["red", "", "日本", "x" * 40], "city": ["Ulm", "Köln", "a b", "x" * 100]}
+    hours = np.array([[7], [-3], [2**40], [0]])
+    sent = {name: [text.encode() for text in texts] for name, texts in given.items()}
+    made = tensors(read(graph.words_path.read_bytes()), sent, ports(graph))
+    specs = {port.spec.name: port.spec for port in graph.feeds}
+    feeds = {name: np.frombuffer(data, specs[name].dtype).reshape(specs[name].shape) for name, data in made.items()}
+    (answer,) = run_graph(graph, feeds | {"hour": hours}).values()
+    columns = {name: tf.constant([[text] for text in texts]) for name, texts in given.items()}
+    np.testing.assert_array_equal(answer, model(columns | {"hour": tf.constant(hours)}))
 
 
 def test_lengths_where_none_are_needed(tmp_path: Path) -> None:

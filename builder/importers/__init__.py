@@ -48,6 +48,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     from builder.importers.word_front import write_words
     from builder.importers.word_places import with_tokens
     from builder.importers.words import cut_words, lengths_of, string_feeds
+    from builder.importers.written import looked_up_as_numbers
 
     loaded, examples = without_examples(loaded, spec)
     if loaded.ports.have_strings:
@@ -55,7 +56,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     shapes = pin_shapes(loaded.ports, spec)
     fetches = _choose_fetches(loaded.ports, spec)
     raw = loaded.freeze(shapes)
-    raw = replace(raw, graph_def=crossed_fingerprints(hashed_numbers(raw.graph_def)))
+    raw = looked_up_as_numbers(replace(raw, graph_def=crossed_fingerprints(hashed_numbers(raw.graph_def))))
     words, of_words = None, frozenset[str]()
     strings = string_feeds(raw)
     lengths = lengths_of(spec.feeds, strings)

@@ -37,7 +37,7 @@ def hashed_numbers(graph_def: Any) -> Any:
     The graph may be any: what is not as TensorFlow writes it, stays as it is.
     """
     nodes = {node.name: node for node in graph_def.node}
-    found = {n.name: one for n in graph_def.node if _is_hash(n) and (one := _number(n.input[0], nodes))}
+    found = {n.name: one for n in graph_def.node if _is_hash(n) and (one := written_from(n.input[0], nodes))}
     if not found:
         return graph_def
     tf = tensorflow()
@@ -62,7 +62,13 @@ def _is_hash(node: Any) -> bool:
     return node.op != "StringToHashBucketStrong" or len(node.attr["key"].list.i) == 2
 
 
-def _number(tensor: str, nodes: Mapping[str, Any]) -> Any | None:
+def fingerprints(x: Any) -> Any:
+    """Of whole numbers of any shape: int64, the bits of FarmHash's Fingerprint64 of each as it is written."""
+    tf = tensorflow()
+    return tf.bitcast(_fingerprint(_written(tf.cast(x, tf.int64))), tf.int64)
+
+
+def written_from(tensor: str, nodes: Mapping[str, Any]) -> Any | None:
     """The node that writes whole numbers as ``tensor``, as they are."""
     tf = tensorflow()
     node, seen = nodes.get(node_of(tensor)), set[str]()

@@ -174,6 +174,12 @@ def words(data: bytes) -> Spent:
             string = text_of(data[1:], "it", limits).encode()
             given = {one.name: [string] * prod(one.shape) for one in steps.inputs}
             chosen, made = sized(steps, given, sizes, limits.characters)
+            if steps.tokens is not None:
+                (located,) = steps.tokens.located([string], size, limits, lambda: 10.0)
+                end = 0
+                for word in words_in(located):
+                    assert end <= word.start < word.end <= len(located.text)
+                    end = word.end
             assert {feed: len(row) for feed, row in made.items()} == {f: p.size for f, p in sizes[chosen].items()}
 
     return held(number, limits, len(data), byte_seconds=BODY_BYTE * 100)

@@ -8,14 +8,20 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builder.importers.word_steps import together
+from handler.answers.tokens import words as words_in
+from handler.budget import Limits
 from handler.description import Port
-from handler.errors import OutOfTimeError, StartupError, TextTooLongError, UnfitTextError
+from handler.errors import OutOfTimeError, OverBudgetError, StartupError, TextTooLongError, UnfitTextError
+from handler.text import traced
 from handler.text.arrays import MOST, Array, elementwise, pad, ragged_to_tensor, strided_slice, vector
 from handler.text.words import FILE, Words, open_words, read
 from tests.support.words import sized, tensors
@@ -87,6 +93,55 @@ def test_a_row_that_is_longer_than_any_size_is_cut_off() -> None:
     chosen, found = sized(of_any_length(truncate=True), {"text": texts}, SIZES)
     rows = [[*map(ord, text)] for text in ("abcde", "ab\t\t\t", "zzzzz")]
     assert (chosen, list(struct.iter_unpack("<5i", found["ids"]))) == (2, [*map(tuple, rows)])
+
+
+def replaced(pattern: str, *rewrite: str | int, everywhere: bool = True) -> dict[str, Any]:
+    return {
+        "op": "RegexReplace", "pattern": pattern, "rewrite": rewrite, "everywhere": everywhere, "slow": False,
+    }  # fmt: skip
+
+
+TRACED = (
+    {"op": "StringLower"},
+    {"op": "StringLower", "encoding": "utf-8"},
+    {"op": "StringUpper", "encoding": "utf-8"},
+    {"op": "StringUpper"},
+    {"op": "StringStrip"},
+    replaced("[.,']"),
+    replaced("([.,])", " ", 1, " "),
+    replaced("a+", "", "bc", everywhere=False),
+)
+LETTERS = st.sampled_from("aA. ,'\t\nßİΣ\u0130\u00a0\0日é😀")
+
+
+@given(st.text(LETTERS, max_size=40), st.lists(st.sampled_from(TRACED), max_size=4))
+def test_each_word_comes_from_somewhere(text: str, steps: list[dict[str, Any]]) -> None:
+    """The steps with places make as many characters and words as those without, from left to right."""
+    made = read(recipe([step | {"of": [at]} for at, step in enumerate(steps)], len(steps)))
+    (final,) = made.arrays([[text.encode()]])["ids"].values
+    for split, count in (("UnicodeDecode", len(final.decode())), ("StringSplitV2", len(final.split()))):
+        tokens = traced.read({"source": "text", "feed": "ids", "steps": steps, "split": split})
+        places = tokens.places(text, 1000)
+        assert len(places) == count
+        assert all(0 <= place.start < place.end <= len(text) for place in places)
+        assert all(a.start <= b.start and a.end <= b.end for a, b in pairwise(places))
+
+
+def test_words_as_they_stand_in_the_text() -> None:
+    steps = [TRACED[1], replaced("[^a-zä ]")]
+    tokens = traced.read({"source": "text", "feed": "ids", "steps": steps, "split": "StringSplitV2"})
+    text = "  (Ä), İa don't\tstop  — X."
+    (found,) = tokens.located([text.encode()], 3, Limits(), lambda: 1.0)
+    assert [text[place.start : place.end] for place in found.places] == ["Ä", "İa", "don't\tstop"]
+    assert [text[word.start : word.end] for word in words_in(found)] == ["Ä", "İa", "don't\tstop"]
+
+
+def test_places_have_limits() -> None:
+    tokens = traced.read({"source": "text", "feed": "ids", "steps": [], "split": "StringSplitV2"})
+    with pytest.raises(OutOfTimeError):
+        tokens.located([b"a"], 3, Limits(), lambda: 0.0)
+    with pytest.raises(OverBudgetError):
+        tokens.located([b"a " * 100_000], 10**6, Limits(memory=2**20), lambda: 1.0)
 
 
 def test_a_file_beside_the_library(tmp_path: Path) -> None:

@@ -86,6 +86,41 @@ def test_a_layer_of_keras(layer: Callable[[], Any], tmp_path: Path) -> None:
     np.testing.assert_array_equal(answer, model.predict(x, verbose=0))
 
 
+def test_written_numbers_that_are_crossed(tmp_path: Path) -> None:
+    """Beside numbers as they are."""
+    x = np.array([[7], [-3], [2**40], [0], [-(2**63)]])
+
+    def crossed(x: Any) -> Any:
+        columns = S.as_string(x), x, S.as_string(tf.cast(x % 100, tf.int32))
+        return tf.sparse.to_dense(tf.sparse.cross_hashed(columns, 2**40))
+
+    module = tf.Module()
+    serve = tf.function(lambda x: {"y": crossed(x)}, input_signature=[tf.TensorSpec([5, 1], tf.int64, name="x")])
+    tf.saved_model.save(module, str(tmp_path / "m"), {"serving_default": serve})
+    graph = freeze(tmp_path / "m", tmp_path / "out", batch=5)
+    np.testing.assert_array_equal(run_graph(graph, {"x": x})["y"], crossed(tf.constant(x)))
+
+
+def test_written_numbers_that_are_looked_up(tmp_path: Path) -> None:
+    keys = ["7", "-12", "red", "007", "9223372036854775807", "-0", "99999999999999999999", "٣"]
+
+    class Model(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            filled = tf.lookup.KeyValueTensorInitializer(keys, tf.range(1, len(keys) + 1, dtype=tf.int64))
+            self.table = tf.lookup.StaticHashTable(filled, -5)
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.int32, name="x")])
+        def serve(self, x: Any) -> Any:
+            return {"y": self.table.lookup(S.as_string(x))}
+
+    model = Model()
+    tf.saved_model.save(model, str(tmp_path / "m"), {"serving_default": model.serve})
+    graph = freeze(tmp_path / "m", tmp_path / "out", batch=3)
+    x = np.array([[7, -12], [0, 3], [2**31 - 1, 99]], np.int32)
+    np.testing.assert_array_equal(run_graph(graph, {"x": x})["y"], model.serve(tf.constant(x))["y"])
+
+
 def test_a_number_that_is_written_with_a_width_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedOpsError, match="AsString"):
         both(lambda x: S.to_hash_bucket_fast(S.as_string(x, width=5), 9), np.arange(3), tmp_path)

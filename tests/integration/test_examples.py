@@ -20,9 +20,10 @@ from builder.importers.example_protos import proto_of, random_protos
 from builder.importers.examples import without_examples
 from builder.importers.tf import tensorflow
 from builder.pipeline import build_bundle
-from builder.spec import load
+from builder.spec import FeedSpec, load
 from builder.workspace import Workspace
 from handler.budget import Limits
+from handler.description import Port
 from handler.errors import WrongExampleError
 from handler.examples import Feature, Value, parsed
 from handler.model import Model
@@ -30,7 +31,8 @@ from handler.server import Server
 from handler.text.words import read
 from tests.support import example_models as models
 from tests.support.http import Client
-from tests.support.models import empty_project, spec_for
+from tests.support.models import empty_project, run_graph, spec_for
+from tests.support.words import tensors
 
 pytestmark = pytest.mark.integration
 
@@ -222,6 +224,27 @@ def test_a_vocabulary_in_a_file(tmp_path: Path) -> None:
     words = read(graph.words_path.read_bytes())
     found = [words.arrays([[text], [b"a", b"b"]])["colour"].values for text in (b"Blue", b"red")]
     assert found == [[2], [0]]
+
+
+def test_a_text_of_any_length_in_an_example(tmp_path: Path) -> None:
+    """Cut off where it has more words than the model takes."""
+
+    def counted(examples: Any) -> Any:
+        read = tf.io.parse_example(examples, {"text": models.F([], tf.string), "x": models.F([], tf.float32)})
+        hashes = tf.strings.to_hash_bucket_fast(tf.strings.split(read["text"]), 100) + 1
+        places = tf.cast(hashes.to_tensor(0), tf.float32)
+        return {"y": tf.reduce_sum(places**2, -1) + read["x"]}
+
+    path = models.save(counted, tmp_path / "saved")
+    spec = spec_for(path, batch=2, feeds=(FeedSpec("text", lengths=(4,), truncate=True),))
+    graph = import_model(find(open_model(spec, path), spec).spec, path, tmp_path / "graph")
+    ports = {p.spec.name: Port(p.spec.name, p.spec.dtype, p.spec.shape, p.spec.size) for p in graph.feeds}
+    made = tensors(read(graph.words_path.read_bytes()), {"text": [b"a b", b"a b c d e f"]}, {"text": ports["text"]})
+    feeds = {"text": np.frombuffer(made["text"], np.int64).reshape(2, 4), "x": np.array([1, 2], np.float32)}
+    protos = [
+        proto_of([("text", "string", [text]), ("x", "float32", [x])]) for text, x in ((b"a b", 1), (b"a b c d", 2))
+    ]
+    np.testing.assert_allclose(run_graph(graph, feeds)["y"], counted(tf.constant(protos))["y"])
 
 
 def test_a_function_that_reads_something_else_is_not_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

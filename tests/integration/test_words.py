@@ -326,7 +326,7 @@ def words_of(text: str, graph: FrozenGraph) -> list[str]:
         ({}, (6,), ["Don't", "stop-believing", "İn", "BERLIN", "Ä"]),
         ({"output_sequence_length": 4}, (), ["Don't", "stop-believing", "İn", "BERLIN", "Ä"]),
         ({"standardize": None, "split": "character"}, (6,), [*"  Don't  stop-believing\tİn BERLIN, (Ä)!"]),
-        ({"standardize": lambda text: S.regex_replace(text, "([,!])", r" \\1 ")}, (6,),
+        ({"standardize": lambda text: S.regex_replace(text, "([,!])", r" \1 ")}, (6,),
             ["Don't", "stop-believing", "İn", "BERLIN", ",", "(Ä)", "!"]),
         ({"standardize": lambda text: S.strip(S.upper(text, "utf-8"))}, (6,),
             ["Don't", "stop-believing", "İn", "BERLIN,", "(Ä)!"]),

@@ -78,8 +78,9 @@ WORDS = {
     "columns": ("int64", 1),
     "numbers": ("float32", 1),
     "vectorized": ("int64", 6),
+    "tagged": ("int64", 6),
 }
-"""What the builder wrote of five models (tests/fuzz/words): the type and number of what a string becomes in each, or
+"""What the builder wrote of six models (tests/fuzz/words): the type and number of what a string becomes in each, or
 that of the shortest length."""
 FEATURES = (
     Feature("level", "float32", 2),

@@ -188,20 +188,24 @@ def _filled(one: Any, length: int, pad: Any) -> Any:
 def fitting(cut: Cut) -> Cut:
     """``cut`` with those examples alone that are no longer than its feeds, each run full again.
 
-    Raises ImportModelError where there are none.
+    In each run there is a text with a word, if any has one: TensorFlow runs no recurrent layer over nothing. Raises
+    ImportModelError where there are none.
     """
-    kept: list[tuple[Run, int]] = []
+    kept: list[tuple[Run, int, bool]] = []
     for run, (items, _) in zip(cut.examples, _beside(cut, cut.examples), strict=True):
         for number, found in enumerate(items):
             if all(found[name].shape[1] <= cut.shapes[name][1] for name in cut.pads):
-                kept.append((run, number))
+                kept.append((run, number, all(found[name].shape[1] for name in cut.pads)))
     if not kept:
         raise ImportModelError(f"No text is as short as the length of {', '.join(map(visible, cut.pads))}: give more.")
     ((batch, *_), *_) = [strings.shape for strings in cut.examples[0].values()]
+    said = [one for one in kept if one[2]]
     runs = []
     for at in range(0, len(kept), batch):
         chosen = [kept[number % len(kept)] for number in range(at, at + batch)]
-        runs.append({tensor: np.stack([run[tensor][number] for run, number in chosen]) for tensor in cut.examples[0]})
+        if said and not any(has_words for _, _, has_words in chosen):
+            chosen[0] = said[at % len(said)]
+        runs.append({tensor: np.stack([run[tensor][n] for run, n, _ in chosen]) for tensor in cut.examples[0]})
     return replace(cut, examples=tuple(runs))
 
 

@@ -401,7 +401,7 @@ def test_crosses_of_words_and_numbers(tmp_path: Path) -> None:
     hour = keras.Input((1,), dtype="int64", name="hour")
     layers = [
         L.HashedCrossing(10**6)((colour, city)),
-        L.HashedCrossing(50, output_mode="one_hot")((city, hour, colour)),
+        L.HashedCrossing(50, output_mode="one_hot")((city, hour)),
     ]
     model = keras.Model([colour, city, hour], L.Concatenate()([keras.ops.cast(one, "float32") for one in layers]))
     model.export(tmp_path / "saved", verbose=False)

@@ -289,7 +289,7 @@ def test_every_signature_takes_files_and_answers_in_words(tmp_path: Path, monkey
     status, answer = client.post("/predict", {"signature": "numbers", "inputs": {"colours": [[0.1, 0.2, 0.3]]}})
     assert (status, len(answer["predictions"])) == (200, 1)
     status, answer = client.post("/predict", {"image": sent})
-    assert (status, answer["error"]["code"]) == (422, "wrong_field")
+    assert (status, answer["error"]["code"]) == (400, "wrong_field")
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.uint8])

@@ -108,7 +108,7 @@ SPEC_OF_WORDS = f"""\
 [model]
 source = "words.keras"
 name = "words"
-batch = [1, 4]
+batch = 2
 
 [[feeds]]
 name = "text"

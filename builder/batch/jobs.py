@@ -37,6 +37,7 @@ class Status:
     batches_done: int
     batches_failed: int
     batches_running: int
+    batches_pending: int
     items: int
     done: int
     failed: int
@@ -77,7 +78,7 @@ def status(run: Run, states: Any) -> Status:
         found = states.describe_map_run(mapRunArn=maps[0]["mapRunArn"]) if maps else {}
         failures = _failures(states, maps[0]["mapRunArn"]) if maps else []
     counts = found.get("executionCounts", {})
-    done = int(counts.get("succeeded", 0))
+    done, running = (int(counts.get(name, 0)) for name in ("succeeded", "running"))
     failed = sum(int(counts.get(name, 0)) for name in ("failed", "timedOut", "aborted"))
     items = [min(attempt.items, batches * attempt.per_invocation) for batches in (done, failed)]
     rate = _rate(items[0], found)
@@ -88,7 +89,8 @@ def status(run: Run, states: Any) -> Status:
         batches=attempt.batches,
         batches_done=done,
         batches_failed=failed,
-        batches_running=int(counts.get("running", 0)),
+        batches_running=running,
+        batches_pending=max(0, attempt.batches - done - failed - running),  # those not read from the list yet, too
         items=attempt.items,
         done=items[0],
         failed=items[1],
@@ -158,7 +160,7 @@ def render(found: Status) -> str:
         f"{found.batches_done:,} of {found.batches:,} batches",
     ]
     parts += [f"{found.batches_failed:,} batches failed"] if found.batches_failed else []
-    parts += [f"{found.batches_running:,} running"] if found.running else []
+    parts += [f"{found.batches_running:,} running, {found.batches_pending:,} pending"] if found.running else []
     parts += [f"{found.per_second:,.0f} items/s"] if found.per_second else []
     parts += [f"{found.seconds_left:,.0f} s left"] if found.running and found.seconds_left is not None else []
     return ", ".join(parts) + (f"\n{found.error}" if found.error and not found.running else "")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from builder.library.opened import OpenedModel
+from builder.local import rie
 from builder.measure.bench import Spread, bench, timed
 from builder.pack.bundle import Bundle
 from builder.spec.tensor import TensorSpec
@@ -16,14 +17,18 @@ from builder.verify.inputs import random_values
 
 @dataclass(frozen=True)
 class Times:
-    """``ms``: of one run with all that the function does for it, by the items of the run. ``cold_ms``: of a start."""
+    """``ms``: of one run with all that the function does for it, by the items of the run. ``cold_ms``: of a start.
+
+    ``characters``: of an answer's JSON; 0 where nobody knows.
+    """
 
     ms: Mapping[int, float]
     cold_ms: float
+    characters: float = 0.0
 
 
 def measured(bundle: Bundle, seconds: float = 1.0) -> Times:
-    """Run ``bundle`` here for about ``seconds`` in each of its batches, and once in Lambda's emulator.
+    """Run ``bundle`` here for about ``seconds`` in each of its batches, and in Lambda's emulator.
 
     Raises VerifyError where this machine cannot run the library, EnvironmentSetupError where not the function.
     """
@@ -36,7 +41,15 @@ def measured(bundle: Bundle, seconds: float = 1.0) -> Times:
     for batch in manifest.get("batches", [built]):
         if batch != built:
             times[batch] = around * batch + _library_ms(bundle, manifest, batch / built, seconds)
-    return Times(times, found.function.start.total)
+    return Times(times, found.function.start.total, _characters(bundle))
+
+
+def _characters(bundle: Bundle) -> float:
+    """Of the answer to an item."""
+    with rie.emulator(bundle.layer) as running:
+        answer = running.invoke(rie.default_event(bundle.folder))
+    rie.require_answer(answer)
+    return len(json.dumps(answer["predictions"])) / len(answer["predictions"])
 
 
 def _library_ms(bundle: Bundle, manifest: Mapping[str, Any], times: float, seconds: float) -> float:

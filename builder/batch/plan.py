@@ -25,6 +25,9 @@ WORK_SECONDS = 20.0
 """That one invocation works, about: long beside its overhead, and short beside what a failure loses."""
 TIMEOUT_SHARE = 0.5
 """Of the function's Timeout: some inputs take longer than most."""
+ANSWERS_SHARE = 0.075
+"""Of the function's memory for the text of a batch's answers, until they are written: half of what the function gives
+them (``handler/parts.py``, ``handler/budget.py``), as some are longer than most."""
 MOST_ITEMS = 1000
 """For an invocation."""
 INPUT_BYTES = 200_000
@@ -38,7 +41,7 @@ class Load:
     ``bytes``: of all items in the list. ``ms``: of one run on one whole processor, by the items of the run: the
     batches that the model was built for. ``cold_ms``: of a cold start. ``memory``: megabytes of the function;
     ``timeout``: its seconds; ``concurrency``: invocations at once; ``gb_second``: US dollars. ``fetched``: whether
-    items are objects in S3, and not the requests themselves.
+    items are objects in S3, and not the requests themselves. ``characters``: of an answer's JSON; 0 where nobody knows.
     """
 
     items: int
@@ -50,6 +53,7 @@ class Load:
     concurrency: int
     gb_second: float
     fetched: bool = True
+    characters: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -126,12 +130,13 @@ def _item_ms(load: Load) -> tuple[int, float]:
 
 
 def _most(load: Load, item_ms: float, together: int) -> int:
-    """The items of an invocation: as time and the size of an event allow, and so that all that may work do."""
+    """The items of an invocation: as time, memory and the size of an event allow, and so that all that may work do."""
     seconds = min(WORK_SECONDS, load.timeout * TIMEOUT_SHARE) - OVERHEAD_MS / 1000
     by_time = int(seconds * 1000 / item_ms)
     by_bytes = INPUT_BYTES * load.items // max(load.bytes, 1)
+    by_memory = int(load.memory * 2**20 * ANSWERS_SHARE / max(load.characters, 1))
     by_work = math.ceil(load.items / load.concurrency)
-    most = max(1, min(by_time, by_bytes, by_work, MOST_ITEMS))
+    most = max(1, min(by_time, by_bytes, by_memory, by_work, MOST_ITEMS))
     return max(together, most // together * together) if most >= together else most
 
 

@@ -1,8 +1,9 @@
-"""Items that an earlier run has answered already: the same bytes, by the same layer."""
+"""Items that an earlier run has answered already: the same bytes, whatever they are called, by the same layer."""
 
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -16,17 +17,23 @@ from builder.batch.sources import Item
 
 Answered = sqlite3.Connection
 
+_OF_BYTES = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
+"""An ETag as S3 makes it: the MD5 of the bytes, or of those of an upload's parts, or one that no other object has.
+
+https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html
+"""
+
 
 @contextmanager
 def answered(rows: Iterable[Row], layer: str) -> Iterator[Answered]:
-    """The answers of ``rows`` by ``layer``, on disk by object and ETag: there may be ten million."""
+    """The answers of ``rows`` by ``layer``, on disk by their objects' bytes: there may be ten million."""
     with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder) / "answered")) as known:
         known.execute("PRAGMA synchronous = OFF")
-        known.execute("CREATE TABLE answered (object TEXT PRIMARY KEY, row TEXT) WITHOUT ROWID")
+        known.execute("CREATE TABLE answered (bytes TEXT PRIMARY KEY, row TEXT) WITHOUT ROWID")
         known.executemany(
             "INSERT OR REPLACE INTO answered VALUES (?, ?)",
             (
-                (_name(row.item, row.etag), json.dumps(asdict(row)))
+                (_bytes(row.item, row.etag), json.dumps(asdict(row)))
                 for row in rows
                 if row.predictions is not None and row.layer == layer and row.etag and "Key" in row.item
             ),
@@ -39,8 +46,8 @@ def split(items: Iterable[Item], known: Answered, reused: IO[str]) -> Iterator[I
     for number, item in enumerate(items):
         item = {"Row": number, **item}
         etag = item.get("ETag")
-        name = _name(item, etag) if etag and "Key" in item else ""
-        found = known.execute("SELECT row FROM answered WHERE object = ?", (name,)).fetchone() if name else None
+        name = _bytes(item, etag) if etag and "Key" in item else ""
+        found = known.execute("SELECT row FROM answered WHERE bytes = ?", (name,)).fetchone() if name else None
         if found is None:
             yield item
         else:
@@ -48,5 +55,11 @@ def split(items: Iterable[Item], known: Answered, reused: IO[str]) -> Iterator[I
             reused.write(json.dumps(asdict(row), separators=(",", ":")) + "\n")
 
 
-def _name(item: Item, etag: str | None) -> str:
-    return json.dumps([item["Bucket"], item["Key"], etag])
+def _bytes(item: Item, etag: str) -> str:
+    """What stands for the bytes that are answered: the ETag, beside the object where the store is not S3.
+
+    How a text is read depends on the end of its key: handler/work.py.
+    """
+    if _OF_BYTES.fullmatch(etag):
+        return json.dumps([etag, item["Key"].endswith(".json")])
+    return json.dumps([etag, item["Bucket"], item["Key"]])

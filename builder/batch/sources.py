@@ -25,7 +25,12 @@ Item = dict[str, Any]
 
 FORMS = ("prefix", "csv", "jsonl", "parquet", "inventory")
 _ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-_NAMES = {"bucket": "Bucket", "key": "Key", "etag": "ETag", "versionid": "VersionId", "version_id": "VersionId"}
+_NAMES = {
+    "bucket": "Bucket", "key": "Key", "versionid": "VersionId", "version_id": "VersionId",
+    "etag": "ETag", "e_tag": "ETag",  # the latter in an inventory in Parquet
+}  # fmt: skip
+_FOLDER = "/"
+"""How the keys of folders end, which consoles make: objects without bytes."""
 _ROWS = 1000
 """Of Parquet, that are in memory at once."""
 
@@ -57,7 +62,7 @@ def _below(place: Place, s3: Any) -> Iterator[Item]:
     with asking(f"listing {place}"):
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=place.bucket, Prefix=place.key):
             for row in page.get("Contents", []):
-                if not row["Key"].endswith("/"):  # a folder, as consoles make them
+                if not row["Key"].endswith(_FOLDER):
                     yield {"Bucket": place.bucket, "Key": row["Key"], "ETag": row["ETag"].strip('"')}
 
 
@@ -156,7 +161,8 @@ def _inventory(file: IO[bytes], source: str, s3: Any) -> Iterator[Item]:
         with _opened(str(part), s3) as data:
             rows = _inventory_csv(data, columns) if kind == "CSV" else _parquet(data)
             current = (row for row in rows if _true(row, "IsLatest", True) and not _true(row, "IsDeleteMarker", False))
-            yield from _rows(current, str(part), manifest.get("sourceBucket"))
+            found = _rows(current, str(part), manifest.get("sourceBucket"))
+            yield from (item for item in found if not item["Key"].endswith(_FOLDER))
 
 
 def _inventory_csv(file: IO[bytes], columns: list[str]) -> Iterator[Mapping[str, Any]]:

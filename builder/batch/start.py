@@ -33,6 +33,8 @@ class Times(Protocol):
     def ms(self) -> Mapping[int, float]: ...
     @property
     def cold_ms(self) -> float: ...
+    @property
+    def characters(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -174,4 +176,5 @@ def _load(listing: Listing, times: Times, there: Deployed, concurrency: int) -> 
         concurrency=concurrency,
         gb_second=there.gb_second,
         fetched=listing.objects > 0,
+        characters=times.characters,
     )

@@ -171,6 +171,7 @@ _STATUS = _object(
     batches_done=_whole(),
     batches_failed=_whole("for good"),
     batches_running=_whole(),
+    batches_pending=_whole("neither ended nor running"),
     items=_whole("of this attempt"),
     done=_whole("items, by whole batches"),
     failed=_whole("items, by whole batches"),

@@ -8,11 +8,13 @@ import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+from botocore.stub import Stubber
 
 from builder.batch import jobs
 from builder.batch.manifest import listed
@@ -32,6 +34,8 @@ from tests.support.stacks import packaged
 pytestmark = pytest.mark.integration
 
 ROLE = "arn:aws:iam::000000000000:role/states"
+TODAY = datetime(2026, 11, 23, tzinfo=UTC)
+EXECUTION = {"executionArn": "arn", "stateMachineArn": "arn", "startDate": TODAY}
 
 
 def machine(name: str, **task: Any) -> str:
@@ -95,6 +99,9 @@ def test_a_run_that_ends(machines: dict[str, str], s3: Any, capsys: pytest.Captu
     assert main(["batch", "status", str(run.place), "--json"]) == 0
     found = printed("batch status", capsys.readouterr().out)
     assert (found["state"], found["batches"], found["done"], found["error"]) == ("SUCCEEDED", 3, 5, None)
+    assert (found["batches_running"], found["batches_pending"]) == (0, 0)
+    assert main(["batch", "resume", str(run.place), "--redrive"]) == BatchError.exit_code
+    assert "can redrive only what failed" in capsys.readouterr().err
 
 
 def test_a_run_is_stopped_and_what_it_did_stays(
@@ -126,6 +133,17 @@ def test_a_run_that_fails_says_why(machines: dict[str, str], s3: Any, capsys: py
     assert [one["Row"] for one in jobs.unanswered(rows(run, s3), all_failed=False)] == [0, 1, 2, 3, 4]
 
 
+def test_a_redrive_asks_aws_for_the_same_execution(machines: dict[str, str], s3: Any) -> None:
+    """The emulator redrives nothing: here are AWS's answers, in the form that botocore knows them."""
+    run, states = begun("done", machines, s3), client("stepfunctions")
+    with Stubber(states) as aws:
+        aws.add_response("describe_execution", {"status": "FAILED", "redriveStatus": "REDRIVABLE"} | EXECUTION)
+        aws.add_response("list_map_runs", {"mapRuns": []})
+        aws.add_response("redrive_execution", {"redriveDate": TODAY}, {"executionArn": run.last.execution})
+        jobs.redrive(run, states)
+        aws.assert_no_pending_responses()
+
+
 def test_a_table_of_a_run_without_answers(machines: dict[str, str], s3: Any, tmp_path: Path) -> None:
     run = begun("done", machines, s3)
     assert main(["batch", "collect", str(run.place), "--output", str(tmp_path / "t.csv")]) == 0
@@ -148,8 +166,8 @@ def test_another_stack_or_place_is_refused(
 
 
 def test_lines_for_a_person() -> None:
-    found = jobs.Status("RUNNING", 0, 10, 4, 1, 2, 1000, 400, 100, 50.0, 10.0, False, None)
-    said = "running: 400 of 1,000 items, 4 of 10 batches, 1 batches failed, 2 running, 50 items/s, 10 s left"
+    found = jobs.Status("RUNNING", 0, 10, 4, 1, 2, 3, 1000, 400, 100, 50.0, 10.0, False, None)
+    said = "running: 400 of 1,000 items, 4 of 10 batches, 1 batches failed, 2 running, 3 pending, 50 items/s, 10 s left"
     assert jobs.render(found) == said
     assert jobs.bar(found, 10) == f"[#####.....] {said}"
     ended = replace(found, state="FAILED", error="E: why")

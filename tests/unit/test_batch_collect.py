@@ -253,6 +253,22 @@ def test_answers_of_an_earlier_run_are_taken_over(finished: Run) -> None:
         assert len(list(split(iter(plain), known, reused))) == len(plain)
 
 
+def test_the_same_bytes_under_another_key_are_answered_already() -> None:
+    """By S3's ETags, which are of the bytes alone; a text is read as its key says."""
+    md5, parts = "0cc175b9c0f1b6a831c399e269772661", "0cc175b9c0f1b6a831c399e269772661-2"
+    before = [Row(n, item(n) | {"ETag": tag}, tag, [happy(n)], layer="digest") for n, tag in enumerate((md5, parts))]
+    keys = [("moved.jpg", md5), ("moved too.jpg", parts), ("a.json", md5), ("b.jpg", md5.upper()), ("c.jpg", md5[1:])]
+    reused = io.StringIO()
+    with answered(before, "digest") as known:
+        left = list(split(({"Bucket": "other", "Key": key, "ETag": tag} for key, tag in keys), known, reused))
+    assert [one["Key"] for one in left] == ["a.json", "b.jpg", "c.jpg"]
+    taken = [Row(**json.loads(text)) for text in reused.getvalue().splitlines()]
+    assert [(row.number, row.item["Key"], row.predictions) for row in taken] == [
+        (0, "moved.jpg", [happy(0)]),
+        (1, "moved too.jpg", [happy(1)]),
+    ]
+
+
 def test_reused_rows_stand_among_the_others(bucket: Bucket) -> None:
     reused = [Row(row, item(row), f"e{row}", [happy(row)], layer="digest") for row in (0, 2)]
     bucket.objects["out/run1/reused.jsonl"] = b"".join(json.dumps(vars(row)).encode() + b"\n" for row in reused)

@@ -98,6 +98,7 @@ def test_an_inventory(bucket: Bucket) -> None:
         '"pictures","a+b%C3%BC.jpg","v2","true","false","abc"\n'
         '"pictures","a+b%C3%BC.jpg","v1","false","false","old"\n'
         '"pictures","gone.jpg","v3","true","true",""\n'
+        '"pictures","in/","v4","true","false","def"\n'
     )
     about = {
         "sourceBucket": "pictures",
@@ -110,9 +111,8 @@ def test_an_inventory(bucket: Bucket) -> None:
         "lists/2026/manifest.json": json.dumps(about).encode(),
         "lists/data/1.csv.gz": gzip.compress(rows.encode()),
     }
-    assert list(items("s3://lists/2026/manifest.json", client("s3"))) == [
-        {"Bucket": "pictures", "Key": "a bü.jpg", "VersionId": "v2", "ETag": "abc"}
-    ]
+    current = [{"Bucket": "pictures", "Key": "a bü.jpg", "VersionId": "v2", "ETag": "abc"}]
+    assert list(items("s3://lists/2026/manifest.json", client("s3"))) == current
     bucket.objects["lists/2026/manifest.json"] = json.dumps(about | {"fileFormat": "ORC"}).encode()
     with pytest.raises(BatchError, match="inventory in ORC"):
         list(items("s3://lists/2026/manifest.json", client("s3")))
@@ -121,6 +121,29 @@ def test_an_inventory(bucket: Bucket) -> None:
         list(items("s3://lists/2026/manifest.json", client("s3")))
     with pytest.raises(BatchError, match=r"fetching s3://lists/none\.csv failed"):
         list(items("s3://lists/none.csv", client("s3")))
+
+
+def test_an_inventory_in_parquet_has_other_names(bucket: Bucket) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from builder.batch.place import client
+
+    table = {
+        "bucket": ["pictures"] * 2, "key": ["a b%C3%BC.jpg"] * 2, "version_id": ["v2", "v1"],
+        "is_latest": [True, False], "is_delete_marker": [False, False], "e_tag": ["abc", "old"],
+    }  # fmt: skip
+    file = io.BytesIO()
+    arrow()[1].write_table(pyarrow.table(table), file)
+    about = {
+        "sourceBucket": "pictures",
+        "destinationBucket": "arn:aws:s3:::lists",
+        "fileFormat": "Parquet",
+        "fileSchema": "message s3.inventory { required binary bucket (STRING); required binary key (STRING); }",
+        "files": [{"key": "data/1.parquet"}],
+    }
+    bucket.objects = {"lists/manifest.json": json.dumps(about).encode(), "lists/data/1.parquet": file.getvalue()}
+    assert list(items("s3://lists/manifest.json", client("s3"))) == [
+        {"Bucket": "pictures", "Key": "a b%C3%BC.jpg", "VersionId": "v2", "ETag": "abc"}
+    ]
 
 
 def test_places() -> None:

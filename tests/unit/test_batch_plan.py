@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.batch.plan import INPUT_BYTES, MOST_ITEMS, Load, plan, render
+from builder.batch.plan import ANSWERS_SHARE, INPUT_BYTES, MOST_ITEMS, READ_AHEAD, Load, plan, render
 from builder.cli import main
 from builder.errors import BatchError
 from builder.prices import list_prices
+from handler import parts
+from handler.budget import MEMORY_SHARE
 from tests.support.results import printed
 
 MILLION = Load(
@@ -55,6 +57,18 @@ def test_a_fast_model_waits_for_s3_and_half_a_processor_takes_twice_as_long() ->
     assert half.seconds == pytest.approx(10 * 0.07 * 1769 / 885 + 0.15)
 
 
+def test_answers_fit_into_memory() -> None:
+    large = replace(MILLION, characters=10_000_000)  # 0.075 × 1,769 MB has 13 of them
+    assert plan(large).per_invocation == 13
+    assert plan(replace(large, memory=128)).per_invocation == 1
+    assert plan(replace(MILLION, characters=900)).per_invocation == 105
+
+
+def test_the_plan_and_the_function_know_the_same_limits() -> None:
+    assert READ_AHEAD == parts.READ_AHEAD
+    assert ANSWERS_SHARE == parts.TEXT_SHARE * MEMORY_SHARE / 2
+
+
 def test_all_that_may_work_do() -> None:
     assert plan(replace(MILLION, items=1000, bytes=120_000)).per_invocation == 2
     assert plan(MILLION, per_invocation=7).invocations == math.ceil(1e6 / 7)
@@ -82,15 +96,17 @@ def test_nothing_to_do_is_an_error() -> None:
     memory=st.integers(128, 10_240),
     timeout=st.integers(1, 900),
     concurrency=st.integers(1, 10_000),
+    characters=st.integers(0, 10**8),
 )
 def test_a_batch_keeps_every_limit(
-    items: int, item_bytes: int, ms: float, memory: int, timeout: int, concurrency: int
+    items: int, item_bytes: int, ms: float, memory: int, timeout: int, concurrency: int, characters: int
 ) -> None:
-    load = Load(items, items * item_bytes, {1: ms}, 100.0, memory, timeout, concurrency, 1e-5)
+    load = Load(items, items * item_bytes, {1: ms}, 100.0, memory, timeout, concurrency, 1e-5, characters=characters)
     found = plan(load)
     assert 1 <= found.per_invocation <= MOST_ITEMS
     assert found.per_invocation == 1 or found.seconds <= timeout
     assert found.per_invocation == 1 or found.per_invocation * item_bytes <= INPUT_BYTES
+    assert found.per_invocation == 1 or found.per_invocation * characters <= memory * 2**20 * 0.6 * 0.25
     assert (found.invocations - 1) * found.per_invocation < items <= found.invocations * found.per_invocation
     assert found.dollars > 0
     assert found.minutes > 0

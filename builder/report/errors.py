@@ -49,7 +49,7 @@ a state, and reports more than that itself (`States.DataLimitExceeded`).
 | direct invocation, Step Functions | the answer is the error; there is no `FunctionError` |
 | Step Functions, a batch of items | the error stands in the item's place in `results`, and `failed` counts them |
 | HTTP | the answer's body, in the protocol's own shape, with the status |
-| SQS | the message is in `batchItemFailures`, and comes again until the queue's redrive policy puts it aside. From a FIFO queue, the messages after it in its group come again too. If the request cannot succeed later, the error is also the result, but where the object is gone ([queues.md](queues.md)) |
+| SQS | the message is in `batchItemFailures`, and comes again until the queue's redrive policy puts it aside. From a FIFO queue, the messages after it in its group come again too, until its last attempt. If the request cannot succeed later, the error is also the result, but where the object is gone ([queues.md](queues.md)) |
 | S3, SNS, EventBridge | if the request may succeed later, the function fails and Lambda delivers the event again, twice by default. Otherwise the error is the result, in the log and in the bucket for results |
 
 ## In the log

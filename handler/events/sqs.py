@@ -6,6 +6,7 @@ again until the queue's redrive policy puts them aside. A message may come twice
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from .. import storage
@@ -16,6 +17,9 @@ from ..server import Call, Server
 from ..storage import S3Object
 from ..work import Task, answered, deliver, from_json, place
 from .messages import tasks
+
+ATTEMPTS = "COLDFORGE_QUEUE_ATTEMPTS"
+"""The variable that says how often the stack's own FIFO queue gives a message; empty where another queue may."""
 
 
 def matches(event: dict[str, Any]) -> bool:
@@ -29,12 +33,13 @@ def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
     failures: list[dict[str, str]] = []
     stopped: set[object] = set()  # groups of a FIFO queue: what follows a failure must not overtake it
     for record in event["Records"]:
-        message_id, group, done = None, None, False
+        message_id, group, done, last = None, None, False, False
         try:
             with event_from("SQS"):
                 message_id = record["messageId"]
                 if str(record.get("eventSourceARN")).endswith(".fifo"):  # in other queues groups have no order
                     group = record["attributes"]["MessageGroupId"]
+                    last = _is_last(record["attributes"])
                 body = record["body"]
             if group not in stopped:
                 done = _one(message_id, body, deadline, server, call.correlated(message_id))
@@ -42,11 +47,20 @@ def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
             call.correlated(message_id).refuse(error)
         if done:
             continue
-        if group is not None:
+        if group is not None and not last:
             stopped.add(group)
         # An id that is missing makes Lambda give the whole batch again, which is all that can be done for it.
         failures.append({"itemIdentifier": message_id if isinstance(message_id, str) else ""})
     return {"batchItemFailures": failures}
+
+
+def _is_last(attributes: dict[str, Any]) -> bool:
+    """Whether the queue puts the message aside if it fails this time, so that nothing has to wait for it.
+
+    The messages behind it have come as often, untried: if they were given back now, they would be put aside, too.
+    """
+    most, count = os.environ.get(ATTEMPTS, ""), str(attributes.get("ApproximateReceiveCount"))
+    return most.isdecimal() and count.isdecimal() and len(count) < 9 and int(count) >= int(most)
 
 
 def _one(message_id: str, body: str, deadline: Deadline, server: Server, call: Call) -> bool:

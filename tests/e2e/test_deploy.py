@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,7 @@ from tests.support.aws import LocalAws, client_environment
 
 ROOT = Path(__file__).parents[2]
 IMAGE = base64.b64encode((ROOT / "tests" / "data" / "face.jpg").read_bytes()).decode()
-STACK = "coldforge-test"
+STACK, ORDERED = "coldforge-test", "coldforge-ordered"
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,12 @@ def deployed(aws: LocalAws, emotion: Bundle, queue: str) -> Iterator[Deployed]:
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"deploying emotion 1 to stack {STACK}" in done.stdout
     assert f"Successfully created/updated stack - {STACK}" in done.stdout
-    stack = boto3.client("cloudformation", endpoint_url=aws.endpoint).describe_stacks(StackName=STACK)["Stacks"][0]
-    return Deployed(aws, {o["OutputKey"]: o["OutputValue"] for o in stack["Outputs"]})
+    return up(aws, STACK)
+
+
+def up(aws: LocalAws, stack: str) -> Deployed:
+    found = boto3.client("cloudformation", endpoint_url=aws.endpoint).describe_stacks(StackName=stack)["Stacks"][0]
+    return Deployed(aws, {o["OutputKey"]: o["OutputValue"] for o in found["Outputs"]})
 
 
 def test_what_stands_there(deployed: Deployed) -> None:
@@ -264,6 +269,47 @@ def collected(output: Path) -> list[dict[str, str]]:
     assert main(["batch", "collect", "s3://answers/coldforge/run1", "--output", str(output)]) == 0
     with output.open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_a_failure_in_a_fifo_queue_stops_its_own_group_alone(deployed: Deployed, album: Album) -> None:
+    """In a stack of its own. What fails is tried twice before what is behind it, and it alone is put aside."""
+    overrides = ["ModelName=emotion", "Queue=fifo", "QueueAttempts=2", "ResultsBucket=answers"]
+    done = sam("deploy", "--stack-name", ORDERED, "--no-confirm-changeset", "--parameter-overrides", *overrides)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ordered, sqs = up(deployed.aws, ORDERED), deployed.client("sqs")
+    queue = ordered.outputs["QueueUrl"]
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "2"})
+    good = json.dumps({"image": IMAGE})
+    bodies = {"a1": good, "b1": good, "a2": "poison", "a3": good, "b2": good, "a4": good}
+    entries = [
+        {"Id": name, "MessageBody": body, "MessageGroupId": name[0], "MessageDeduplicationId": name}
+        for name, body in bodies.items()
+    ]
+    sent = sqs.send_message_batch(QueueUrl=queue, Entries=entries)["Successful"]
+    names = {row["MessageId"]: row["Id"] for row in sent}
+    found = sqs.receive_message(QueueUrl=ordered.outputs["DeadLetterQueueUrl"], WaitTimeSeconds=20)
+    assert [letter["Body"] for letter in found["Messages"]] == ["poison"]
+    tried = [(names[line["correlation_id"]], line["message"]) for line in logged(ordered) if "correlation_id" in line]
+    assert [name for name, message in tried if message == "request refused"] == ["a2", "a2"]
+    answers = [name for name, message in tried if message == "result"]
+    assert [name for name in answers if name[0] == "a"] == ["a1", "a3", "a4"]
+    assert [name for name in answers if name[0] == "b"] == ["b1", "b2"]
+    assert tried.index(("a3", "result")) > len(tried) - 1 - tried[::-1].index(("a2", "request refused"))
+    attributes = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["All"])["Attributes"]
+    assert (attributes["ApproximateNumberOfMessages"], attributes["ApproximateNumberOfMessagesNotVisible"]) == (
+        "0",
+        "0",
+    )
+
+
+def logged(deployed: Deployed) -> list[dict[str, Any]]:
+    """What the function has logged, in the order of its invocations."""
+    logs, group = deployed.client("logs"), {"logGroupName": deployed.outputs["LogGroupName"]}
+    streams = sorted(logs.describe_log_streams(**group)["logStreams"], key=lambda stream: stream["creationTime"])
+    names = [stream["logStreamName"] for stream in streams]
+    events = [logs.get_log_events(**group, logStreamName=name, startFromHead=True)["events"] for name in names]
+    lines = [event["message"] for event in chain.from_iterable(events)]
+    return [json.loads(line) for line in lines if line.startswith('{"level"')]
 
 
 def test_delete_leaves_nothing(deployed: Deployed) -> None:

@@ -13,7 +13,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from handler import storage, work
@@ -246,6 +246,67 @@ def test_of_each_group_all_after_a_failure_come_again(app: ModuleType, messages:
     ]
     answer = call(app, {"Records": records})
     assert [failure["itemIdentifier"] for failure in answer["batchItemFailures"]] == expected
+
+
+ATTEMPTS = 3
+
+
+def emptied(app: ModuleType, messages: list[tuple[str, str]]) -> list[str]:
+    """Give ``messages``, groups and bodies, to the function as a FIFO queue does, until it has none; the ids of those
+    that it has put aside, after ATTEMPTS."""
+    waiting, aside = [(str(number), *message, [0]) for number, message in enumerate(messages)], []
+    while waiting:
+        aside += [name for name, *_, count in waiting if count[0] == ATTEMPTS]
+        waiting = [one for one in waiting if one[3][0] < ATTEMPTS]
+        if not waiting:
+            break
+        records = []
+        for name, group, text, count in waiting[:10]:
+            count[0] += 1
+            record = copy.deepcopy(fixture("sqs_fifo")["Records"][0]) | {"messageId": name, "body": text}
+            record["attributes"] |= {"MessageGroupId": group, "ApproximateReceiveCount": str(count[0])}
+            records.append(record)
+        failed = {failure["itemIdentifier"] for failure in call(app, {"Records": records})["batchItemFailures"]}
+        waiting = [one for one in waiting if one[0] in failed] + waiting[10:]
+    return aside
+
+
+@given(messages=st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=25))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_fifo_queue_puts_aside_what_fails_and_nothing_behind_it(
+    app: ModuleType, bucket: s3.Bucket, messages: list[tuple[str, bool]]
+) -> None:
+    """And answers all others of each group in their order, once."""
+    bucket.objects = {}
+    good, bad = (record["body"] for record in fixture("sqs_fifo")["Records"][:2])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLDFORGE_RESULTS", "s3://answers/")
+        patch.setenv("COLDFORGE_QUEUE_ATTEMPTS", str(ATTEMPTS))
+        bucket.requests = []
+        aside = emptied(app, [(group, bad if fails else good) for group, fails in messages])
+    assert sorted(aside, key=int) == [str(number) for number, (_, fails) in enumerate(messages) if fails]
+    for own in "abc":
+        answers = [f"PUT answers/{n}.json" for n, (group, fails) in enumerate(messages) if group == own and not fails]
+        assert [request for request in bucket.requests if request in answers] == answers
+
+
+def test_the_messages_behind_a_failure_are_put_aside_with_it_where_nobody_says_how_often_they_come(
+    app: ModuleType,
+) -> None:
+    """Of a queue of one's own: what the test above would not notice otherwise."""
+    good, bad = (record["body"] for record in fixture("sqs_fifo")["Records"][:2])
+    assert emptied(app, [("a", bad), ("a", good), ("b", good)]) == ["0", "1"]
+
+
+@pytest.mark.parametrize("count", [None, "", "x", "-1", "²", "9" * 5000, 3, [3]])
+def test_a_count_that_is_none_holds_the_group_back(
+    app: ModuleType, monkeypatch: pytest.MonkeyPatch, count: object
+) -> None:
+    monkeypatch.setenv("COLDFORGE_QUEUE_ATTEMPTS", "3")
+    event = fixture("sqs_fifo")
+    for record in event["Records"]:
+        record["attributes"]["ApproximateReceiveCount"] = count
+    assert len(call(app, event)["batchItemFailures"]) == (1 if count == 3 else 2)
 
 
 def test_groups_of_a_queue_without_order_hold_nothing_back(app: ModuleType) -> None:

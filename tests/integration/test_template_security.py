@@ -48,6 +48,7 @@ SETS: dict[str, dict[str, str]] = {
     "queue": {"QueueArn": QUEUE},
     "own queue": {"Queue": "on"},
     "ordered": {"Queue": "fifo", "QueueMaximumConcurrency": "9"},
+    "two queues": {"Queue": "fifo", "QueueArn": QUEUE},
     "results": {"ResultsBucket": "answers"},
     "failures": {"KeepFailures": "on"},
     "key": {"KmsKeyArn": KEY},
@@ -172,6 +173,7 @@ MAY: dict[str, set[str]] = {
     "queue": {"take a message"},
     "own queue": {"take a message of its own queue"},
     "ordered": {"take a message of its own queue"},
+    "two queues": {"take a message", "take a message of its own queue"},
     "results": {"write a result"},
     "failures": {"keep a failure"},
     "key": set(),
@@ -380,6 +382,18 @@ def test_an_ordered_queue_has_an_ordered_dead_letter_queue(made: dict[str, Stack
     queue, dead = (made["ordered"][name]["Properties"] for name in ("InputQueue", "DeadLetterQueue"))
     assert queue["FifoQueue"] is dead["FifoQueue"] is True
     assert queue["DeduplicationScope"] == "messageGroup"
+
+
+def test_the_function_knows_how_often_messages_come_only_where_it_is_so(made: dict[str, Stack]) -> None:
+    told = {
+        name: stack["Function"]["Properties"]["Environment"]["Variables"].get("COLDFORGE_QUEUE_ATTEMPTS")
+        for name, stack in made.items()
+    }
+    assert told.pop("ordered") == made["ordered"]["InputQueue"]["Properties"]["RedrivePolicy"]["maxReceiveCount"]
+    assert set(told.values()) == {None}
+
+
+def test_a_queue_without_order_has_nothing_of_it(made: dict[str, Stack]) -> None:
     without = made["own queue"]["InputQueue"]["Properties"]
     assert not {"FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"} & without.keys()
 

@@ -16,6 +16,9 @@ def check_outputs(spec: ModelSpec, graph: FrozenGraph) -> None:
     problems = []
     for output in spec.outputs:
         fetch = fetches[output.fetch or next(iter(fetches))]
+        if output.kind in ("detection", "segmentation") and spec.image is None:
+            problems.append(f"[[outputs]] {output.name}: it is of a picture, and the model takes none; add [image].")
+            continue
         if output.kind == "detection":
             found = _detection(output, fetches, spec.batch)
         elif output.kind == "segmentation":

@@ -154,7 +154,8 @@ def check(tables: Tables, form: Format | None) -> None:
         if own.text:
             _text(own.text, own, form)
         for output in own.outputs:
-            check_output(output, own.image is not None, own.text is not None or _may_take_strings(own, form))
+            pictures = own.image is not None or (form == "saved_model" and _may_take_strings(own, form))
+            check_output(output, pictures, own.text is not None or _may_take_strings(own, form))
         _heads(own)
     _golden(signatures[0])
     _weights(signatures[0])
@@ -460,7 +461,7 @@ def _activations(tables: Tables) -> None:
 
 
 def _may_take_strings(tables: Tables, form: Format | None) -> bool:
-    """Whether a model may have words among its inputs: the model alone says."""
+    """Whether a model may have words among its inputs, or a SavedModel pictures as files: the model alone says."""
     return not (tables.image or tables.audio) and form not in ("jax", "pytorch")
 
 

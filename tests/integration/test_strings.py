@@ -378,6 +378,44 @@ class TestRefusals:
             found_in(path)
 
 
+def detecting(data: Any) -> Any:
+    """A box in each picture, whose score is its first probability."""
+    y = byte_models.plain(data)["y"]
+    return {"boxes": tf.ones([tf.shape(y)[0], 1, 1]) * [0.1, 0.2, 0.5, 0.9], "scores": y[:, :1]}
+
+
+DETECTED = OutputSpec("objects", "boxes", "detection", scores="scores", box_format="yxyx")
+
+
+def test_objects_in_pictures_that_the_graph_decodes(tmp_path: Path) -> None:
+    """Nothing of pictures stands in model.toml."""
+    path = byte_models.save(detecting, tmp_path / "saved")
+    (tmp_path / "model.toml").write_text(
+        '[model]\nsource = "saved"\nname = "served"\n[[outputs]]\nname = "objects"\nboxes = "boxes"\n'
+        'kind = "detection"\nscores = "scores"\nbox_format = "yxyx"\n'
+    )
+    spec = load(tmp_path / "model.toml")
+    assert spec.outputs == (DETECTED,)
+    found = write_found(spec, path, tmp_path)
+    spec, _ = load_found(tmp_path, spec)
+    assert (spec.image, spec.outputs) == (found.spec.image, (DETECTED,))
+    graph = import_model(spec, path, tmp_path / "graph")
+    assert [port.spec.shape for port in graph.feeds] == [(1, 40, 32, 3)]
+
+
+def test_objects_in_no_pictures(tmp_path: Path) -> None:
+    module = tf.Module()
+    serve = tf.function(
+        lambda x: {"boxes": x[:, None], "scores": x[:, :1]}, input_signature=[tf.TensorSpec([None, 4], name="x")]
+    )
+    tf.saved_model.save(module, str(tmp_path / "saved"), signatures={"serving_default": serve})
+    spec = spec_for(tmp_path / "saved", outputs=(DETECTED,))
+    with pytest.raises(
+        ImportModelError, match=r"\[\[outputs\]\] objects: it is of a picture, and the model takes none"
+    ):
+        import_model(spec, tmp_path / "saved", tmp_path / "graph")
+
+
 def test_what_was_found_is_read_as_a_model_toml(tmp_path: Path) -> None:
     path = byte_models.save(byte_models.labelled, tmp_path / "saved")
     spec = spec_for(path)

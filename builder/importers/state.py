@@ -20,7 +20,7 @@ from builder.importers.rewrite import called_by, node_of, output_number, reachab
 from builder.importers.tf import tensorflow
 from builder.spec.tensor import ITEM_SIZES, TensorSpec
 
-WRITES = re.compile(r"Assign(Add|Sub)?VariableOp$|Resource(Scatter|Apply|Sparse|StridedSliceAssign)")
+WRITES = re.compile(r"Assign(Add|Sub)?VariableOp$|Rng(ReadAnd)?Skip$|Resource(Scatter|Apply|Sparse|StridedSliceAssign)")
 _PASSED_ON = {"Identity": 0, "IdentityN": 0, "While": 0, "StatelessWhile": 0}
 """Ops whose output of a resource is the input of the same place."""
 

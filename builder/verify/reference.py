@@ -52,8 +52,8 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
     if random:
         raise VerifyError(
             f"The graph draws random numbers ({', '.join(random[:5])}{', ...' if len(random) > 5 else ''}), so its "
-            "answers cannot be compared with TensorFlow's. Feed the noise as an input, or use stateless ops "
-            "(tf.random.stateless_uniform) with a fixed seed."
+            "answers cannot be compared with TensorFlow's. Feed the noise or a seed as an input, or use "
+            "stateless ops (tf.random.stateless_uniform) with a fixed seed, or a tf.random.Generator."
         )
     feeds = [port.spec for port in graph.feeds]
     outputs = outputs_of(spec, tuple(port.spec for port in graph.fetches))

@@ -482,6 +482,15 @@ def volume_convolved(rng: Rng) -> Arguments:
     }
 
 
+def seeded(rng: Rng) -> Arguments:
+    return {"shape": Known(rng.integers(1, 9, rng.integers(1, 4))), "seed": whole(rng, -(2**31), 2**31, 2)}
+
+
+def keyed(rng: Rng) -> Arguments:
+    arguments = {name: rng.integers(0, 2**63, n).astype("uint64") for name, n in (("key", 1), ("counter", 2))}
+    return {"shape": seeded(rng)["shape"], **arguments, "alg": Known(rng.choice([1, 3]))}
+
+
 OPS: dict[str, Drawn] = {
     "AudioSpectrogram": Drawn(spectrogram, ulps=4),
     "Bincount": Drawn(counted, ulps=4),
@@ -536,6 +545,10 @@ OPS: dict[str, Drawn] = {
     "SparseSoftmax": Drawn(sparse, ulps=4),
     "SparseTensorDenseAdd": Drawn(sparse_add),
     "SparseTensorDenseMatMul": Drawn(sparse_matmul, ulps=4),
+    "StatelessRandomNormal": Drawn(seeded, ulps=4),
+    "StatelessRandomNormalV2": Drawn(keyed, ulps=4),
+    "StatelessRandomUniform": Drawn(seeded),
+    "StatelessRandomUniformV2": Drawn(keyed),
     "TridiagonalSolve": Drawn(tridiagonal, ulps=256),
     "UniqueWithCounts": Drawn(unique_with_counts),
     "UniqueWithCountsV2": Drawn(unique_with_counts_2),

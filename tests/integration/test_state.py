@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -133,10 +135,25 @@ def modules() -> dict[str, Callable[[], Any]]:
             self.picture.assign(0.5 * self.picture + 0.5 * new)
             return {"features": tf.reduce_mean(new, [1, 2])}
 
-    return {c.__name__.lower(): c for c in (Counter, Mean, Ring, Swap, Convolution)}
+    class Noise(tf.Module):  # type: ignore[misc, name-defined]
+        """A generator that goes on from call to call, and noise that is always the same."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.generator = tf.random.Generator.from_seed(7)
+
+        @tf.function(input_signature=signature)
+        def __call__(self, x: Any) -> Any:
+            return {
+                "drawn": tf.cast(x, tf.int32) + self.generator.uniform([2, SIZE], 0, 1000, tf.int32),
+                "normal": x + self.generator.normal([2, SIZE]),
+                "fixed": x + tf.random.stateless_uniform([2, SIZE], [1, 2]),
+            }
+
+    return {c.__name__.lower(): c for c in (Counter, Mean, Ring, Swap, Convolution, Noise)}
 
 
-NAMES = ("counter", "mean", "ring", "swap", "convolution")
+NAMES = ("counter", "mean", "ring", "swap", "convolution", "noise")
 
 
 def imported(spec: ModelSpec, folder: Path) -> FrozenGraph:
@@ -254,6 +271,36 @@ def check_function(library: Path, steps: list[bytes]) -> None:
         batches = server.infer(Request((), {"x": b"".join(steps)}), call).batches
         assert [bytes(fetches[0]) for fetches, _ in batches] == expected
     model.close()
+
+
+def test_every_process_draws_the_numbers_that_the_model_was_saved_with(tmp_path: Path) -> None:
+    """As TensorFlow does. Nothing of an instance or its time is in them, whatever it ran before."""
+    spec = saved("noise", tmp_path)
+    library = built(imported(spec, tmp_path / "import"), spec, tmp_path, "optimised", X86_64).path
+    steps = [np.full((2, SIZE), i, np.float32).tobytes() for i in range(3)]
+    check_function(library, steps)
+    loaded = tensorflow().saved_model.load(str(spec.source.path)).signatures["serving_default"]
+    wanted = [loaded(x=tensorflow().zeros([2, SIZE])) for _ in steps]
+    command = [sys.executable, "-c", DRAWING, str(library)]
+    runs = [subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    assert runs[0] == runs[1]
+    for want, got in zip(wanted, json.loads(runs[0]), strict=True):
+        assert want["drawn"].numpy().ravel().tolist() == got["drawn"]
+        for name in ("normal", "fixed"):
+            np.testing.assert_allclose(got[name], want[name].numpy().ravel(), rtol=0, atol=1e-5)
+
+
+DRAWING = f"""
+import json, sys
+from handler.model import Model
+
+model = Model(sys.argv[1])
+names = [fetch.name for fetch in model.description.fetches]
+model.warm_up()
+with model.sequence():
+    runs = [model.run([bytes({8 * SIZE})]) for _ in range(3)]
+print(json.dumps([dict(zip(names, map(list, found))) for found in runs]))
+"""
 
 
 def test_what_nobody_can_tell_is_no_state(tmp_path: Path) -> None:

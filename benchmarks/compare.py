@@ -90,8 +90,12 @@ def changes(old: Results, new: Results) -> Iterator[Change]:
             continue
         for setting, one in before["latency"].items():
             other = after["latency"].get(setting)
-            if other is not None and one["ratio"]:
+            if other is None:
+                continue
+            if one["ratio"]:
                 yield _change(name, setting, one, other)
+            if one.get("int8", {}).get("ratio") and "int8" in other:
+                yield _change(name, f"{setting}, int8", one["int8"], other["int8"])
 
 
 def _change(name: str, setting: str, one: dict[str, Any], other: dict[str, Any]) -> Change:

@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks import clock, machine
 from benchmarks.clock import Run
+from benchmarks.convert import lite_converter
 from benchmarks.engines.coldforge import Coldforge
 from benchmarks.models import ROOT
 from builder.importers.graph import FrozenGraph
@@ -127,7 +128,6 @@ def crops(spec: ModelSpec, count: int, seed: int) -> Iterator[Any]:
 def _lite_models(graph: FrozenGraph, examples: Inputs, folder: Path) -> Iterator[tuple[str, Path]]:
     """(kind, file) of the frozen graph, as TensorFlow's own converter makes them."""
     tf = tensorflow()
-    definition = tf.compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
 
     def feeds() -> Iterator[list[Any]]:
         for run in examples.runs:
@@ -141,9 +141,7 @@ def _lite_models(graph: FrozenGraph, examples: Inputs, folder: Path) -> Iterator
     }
     folder.mkdir(parents=True, exist_ok=True)
     for kind, options in settings.items():
-        wrapped = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(definition, name=""), [])
-        frozen = wrapped.prune([p.tensor for p in graph.feeds], [p.tensor for p in graph.fetches])
-        converter = tf.lite.TFLiteConverter.from_concrete_functions([frozen])
+        converter = lite_converter(graph)
         for name, value in options.items():
             owner, _, key = name.rpartition(".")
             setattr(getattr(converter, owner) if owner else converter, key, value)

@@ -58,13 +58,18 @@ def to_openvino(graph: FrozenGraph, onnx_model: Path, name: str, target: Path) -
 
 def to_litert(graph: FrozenGraph, target: Path) -> str:
     """Write ``target``; returns how it was made."""
+    target.write_bytes(lite_converter(graph).convert())
+    return "TensorFlow's own TFLiteConverter on the frozen graph, no quantisation"
+
+
+def lite_converter(graph: FrozenGraph) -> Any:
+    """TensorFlow's converter of the frozen graph, for whatever it is asked to make."""
     import tensorflow as tf
 
     definition = _definition(graph)
     wrapped = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(definition, name=""), [])
     frozen = wrapped.prune([p.tensor for p in graph.feeds], [p.tensor for p in graph.fetches])
-    target.write_bytes(tf.lite.TFLiteConverter.from_concrete_functions([frozen]).convert())
-    return "TensorFlow's own TFLiteConverter on the frozen graph, no quantisation"
+    return tf.lite.TFLiteConverter.from_concrete_functions([frozen])
 
 
 def _definition(graph: FrozenGraph) -> Any:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks import machine
 from benchmarks.engines import ENGINES, OURS
 from benchmarks.models import ROOT
 from benchmarks.tables import NONE, table
@@ -28,7 +29,7 @@ Measured = dict[str, Any]
 
 def page(native: Measured, wasm: Measured) -> str:
     """docs/gallery.md. ``native`` and ``wasm``: docs/benchmarks.json and docs/benchmarks-wasm.json."""
-    processor = f"{native['machine']['processor']} ({native['machine']['instruction_sets'][-1]})"
+    processor = f"{machine.name(native['machine'])}, {machine.wide(native['machine'])}"
     parts = [
         "# Gallery",
         "<!-- Written by `python -m benchmarks.gallery` from docs/benchmarks.json and docs/benchmarks-wasm.json. -->",

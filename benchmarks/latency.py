@@ -1,8 +1,8 @@
 """How long one answer takes, every engine beside every other in the same minutes.
 
-An engine is timed only when it answers like TensorFlow. Then rounds: in each, one engine after the other
-has a turn of a few runs while the others are stopped, and the order moves on by one every round. So
-whatever else the machine does falls on all of them.
+An engine is timed only when it answers like TensorFlow, or, with int8, when what it answers is of use. Then rounds: in
+each, one engine after the other has a turn of a few runs while the others are stopped, and the order moves on by one
+every round. So whatever else the machine does falls on all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
-from benchmarks.engines import OURS
+from benchmarks import held_out
+from benchmarks.engines import KINDS, OURS, OURS_INT8
 from benchmarks.models import SAMPLES, Network
 from benchmarks.process import EngineFailed, Setting, Worker, quantiles, read_answers, sample_path
 
@@ -28,28 +29,43 @@ def measure(
 ) -> dict[str, Any]:
     """Milliseconds per engine, and who was left out and why. ``shapes`` are those of the fetches."""
     excluded: dict[str, str] = {}
-    agreement: dict[str, float] = {}
+    answers: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         workers: dict[str, Worker] = {}
         for engine in engines:
             try:
                 worker = stack.enter_context(Worker(engine, network, setting))
-                agreement[engine] = difference(worker, network, engine, shapes)
+                answers[engine], wrong = _judged(worker, network, engine, shapes)
             except EngineFailed as error:
                 excluded[engine] = str(error)
                 continue
-            if agreement[engine] <= TOLERANCE:
-                workers[engine] = worker
-            else:
-                excluded[engine] = f"wrong: off by {agreement[engine]:.1e} of the largest answer"
+            if wrong:
+                excluded[engine] = f"wrong: {wrong}"
                 worker.close()
+            else:
+                workers[engine] = worker
         turns = _rounds(workers, rounds, excluded)
-    return {
+    medians = {name: [median(turn) for turn in found] for name, found in turns.items()}
+    found = {
         "cpus": setting.cpus,
-        "engines": {name: _summary(found) | {"difference": agreement[name]} for name, found in turns.items()},
+        "engines": {name: _summary(found) | answers[name] for name, found in turns.items()},
         "excluded": excluded,
-        **compare({name: [median(turn) for turn in found] for name, found in turns.items()}),
+        **compare({name: values for name, values in medians.items() if not KINDS[name].int8}),
     }
+    bytes_ = {name: values for name, values in medians.items() if KINDS[name].int8}
+    return found | ({"int8": compare_int8(bytes_, medians.get(OURS))} if bytes_ else {})
+
+
+def _judged(
+    worker: Worker, network: Network, engine: str, shapes: Sequence[Sequence[int]]
+) -> tuple[dict[str, Any], str]:
+    """What its row says of an engine's answers, and what is wrong with them, if they are."""
+    if KINDS[engine].int8:
+        found = held_out.accuracy(worker, network, engine, shapes)
+        off = f"the error is {found['error']:.0%} of the answers' own deviation"
+        return {"accuracy": found}, "" if found["error"] <= held_out.BROKEN else off
+    off_by = difference(worker, network, engine, shapes)
+    return {"difference": off_by}, "" if off_by <= TOLERANCE else f"off by {off_by:.1e} of the largest answer"
 
 
 def difference(worker: Worker, network: Network, engine: str, shapes: Sequence[Sequence[int]]) -> float:
@@ -60,8 +76,7 @@ def difference(worker: Worker, network: Network, engine: str, shapes: Sequence[S
     for number in range(SAMPLES):
         base = network.folder / "log" / f"{engine}.{number}"
         worker.ask(do="answer", sample=str(sample_path(network, number)), to=str(base))
-        with np.load(network.folder / "keras" / f"{number}.npz") as stored:
-            expected = [stored[name] for name in stored.files]
+        expected = held_out.right_answers(network.folder / "keras" / f"{number}.npz")
         for answer, right in zip(read_answers(base, shapes), expected, strict=True):
             off = float(np.max(np.abs(answer - right)) / np.max(np.abs(right)))
             worst = max(worst, off if off == off else float("inf"))
@@ -97,16 +112,22 @@ def _summary(turns: list[list[float]]) -> dict[str, Any]:
     }
 
 
-def compare(medians: dict[str, list[float]]) -> dict[str, Any]:
-    """The best peer (smallest median) and its time over ours, with the spread of that ratio over the rounds."""
-    peers = {name: median(values) for name, values in medians.items() if name != OURS}
-    if OURS not in medians or not peers:
+def compare(medians: dict[str, list[float]], ours: str = OURS) -> dict[str, Any]:
+    """The best peer (smallest median) and its time over that of ``ours``, with that ratio's spread over the rounds."""
+    peers = {name: median(values) for name, values in medians.items() if name != ours}
+    if ours not in medians or not peers:
         return {"best_peer": None, "ratio": None}
     best = min(peers, key=lambda name: peers[name])
-    ratios = quantiles([theirs / ours for theirs, ours in zip(medians[best], medians[OURS], strict=True)])
+    ratios = quantiles([theirs / mine for theirs, mine in zip(medians[best], medians[ours], strict=True)])
     return {
         "best_peer": best,
-        "ratio": peers[best] / median(medians[OURS]),
+        "ratio": peers[best] / median(medians[ours]),
         "ratio_p10": ratios["p10"],
         "ratio_p90": ratios["p90"],
     }
+
+
+def compare_int8(medians: dict[str, list[float]], float32: list[float] | None) -> dict[str, Any]:
+    """``compare`` of int8 engines; ``gain``: how many times as long our float32 took, None where one is missing."""
+    ours = medians.get(OURS_INT8)
+    return compare(medians, OURS_INT8) | {"gain": median(float32) / median(ours) if float32 and ours else None}

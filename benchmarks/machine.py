@@ -73,10 +73,9 @@ def describe() -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Every engine's version; those that are not installed are left out."""
     found = {"coldforge": __version__}
-    for kind in ENGINES.values():
-        if kind.package:
-            try:
-                found[kind.package] = importlib.metadata.version(kind.package)
-            except importlib.metadata.PackageNotFoundError:
-                continue
+    for package in (*(kind.package for kind in ENGINES.values() if kind.package), "nncf"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
     return found

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.prepare NAME``: everything that is measured of one network, below ``build/bench/NAME/``.
+"""``python -m benchmarks.prepare NAME [INT8 ENGINE...]``: all that is measured of a network, in ``build/bench/NAME/``.
 
 A process of its own, because it needs TensorFlow and the measuring one must stay small. What is there
 already for the same sources and versions is kept.
@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
-from benchmarks import convert
+from benchmarks import convert, held_out, int8
+from benchmarks.engines import INT8
 from benchmarks.models import FOLDER, ROOT, SAMPLES, Network, named
 from builder.cache import digest, run_cached
 from builder.importers.graph import FrozenGraph
@@ -51,8 +52,11 @@ class BenchProject(Project):
         return FOLDER / "layers"
 
 
-def prepare(network: Network) -> dict[str, Any]:
-    """Make what is missing; returns (and writes as ready.json) shapes, files and what could not be made."""
+def prepare(network: Network, int8_engines: Collection[str] = ()) -> dict[str, Any]:
+    """Make what is missing; returns (and writes as ready.json) shapes, files and what could not be made.
+
+    The models of bytes are made for ``int8_engines`` alone, of ``benchmarks.engines.INT8``.
+    """
     folder = network.folder
     folder.mkdir(parents=True, exist_ok=True)
     sources = digest(HERE / "models.py", HERE / "weights.py", importlib.metadata.version("keras"))
@@ -65,17 +69,18 @@ def prepare(network: Network) -> dict[str, Any]:
     _place(folder / "tensorflow", {"graph.pb": graph.graph_path, "ports.json": graph.ports_path})
     how["tensorflow"] = how["tensorflow_xla"] = "the frozen graph that coldforge compiles"
 
-    def peer(engine: str, package: str, place: str, make: Callable[[Path], str]) -> None:
+    def peer(engine: str, package: str, place: str, make: Callable[[Path], str], *more: Path | str) -> None:
+        if engine in INT8 and engine not in int8_engines:
+            return
         try:
-            key = digest(
-                HERE / "convert.py", HERE / "bert_onnx.py", graph.graph_path, importlib.metadata.version(package)
-            )
+            made_by = [HERE / "convert.py", HERE / "bert_onnx.py", importlib.metadata.version(package)]
+            key = digest(*made_by, graph.graph_path, *more)
             run_cached(folder / place, key, lambda fresh: (fresh / "how").write_text(make(fresh)))
             how[engine] = (folder / place / "how").read_text()
         except importlib.metadata.PackageNotFoundError:
             failed[engine] = f"{package} is not installed"
         except Exception as error:  # a peer's converter may fail in any way; the run goes on without it
-            failed[engine] = f"conversion failed: {' '.join(str(error).split())[:300]}"
+            failed[engine] = f"conversion failed: {' '.join(str(error).split())[:300] or type(error).__name__}"
 
     onnx_model = folder / "onnx" / "model.onnx"
     keras_model = folder / "keras" / "model.keras"
@@ -87,6 +92,9 @@ def prepare(network: Network) -> dict[str, Any]:
         lambda to: convert.to_openvino(graph, onnx_model, network.name, to / "model.xml"),
     )
     peer("litert", "tensorflow-cpu", "litert", lambda to: convert.to_litert(graph, to / "model.tflite"))
+
+    if int8_engines:
+        _prepare_int8(network, graph, bundle.library, peer)
     ready = {
         "what": network.what,
         "parameters": json.loads((folder / "keras" / "model.json").read_text())["parameters"],
@@ -101,6 +109,44 @@ def prepare(network: Network) -> dict[str, Any]:
     return ready
 
 
+def _prepare_int8(network: Network, graph: FrozenGraph, library: Path, peer: Callable[..., None]) -> None:
+    """The models of bytes; those in float32 are there. ``peer`` as in ``prepare``."""
+    folder, batch = network.folder, network.batch
+    sources = digest(HERE / "held_out.py", HERE / "models.py", folder / "keras" / "model.keras")
+    run_cached(folder / held_out.FOLDER, sources, lambda fresh: _hold_out(network, fresh))
+    calibration = folder / held_out.FOLDER / "calibration.npz"
+    kept = (HERE / "int8.py", calibration)
+    onnx, onnx_int8, xml = (folder / path for path in ("onnx/model.onnx", "onnx_int8/model.onnx", "openvino/model.xml"))
+    peer(
+        "coldforge_int8",
+        "tensorflow-cpu",
+        "coldforge_int8",
+        lambda to: int8.to_coldforge(_workspace(network), calibration, to / "libmodel.so"),
+        *(*kept, library),
+    )
+    peer(
+        "onnxruntime_int8",
+        "onnxruntime",
+        "onnx_int8",
+        lambda to: int8.to_onnx(onnx, calibration, batch, to / "model.onnx"),
+        *kept,
+    )
+    peer(
+        "openvino_int8",
+        "openvino",
+        "openvino_int8",
+        lambda to: int8.to_openvino(network, xml, onnx_int8, calibration, to / "model.xml"),
+        *(*kept, _version("nncf")),
+    )
+    peer(
+        "litert_int8",
+        "tensorflow-cpu",
+        "litert_int8",
+        lambda to: int8.to_litert(graph, calibration, batch, to / "model.tflite"),
+        *kept,
+    )
+
+
 def _save(network: Network, folder: Path) -> None:
     """The Keras model, the inputs, and TensorFlow's own answers to them as float32 bytes."""
     model = network.make()
@@ -108,16 +154,31 @@ def _save(network: Network, folder: Path) -> None:
     feeds = network.feeds(model, SAMPLES * network.batch, seed=0)
     for number in range(SAMPLES):
         sample = {name: np.split(array, SAMPLES)[number] for name, array in feeds.items()}
-        (folder / f"{number}.in").write_bytes(b"".join(sample[name].tobytes() for name in sorted(sample)))
-        inputs = [sample[one.name] for one in model.inputs]
-        answers = model(inputs if len(inputs) > 1 else inputs[0], training=False)
-        answers = list(answers) if isinstance(answers, list | tuple) else [answers]
-        np.savez(folder / f"{number}.npz", *[np.asarray(answer) for answer in answers])
+        held_out.write_sample(model, sample, folder / str(number))
     (folder / "model.json").write_text(json.dumps({"parameters": model.count_params()}))
+
+
+def _hold_out(network: Network, folder: Path) -> None:
+    import keras
+
+    held_out.write(network, keras.saving.load_model(network.folder / "keras" / "model.keras", compile=False), folder)
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def _build(network: Network) -> Bundle:
     from builder.pipeline import build_bundle
+
+    return build_bundle(_workspace(network)).bundle
+
+
+def _workspace(network: Network) -> Any:
+    """The build of ``network``, whose model.toml it writes."""
     from builder.spec import load
     from builder.workspace import Workspace
 
@@ -131,7 +192,7 @@ def _build(network: Network) -> Bundle:
         # The answers to the benchmark's inputs are held to its own tolerance, as those of every engine.
         text += "\n[tolerance]\nabsolute = 0.002\n"
     spec.write_text(text)
-    return build_bundle(Workspace.of(load(spec), project)).bundle
+    return Workspace.of(load(spec), project)
 
 
 def _place(folder: Path, files: dict[str, Path]) -> None:
@@ -143,5 +204,4 @@ def _place(folder: Path, files: dict[str, Path]) -> None:
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:]:
-        prepare(named(chosen))
+    prepare(named(sys.argv[1]), sys.argv[2:])

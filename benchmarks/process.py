@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from benchmarks.engines import ENGINES, WASM
+from benchmarks.engines import KINDS
 from benchmarks.models import ROOT, SAMPLES, Network
 
 _PR_SET_PDEATHSIG = 1
@@ -51,7 +51,7 @@ class Worker:
     """One engine with one network; ``opened`` is what it said of its start."""
 
     def __init__(self, engine: str, network: Network, setting: Setting) -> None:
-        kind = (ENGINES | WASM)[engine]
+        kind = KINDS[engine]
         model = network.folder / kind.model
         request = {
             "engine": engine,

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machines
-from benchmarks.engines import ENGINES, OURS
+from benchmarks import held_out, machines
+from benchmarks.engines import ENGINES, INT8, KINDS, OURS
 from benchmarks.machine import name as processor
 from benchmarks.machine import wide
 from benchmarks.models import FOLDER, ROOT
@@ -22,6 +22,14 @@ from benchmarks.tables import NONE, bold, ms, ratio, settings, table, title
 Results = dict[str, Any]
 MINILM = "benchmarks-minilm"
 """The page of ``make bench-minilm``."""
+
+INT8_WORDS = f"""\
+Weights and activations are bytes, made by each engine's own tools with the same calibration set, and timed in the same
+rounds. Behind each median, in ms, is how it answers {held_out.JUDGED} other inputs: the share in which TensorFlow's top
+class is its top class, and its error, the root mean square of the differences as a share of how much TensorFlow's
+answers themselves differ. Weights that were not trained are harder to round than trained ones. A model with an error
+above {held_out.BROKEN:g} is left out. The last columns: the best int8 peer's time over that of our int8, and our
+float32's."""
 
 
 def write_json(results: Results, path: Path) -> None:
@@ -50,6 +58,8 @@ def text(results: Results) -> str:
     for key in settings(results["networks"]):
         parts += [title(key), table(latency_rows(results, key)), ""]
         parts += ["p10–p90 over the rounds", table(spread_rows(results, key)), ""]
+        if len(rows := int8_rows(results, key)) > 1:
+            parts += ["int8: ms (same class as TensorFlow, error)", table(rows), ""]
     if any("cold" in network for network in results["networks"].values()):
         parts += ["Fresh process to first answer: import/load/first = sum, ms, 1 thread", table(cold_rows(results)), ""]
         parts += ["Peak memory and installed size, MB", table(size_rows(results)), ""]
@@ -85,11 +95,30 @@ def least_rows(results: Results, key: str) -> list[list[str]]:
     rows = [["", *(kind.label for kind in ENGINES.values()), "best peer / ours"]]
     for name, network in results["networks"].items():
         engines = network["latency"].get(key, {}).get("engines", {})
-        least = {engine: row["least_ms"] for engine, row in engines.items()}
+        least = {engine: row["least_ms"] for engine, row in engines.items() if engine in ENGINES}
         peers = [ms for engine, ms in least.items() if engine != OURS]
         found = bold(min(peers) / least[OURS]) if OURS in least and peers else NONE
         rows.append([name, *(ms(least.get(engine)) for engine in ENGINES), found])
     return rows
+
+
+def int8_rows(results: Results, key: str) -> list[list[str]]:
+    """Median ms of each int8 engine, and behind it how often it has TensorFlow's top class, and its error."""
+    rows = [["", *(kind.label for kind in INT8.values()), "best peer / ours", "our float32 / ours"]]
+    for name, network in results["networks"].items():
+        found = network["latency"].get(key, {})
+        if "int8" in found:
+            cells = [_judged(found["engines"].get(engine)) for engine in INT8]
+            gain = found["int8"]["gain"]
+            rows.append([name, *cells, ratio(found["int8"]), bold(gain) if gain else NONE])
+    return rows
+
+
+def _judged(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return NONE
+    share, error = row["accuracy"]["same_class"], row["accuracy"]["error"]
+    return f"{ms(row['median_ms'])} ({NONE if share is None else f'{share:.0%}'}, {error:.3f})"
 
 
 def cold_rows(results: Results) -> list[list[str]]:
@@ -133,7 +162,7 @@ def notes(results: Results) -> Iterator[tuple[str, str]]:
         places = [network, *network["latency"].values(), network.get("cold", {})]
         for place in places:
             for engine, why in (place.get("failed") or place.get("excluded") or {}).items():
-                line = f"{ENGINES[engine].label} is left out: {why}"
+                line = f"{KINDS[engine].label} is left out: {why}"
                 if line not in seen:
                     seen.add(line)
                     yield name, line
@@ -184,6 +213,10 @@ def page(results: Results, plot: bool, others: Sequence[Results] = ()) -> str:
         parts += ["From the tenth to the ninetieth percentile of the rounds, ms:", table(spread_rows(results, key))]
         if _is_crowded(machine):
             parts += ["The least of all turns, which other programs disturb less:", table(least_rows(results, key))]
+    if any("int8" in one for network in results["networks"].values() for one in network["latency"].values()):
+        parts += ["## With int8", INT8_WORDS]
+        for key in settings(results["networks"]):
+            parts += [f"### int8, {title(key)}", table(int8_rows(results, key))]
     for letter, other in machines.lettered(others):
         parts.append(f"## Machine {letter}: {processor(other['machine'])}")
         for key in settings(other["networks"]):
@@ -230,7 +263,7 @@ def _conversions(results: Results) -> Iterator[str]:
         by_way: dict[str, list[str]] = {}
         for engine, way in network["how"].items():
             if engine != OURS and engine != "tensorflow_xla":
-                by_way.setdefault(way, []).append(ENGINES[engine].label)
+                by_way.setdefault(way, []).append(KINDS[engine].label)
         ways = "; ".join(f"{', '.join(engines)}: {way}" for way, engines in by_way.items())
         yield f"- **{name}**: {network['what']}, {network['parameters']:,} parameters. {ways}."
 

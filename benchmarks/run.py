@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import cold, compare, latency, machine, report
-from benchmarks.engines import ENGINES
+from benchmarks.engines import ENGINES, INT8, KINDS
 from benchmarks.models import FOLDER, NETWORKS, ROOT, Network, named
 from benchmarks.process import Setting, end_with
 from benchmarks.worker import LONG
 
 QUICK_NETWORKS = ("lstm", "transformer")
 MODULES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "litert": "ai_edge_litert"}
+"""What an engine's module here imports."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
         results["page"] = plan.page
     for name, network in plan.networks.items():
         _say(f"{name}: preparing")
-        if not _prepared(network):
+        if not _prepared(network, [name for name in plan.engines if KINDS[name].int8]):
             continue
         results["networks"][name] = _measure(network, plan)
         results["machine"]["load_average_after"] = list(os.getloadavg())
@@ -92,7 +93,7 @@ def _plan(arguments: list[str] | None) -> Plan:
     parser.add_argument("--repeats", type=int, help="fresh processes of every engine; 0 leaves cold starts out")
     parser.add_argument("--threads", type=int, nargs="+", help="numbers of threads; 1 2 when left out")
     parser.add_argument("--batch", type=int, default=1, help="inputs of one run (default: 1); above 1 no cold starts")
-    parser.add_argument("--engines", nargs="+", choices=list(ENGINES), help="engines to measure; all when left out")
+    parser.add_argument("--engines", nargs="+", choices=[*ENGINES, *INT8], help="engines to measure; all when left out")
     parser.add_argument("--native", action="store_true", help="leave out the rows that are limited to AVX2")
     parser.add_argument("--output", type=Path, help="folder for the results; build/bench when left out")
     parser.add_argument("--page", help="name of the page and the plot; benchmarks when left out")
@@ -119,7 +120,7 @@ def _plan(arguments: list[str] | None) -> Plan:
     networks = {name: named(name) for name in chosen}
     return Plan(
         {name: network.batched(options.batch) for name, network in networks.items()},
-        tuple(options.engines or ENGINES),
+        tuple(options.engines or [*ENGINES, *INT8]),
         not options.native,
         tuple(threads),
         options.rounds if options.rounds is not None else 4 if quick else 40,
@@ -131,12 +132,12 @@ def _plan(arguments: list[str] | None) -> Plan:
     )
 
 
-def _prepared(network: Network) -> bool:
+def _prepared(network: Network, int8_engines: list[str]) -> bool:
     """Make what is measured, in a process of its own; its log is shown when that fails."""
     log = network.folder / "prepare.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as out:
-        command = [sys.executable, "-m", "benchmarks.prepare", network.key]
+        command = [sys.executable, "-m", "benchmarks.prepare", network.key, *int8_engines]
         begin = functools.partial(end_with, os.getpid())
         done = subprocess.run(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, preexec_fn=begin, check=False)
     if done.returncode:
@@ -147,8 +148,9 @@ def _prepared(network: Network) -> bool:
 def _measure(network: Network, plan: Plan) -> dict[str, Any]:
     ready = json.loads((network.folder / "ready.json").read_text())
     failed = dict(ready["failed"])
-    for engine, module in MODULES.items():
-        if importlib.util.find_spec(module) is None:
+    for engine in plan.engines:
+        module = MODULES.get(KINDS[engine].module)
+        if module and importlib.util.find_spec(module) is None:
             failed[engine] = "not installed"
     failed = {name: why for name, why in failed.items() if name in plan.engines}
     engines = [name for name in plan.engines if name not in failed]
@@ -167,11 +169,11 @@ def _measure(network: Network, plan: Plan) -> dict[str, Any]:
     }
     for setting in settings:
         _say(f"{network.name}: {setting.key} thread{'s' * (setting.threads > 1)}, {plan.rounds} rounds")
-        chosen = [name for name in engines if not setting.avx2 or ENGINES[name].avx2 is not None]
+        chosen = [name for name in engines if not setting.avx2 or KINDS[name].avx2 is not None]
         found["latency"][setting.key] = latency.measure(network, setting, plan.rounds, chosen, ready["fetches"])
     if plan.repeats and network.batch == 1:
         _say(f"{network.name}: {plan.repeats} fresh processes of each engine")
-        found["cold"] = cold.measure(network, plan.repeats, engines)
+        found["cold"] = cold.measure(network, plan.repeats, [name for name in engines if not KINDS[name].int8])
     return found
 
 

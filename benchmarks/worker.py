@@ -28,9 +28,9 @@ def main() -> None:
 
     # Before the engine is imported: some size their pools by what they may run on.
     os.sched_setaffinity(0, request["cpus"])
-    from benchmarks.engines import ENGINES, WASM
+    from benchmarks.engines import KINDS
 
-    kind = (ENGINES | WASM)[request["engine"]]
+    kind = KINDS[request["engine"]]
     sample = Path(request["samples"][0]).read_bytes()
     try:
         begin = time.monotonic()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,7 +28,8 @@ class Kind:
 
     ``environment`` is set before the process starts; ``avx2`` is what keeps the engine off AVX-512, None
     where it has no such switch. ``package`` is the distribution whose version is reported. ``program`` is the
-    worker, where it is no Python: it takes the request and has the conversation of ``benchmarks.worker``.
+    worker, where it is no Python: it takes the request and has the conversation of ``benchmarks.worker``. ``int8``:
+    whether its answers are judged by ``benchmarks.int8`` rather than held to TensorFlow's.
     """
 
     label: str
@@ -40,6 +41,7 @@ class Kind:
     environment: Mapping[str, str] = field(default_factory=dict)
     avx2: Mapping[str, str] | None = None
     program: tuple[str, ...] = ()
+    int8: bool = False
 
     def load_class(self) -> type[Engine]:
         """Import the engine's module, and with it the engine."""
@@ -107,6 +109,23 @@ ENGINES: dict[str, Kind] = {
 }
 PEERS = [name for name in ENGINES if name != OURS]
 
+OURS_INT8 = "coldforge_int8"
+
+
+def _int8(engine: str, folder: str) -> Kind:
+    """The engine of that name with an int8 model, which it takes as it takes one of float32."""
+    kind = ENGINES[engine]
+    return replace(kind, label=f"{kind.label} int8", model=f"{folder}/{Path(kind.model).name}", int8=True)
+
+
+INT8: dict[str, Kind] = {
+    OURS_INT8: _int8(OURS, "coldforge_int8"),
+    "onnxruntime_int8": _int8("onnxruntime", "onnx_int8"),
+    "openvino_int8": _int8("openvino", "openvino_int8"),
+    "litert_int8": _int8("litert", "litert_int8"),
+}
+"""The same engines with weights and activations of bytes."""
+
 _NODE = ("node", str(Path(__file__).parent.parent / "wasm" / "worker.mjs"))
 _ONNX = "onnx/model.onnx"
 
@@ -128,3 +147,6 @@ WASM: dict[str, Kind] = {
     ),
 }
 """Engines of ``benchmarks.wasm``."""
+
+KINDS: dict[str, Kind] = ENGINES | INT8 | WASM
+"""Every one, by name."""

@@ -39,12 +39,13 @@ def results(quick: Path) -> dict[str, Any]:
 
 def test_every_engine_is_measured_or_left_out_with_a_reason(results: dict[str, Any]) -> None:
     """Where the processor has AVX-512, rows limited to AVX2 have only the engines that can be kept to it."""
-    from benchmarks.engines import ENGINES
+    from benchmarks.engines import ENGINES, KINDS, WASM
 
     assert set(results["networks"]) == {NETWORK}
     for network in results["networks"].values():
         for key, found in (*network["latency"].items(), ("cold", network["cold"])):
-            expected = {name for name, kind in ENGINES.items() if "avx2" not in key or kind.avx2 is not None}
+            every = ENGINES.keys() if key == "cold" else KINDS.keys() - WASM.keys()
+            expected = {name for name in every if "avx2" not in key or KINDS[name].avx2 is not None}
             assert set(found["engines"]) | set(found["excluded"]) | set(network["failed"]) >= expected
         assert all(network["failed"].values())
 
@@ -60,6 +61,26 @@ def test_coldforge_and_tensorflow_answer_alike_and_are_timed(results: dict[str, 
                 assert row["rounds"] == results["rounds"]
             assert setting["best_peer"] in setting["engines"]
             assert setting["ratio"] > 0
+
+
+def test_int8_has_its_accuracy_beside_its_time(tmp_path: Path) -> None:
+    """One engine of float32 and one of int8, on a network that has layers for it; lstm has none, and says so."""
+    from benchmarks.held_out import BROKEN
+
+    engines = ["--engines", "coldforge", "coldforge_int8", "--threads", "1", "--native"]
+    command = [sys.executable, "-m", "benchmarks.run", "transformer", "--rounds", "2", "--repeats", "0", *engines]
+    done = subprocess.run([*command, "--output", tmp_path], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    network = json.loads((tmp_path / "results.json").read_text())["networks"]["transformer"]
+    assert not network["failed"]
+    assert "layers take bytes" in network["how"]["coldforge_int8"]
+    setting = network["latency"]["1"]
+    row = setting["engines"]["coldforge_int8"]
+    assert 0 < row["accuracy"]["error"] < BROKEN / 2
+    assert row["accuracy"]["same_class"] > 0.8
+    assert row["p10_ms"] <= row["median_ms"] <= row["p90_ms"]
+    assert setting["int8"]["gain"] > 0
+    assert setting["ratio"] is None  # there is no peer
 
 
 def test_a_cold_start_is_split_and_weighed(results: dict[str, Any]) -> None:

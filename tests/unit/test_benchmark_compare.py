@@ -84,6 +84,12 @@ def test_what_only_one_of_them_measured_is_left_out() -> None:
         compare.check(old, new | {"batch": 16})
 
 
+def test_int8_is_compared_too() -> None:
+    old, new = setting(2) | {"int8": setting(1.5)}, setting(2) | {"int8": setting(1.2)}
+    found = list(compare.changes(results(net={"1": old}), results(net={"1": new})))
+    assert [(change.setting, change.fell) for change in found] == [("1", False), ("1, int8", True)]
+
+
 def test_two_processors_are_not_compared() -> None:
     other = results(a={"1": setting(2)})
     other["machine"] = other["machine"] | {"family_model_stepping": ["25", "17", "1"]}

@@ -47,6 +47,29 @@ CONVOLUTIONS = (
     ("EfficientNetB0", 14, 672, 0, 5, 1),
     ("EfficientNetB0", 14, 672, 0, 5, 2),
 )
+THIN = (
+    ("audio", (172, 264), 8, 8, (5, 39), 1),
+    ("audio", (172, 264), 8, 1, (5, 5), 1),
+    ("audio", (172, 88), 32, 1, (7, 3), 1),
+    ("audio", (172, 88), 33, 1, (3, 3), 1),
+    ("audio", (1, 16000), 32, 1, (1, 7), 1),
+    ("emotion", (64, 64), 1, 8, (3, 3), 1),
+    ("emotion", (62, 62), 8, 8, (3, 3), 1),
+    ("small", (7, 7), 64, 4, (3, 3), 1),
+    ("small", (10, 10), 64, 6, (1, 1), 1),
+    ("mask", (128, 128), 16, 2, (3, 3), 1),
+    ("mask", (128, 128), 64, 1, (1, 1), 1),
+    ("mask", (128, 128), 64, 4, (1, 1), 1),
+    ("mask", (128, 128), 64, 8, (1, 1), 1),
+    ("picture", (128, 128), 32, 3, (3, 3), 1),
+    ("picture", (128, 128), 32, 4, (3, 3), 1),
+    ("picture", (128, 128), 32, 5, (3, 3), 1),
+    ("picture", (128, 128), 32, 6, (3, 3), 1),
+    ("picture", (128, 128), 32, 7, (3, 3), 1),
+    ("first", (224, 224), 3, 8, (3, 3), 2),
+    ("first", (224, 224), 1, 4, (3, 3), 2),
+)
+"""Few output channels: name, rows and columns, channels in, channels out, filter, stride."""
 DENSE = ((1, 512, 512), (1, 2048, 1000), (128, 512, 512))
 """Rows, inputs, outputs."""
 
@@ -61,6 +84,13 @@ def cases() -> Iterator[tuple[str, Case]]:
         for algorithm in candidates(geometry):
             name = f"{model} {kernel}x{kernel}/{stride} {side}x{side}x{channels}-{geometry.out_channels} {algorithm}"
             yield name, _case(geometry, algorithm, pad, (side, side))
+    for model, size, channels, outer, kernel_size, stride in THIN:
+        pads = [k // 2 for k in kernel_size]
+        rows, columns = ((n + 2 * p - k) // stride + 1 for n, p, k in zip(size, pads, kernel_size, strict=True))
+        geometry = Geometry(1, channels, (rows, columns), outer, kernel_size, (stride, stride))
+        for algorithm in candidates(geometry):
+            around = (pads[0], pads[1], pads[0], pads[1])
+            yield f"{model} {geometry.label} {algorithm}", Case(geometry, algorithm, around, size, activation="swish")
     for rows, inner, outer in DENSE:
         geometry = Geometry(1, inner, (1, rows), outer)
         yield f"dense {rows}x{inner}-{outer}", _case(geometry, "direct", 0, (1, rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from builder.lower.packing import WINOGRAD, scratch_size, winograd_band
+from builder.lower.packing import WINOGRAD, scratch_size, thin_block, winograd_band
 from builder.lower.program import AttentionStep, Buffer, LayerStep, PoolStep, RepackStep, Rows, View
 
 Pointer = Callable[[Buffer], str]
@@ -51,6 +51,8 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         fields["weight_type"] = f"CF_{step.weight_type.upper()}"
     if step.algorithm in WINOGRAD:
         fields["band"] = winograd_band(shape, step.algorithm)
+    if step.algorithm == "thin":
+        fields["block"] = _list(thin_block(shape))
     if step.quantisation is not None:
         fields |= {"input_scale": float_literal(step.quantisation.scale), "input_zero": step.quantisation.zero}
     buffers: dict[str, Buffer | None] = {

@@ -130,7 +130,7 @@ class _Assembly:
         touched = [p for p in (source, residual, output, second) if p is not None]
         if core.kernel_size == core.stride == (1, 1) and all(p.layout.halo == NO_HALO for p in touched):
             core = with_rows(layer).core
-        algorithm = self._algorithm(core, quantisation)
+        algorithm = self._algorithm(core, stored, quantisation)
         size = scratch_size(core.geometry, algorithm)
         scratch = self._new(size) if size else None
         packed = pack_layer(stored.numbers, algorithm, groups=core.groups, kind=stored.type)
@@ -352,10 +352,11 @@ class _Assembly:
         possible = stored.type == "int8" and core.geometry.summable
         return self.options.quantisations.get(core.name) if possible else None
 
-    def _algorithm(self, core: Core, quantisation: Quantisation | None) -> Algorithm:
+    def _algorithm(self, core: Core, stored: Stored, quantisation: Quantisation | None) -> Algorithm:
         if quantisation is not None:
             return "integer"
-        return decide(core.geometry, self.options.algorithms, allow_winograd=self.options.allow_winograd)
+        tuned, winograd = self.options.algorithms, self.options.allow_winograd
+        return decide(core.geometry, tuned, allow_winograd=winograd, kind=stored.type)
 
     def _stored(self, layer: Layer, kernel: NDArray[np.float32]) -> Stored:
         core = layer.core

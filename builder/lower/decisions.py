@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from builder.lower.compress import ITEM_SIZES
+from builder.lower.geometry import THIN_CHANNELS
 from builder.lower.notes import Note
-from builder.lower.packing import PANEL, WINOGRAD, scratch_size, winograd_band
+from builder.lower.packing import PANEL, WINOGRAD, scratch_size, thin_block, winograd_band
 from builder.lower.program import Algorithm, GatherStep, LayerStep, Program, Quantisation, Step, walk
 from builder.spec.model import WeightType
 
@@ -22,6 +23,7 @@ LAYOUTS = {
     "winograd2": "[OC/16][C][9][16]",
     "winograd4": "[OC/16][C][9][16]",
     "integer": "[OC/16][KH*KW][C/4][16][4]",
+    "thin": "[OC/8][KH*KW][C][8]",
 }
 """How the weights for each algorithm lie in the library; see builder/lower/packing.py."""
 
@@ -32,8 +34,9 @@ _NOT_FUSED = ("xla", "copy", "repack")
 class Decision:
     """One fused step: ``geometry`` and ``packing`` are those of a layer, None of anything else.
 
-    ``packing``: ``layout`` of the weights, ``panel`` (output channels side by side), and for Winograd ``band``
-    (tiles of output transformed at a time) and ``scratch`` (bytes).
+    ``packing``: ``layout`` of the weights, ``panel`` (output channels side by side), for Winograd ``band`` (tiles of
+    output transformed at a time), for thin layers ``block`` (rows and columns of output computed at a time), and for
+    both ``scratch`` (bytes).
     """
 
     step: str
@@ -206,5 +209,7 @@ def _decision(step: Step, note: Note, tuned: Mapping[str, Algorithm]) -> Decisio
         packing["scratch"] = scratch
     if step.algorithm in WINOGRAD:
         packing["band"] = winograd_band(shape, step.algorithm)
+    if step.algorithm == "thin":
+        packing |= {"panel": min(THIN_CHANNELS, shape.out_channels // shape.groups), "block": list(thin_block(shape))}
     chooser: Chooser = "tuning" if tuned.get(shape.label) == step.algorithm else "rule"
     return Decision(note.name, note.kind, step.algorithm, note.matched, shape.label, packing, chooser)

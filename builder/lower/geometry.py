@@ -8,6 +8,10 @@ MAX_SUM = (2**31 - 1) // (255 * 127)
 """The most products of an input byte and an int8 weight whose sum fits into int32, whatever their values."""
 
 
+THIN_CHANNELS = 8
+"""CF_THIN_CHANNELS in runtime/fused/thin.h."""
+
+
 def flop(outputs: int, k: int) -> int:
     """Floating-point operations of ``outputs`` sums of ``k`` products each, a multiply-add counted as two."""
     return 2 * outputs * k
@@ -51,6 +55,11 @@ class Geometry:
         """Whether the Winograd kernels can run it at all."""
         unit = self.kernel_size == (3, 3) and self.stride == self.dilation == (1, 1) and self.groups == 1
         return unit and self.in_channels % 16 == 0 and self.out_channels % 16 == 0
+
+    @property
+    def thin(self) -> bool:
+        """Whether a group has so few output channels that most lanes of a vector of them would be idle."""
+        return not self.depthwise and self.out_channels // self.groups <= THIN_CHANNELS
 
     @property
     def summable(self) -> bool:

@@ -6,9 +6,11 @@ The layouts are those that builder/runtime/fused/ reads; one layout serves every
 - depthwise: ``[ceil(C / 16)][KH * KW][16]``, zero-padded;
 - integer (integer GEMM): int8, panels of 16 output channels ``[ceil(OC / 16)][KH * KW][ceil(C / 4)][16][4]``,
   zero-padded in both kinds of channels;
+- thin: float32, tiles of at most 8 output channels of a group, all about equally wide: ``[KH * KW][C / groups][width]``
+  for each, nothing padded;
 - winograd2 and winograd4: not transformed, ``[OC / 16][C][9][16]``. The kernel transforms a block when it needs it.
 
-All but depthwise and integer may be of any type; see compress.py.
+All but depthwise, thin and integer may be of any type; see compress.py.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.lower.compress import encode
-from builder.lower.geometry import MAX_SUM, Geometry
+from builder.lower.geometry import MAX_SUM, THIN_CHANNELS, Geometry
 from builder.spec.model import WeightType
 
 if TYPE_CHECKING:
@@ -51,16 +53,24 @@ WINOGRAD_KC = 128
 WINOGRAD_MC = 24
 """Tiles whose products are in a thread's scratch. CF_WINOGRAD_MC in runtime/fused/winograd.h."""
 
+THIN_REACH = 128
+"""Floats that a tile may reach past the last position. CF_THIN_REACH in runtime/fused/thin.h."""
+
 _BAND_BYTES = 3 << 20
 _BAND_MIN = 64
+_BLOCK_BYTES = 256 << 10  # of a thin layer's task: they stay in the second-level cache
+_THIN_PIXELS = 16  # with fewer, lanes would be idle again
+_BLOCK_COLUMNS = 64  # narrower blocks copy many columns twice
 _LOAD = 64  # bytes that a vector load may reach past what it needs
 
 
-def choose(geometry: Geometry, *, allow_winograd: bool = True) -> Algorithm:
-    """The algorithm where none was measured: a static rule, the same on every machine."""
+def choose(geometry: Geometry, *, allow_winograd: bool = True, kind: WeightType = "float32") -> Algorithm:
+    """The algorithm where none was measured, for weights of ``kind``: a static rule, the same on every machine."""
     if geometry.depthwise:
         return "depthwise"
     height, width = geometry.out_size
+    if kind == "float32" and geometry.thin and _worth_planes(geometry):
+        return "thin"
     tiles = -(-height // 4) * -(-width // 4)
     # On 7x7 pictures transforming the weights costs what the multiplications save; thin pictures waste their tiles.
     if allow_winograd and geometry.winograd and height * width >= max(64, 8 * tiles):
@@ -68,21 +78,40 @@ def choose(geometry: Geometry, *, allow_winograd: bool = True) -> Algorithm:
     return "direct"
 
 
-def candidates(geometry: Geometry, *, allow_winograd: bool = True) -> tuple[Algorithm, ...]:
+def _worth_planes(geometry: Geometry) -> bool:
+    """Whether pixels in the lanes save more than it takes to bring them there. Measured on an EPYC (Zen 4)."""
+    inner, outer = geometry.in_channels // geometry.groups, geometry.out_channels // geometry.groups
+    if math.prod(geometry.out_size) < _THIN_PIXELS:
+        return False
+    # More planes than that lie on more pages than the processor finds quickly.
+    return inner <= 256 if math.prod(geometry.kernel_size) > 1 else inner <= 64 and outer <= 4
+
+
+def candidates(
+    geometry: Geometry, *, allow_winograd: bool = True, kind: WeightType = "float32"
+) -> tuple[Algorithm, ...]:
     """Every algorithm that can compute the layer, for a tuner to time; the static choice comes first."""
     possible: list[Algorithm] = ["depthwise" if geometry.depthwise else "direct"]
     if allow_winograd and geometry.winograd:
         possible += WINOGRAD
-    best = choose(geometry, allow_winograd=allow_winograd)
+    if kind == "float32" and geometry.thin and math.prod(geometry.out_size) >= _THIN_PIXELS:
+        possible.append("thin")
+    best = choose(geometry, allow_winograd=allow_winograd, kind=kind)
     return (best, *(a for a in possible if a != best))
 
 
-def decide(geometry: Geometry, tuned: Mapping[str, Algorithm], *, allow_winograd: bool = True) -> Algorithm:
+def decide(
+    geometry: Geometry,
+    tuned: Mapping[str, Algorithm],
+    *,
+    allow_winograd: bool = True,
+    kind: WeightType = "float32",
+) -> Algorithm:
     """The algorithm that ``tuned`` has for this geometry's label, if the layer can have it; else the static rule's."""
     found = tuned.get(geometry.label)
-    if found in candidates(geometry, allow_winograd=allow_winograd):
+    if found in candidates(geometry, allow_winograd=allow_winograd, kind=kind):
         return found
-    return choose(geometry, allow_winograd=allow_winograd)
+    return choose(geometry, allow_winograd=allow_winograd, kind=kind)
 
 
 def pack_layer(
@@ -105,6 +134,14 @@ def pack_layer(
             raise ValueError("a depthwise layer has one input channel and one output channel per group")
         filters = _padded(weights.reshape(taps, outer)).reshape(taps, -1, PANEL)
         return np.ascontiguousarray(filters.transpose(1, 0, 2)).tobytes()
+    if algorithm == "thin":
+        if kind != "float32":
+            raise ValueError(f"the thin kernel takes no {kind}")
+        tiles = -(-outer // groups // THIN_CHANNELS)
+        grouped = weights.reshape(taps, inner, groups, outer // groups)
+        cut = [tile * (outer // groups) // tiles for tile in range(1, tiles)]
+        parts = [np.split(grouped[:, :, group], cut, axis=-1) for group in range(groups)]
+        return b"".join(np.ascontiguousarray(tile).tobytes() for group in parts for tile in group)
     if algorithm in WINOGRAD:
         if (height, width) != (3, 3) or groups != 1 or inner % 16 or outer % 16:
             raise ValueError("Winograd takes 3x3 weights, one group, and channels in multiples of 16")
@@ -158,6 +195,8 @@ def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_TH
     """Bytes of scratch, aligned to 64, that ``LayerStep.scratch`` must have for up to ``threads`` threads; may be 0."""
     if algorithm == "integer":
         return 2 * math.prod(quantised_shape(geometry)) + _LOAD
+    if algorithm == "thin":
+        return 4 * threads * _thin_floats(geometry, *thin_block(geometry))
     if algorithm not in WINOGRAD:
         return 0
     points = 36 if algorithm == "winograd4" else 16
@@ -165,6 +204,37 @@ def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_TH
     tiles = band if channels > WINOGRAD_KC else min(band, WINOGRAD_MC)
     per_thread = _plane(min(channels, WINOGRAD_KC) * MAX_NR) + _plane(tiles * MAX_NR)
     return 4 * points * (_plane(band * (channels + 16)) + threads * per_thread)
+
+
+def thin_block(geometry: Geometry) -> tuple[int, int]:
+    """Rows and columns of the output that a task of a thin layer computes at most: what fits into a thread's part of
+    the cache, and copies the fewest inputs twice."""
+    height, width = geometry.out_size
+    reach = [(k - 1) * d for k, d in zip(geometry.kernel_size, geometry.dilation, strict=True)]
+    found: list[tuple[float, int, int]] = []
+    parts = 1
+    while parts == 1 or width // parts >= _BLOCK_COLUMNS:
+        columns = -(-width // parts)
+        rows = height
+        while rows > 1 and 4 * _thin_floats(geometry, rows, columns) > _BLOCK_BYTES:
+            rows = min(rows - 1, -(-height // (-(-height // rows) + 1)))  # one more block, all about equally high
+        fits = 4 * _thin_floats(geometry, rows, columns) <= _BLOCK_BYTES
+        copied = (rows * geometry.stride[0] + reach[0]) * (columns * geometry.stride[1] + reach[1]) / (rows * columns)
+        idle = (columns * geometry.stride[1] + reach[1]) / (columns * geometry.stride[1])
+        found.append((copied * idle if fits else math.inf, rows, columns))
+        parts *= 2
+    best = min(found, key=lambda block: block[0])
+    return best[1:] if math.isfinite(best[0]) else found[-1][1:]
+
+
+def _thin_floats(geometry: Geometry, rows: int, columns: int) -> int:
+    """Floats of one thread's scratch for such a block; see run_thin in runtime/fused/thin.h."""
+    sizes = zip(geometry.kernel_size, geometry.dilation, geometry.stride, strict=True)
+    reach = [(kernel - 1) * dilation // stride for kernel, dilation, stride in sizes]
+    width = columns + reach[1]
+    planes = math.prod(geometry.stride) * geometry.in_channels // geometry.groups
+    sums = min(THIN_CHANNELS, geometry.out_channels // geometry.groups)
+    return planes * _plane((rows + reach[0]) * width + THIN_REACH) + sums * _plane(rows * width + THIN_REACH)
 
 
 def quantised_shape(geometry: Geometry) -> tuple[int, int, int, int]:

@@ -257,8 +257,9 @@ class Epilogue:
     second_high: float = float("inf")
 
 
-Algorithm = Literal["direct", "depthwise", "winograd2", "winograd4", "integer"]
-"""``integer``: int8 weights times a layer's input rounded to bytes, summed as int32; all others sum floats."""
+Algorithm = Literal["direct", "depthwise", "winograd2", "winograd4", "integer", "thin"]
+"""``integer``: int8 weights times a layer's input rounded to bytes, summed as int32; all others sum floats. ``thin``:
+of few output channels, with pixels in the lanes of the vectors."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from typing import Any
 from builder.cache import digest
 from builder.files import write_file
 from builder.lower import Lowered
-from builder.lower.geometry import Geometry
-from builder.lower.packing import candidates, choose
+from builder.lower.packing import candidates
 from builder.lower.program import Algorithm, LayerStep, walk
 from builder.measure import profile
 from builder.measure.machine import cpu_name
@@ -58,15 +57,15 @@ def tune(ws: Workspace, *, seconds: float = 10.0) -> Tuned:
     """
     ws = completed(ws)
     compiled, settled, spec = compile_first(ws), settle_by_rule(ws), ws.spec
-    shapes = dict(_open_questions(spec, _lower(ws, compiled, settled, {})))
-    rule = {label: choose(shape, allow_winograd=spec.winograd) for label, shape in shapes.items()}
-    times: dict[str, dict[str, dict[str, float]]] = {label: {} for label in shapes}
+    possible = dict(_open_questions(spec, _lower(ws, compiled, settled, {})))
+    rule = {label: found[0] for label, found in possible.items()}
+    times: dict[str, dict[str, dict[str, float]]] = {label: {} for label in possible}
     rounds = 0
-    if shapes:
-        with ws.progress.stage("tune", f"{len(shapes)} kinds of layer, each timed in place") as outcome:
-            rounds = _measure(ws, compiled, settled, shapes, seconds, times)
+    if possible:
+        with ws.progress.stage("tune", f"{len(possible)} kinds of layer, each timed in place") as outcome:
+            rounds = _measure(ws, compiled, settled, possible, seconds, times)
             outcome.note = f"{rounds} rounds"
-    layers = {label: Choice(best(rule[label], times[label]), times[label]) for label in shapes}
+    layers = {label: Choice(best(rule[label], times[label]), times[label]) for label in possible}
     tuning = Tuning(kernels_digest(), ws.target.name, cpu_name(), layers)
     path = tuning_path(spec)
     if layers:
@@ -115,30 +114,31 @@ def _lower(ws: Workspace, compiled: CompiledVariant, settled: Settled, algorithm
     return program_of(ws, compiled, replace(settled, algorithms=algorithms), ATTEMPTS[0])
 
 
-def _layers(lowered: Lowered) -> Iterator[tuple[int, Geometry]]:
-    """(number in ``walk``, geometry) of every layer that sums floats: for others there is one kernel."""
+def _layers(lowered: Lowered) -> Iterator[tuple[int, LayerStep]]:
+    """(number in ``walk``, step) of every layer that sums floats: for others there is one kernel."""
     for number, step in enumerate(walk(lowered.program.steps)):
         if isinstance(step, LayerStep) and step.algorithm != "integer":
-            yield number, step.geometry
+            yield number, step
 
 
-def _open_questions(spec: ModelSpec, lowered: Lowered) -> Iterator[tuple[str, Geometry]]:
-    for _, shape in _layers(lowered):
-        if len(candidates(shape, allow_winograd=spec.winograd)) > 1:
-            yield shape.label, shape
+def _open_questions(spec: ModelSpec, lowered: Lowered) -> Iterator[tuple[str, tuple[Algorithm, ...]]]:
+    """The label and the candidates, the static rule's first, of every layer that has more than one."""
+    for _, step in _layers(lowered):
+        found = candidates(step.geometry, allow_winograd=spec.winograd, kind=step.weight_type)
+        if len(found) > 1:
+            yield step.geometry.label, found
 
 
 def _measure(
     ws: Workspace,
     compiled: CompiledVariant,
     settled: Settled,
-    shapes: Mapping[str, Geometry],
+    possible: Mapping[str, tuple[Algorithm, ...]],
     seconds: float,
     times: dict[str, dict[str, dict[str, float]]],
 ) -> int:
     """Fill ``times`` (label, instruction set, algorithm: microseconds); how many rounds that took."""
     spec = settled.spec
-    possible = {label: candidates(shape, allow_winograd=spec.winograd) for label, shape in shapes.items()}
     lowered: dict[Algorithm, Lowered] = {}
     profiled: dict[str, profile.Profiled] = {}
     isas: tuple[str, ...] = ()
@@ -159,11 +159,12 @@ def _measure(
     for opened in profiled.values():
         opened.close()
     for algorithm, found in lowered.items():
-        for number, shape in _layers(found):
-            if algorithm not in possible.get(shape.label, ()):
+        for number, step in _layers(found):
+            label = step.geometry.label
+            if algorithm not in possible.get(label, ()):
                 continue
             for isa in isas:
-                of = times[shape.label].setdefault(isa, {})
+                of = times[label].setdefault(isa, {})
                 took = measured[f"{isa} {algorithm}"].fastest[number] * 1e6
                 of[algorithm] = round(of.get(algorithm, 0.0) + took, 1)
     return min(m.rounds for m in measured.values())

@@ -39,7 +39,7 @@ from tests.support import needs
 from tests.support.instrumented import CACHE, OBJECTS, link
 
 SPEC = ModelSpec(Path("model.toml"), "fused", "1", Source("graph_def", Path("g.pb")))
-SIDE, CHANNELS = 12, 16
+SIDE, CHANNELS, FEW = 12, 16, 5
 
 
 class Layout:
@@ -88,16 +88,17 @@ def conv(x: Any, w: Any) -> Any:
 
 
 def program() -> tuple[Program, Any]:
-    """Repack, four layers of all algorithms, a pooling; and the same in NumPy."""
+    """Repack, layers of all algorithms that sum floats, a pooling; and the same in NumPy."""
     random = np.random.default_rng(0)
     draw = lambda *shape: (random.standard_normal(shape) * 0.2).astype(np.float32)  # noqa: E731
     first, second, third = (draw(3, 3, CHANNELS, CHANNELS) for _ in range(3))
-    depth = draw(3, 3, 1, CHANNELS)
+    depth, few = draw(3, 3, 1, CHANNELS), draw(3, 3, CHANNELS, FEW)
     bias, scale, shift = draw(CHANNELS), draw(CHANNELS), draw(CHANNELS)
     layout = Layout()
     feed = layout.picture(SIDE, 0, CHANNELS)
     a, b, c, d, e = (layout.picture(SIDE, 1, CHANNELS) for _ in range(5))
-    normed, pooled = layout.picture(SIDE, 0, CHANNELS), layout.picture(1, 0, CHANNELS)
+    f = layout.picture(SIDE, 1, FEW)
+    normed, pooled = layout.picture(SIDE, 0, CHANNELS), layout.picture(1, 0, FEW)
     clamp = Epilogue(layout.constant(pad_channels(bias)), "clamp", low=0.0, high=0.75)
     residual = Epilogue(
         layout.constant(pad_channels(bias)), "swish", residual=b, second=normed,
@@ -110,7 +111,8 @@ def program() -> tuple[Program, Any]:
         layer(layout, "winograd4", b, c, second, algorithm="winograd4"),
         layer(layout, "winograd2", c, d, third, algorithm="winograd2", epilogue=residual),
         layer(layout, "depthwise", d, e, depth, algorithm="depthwise", groups=CHANNELS),
-        PoolStep("mean", "sum", e, pooled, 1, (SIDE, SIDE), CHANNELS, (1, 1), (SIDE, SIDE), (1, 1), (0, 0),
+        layer(layout, "thin", e, f, few, algorithm="thin"),
+        PoolStep("mean", "sum", f, pooled, 1, (SIDE, SIDE), FEW, (1, 1), (SIDE, SIDE), (1, 1), (0, 0),
                  1 / SIDE**2, (0, 0, 0, 0)),
     ]  # fmt: skip
 
@@ -120,7 +122,7 @@ def program() -> tuple[Program, Any]:
         swish = z / (1 + np.exp(-z))
         diagonal = np.zeros((3, 3, CHANNELS, CHANNELS))
         diagonal[..., range(CHANNELS), range(CHANNELS)] = depth[:, :, 0]
-        return conv(swish, diagonal).mean(axis=(1, 2)), np.maximum(swish * scale + shift, 0)
+        return conv(conv(swish, diagonal), few).mean(axis=(1, 2)), np.maximum(swish * scale + shift, 0)
 
     shape = (1, SIDE, SIDE, CHANNELS)
     return (
@@ -128,7 +130,7 @@ def program() -> tuple[Program, Any]:
             tuple(steps),
             (BoundPort(TensorSpec("x", "float32", shape), feed.buffer),),
             (
-                BoundPort(TensorSpec("mean", "float32", (1, CHANNELS)), pooled.buffer),
+                BoundPort(TensorSpec("mean", "float32", (1, FEW)), pooled.buffer),
                 BoundPort(TensorSpec("second", "float32", shape), normed.buffer),
             ),
             tuple(layout.constants),
@@ -155,7 +157,7 @@ def run(library: Path, threads: int, x: Any, runs: int = 1) -> tuple[Any, Any]:
     loaded = ctypes.CDLL(str(library))
     model = ctypes.c_void_p()
     assert loaded.cf_open(threads, ctypes.byref(model)) == 0
-    mean, second = np.zeros((1, CHANNELS), np.float32), np.zeros(x.shape, np.float32)
+    mean, second = np.zeros((1, FEW), np.float32), np.zeros(x.shape, np.float32)
     feeds = (Port * 1)(Port(x.ctypes.data, x.nbytes))
     fetches = (Port * 2)(Port(mean.ctypes.data, mean.nbytes), Port(second.ctypes.data, second.nbytes))
     for _ in range(runs):

@@ -31,7 +31,7 @@ from tests.support.fused import Case, Kernels, Prepared, build, build_with_gcc, 
 from tests.support.layers import ACTIVATIONS, LIBRARY, activate, convolve, epilogues, examples, halos
 from tests.support.runtime import sanitizer_environment
 
-BOUND = {"direct": 1e-6, "depthwise": 1e-6, "winograd2": 3e-6, "winograd4": 2e-5}
+BOUND = {"direct": 1e-6, "depthwise": 1e-6, "winograd2": 3e-6, "winograd4": 2e-5, "thin": 1e-6}
 V4 = "avx512bw" in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else False
 TABLES = ["v3", "wide", "narrow", *(["v4"] if V4 and LIBRARY not in os.environ else [])]
 
@@ -70,7 +70,7 @@ weight_types = st.sampled_from(["float32", "float16", "bfloat16", "int8"])
 @st.composite
 def layers(draw: st.DrawFn) -> Case:
     """Any convolution: small sizes, with a fair share of the edges where blocks and panels end."""
-    kind = draw(st.sampled_from(["direct", "direct", "grouped", "depthwise", "dense"]))
+    kind = draw(st.sampled_from(["direct", "direct", "grouped", "depthwise", "dense", "thin"]))
     kernel = (1, 1) if kind == "dense" else (draw(st.integers(1, 5)), draw(st.integers(1, 5)))
     if kind == "depthwise" and draw(st.booleans()):
         kernel = draw(st.sampled_from([(3, 3), (5, 5)]))
@@ -78,8 +78,14 @@ def layers(draw: st.DrawFn) -> Case:
     dilation = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (2, 3)])) if kind != "dense" else (1, 1)
     out = (1, draw(st.integers(1, 30))) if kind == "dense" else (draw(st.integers(1, 9)), draw(st.integers(1, 9)))
     groups = {"grouped": draw(st.integers(2, 4)), "depthwise": draw(st.integers(2, 70))}.get(kind, 1)
+    if kind == "thin":
+        groups = draw(st.sampled_from([1, 1, 3]))
+        out = draw(st.sampled_from([out, out, (1, draw(st.integers(1, 300)))]))
     inner = 1 if kind == "depthwise" else draw(st.integers(1, 40))
     outer = 1 if kind == "depthwise" else draw(st.sampled_from([1, 7, 8, 10, 16, 17, 24, 32, 40, 48, 64, 101]))
+    if kind == "thin":
+        outer = draw(st.sampled_from([1, 2, 3, 4, 5, 6, 7, 8, 9, 20]))
+    algorithm = kind if kind in ("depthwise", "thin") else "direct"
     batch = draw(st.integers(1, 3))
     reach = [(out[i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 for i in (0, 1)]
     padding = [0, 0, 0, 0] if kind == "dense" else [draw(st.integers(0, 2)) for _ in range(4)]
@@ -87,11 +93,11 @@ def layers(draw: st.DrawFn) -> Case:
     assume(size[0] > 0 and size[1] > 0)
     return Case(
         Geometry(batch, groups * inner, out, groups * outer, kernel, stride, dilation, groups),
-        "depthwise" if kind == "depthwise" else "direct",
+        algorithm,
         (padding[0], padding[1], padding[2], padding[3]),
         size,
         in_gap=draw(st.sampled_from([0, 0, 3, 16])),
-        weights="float32" if kind == "depthwise" else draw(weight_types),
+        weights=draw(weight_types) if algorithm == "direct" else "float32",
         **draw(epilogues()),
     )
 
@@ -159,6 +165,12 @@ LARGE = {
         (4, 25),
         residual_in_place=True,
     ),
+    "thin": Case(Geometry(2, 24, (70, 90), 8, (3, 5)), "thin", (1, 2, 1, 2), (70, 90), activation="swish"),
+    "thin, strided": Case(Geometry(1, 9, (61, 67), 5, (5, 4), (2, 3), (1, 2)), "thin", (2, 1, 2, 1), (121, 204)),
+    "thin, added": Case(
+        Geometry(1, 7, (40, 230), 3, (3, 3)), "thin", (1, 1, 1, 1), (40, 230), residual_in_place=True, second=True
+    ),
+    "thin, of a sound": Case(Geometry(1, 48, (1, 3000), 1, (1, 9)), "thin", (0, 4, 0, 4), (1, 3000)),
     "bands": Case(Geometry(2, 160, (40, 41), 64, (3, 3)), "winograd4", (1, 1, 1, 1), (40, 41)),
     "bands of 2": Case(Geometry(1, 96, (40, 41), 48, (3, 3)), "winograd2", (1, 1, 1, 1), (40, 41), second=True),
 }

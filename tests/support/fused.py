@@ -16,7 +16,15 @@ from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE,
 from builder.link.toolchain import Toolchain
 from builder.lower.compress import Stored, store
 from builder.lower.geometry import Geometry
-from builder.lower.packing import pack_layer, pack_scale, pack_sums, pad_channels, scratch_size, winograd_band
+from builder.lower.packing import (
+    pack_layer,
+    pack_scale,
+    pack_sums,
+    pad_channels,
+    scratch_size,
+    thin_block,
+    winograd_band,
+)
 from builder.lower.program import ActivationName, Algorithm, Quantisation
 from builder.project import cache_folder
 from builder.spec.model import WeightType
@@ -167,6 +175,7 @@ class _Layer(ctypes.Structure):
         *((n, _Halo) for n in ("halo", "second_halo")),
         *((n, ctypes.c_float) for n in ("low", "high", "second_low", "second_high")),
         ("band", ctypes.c_int64),
+        ("block", _Pair),
         ("weight_type", ctypes.c_int),
         ("input_scale", ctypes.c_float),
         ("input_zero", ctypes.c_int32),
@@ -386,6 +395,7 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
     layer.padding = _Pair(*case.padding[:2])
     layer.input, layer.output, layer.halo = picture.view, output.view, _Halo(*case.halo)
     layer.band = winograd_band(g, case.algorithm) if case.algorithm.startswith("winograd") else 0  # type: ignore[arg-type]
+    layer.block = _Pair(*(thin_block(g) if case.algorithm == "thin" else (0, 0)))
     rest = scratch[size // 4 :]
     multiplied = stored.restored
     return Prepared(

@@ -10,6 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from builder.lower.activations import FUNCTIONS
+from builder.lower.geometry import THIN_CHANNELS
 from builder.lower.packing import PANEL
 from builder.lower.program import Buffer, LayerStep, PoolStep, Program, RepackStep, View
 
@@ -107,6 +108,15 @@ class Interpreter:
         if step.algorithm.startswith("winograd"):
             panels = flat.reshape(step.out_channels // PANEL, inner, 9, PANEL)
             return panels.transpose(2, 1, 0, 3).reshape(3, 3, inner, step.out_channels)
+        if step.algorithm == "thin":
+            outer, found, at = step.out_channels // step.groups, [], 0
+            tiles = -(-outer // THIN_CHANNELS)
+            for tile in [*range(tiles)] * step.groups:
+                some = (tile + 1) * outer // tiles - tile * outer // tiles
+                size = height * width * inner * some
+                found.append(flat[at : at + size].reshape(height, width, inner, some))
+                at += size
+            return np.concatenate(found, axis=-1)
         panels = flat.reshape(step.groups, -1, height * width * inner, PANEL)
         columns = panels.transpose(2, 0, 1, 3).reshape(height, width, inner, step.groups, -1)
         return columns[..., : step.out_channels // step.groups].reshape(height, width, inner, step.out_channels)

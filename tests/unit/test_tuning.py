@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from builder.errors import SpecError
 from builder.lower.geometry import Geometry
-from builder.lower.packing import candidates, choose, decide
+from builder.lower.packing import candidates, choose, decide, scratch_size, thin_block
 from builder.measure.tune import Tuned, best, to_dict
 from builder.spec import ModelSpec, Source
 from builder.stages.tuning import Choice, Tuning, kernels_digest, read_tuning, tuning_path
@@ -45,6 +45,27 @@ def test_labels_are_readable() -> None:
     assert SHAPE.label == "3x3 14x14x64-64"
     strided = Geometry(2, 6, (14, 7), 12, (5, 3), (2, 2), (1, 2), 3)
     assert strided.label == "5x3 14x7x6-12 /2 dilation 1x2 groups 3 batch 2"
+
+
+def test_few_output_channels_leave_their_lanes_to_pixels() -> None:
+    thin = replace(SHAPE, out_channels=8)
+    assert candidates(thin) == ("thin", "direct")
+    assert candidates(thin, kind="int8") == ("direct",)
+    assert choose(replace(thin, out_channels=16, groups=2)) == "thin"
+    assert choose(replace(thin, out_channels=9)) == "direct"
+    assert choose(replace(thin, out_size=(3, 4))) == "direct"
+    assert choose(replace(thin, in_channels=512)) == "direct"
+    assert choose(replace(thin, kernel_size=(1, 1))) == "direct"
+    assert choose(replace(thin, kernel_size=(1, 1), out_channels=4)) == "thin"
+
+
+@given(shape=geometries)
+def test_a_block_of_a_thin_layer_is_a_part_of_the_picture(shape: Geometry) -> None:
+    assume(shape.in_channels % shape.groups == shape.out_channels % shape.groups == 0)
+    rows, columns = thin_block(shape)
+    assert 1 <= rows <= shape.out_size[0]
+    assert 1 <= columns <= shape.out_size[1]
+    assert scratch_size(shape, "thin", threads=1) <= 256 << 10 or (rows == 1 and columns <= 128)
 
 
 def test_what_is_tuned_is_taken_where_the_layer_can_have_it() -> None:

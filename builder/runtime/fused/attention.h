@@ -13,6 +13,7 @@
 
 #include "fused/activation.h"
 #include "fused/blocking.h"
+#include "fused/transpose.h"
 
 enum {
 /* WebAssembly has registers for two vectors of queries; see gemm_microkernel.h. */
@@ -119,18 +120,6 @@ static const cf_add_values add_tiles[2][CF_MR + 1] = {{NULL, EVERY_MR(ADD, half,
 #undef ADD
 #undef MR_1_TO_6
 #undef EVERY_MR
-
-typedef float quad __attribute__((vector_size(16)));
-typedef float loose_quad __attribute__((vector_size(16), aligned(4), may_alias));
-
-INLINE void transpose_quads(quad *r) {
-    const quad a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), b = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
-    const quad c = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5), d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
-    r[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
-    r[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
-    r[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
-    r[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
-}
 
 /* packed[i][query] = scale * queries[query][i]; lanes from `count` on repeat the last query. */
 static void pack_queries(float *packed, int64_t lanes, const float *queries, int64_t row, int64_t count, int64_t size,

@@ -51,6 +51,9 @@ INLINE void partition(int64_t threads, int64_t groups, int64_t m_tiles, int64_t 
     *n_blocks = min64(ceil_div(wanted, *m_blocks * groups), n_tiles);
 }
 
+/* An odd number of cache lines: planes of a picture must not share cache sets. */
+INLINE int64_t odd_lines(int64_t floats) { return (ceil_div(floats, 16) | 1) * 16; }
+
 /* The first of `count` items that belongs to part `part`, of `parts` parts of about equal size. Part `parts` begins at
  * `count`. */
 INLINE int64_t part_start(int64_t count, int64_t part, int64_t parts) { return part * count / parts; }

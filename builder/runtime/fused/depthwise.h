@@ -81,6 +81,18 @@ INLINE void depthwise_microkernel(const int kernel_size, const int stride, const
     }
 }
 
+/* The channels behind the last whole vector: one copy for all filters. */
+static __attribute__((noinline)) void strip_last_channels(int tile_pixels, const cf_strip *s, int64_t at, int64_t c,
+                                                          const float *weights) {
+    const int64_t n = s->channels - c;
+    switch (tile_pixels) {
+    case 8: depthwise_microkernel(0, 0, 8, s, at, c, weights, n); break;
+    case 7: depthwise_microkernel(0, 0, 7, s, at, c, weights, n); break;
+    case 4: depthwise_microkernel(0, 0, 4, s, at, c, weights, n); break;
+    default: depthwise_microkernel(0, 0, 1, s, at, c, weights, n); break;
+    }
+}
+
 /* All channels of a tile of pixels. */
 INLINE void strip_tile(const int kernel_size, const int stride, const int tile_pixels, const cf_strip *strip,
                        int64_t at) {
@@ -92,8 +104,7 @@ INLINE void strip_tile(const int kernel_size, const int stride, const int tile_p
                               s.weights + c / CF_PANEL * panel + c % CF_PANEL, CF_LANES);
     }
     if (c < s.channels) {
-        depthwise_microkernel(0, 0, tile_pixels, &s, at, c, s.weights + c / CF_PANEL * panel + c % CF_PANEL,
-                              s.channels - c);
+        strip_last_channels(tile_pixels, strip, at, c, s.weights + c / CF_PANEL * panel + c % CF_PANEL);
     }
 }
 

@@ -20,7 +20,7 @@ typedef struct {
     int64_t top, left, bottom, right;
 } cf_halo;
 
-typedef enum { CF_DIRECT, CF_DEPTHWISE, CF_WINOGRAD2, CF_WINOGRAD4, CF_INTEGER } cf_algorithm;
+typedef enum { CF_DIRECT, CF_DEPTHWISE, CF_WINOGRAD2, CF_WINOGRAD4, CF_INTEGER, CF_THIN } cf_algorithm;
 
 typedef enum {
     CF_CLAMP, /* "identity" is a clamp to +-infinity; NaN stays NaN */
@@ -43,7 +43,8 @@ typedef struct {
     cf_view input, output, residual, second;
     cf_halo halo, second_halo;
     float low, high, second_low, second_high;
-    int64_t band; /* Winograd: tiles that are transformed together */
+    int64_t band;     /* Winograd: tiles that are transformed together */
+    int64_t block[2]; /* CF_THIN: rows and columns of the output that a task computes at most */
     cf_weight_type weight_type;
     float input_scale;  /* this and input_zero, for CF_INTEGER: see Quantisation in builder/lower/program.py */
     int32_t input_zero;

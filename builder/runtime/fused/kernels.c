@@ -6,6 +6,7 @@
 #include "fused/direct.h"
 #include "fused/halo.h"
 #include "fused/pooling.h"
+#include "fused/thin.h"
 #include "fused/winograd.h"
 
 #ifndef CF_TABLE
@@ -19,6 +20,7 @@ static void run_layer(cf_context *context, const cf_layer *layer, const cf_layer
     case CF_DEPTHWISE: run_depthwise(context, layer, data); break;
     case CF_WINOGRAD2: run_winograd(context, layer, data, 2); break;
     case CF_WINOGRAD4: run_winograd(context, layer, data, 4); break;
+    case CF_THIN: run_thin(context, layer, data); break;
     case CF_INTEGER: break; /* never here: see integer.c */
     }
 }

@@ -37,9 +37,6 @@ typedef struct {
     float *input, *threads;
 } cf_winograd;
 
-/* An odd number of cache lines: the planes of a transform must not share cache sets. */
-INLINE int64_t odd_lines(int64_t floats) { return (ceil_div(floats, 16) | 1) * 16; }
-
 /* The input transform in one dimension: d[0], d[step], ... = B^T d. */
 INLINE void input_transform(const int size, vec *d, const int step) {
     if (size == 2) {

@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib
 import io
 import math
+import sys
 import warnings
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from .budget import MAX_SIDE, Cost, Limits, decoding, resizing
@@ -58,20 +60,32 @@ ends inside a pixel. At 2, pixels would be off by up to 15 of 255; at 3 and at 4
 
 _UNUSED: dict[str, dict[str, object]] = {
     "PIL.ExifTags": {},
+    "PIL.ImageChops": {},
+    "PIL.ImageSequence": {},
     "PIL.TiffTags": {},
+    "fractions": {},
     "subprocess": {},
     "typing": {"NamedTuple": NamedTuple},  # or two classes would wake Python's compiler up, which takes 1.5 ms
 }
-"""What Pillow imports and does not need for our pictures: ``orientation`` reads what matters of EXIF."""
+"""What Pillow imports and our pictures do not need: ``orientation`` reads what matters of EXIF."""
 
 
 def load_decoders(*more: str) -> None:
     """Import what most pictures need, and the plugins ``more``, ahead of the first; others come when their files do."""
+    for name in ("Jpeg", *more):
+        _plugin(name)
+
+
+def _plugin(name: str) -> ModuleType:
+    """Pillow's module for the format ``name``."""
+    full = f"PIL.{name}ImagePlugin"
+    if full in sys.modules:
+        return importlib.import_module(full)
     import PIL  # noqa: F401 - or what is below it could not be deferred
 
-    with deferred(_UNUSED):
-        for name in ("Jpeg", *more):
-            importlib.import_module(f"PIL.{name}ImagePlugin")
+    # GIF's plugin uses palettes at once, PNG's where a picture has one.
+    with deferred(_UNUSED | {"PIL.ImagePalette": {}} if name == "Png" else _UNUSED):
+        return importlib.import_module(full)
 
 
 class Pixels(NamedTuple):
@@ -137,7 +151,7 @@ def _decode(data: bytes, target: ImageInput, limits: Limits, seconds: float) -> 
         raise NotAnImageError(f"is not an image in an accepted format; send {_listed(limits.formats)}")
     if plugin == "WebP":
         _check_webp(data, limits)
-    module = importlib.import_module(f"PIL.{plugin}ImagePlugin")
+    module = _plugin(plugin)
     try:
         with warnings.catch_warnings():  # Pillow warns of odd metadata, with the file's own words
             warnings.simplefilter("ignore")

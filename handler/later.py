@@ -2,7 +2,7 @@
 
 A package's own imports cannot be moved into its functions. So while it is imported, what stands in the place of such a
 module is one that has nothing, and imports the true one when something of it is used. Afterwards ``sys.modules`` has
-no trace of it: whoever else imports that name gets the true module.
+no trace of it: whoever else imports that name gets the true module. One thread at a time does this.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import PathFinder
-from threading import get_ident
+from threading import RLock, get_ident
 from types import ModuleType
 from typing import Any
 
@@ -51,6 +51,9 @@ def _true(module: _Module) -> ModuleType:
     return import_module(module.__name__)
 
 
+_LOCK = RLock()
+
+
 @contextmanager
 def deferred(modules: Mapping[str, Mapping[str, Any]], package: str = "") -> Iterator[None]:
     """A context in which an import of one of ``modules`` imports nothing yet, unless it is there already.
@@ -58,24 +61,33 @@ def deferred(modules: Mapping[str, Mapping[str, Any]], package: str = "") -> Ite
     ``modules``: by full name, with what of it is used at once, and is given here instead, also of one that is there.
     ``package``: one whose modules are imported without the package's own first, that is without its ``__init__``.
     """
-    held: dict[str, ModuleType] = {}
-    if package and package not in sys.modules and (spec := PathFinder.find_spec(package)) is not None:
-        held[package] = bare = ModuleType(package)
-        bare.__path__ = list(spec.submodule_search_locations or ())
-    held |= {name: _Module(name) for name in modules if name not in sys.modules}
-    sys.modules.update(held)
-    before = [
-        (sys.modules[name], {key: vars(sys.modules[name])[key] for key in given})
-        for name, given in modules.items()
-        if name not in held
-    ]
-    for name, given in modules.items():
-        vars(sys.modules[name]).update(given)
-    try:
-        yield
-    finally:
-        for module, own in before:
-            vars(module).update(own)
-        for name, module in held.items():
-            if sys.modules.get(name) is module:
-                del sys.modules[name]
+    with _LOCK:
+        held: dict[str, ModuleType] = {}
+        if package and package not in sys.modules and (spec := PathFinder.find_spec(package)) is not None:
+            held[package] = bare = ModuleType(package)
+            bare.__path__ = list(spec.submodule_search_locations or ())
+        held |= {name: _Module(name) for name in modules if name not in sys.modules}
+        sys.modules.update(held)
+        before = [
+            (sys.modules[name], {key: vars(sys.modules[name])[key] for key in given})
+            for name, given in modules.items()
+            if name not in held
+        ]
+        for name, given in modules.items():
+            vars(sys.modules[name]).update(given)
+        try:
+            yield
+        finally:
+            for module, own in before:
+                vars(module).update(own)
+            for name, module in held.items():
+                if sys.modules.get(name) is module:
+                    del sys.modules[name]
+                    _show(name, module)
+
+
+def _show(name: str, module: ModuleType) -> None:
+    """Let the package above ``name`` have it as its attribute, as it has every module that was imported."""
+    above, _, own = name.rpartition(".")
+    if above in sys.modules and own not in vars(sys.modules[above]):
+        setattr(sys.modules[above], own, module)

@@ -45,6 +45,20 @@ def test_a_module_is_imported_when_something_of_it_is_used() -> None:
     assert importlib.import_module("heavy_module").value == 42
 
 
+def test_a_package_has_what_was_deferred_below_it() -> None:
+    """As it has what is imported: whoever imports a module of it may name another one."""
+    with deferred({"whole_package.heavy": {}}, package="whole_package"):
+        importlib.import_module("whole_package.light")
+    package = importlib.import_module("whole_package")
+    assert package.heavy.number == 7
+    sys.modules.pop("whole_package.heavy")
+    (plain := sys.modules["whole_package"]).__dict__.pop("heavy")
+    with deferred({"whole_package.heavy": {}}):
+        pass
+    assert plain.heavy.Heavy(4).value == 4
+    assert isinstance(plain.heavy.Heavy(4), sys.modules["whole_package.heavy"].Heavy)
+
+
 def test_what_is_given_is_used_and_nothing_imported() -> None:
     with deferred({"heavy_module": {"answer": lambda: "given"}}, package="whole_package"):
         assert importlib.import_module("whole_package.at_once").now == "given"

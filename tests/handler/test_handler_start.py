@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import inspect
+import io
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 from aws_lambda_powertools.logging.formatter import RESERVED_FORMATTER_CUSTOM_KEYS, LambdaPowertoolsFormatter
+from PIL import Image
 
 from handler.powertools import _parameters
 from tests.conftest import ROOT
@@ -114,6 +116,33 @@ before = set(sys.modules)
 answer = handler.app.lambda_handler({event}, context)
 print(json.dumps([answer.get("statusCode", 200), "error" in answer, sorted(set(sys.modules) - before)]))"""
     assert started(library, code) == [200, False, []]
+
+
+@pytest.mark.parametrize("start", ["on-demand", "provisioned-concurrency"])
+@pytest.mark.parametrize(
+    ("form", "mode"),
+    [
+        ("JPEG", "L"),
+        ("JPEG", "CMYK"),
+        ("PNG", "RGB"),
+        ("PNG", "P"),
+        ("PNG", "I;16"),
+        ("GIF", "P"),
+        ("WEBP", "RGBA"),
+        ("BMP", "P"),
+    ],
+)
+def test_every_format_is_decoded_by_what_was_loaded_for_it(library: Path, form: str, mode: str, start: str) -> None:
+    """In a process that has imported nothing of Pillow before, as this one has."""
+    exif = Image.Exif()
+    exif[0x112] = 6
+    file = io.BytesIO()
+    Image.new(mode, (9, 7)).save(file, form, **({"exif": exif} if form in ("JPEG", "PNG", "WEBP") else {}))
+    event = {"image": base64.b64encode(file.getvalue()).decode()}
+    context = CONTEXT.partition("face")[0]
+    code = f"{context}\nanswer = handler.app.lambda_handler({event!r}, context)\nprint(json.dumps(answer))"
+    answer = started(library, code, AWS_LAMBDA_INITIALIZATION_TYPE=start)
+    assert "predictions" in answer, answer
 
 
 def test_nothing_is_compiled(library: Path) -> None:

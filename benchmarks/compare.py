@@ -28,6 +28,10 @@ FLOOR = 0.02
 """Share of a ratio by which two quiet runs differ, however steady each one is."""
 
 
+LEAST_ROUNDS = 8
+"""Fewer have no tenth and ninetieth percentile to speak of."""
+
+
 class NotComparable(Exception):
     """The two results say nothing about each other."""
 
@@ -62,16 +66,19 @@ def load(path: Path) -> Results:
         raise NotComparable(f"{path} has no results of a benchmark ({error})") from error
 
 
-def same_machine(old: Results, here: Results) -> None:
-    """Raises NotComparable. ``here``: of what is measured now, at least ``machine``."""
+def require_alike(old: Results, here: Results) -> None:
+    """Raises NotComparable. ``here``: of what is measured now, at least ``machine`` and ``rounds``."""
     before, now = (identity(results["machine"]) for results in (old, here))
     if before != now:
         raise NotComparable(f"ratios of two processors: {before}, and {now}")
+    rounds = min(results.get("rounds", 0) for results in (old, here))
+    if rounds < LEAST_ROUNDS:
+        raise NotComparable(f"{rounds} rounds show no noise; {LEAST_ROUNDS} are the least")
 
 
 def check(old: Results, new: Results) -> str:
     """The table of what both measured, when no ratio fell. Raises RatiosFell, or NotComparable."""
-    same_machine(old, new)
+    require_alike(old, new)
     found = list(changes(old, new))
     if not found:
         raise NotComparable("the two have no network with the same batch and number of threads in common")

@@ -99,13 +99,6 @@ def _plan(arguments: list[str] | None) -> Plan:
     parser.add_argument("--page", help="name of the page and the plot; benchmarks when left out")
     parser.add_argument("--compare", type=Path, metavar="OLD.json", help="fail if a ratio fell by more than noise")
     options = parser.parse_args(arguments)
-    old = None
-    if options.compare:  # before an hour is spent
-        try:
-            old = compare.load(options.compare)
-            compare.same_machine(old, {"machine": machine.describe()})
-        except compare.NotComparable as error:
-            parser.error(str(error))
     unknown = [name for name in options.networks if name.partition("-batch")[0] not in NETWORKS]
     if unknown:
         parser.error(f"no network {', '.join(unknown)}; there are {', '.join(NETWORKS)}")
@@ -115,6 +108,14 @@ def _plan(arguments: list[str] | None) -> Plan:
         parser.error(f"{max(threads)} threads want as many CPUs, and there are {available}")
     if options.batch < 1:
         parser.error(f"a batch of {options.batch}: at least 1")
+    rounds = options.rounds if options.rounds is not None else 4 if options.quick else 40
+    old = None
+    if options.compare:  # before an hour is spent
+        try:
+            old = compare.load(options.compare)
+            compare.require_alike(old, {"machine": machine.describe(), "rounds": rounds})
+        except compare.NotComparable as error:
+            parser.error(str(error))
     quick, folder = options.quick, FOLDER if options.batch == 1 else FOLDER / f"batch{options.batch}"
     chosen = options.networks or (QUICK_NETWORKS if quick else NETWORKS)
     networks = {name: named(name) for name in chosen}
@@ -123,7 +124,7 @@ def _plan(arguments: list[str] | None) -> Plan:
         tuple(options.engines or [*ENGINES, *INT8]),
         not options.native,
         tuple(threads),
-        options.rounds if options.rounds is not None else 4 if quick else 40,
+        rounds,
         options.repeats if options.repeats is not None else 0 if options.batch > 1 else 1 if quick else 9,
         options.batch,
         options.output or (folder / "quick" if quick else folder),

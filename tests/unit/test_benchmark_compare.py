@@ -26,7 +26,12 @@ def setting(ratio: float, noise: Sequence[float] = ROUNDS) -> dict[str, Any]:
 
 def results(**networks: dict[str, Any]) -> dict[str, Any]:
     machine = {"processor": "AMD EPYC", "family_model_stepping": ["25", "1", "1"], "cpus": 2}
-    return {"machine": machine, "batch": 1, "networks": {name: {"latency": one} for name, one in networks.items()}}
+    return {
+        "machine": machine,
+        "batch": 1,
+        "rounds": 8,
+        "networks": {name: {"latency": one} for name, one in networks.items()},
+    }
 
 
 def one(old: dict[str, Any], new: dict[str, Any]) -> Change:
@@ -95,6 +100,17 @@ def test_two_processors_are_not_compared() -> None:
     other["machine"] = other["machine"] | {"family_model_stepping": ["25", "17", "1"]}
     with pytest.raises(NotComparable, match=r"AMD EPYC 25/1/1, 2 CPUs, and AMD EPYC 25/17/1, 2 CPUs"):
         compare.check(results(a={"1": setting(2)}), other)
+
+
+@pytest.mark.parametrize("few", [{"rounds": 7}, {"rounds": 2}])
+def test_a_run_of_few_rounds_has_no_spread(few: dict[str, int]) -> None:
+    whole = results(a={"1": setting(2)})
+    for pair in ((whole, whole | few), (whole | few, whole)):
+        with pytest.raises(NotComparable, match="8 are the least"):
+            compare.check(*pair)
+    del whole["rounds"]
+    with pytest.raises(NotComparable, match="0 rounds"):
+        compare.check(whole, whole)
 
 
 def test_the_command_fails_with_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

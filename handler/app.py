@@ -44,7 +44,7 @@ try:
     models = open_models()
     # What a snapshot was made of took its time long before.
     _load_ms = None if _SNAPSHOT else (time.perf_counter() - _began) * 1000
-    # In Lambda the processor is faster while the function starts. PNG's plugin takes 5 ms more, which a caller with
+    # In Lambda the processor is faster while the function starts. PNG's plugin takes 2 ms more, which a caller with
     # another picture would wait for, too.
     if models.first.description.image:
         load_decoders(*(["Png"] if _AHEAD else []))

@@ -36,7 +36,7 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         "dilation": _list(step.dilation),
         "padding": _list(step.padding),
         "input": _view(step.input),
-        "output": _view(step.output),
+        "output": step.output and _view(step.output),
         "low": float_literal(e.low if clamped else -math.inf),
         "high": float_literal(e.high if clamped else math.inf),
     }
@@ -55,11 +55,18 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         fields["block"] = _list(thin_block(shape))
     if step.quantisation is not None:
         fields |= {"input_scale": float_literal(step.quantisation.scale), "input_zero": step.quantisation.zero}
+    if step.input_rounded:
+        fields["input_rounded"] = 1
+    rounded = step.rounded
+    if rounded is not None:
+        fields |= {"rounded": _view(rounded.view), "rounded_halo": _list(rounded.halo)}
+        fields |= {"rounded_scale": float_literal(rounded.by.scale), "rounded_zero": rounded.by.zero}
     buffers: dict[str, Buffer | None] = {
         "input": step.input.buffer,
         "weights": step.weights,
         "bias": e.bias,
-        "output": step.output.buffer,
+        "output": step.output.buffer if step.output else None,
+        "rounded": rounded.view.buffer if rounded else None,
         "residual": e.residual.buffer if e.residual else None,
         "residual_scale": e.residual_scale,
         "second": e.second.buffer if e.second else None,
@@ -145,7 +152,7 @@ def _two_views(
 
 
 def _fields(fields: dict[str, object]) -> list[str]:
-    return [f"    .{name} = {value}," for name, value in fields.items()]
+    return [f"    .{name} = {value}," for name, value in fields.items() if value is not None]
 
 
 def _list(values: Iterable[int]) -> str:

@@ -29,6 +29,8 @@ class GeneratedSources:
     """The instruction sets that the library has kernels for, the least first."""
     integer: bool = False
     """Whether any layer's sums are of integers."""
+    stores_bytes: bool = False
+    """Whether any layer stores bytes for such a layer."""
     attention: bool = False
     """Whether any step is an attention."""
     several_signatures: bool = False
@@ -46,6 +48,11 @@ class GeneratedSources:
     def flags(self) -> tuple[str, ...]:
         """Of the compiler, for these sources and the ABI's."""
         return ("-DCF_DYNAMIC",) if self.dynamic else ()
+
+    @property
+    def kernel_flags(self) -> tuple[str, ...]:
+        """Of the compiler, for the kernels of layers."""
+        return ("-DCF_STORES_BYTES=1",) if self.stores_bytes else ()
 
     @property
     def header(self) -> Path:
@@ -75,6 +82,7 @@ class GeneratedSources:
             "programs": self.names,
             "isa": self.isa,
             "integer": self.integer,
+            "stores_bytes": self.stores_bytes,
             "attention": self.attention,
             "several_signatures": self.several_signatures,
             "dynamic": self.dynamic,
@@ -93,6 +101,7 @@ class GeneratedSources:
             names=tuple(data["programs"]),
             isa=tuple(data["isa"]),
             integer=data["integer"],
+            stores_bytes=data["stores_bytes"],
             attention=data["attention"],
             several_signatures=data["several_signatures"],
             dynamic=data["dynamic"],

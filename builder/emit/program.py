@@ -191,6 +191,11 @@ def uses_integer(steps: Iterable[Step]) -> bool:
     return any(isinstance(s, LayerStep) and s.algorithm == "integer" for s in steps)
 
 
+def stores_bytes(steps: Iterable[Step]) -> bool:
+    """Whether any layer stores its output as bytes."""
+    return any(isinstance(s, LayerStep) and s.rounded is not None for s in steps)
+
+
 def _declarations(steps: Iterable[Step]) -> str:
     kernels = {c_name(s.kernel) for s in steps if isinstance(s, KernelStep)}
     comparators = {c_name(s.comparator) for s in steps if isinstance(s, SortStep)}

@@ -146,7 +146,7 @@ def compile_objects(
     def build_copies(source: str, copies: Iterable[Copy]) -> None:
         for copy in copies:
             objects.append(folder / f"{copy.table}.o")
-            own = (*FUSED_FLAGS, *copy.flags, f"-DCF_TABLE={copy.table}", *flags)
+            own = (*FUSED_FLAGS, *copy.flags, f"-DCF_TABLE={copy.table}", *sources.kernel_flags, *flags)
             toolchain.compile(RUNTIME / source, objects[-1], include=(RUNTIME,), cpu=copy.cpu, flags=own)
 
     def build_tables(name: str, text: str) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from builder.errors import LowerError
 from builder.lower.activations import Activation
 from builder.lower.attention import Attention, RowsAt
+from builder.lower.between import Between, bytes_between
 from builder.lower.buffers import SLACK
 from builder.lower.compress import Compressor, Stored
 from builder.lower.fuse import Layer
@@ -37,6 +38,7 @@ from builder.lower.program import (
     Program,
     Quantisation,
     RepackStep,
+    Rounded,
     Rows,
     Step,
     View,
@@ -105,6 +107,8 @@ class _Assembly:
         self.storages: list[Storage] = []
         self.values: dict[Value, Storage] = {}
         self.copies: dict[Value, _Picture] = {}
+        self.weights: dict[Value, Stored] = {}
+        self.bytes: dict[Value, tuple[Between, _Picture]] = {}
         self.steps: list[Callable[[], Step]] = []
         self.notes: list[Note] = []
         for number, port in enumerate(faithful.feeds):
@@ -117,19 +121,23 @@ class _Assembly:
     def layer(self, layer: Layer, number: int) -> None:
         core, affine = layer.core, layer.affine
         name = core.value.instruction.name
-        kernel = (core.kernel().astype(np.float64) * affine.scale).astype(np.float32)
-        stored = self._stored(layer, kernel)
-        quantisation = self._quantisation(core, stored)
+        stored = self._stored(layer)
+        quantisation = self._quantisation(layer)
         if stored.type != "float32":
             self.compressor.input(core.name, core.weights.literal, quantisation)
         wanted = reads(layer)
-        source = self._reading(*wanted[0])
+        as_bytes = self._reading_bytes(core)
+        source = as_bytes or self._reading(*wanted[0])
         residual = self._reading(*wanted[1]) if len(wanted) > 1 else None
-        output = self._writing(layer.end.base, writes(layer), self._over_residual(layer, residual, number))
+        between, rounded = self._bytes_between(layer)
+        output = None
+        if between is None or not between.alone:
+            output = self._writing(layer.end.base, writes(layer), self._over_residual(layer, residual, number))
         second = None if layer.second is None else self._writing(layer.second.value.base, writes(layer))
-        touched = [p for p in (source, residual, output, second) if p is not None]
+        touched = [p for p in (source, residual, output, second, rounded) if p is not None]
         if core.kernel_size == core.stride == (1, 1) and all(p.layout.halo == NO_HALO for p in touched):
             core = with_rows(layer).core
+        del self.weights[core.value]
         algorithm = self._algorithm(core, stored, quantisation)
         size = scratch_size(core.geometry, algorithm)
         scratch = self._new(size) if size else None
@@ -151,7 +159,7 @@ class _Assembly:
                 algorithm,
                 source.view(),
                 weights,
-                output.view(),
+                output.view() if output else None,
                 Epilogue(
                     bias,
                     layer.activation.name,
@@ -174,13 +182,15 @@ class _Assembly:
                 dilation=core.dilation,
                 padding=core.padding,
                 groups=core.groups,
-                halo=output.layout.halo,
+                halo=output.layout.halo if output else NO_HALO,
                 second_halo=second.layout.halo if second else NO_HALO,
                 scratch=scratch.buffer if scratch else None,
                 weight_type=stored.type,
                 weight_scale=scale,
                 weight_sums=sums,
                 quantisation=quantisation,
+                input_rounded=as_bytes is not None,
+                rounded=Rounded(rounded.view(), rounded.layout.halo, between.by) if between and rounded else None,
                 layer=core.name,
                 kept=stored.kept,
             )
@@ -347,10 +357,28 @@ class _Assembly:
         self.steps.append(build)
         self.notes.append(note)
 
-    def _quantisation(self, core: Core, stored: Stored) -> Quantisation | None:
-        """How ``core``'s input is rounded, where its sums are of integers."""
-        possible = stored.type == "int8" and core.geometry.summable
-        return self.options.quantisations.get(core.name) if possible else None
+    def _quantisation(self, layer: Layer) -> Quantisation | None:
+        """How the input of ``layer`` is rounded, where its sums are of integers."""
+        wanted = self.options.quantisations.get(layer.core.name) if layer.core.geometry.summable else None
+        return wanted if wanted is not None and self._stored(layer).type == "int8" else None
+
+    def _bytes_between(self, layer: Layer) -> tuple[Between | None, _Picture | None]:
+        """How the output of ``layer`` is stored as bytes, and where; None and None where it is not."""
+        value = layer.end.base
+        if not (self.options.bytes_between and self.options.quantisations):
+            return None, None
+        readers = [task for task in self.scheduled.tasks if any(source.base is value for source in inputs(task))]
+        found = bytes_between(layer, readers, self._quantisation, fetched=value in self.fetched)
+        if found is None:
+            return None, None
+        picture = _Picture(self._new(found.layout.size), found.layout)
+        self.bytes[value] = found, picture
+        return found, picture
+
+    def _reading_bytes(self, core: Core) -> _Picture | None:
+        """The input of ``core`` as bytes, where it reads these."""
+        found = self.bytes.get(core.input.base)
+        return found[1] if found is not None and core.value in found[0].readers else None
 
     def _algorithm(self, core: Core, stored: Stored, quantisation: Quantisation | None) -> Algorithm:
         if quantisation is not None:
@@ -358,8 +386,16 @@ class _Assembly:
         tuned, winograd = self.options.algorithms, self.options.allow_winograd
         return decide(core.geometry, tuned, allow_winograd=winograd, kind=stored.type)
 
-    def _stored(self, layer: Layer, kernel: NDArray[np.float32]) -> Stored:
+    def _stored(self, layer: Layer) -> Stored:
+        """The weights of ``layer`` as the library has them: made once, as soon as a layer before it asks."""
+        value = layer.core.value
+        if value not in self.weights:
+            self.weights[value] = self._compressed(layer)
+        return self.weights[value]
+
+    def _compressed(self, layer: Layer) -> Stored:
         core = layer.core
+        kernel = (core.kernel().astype(np.float64) * layer.affine.scale).astype(np.float32)
         if core.geometry.depthwise:
             asked = self.compressor.rules.type_of(core.name) != "float32"
             return Stored("float32", kernel, kernel, kept="a depthwise filter" if asked else "")
@@ -416,7 +452,7 @@ class _Assembly:
 
     def _writing(self, value: Value, picture: tuple[int, int, int, int], storage: Storage | None = None) -> _Picture:
         layout = self.layouts.writing(value, picture)
-        storage = storage or self._new(4 * layout.floats)
+        storage = storage or self._new(4 * layout.size)
         self.values[value] = storage
         return _Picture(storage, layout)
 
@@ -432,7 +468,7 @@ class _Assembly:
 
     def _repack(self, value: Value, layout: TensorLayout) -> _Picture:
         source = _Picture(self.values[value.base], dense(layout.picture))
-        target = _Picture(self._new(4 * layout.floats), layout)
+        target = _Picture(self._new(4 * layout.size), layout)
         batch, height, width, channels = layout.picture
         name = f"{value.base.instruction.name} with a halo"
 

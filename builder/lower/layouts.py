@@ -32,7 +32,8 @@ class TensorLayout:
     pixel: int
 
     @property
-    def floats(self) -> int:
+    def size(self) -> int:
+        """Numbers, those of the halo and between pixels included."""
         return self.picture[0] * self._image
 
     @property
@@ -109,7 +110,7 @@ def lay_out(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
             pictures.setdefault(output, set()).add(writes(task))
         for value, picture, halo in reads(task):
             pictures.setdefault(value.base, set()).add(picture)
-            halos[value.base] = _around(halos.get(value.base, NO_HALO), halo)
+            halos[value.base] = around(halos.get(value.base, NO_HALO), halo)
     stored: dict[Value, TensorLayout] = {}
     repacked: dict[Value, TensorLayout] = {}
     for value, seen in pictures.items():
@@ -139,7 +140,7 @@ def _pixel(picture: tuple[int, int, int, int]) -> int:
     return channels + _SKEW if channels % _SLOW_STRIDE == 0 and picture[1] * picture[2] > 1 else channels
 
 
-def _around(a: Sides, b: Sides) -> Sides:
+def around(a: Sides, b: Sides) -> Sides:
     return max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
 
 

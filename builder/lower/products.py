@@ -157,7 +157,7 @@ class _Exchange:
                 rows = self._rows_before(product, row)
                 before.append(rows)
                 kept = self._new(product.output.size)
-                copied = RowStep(row.name, row.index, rows.output.buffer, kept, row.count)
+                copied = RowStep(row.name, row.index, rows.stored.buffer, kept, row.count)
                 changed[row.step] = [copied] if row.needed_once else [copied, *changed[row.step]]
                 changed[number] = [_copy(product.name, kept, product.output)]
             elif product is not None and product.weights.size >= LEAST_WEIGHTS:
@@ -392,7 +392,7 @@ def _last_contracted(data: Any, dot: Any) -> bool:
 
 def _note(step: Step) -> Note:
     if isinstance(step, LayerStep):
-        moved = step.weights.size + step.input.buffer.size + step.output.buffer.size
+        moved = step.weights.size + step.input.buffer.size + step.stored.buffer.size
         return Note(step.name, "layer", (), step.algorithm, flop_of_step(step), moved)
     if isinstance(step, GatherStep):
         return Note(step.name, "gather", (step.weight_type,), "", 0, 0)

@@ -273,6 +273,18 @@ class Quantisation:
 
 
 @dataclass(frozen=True)
+class Rounded:
+    """A picture of bytes, as integer sums read it: ``view`` in bytes, with ``halo`` around it as LayerStep has it.
+
+    Where x86-64 and WebAssembly have a byte, arm64 has the byte less 128.
+    """
+
+    view: View
+    halo: tuple[int, int, int, int]
+    by: Quantisation
+
+
+@dataclass(frozen=True)
 class LayerStep:
     """A convolution or dense layer with everything after it fused in; float32, NHWC.
 
@@ -280,14 +292,15 @@ class LayerStep:
     picture; where padding is not zero its halo of zeros is already in the buffer (``pad_top`` rows above ...), so
     the kernel never tests for borders. ``weights``: packed for ``algorithm`` by builder/lower/packing.py.
     ``halo``: (top, left, bottom, right) of zeros that this step writes around its output (and ``second``)
-    because a later layer reads them as its padding.
+    because a later layer reads them as its padding. ``rounded``: the output as bytes, for layers of "integer" with
+    ``input_rounded``, which read that in place of floats; ``output`` is None where nothing reads floats.
     """
 
     name: str
     algorithm: Algorithm
     input: View
     weights: Buffer
-    output: View
+    output: View | None
     epilogue: Epilogue
     batch: int
     in_size: tuple[int, int]
@@ -306,8 +319,18 @@ class LayerStep:
     weight_scale: Buffer | None = None  # of int8, from packing.pack_scale
     weight_sums: Buffer | None = None  # of "integer", from packing.pack_sums
     quantisation: Quantisation | None = None  # of "integer"
+    input_rounded: bool = False  # of "integer"
+    rounded: Rounded | None = None
     layer: str = ""  # the op's name in the model
     kept: str = ""  # why its weights are not of the type that was asked for
+
+    @property
+    def stored(self) -> View:
+        """The output: as floats, or as bytes where nothing reads floats."""
+        if self.output is not None:
+            return self.output
+        assert self.rounded is not None
+        return self.rounded.view
 
     @property
     def geometry(self) -> Geometry:

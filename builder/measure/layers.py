@@ -112,7 +112,7 @@ def verify_model(ws: Workspace, *, layers: bool = False) -> Verified:
     library = verified_library(ws, compiled, settled)
     if not layers:
         return Verified(library.verification, library.lowering.path)
-    lowered = program_of(ws, compiled.first, settled, library.emitted.attempt)
+    lowered = program_of(ws, compiled.first, settled, library.emitted.attempt, bytes_between=False)
     case = _case(library.verification, compiled.first.graph)
     restored = path_in(library.emitted.folder)
     with ws.progress.stage("layers", "each step's value beside TensorFlow's") as outcome:

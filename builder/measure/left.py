@@ -50,6 +50,7 @@ class Left:
         match self.step:
             case LayerStep():
                 shape = (self.step.batch, *self.step.out_size, self.step.out_channels)
+                assert self.step.output is not None, "lower without bytes_between"
                 return picture(self.step.output, shape, arena).copy()
             case PoolStep():
                 return picture(
@@ -126,7 +127,12 @@ def read_rightly(left: Left, lefts: Sequence[Left], right: Container[Left], lowe
 
 
 def _memory_of(step: Step) -> Buffer | None:
-    return step.output.buffer if isinstance(step, LayerStep | PoolStep | AttentionStep | RepackStep) else _written(step)
+    match step:
+        case LayerStep():
+            return step.stored.buffer
+        case PoolStep() | AttentionStep() | RepackStep():
+            return step.output.buffer
+    return _written(step)
 
 
 def _touches(step: Step, memory: Buffer | None) -> bool:

@@ -57,10 +57,13 @@ def watch(
     with OpenedModel(library) as model:
         model.so.cf_observe.restype = None
         model.so.cf_observe(observer)
-        for feeds in runs:
-            run_once(model, graph, feeds)
-            if failures:
-                raise failures[0]
+        try:
+            for feeds in runs:
+                run_once(model, graph, feeds)
+                if failures:
+                    raise failures[0]
+        finally:
+            model.so.cf_observe(None)  # the library stays, and ``observer`` does not
 
 
 def picture(view: View, shape: tuple[int, int, int, int], arena: NDArray[np.uint8]) -> NDArray[np.float32]:

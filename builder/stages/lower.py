@@ -113,14 +113,19 @@ def programs_of(ws: Workspace, compiled: CompiledModel, settled: Settled, attemp
     return tuple(replace(one, program=program) for one, program in zip(lowered, programs, strict=True))
 
 
-def program_of(ws: Workspace, compiled: CompiledVariant, settled: Settled, attempt: Attempt) -> Lowered:
-    """The program that ``attempt`` makes of one variant, with a tuner's decisions where it may have them."""
+def program_of(
+    ws: Workspace, compiled: CompiledVariant, settled: Settled, attempt: Attempt, *, bytes_between: bool = True
+) -> Lowered:
+    """The program that ``attempt`` makes of one variant, with a tuner's decisions where it may have them.
+
+    ``bytes_between``: False leaves every value of a layer in memory as floats, to be looked at.
+    """
     spec = settled.spec
     if spec.weights.type == "auto":
         raise ValueError("settle first")
     rules = Rules(spec.weights.type, tuple((layer.name, layer.weights) for layer in spec.layers if layer.weights))
     winograd, share = attempt.winograd and spec.winograd, spec.weights.place == "library"
-    options = Options(winograd, settled.algorithms, share, rules, settled.quantisations)
+    options = Options(winograd, settled.algorithms, share, rules, settled.quantisations, bytes_between)
     return lower(compiled.kernels.metadata_path, compiled.graph, ws.cache, attempt.path, options)
 
 

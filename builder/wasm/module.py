@@ -11,10 +11,10 @@ from builder.emit.generated import GeneratedSources
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_weights
-from builder.emit.program import is_dynamic, program_source
+from builder.emit.program import is_dynamic, program_source, stores_bytes
 from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES, RUNTIME
 from builder.link.toolchain import compile_file, run_compiler
-from builder.lower.program import Program
+from builder.lower.program import Program, walk
 from builder.spec import ModelSpec
 from builder.targets import WASM32
 from builder.wasm.ir import ir_for_wasm
@@ -50,7 +50,13 @@ FLAVOURS = (SIMD, BASELINE)
 def emit_sources(program: Program, spec: ModelSpec, folder: Path) -> None:
     """Write a program.c per flavour in a folder of its name, and one weights.bin, weights.S, model.h, for all."""
     isas = tuple(flavour.isa for flavour in FLAVOURS)
-    sources = GeneratedSources(folder, tuple(f"{isa}/program.c" for isa in isas), isas, dynamic=is_dynamic(program))
+    sources = GeneratedSources(
+        folder,
+        tuple(f"{isa}/program.c" for isa in isas),
+        isas,
+        stores_bytes=stores_bytes(walk(program.steps)),
+        dynamic=is_dynamic(program),
+    )
     for isa, path in zip(isas, sources.programs, strict=True):
         path.parent.mkdir(parents=True)
         description = model_json(program, spec, {WASM32.name: [isa]})
@@ -95,9 +101,13 @@ def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: P
         objects.append(build(RUNTIME / "abi" / "dynamic.c", *c))
     for name in ("wasm/platform.c", "wasm/tables.c", *KERNEL_SOURCES):
         objects.append(build(RUNTIME / name, *_C))
-    objects.append(build(RUNTIME / FUSED_SOURCE, *_C, "-DCF_TABLE=cf_fused_wasm", name="fused"))
+    objects.append(
+        build(RUNTIME / FUSED_SOURCE, *_C, *generated.kernel_flags, "-DCF_TABLE=cf_fused_wasm", name="fused")
+    )
     objects.append(build(RUNTIME / ATTENTION_SOURCE, *_C, "-DCF_TABLE=cf_attention_wasm", name="attention"))
-    objects.append(build(RUNTIME / INTEGER_SOURCE, *_C, "-DCF_TABLE=cf_integer_wasm", name="integer"))
+    objects.append(
+        build(RUNTIME / INTEGER_SOURCE, *_C, *generated.kernel_flags, "-DCF_TABLE=cf_integer_wasm", name="integer")
+    )
     objects.append(build(sources / flavour.isa / "program.c", *c))
     objects.append(build(sources / "weights.S"))
     module = folder / flavour.file

@@ -14,12 +14,14 @@ import pytest
 
 from builder.cli import main
 from builder.importers.graph import FrozenGraph
+from builder.library.opened import OpenedModel
 from builder.lower import Lowered, Options, lower
 from builder.lower.compress import Rules
 from builder.lower.program import LayerStep, walk
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from builder.quantise import restored
+from builder.quantise.accuracy import run_once
 from builder.quantise.calibrate import measure
 from builder.quantise.inputs import golden_inputs
 from builder.quantise.observe import build as build_observed
@@ -62,11 +64,13 @@ WIRED = Case("wired", wired, (f32("x", 2, 15, 13, 19),))
 
 @dataclass(frozen=True)
 class Built:
-    """An integer library that can be observed, of a graph of the zoo."""
+    """A library of integer sums, of a graph of the zoo; and one that can be observed, with floats between layers."""
 
     graph: FrozenGraph
     lowered: Lowered
     library: Path
+    floats: Lowered
+    observed: Path
     verification: Verification
 
 
@@ -99,18 +103,23 @@ def _build(case: Case, graph: FrozenGraph, folder: Path) -> Built:
     quantisations, kept = measure(library, floats, graph, golden_inputs(spec, graph), steps)
     assert not kept
     assert quantisations.keys() == {step.layer for step in steps.values()}
-    lowered = lower(metadata, graph, CACHE, options=Options(weights=rules, quantisations=quantisations))
+    options = Options(weights=rules, quantisations=quantisations)
+    lowered = lower(metadata, graph, CACHE, options=options)
     library = build_observed(lowered.program, spec, compiled, folder / "bytes", CACHE)
+    between = lower(metadata, graph, CACHE, options=replace(options, bytes_between=False))
+    (folder / "between").mkdir()
+    observed = build_observed(between.program, spec, compiled, folder / "between", CACHE)
     same = folder / "bytes"
     restored.save(same / "restored.npz", lowered.restored, lowered.rounded)
     restored.make(graph, same / "restored.npz", same)
     rounding = restored.load(same, {"int8"})
     assert rounding.golden is not None
-    return Built(graph, lowered, library, verify(library, graph, spec, rounding=rounding))
+    return Built(graph, lowered, library, between, observed, verify(library, graph, spec, rounding=rounding))
 
 
 def output_of(step: LayerStep, arena: np.ndarray) -> np.ndarray:
     """What ``step`` wrote: [batch, height, width, channels]."""
+    assert step.output is not None
     return picture(step.output, (step.batch, *step.out_size, step.out_channels), arena)
 
 
@@ -121,7 +130,7 @@ NAMES = ("dense_wide", "mlp_batch_64", "wide_resnet", "wired")
 def test_every_layer_sums_the_whole_numbers_of_its_bytes(name: str, built: Callable[[str], Built]) -> None:
     """In the program itself: what each layer wrote is NumPy's answer to the bytes of what it read."""
     made = built(name)
-    program, graph = made.lowered.program, made.graph
+    program, graph = made.floats.program, made.graph
     steps = walk(program.steps)
     wanted = {n: s for n, s in enumerate(steps) if isinstance(s, LayerStep) and s.algorithm == "integer"}
     assert wanted
@@ -139,10 +148,23 @@ def test_every_layer_sums_the_whole_numbers_of_its_bytes(name: str, built: Calla
             residual = None if view is None else picture(view, shape, arena)
             expected[number] = integer.layer(step, program, input_of(step, arena), residual)
 
-    watch(made.library, program, graph, golden_inputs(spec_of(name), graph).runs, look)
+    watch(made.observed, program, graph, golden_inputs(spec_of(name), graph).runs, look)
     assert expected.keys() == wanted.keys()
     # A byte that is off by one is off by a part in 255 * 127 of one product.
     assert all(error < 2e-6 for error in worst.values()), worst
+
+
+@pytest.mark.parametrize(("name", "stored"), [("wide_resnet", 4), ("wired", 0)])
+def test_bytes_between_layers_change_no_bit(name: str, stored: int, built: Callable[[str], Built]) -> None:
+    """``stored``: layers that store bytes for others."""
+    made = built(name)
+    steps = [step for step in walk(made.lowered.program.steps) if isinstance(step, LayerStep)]
+    assert sum(step.rounded is not None for step in steps) == stored
+    assert any(step.input_rounded for step in steps) == (stored > 0)
+    for feeds in golden_inputs(spec_of(name), made.graph).runs:
+        with OpenedModel(made.library) as ours, OpenedModel(made.observed) as floats:
+            for one, other in zip(run_once(ours, made.graph, feeds), run_once(floats, made.graph, feeds), strict=True):
+                np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 
 from builder.lower.geometry import Geometry
 from builder.lower.packing import candidates, choose, pack_layer, pad_channels, scratch_size
+from builder.lower.program import Quantisation
 from tests.support import needs
 from tests.support.fused import Case, Kernels, Prepared, build, build_with_gcc, prepare
 from tests.support.layers import ACTIVATIONS, LIBRARY, activate, convolve, epilogues, examples, halos
@@ -128,6 +129,21 @@ def test_any_layer(kernels: Kernels, table: str, case: Case) -> None:
 @given(case=winograd_layers())
 def test_any_winograd_layer(kernels: Kernels, table: str, case: Case) -> None:
     check(kernels.layer(case, table))
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(60)
+@given(
+    case=st.one_of(layers(), winograd_layers()),
+    by=st.builds(Quantisation, st.sampled_from([0.02, 0.3]), st.sampled_from([0, 100, 255])),
+)
+def test_bytes_for_a_layer_of_integer_sums(kernels: Kernels, table: str, case: Case, by: Quantisation) -> None:
+    """With the floats, and without them."""
+    both = kernels.layer(replace(case, rounded=by), table)
+    check(both)
+    if not case.residual_in_place:
+        alone = kernels.layer(replace(case, rounded=by, alone=True), table)
+        np.testing.assert_array_equal(alone.rounded.buffer, both.rounded.buffer)
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -29,6 +29,7 @@ from builder.lower.program import ActivationName, Algorithm, Quantisation
 from builder.project import cache_folder
 from builder.spec.model import WeightType
 from builder.targets import X86_64
+from tests.support.quantise import to_bytes
 
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 WEIGHT_TYPES: tuple[str, ...] = get_args(WeightType)
@@ -46,7 +47,7 @@ TABLES = {"v3": 0, "wide": 1, "narrow": 2, "v4": 3, "pairs": 4, "vnni": 5, "wide
 VARIANTS = (
     ("cf_fused_v3", "x86_64_v3", ()),
     ("cf_fused_wide", "x86_64_v3", ("-DCF_LANES=16",)),
-    ("cf_fused_narrow", "x86_64_v3", ("-DCF_LANES=4",)),
+    ("cf_fused_narrow", "x86_64_v3", ("-DCF_LANES=4", "-DCF_BYTES_LESS=128")),
     ("cf_fused_v4", "x86_64_v4", ("-mprefer-vector-width=512",)),
 )
 
@@ -57,7 +58,7 @@ INTEGERS = (
     ("cf_integer_v3", "x86_64_v3", ()),
     # VNNI's logic, and arm64's: what four bytes give is computed as those instructions do.
     ("cf_integer_wide", "x86_64_v3", ("-DCF_LANES=16", "-DCF_FORM=1")),
-    ("cf_integer_narrow", "x86_64_v3", ("-DCF_LANES=4", "-DCF_FORM=2")),
+    ("cf_integer_narrow", "x86_64_v3", ("-DCF_LANES=4", "-DCF_FORM=2", "-DCF_BYTES_LESS=128")),
     ("cf_integer_v4", "x86_64_v4", ("-mprefer-vector-width=512",)),
     # What WebAssembly has without SIMD.
     ("cf_integer_pairs", "x86_64_v3", ("-DCF_LANES=4",)),
@@ -68,6 +69,9 @@ INTEGERS = (
 """The copies of integer GEMM, as TABLES are numbered and three more."""
 
 SOURCES = ((FUSED_SOURCE, VARIANTS), (ATTENTION_SOURCE, ATTENTIONS), (INTEGER_SOURCE, INTEGERS))
+
+STORES_BYTES = "-DCF_STORES_BYTES=1"
+"""The kernels of programs whose layers store bytes, which do all that those of others do."""
 
 SANITIZERS = (
     "-std=c11", "-O0", "-g", "-march=x86-64-v3", "-fPIC", "-shared", "-fno-omit-frame-pointer",
@@ -113,7 +117,11 @@ def build(folder: Path, extra: tuple[str, ...] = ()) -> Path:
         for name, cpu, flags in variants:
             objects.append(folder / f"{name}.o")
             toolchain.compile(
-                RUNTIME / source, objects[-1], include=(RUNTIME,), cpu=cpu, flags=(*flags, f"-DCF_TABLE={name}", *extra)
+                RUNTIME / source,
+                objects[-1],
+                include=(RUNTIME,),
+                cpu=cpu,
+                flags=(*flags, f"-DCF_TABLE={name}", STORES_BYTES, *extra),
             )
     for source in (*(RUNTIME / n for n in THREAD_SOURCES), HARNESS, _tables(folder)):
         objects.append(folder / f"{source.stem}.o")
@@ -139,6 +147,7 @@ def build_with_gcc(folder: Path, flags: Sequence[str] = SANITIZERS) -> Path:
                 *own,
                 f"-I{RUNTIME}",
                 f"-DCF_TABLE={name}",
+                STORES_BYTES,
                 "-c",
                 str(RUNTIME / source),
                 "-o",
@@ -179,6 +188,11 @@ class _Layer(ctypes.Structure):
         ("weight_type", ctypes.c_int),
         ("input_scale", ctypes.c_float),
         ("input_zero", ctypes.c_int32),
+        ("input_rounded", ctypes.c_int32),
+        ("rounded", _View),
+        ("rounded_halo", _Halo),
+        ("rounded_scale", ctypes.c_float),
+        ("rounded_zero", ctypes.c_int32),
     )
 
 
@@ -186,7 +200,7 @@ class _Data(ctypes.Structure):
     _fields_ = tuple(
         (n, ctypes.c_void_p)
         for n in (
-            "input", "weights", "bias", "output", "residual", "residual_scale",
+            "input", "weights", "bias", "output", "rounded", "residual", "residual_scale",
             "second", "second_scale", "second_shift", "scratch", "weight_sums", "weight_scale",
         )
     )  # fmt: skip
@@ -274,6 +288,42 @@ class Picture:
         np.testing.assert_array_equal(self.buffer, expected)
 
 
+BYTES_LESS = {"narrow": 128}
+"""How much less than the byte is stored, as CF_BYTES_LESS says, by table."""
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """A picture of bytes inside a buffer of guard values, with ``halo`` pixels around it and ``gap`` after each."""
+
+    shape: tuple[int, int, int, int]
+    halo: tuple[int, int, int, int] = (0, 0, 0, 0)
+    gap: int = 0
+    buffer: Any = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        floats = Picture(self.shape, self.halo, self.gap)
+        object.__setattr__(self, "buffer", np.full(floats.buffer.size, 0x5A, np.uint8))
+
+    @property
+    def view(self) -> _View:
+        return Picture(self.shape, self.halo, self.gap).view
+
+    @property
+    def whole(self) -> Any:
+        n, h, w, c = self.shape
+        top, left, bottom, right = self.halo
+        return self.buffer[64:-64].reshape(n, h + top + bottom, w + left + right, c + self.gap)[..., :c]
+
+    def filled(self, values: Any, by: Quantisation, less: int, halo: tuple[int, int, int, int]) -> Bytes:
+        """The same with what ``values`` are rounded to, zeros in ``halo`` of its own, and guards elsewhere."""
+        made = Bytes(self.shape, self.halo, self.gap)
+        (_, h, w, _), (top, left, _, _), (a, b, d, e) = self.shape, self.halo, halo
+        made.whole[:, top - a : top + h + d, left - b : left + w + e] = (by.zero - less) % 256
+        made.whole[:, top : top + h, left : left + w] = to_bytes(values, by) - np.uint8(less)
+        return made
+
+
 @dataclass
 class Case:
     """One layer to run: geometry, layout and epilogue."""
@@ -294,6 +344,9 @@ class Case:
     second: bool = False
     weights: str = "float32"
     quantisation: Quantisation | None = None
+    input_rounded: bool = False
+    rounded: Quantisation | None = None
+    alone: bool = False  # the output: as bytes only
     extremes: bool = False  # among the inputs
     seed: int = 0
 
@@ -311,6 +364,7 @@ class Prepared:
     picture: Picture
     output: Picture
     second: Picture | None
+    rounded: Bytes | None
     layer: _Layer
     data: _Data
     arrays: dict[str, Any]
@@ -327,7 +381,8 @@ def _aligned(data: bytes) -> Any:
     return view
 
 
-def prepare(case: Case, threads: int = 8) -> Prepared:
+def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
+    """``less``: than each byte of a picture of bytes."""
     g, random = case.geometry, np.random.default_rng(case.seed)
     (h, w), (oh, ow) = case.in_size, g.out_size
     normal = lambda *shape: random.standard_normal(shape, dtype=np.float32)  # noqa: E731
@@ -343,6 +398,7 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
     shape = (g.batch, oh, ow, g.out_channels)
     roomy = tuple(v + 1 for v in case.halo)
     output = Picture(shape, roomy, case.out_gap)  # type: ignore[arg-type]
+    rounded = Bytes(shape, roomy, case.out_gap) if case.rounded else None  # type: ignore[arg-type]
     arrays: dict[str, Any] = {}
     data, layer = _Data(), _Layer()
 
@@ -350,8 +406,19 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
         arrays[name] = array
         setattr(data, name, array.ctypes.data)
 
-    point("input", picture.buffer)
-    point("output", output.buffer)
+    if case.input_rounded:
+        assert case.quantisation is not None
+        read = Bytes(picture.shape, case.padding, case.in_gap).filled(x, case.quantisation, less, case.padding)
+        point("input", read.buffer)
+        layer.input_rounded = 1
+    else:
+        point("input", picture.buffer)
+    if not case.alone:
+        point("output", output.buffer)
+    if rounded is not None and case.rounded is not None:
+        point("rounded", rounded.buffer)
+        layer.rounded, layer.rounded_halo = rounded.view, _Halo(*case.halo)
+        layer.rounded_scale, layer.rounded_zero = case.rounded.scale, case.rounded.zero
     stored = store(weights, case.weights)  # type: ignore[arg-type]
     packed = pack_layer(stored.numbers, case.algorithm, groups=g.groups, kind=stored.type)  # type: ignore[arg-type]
     point("weights", _aligned(packed))
@@ -399,7 +466,7 @@ def prepare(case: Case, threads: int = 8) -> Prepared:
     rest = scratch[size // 4 :]
     multiplied = stored.restored
     return Prepared(
-        case, x, multiplied, bias, residual, scales, picture, output, second, layer, data, arrays, rest, stored
+        case, x, multiplied, bias, residual, scales, picture, output, second, rounded, layer, data, arrays, rest, stored
     )
 
 
@@ -433,9 +500,12 @@ class Kernels:
 
     def layer(self, case: Case, table: str = "v3", threads: int = 1) -> Prepared:
         """Run the layer on fresh buffers and check that nothing else was written."""
-        p = prepare(case, threads)
+        p = prepare(case, threads, BYTES_LESS.get(table, 0))
         self.run(p, table, threads)
-        p.output.check_guards(case.halo)
+        p.output.check_guards(case.halo if not case.alone else (0, 0, 0, 0))
+        if p.rounded is not None and case.rounded is not None and not case.alone:
+            expected = p.rounded.filled(p.output.inner, case.rounded, BYTES_LESS.get(table, 0), case.halo)
+            np.testing.assert_array_equal(p.rounded.buffer, expected.buffer)
         if p.second is not None:
             p.second.check_guards((1, 0, 1, 1))
         assert (p.scratch == GUARD).all()

@@ -79,7 +79,11 @@ def compile_objects(folder: Path, flags: Sequence[str], *, kernels: bool = True)
     _compile(own, [RUNTIME / name for name in KERNEL_SOURCES], folder)
     copies = ((FUSED_SOURCE, _V3.fused), (ATTENTION_SOURCE, _V3.attention), (INTEGER_SOURCE, _V3.integer))
     for source, copy in copies:
-        _compile([*own, f"-DCF_TABLE={copy.table}", "-o", f"{copy.table}.o"], [RUNTIME / source], folder)
+        _compile(
+            [*own, f"-DCF_TABLE={copy.table}", "-DCF_STORES_BYTES=1", "-o", f"{copy.table}.o"],
+            [RUNTIME / source],
+            folder,
+        )
     (folder / "flags.json").write_text(json.dumps(list(flags)))
 
 

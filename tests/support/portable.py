@@ -21,7 +21,16 @@ TARGETS = ["arm64", "wasm-simd", "wasm"]
 INSTRUCTIONS = [("cf_integer_v3", "vpmaddwd"), ("cf_integer_v4", "vpmaddwd"), ("cf_integer_vnni", "vpdpbusd")]
 """Of x86-64's copies: what their inner loops are made of."""
 
-_FLAGS = ("-std=c11", "-O3", "-fno-math-errno", "-Wall", "-Wextra", "-Werror", "-fno-sanitize=undefined")
+_FLAGS = (
+    "-std=c11",
+    "-O3",
+    "-fno-math-errno",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fno-sanitize=undefined",
+    "-DCF_STORES_BYTES=1",
+)
 
 
 _STRING = """

@@ -13,7 +13,9 @@ Array = NDArray[np.float32]
 
 def to_bytes(values: Array, by: Quantisation) -> NDArray[np.uint8]:
     """``values`` rounded as the integer kernels round their input."""
-    steps = np.rint(np.asarray(values, np.float32) * (np.float32(1) / np.float32(by.scale)))
+    with np.errstate(all="ignore"):
+        steps = np.rint(np.asarray(values, np.float32) * (np.float32(1) / np.float32(by.scale)))
+    steps = np.where(np.isnan(steps), np.float32(0), steps)
     numbers: NDArray[np.uint8] = np.clip(steps + np.float32(by.zero), 0, LEVELS).astype(np.uint8)
     return numbers
 

@@ -24,11 +24,13 @@ typedef struct {
 /* A strip: adjacent pixels of one row of the output, `..._pixel` floats apart in each tensor. */
 typedef struct {
     const float *input, *weights, *bias, *residual; /* residual may be NULL */
-    float *output;
+    float *output; /* may be NULL, and so may the bytes */
+    int8_t *bytes;
     int64_t row, pixel, step; /* floats between taps down and across, and between pixels' windows */
-    int64_t output_pixel, residual_pixel;
+    int64_t output_pixel, bytes_pixel, residual_pixel;
     int64_t height, width, pixels, channels;
     vec low, high;
+    cf_quantiser rounding;
 } cf_strip;
 
 /*
@@ -73,11 +75,23 @@ INLINE void depthwise_microkernel(const int kernel_size, const int stride, const
         const float *residual = s->residual + at * s->residual_pixel + c;
         UNROLL for (int u = 0; u < tile_pixels; u++) sum[u] += load_upto(residual + u * s->residual_pixel, n);
     }
-    float *output = s->output + at * s->output_pixel + c;
-    UNROLL for (int u = 0; u < tile_pixels; u++) {
-        ADDRESS(output);
-        store_upto(output, clamp(sum[u], low, high), n);
-        output += s->output_pixel;
+    UNROLL for (int u = 0; u < tile_pixels; u++) sum[u] = clamp(sum[u], low, high);
+    if (!CF_STORES_BYTES || s->output != NULL) {
+        float *output = s->output + at * s->output_pixel + c;
+        UNROLL for (int u = 0; u < tile_pixels; u++) {
+            ADDRESS(output);
+            store_upto(output, sum[u], n);
+            output += s->output_pixel;
+        }
+    }
+    if (CF_STORES_BYTES && s->bytes != NULL) {
+        vec values[CF_DEPTHWISE_PIXELS]; /* in memory: a loop takes far less room than eight pixels of each kernel */
+        UNROLL for (int u = 0; u < tile_pixels; u++) values[u] = sum[u];
+        int8_t *bytes = s->bytes + at * s->bytes_pixel + c;
+        ROLLED for (int u = 0; u < tile_pixels; u++) {
+            store_bytes(bytes, rounded(&s->rounding, values[u]), n);
+            bytes += s->bytes_pixel;
+        }
     }
 }
 
@@ -162,6 +176,8 @@ static void depthwise_row(const cf_depthwise *d, cf_strip_function run, int64_t 
     s.height = layer->kernel[0];
     s.width = layer->kernel[1];
     s.output_pixel = simple ? layer->output.pixel : SUMS_STRIDE;
+    s.bytes_pixel = layer->rounded.pixel;
+    if (stored_bytes(data) != NULL) s.rounding = output_quantiser(layer);
     s.residual_pixel = layer->residual.pixel;
     s.low = splat(simple ? layer->low : -__builtin_inff());
     s.high = splat(simple ? layer->high : __builtin_inff());
@@ -179,7 +195,8 @@ static void depthwise_row(const cf_depthwise *d, cf_strip_function run, int64_t 
             s.input = start + column * s.step + at;
             s.weights = (const float *)data->weights + at * taps; /* always float32: see builder/lower/assemble.py */
             s.bias = data->bias + at;
-            s.output = simple ? pointers.output[0] + at : sums;
+            s.output = !simple ? sums : stores_floats(data) ? pointers.output[0] + at : NULL;
+            s.bytes = simple && stored_bytes(data) != NULL ? pointers.rounded[0] + at : NULL;
             s.residual = simple && data->residual != NULL ? pointers.residual[0] + at : NULL;
             run(&s);
             if (!simple) run_epilogue(layer, data, &pointers, 0, s.pixels, at, s.channels, sums, SUMS_STRIDE);

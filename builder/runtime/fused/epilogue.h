@@ -1,9 +1,9 @@
-/* The epilogue of every layer: residual, activation and second output, from sums to stored values. */
+/* The epilogue of every layer: residual, activation, second output and bytes, from sums to stored values. */
 #ifndef COLDFORGE_EPILOGUE_H
 #define COLDFORGE_EPILOGUE_H
 
 #include "fused/activation.h"
-#include "fused/indirection.h"
+#include "fused/rounding.h"
 
 /* sums += residual * residual_scale, for pixels at ... at + count. */
 static void add_residual(const cf_layer_data *data, const cf_pixel_pointers *pointers, int64_t at, int64_t count,
@@ -33,18 +33,50 @@ INLINE void store_activated(cf_activation kind, float *const *outputs, int64_t c
     }
 }
 
-/* Store the second output, which is made of what was stored in the first. */
+/* Store the second output, which is made of what was stored in `outputs`. */
 static void store_second(const cf_layer *layer, const cf_layer_data *data, const cf_pixel_pointers *pointers,
-                         int64_t at, int64_t count, int64_t channel, int64_t channels) {
+                         int64_t at, int64_t count, int64_t channel, int64_t channels, float *const *outputs) {
     const vec low = splat(layer->second_low), high = splat(layer->second_high);
     for (int64_t j = 0; j < channels; j += CF_LANES) {
         const int64_t n = channels - j;
         const vec scale = load_upto(data->second_scale + channel + j, n);
         const vec shift = load_upto(data->second_shift + channel + j, n);
-        for (int64_t i = at; i < at + count; i++) {
-            const vec v = load_upto(pointers->output[i] + channel + j, n);
-            store_upto(pointers->second[i] + channel + j, clamp(v * scale + shift, low, high), n);
+        for (int64_t i = 0; i < count; i++) {
+            const vec v = load_upto(outputs[i] + channel + j, n);
+            store_upto(pointers->second[at + i] + channel + j, clamp(v * scale + shift, low, high), n);
         }
+    }
+}
+
+/* Whether a micro-kernel can do the epilogue itself, so that sums go from registers to the output, or to bytes. */
+INLINE int simple_epilogue(const cf_layer *layer, const cf_layer_data *data) {
+    return layer->activation == CF_CLAMP && data->second == NULL && data->residual_scale == NULL;
+}
+
+/* The same with nothing but floats to store. */
+INLINE int simple_float_epilogue(const cf_layer *layer, const cf_layer_data *data) {
+    return simple_epilogue(layer, data) && stored_bytes(data) == NULL;
+}
+
+/* A simple epilogue that stores bytes, in one pass. */
+static void store_simple(const cf_layer *layer, const cf_layer_data *data, const cf_pixel_pointers *pointers,
+                         int64_t at, int64_t count, int64_t channel, int64_t channels, const float *sums,
+                         int64_t sums_stride) {
+    const vec low = splat(layer->low), high = splat(layer->high);
+    const cf_quantiser q = output_quantiser(layer);
+    for (int64_t i = at; i < at + count; i++) {
+        const float *residual = data->residual != NULL ? pointers->residual[i] + channel : NULL;
+        float *output = stores_floats(data) ? pointers->output[i] + channel : NULL;
+        int8_t *bytes = pointers->rounded[i] + channel;
+        for (int64_t j = 0; j < channels; j += CF_LANES) {
+            const int64_t n = channels - j;
+            vec v = load(sums + j);
+            if (residual != NULL) v += load_upto(residual + j, n);
+            v = clamp(v, low, high);
+            if (output != NULL) store_upto(output + j, v, n);
+            store_bytes(bytes + j, rounded(&q, v), n);
+        }
+        sums += sums_stride;
     }
 }
 
@@ -57,11 +89,21 @@ static __attribute__((noinline)) void run_epilogue(const cf_layer *layer, const 
                                                    const cf_pixel_pointers *pointers, int64_t at, int64_t count,
                                                    int64_t channel, int64_t channels, float *sums,
                                                    int64_t sums_stride) {
+    if (stored_bytes(data) != NULL && simple_epilogue(layer, data)) {
+        store_simple(layer, data, pointers, at, count, channel, channels, sums, sums_stride);
+        return;
+    }
     const vec low = splat(layer->low), high = splat(layer->high);
+    float *in_place[CF_MC];
+    float *const *outputs = pointers->output + at;
+    if (!stores_floats(data)) { /* only bytes are stored: the activation takes the place of the sums */
+        for (int64_t i = 0; i < count; i++) in_place[i] = sums + i * sums_stride - channel;
+        outputs = in_place;
+    }
     if (data->residual != NULL) add_residual(data, pointers, at, count, channel, channels, sums, sums_stride);
 #define CASE(kind)                                                                                                     \
     case kind:                                                                                                         \
-        store_activated(kind, pointers->output + at, count, channel, channels, sums, sums_stride, low, high);          \
+        store_activated(kind, outputs, count, channel, channels, sums, sums_stride, low, high);                        \
         break;
     switch (layer->activation) {
         CASE(CF_CLAMP)
@@ -75,12 +117,9 @@ static __attribute__((noinline)) void run_epilogue(const cf_layer *layer, const 
         CASE(CF_ELU)
     }
 #undef CASE
-    if (data->second != NULL) store_second(layer, data, pointers, at, count, channel, channels);
+    if (data->second != NULL) store_second(layer, data, pointers, at, count, channel, channels, outputs);
+    if (stored_bytes(data) != NULL) store_rounded(layer, pointers, at, count, channel, channels, outputs);
 }
 
-/* Whether the micro-kernel can do the epilogue itself, so that sums go from registers to the output. */
-INLINE int simple_epilogue(const cf_layer *layer, const cf_layer_data *data) {
-    return layer->activation == CF_CLAMP && data->second == NULL && data->residual_scale == NULL;
-}
 
 #endif

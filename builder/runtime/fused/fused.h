@@ -48,14 +48,21 @@ typedef struct {
     cf_weight_type weight_type;
     float input_scale;  /* this and input_zero, for CF_INTEGER: see Quantisation in builder/lower/program.py */
     int32_t input_zero;
+    int32_t input_rounded; /* CF_INTEGER: the input is stored as bytes, and its view is in bytes */
+    cf_view rounded;       /* the output as bytes, in bytes: see Rounded there */
+    cf_halo rounded_halo;
+    float rounded_scale;
+    int32_t rounded_zero;
 } cf_layer;
 
-/* The start of each buffer. What a layer does not have is NULL; weights, input, bias and output it always has. */
+/* The start of each buffer. What a layer does not have is NULL; weights, input and bias it always has, and output or
+ * rounded. */
 typedef struct {
     const float *input;
     const void *weights; /* of weight_type */
     const float *bias;
     float *output;
+    int8_t *rounded;
     const float *residual, *residual_scale;
     float *second;
     const float *second_scale, *second_shift;

@@ -54,7 +54,7 @@ static void gemm_k_blocks(const cf_gemm *g, const cf_pixel_pointers *pointers, i
     const cf_layer *layer = g->layer;
     const int half = channels <= CF_NR / 2;
     const int64_t width = half ? CF_NR / 2 : CF_NR;
-    const int in_registers = channels >= width && simple_epilogue(layer, g->data);
+    const int in_registers = channels >= width && simple_float_epilogue(layer, g->data);
     const cf_gemm_microkernel *microkernels = half ? half_width_microkernels : full_width_microkernels;
     const int64_t max_mr = half ? CF_HALF_MR : CF_MR;
     _Alignas(64) float buffer[CF_WEIGHT_BUFFER];
@@ -97,7 +97,7 @@ static void gemm_n_tiles(const cf_gemm *g, const cf_pixel_pointers *pointers, in
     const int64_t channels = tiles > 0 ? tiles * CF_NR : CF_NR / 2, n_tiles = max64(tiles, 1);
     const int64_t max_mr = tiles > 0 ? CF_MR : CF_HALF_MR;
     const cf_gemm_microkernel *microkernels = tiles > 0 ? full_width_microkernels : half_width_microkernels;
-    const int in_registers = simple_epilogue(layer, g->data);
+    const int in_registers = simple_float_epilogue(layer, g->data);
     const int plain = g->indirection.segments <= CF_SHORT_SEGMENTS && (g->data->residual == NULL || !in_registers);
     _Alignas(64) float buffer[CF_WEIGHT_BUFFER];
     _Alignas(64) float sums[CF_MC * CF_NR];

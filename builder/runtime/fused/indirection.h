@@ -7,6 +7,13 @@
 
 #include "fused/blocking.h"
 
+/* Programs whose layers store no bytes have kernels that know of none, and take less room. */
+#ifndef CF_STORES_BYTES
+#define CF_STORES_BYTES 0
+#endif
+INLINE int8_t *stored_bytes(const cf_layer_data *data) { return CF_STORES_BYTES ? data->rounded : NULL; }
+INLINE int stores_floats(const cf_layer_data *data) { return !CF_STORES_BYTES || data->output != NULL; }
+
 /* The k inputs of an output pixel: `segments` runs of `segment_length` adjacent elements, each at an offset from the
  * pixel's input pointer. */
 typedef struct {
@@ -43,20 +50,27 @@ INLINE int next_k_block(const cf_indirection *indirection, int64_t kc, cf_k_bloc
     return 1;
 }
 
-/* The indirection buffer of a block of pixels: where each begins in every tensor. residual and second are set only
- * if the layer has them. */
+/* The indirection buffer of a block of pixels: where each begins in every tensor. All but the input are set only if
+ * the layer has them. */
 typedef struct {
     const float *input[CF_MC];
     float *output[CF_MC];
     const float *residual[CF_MC];
     float *second[CF_MC];
+    int8_t *rounded[CF_MC];
 } cf_pixel_pointers;
 
 /* Set entry i to output pixel [image, row, column]. */
 INLINE void set_output_pointers(cf_pixel_pointers *pointers, int64_t i, const cf_layer *layer,
                                 const cf_layer_data *data, int64_t image, int64_t row, int64_t column) {
-    const cf_view *o = &layer->output, *r = &layer->residual, *s = &layer->second;
-    pointers->output[i] = data->output + o->first + image * o->image + row * o->row + column * o->pixel;
+    const cf_view *o = &layer->output, *r = &layer->residual, *s = &layer->second, *b = &layer->rounded;
+    if (stores_floats(data)) {
+        pointers->output[i] = data->output + o->first + image * o->image + row * o->row + column * o->pixel;
+    }
+    int8_t *bytes = stored_bytes(data);
+    if (bytes != NULL) {
+        pointers->rounded[i] = bytes + b->first + image * b->image + row * b->row + column * b->pixel;
+    }
     if (data->residual != NULL) {
         pointers->residual[i] = data->residual + r->first + image * r->image + row * r->row + column * r->pixel;
     }
@@ -81,9 +95,13 @@ static void set_pixel_pointers(cf_pixel_pointers *pointers, const cf_layer *laye
         const int64_t run = min64(count - i, layer->out[1] - column);
         const float *from = origin + image * in->image + row * layer->stride[0] * in->row + column * step;
         set_output_pointers(pointers, i, layer, data, image, row, column);
-        for (int64_t r = 0; r < run; r++) {
-            pointers->input[i + r] = from + r * step;
-            pointers->output[i + r] = pointers->output[i] + r * layer->output.pixel;
+        for (int64_t r = 0; r < run; r++) pointers->input[i + r] = from + r * step;
+        if (stores_floats(data)) {
+            for (int64_t r = 1; r < run; r++) pointers->output[i + r] = pointers->output[i] + r * layer->output.pixel;
+        }
+        if (stored_bytes(data) != NULL) {
+            for (int64_t r = 1; r < run; r++)
+                pointers->rounded[i + r] = pointers->rounded[i] + r * layer->rounded.pixel;
         }
         if (data->residual != NULL) {
             for (int64_t r = 1; r < run; r++)

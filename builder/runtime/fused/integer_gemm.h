@@ -65,7 +65,8 @@ static void integer_gemm_block(cf_integer_params *p, const cf_pixel_pointers *po
         for (int64_t at = 0; at < count;) {
             const int64_t mr = balanced_mr(count - at, CF_INTEGER_MR), equal = equal_tiles(count - at, CF_INTEGER_MR);
             microkernels[mr](p, equal, pointers->input + at, sums + at * CF_NR,
-                             in_registers ? pointers->output + at : NULL,
+                             in_registers && stores_floats(&m->data) ? pointers->output + at : NULL,
+                             in_registers && stored_bytes(&m->data) != NULL ? pointers->rounded + at : NULL,
                              m->data.residual != NULL ? pointers->residual + at : NULL);
             at += mr * equal;
         }
@@ -92,27 +93,47 @@ static void integer_gemm_task(void *argument, int64_t task, uint32_t thread) {
         const int64_t rest = end - channel, width = rest <= CF_NR / 2 ? CF_NR / 2 : CF_NR;
         cf_integer_params params = {
             .gemm = m, .channel = channel, .n_tiles = min64(max_n_tiles, max64(rest / width, 1))};
+        if (stored_bytes(&m->data) != NULL) params.rounding = output_quantiser(layer);
         const int64_t channels = min64(rest, params.n_tiles * width);
         integer_gemm_block(&params, &pointers, count, channels, width);
         channel += channels;
     }
 }
 
+/* The offsets of all taps in the input, whose rows and pixels are so many quads apart, and what they read. */
+static void plan_indirection(cf_indirection *indirection, const cf_layer *layer, int64_t row, int64_t pixel) {
+    const int64_t quads = ceil_div(layer->in_channels, CF_QUAD);
+    /* Adjacent taps are one segment. */
+    const int64_t together = layer->dilation[1] == 1 && pixel == quads ? layer->kernel[1] : 1;
+    indirection->segments = 0;
+    for (int64_t y = 0; y < layer->kernel[0]; y++) {
+        for (int64_t x = 0; x < layer->kernel[1]; x += together) {
+            indirection->offsets[indirection->segments++] =
+                y * layer->dilation[0] * row + x * layer->dilation[1] * pixel;
+        }
+    }
+    indirection->segment_length = together * quads;
+    indirection->k = indirection->segments * indirection->segment_length;
+}
+
+_Static_assert(CF_FORM == CF_PAIRS || CF_BYTES_LESS == (CF_FORM == CF_SIGNED ? 128 : 0), "bytes in another form");
+
+/* Plan sums over bytes where they lie. */
+static void plan_in_place(cf_integer_gemm *m) {
+    const cf_view in = m->layer.input;
+    m->layer.input = (cf_view){in.first / CF_QUAD, in.image / CF_QUAD, in.row / CF_QUAD, in.pixel / CF_QUAD};
+    plan_indirection(&m->indirection, &m->layer, m->layer.input.row, m->layer.input.pixel);
+}
+
 /* Plan the quantisation, and the indirection over the quantised picture. */
-static void plan_integer_gemm(cf_integer_gemm *m, cf_quantisation *q, const cf_layer *layer,
-                              const cf_layer_data *data) {
+static void plan_quantised(cf_integer_gemm *m, cf_quantisation *q, const cf_layer *layer, const cf_layer_data *data) {
     const cf_view *in = &layer->input;
-    m->layer = *layer;
-    m->data = *data;
-    m->offset = stored_offset(layer);
     q->layer = layer;
     q->output = (cf_quantised *)data->scratch;
-    q->input = data->input + in->first - layer->padding[0] * in->row - layer->padding[1] * in->pixel;
+    q->input = (const char *)data->input +
+               (in->first - layer->padding[0] * in->row - layer->padding[1] * in->pixel) * value_size(layer);
     q->batch = layer->batch;
     q->channels = ceil_div(layer->in_channels, CF_QUAD) * CF_QUAD;
-    q->inverse = 1.0f / layer->input_scale;
-    q->low = (float)-layer->input_zero;
-    q->high = (float)(255 - layer->input_zero);
     q->offset = m->offset;
     int64_t size[2];
     for (int i = 0; i < 2; i++) {
@@ -124,33 +145,29 @@ static void plan_integer_gemm(cf_integer_gemm *m, cf_quantisation *q, const cf_l
     }
     q->rows = size[0];
     q->columns = size[1];
-    cf_indirection *indirection = &m->indirection;
     const int64_t quads = q->channels / CF_QUAD, row = q->columns * quads;
     m->layer.input = (cf_view){0, q->rows * row * CF_WORDS, row * CF_WORDS, quads * CF_WORDS};
     m->data.input = data->scratch;
-    /* Adjacent taps are one segment. */
-    const int64_t together = layer->dilation[1] == 1 ? layer->kernel[1] : 1;
-    indirection->segments = 0;
-    for (int64_t y = 0; y < layer->kernel[0]; y++) {
-        for (int64_t x = 0; x < layer->kernel[1]; x += together) {
-            indirection->offsets[indirection->segments++] =
-                y * layer->dilation[0] * row + x * layer->dilation[1] * quads;
-        }
-    }
-    indirection->segment_length = together * quads;
-    indirection->k = indirection->segments * indirection->segment_length;
+    plan_indirection(&m->indirection, &m->layer, row, quads);
 }
 
 static void run_integer_gemm(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
     cf_integer_gemm m; /* not cleared: its offsets are more than a small layer's work */
-    cf_quantisation q;
-    plan_integer_gemm(&m, &q, layer, data);
-    quantise_input(context, &q);
+    m.layer = *layer;
+    m.data = *data;
+    m.offset = stored_offset(layer);
+    if (layer->input_rounded && CF_FORM != CF_PAIRS) {
+        plan_in_place(&m);
+    } else {
+        cf_quantisation q;
+        plan_quantised(&m, &q, layer, data);
+        quantise_input(context, &q);
+    }
     m.pixels = layer->batch * layer->out[0] * layer->out[1];
     const int64_t work = m.pixels * m.indirection.k * CF_QUAD * layer->out_channels;
     const int64_t threads = threads_for(context, work, 80);
     const int64_t m_tiles = ceil_div(m.pixels, CF_INTEGER_MR), n_tiles = ceil_div(layer->out_channels, CF_NR);
-    const int64_t bytes = q.channels * (int64_t)sizeof(cf_quantised) * m.layer.stride[0] * m.layer.stride[1];
+    const int64_t bytes = layer->in_channels * (int64_t)sizeof(cf_quantised) * m.layer.stride[0] * m.layer.stride[1];
     const int64_t max_m_tiles = max64(4, min64(CF_L2_INPUT_BYTES / bytes, CF_MC) / CF_INTEGER_MR);
     partition(threads, 1, m_tiles, n_tiles, max_m_tiles, &m.m_blocks, &m.n_blocks);
     run_tasks(context, threads, m.m_blocks * m.n_blocks, integer_gemm_task, &m);

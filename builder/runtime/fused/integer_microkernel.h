@@ -4,6 +4,7 @@
 
 #include "fused/indirection.h"
 #include "fused/integer_dot.h"
+#include "fused/rounding.h"
 
 /* MR: the most pixels of a tile, which is CF_NR channels wide, or half of that where no more are left. */
 #if CF_LANES == 4 && defined(__wasm__)
@@ -32,6 +33,7 @@ typedef struct {
     int64_t panel_stride;     /* bytes between panels */
     int64_t channel, n_tiles; /* the latter: tiles side by side */
     int first, last;          /* whether it is the first block of K; the last */
+    cf_quantiser rounding;    /* of outputs to bytes */
 } cf_integer_params;
 
 /* Add the products of one quad of input channels. widen, a constant: the weights are int8, else words. */
@@ -48,14 +50,22 @@ INLINE void dot_update(const int mr, const int vectors, const int widen, const i
     }
 }
 
+INLINE void add_residuals(const int mr, const int vectors, const float *const *residuals, int64_t channel,
+                          vec value[][CF_NR_VECTORS]) {
+    UNROLL for (int r = 0; r < mr; r++) {
+        UNROLL for (int v = 0; v < vectors; v++) value[r][v] += load(residuals[r] + channel + v * CF_LANES);
+    }
+}
+
 /*
  * m_tiles x n_tiles tiles of mr pixels by `vectors` vectors; mr, vectors and widen are constants. Before the last
  * block of K the sums are kept in `sums`, CF_NR for each pixel. After it they are dequantised and get the bias; with
- * outputs NULL they are stored in `sums` again, otherwise clamp(value + residual) goes to outputs[pixel] + channel.
+ * outputs and bytes NULL they are stored in `sums` again, otherwise clamp(value + residual) goes to outputs[pixel] +
+ * channel and, rounded, to bytes[pixel] + channel, or to the one of both that is there.
  */
 INLINE void integer_microkernel(const int mr, const int vectors, const int widen, const cf_integer_params *p,
                                 int64_t m_tiles, const float *const *inputs, float *sums, float *const *outputs,
-                                const float *const *residuals) {
+                                int8_t *const *bytes, const float *const *residuals) {
     const cf_integer_gemm *m = p->gemm;
     const int64_t segments = p->block.segments, quads = p->block.segment_length, panel_stride = p->panel_stride,
                   width = vectors * CF_LANES;
@@ -103,39 +113,53 @@ INLINE void integer_microkernel(const int mr, const int vectors, const int widen
                     value[r][v] = __builtin_convertvector(sum[r][v], vec) * factor + bias;
                 }
             }
-            if (outputs == NULL) {
+            if (outputs == NULL && (!CF_STORES_BYTES || bytes == NULL)) {
                 UNROLL for (int r = 0; r < mr; r++) {
                     UNROLL for (int v = 0; v < vectors; v++) store(sums + r * CF_NR + v * CF_LANES, value[r][v]);
                 }
                 continue;
             }
-            float *out[CF_INTEGER_MR]; /* read before anything is stored: stores may alias */
-            UNROLL for (int r = 0; r < mr; r++) out[r] = outputs[r] + c;
-            if (residuals != NULL) {
+            if (!CF_STORES_BYTES || bytes == NULL) {
+                float *out[CF_INTEGER_MR]; /* read before anything is stored: stores may alias */
+                UNROLL for (int r = 0; r < mr; r++) out[r] = outputs[r] + c;
+                if (residuals != NULL) add_residuals(mr, vectors, residuals, c, value);
                 UNROLL for (int r = 0; r < mr; r++) {
-                    UNROLL for (int v = 0; v < vectors; v++) value[r][v] += load(residuals[r] + c + v * CF_LANES);
+                    UNROLL for (int v = 0; v < vectors; v++) {
+                        store(out[r] + v * CF_LANES, clamp(value[r][v], low, high));
+                    }
                 }
+                continue;
             }
+            if (residuals != NULL) add_residuals(mr, vectors, residuals, c, value);
+            /* In memory: loops take far less room than the tile of each micro-kernel. */
             UNROLL for (int r = 0; r < mr; r++) {
+                UNROLL for (int v = 0; v < vectors; v++) value[r][v] = clamp(value[r][v], low, high);
+            }
+            const cf_quantiser rounding = p->rounding;
+            ROLLED for (int r = 0; r < mr; r++) {
                 UNROLL for (int v = 0; v < vectors; v++) {
-                    store(out[r] + v * CF_LANES, clamp(value[r][v], low, high));
+                    if (outputs != NULL) store(outputs[r] + c + v * CF_LANES, value[r][v]);
+                    store_bytes(bytes[r] + c + v * CF_LANES, rounded(&rounding, value[r][v]), CF_LANES);
                 }
             }
         }
         sums += mr * CF_NR;
         inputs += mr;
         if (outputs != NULL) outputs += mr;
+        if (CF_STORES_BYTES && bytes != NULL) bytes += mr;
         if (residuals != NULL) residuals += mr;
     }
 }
 
 typedef void (*cf_integer_microkernel)(const cf_integer_params *params, int64_t m_tiles, const float *const *inputs,
-                                       float *sums, float *const *outputs, const float *const *residuals);
+                                       float *sums, float *const *outputs, int8_t *const *bytes,
+                                       const float *const *residuals);
 #define TILE(mr, halves, widen)                                                                                        \
     static void integer_##mr##_##halves##_##widen(const cf_integer_params *params, int64_t m_tiles,                    \
                                                   const float *const *inputs, float *sums, float *const *outputs,      \
-                                                  const float *const *residuals) {                                     \
-        integer_microkernel(mr, CF_NR_VECTORS / 2 * halves, widen, params, m_tiles, inputs, sums, outputs, residuals); \
+                                                  int8_t *const *bytes, const float *const *residuals) {               \
+        integer_microkernel(mr, CF_NR_VECTORS / 2 * halves, widen, params, m_tiles, inputs, sums, outputs, bytes,      \
+                            residuals);                                                                                \
     }
 #define ENTRY(mr, halves, widen) integer_##mr##_##halves##_##widen,
 #define MR_1_TO_3(X, h, p) X(1, h, p) X(2, h, p) X(3, h, p)

@@ -1,41 +1,28 @@
-/* A layer's input quantised to bytes, into scratch, in the form that integer_dot.h multiplies. */
+/* A layer's input in scratch, quantised to bytes, in the form that integer_dot.h multiplies. */
 #ifndef COLDFORGE_QUANTISE_H
 #define COLDFORGE_QUANTISE_H
 
 #include <string.h>
 
-#include "fused/blocking.h"
 #include "fused/integer_dot.h"
+#include "fused/rounding.h"
 
 enum { CF_QUANTISE_TASK = 4096 }; /* values that a task quantises, about */
 
 typedef struct {
     const cf_layer *layer;
-    const float *input; /* the first row that is read, padding included */
+    const char *input; /* the first row that is read, padding included */
     cf_quantised *output;
     int64_t batch, rows, columns; /* of the output */
     int64_t sample[2];            /* one of so many rows, and of so many columns, is quantised */
     int64_t channels;             /* a multiple of 4 */
     int64_t parts;                /* of a row: tasks */
-    float inverse, low, high;     /* 1 / scale; the range of byte - zero */
     int32_t offset;
 } cf_quantisation;
 
-/* The same as vectors, in a struct that no store can alias. */
-typedef struct {
-    vec inverse, low, high, magic;
-    ivec offset;
-} cf_quantiser;
-
-/*
- * Quantise CF_LANES floats: to the nearest, ties to even; NaN becomes 0. The clamp stands between the multiplication
- * and the addition that rounds, so that no compiler contracts them to one operation, whose result would differ.
- */
-INLINE quantised_vec quantise_vec(const cf_quantiser *q, vec x) {
-    vec scaled = x * q->inverse;
-    scaled = (vec)((ivec)scaled & (scaled == scaled));
-    scaled = clamp(scaled, q->low, q->high);
-    const quantised_vec all = __builtin_convertvector((ivec)(scaled + q->magic) + q->offset, quantised_vec);
+/* Four quantised channels as integer_dot.h has them, of each four adjacent ones. */
+INLINE quantised_vec in_form(ivec lanes) {
+    const quantised_vec all = __builtin_convertvector(lanes, quantised_vec);
     if (CF_FORM != CF_PAIRS) return all;
 #if CF_LANES == 16
     return __builtin_shufflevector(all, all, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
@@ -49,13 +36,29 @@ INLINE quantised_vec quantise_vec(const cf_quantiser *q, vec x) {
 /* Quantise `count` adjacent floats, with zeros behind them up to a multiple of 4. */
 INLINE void quantise_run(const cf_quantiser *q, const float *from, int64_t count, cf_quantised *to) {
     int64_t i = 0;
-    for (; i + CF_LANES <= count; i += CF_LANES) *(loose_quantised_vec *)(to + i) = quantise_vec(q, load(from + i));
+    for (; i + CF_LANES <= count; i += CF_LANES) *(loose_quantised_vec *)(to + i) = in_form(rounded(q, load(from + i)));
     if (i < count) {
-        const quantised_vec last = quantise_vec(q, load_some(from + i, count - i));
+        const quantised_vec last = in_form(rounded(q, load_some(from + i, count - i)));
         UNROLL for (int j = 0; j < CF_LANES; j += CF_QUAD) {
             if (i + j < count) memcpy(to + i + j, (const cf_quantised *)&last + j, CF_QUAD * sizeof(cf_quantised));
         }
     }
+}
+
+/* Widen `count` adjacent bytes, a multiple of 4, to byte - zero: for CF_PAIRS alone. */
+INLINE void widen_run(const int32_t zero, const int8_t *from, int64_t count, cf_quantised *to) {
+    for (int64_t i = 0; i < count; i += CF_QUAD) {
+        UNROLL for (int j = 0; j < CF_QUAD; j++) {
+            const int at = j == 0 || j == 3 ? j : 3 - j; /* the second and the third change places */
+            const int32_t byte = CF_BYTES_LESS > 0 ? from[i + j] + CF_BYTES_LESS : (uint8_t)from[i + j];
+            to[i + at] = (cf_quantised)(byte - zero);
+        }
+    }
+}
+
+/* Bytes that a number of the input takes. */
+INLINE int64_t value_size(const cf_layer *layer) {
+    return layer->input_rounded ? (int64_t)sizeof(int8_t) : (int64_t)sizeof(float);
 }
 
 static void quantise_task(void *argument, int64_t task, uint32_t thread) {
@@ -65,21 +68,20 @@ static void quantise_task(void *argument, int64_t task, uint32_t thread) {
     const cf_view *in = &layer->input;
     const int64_t part = task % q->parts, row = task / q->parts % q->rows, image = task / q->parts / q->rows;
     const int64_t first = part_start(q->columns, part, q->parts), end = part_start(q->columns, part + 1, q->parts);
-    const int64_t step = q->sample[1] * in->pixel, count = layer->in_channels;
-    const float *from = q->input + image * in->image + row * q->sample[0] * in->row + first * step;
+    const int64_t step = q->sample[1] * in->pixel, count = layer->in_channels, size = value_size(layer);
+    const char *from = q->input + (image * in->image + row * q->sample[0] * in->row + first * step) * size;
     const int64_t channels = q->channels, columns = end - first;
     cf_quantised *to = q->output + ((image * q->rows + row) * q->columns + first) * channels;
-    const vec magic = splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
-    const cf_quantiser quantiser = {splat(q->inverse), splat(q->low), splat(q->high), magic,
-                                    isplat(q->offset) - (ivec)magic};
-    if (step == channels && count == channels) {
-        quantise_run(&quantiser, from, columns * count, to);
-        return;
-    }
-    for (int64_t column = 0; column < columns; column++) {
-        quantise_run(&quantiser, from, count, to);
-        from += step;
-        to += channels;
+    const int64_t at_once = step == channels && count == channels ? columns : 1;
+    const cf_quantiser by = quantiser(layer->input_scale, layer->input_zero, q->offset);
+    for (int64_t column = 0; column < columns; column += at_once) {
+        if (layer->input_rounded) {
+            widen_run(layer->input_zero, (const int8_t *)from, at_once * count, to);
+        } else {
+            quantise_run(&by, (const float *)from, at_once * count, to);
+        }
+        from += at_once * step * size;
+        to += at_once * channels;
     }
 }
 

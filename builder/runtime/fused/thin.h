@@ -212,12 +212,17 @@ static void thin_pack_phase(const cf_thin *t, const cf_thin_block *b, int64_t do
     }
 }
 
+/* Whether sums become outputs one by one, so that their pixels may lie in the lanes. */
+INLINE int plain_epilogue(const cf_layer_data *data) {
+    return data->residual == NULL && data->second == NULL && stored_bytes(data) == NULL;
+}
+
 /* The epilogue of `count` output channels from `channel` on, and the way back to pixels of adjacent channels. */
 static void thin_store(const cf_thin *t, const cf_thin_block *b, int64_t channel, int64_t count, float *sums) {
     const cf_layer *layer = t->layer;
     const cf_layer_data *data = t->data;
     cf_pixel_pointers pointers;
-    if (data->residual == NULL && data->second == NULL) {
+    if (plain_epilogue(data)) {
         if (layer->activation != CF_CLAMP) { /* else thin_microkernel did it; in place, with pixels in the lanes */
             for (int64_t j = 0; j < count; j++) pointers.output[j] = sums + j * t->sums;
             run_epilogue(layer, data, &pointers, 0, count, 0, b->positions, sums, t->sums);
@@ -261,7 +266,7 @@ static void thin_task(void *argument, int64_t task, uint32_t thread) {
                             planes + (down * layer->stride[1] + across) * t->group_in_channels * t->plane);
         }
     }
-    const int clamped = layer->activation == CF_CLAMP && t->data->residual == NULL && t->data->second == NULL;
+    const int clamped = layer->activation == CF_CLAMP && plain_epilogue(t->data);
     cf_thin_params p = {.planes = planes, .offsets = t->offsets, .sums = sums, .sums_row = t->sums};
     p.taps = layer->kernel[0] * layer->kernel[1];
     p.channels = t->group_in_channels;

@@ -1,0 +1,57 @@
+"""Which tensors are stored as bytes: inputs of integer sums that a layer of ours makes.
+
+The layer that makes such a tensor rounds each number before it stores it, so that a quarter of the memory is written
+and read, and nothing has to be rounded in a step of its own. The bytes are those that the reader would make of floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from builder.lower.fuse import Layer
+from builder.lower.hlo import Value
+from builder.lower.layouts import NO_HALO, TensorLayout, around, reads, writes
+from builder.lower.packing import QUAD
+from builder.lower.program import Quantisation
+from builder.lower.schedule import Task, inputs
+
+_SLOW_STRIDE = 2048
+"""Pixels at multiples of 2 KB share cache sets ..."""
+_SKEW = 64
+"""... and so many bytes between them spread them out."""
+
+
+@dataclass(frozen=True)
+class Between:
+    """A tensor as bytes. ``readers``: the layers that read them, by ``core.value``; ``alone``: nothing reads floats."""
+
+    by: Quantisation
+    layout: TensorLayout
+    readers: frozenset[Value]
+    alone: bool
+
+
+def bytes_between(
+    layer: Layer, tasks: Sequence[Task], rounding: Callable[[Layer], Quantisation | None], *, fetched: bool
+) -> Between | None:
+    """How the output of ``layer``, which ``tasks`` read, is stored as bytes; None where it is not.
+
+    ``rounding``: how a layer's input is rounded, None where it is read as floats. ``fetched``: the model gives the
+    output as floats.
+    """
+    value, picture = layer.end.base, writes(layer)
+    layers = [task for task in tasks if isinstance(task, Layer) and task.core.input.base is value]
+    found = [(reader, by) for reader in layers if reads(reader)[0][1] == picture and (by := rounding(reader))]
+    if not found or picture[3] % QUAD:
+        return None
+    by = found[0][1]  # one form: readers that round otherwise read floats
+    readers = [reader for reader, its in found if its == by]
+    halo = NO_HALO
+    for reader in readers:
+        halo = around(halo, reads(reader)[0][2])
+    slow = picture[3] % _SLOW_STRIDE == 0 and picture[1] * picture[2] > 1
+    layout = TensorLayout(picture, halo, picture[3] + _SKEW if slow else picture[3])
+    times = sum(source.base is value for task in tasks for source in inputs(task))
+    values = frozenset(reader.core.value for reader in readers)
+    return Between(by, layout, values, alone=not fetched and times == len(readers))

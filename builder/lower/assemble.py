@@ -45,6 +45,7 @@ from builder.lower.program import (
 )
 from builder.lower.replan import Storage, WeightStore, place
 from builder.lower.schedule import Schedule, inputs, makers_of
+from builder.lower.strided import VIEWS
 from builder.lower.tables import Table, find_tables, store_table
 from builder.lower.thunks import Thunk
 
@@ -414,7 +415,7 @@ class _Assembly:
 
     def _readers(self, value: Value) -> Iterator[Value]:
         for user in self.dag.users[value]:
-            if user.op == "bitcast":
+            if user.op == "bitcast" or (user.op in VIEWS and user.base not in self.fetched):
                 yield from self._readers(user)
             else:
                 yield user

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from builder.lower.geometry import Geometry
 from builder.lower.hlo import Dag, Value
 from builder.lower.packing import MAX_TAPS
+from builder.lower.strided import strided, strides_of
 
 Picture = tuple[int, int, int]
 """Batch, height and width."""
@@ -34,6 +35,8 @@ class Core:
     groups: int = 1
     swapped: bool = False
     """XLA made the weights the convolution's first operand, as it does where the kernel is larger than the picture."""
+    transposed: bool = False
+    """Of a product: the weights are a matrix [outputs, channels]."""
     absorbed: Value | None = None
     """The zero ``pad`` that became part of ``padding``."""
 
@@ -80,8 +83,7 @@ class Core:
             kernel = literal.transpose([*space, numbers.input_feature_dimension, numbers.input_batch_dimension])
             return np.flip(kernel, (0, 1))
         if self.value.op == "dot":
-            transposed = list(self.value.instruction.dot_dimension_numbers.rhs_contracting_dimensions) == [1]
-            return (literal.T if transposed else literal)[None, None]
+            return (literal.T if self.transposed else literal)[None, None]
         numbers = self.value.instruction.convolution_dimension_numbers
         space = list(numbers.kernel_spatial_dimensions)
         order = [*space, numbers.kernel_input_feature_dimension, numbers.kernel_output_feature_dimension]
@@ -230,17 +232,38 @@ def _swapped(value: Value) -> Core | None:
 
 def _dense(value: Value) -> Core | None:
     numbers = value.instruction.dot_dimension_numbers
-    data, weights = value.operands[:2]
-    if not _suitable(value, data, weights) or list(numbers.lhs_batch_dimensions):
-        return None
-    if len(weights.dims) != 2 or not data.dims:
+    data, repeated = value.operands[:2]
+    batches = list(numbers.lhs_batch_dimensions)
+    if not data.dims or batches != list(range(len(batches))):
         return None
     if list(numbers.lhs_contracting_dimensions) != [len(data.dims) - 1]:
         return None
-    if len(numbers.rhs_contracting_dimensions) != 1:
+    if len(numbers.rhs_contracting_dimensions) != 1 or len(repeated.dims) != len(batches) + 2:
         return None
+    found = _matrix(repeated, list(numbers.rhs_batch_dimensions), numbers.rhs_contracting_dimensions[0])
+    if found is None or not _suitable(value, data, found[0]):
+        return None
+    weights, transposed = found
     channels, outputs = data.dims[-1], value.dims[-1]
     # As the producer sees its pixels, so that a product can read a picture with a halo.
     source = data.base
     rows = picture_of(source.dims if source.row_major and source.dims[-1:] == (channels,) else data.dims)[:3]
-    return Core(value, data, weights, rows, rows, channels, outputs)
+    return Core(value, data, weights, rows, rows, channels, outputs, transposed=transposed)
+
+
+def _matrix(operand: Value, batches: list[int], inner: int) -> tuple[Value, bool] | None:
+    """The constant matrix that a product's right side is, and whether its rows are outputs; ``inner`` is summed over.
+
+    It may be repeated for every one of ``batches``, as PyTorch repeats weights for a tensor that isn't dense.
+    """
+    if not batches:
+        return operand, inner == 1
+    view = strided(operand, frozenset())
+    if view is None or view.base.op != "constant" or (view.first, view.factor) != (0, 1.0):
+        return None
+    (outer,) = {*range(len(operand.dims))} - {*batches, inner}
+    if len(view.base.dims) != 2 or any(stride for axis in batches for _, stride in view.dims[axis]):
+        return None
+    sides = tuple(view.dims[axis] for axis in (inner, outer))
+    axes = tuple(((size, stride),) for size, stride in zip(view.base.dims, strides_of(view.base), strict=True))
+    return (view.base, sides != axes) if sides in (axes, axes[::-1]) else None

@@ -73,10 +73,14 @@ class Module:
         return instruction
 
     def dot(self, left: Any, right: Any) -> Any:
-        shape = (left.shape.dimensions[0], right.shape.dimensions[1])
-        instruction = self.add("dot", (left, right), shape)
-        instruction.dot_dimension_numbers.lhs_contracting_dimensions.append(1)
-        instruction.dot_dimension_numbers.rhs_contracting_dimensions.append(0)
+        """[..., m, k] times [..., k, n]."""
+        batch = list(range(len(left.shape.dimensions) - 2))
+        instruction = self.add("dot", (left, right), (*left.shape.dimensions[:-1], right.shape.dimensions[-1]))
+        numbers = instruction.dot_dimension_numbers
+        numbers.lhs_batch_dimensions.extend(batch)
+        numbers.rhs_batch_dimensions.extend(batch)
+        numbers.lhs_contracting_dimensions.append(len(batch) + 1)
+        numbers.rhs_contracting_dimensions.append(len(batch))
         return instruction
 
     def pad(self, source: Any, pixels: int) -> Any:

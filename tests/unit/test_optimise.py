@@ -199,6 +199,29 @@ def test_grouped_and_depthwise() -> None:
     np.testing.assert_allclose(Interpreter(program).run([x])[0], np.concatenate(each, -1), 1e-4, 1e-4)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_weights_repeated_for_every_matrix_are_those_of_one_product(turned: bool) -> None:
+    m, kernel, bias = Module(), random(5, 4), random(4, seed=1)
+    matrix = m.constant(kernel.T if turned else kernel)
+    if turned:
+        matrix = m.add("transpose", (matrix,), (5, 4), dimensions=[1, 0])
+    repeated = m.add("broadcast", (matrix,), (3, 5, 4), dimensions=[1, 2])
+    m.tuple(m.elementwise("add", m.dot(m.parameter(3, 6, 5), repeated), m.spread(bias, (3, 6, 4))))
+    program, plan, _ = lowered(m)
+    assert [t.matched for t in plan.tasks if isinstance(t, Layer)] == [("bias",)]
+    assert [type(s) for s in program.steps] == [LayerStep]
+    x = random(3, 6, 5)
+    np.testing.assert_allclose(Interpreter(program).run([x])[0], x @ kernel + bias, 1e-4, 1e-5)
+
+
+def test_weights_that_differ_from_matrix_to_matrix_are_no_layer() -> None:
+    m, kernel = Module(), random(3, 5, 4)
+    d = m.dot(m.parameter(3, 6, 5), m.constant(kernel))
+    m.tuple(d)
+    with pytest.raises(LowerError):
+        lowered(m)
+
+
 def test_the_mean_of_a_picture_feeds_a_dense_layer() -> None:
     m, kernel = Module(), random(4, 3)
     reducer = m.module.computations.add(name="sum", id=9)

@@ -64,6 +64,18 @@ def transformer_block() -> Function:
     return model(x, kl.LayerNormalization()(y + kl.Dense(64)(kl.Dense(128, activation="gelu")(y))))
 
 
+@case(f32("x", 3, 20, 24), covers=("Dot",))
+def repeated_weights() -> Function:
+    """The same for every matrix of a batch, as they are and transposed: PyTorch writes such products."""
+    first, second, bias = weights(24, 40), weights(16, 40, seed=1), weights(40, seed=2)
+
+    def run(x: Any) -> Any:
+        y = tf.nn.relu(tf.matmul(x, tf.broadcast_to(first, (3, 24, 40))) + bias)
+        return tf.matmul(y, tf.broadcast_to(second, (3, 16, 40)), transpose_b=True)
+
+    return run
+
+
 @case(f32("x", 2, 21, 48), f32("y", 2, 37, 40), boolean("seen", 2, 37), i32("ids", 2, 21), ranges={"ids": (0, 3)})
 def attentions() -> Function:
     """With every form of mask: chosen, causal, added; of keys of other sizes, and heads of queries that share one."""

@@ -75,7 +75,7 @@ STORES_BYTES = "-DCF_STORES_BYTES=1"
 
 SANITIZERS = (
     "-std=c11", "-O0", "-g", "-march=x86-64-v3", "-fPIC", "-shared", "-fno-omit-frame-pointer",
-    "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Werror",
+    "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Werror", "-DCF_STACK=(8 << 20)",
 )  # fmt: skip
 """Unoptimised: gcc takes twice as long to compile the kernels at -O1, and the tests no less to run."""
 

@@ -46,7 +46,7 @@ DYNAMIC = "dynamic"
 ROOT = Path(__file__).parents[2]
 CACHE = cache_folder() / "zig"
 
-BASE = ("-std=c11", "-g", "-march=x86-64-v3", "-fPIC", "-Wall", "-Wextra", "-Werror")
+BASE = ("-std=c11", "-g", "-march=x86-64-v3", "-fPIC", "-Wall", "-Wextra", "-Werror", "-DCF_STACK=(8 << 20)")
 ADDRESS = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 THREAD = ("-O0", "-fsanitize=thread", "-Wno-tsan")  # which speaks of fences that are not modelled
 

@@ -24,8 +24,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef CF_STACK
+#define CF_STACK (1 << 20) /* bytes of a worker's stack; kernels that are not optimised, as in tests, need more */
+#endif
 /* Longer than the gap between two layers, a softmax in between included; shorter than anything a bill would show. */
-enum { SPIN_NS = 100000, STACK = 1 << 20, MOST_PIECES = UINT16_MAX };
+enum { SPIN_NS = 100000, STACK = CF_STACK, MOST_PIECES = UINT16_MAX };
 
 /* A thread's share of a job, on a cache line of its own: one transfer brings a worker all it must know. */
 typedef struct {

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from builder.lower.compress import ITEM_SIZES
 from builder.lower.geometry import THIN_CHANNELS
 from builder.lower.notes import Note
-from builder.lower.packing import PANEL, WINOGRAD, scratch_size, thin_block, winograd_band
+from builder.lower.packing import PANEL, WINOGRAD, choose, scratch_size, thin_block, winograd_band
 from builder.lower.program import Algorithm, GatherStep, LayerStep, Program, Quantisation, Step, walk
 from builder.spec.model import WeightType
 
@@ -100,7 +100,10 @@ def _table(step: GatherStep) -> LayerWeights:
 def _weights(step: LayerStep, kept: Mapping[str, str]) -> LayerWeights:
     size = sum(b.size for b in (step.weights, step.weight_scale, step.weight_sums) if b is not None)
     count = step.geometry.weights
-    as_float32 = step.weights.size // ITEM_SIZES[step.weight_type] * ITEM_SIZES["float32"]
+    stored = step.weights.size // ITEM_SIZES[step.weight_type]
+    if step.weight_type != "float32" and choose(step.geometry) == "thin":  # whose weights have no panels to fill
+        stored = count
+    as_float32 = stored * ITEM_SIZES["float32"]
     why = "" if step.quantisation else kept.get(step.layer, "")
     return LayerWeights(
         step.name, step.layer, step.weight_type, count, size, as_float32, step.kept, step.quantisation, why

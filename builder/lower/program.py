@@ -276,7 +276,7 @@ class Quantisation:
 class Rounded:
     """A picture of bytes, as integer sums read it: ``view`` in bytes, with ``halo`` around it as LayerStep has it.
 
-    Where x86-64 and WebAssembly have a byte, arm64 has the byte less 128.
+    They are signed where the target's instructions want that: see CF_BYTES_LESS in runtime/fused/vector.h.
     """
 
     view: View

@@ -4,15 +4,6 @@
 
 #include "fused/indirection.h"
 
-/* Stored bytes are what stands for 0.0 too small by this: arm64's dot products take signed bytes, others' unsigned. */
-#ifndef CF_BYTES_LESS
-#if defined(__aarch64__)
-#define CF_BYTES_LESS 128
-#else
-#define CF_BYTES_LESS 0
-#endif
-#endif
-
 typedef int8_t byte_vec __attribute__((vector_size(CF_LANES)));
 typedef int8_t loose_byte_vec __attribute__((vector_size(CF_LANES), aligned(1), may_alias));
 

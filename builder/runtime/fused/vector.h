@@ -33,6 +33,15 @@
 #endif
 enum { CF_PANEL = 16 }; /* output channels of a packed panel of weights: a cache line of floats */
 
+/* What is stored for a byte is less than it by this: arm64's dot products take signed bytes, others' unsigned ones. */
+#ifndef CF_BYTES_LESS
+#if defined(__aarch64__)
+#define CF_BYTES_LESS 128
+#else
+#define CF_BYTES_LESS 0
+#endif
+#endif
+
 /* Nothing here passes vectors between translation units. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wpsabi"

@@ -44,7 +44,7 @@ from builder.lower.program import (
     View,
 )
 from builder.lower.replan import Storage, WeightStore, place
-from builder.lower.schedule import Schedule, inputs, makers_of
+from builder.lower.schedule import Schedule, Task, inputs, makers_of
 from builder.lower.strided import VIEWS
 from builder.lower.tables import Table, find_tables, store_table
 from builder.lower.thunks import Thunk
@@ -99,7 +99,10 @@ class _Assembly:
         self.layouts: TensorLayouts = lay_out(dag, scheduled.tasks)
         self.makers = makers_of(scheduled.tasks)
         self.fetched = {output.base for output in dag.outputs}
-        self.last_use = {v.base: n for n, task in enumerate(scheduled.tasks) for v in inputs(task)}
+        self.readers: dict[Value, dict[int, Task]] = {}
+        for number, task in enumerate(scheduled.tasks):
+            for value in inputs(task):
+                self.readers.setdefault(value.base, {})[number] = task
         self.constants = {weight.offset: weight.data for weight in faithful.weights}
         self.tables = find_tables(scheduled.tasks, self.constants, self.fetched, compressor.rules)
         self.stored: dict[Buffer, Table] = {}
@@ -368,7 +371,7 @@ class _Assembly:
         value = layer.end.base
         if not (self.options.bytes_between and self.options.quantisations):
             return None, None
-        readers = [task for task in self.scheduled.tasks if any(source.base is value for source in inputs(task))]
+        readers = list(self.readers.get(value, {}).values())
         found = bytes_between(layer, readers, self._quantisation, fetched=value in self.fetched)
         if found is None:
             return None, None
@@ -449,7 +452,7 @@ class _Assembly:
         if value is None or residual is None or value.base is layer.core.input.base or value.base in self.fetched:
             return None
         same = residual.layout == self.layouts.writing(layer.end.base, writes(layer))
-        return residual.storage if same and self.last_use[value.base] == number else None
+        return residual.storage if same and max(self.readers[value.base]) == number else None
 
     def _writing(self, value: Value, picture: tuple[int, int, int, int], storage: Storage | None = None) -> _Picture:
         layout = self.layouts.writing(value, picture)
@@ -490,7 +493,7 @@ class _Assembly:
         if not isinstance(value, Value) or not isinstance(storage, Storage):
             raise LowerError(f"{thunk.step.name} writes over a constant")
         elsewhere = any(i not in aliased and s is storage for i, s in enumerate(sources))
-        if self.last_use[value.base] == number and value.base not in self.fetched and not elsewhere:
+        if max(self.readers[value.base]) == number and value.base not in self.fetched and not elsewhere:
             return storage
         target = self._new(thunk.reads[read].size)
         name = f"{thunk.step.name} in place"

@@ -11,15 +11,10 @@ from dataclasses import dataclass
 
 from builder.lower.fuse import Layer
 from builder.lower.hlo import Value
-from builder.lower.layouts import NO_HALO, TensorLayout, around, reads, writes
+from builder.lower.layouts import NO_HALO, TensorLayout, around, pixel_stride, reads, writes
 from builder.lower.packing import QUAD
 from builder.lower.program import Quantisation
 from builder.lower.schedule import Task, inputs
-
-_SLOW_STRIDE = 2048
-"""Pixels at multiples of 2 KB share cache sets ..."""
-_SKEW = 64
-"""... and so many bytes between them spread them out."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +45,7 @@ def bytes_between(
     halo = NO_HALO
     for reader in readers:
         halo = around(halo, reads(reader)[0][2])
-    slow = picture[3] % _SLOW_STRIDE == 0 and picture[1] * picture[2] > 1
-    layout = TensorLayout(picture, halo, picture[3] + _SKEW if slow else picture[3])
+    layout = TensorLayout(picture, halo, pixel_stride(picture, size=1))
     times = sum(source.base is value for task in tasks for source in inputs(task))
     values = frozenset(reader.core.value for reader in readers)
     return Between(by, layout, values, alone=not fetched and times == len(readers))

@@ -17,10 +17,10 @@ from builder.lower.thunks import Thunk
 Sides = tuple[int, int, int, int]
 NO_HALO: Sides = (0, 0, 0, 0)
 
-_SLOW_STRIDE = 512
-"""Pixels at multiples of 2 KB share cache sets ..."""
-_SKEW = 16
-"""... and so many floats between them spread them out."""
+_SLOW_STRIDE = 2048
+"""Pixels at multiples of so many bytes share cache sets ..."""
+_SKEW = 64
+"""... and so many bytes between them spread them out."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ def lay_out(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
         picture = next(iter(seen))
         free = maker is not None and not isinstance(maker, Thunk | Attention) and value not in fixed
         if free and len(seen) == 1:
-            stored[value] = TensorLayout(picture, halo, _pixel(picture))
+            stored[value] = TensorLayout(picture, halo, pixel_stride(picture))
         elif halo != NO_HALO:
             wanted = _padded_picture(value, tasks)
-            repacked[value] = TensorLayout(wanted, halo, _pixel(wanted))
+            repacked[value] = TensorLayout(wanted, halo, pixel_stride(wanted))
     return TensorLayouts(stored, repacked)
 
 
@@ -135,9 +135,11 @@ def _padded_picture(value: Value, tasks: Sequence[Task]) -> tuple[int, int, int,
     return picture_of(value.dims)
 
 
-def _pixel(picture: tuple[int, int, int, int]) -> int:
+def pixel_stride(picture: tuple[int, int, int, int], size: int = 4) -> int:
+    """How many numbers, of ``size`` bytes each, lie from one pixel of ``picture`` to the next."""
     channels = picture[3]
-    return channels + _SKEW if channels % _SLOW_STRIDE == 0 and picture[1] * picture[2] > 1 else channels
+    slow = size * channels % _SLOW_STRIDE == 0 and picture[1] * picture[2] > 1
+    return channels + _SKEW // size if slow else channels
 
 
 def around(a: Sides, b: Sides) -> Sides:

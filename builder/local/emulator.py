@@ -15,6 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,29 @@ HANDLER = "handler.app.lambda_handler"
 MAX_REQUEST = 6_291_556
 PATH = "/2015-03-31/functions/function/invocations"
 START_SECONDS, STOP_SECONDS, REQUEST_SECONDS = 20, 5, 120
+
+
+def invoked(port: int, body: bytes, log: Callable[[], str]) -> Any:
+    """The answer of the function behind the emulator at ``port``, or the platform's (``errorType``).
+
+    ``log``: what the function has written. Raises EnvironmentSetupError, with its end.
+    """
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REQUEST_SECONDS)
+    try:
+        connection.request("POST", PATH, body)
+        text = connection.getresponse().read()
+        # Nothing at all is how the emulator says that the runtime's process ended.
+        return json.loads(text) if text else {"errorType": "Runtime.ExitError", "errorMessage": "the function ended"}
+    except (OSError, http.client.HTTPException, ValueError) as failure:
+        raise EnvironmentSetupError(f"the function gave no answer ({failure}); its log:\n{log()[-2000:]}") from failure
+    finally:
+        connection.close()
+
+
+def init_ms_of(report: str) -> float:
+    """Start of Python to ready, out of what the emulator has written; NaN before the first request."""
+    found = re.search(r"INIT REPORT\(durationMs: ([0-9.]+)", report)
+    return float(found[1]) if found else float("nan")
 
 
 @dataclass
@@ -78,20 +102,7 @@ class Emulator:
             raise UsageError(
                 f"the request has {len(body):,} bytes; Lambda takes {MAX_REQUEST:,}. Send a smaller picture."
             )
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=REQUEST_SECONDS)
-        try:
-            connection.request("POST", PATH, body)
-            text = connection.getresponse().read()
-            # Nothing at all is how the emulator says that the runtime's process ended.
-            return (
-                json.loads(text) if text else {"errorType": "Runtime.ExitError", "errorMessage": "the function ended"}
-            )
-        except (OSError, http.client.HTTPException, ValueError) as failure:
-            raise EnvironmentSetupError(
-                f"the function gave no answer ({failure}); its log:\n{self.log[-2000:]}"
-            ) from failure
-        finally:
-            connection.close()
+        return invoked(self._port, body, lambda: self.log)
 
     @property
     def log(self) -> str:
@@ -101,8 +112,7 @@ class Emulator:
     @property
     def init_ms(self) -> float:
         """Start of Python to ready, by the emulator; known after the first request. NaN before."""
-        found = re.search(r"INIT REPORT\(durationMs: ([0-9.]+)", self._read("rapid"))
-        return float(found[1]) if found else float("nan")
+        return init_ms_of(self._read("rapid"))
 
     @property
     def peak_rss(self) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 from builder.docker.client import docker
 from builder.errors import EnvironmentSetupError
 from builder.local import parts
-from builder.local.emulator import HANDLER, PATH, REQUEST_SECONDS, START_SECONDS
+from builder.local.emulator import HANDLER, START_SECONDS, init_ms_of, invoked
 from builder.measure.share import FIRST_SHARES, PERIOD_US, too_many
 from builder.pack.image import dockerfile
 from builder.prices import WHOLE_PROCESSOR_MB
@@ -96,16 +96,7 @@ class Contained:
 
     def invoke(self, event: Any) -> Any:
         """The function's answer, or the platform's (``errorType``). Raises EnvironmentSetupError."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=REQUEST_SECONDS)
-        try:
-            connection.request("POST", PATH, json.dumps(event).encode())
-            text = connection.getresponse().read()
-            ended = {"errorType": "Runtime.ExitError", "errorMessage": "the function ended"}
-            return json.loads(text) if text else ended
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise EnvironmentSetupError(f"the function gave no answer ({error}):\n{self.log[-2000:]}") from error
-        finally:
-            connection.close()
+        return invoked(self.port, json.dumps(event).encode(), lambda: self.log)
 
     @property
     def log(self) -> str:
@@ -116,8 +107,7 @@ class Contained:
     @property
     def init_ms(self) -> float:
         """Start of Python to ready, by the emulator; known after the first request. NaN before."""
-        found = re.search(r"INIT REPORT\(durationMs: ([0-9.]+)", self.log)
-        return float(found[1]) if found else float("nan")
+        return init_ms_of(self.log)
 
     @property
     def peak_rss(self) -> int:

@@ -280,6 +280,11 @@ class Description(NamedTuple):
         feeds, fetches = self.sizes[number]
         return self._replace(feeds=feeds, fetches=fetches, size=number)
 
+    @property
+    def in_sizes(self) -> list[Description]:
+        """The description in each of its sizes, in their order; itself alone for a model of one size."""
+        return [self.of_size(number) for number in range(len(self.sizes) or 1)]
+
 
 def runs(count: int, batches: tuple[int, ...]) -> Iterator[int]:
     """How many of ``count`` items each run takes.

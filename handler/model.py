@@ -101,10 +101,10 @@ class Model:
         Raises InferenceError.
         """
         for one in (self.description, *self.description.others):
-            for number in range(len(one.sizes) or 1):
+            for sized in one.in_sizes:
                 for batch in one.batches:
-                    zeros = [bytes(port.size * batch // one.batch) for port in one.of_size(number).feeds]
-                    self.run(zeros, number, one.signature)
+                    zeros = [bytes(port.size * batch // one.batch) for port in sized.feeds]
+                    self.run(zeros, sized.size, one.signature)
         with self._lock:  # as a model that was just opened: its state, and where its random numbers begin
             if self._handle is not None:
                 self._library.cf_reset(self._handle)

@@ -240,7 +240,7 @@ def _lengths(request: Request, description: Description, model: Model) -> list[i
 
 def _sizes(description: Description) -> list[dict[str, Port]]:
     """The model's feeds in each of its sizes."""
-    return [_ports(description.of_size(number)) for number in range(len(description.sizes) or 1)]
+    return [_ports(sized) for sized in description.in_sizes]
 
 
 def _ports(description: Description) -> dict[str, Port]:

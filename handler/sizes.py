@@ -28,7 +28,7 @@ def choose_size(shapes: Mapping[str, Shape], description: Description) -> Descri
 
     Raises WrongShapeError, which names every size.
     """
-    sizes = [description.of_size(number) for number in range(len(description.sizes) or 1)]
+    sizes = description.in_sizes
     for sized in sizes:
         if all(_is(shapes[p.name], p, sized) for p in sized.feeds if p.name in shapes):
             return sized

@@ -147,8 +147,7 @@ def _signatures(model: Description) -> list[Description]:
 def _sizes(model: Description) -> list[Description]:
     """The model in each size in which it takes other tensors; how long strings are is in none of them."""
     found: dict[tuple[Port, ...], Description] = {}
-    for number in range(len(model.sizes) or 1):
-        sized = model.of_size(number)
+    for sized in model.in_sizes:
         found.setdefault(sized.given, sized)
     return list(found.values())
 

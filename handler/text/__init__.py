@@ -144,8 +144,7 @@ def lengths(description: Description) -> list[int]:
     """How many tokens the model takes in each of its sizes."""
     assert description.text is not None
     ids = description.text.ids
-    sizes = [description.of_size(number) for number in range(len(description.sizes) or 1)]
-    return [port.shape[-1] for sized in sizes for port in sized.feeds if port.name == ids]
+    return [port.shape[-1] for sized in description.in_sizes for port in sized.feeds if port.name == ids]
 
 
 def longest(description: Description) -> int:

@@ -161,7 +161,7 @@ def _run(model: Model, description: Description, arrays: Sequence[Array]) -> lis
 
 def _sized(arrays: Sequence[Array], description: Description) -> Description:
     """``description`` in the size that the rows of ``arrays`` have. Raises ModelError."""
-    sizes = [description.of_size(number) for number in range(len(description.sizes) or 1)]
+    sizes = description.in_sizes
     for sized in sizes:
         if all(_fits(values, port) for values, port in zip(arrays, sized.feeds, strict=True)):
             return sized

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from builder.cache import place_file
 from builder.emit import GeneratedSources, Probe
 from builder.library.outside import FILE
 from builder.link.tables import attention_tables, fused_tables, integer_tables
-from builder.link.toolchain import Toolchain
+from builder.link.toolchain import Toolchain, at_a_time
 from builder.targets import Copy, Target
 
 RUNTIME = Path(__file__).parent.parent / "runtime"
@@ -134,48 +135,71 @@ def compile_objects(
 ) -> list[Path]:
     """Objects in ``folder`` of the emitted sources and the runtime. ``flags``: more of the compiler's.
 
-    Raises LinkError with the compiler's message.
+    Several are made at a time; their order is the same each time. Raises LinkError with the compiler's message.
     """
-    target = toolchain.target
-    objects: list[Path] = []
+    units = list(_units(sources, toolchain.target, folder))
 
-    def build(source: Path, baseline: bool = False, own: tuple[str, ...] = ()) -> None:
-        objects.append(folder / f"{source.stem}_{source.suffix[1:]}.o")
-        toolchain.compile(source, objects[-1], include=(RUNTIME,), baseline=baseline, flags=(*own, *flags))
+    def compile(unit: _Unit) -> Path:
+        own = (*unit.flags, *flags)
+        toolchain.compile(unit.source, unit.output, include=(RUNTIME,), baseline=unit.baseline, cpu=unit.cpu, flags=own)
+        if unit.generated:
+            unit.source.unlink()
+        return unit.output
 
-    def build_copies(source: str, copies: Iterable[Copy]) -> None:
-        for copy in copies:
-            objects.append(folder / f"{copy.table}.o")
-            own = (*FUSED_FLAGS, *copy.flags, f"-DCF_TABLE={copy.table}", *sources.kernel_flags, *flags)
-            toolchain.compile(RUNTIME / source, objects[-1], include=(RUNTIME,), cpu=copy.cpu, flags=own)
+    with ThreadPoolExecutor(at_a_time()) as pool:
+        return list(pool.map(compile, units))
 
-    def build_tables(name: str, text: str) -> None:
+
+@dataclass(frozen=True)
+class _Unit:
+    """What an object is made of. ``baseline``, ``cpu``, ``flags``: as ``Toolchain.compile`` has them. ``generated``:
+    the source goes when the object is there."""
+
+    source: Path
+    output: Path
+    baseline: bool = False
+    cpu: str | None = None
+    flags: tuple[str, ...] = ()
+    generated: bool = False
+
+
+def _units(sources: GeneratedSources, target: Target, folder: Path) -> Iterator[_Unit]:
+    """In the order in which they are linked."""
+
+    def unit(source: Path, baseline: bool = False, own: tuple[str, ...] = (), generated: bool = False) -> _Unit:
+        output = folder / f"{source.stem}_{source.suffix[1:]}.o"
+        return _Unit(source, output, baseline, flags=own, generated=generated)
+
+    def copies(source: str, of: Iterable[Copy]) -> Iterator[_Unit]:
+        for copy in of:
+            own = (*FUSED_FLAGS, *copy.flags, f"-DCF_TABLE={copy.table}", *sources.kernel_flags)
+            yield _Unit(RUNTIME / source, folder / f"{copy.table}.o", cpu=copy.cpu, flags=own)
+
+    def tables(name: str, text: str) -> _Unit:
         source = folder / f"{name}.c"
         source.write_text(text)
-        build(source, baseline=True)
-        source.unlink()
+        return unit(source, baseline=True, generated=True)
 
-    build(RUNTIME / "abi" / "model.c", baseline=True, own=sources.flags)
+    yield unit(RUNTIME / "abi" / "model.c", baseline=True, own=sources.flags)
     for name in (f"platform/cpu_{target.name}.c", *THREAD_SOURCES):
-        build(RUNTIME / name, baseline=True)
-    build_tables("fused_tables", fused_tables(target))
-    build_copies(FUSED_SOURCE, target.fused_copies)
+        yield unit(RUNTIME / name, baseline=True)
+    yield tables("fused_tables", fused_tables(target))
+    yield from copies(FUSED_SOURCE, target.fused_copies)
     if sources.attention:
-        build_tables("attention_tables", attention_tables(target))
-        build_copies(ATTENTION_SOURCE, target.attention_copies)
+        yield tables("attention_tables", attention_tables(target))
+        yield from copies(ATTENTION_SOURCE, target.attention_copies)
     if sources.integer:
-        build_tables("integer_tables", integer_tables(target))
-        build_copies(INTEGER_SOURCE, target.integer_copies)
+        yield tables("integer_tables", integer_tables(target))
+        yield from copies(INTEGER_SOURCE, target.integer_copies)
     for name in KERNEL_SOURCES:
-        build(RUNTIME / name)
+        yield unit(RUNTIME / name)
     for program in sources.programs:
-        build(program, own=sources.flags)
+        yield unit(program, own=sources.flags)
     if sources.dynamic:
-        build(RUNTIME / "abi" / "dynamic.c", baseline=True, own=sources.flags)
+        yield unit(RUNTIME / "abi" / "dynamic.c", baseline=True, own=sources.flags)
     for name in AUDIO_SOURCES if sources.audio else ():
-        build(RUNTIME / name, own=AUDIO_FLAGS)
+        yield unit(RUNTIME / name, own=AUDIO_FLAGS)
     if sources.outside:
-        build(RUNTIME / "abi" / "weights.c", baseline=True, own=sources.flags)
+        yield unit(RUNTIME / "abi" / "weights.c", baseline=True, own=sources.flags)
     else:
-        build(sources.folder / "weights.S")
-    return objects
+        yield unit(sources.folder / "weights.S")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
+import importlib.util
 import os
 import subprocess
 import sys
@@ -113,6 +115,12 @@ class Toolchain:
         run_compiler(["-target", self.target.triple, *arguments], folder, self.cache)
 
 
+def at_a_time() -> int:
+    """How many files to compile at once: no more than four, because clang takes some hundred MB for each."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(here, 4)
+
+
 def compile_file(options: list[str], source: Path, output: Path, cache: Path) -> None:
     """Compile one file with clang, in its own folder: so no path of this machine gets into the object.
 
@@ -140,13 +148,21 @@ def run_zig(arguments: list[str], folder: Path, cache: Path, objects: Path | Non
     """
     local = objects or cache
     caches = {"ZIG_GLOBAL_CACHE_DIR": str(cache.resolve()), "ZIG_LOCAL_CACHE_DIR": str(local.resolve())}
-    command = [sys.executable, "-m", "ziglang", *arguments]
+    command = [*_zig(), *arguments]
     done = subprocess.run(command, cwd=folder, env=os.environ | caches, capture_output=True, text=True, check=False)
     said = done.stderr.strip()[-4000:]
     if done.returncode < 0 and not said:  # it writes to mapped files: where there is no space, that is a signal
         said = f"it was ended ({signal_name(done.returncode)}) {SAID_NOTHING}. Most likely memory or the disk ran out."
     if done.returncode:
         raise LinkError(f"the C compiler failed on {arguments[-3]}:\n{said}")
+
+
+@functools.cache
+def _zig() -> tuple[str, ...]:
+    """zig's own program: ``-m ziglang`` starts a Python before it, which takes as long as zig with a cached object."""
+    spec = importlib.util.find_spec("ziglang")
+    program = Path(spec.origin).parent / "zig" if spec and spec.origin else Path()
+    return (str(program),) if program.is_file() else (sys.executable, "-m", "ziglang")
 
 
 def zig_version() -> str:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from builder.emit import emit
 from builder.emit.blob import weights_source
+from builder.errors import LinkError
+from builder.link.library import compile_objects
 from builder.link.symbols import global_symbols
 from builder.link.toolchain import Toolchain, run_compiler
 from builder.targets import ARM64, TARGETS, X86_64, Target
+from tests.support.every_step import EVERY_STEP, SPEC
 from tests.support.zig import CACHE
 
 SMASH = """
@@ -69,6 +75,47 @@ def test_the_cache_keeps_no_weights(tmp_path: Path) -> None:
     assert (tmp_path / "weights.o").stat().st_size > 1 << 20
     assert sum(path.stat().st_size for path in cache.rglob("*") if path.is_file()) < 1 << 16
     assert {path.name for path in tmp_path.iterdir()} == {"weights", "weights.S", "weights.o", "cache"}
+
+
+class _Together(Toolchain):
+    """Compiles as it should, once two files are at it."""
+
+    met = threading.Barrier(2, timeout=60)
+
+    def compile(self, source: Path, output: Path, **options: Any) -> None:
+        if source.stem in ("convolution", "dot"):
+            self.met.wait()
+        super().compile(source, output, **options)
+
+
+def test_files_are_compiled_side_by_side_and_linked_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = emit(EVERY_STEP, SPEC, X86_64, tmp_path)
+    monkeypatch.setattr("builder.link.library.at_a_time", lambda: 2)
+    objects = compile_objects(sources, _Together(X86_64, CACHE), tmp_path)
+    assert not _Together.met.broken
+    monkeypatch.setattr("builder.link.library.at_a_time", lambda: 1)
+    assert compile_objects(sources, Toolchain(X86_64, CACHE), tmp_path) == objects
+    assert all(path.is_file() for path in objects)
+    assert not list(tmp_path.glob("*_tables.c"))
+
+
+def test_a_file_that_does_not_compile_is_the_reason(tmp_path: Path) -> None:
+    sources = emit(EVERY_STEP, SPEC, X86_64, tmp_path)
+    sources.programs[0].write_text("no C")
+    with pytest.raises(LinkError, match=r"the C compiler failed on program\.c"):
+        compile_objects(sources, Toolchain(X86_64, CACHE), tmp_path)
+
+
+def test_no_python_starts_before_the_compiler(tmp_path: Path) -> None:
+    """It would take as long as the compiler, where that has the object already."""
+    source = tmp_path / "empty.c"
+    source.touch()
+    started: list[str] = []
+    sys.addaudithook(lambda name, given: started.append(str(given[0])) if name == "subprocess.Popen" else None)
+    Toolchain(X86_64, CACHE).compile(source, tmp_path / "empty.o")
+    assert [Path(program).name for program in started] == ["zig"]
 
 
 def test_return_addresses_are_signed_on_arm64(source: Path) -> None:

@@ -104,6 +104,14 @@ class Workspace:
             outcome.made_in = made_in(folder)
         return folder
 
+    def expect_import(self) -> None:
+        """Have TensorFlow load beside what comes before it is needed, where this model was never imported here.
+
+        Of one that was, nothing may have changed; then TensorFlow is not needed at all.
+        """
+        if not (self.build / "import").exists():
+            self.sandbox.start()
+
     def sandboxed(
         self, function: Callable[..., Any], *arguments: Any, folder: Path, reads: Iterable[Path], failed: Failed
     ) -> Any:

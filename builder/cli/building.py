@@ -93,6 +93,7 @@ def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundl
             )
         tell(built_inside.output.removesuffix("\n"))
         return built_inside.bundle
+    ws.expect_import()  # before the builder itself is imported, which takes half a second
     from builder.pipeline import build_bundle
     from builder.report.build import begins, finished
 

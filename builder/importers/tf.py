@@ -6,29 +6,11 @@ import os
 from typing import Any
 
 from builder.errors import ImportModelError
-
-XLA_FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusion_type="
-"""What XLA compiles with, for every model; the bundle's manifest records it.
-
-Both flags keep XLA from emitting calls into thread pools and libraries that a libmodel.so does not have.
-"""
-
-ENVIRONMENT = {
-    "XLA_FLAGS": XLA_FLAGS,
-    "TF_ENABLE_ONEDNN_OPTS": "0",  # oneDNN sums in another order: golden answers must not depend on the CPU
-    "CUDA_VISIBLE_DEVICES": "-1",
-    "KERAS_BACKEND": "tensorflow",
-}
-
-LOGS = {False: {"TF_CPP_MIN_LOG_LEVEL": "2"}, True: {"TF_CPP_MIN_LOG_LEVEL": "0"}}
-"""What a process that loads TensorFlow is told to log: errors alone, or (True) all there is."""
-
-IR_FLAGS = f"{XLA_FLAGS} --xla_dump_to=ir"
-"""XLA_FLAGS, and every compilation also writes what it knows, LLVM IR included, to ``ir`` of the current folder."""
+from builder.variables import ENVIRONMENT, IR_FLAGS, LOGS
 
 
 def tensorflow(*, leave_ir: bool = False) -> Any:
-    """The ``tensorflow`` module (about 3 s at the first call). Nothing may import it another way.
+    """The ``tensorflow`` module (2 to 3 s at the first call). Nothing may import it another way.
 
     ``leave_ir``: with IR_FLAGS; only a process's first call can say so.
     """

@@ -5,6 +5,7 @@ An answer is JSON of a limited size; results are files in the job's folder, of w
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import json
@@ -28,6 +29,7 @@ from builder.sandbox.job import Job, Status, receive_status, send
 from builder.sandbox.kernel import Kernel
 from builder.sandbox.limits import Limits, out_of_memory
 from builder.sandbox.words import last_words, signal_name
+from builder.variables import ENVIRONMENT, LOGS
 
 ANSWER_SIZE = 16 << 20
 LOG_SIZE = 1 << 16
@@ -110,6 +112,16 @@ class Sandbox:
         """With all that this machine has. Raises UsageError for limits in the environment that are none."""
         return cls(Limits.of_machine(), Kernel.here(), verbose=verbose)
 
+    def start(self) -> None:
+        """Have the server load what it loads while this process does something else; without it, the first job waits.
+
+        A server that is then not needed ends with this process, at once.
+        """
+        self._server().start()
+
+    def _server(self) -> _Server:
+        return _server(os.getpid(), self.preloaded, self.verbose, self.loads)
+
     def run(
         self, function: Callable[..., Any], *arguments: Any, folder: Path, reads: Iterable[Path] = (), failed: Failed
     ) -> Done:
@@ -120,7 +132,7 @@ class Sandbox:
         """
         folder = folder.resolve()
         job = Job(function, arguments, folder, tuple(path.resolve() for path in reads), self.limits, self.kernel)
-        server = _server(os.getpid(), self.preloaded, self.verbose, self.loads)
+        server = self._server()
         with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as answer:
             status = server.run(job, log, answer)
             said = terminal((server.said() if self.verbose else "") + _end_of(log, LOG_SIZE))
@@ -157,13 +169,14 @@ def crashed(code: int, said: str, what: str) -> str:
 
 
 class _Server:
-    """A fork server; started at the first job, and again after one that was interrupted."""
+    """A fork server; started at the first job or before, and again after one that was interrupted."""
 
     def __init__(self, preloaded: tuple[str, ...], verbose: bool, loads: Loads) -> None:
         self.preloaded = preloaded
         self.verbose = verbose
         self.loads = loads
         self.told = 0
+        self.asked = False
         self.process: subprocess.Popen[bytes] | None = None
         self.socket: socket.socket | None = None
         self.log: IO[bytes] | None = None
@@ -171,8 +184,8 @@ class _Server:
 
     def run(self, job: Job, log: IO[bytes], answer: IO[bytes]) -> Status:
         """Raises EnvironmentSetupError where the server does not run."""
-        if self.process is None or self.process.poll() is not None:
-            self._start()
+        self.start()
+        self.asked = True
         assert self.socket
         try:
             try:
@@ -187,7 +200,10 @@ class _Server:
             self.stop()
             raise
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Unless it runs."""
+        if self.process is not None and self.process.poll() is None:
+            return
         self.stop()
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the server
         self.told = 0
@@ -204,6 +220,11 @@ class _Server:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # Ctrl-C is the builder's to hear
             )
+        atexit.register(self._leave, os.getpid())
+
+    def _leave(self, builder: int) -> None:
+        if os.getpid() == builder and not self.asked:  # it may be loading yet, and would go on for seconds
+            self.stop()
 
     def said(self) -> str:
         """What the server itself printed since the last call: TensorFlow while it loaded."""
@@ -217,6 +238,8 @@ class _Server:
         if self.socket:
             self.socket.close()
         if self.process:
+            if not self.asked:
+                self.process.kill()
             try:
                 self.process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
@@ -227,6 +250,7 @@ class _Server:
         if self.folder:
             shutil.rmtree(self.folder, ignore_errors=True)  # where the server was killed
         self.process = self.socket = self.log = self.folder = None
+        self.asked = False
 
     def _refused(self) -> str:
         assert self.process
@@ -252,11 +276,6 @@ def _environment(
     ours: Mapping[str, str], verbose: bool = False, variables: tuple[tuple[str, str], ...] | None = None
 ) -> dict[str, str]:
     """The server's variables: KEPT of ``ours``, and ``variables`` or, where they are None, TensorFlow's."""
-    from builder.importers.tf import (  # NumPy comes with it, which a build in Docker does not need here
-        ENVIRONMENT,
-        LOGS,
-    )
-
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (root, ours.get("PYTHONPATH"))))
     added = ENVIRONMENT | LOGS[verbose] if variables is None else dict(variables)

@@ -19,10 +19,10 @@ from builder.errors import CompileError
 from builder.files import Say, silent
 from builder.importers.graph import FrozenGraph
 from builder.importers.rewrites.steps import STEPS
-from builder.importers.tf import IR_FLAGS, XLA_FLAGS
 from builder.sandbox import Sandbox
 from builder.sandbox.words import last_words, signal_name
 from builder.targets import Target
+from builder.variables import IR_FLAGS, XLA_FLAGS
 from builder.xla.custom_calls import register_steps
 
 ENTRY_POINT = "coldforge_graph"

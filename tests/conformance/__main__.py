@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 
-from builder.importers.tf import ENVIRONMENT
+from builder.variables import ENVIRONMENT
 from tests.conftest import ROOT
 
 os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from builder.importers.tf import ENVIRONMENT
+from builder.variables import ENVIRONMENT
 
 os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow
 

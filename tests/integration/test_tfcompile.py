@@ -16,9 +16,10 @@ from elftools.elf.elffile import ELFFile
 
 from builder.errors import CompileError, ImportModelError, PreflightError
 from builder.importers.graph import FrozenGraph
-from builder.importers.tf import ENVIRONMENT, XLA_FLAGS, tensorflow
+from builder.importers.tf import tensorflow
 from builder.preflight import check, render, require
 from builder.targets import ARM64, X86_64
+from builder.variables import ENVIRONMENT, XLA_FLAGS
 from builder.xla import tfcompile
 from builder.xla.result import read_result
 from builder.xla.tfcompile import CompiledGraph, compile_graph

@@ -5,6 +5,7 @@ The server has no TensorFlow here; everything else is as in a build.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import platform
@@ -23,11 +24,15 @@ from typing import Any
 import pytest
 
 from builder.errors import ColdforgeError, CompileError, EnvironmentSetupError, SandboxError, UsageError
+from builder.project import Project
 from builder.sandbox import Kernel, Limits, Sandbox
 from builder.sandbox.client import ANSWER_SIZE, LOG_SIZE, _environment, crashed
 from builder.sandbox.seccomp import program
+from builder.targets import X86_64
+from builder.workspace import Workspace
 from tests.conftest import ROOT
 from tests.support import attacks
+from tests.support.every_step import SPEC
 
 BARE = Sandbox(Limits(memory=2 << 30, seconds=60), Kernel.here(), preloaded=())
 confined = pytest.mark.skipif(
@@ -288,6 +293,7 @@ import os, signal, sys
 from pathlib import Path
 from dataclasses import replace
 from tests.support import attacks
+from tests.support.every_step import SPEC
 from tests.unit.test_sandbox import BARE
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 try:
@@ -354,3 +360,85 @@ def test_a_server_that_is_killed_is_not_taken_for_one_that_cannot_start(
 def test_a_server_that_cannot_start_says_what_to_do(folder: Path) -> None:
     with pytest.raises(EnvironmentSetupError, match=r"make setup.*\n.*no_such_module"):
         run(os.getcwd, folder=folder, sandbox=replace(BARE, preloaded=("no_such_module",)))
+
+
+SLOW = """
+import gc, json, os, pathlib, sys, time
+here = pathlib.Path(__file__).parent
+with (here / "loaded").open("a") as file:
+    file.write(json.dumps([os.getpid(), gc.isenabled()]) + "\\n")
+time.sleep(float((here / "seconds").read_text()))
+"""
+"""A module that takes time to load, as TensorFlow does, and notes who loads it."""
+
+
+@pytest.fixture
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Sandbox]:
+    """The folder of the module's notes, and a sandbox that loads it."""
+    place = tmp_path / "slow"
+    place.mkdir()
+    name = f"loads_{tmp_path.name}"  # of this test alone, and so a server of its own
+    (place / f"{name}.py").write_text(SLOW)
+    (place / "seconds").write_text("0")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("PYTHONPATH", str(place))
+    return place, replace(BARE, preloaded=(name,))
+
+
+def _loaded(place: Path) -> list[tuple[int, bool]]:
+    notes = place / "loaded"
+    return [tuple(json.loads(line)) for line in notes.read_text().splitlines()] if notes.exists() else []
+
+
+def test_one_server_loads_for_all_models_and_may_begin_before_the_first_job(
+    slow: tuple[Path, Sandbox], folder: Path
+) -> None:
+    place, sandbox = slow
+    sandbox.start()
+    _wait_for(lambda: len(_loaded(place)) == 1)
+    another = replace(sandbox)  # each model's workspace has its own
+    another.start()
+    parents = {run(os.getppid, folder=folder, sandbox=one) for one in (sandbox, another, sandbox)}
+    assert _loaded(place) == [(*parents, False)]  # without the collector
+
+
+def test_nothing_loads_ahead_for_a_model_that_was_imported_before(slow: tuple[Path, Sandbox], tmp_path: Path) -> None:
+    place, sandbox = slow
+    ws = Workspace(SPEC, Project(tmp_path), X86_64, sandbox=sandbox)
+    (ws.build / "import").mkdir(parents=True)
+    ws.expect_import()
+    (ws.build / "import").rename(ws.build / "renamed")
+    assert not list((tmp_path / "tmp").iterdir())  # no server's folder
+    ws.expect_import()
+    _wait_for(lambda: len(_loaded(place)) == 1)
+
+
+def test_the_collector_leaves_what_was_loaded_alone_and_runs_in_a_job(slow: tuple[Path, Sandbox], folder: Path) -> None:
+    enabled, frozen = run(_collector, folder=folder, sandbox=slow[1])
+    assert enabled
+    assert frozen > 1000
+
+
+def _collector() -> tuple[bool, int]:
+    return gc.isenabled(), gc.get_freeze_count()
+
+
+def test_a_server_that_loads_for_nobody_ends_with_the_builder(slow: tuple[Path, Sandbox], tmp_path: Path) -> None:
+    place, sandbox = slow
+    (place / "seconds").write_text("600")
+    code = """
+import sys, time, pathlib
+from dataclasses import replace
+from builder.sandbox import Sandbox
+replace(Sandbox.here(), preloaded=(sys.argv[2],)).start()
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.02)
+"""
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{place}"}
+    command = [sys.executable, "-c", code, str(place / "loaded"), *sandbox.preloaded]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=60)
+    ((server, _),) = _loaded(place)
+    _wait_for(lambda: not _runs(Path(f"/proc/{server}")))
+    assert list((tmp_path / "tmp").iterdir()) == []

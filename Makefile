@@ -342,6 +342,13 @@ NEW := build/bench/results.json
 bench-compare: setup ## fails if a ratio in NEW=build/bench/results.json is lower than in OLD=docs/benchmarks.json by more than noise
 	@$(PY) -m benchmarks.compare $(OLD) $(NEW)
 
+# NETWORKS of `make bench`; PEERS: engines whose models come along (onnxruntime litert), for another 100 MB.
+NETWORKS ?=
+PEERS ?=
+.PHONY: bench-arm64
+bench-arm64: $(if $(PEERS),.venv-bench/.done,setup) $(MADE_digits) $(MADE_age_gender) ## an archive to unpack and run on a Graviton, which times the libraries there (NETWORKS="...", PEERS="onnxruntime litert")
+	@$(if $(PEERS),.venv-bench/bin/python,$(PY)) -m benchmarks.pack $(NETWORKS) --target arm64 $(if $(PEERS),--peers $(PEERS))
+
 .PHONY: bench-batch
 bench-batch: .venv-bench/.done ## the same with 16 inputs a run, on one thread; writes docs/benchmarks-batch16.md
 	@.venv-bench/bin/python -m benchmarks.run --batch 16 --threads 1

@@ -1,6 +1,6 @@
 """Inputs apart from those that an engine must answer like TensorFlow: to measure int8's ranges on, and to judge it by.
 
-``calibration.npz`` has an array [n, ...] for each input, by name; ``<number>.in`` and ``<number>.npz`` are inputs of a
+``calibration.npz`` has an array [n, ...] for each input, by name; ``<number>.in`` and ``<number>.out`` are inputs of a
 run and TensorFlow's answers to them in float32, as ``benchmarks.prepare`` writes them. All are drawn like the others,
 with other seeds.
 
@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from benchmarks import answers
 from benchmarks.models import Network
 from benchmarks.process import Worker, read_answers
 
@@ -27,6 +26,8 @@ BROKEN = 0.5
 
 def write(network: Network, model: Any, folder: Path) -> None:
     """``model``: the Keras model that is measured."""
+    import numpy as np
+
     np.savez(
         folder / "calibration.npz", **network.feeds(model, -(-CALIBRATION // network.batch) * network.batch, seed=2)
     )
@@ -37,18 +38,19 @@ def write(network: Network, model: Any, folder: Path) -> None:
 
 
 def write_sample(model: Any, sample: dict[str, Any], to: Path) -> None:
-    """The inputs' bytes in the order of their names as ``to``.in, and TensorFlow's answers as ``to``.npz."""
+    """The inputs' bytes in the order of their names as ``to``.in, and those of TensorFlow's answers as ``to``.out."""
+    import numpy as np
+
     to.with_suffix(".in").write_bytes(b"".join(sample[name].tobytes() for name in sorted(sample)))
     inputs = [sample[one.name] for one in model.inputs]
-    answers = model(inputs if len(inputs) > 1 else inputs[0], training=False)
-    answers = list(answers) if isinstance(answers, list | tuple) else [answers]
-    np.savez(to.with_suffix(".npz"), *[np.asarray(answer) for answer in answers])
+    found = model(inputs if len(inputs) > 1 else inputs[0], training=False)
+    every = list(found) if isinstance(found, (list, tuple)) else [found]
+    to.with_suffix(".out").write_bytes(b"".join(np.asarray(answer, np.float32).tobytes() for answer in every))
 
 
-def right_answers(path: Path) -> list[Any]:
-    """What ``write_sample`` wrote: an array for each fetch."""
-    with np.load(path) as stored:
-        return [stored[name] for name in stored.files]
+def right_answers(path: Path, shapes: Sequence[Sequence[int]]) -> list[answers.Answer]:
+    """What ``write_sample`` wrote, for fetches of these shapes. Raises WrongSize."""
+    return answers.read_joined(path, shapes)
 
 
 def runs(network: Network) -> int:
@@ -57,31 +59,12 @@ def runs(network: Network) -> int:
 
 
 def accuracy(worker: Worker, network: Network, engine: str, shapes: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """``error``: see ``BROKEN``; ``same_class``: the share of rows whose largest value is at TensorFlow's place.
-
-    Both are the worst of the fetches; ``same_class`` is None where each row is one number. NaN counts as infinite.
-    """
-    theirs: list[list[Any]] = []
-    right: list[list[Any]] = []
+    """``benchmarks.answers.judge`` of all inputs that are there; the error is the one that ``BROKEN`` speaks of."""
+    theirs, right = [], []
     folder = network.folder / FOLDER
-    for number in range(runs(network)):
+    for number in range(len(list(folder.glob("*.in")))):
         base = network.folder / "log" / f"{engine}.{number}"
         worker.ask(do="answer", sample=str(folder / f"{number}.in"), to=str(base))
         theirs.append(read_answers(base, shapes))
-        right.append(right_answers(folder / f"{number}.npz"))
-    return judge(
-        [np.concatenate(parts) for parts in zip(*theirs, strict=True)],
-        [np.concatenate(parts) for parts in zip(*right, strict=True)],
-    )
-
-
-def judge(theirs: list[Any], right: list[Any]) -> dict[str, Any]:
-    """``accuracy`` of arrays [items, ...], one for each fetch."""
-    errors, classes = [], []
-    for ours, answer in zip(theirs, right, strict=True):
-        deviation = float(np.sqrt(np.mean(np.square(answer - answer.mean(axis=0)))))
-        error = float(np.sqrt(np.mean(np.square(ours - answer)))) / (deviation or 1.0)
-        errors.append(error if error == error else float("inf"))
-        if answer.shape[-1] > 1:
-            classes.append(float(np.mean(np.argmax(ours, axis=-1) == np.argmax(answer, axis=-1))))
-    return {"error": max(errors), "same_class": min(classes, default=None)}
+        right.append(right_answers(folder / f"{number}.out", shapes))
+    return answers.judge(theirs, right)

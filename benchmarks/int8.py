@@ -24,10 +24,11 @@ def to_coldforge(ws: Any, calibration: Path, target: Path) -> str:
     """Write ``target``; returns how it was made. Raises RuntimeError for a model without a layer that takes bytes."""
     from builder.quantise.kinds import Kind
     from builder.spec import Activations
-    from builder.stages.candidate import candidate, compile_here
+    from builder.stages.candidate import candidate
+    from builder.stages.compile import compile_first
 
     spec = replace(ws.spec, activations=Activations("float32", calibration))
-    made = candidate(ws.for_spec(spec), compile_here(ws), Kind("int8", "int8"))
+    made = candidate(ws.for_spec(spec), compile_first(ws), Kind("int8", "int8"))
     layers = made.lowering.weights
     rounded = sum(layer.input is not None for layer in layers)
     if not rounded:

@@ -7,11 +7,13 @@ every round. So whatever else the machine does falls on all of them.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
+from benchmarks import answers as judged
 from benchmarks import held_out
 from benchmarks.engines import KINDS, OURS, OURS_INT8
 from benchmarks.models import SAMPLES, Network
@@ -70,16 +72,12 @@ def _judged(
 
 def difference(worker: Worker, network: Network, engine: str, shapes: Sequence[Sequence[int]]) -> float:
     """The largest difference from TensorFlow over all samples, as ``TOLERANCE`` counts it; NaN counts as infinite."""
-    import numpy as np
-
     worst = 0.0
     for number in range(SAMPLES):
         base = network.folder / "log" / f"{engine}.{number}"
         worker.ask(do="answer", sample=str(sample_path(network, number)), to=str(base))
-        expected = held_out.right_answers(network.folder / "keras" / f"{number}.npz")
-        for answer, right in zip(read_answers(base, shapes), expected, strict=True):
-            off = float(np.max(np.abs(answer - right)) / np.max(np.abs(right)))
-            worst = max(worst, off if off == off else float("inf"))
+        expected = held_out.right_answers(network.folder / "keras" / f"{number}.out", shapes)
+        worst = max(worst, *map(judged.difference, read_answers(base, shapes), expected))
     return worst
 
 
@@ -118,7 +116,7 @@ def compare(medians: dict[str, list[float]], ours: str = OURS) -> dict[str, Any]
     if ours not in medians or not peers:
         return {"best_peer": None, "ratio": None}
     best = min(peers, key=lambda name: peers[name])
-    ratios = quantiles([theirs / mine for theirs, mine in zip(medians[best], medians[ours], strict=True)])
+    ratios = quantiles(list(map(operator.truediv, medians[best], medians[ours])))
     return {
         "best_peer": best,
         "ratio": peers[best] / median(medians[ours]),

@@ -9,9 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engines import ENGINES
-from builder import __version__
+from benchmarks.models import ROOT
 
-_FLAGS = ("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512vl", "avx512_vnni", "amx_tile", "asimd")
+VERSION = ROOT / "build" / "bench" / "version"
+"""coldforge's, in an archive of ``benchmarks.pack``, which has no more of it than libraries."""
+
+_FLAGS = (
+    *("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512vl", "avx512_vnni", "amx_tile"),
+    *("asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2"),
+)
 
 PROCESSORS = {
     "AuthenticAMD": {
@@ -27,16 +33,33 @@ PROCESSORS = {
         "6/207": "Emerald Rapids",
         "6/173": "Granite Rapids",
     },
+    "ARM": {
+        "0x41/0xd0c": "Graviton2",
+        "0x41/0xd40": "Graviton3",
+        "0x41/0xd4f": "Graviton4",
+    },
 }
-"""By family and model, which a hypervisor leaves where it hides the name (Linux' intel-family.h and cpu/amd.c)."""
+"""By family and model, which a hypervisor leaves where it hides the name (Linux' intel-family.h and cpu/amd.c).
 
-_WIDE = {"avx512_vnni": "AVX-512 with VNNI", "avx512f": "AVX-512", "avx2": "AVX2", "asimd": "NEON"}
+Of ARM's by implementer and part: which of Amazon's processors has such cores.
+"""
+
+_CORES = {"0x41/0xd0c": "Neoverse N1", "0x41/0xd40": "Neoverse V1", "0x41/0xd4f": "Neoverse V2"}
+"""By implementer and part (Linux' arch/arm64/include/asm/cputype.h): on ARM, Linux tells programs no name."""
+
+_WIDE = {
+    "avx512_vnni": "AVX-512 with VNNI",
+    "avx512f": "AVX-512",
+    "avx2": "AVX2",
+    "i8mm": "NEON with i8mm",
+    "asimd": "NEON",
+}
 
 
 def name(machine: dict[str, Any]) -> str:
     """The processor with its microarchitecture, where that is known."""
     family, model, _ = (*machine["family_model_stepping"], "", "", "")[:3]
-    vendor = "AuthenticAMD" if "AMD" in machine["processor"] else "GenuineIntel"
+    vendor = "AuthenticAMD" if "AMD" in machine["processor"] else "ARM" if "0x" in family else "GenuineIntel"
     kind = PROCESSORS[vendor].get(f"{family}/{model}")
     return f"{machine['processor']}, {kind}" if kind else str(machine["processor"])
 
@@ -59,9 +82,13 @@ def describe() -> dict[str, Any]:
         key, _, value = line.partition(":")
         info.setdefault(key.strip(), value.strip())
     flags = info.get("flags", info.get("Features", "")).split()
+    numbers = [info.get(key, "") for key in ("cpu family", "model", "stepping")]
+    if "CPU implementer" in info:
+        numbers = [info.get(f"CPU {key}", "") for key in ("implementer", "part", "revision")]
+    core = _CORES.get("/".join(numbers[:2]), platform.processor() or platform.machine())
     return {
-        "processor": info.get("model name", platform.processor() or platform.machine()),
-        "family_model_stepping": [info.get(key, "") for key in ("cpu family", "model", "stepping")],
+        "processor": info.get("model name", core),
+        "family_model_stepping": numbers,
         "instruction_sets": [flag for flag in _FLAGS if flag in flags],
         "cpus": len(os.sched_getaffinity(0)),
         "system": f"{platform.system()} {platform.release()}",
@@ -70,12 +97,27 @@ def describe() -> dict[str, Any]:
     }
 
 
+def said(machine: dict[str, Any]) -> str:
+    """One line on the processor, the instruction sets that matter here, and the system."""
+    numbers = "/".join(filter(None, machine["family_model_stepping"]))
+    flags = ", ".join(machine["instruction_sets"])
+    return f"{name(machine)} ({numbers}), {machine['cpus']} CPUs, {flags}; {machine['system']}"
+
+
 def versions() -> dict[str, str]:
     """Every engine's version; those that are not installed are left out."""
-    found = {"coldforge": __version__}
+    found = {"coldforge": _own_version()}
     for package in (*(kind.package for kind in ENGINES.values() if kind.package), "nncf"):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
+
+
+def _own_version() -> str:
+    if VERSION.exists():
+        return VERSION.read_text().strip()
+    from builder import __version__
+
+    return __version__

@@ -1,5 +1,7 @@
 """The networks that are measured, each saved once as ``build/bench/<name>/keras/model.keras``.
 
+Where they are only measured, as from an archive of ``benchmarks.pack``, this needs no package.
+
 Every engine gets the same network with float32 or ids of tokens in and float32 out: what a build would add in front of
 it (an image's cast and scaling) is left out, because no peer would be given it.
 """
@@ -14,12 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from builder.project import cache_folder
-
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "bench"
+READY = "ready.json"
+"""In a network's folder: what was prepared, and how."""
+
 SAMPLES = 3  # inputs, each a batch, that every engine has to answer like TensorFlow before it is timed
 BATCH_CLAIMS = {"digits": (1.3, 1.3)}
 """The ratios aimed at with several inputs a run, where they are others than with one."""
@@ -64,6 +65,8 @@ class Network:
     def inputs(self, count: int, shape: tuple[int, ...], seed: int) -> Any:
         """float32 [count, ...], the same ones every time: noise for sequences, soft blobs of growing contrast
         with a little noise for pictures (noise alone is all one picture to a deep network)."""
+        import numpy as np
+
         rng = np.random.default_rng([self.seed, seed])
         noise = rng.standard_normal((count, *shape), np.float32)
         if len(shape) != 3:
@@ -80,6 +83,8 @@ class Network:
         if not self.tokens:
             (one,) = model.inputs
             return {one.name: self.inputs(count, one.shape[1:], seed)}
+        import numpy as np
+
         rng = np.random.default_rng([self.seed, seed])
         lengths = rng.integers(self.tokens * 3 // 4, self.tokens, (count, 1), endpoint=True)
         mask = (np.arange(self.tokens) < lengths).astype(np.int32)
@@ -102,6 +107,7 @@ class Network:
 def _emotion() -> Any:
     import keras
 
+    from builder.project import cache_folder
     from builder.sources import locate
     from builder.spec import load
 

@@ -21,12 +21,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 from benchmarks import convert, held_out, int8
-from benchmarks.engines import INT8
-from benchmarks.models import FOLDER, ROOT, SAMPLES, Network, named
+from benchmarks.engines import INT8, OURS_INT8
+from benchmarks.models import FOLDER, READY, ROOT, SAMPLES, Network, named
 from builder.cache import digest, run_cached
 from builder.importers.graph import FrozenGraph
 from builder.pack.bundle import Bundle
 from builder.project import Project, cache_folder
+from builder.targets import Target, host_target
 
 HERE = Path(__file__).parent
 
@@ -52,25 +53,34 @@ class BenchProject(Project):
         return FOLDER / "layers"
 
 
-def prepare(network: Network, int8_engines: Collection[str] = ()) -> dict[str, Any]:
+def prepare(
+    network: Network, int8_engines: Collection[str] = (), target: Target | None = None, peers: bool = True
+) -> dict[str, Any]:
     """Make what is missing; returns (and writes as ready.json) shapes, files and what could not be made.
 
-    The models of bytes are made for ``int8_engines`` alone, of ``benchmarks.engines.INT8``.
+    The models of bytes are made for ``int8_engines`` alone, of ``benchmarks.engines.INT8``. ``target``: what libraries
+    are for, this machine's own when None; what is made for another one has its suffix. ``peers``: whether any engine
+    but ours gets a model.
     """
+    target = target or host_target()
+    suffix = "" if target == host_target() else target.suffix
     folder = network.folder
     folder.mkdir(parents=True, exist_ok=True)
     sources = digest(HERE / "models.py", HERE / "weights.py", importlib.metadata.version("keras"))
     run_cached(folder / "keras", sources, lambda fresh: _save(network, fresh))
-    bundle = _build(network)
+    bundle = _build(network, target)
     graph = FrozenGraph.load(BenchProject(ROOT).build / network.key / "import")
     how = {"coldforge": "coldforge's own pipeline on the .keras file"}
     failed: dict[str, str] = {}
-    _place(folder / "coldforge", {"libmodel.so": bundle.library})
+    _place(folder / f"coldforge{suffix}", {"libmodel.so": bundle.library})
     _place(folder / "tensorflow", {"graph.pb": graph.graph_path, "ports.json": graph.ports_path})
     how["tensorflow"] = how["tensorflow_xla"] = "the frozen graph that coldforge compiles"
 
     def peer(engine: str, package: str, place: str, make: Callable[[Path], str], *more: Path | str) -> None:
         if engine in INT8 and engine not in int8_engines:
+            return
+        if not peers and engine != OURS_INT8:
+            failed[engine] = "not prepared"
             return
         try:
             made_by = [HERE / "convert.py", HERE / "bert_onnx.py", importlib.metadata.version(package)]
@@ -94,7 +104,7 @@ def prepare(network: Network, int8_engines: Collection[str] = ()) -> dict[str, A
     peer("litert", "tensorflow-cpu", "litert", lambda to: convert.to_litert(graph, to / "model.tflite"))
 
     if int8_engines:
-        _prepare_int8(network, graph, bundle.library, peer)
+        _prepare_int8(network, graph, bundle.library, target, suffix, peer)
     ready = {
         "what": network.what,
         "parameters": json.loads((folder / "keras" / "model.json").read_text())["parameters"],
@@ -105,11 +115,18 @@ def prepare(network: Network, int8_engines: Collection[str] = ()) -> dict[str, A
         "how": how,
         "failed": failed,
     }
-    (folder / "ready.json").write_text(json.dumps(ready, indent=1))
+    (folder / ready_name(suffix)).write_text(json.dumps(ready, indent=1))
     return ready
 
 
-def _prepare_int8(network: Network, graph: FrozenGraph, library: Path, peer: Callable[..., None]) -> None:
+def ready_name(suffix: str) -> str:
+    """The name of what ``prepare`` writes; ``suffix``: of a target that is not this machine."""
+    return f"{Path(READY).stem}{suffix}.json"
+
+
+def _prepare_int8(
+    network: Network, graph: FrozenGraph, library: Path, target: Target, suffix: str, peer: Callable[..., None]
+) -> None:
     """The models of bytes; those in float32 are there. ``peer`` as in ``prepare``."""
     folder, batch = network.folder, network.batch
     sources = digest(HERE / "held_out.py", HERE / "models.py", folder / "keras" / "model.keras")
@@ -118,10 +135,10 @@ def _prepare_int8(network: Network, graph: FrozenGraph, library: Path, peer: Cal
     kept = (HERE / "int8.py", calibration)
     onnx, onnx_int8, xml = (folder / path for path in ("onnx/model.onnx", "onnx_int8/model.onnx", "openvino/model.xml"))
     peer(
-        "coldforge_int8",
+        OURS_INT8,
         "tensorflow-cpu",
-        "coldforge_int8",
-        lambda to: int8.to_coldforge(_workspace(network), calibration, to / "libmodel.so"),
+        f"{OURS_INT8}{suffix}",
+        lambda to: int8.to_coldforge(_workspace(network, target), calibration, to / "libmodel.so"),
         *(*kept, library),
     )
     peer(
@@ -171,13 +188,13 @@ def _version(package: str) -> str:
         return ""
 
 
-def _build(network: Network) -> Bundle:
+def _build(network: Network, target: Target) -> Bundle:
     from builder.pipeline import build_bundle
 
-    return build_bundle(_workspace(network)).bundle
+    return build_bundle(_workspace(network, target)).bundle
 
 
-def _workspace(network: Network) -> Any:
+def _workspace(network: Network, target: Target) -> Any:
     """The build of ``network``, whose model.toml it writes."""
     from builder.spec import load
     from builder.workspace import Workspace
@@ -192,7 +209,7 @@ def _workspace(network: Network) -> Any:
         # The answers to the benchmark's inputs are held to its own tolerance, as those of every engine.
         text += "\n[tolerance]\nabsolute = 0.002\n"
     spec.write_text(text)
-    return Workspace.of(load(spec), project)
+    return Workspace.of(load(spec), project, target)
 
 
 def _place(folder: Path, files: dict[str, Path]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
-import math
 import os
 import select
 import signal
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from benchmarks import answers
 from benchmarks.engines import KINDS
 from benchmarks.models import ROOT, SAMPLES, Network
 
@@ -77,8 +77,6 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                # A group of its own: in a shared one, the end of the shell that started us would hang up all of us.
-                process_group=0,
                 preexec_fn=functools.partial(_prepare_worker, os.getpid(), setting.cpus),
             )
         try:
@@ -150,6 +148,8 @@ def end_with(parent: int) -> None:
 
 
 def _prepare_worker(parent: int, cpus: Sequence[int]) -> None:
+    # A group of its own: in a shared one, the end of the shell that started us would hang up all of us.
+    os.setpgid(0, 0)
     end_with(parent)
     os.sched_setaffinity(0, cpus)
 
@@ -158,14 +158,12 @@ def sample_path(network: Network, number: int) -> Path:
     return network.folder / "keras" / f"{number}.in"
 
 
-def read_answers(base: Path, shapes: Sequence[Sequence[int]]) -> list[Any]:
-    """The arrays that a worker's ``answer`` command wrote. Raises EngineFailed when they have other sizes."""
-    import numpy as np
-
-    found = [np.frombuffer(Path(f"{base}.{number}").read_bytes(), np.float32) for number in range(len(shapes))]
-    if [array.size for array in found] != [math.prod(shape) for shape in shapes]:
-        raise EngineFailed(f"answers of {[array.size for array in found]} values, not of shapes {list(shapes)}")
-    return [array.reshape(shape) for array, shape in zip(found, shapes, strict=True)]
+def read_answers(base: Path, shapes: Sequence[Sequence[int]]) -> list[answers.Answer]:
+    """What a worker's ``answer`` command wrote. Raises EngineFailed when the answers have other sizes."""
+    try:
+        return answers.read([Path(f"{base}.{number}") for number in range(len(shapes))], shapes)
+    except answers.WrongSize as error:
+        raise EngineFailed(str(error)) from error
 
 
 def quantiles(values: Sequence[float]) -> Mapping[str, float]:

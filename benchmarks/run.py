@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks import cold, compare, latency, machine, report
 from benchmarks.engines import ENGINES, INT8, KINDS
-from benchmarks.models import FOLDER, NETWORKS, ROOT, Network, named
+from benchmarks.models import FOLDER, NETWORKS, READY, ROOT, Network, named
 from benchmarks.process import Setting, end_with
 from benchmarks.worker import LONG
 
@@ -29,8 +29,8 @@ MODULES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "litert": "ai_e
 class Plan:
     """How much to measure: ``rounds`` of latency, ``repeats`` of fresh processes (0: none).
 
-    ``networks`` by the names that the results have for them. ``page``: the name of the page and the plot. ``old``:
-    results whose ratios must not have fallen.
+    ``networks`` by the names that the results have for them. ``prepared``: they are there, in ``build/bench``.
+    ``page``: the name of the page and the plot. ``old``: results whose ratios must not have fallen.
     """
 
     networks: dict[str, Network]
@@ -40,6 +40,7 @@ class Plan:
     rounds: int
     repeats: int
     batch: int
+    prepared: bool
     output: Path
     page: str | None
     old: compare.Results | None
@@ -62,9 +63,11 @@ def main(arguments: list[str] | None = None) -> None:
     }
     if plan.page:
         results["page"] = plan.page
+    _say(machine.said(results["machine"]))
     for name, network in plan.networks.items():
-        _say(f"{name}: preparing")
-        if not _prepared(network, [name for name in plan.engines if KINDS[name].int8]):
+        if not plan.prepared:
+            _say(f"{name}: preparing")
+        if not plan.prepared and not _prepared(network, [name for name in plan.engines if KINDS[name].int8]):
             continue
         results["networks"][name] = _measure(network, plan)
         results["machine"]["load_average_after"] = list(os.getloadavg())
@@ -95,6 +98,7 @@ def _plan(arguments: list[str] | None) -> Plan:
     parser.add_argument("--batch", type=int, default=1, help="inputs of one run (default: 1); above 1 no cold starts")
     parser.add_argument("--engines", nargs="+", choices=[*ENGINES, *INT8], help="engines to measure; all when left out")
     parser.add_argument("--native", action="store_true", help="leave out the rows that are limited to AVX2")
+    parser.add_argument("--prepared", action="store_true", help="measure what is there already, and prepare nothing")
     parser.add_argument("--output", type=Path, help="folder for the results; build/bench when left out")
     parser.add_argument("--page", help="name of the page and the plot; benchmarks when left out")
     parser.add_argument("--compare", type=Path, metavar="OLD.json", help="fail if a ratio fell by more than noise")
@@ -117,7 +121,8 @@ def _plan(arguments: list[str] | None) -> Plan:
         except compare.NotComparable as error:
             parser.error(str(error))
     quick, folder = options.quick, FOLDER if options.batch == 1 else FOLDER / f"batch{options.batch}"
-    chosen = options.networks or (QUICK_NETWORKS if quick else NETWORKS)
+    every = [name for name in NETWORKS if not options.prepared or (named(name).folder / READY).exists()]
+    chosen = options.networks or (QUICK_NETWORKS if quick else every)
     networks = {name: named(name) for name in chosen}
     return Plan(
         {name: network.batched(options.batch) for name, network in networks.items()},
@@ -127,6 +132,7 @@ def _plan(arguments: list[str] | None) -> Plan:
         rounds,
         options.repeats if options.repeats is not None else 0 if options.batch > 1 else 1 if quick else 9,
         options.batch,
+        options.prepared,
         options.output or (folder / "quick" if quick else folder),
         options.page,
         old,
@@ -147,12 +153,12 @@ def _prepared(network: Network, int8_engines: list[str]) -> bool:
 
 
 def _measure(network: Network, plan: Plan) -> dict[str, Any]:
-    ready = json.loads((network.folder / "ready.json").read_text())
+    ready = json.loads((network.folder / READY).read_text())
     failed = dict(ready["failed"])
     for engine in plan.engines:
         module = MODULES.get(KINDS[engine].module)
         if module and importlib.util.find_spec(module) is None:
-            failed[engine] = "not installed"
+            failed.setdefault(engine, "not installed")
     failed = {name: why for name, why in failed.items() if name in plan.engines}
     engines = [name for name in plan.engines if name not in failed]
     settings = [Setting(threads) for threads in plan.threads]

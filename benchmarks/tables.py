@@ -13,7 +13,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
 
     def line(cells: Sequence[str]) -> str:
-        padded = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
+        padded = [c.rjust(widths[i]) if i else c.ljust(widths[i]) for i, c in enumerate(cells)]
         return "| " + " | ".join(padded) + " |"
 
     rule = "|" + "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(widths)) + "|"

@@ -43,10 +43,10 @@ def compile_here(ws: Workspace) -> CompiledVariant:
 
 
 def candidate(ws: Workspace, compiled: CompiledVariant, kind: Kind) -> Candidate:
-    """Built for this machine unless it is there. What it answers is not verified here.
+    """Built unless it is there, for what ``compiled`` is for. What it answers is not verified here.
 
-    ``compiled``: by ``compile_here``. Ranges of activations are measured on [activations].images, or those of
-    [weights].
+    ``compiled``: by ``compile_here``, if the library is to run here. Ranges of activations are measured on
+    [activations].images, or those of [weights].
     """
     ws = ws.for_spec(replace(of_kind(ws.spec, kind), weights=Weights(kind.weights)))
     settled = calibrate(ws)
@@ -56,6 +56,7 @@ def candidate(ws: Workspace, compiled: CompiledVariant, kind: Kind) -> Candidate
         f"a library with {kind.weights} weights{' and activations' if rounded else ''}",
         digest(*compiled.inputs, settled.key, compiled.kernels.target.name),
         functools.partial(_build, ws, compiled, settled),
+        compiled.kernels.target.suffix,
     )
     return Candidate(kind, folder / "libmodel.so", LoweringReport.load(folder / LOWERING))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array as array_of
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import held_out, latency, machines, report
+from benchmarks import answers, held_out, latency, machines, report
 from benchmarks.engines import INT8, KINDS, OURS_INT8
 from benchmarks.models import named
 
@@ -17,8 +18,19 @@ RNG = np.random.default_rng(0)
 RIGHT = RNG.standard_normal((200, 10)).astype(np.float32)
 
 
-def judged(answers: Any) -> dict[str, Any]:
-    return held_out.judge([answers], [RIGHT])
+def outputs(array: Any) -> list[answers.Answer]:
+    """The answer to each input of [inputs, row]."""
+    return [answers.Answer(array_of("f", row.tobytes()), row.size) for row in np.asarray(array, np.float32)]
+
+
+def judge(theirs: list[Any], right: list[Any]) -> dict[str, Any]:
+    """``answers.judge`` of arrays [inputs, row], one for each output."""
+    both = ([list(one) for one in zip(*map(outputs, arrays), strict=True)] for arrays in (theirs, right))
+    return answers.judge(*both)
+
+
+def judged(theirs: Any) -> dict[str, Any]:
+    return judge([theirs], [RIGHT])
 
 
 def test_rounding_is_a_small_error_and_something_else_a_large_one() -> None:
@@ -28,14 +40,28 @@ def test_rounding_is_a_small_error_and_something_else_a_large_one() -> None:
     assert rounded["same_class"] > 0.9
     assert judged(np.broadcast_to(RIGHT.mean(axis=0), RIGHT.shape))["error"] == pytest.approx(1, rel=1e-5)
     assert judged(RIGHT[::-1])["error"] > held_out.BROKEN
-    assert judged(np.full_like(RIGHT, np.nan))["error"] == float("inf")
+    assert judged(np.full_like(RIGHT, np.nan)) == {"error": float("inf"), "same_class": 0}
+
+
+def test_the_error_is_what_numpy_makes_of_it() -> None:
+    theirs = RIGHT + RNG.standard_normal(RIGHT.shape).astype(np.float32)
+    deviation = np.sqrt(np.mean(np.square(RIGHT - RIGHT.mean(axis=0))))
+    found = judged(theirs)
+    assert found["error"] == pytest.approx(np.sqrt(np.mean(np.square(theirs - RIGHT))) / deviation, rel=1e-5)
+    assert found["same_class"] == np.mean(theirs.argmax(-1) == RIGHT.argmax(-1))
 
 
 def test_the_worst_fetch_counts() -> None:
     one = RNG.standard_normal((200, 1)).astype(np.float32)
-    assert held_out.judge([one], [one]) == {"error": 0, "same_class": None}
-    assert held_out.judge([RIGHT, one + 1], [RIGHT, one])["error"] > 0.9
-    assert held_out.judge([RIGHT, one], [RIGHT, one])["same_class"] == 1
+    assert judge([one], [one]) == {"error": 0, "same_class": None}
+    assert judge([RIGHT, one + 1], [RIGHT, one])["error"] > 0.9
+    assert judge([RIGHT, one], [RIGHT, one])["same_class"] == 1
+
+
+def test_a_difference_is_a_share_of_the_largest_answer() -> None:
+    (right,) = outputs(np.array([[1, -4, 2]]))
+    assert answers.difference(outputs(np.array([[1, -4, 2.5]]))[0], right) == 0.125
+    assert answers.difference(outputs(np.array([[np.nan, -4, 2]]))[0], right) == float("inf")
 
 
 def test_ours_is_compared_with_the_best_int8_peer_and_with_our_float32() -> None:
@@ -87,8 +113,11 @@ def test_a_network_of_batches_is_judged_by_whole_ones() -> None:
     assert held_out.runs(named("digits-batch64")) == 2
 
 
-def test_inputs_and_answers_are_read_as_they_are_written(tmp_path: Path) -> None:
-    np.savez(tmp_path / "0.npz", RIGHT, RIGHT[:, :3])
-    first, second = held_out.right_answers(tmp_path / "0.npz")
-    assert (first == RIGHT).all()
-    assert second.shape == (200, 3)
+def test_answers_are_read_as_they_are_written(tmp_path: Path) -> None:
+    (tmp_path / "0.out").write_bytes(RIGHT.tobytes() + RIGHT[:, :3].tobytes())
+    first, second = held_out.right_answers(tmp_path / "0.out", [(200, 10), (200, 3)])
+    assert (first.values.tobytes(), first.width) == (RIGHT.tobytes(), 10)
+    assert (second.values.tobytes(), second.width) == (RIGHT[:, :3].tobytes(), 3)
+    for shapes in ([(200, 10)], [(200, 10), (200, 4)]):
+        with pytest.raises(answers.WrongSize, match="not of shapes"):
+            held_out.right_answers(tmp_path / "0.out", shapes)

@@ -6,7 +6,17 @@ import math
 from collections.abc import Callable, Iterable
 
 from builder.lower.packing import WINOGRAD, scratch_size, thin_block, winograd_band
-from builder.lower.program import AttentionStep, Buffer, LayerStep, PoolStep, RepackStep, Rows, View
+from builder.lower.program import (
+    AttentionStep,
+    Buffer,
+    LayerStep,
+    NormStep,
+    PoolStep,
+    RecurrentStep,
+    RepackStep,
+    Rows,
+    View,
+)
 
 Pointer = Callable[[Buffer], str]
 """The C expression of a buffer's start."""
@@ -101,6 +111,61 @@ def pool_lines(step: PoolStep, pointer: Pointer) -> list[str]:
         "padding": _list(step.padding),
     }
     return _two_views("pooling", "pool", fields, step, pointer)
+
+
+def norm_lines(step: NormStep, pointer: Pointer) -> list[str]:
+    """The lines of C that call the kernel of layer normalisation."""
+    fields: dict[str, object] = {"batch": step.batch, "size": _list(step.size), "channels": step.channels}
+    fields |= {"input": _view(step.input), "output": _view(step.output), "halo": _list(step.halo)}
+    fields |= {"epsilon": float_literal(step.epsilon), "centred": int(step.centred)}
+    buffers = {"input": step.input.buffer, "gamma": step.gamma, "beta": step.beta, "output": step.output.buffer}
+    return [
+        "static const cf_norm norm = {",
+        *_fields(fields),
+        "};",
+        "const cf_norm_data data = {",
+        *_fields({name: f"(void *){pointer(b)}" for name, b in buffers.items()}),
+        "};",
+        "context->fused->norm(context, &norm, &data);",
+    ]
+
+
+def recurrent_lines(step: RecurrentStep, pointer: Pointer) -> list[str]:
+    """The lines of C that call the kernel of recurrent layers."""
+    rows, gates = (1, step.batch), step.gates * step.units
+    product = {
+        "algorithm": "CF_DIRECT",
+        "activation": "CF_CLAMP",
+        "batch": 1,
+        "groups": 1,
+        "in_channels": step.units,
+        "out_channels": gates,
+        "out": _list(rows),
+        "kernel": _list((1, 1)),
+        "stride": _list((1, 1)),
+        "dilation": _list((1, 1)),
+        "input": _list((0, step.batch * step.units, step.batch * step.units, step.units)),
+        "output": _list((0, step.batch * gates, step.batch * gates, gates)),
+        "low": float_literal(-math.inf),
+        "high": float_literal(math.inf),
+    }
+    if step.weight_type != "float32":
+        product["weight_type"] = f"CF_{step.weight_type.upper()}"
+    fields: dict[str, object] = {"kind": f"CF_{step.kind.upper()}"}
+    fields |= {name: getattr(step, name) for name in ("steps", "batch", "units")}
+    fields |= {"output_step": step.output_stride, "backwards": int(step.backwards)}
+    fields["product"] = "{" + ", ".join(f".{name} = {value}" for name, value in product.items()) + "}"
+    names = ("input", "weights", "bias", "weight_scale", "hidden", "cell", "output", "scratch")
+    buffers = {name: b for name in names if (b := getattr(step, name)) is not None}
+    return [
+        "static const cf_recurrent recurrent = {",
+        *_fields(fields),
+        "};",
+        "const cf_recurrent_data data = {",
+        *_fields({name: f"(void *){pointer(b)}" for name, b in buffers.items()}),
+        "};",
+        "context->fused->recurrent(context, &recurrent, &data);",
+    ]
 
 
 def attention_lines(step: AttentionStep, pointer: Pointer) -> list[str]:

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import assert_never
 
 from builder.cache import digest
-from builder.emit.fused import attention_lines, float_literal, layer_lines, pool_lines, repack_lines
+from builder.emit.fused import (
+    attention_lines,
+    float_literal,
+    layer_lines,
+    norm_lines,
+    pool_lines,
+    recurrent_lines,
+    repack_lines,
+)
 from builder.emit.generated import Probe
 from builder.emit.outside import size_of
 from builder.escape import c_name, c_string, comment
@@ -28,8 +36,10 @@ from builder.lower.program import (
     KernelStep,
     LayerStep,
     NmsStep,
+    NormStep,
     PoolStep,
     Program,
+    RecurrentStep,
     RepackStep,
     RngStep,
     RowStep,
@@ -178,7 +188,7 @@ def _fused_tables(steps: Iterable[Step]) -> str:
 
 def uses_fused(steps: Iterable[Step]) -> bool:
     """Whether any step calls the fused kernels."""
-    return any(isinstance(s, LayerStep | PoolStep | RepackStep) for s in steps)
+    return any(isinstance(s, LayerStep | PoolStep | NormStep | RecurrentStep | RepackStep) for s in steps)
 
 
 def uses_attention(steps: Iterable[Step]) -> bool:
@@ -313,6 +323,10 @@ class _Printer:
                 return layer_lines(step, _pointer)
             case PoolStep():
                 return pool_lines(step, _pointer)
+            case NormStep():
+                return norm_lines(step, _pointer)
+            case RecurrentStep():
+                return recurrent_lines(step, _pointer)
             case AttentionStep():
                 return attention_lines(step, _pointer)
             case RepackStep():

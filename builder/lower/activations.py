@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,19 +128,24 @@ def _evaluate(value: Value, of: Value, region: set[Value], x: _Floats) -> _Float
                 operands.append(np.full_like(x, number))
             else:
                 return None
-        match step.op:
-            case "bitcast":
-                found[step] = operands[0]
-            case "clamp":
-                found[step] = np.minimum(np.maximum(operands[1], operands[0]), operands[2])
-            case "select":
-                found[step] = np.where(*operands)
-            case "compare":
-                found[step] = _COMPARISONS[step.instruction.comparison_direction](*operands)
-            case op if op in _UNARY:
-                found[step] = _UNARY[op](*operands)
-            case op if op in _BINARY:
-                found[step] = _BINARY[op](*operands)
-            case _:
-                return None
+        result = operands[0] if step.op == "bitcast" else apply(step, operands)
+        if result is None:
+            return None
+        found[step] = result
     return found[value]
+
+
+def apply(value: Value, operands: Sequence[_Floats]) -> _Floats | None:
+    """The elementwise operation of ``value`` on arrays; None for one that is not in ``ELEMENTWISE``."""
+    match value.op:
+        case "clamp":
+            return np.minimum(np.maximum(operands[1], operands[0]), operands[2])
+        case "select":
+            return np.where(*operands)
+        case "compare":
+            return _COMPARISONS[value.instruction.comparison_direction](*operands)
+        case op if op in _UNARY:
+            return _UNARY[op](*operands)
+        case op if op in _BINARY:
+            return _BINARY[op](*operands)
+    return None

@@ -20,6 +20,7 @@ from builder.lower.gathers import GATHERS
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core, op_name, why_not
 from builder.lower.layouts import NO_HALO, TensorLayout, TensorLayouts, dense, lay_out, reads, with_rows, writes
+from builder.lower.normalise import Norm
 from builder.lower.notes import Note, flop_of_value
 from builder.lower.options import Options
 from builder.lower.packing import decide, pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
@@ -34,6 +35,7 @@ from builder.lower.program import (
     GatherStep,
     LayerStep,
     Mask,
+    NormStep,
     PoolStep,
     Program,
     Quantisation,
@@ -65,6 +67,8 @@ def assemble(
                 assembly.layer(task, number)
             case Pool():
                 assembly.pool(task)
+            case Norm():
+                assembly.norm(task)
             case Attention():
                 assembly.attention(task)
             case Thunk():
@@ -229,6 +233,33 @@ class _Assembly:
 
         moved = source.storage.size + output.storage.size
         self._step(build, [source.storage, output.storage], Note(name, "pool", (pool.kind,), "", 0, moved))
+
+    def norm(self, norm: Norm) -> None:
+        name = norm.value.instruction.name
+        source = self._reading(*reads(norm)[0])
+        picture = writes(norm)
+        output = self._writing(norm.value.base, picture)
+        gamma, beta = self._channels(norm.gamma), self._channels(norm.beta)
+
+        def build() -> NormStep:
+            return NormStep(
+                name,
+                source.view(),
+                output.view(),
+                gamma,
+                beta,
+                batch=picture[0],
+                size=picture[1:3],
+                channels=norm.channels,
+                epsilon=norm.epsilon,
+                centred=norm.centred,
+                halo=output.layout.halo,
+            )
+
+        used = [source.storage, output.storage]
+        kind = "layer norm" if norm.centred else "RMS norm"
+        gives = op_name(norm.value.instruction)
+        self._step(build, used, Note(name, "norm", (kind,), "", 0, sum(s.size for s in used), gives))
 
     def attention(self, found: Attention) -> None:
         name, layer = found.value.instruction.name, op_name(found.value.instruction)

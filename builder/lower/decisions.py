@@ -12,7 +12,7 @@ from builder.lower.compress import ITEM_SIZES
 from builder.lower.geometry import THIN_CHANNELS
 from builder.lower.notes import Note
 from builder.lower.packing import PANEL, WINOGRAD, choose, scratch_size, thin_block, winograd_band
-from builder.lower.program import Algorithm, GatherStep, LayerStep, Program, Quantisation, Step, walk
+from builder.lower.program import Algorithm, GatherStep, LayerStep, Program, Quantisation, RecurrentStep, Step, walk
 from builder.spec.model import WeightType
 
 Chooser = Literal["rule", "tuning"]
@@ -85,6 +85,8 @@ def layer_weights(program: Program, kept: Mapping[str, str] | None = None) -> tu
     for step in walk(program.steps):
         if isinstance(step, LayerStep):
             found.append(_weights(step, kept or {}))
+        elif isinstance(step, RecurrentStep):
+            found.append(_recurrent(step))
         elif isinstance(step, GatherStep) and (step.layer, step.table.offset) not in tables:
             tables.add((step.layer, step.table.offset))
             found.append(_table(step))
@@ -95,6 +97,13 @@ def _table(step: GatherStep) -> LayerWeights:
     size = step.table.size + (step.weight_scale.size if step.weight_scale else 0)
     count = step.rows * step.width
     return LayerWeights(step.name, step.layer, step.weight_type, count, size, 4 * count, step.kept)
+
+
+def _recurrent(step: RecurrentStep) -> LayerWeights:
+    size = step.weights.size + (step.weight_scale.size if step.weight_scale else 0)
+    as_float32 = step.weights.size // ITEM_SIZES[step.weight_type] * ITEM_SIZES["float32"]
+    count = step.geometry.weights
+    return LayerWeights(step.name, step.layer, step.weight_type, count, size, as_float32, step.kept)
 
 
 def _weights(step: LayerStep, kept: Mapping[str, str]) -> LayerWeights:

@@ -119,6 +119,13 @@ def read_dag(result: Any) -> Dag:
     return builder.dag
 
 
+def read_computation(index: HloIndex, computation: Any) -> tuple[Dag, Value]:
+    """The values of a computation, and its root; its parameters are values too. Raises LowerError as ``read_dag``."""
+    builder = _Builder(index)
+    root = builder.evaluate(computation, None)
+    return builder.dag, root
+
+
 class _Builder:
     def __init__(self, index: HloIndex) -> None:
         self.index = index

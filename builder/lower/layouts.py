@@ -9,6 +9,7 @@ from builder.lower.attention import Attention
 from builder.lower.fuse import Layer
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import picture_of
+from builder.lower.normalise import Norm
 from builder.lower.pooling import Pool
 from builder.lower.program import Buffer, View
 from builder.lower.schedule import Task, inputs, makers_of, outputs
@@ -75,10 +76,12 @@ def dense(picture: tuple[int, int, int, int]) -> TensorLayout:
     return TensorLayout(picture, NO_HALO, picture[3])
 
 
-def reads(task: Layer | Pool) -> list[tuple[Value, tuple[int, int, int, int], Sides]]:
+def reads(task: Layer | Pool | Norm) -> list[tuple[Value, tuple[int, int, int, int], Sides]]:
     """Everything a task reads as a picture: (value, picture, halo it must have)."""
     if isinstance(task, Pool):
         return [(task.input, (*task.in_picture, task.channels), task.around)]
+    if isinstance(task, Norm):
+        return [(task.input, _picture_of_rows(task.input, task.channels), NO_HALO)]
     core = task.core
     found = [(core.input, (*core.in_picture, core.in_channels), core.input_halo)]
     if task.affine.residual is not None:
@@ -86,11 +89,19 @@ def reads(task: Layer | Pool) -> list[tuple[Value, tuple[int, int, int, int], Si
     return found
 
 
-def writes(task: Layer | Pool) -> tuple[int, int, int, int]:
+def writes(task: Layer | Pool | Norm) -> tuple[int, int, int, int]:
     """The picture that a task stores."""
     if isinstance(task, Pool):
         return (*task.out_picture, task.channels)
+    if isinstance(task, Norm):
+        return _picture_of_rows(task.input, task.channels)
     return (*task.core.out_picture, task.core.out_channels)
+
+
+def _picture_of_rows(value: Value, channels: int) -> tuple[int, int, int, int]:
+    """The picture whose pixels the rows of ``value`` are, as the step that makes it sees them where it can."""
+    base = value.base
+    return picture_of(base.dims if base.row_major and base.dims[-1:] == (channels,) else value.dims)
 
 
 def lay_out(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:

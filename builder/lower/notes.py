@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 
 from builder.lower.geometry import flop
 from builder.lower.hlo import Value
-from builder.lower.program import AttentionStep, Buffer, ConvolutionStep, DotStep, LayerStep, Step
+from builder.lower.program import AttentionStep, Buffer, ConvolutionStep, DotStep, LayerStep, RecurrentStep, Step
 
 
 @dataclass(frozen=True)
 class Note:
-    """What is known of one step: ``kind`` is layer, pool, attention, repack, copy, gather or xla."""
+    """What is known of one step: ``kind`` is layer, pool, norm, recurrent, attention, repack, copy, gather or xla."""
 
     name: str
     kind: str
@@ -37,6 +37,8 @@ def flop_of_step(step: Step) -> int:
     match step:
         case LayerStep():
             return step.geometry.flop
+        case RecurrentStep():
+            return step.steps * step.geometry.flop
         case ConvolutionStep():
             k = math.prod(step.kernel_size) * step.in_channels // step.groups
             return flop(step.batch * math.prod(step.out_size) * step.out_channels, k)

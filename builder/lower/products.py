@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.errors import LowerError
 from builder.lower import shapes
-from builder.lower.buffers import SLACK, align
+from builder.lower.buffers import SLACK, align, plan_buffers
 from builder.lower.compact import compact
-from builder.lower.compress import Compressor
+from builder.lower.compress import Compressor, Stored
 from builder.lower.hlo_index import HloIndex
 from builder.lower.layers import op_name
 from builder.lower.loop_tables import exchange_gathers
@@ -36,6 +37,7 @@ from builder.lower.program import (
     KernelStep,
     LayerStep,
     Program,
+    RecurrentStep,
     RowStep,
     Step,
     Steps,
@@ -43,6 +45,8 @@ from builder.lower.program import (
     Weight,
     WhileStep,
 )
+from builder.lower.recurrent import find_recurrent
+from builder.lower.results import Resolver
 
 LEAST_WEIGHTS = 2048
 """A product with fewer weights is as fast in XLA's kernel."""
@@ -83,7 +87,8 @@ def exchange_products(
 
     Equal weights share one place if ``share``. None where nothing is to be exchanged.
     """
-    exchange = _Exchange(_Fusions(result), faithful, compressor or Compressor())
+    resolver = Resolver(result, plan_buffers(result, share))
+    exchange = _Exchange(_Fusions(result), faithful, compressor or Compressor(), resolver)
     steps = exchange.steps(result.thunk_sequence, faithful.steps)
     program = replace(
         faithful,
@@ -136,6 +141,7 @@ class _Exchange:
     module: _Fusions
     faithful: Program
     compressor: Compressor
+    resolver: Resolver
     weights: list[Weight] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -174,11 +180,63 @@ class _Exchange:
             case ConditionalStep():
                 branches = zip(thunk.conditional_thunk.branch_sequences, step.branches, strict=True)
                 return [replace(step, branches=tuple(self.steps(t, s) for t, s in branches))]
+            case WhileStep() if recurrent := self._recurrent(step):
+                return recurrent
             case WhileStep():
                 condition = self.steps(thunk.while_thunk.cond_sequence, step.condition)
                 body, before = self.sequence(thunk.while_thunk.body_sequence, step.body, self._body(step.name))
                 return [*before, replace(step, condition=condition, body=body)]
         return [step]
+
+    def _recurrent(self, step: WhileStep) -> list[Step] | None:
+        """What takes the place of a loop that is a recurrent layer: the product of its inputs, and all of its steps."""
+        loop = self.module.names.get(step.name)
+        found = find_recurrent(self.module, loop) if loop is not None and loop.opcode == "while" else None
+        if found is None:
+            return None
+        parts = [
+            None if n is None else self._part(loop, n) for n in (found.input, found.hidden, found.cell, found.output)
+        ]
+        rows, size = found.steps * found.batch, 4 * found.batch * found.units
+        source, hidden, cell, output = parts
+        if source is None or hidden is None or source.size != 4 * rows * found.features or hidden.size != size:
+            return None
+        if (cell is not None and cell.size != size) or any(p is not None and p.space != "arena" for p in parts):
+            return None
+        columns = found.weights.shape[1]
+        sums = self._new(4 * rows * columns)
+        inputs = self._dense(found.input_name, source, sums, found.input_weights, rows, found.input_bias, None)
+        name = op_name(self.module.names[found.state_name])
+        stored = self._stored(name, found.weights)
+        return [
+            inputs,
+            RecurrentStep(
+                step.name,
+                found.kind,
+                found.steps,
+                found.batch,
+                found.units,
+                sums,
+                self._put(pack_layer(stored.numbers, "direct", kind=stored.type)),
+                self._put(pad_channels(found.bias)),
+                hidden,
+                cell,
+                output,
+                found.output_stride,
+                found.backwards,
+                self._new(4 * found.batch * columns),
+                stored.type,
+                None if stored.scale is None else self._put(pack_scale(stored.scale)),
+                name,
+                stored.kept,
+            ),
+        ]
+
+    def _part(self, loop: Any, number: int) -> Buffer | None:
+        try:
+            return self.resolver.find(loop, (number,))
+        except LowerError:
+            return None
 
     def _body(self, name: str) -> Any | None:
         """The computation that a while repeats: of its two the one that makes a tuple."""
@@ -315,7 +373,7 @@ class _Exchange:
         return self._layer(replace(product, data=row.source, output=output, rows=rows))
 
     def _layer(self, product: Product) -> LayerStep:
-        k, n = product.weights.shape
+        n = product.weights.shape[1]
         bias, residual = np.zeros(n, np.float32), None
         if product.added is not None and product.added.space == "weights":
             constant = self._constant(product.added)
@@ -323,19 +381,35 @@ class _Exchange:
             bias = constant
         elif product.added is not None:
             residual = _rows(product.added, product.rows, n)
-        matrix, name = product.weights, op_name(self.module.names[product.name])
-        stored = self.compressor.layer(name, matrix[None, None], matrix, lambda constant: constant[None, None])
+        return self._dense(product.name, product.data, product.output, product.weights, product.rows, bias, residual)
+
+    def _stored(self, name: str, matrix: NDArray[np.float32]) -> Stored:
+        return self.compressor.layer(name, matrix[None, None], matrix, lambda constant: constant[None, None])
+
+    def _dense(
+        self,
+        step: str,
+        data: Buffer,
+        output: Buffer,
+        matrix: NDArray[np.float32],
+        rows: int,
+        bias: NDArray[np.float32],
+        residual: View | None,
+    ) -> LayerStep:
+        k, n = matrix.shape
+        name = op_name(self.module.names[step])
+        stored = self._stored(name, matrix)
         return LayerStep(
-            product.name,
+            step,
             "direct",
-            _rows(product.data, product.rows, k),
+            _rows(data, rows, k),
             self._put(pack_layer(stored.numbers, "direct", kind=stored.type)),
-            _rows(product.output, product.rows, n),
+            _rows(output, rows, n),
             Epilogue(self._put(pad_channels(bias)), residual=residual),
             batch=1,
-            in_size=(1, product.rows),
+            in_size=(1, rows),
             in_channels=k,
-            out_size=(1, product.rows),
+            out_size=(1, rows),
             out_channels=n,
             kernel_size=(1, 1),
             stride=(1, 1),
@@ -394,6 +468,10 @@ def _note(step: Step) -> Note:
     if isinstance(step, LayerStep):
         moved = step.weights.size + step.input.buffer.size + step.stored.buffer.size
         return Note(step.name, "layer", (), step.algorithm, flop_of_step(step), moved)
+    if isinstance(step, RecurrentStep):
+        return Note(
+            step.name, "recurrent", (step.kind, f"{step.steps} steps"), "", flop_of_step(step), step.weights.size
+        )
     if isinstance(step, GatherStep):
         return Note(step.name, "gather", (step.weight_type,), "", 0, 0)
     inside = ("with layers inside",) if isinstance(step, WhileStep) and _has_layer(step.body) else ()

@@ -367,6 +367,73 @@ class PoolStep:
 
 
 @dataclass(frozen=True)
+class NormStep:
+    """``output = (input - mean) / sqrt(variance + epsilon) * gamma + beta``, over the channels of each pixel.
+
+    Not ``centred``: the mean counts as 0, so that the variance is the mean square. ``gamma`` and ``beta`` are channel
+    vectors, as Epilogue has them. ``halo``: zeros that this step writes around its output.
+    """
+
+    name: str
+    input: View
+    output: View
+    gamma: Buffer
+    beta: Buffer
+    batch: int
+    size: tuple[int, int]
+    channels: int
+    epsilon: float
+    centred: bool
+    halo: tuple[int, int, int, int]
+
+
+Recurrence = Literal["lstm", "gru"]
+
+
+@dataclass(frozen=True)
+class RecurrentStep:
+    """A recurrent layer over all of its steps. ``input``: [steps, batch, gates * units], what the inputs give for the
+    gates, biases included. Each step adds ``hidden [batch, units] @ weights`` (with ``bias``) to its part of that.
+
+    "lstm": gates i, f, g and o; ``cell = sigmoid(f) * cell + sigmoid(i) * tanh(g)``, ``hidden = sigmoid(o) *
+    tanh(cell)``. "gru": gates z, r and h, where what ``hidden`` gives for h is multiplied by r before it is added;
+    ``hidden = sigmoid(z) * hidden + (1 - sigmoid(z)) * tanh(h)``.
+
+    ``hidden`` and ``cell`` are the state, before the first step and after the last one. ``output``: where each step
+    leaves ``hidden`` too, ``output_stride`` floats apart: 0 leaves that of the last one. ``backwards``: the input's
+    last step is the first. ``scratch``: a step's products.
+    """
+
+    name: str
+    kind: Recurrence
+    steps: int
+    batch: int
+    units: int
+    input: Buffer
+    weights: Buffer
+    bias: Buffer
+    hidden: Buffer
+    cell: Buffer | None
+    output: Buffer | None
+    output_stride: int
+    backwards: bool
+    scratch: Buffer
+    weight_type: WeightType = "float32"
+    weight_scale: Buffer | None = None
+    layer: str = ""  # the op's name in the model
+    kept: str = ""  # why its weights are not of the type that was asked for
+
+    @property
+    def gates(self) -> int:
+        return 4 if self.kind == "lstm" else 3
+
+    @property
+    def geometry(self) -> Geometry:
+        """Of one step's product."""
+        return Geometry(1, self.units, (1, self.batch), self.gates * self.units)
+
+
+@dataclass(frozen=True)
 class Rows:
     """The rows of many matrices of float32: strides in floats, of a row's own numbers 1.
 
@@ -541,6 +608,8 @@ Step = (
     | RngStep
     | LayerStep
     | PoolStep
+    | NormStep
+    | RecurrentStep
     | AttentionStep
     | RepackStep
     | RowStep

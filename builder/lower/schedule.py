@@ -15,11 +15,12 @@ from builder.lower.attention import Attention, find_attentions
 from builder.lower.fuse import Layer, Limits, match_layer, ranks
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core, find_cores
+from builder.lower.normalise import Norm, find_norms
 from builder.lower.padding import absorb
 from builder.lower.pooling import Pool, find_pools, without_padding
 from builder.lower.thunks import Thunk
 
-Task = Layer | Pool | Attention | Thunk
+Task = Layer | Pool | Norm | Attention | Thunk
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def inputs(task: Task) -> Iterator[Value]:
             yield task.core.input
             if task.affine.residual is not None:
                 yield task.affine.residual
-        case Pool():
+        case Pool() | Norm():
             yield task.input
         case Attention():
             yield from task.inputs
@@ -79,11 +80,11 @@ def schedule(dag: Dag, thunks: list[Thunk]) -> Schedule:
     """Tasks for all of the graph's outputs. Raises LowerError where one cannot be made."""
     cores = find_cores(dag)
     rank = ranks(dag, cores)
-    pools = find_pools(dag)
+    pools, norms = find_pools(dag), find_norms(dag)
     findings = _Findings()
     while True:
         before = findings.size()
-        attempt = _Attempt(dag, cores, pools, rank, thunks, findings)
+        attempt = _Attempt(dag, cores, pools, norms, rank, thunks, findings)
         tasks = attempt.demand_all()
         if findings.size() == before:
             break
@@ -96,13 +97,14 @@ class _Attempt:
         dag: Dag,
         cores: list[Core],
         pools: list[Pool],
+        norms: list[Norm],
         rank: dict[Value, int],
         thunks: list[Thunk],
         findings: _Findings,
     ) -> None:
         self.dag, self.findings = dag, findings
         self.makers: dict[Value, Task] = {}
-        self.inside: dict[Value, tuple[Layer | Pool | Attention, Value | None]] = {}
+        self.inside: dict[Value, tuple[Layer | Pool | Norm | Attention, Value | None]] = {}
         for thunk in thunks:
             for output in outputs(thunk):
                 self.makers.setdefault(output, thunk)
@@ -110,9 +112,10 @@ class _Attempt:
             chosen = without_padding(pool) if pool.value in findings.unpadded else pool
             if pool.value not in findings.rejected:
                 self._add(chosen, dict.fromkeys(chosen.inside))
-        for attention in find_attentions(dag, findings.unstored):
-            if attention.value not in findings.rejected:
-                self._add(attention, dict.fromkeys(attention.inside))
+        others: list[Norm | Attention] = [*norms, *find_attentions(dag, findings.unstored)]
+        for found in others:
+            if found.value not in findings.rejected:
+                self._add(found, dict.fromkeys(found.inside))
         limits = Limits(findings.stops, findings.no_second)
         for core in cores:
             if core.value not in findings.rejected:
@@ -120,7 +123,7 @@ class _Attempt:
                 layer = match_layer(chosen_core, dag, rank, limits)
                 self._add(layer, layer.inside)
 
-    def _add(self, task: Layer | Pool | Attention, inside: dict[Value, Value] | dict[Value, None]) -> None:
+    def _add(self, task: Layer | Pool | Norm | Attention, inside: dict[Value, Value] | dict[Value, None]) -> None:
         for value, stop in inside.items():
             self.inside[value.base] = (task, stop)
         for output in outputs(task):
@@ -172,7 +175,7 @@ class _Attempt:
                 self.findings.rejected[reader.core.value] = f"its input {value} is only inside XLA's kernels"
             case Attention():
                 self.findings.unstored.add(value.base)
-            case Pool():
+            case Pool() | Norm():
                 self.findings.rejected[reader.value] = f"its input {value} is only inside XLA's kernels"
             case _:
                 raise LowerError(f"nothing stores {value}")

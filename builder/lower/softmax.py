@@ -85,14 +85,23 @@ def _reduced(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
         inside.append(reduced)
         left, right = reduced.operands
         reduced = (left if scalar(right) == -math.inf else right).base
-    if not _whole_reduction(reduced, reducer) or not value.operands[0].row_major:
+    found = reduction(reduced, reducer)
+    if found is None or not value.operands[0].row_major:
         return None
-    inside.append(reduced)
-    source = reduced.operands[0]
+    source, halves = found
+    return (source, [*inside, *halves]) if source.dims == value.dims else None
+
+
+def reduction(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
+    """What ``value`` is the sum ("add") or maximum of along the last dimension, and the values on the way, itself
+    included; None if it is none."""
+    if not _whole_reduction(value, reducer):
+        return None
+    inside, source = [value], value.operands[0]
     while source.op == "reduce-window" and _in_windows(source, reducer):
         inside.append(source)
         source = source.operands[0]
-    return (source, inside) if source.dims == value.dims else None
+    return source, inside
 
 
 def _whole_reduction(value: Value, reducer: str) -> bool:

@@ -22,6 +22,7 @@ from builder.lower.program import (
     GatherStep,
     KernelStep,
     LayerStep,
+    NormStep,
     PoolStep,
     RepackStep,
     Step,
@@ -56,6 +57,8 @@ class Left:
                 return picture(
                     self.step.output, (self.step.batch, *self.step.out_size, self.step.channels), arena
                 ).copy()
+            case NormStep():
+                return picture(self.step.output, (self.step.batch, *self.step.size, self.step.channels), arena).copy()
         buffer = _written(self.step)
         assert buffer is not None
         name, size = ELEMENT_TYPES[self.shape.element_type]
@@ -81,7 +84,7 @@ def _candidates(lowered: Lowered, index: HloIndex) -> Iterator[Left]:
         if instruction is None:
             continue
         op = note.gives or instruction.metadata.op_name
-        if op and (isinstance(step, LayerStep | PoolStep) or _is_whole(_written(step), instruction.shape)):
+        if op and (isinstance(step, LayerStep | PoolStep | NormStep) or _is_whole(_written(step), instruction.shape)):
             yield Left(step, op, after, instruction.shape)
 
 
@@ -130,7 +133,7 @@ def _memory_of(step: Step) -> Buffer | None:
     match step:
         case LayerStep():
             return step.stored.buffer
-        case PoolStep() | AttentionStep() | RepackStep():
+        case PoolStep() | NormStep() | AttentionStep() | RepackStep():
             return step.output.buffer
     return _written(step)
 

@@ -23,7 +23,7 @@ from tests.support.layers import LIBRARY as FUSED_LIBRARY
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "coverage"
 
-KERNELS = ("test_runtime_kernels", "test_fused_kernels", "test_attention_kernels", "test_integer_kernels")
+KERNELS = tuple(f"test_{name}_kernels" for name in ("runtime", "fused", "norm", "recurrent", "attention", "integer"))
 LIBRARIES = (
     "abi", "arena", "batches", "cpus", "emit_fused", "failing_open", "outside_weights", "signatures", "sizes",
     "weights_from_s3", "work_groups",

@@ -19,7 +19,17 @@ from builder.importers.graph import FrozenGraph
 from builder.link.library import link_library
 from builder.lower import LoweringPath, Options, lower
 from builder.lower.optimise import optimise
-from builder.lower.program import AttentionStep, CallStep, CopyStep, KernelStep, LayerStep, RowStep, WhileStep
+from builder.lower.program import (
+    AttentionStep,
+    CallStep,
+    CopyStep,
+    KernelStep,
+    LayerStep,
+    NormStep,
+    RecurrentStep,
+    RowStep,
+    WhileStep,
+)
 from builder.preflight import check
 from builder.preflight import require as require_preflight
 from builder.verify.compare import verify
@@ -187,7 +197,7 @@ def test_kernels_with_a_loop_inside_stand_among_the_others(compiled: Callable[[C
 
 def test_products_of_a_recurrent_network_leave_its_loops(compiled: Callable[[Case], FrozenGraph]) -> None:
     """Of its input, for all steps at once; what depends on the step before stays inside, as a layer."""
-    graph = compiled(next(c for c in CASES if c.name == "recurrent_wide"))
+    graph = compiled(next(c for c in CASES if c.name == "recurrent_of_other_kinds"))
     outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
     assert outcome.program is not None
     loops = [step for step in outcome.program.steps if isinstance(step, WhileStep)]
@@ -197,6 +207,24 @@ def test_products_of_a_recurrent_network_leave_its_loops(compiled: Callable[[Cas
     for loop in loops:
         kinds = [type(step) for step in loop.body]
         assert (kinds.count(LayerStep), kinds.count(RowStep)) == (1, 1)
+
+
+@pytest.mark.parametrize(("name", "kinds"), [("recurrent_wide", "lstm lstm gru"), ("recurrent_states", "lstm gru")])
+def test_a_recurrent_layer_is_one_step(compiled: Callable[[Case], FrozenGraph], name: str, kinds: str) -> None:
+    graph = compiled(next(c for c in CASES if c.name == name))
+    outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
+    assert outcome.program is not None
+    steps = outcome.program.steps
+    assert not any(isinstance(step, WhileStep) for step in steps)
+    assert [step.kind for step in steps if isinstance(step, RecurrentStep)] == kinds.split()
+
+
+def test_a_layer_norm_is_one_step(compiled: Callable[[Case], FrozenGraph]) -> None:
+    graph = compiled(next(c for c in CASES if c.name == "layer_norms"))
+    outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
+    assert outcome.program is not None
+    found = [(step.centred, step.channels) for step in outcome.program.steps if isinstance(step, NormStep)]
+    assert sorted(found) == [(False, 48), (True, 16), (True, 24), (True, 48), (True, 48)]
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda c: c.name)

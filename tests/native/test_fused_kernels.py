@@ -417,7 +417,13 @@ def test_the_same_under_sanitizers(tmp_path: Path) -> None:
         pytest.skip("this is the sanitized run")
     needs.gcc()
     library = build_with_gcc(tmp_path)
-    files = [__file__, *(str(Path(__file__).with_name(f"test_{name}_kernels.py")) for name in ("attention", "integer"))]
+    files = [
+        __file__,
+        *(
+            str(Path(__file__).with_name(f"test_{name}_kernels.py"))
+            for name in ("attention", "integer", "norm", "recurrent")
+        ),
+    ]
     loaded = ("-k", "not on_another_processor and not the_instruction_that_each_copy_is_for")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *loaded, *files]
     environment = sanitizer_environment() | {LIBRARY: str(library)}

@@ -46,6 +46,16 @@ EXPORT void cf_test_repack(cf_context *context, const cf_repack *repack, const f
     context->fused->repack(context, repack, input, output);
 }
 
+EXPORT void cf_test_norm(cf_context *context, const cf_norm *norm, const cf_norm_data *data) {
+    cf_pool_enter(context->pool);
+    context->fused->norm(context, norm, data);
+}
+
+EXPORT void cf_test_recurrent(cf_context *context, const cf_recurrent *recurrent, const cf_recurrent_data *data) {
+    cf_pool_enter(context->pool);
+    context->fused->recurrent(context, recurrent, data);
+}
+
 EXPORT void cf_test_attention(cf_context *context, const cf_attention *attention, const cf_attention_data *data) {
     cf_pool_enter(context->pool);
     context->attention(context, attention, data);

@@ -163,34 +163,34 @@ def build_with_gcc(folder: Path, flags: Sequence[str] = SANITIZERS) -> Path:
     return output
 
 
-class _View(ctypes.Structure):
+class View(ctypes.Structure):
     _fields_ = tuple((n, ctypes.c_int64) for n in ("first", "image", "row", "pixel"))
 
 
-class _Halo(ctypes.Structure):
+class Halo(ctypes.Structure):
     _fields_ = tuple((n, ctypes.c_int64) for n in ("top", "left", "bottom", "right"))
 
 
-_Pair = ctypes.c_int64 * 2
+Pair = ctypes.c_int64 * 2
 
 
-class _Layer(ctypes.Structure):
+class Layer(ctypes.Structure):
     _fields_ = (
         ("algorithm", ctypes.c_int),
         ("activation", ctypes.c_int),
         *((n, ctypes.c_int64) for n in ("batch", "groups", "in_channels", "out_channels")),
-        *((n, _Pair) for n in ("out", "kernel", "stride", "dilation", "padding")),
-        *((n, _View) for n in ("input", "output", "residual", "second")),
-        *((n, _Halo) for n in ("halo", "second_halo")),
+        *((n, Pair) for n in ("out", "kernel", "stride", "dilation", "padding")),
+        *((n, View) for n in ("input", "output", "residual", "second")),
+        *((n, Halo) for n in ("halo", "second_halo")),
         *((n, ctypes.c_float) for n in ("low", "high", "second_low", "second_high")),
         ("band", ctypes.c_int64),
-        ("block", _Pair),
+        ("block", Pair),
         ("weight_type", ctypes.c_int),
         ("input_scale", ctypes.c_float),
         ("input_zero", ctypes.c_int32),
         ("input_rounded", ctypes.c_int32),
-        ("rounded", _View),
-        ("rounded_halo", _Halo),
+        ("rounded", View),
+        ("rounded_halo", Halo),
         ("rounded_scale", ctypes.c_float),
         ("rounded_zero", ctypes.c_int32),
     )
@@ -212,21 +212,21 @@ class _Pooling(ctypes.Structure):
         ("scale", ctypes.c_float),
         ("batch", ctypes.c_int64),
         ("channels", ctypes.c_int64),
-        *((n, _Pair) for n in ("in_", "out", "window", "stride", "padding")),
-        ("input", _View),
-        ("output", _View),
-        ("halo", _Halo),
+        *((n, Pair) for n in ("in_", "out", "window", "stride", "padding")),
+        ("input", View),
+        ("output", View),
+        ("halo", Halo),
     )
 
 
 class _Repack(ctypes.Structure):
     _fields_ = (
         ("batch", ctypes.c_int64),
-        ("size", _Pair),
+        ("size", Pair),
         ("channels", ctypes.c_int64),
-        ("input", _View),
-        ("output", _View),
-        ("halo", _Halo),
+        ("input", View),
+        ("output", View),
+        ("halo", Halo),
     )
 
 
@@ -262,12 +262,12 @@ class Picture:
         return self.whole[:, top : top + h, left : left + w, :c]
 
     @property
-    def view(self) -> _View:
+    def view(self) -> View:
         _, h, w, c = self.shape
         top, left, bottom, right = self.halo
         pixel = c + self.gap
         row = pixel * (w + left + right)
-        return _View(64 + top * row + left * pixel, row * (h + top + bottom), row, pixel)
+        return View(64 + top * row + left * pixel, row * (h + top + bottom), row, pixel)
 
     def with_values(self, values: Any, halo_value: float = 0.0) -> Picture:
         """Fill it: the values, zeros in the halo, guards in the gaps."""
@@ -306,7 +306,7 @@ class Bytes:
         object.__setattr__(self, "buffer", np.full(floats.buffer.size, 0x5A, np.uint8))
 
     @property
-    def view(self) -> _View:
+    def view(self) -> View:
         return Picture(self.shape, self.halo, self.gap).view
 
     @property
@@ -365,7 +365,7 @@ class Prepared:
     output: Picture
     second: Picture | None
     rounded: Bytes | None
-    layer: _Layer
+    layer: Layer
     data: _Data
     arrays: dict[str, Any]
     """What the structures point at, by the field's name."""
@@ -400,7 +400,7 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
     output = Picture(shape, roomy, case.out_gap)  # type: ignore[arg-type]
     rounded = Bytes(shape, roomy, case.out_gap) if case.rounded else None  # type: ignore[arg-type]
     arrays: dict[str, Any] = {}
-    data, layer = _Data(), _Layer()
+    data, layer = _Data(), Layer()
 
     def point(name: str, array: Any) -> None:
         arrays[name] = array
@@ -417,7 +417,7 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
         point("output", output.buffer)
     if rounded is not None and case.rounded is not None:
         point("rounded", rounded.buffer)
-        layer.rounded, layer.rounded_halo = rounded.view, _Halo(*case.halo)
+        layer.rounded, layer.rounded_halo = rounded.view, Halo(*case.halo)
         layer.rounded_scale, layer.rounded_zero = case.rounded.scale, case.rounded.zero
     stored = store(weights, case.weights)  # type: ignore[arg-type]
     packed = pack_layer(stored.numbers, case.algorithm, groups=g.groups, kind=stored.type)  # type: ignore[arg-type]
@@ -445,7 +445,7 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
         point("second", second.buffer)
         point("second_scale", _aligned(pad_channels(scales[1])))
         point("second_shift", _aligned(pad_channels(scales[2])))
-        layer.second, layer.second_halo = second.view, _Halo(1, 0, 1, 1)
+        layer.second, layer.second_halo = second.view, Halo(1, 0, 1, 1)
         layer.second_low, layer.second_high = 0.0, 2.5
     size = scratch_size(g, case.algorithm, threads)  # type: ignore[arg-type]
     scratch = _aligned(b"\x01" * (size + 4096))
@@ -457,12 +457,12 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
     layer.low, layer.high = case.low, case.high
     layer.batch, layer.groups = g.batch, g.groups
     layer.in_channels, layer.out_channels = g.in_channels, g.out_channels
-    layer.out, layer.kernel = _Pair(*g.out_size), _Pair(*g.kernel_size)
-    layer.stride, layer.dilation = _Pair(*g.stride), _Pair(*g.dilation)
-    layer.padding = _Pair(*case.padding[:2])
-    layer.input, layer.output, layer.halo = picture.view, output.view, _Halo(*case.halo)
+    layer.out, layer.kernel = Pair(*g.out_size), Pair(*g.kernel_size)
+    layer.stride, layer.dilation = Pair(*g.stride), Pair(*g.dilation)
+    layer.padding = Pair(*case.padding[:2])
+    layer.input, layer.output, layer.halo = picture.view, output.view, Halo(*case.halo)
     layer.band = winograd_band(g, case.algorithm) if case.algorithm.startswith("winograd") else 0  # type: ignore[arg-type]
-    layer.block = _Pair(*(thin_block(g) if case.algorithm == "thin" else (0, 0)))
+    layer.block = Pair(*(thin_block(g) if case.algorithm == "thin" else (0, 0)))
     rest = scratch[size // 4 :]
     multiplied = stored.restored
     return Prepared(
@@ -481,6 +481,8 @@ class Kernels:
         self.library.cf_test_layer.argtypes = [ctypes.c_void_p] * 3
         self.library.cf_test_pool.argtypes = [ctypes.c_void_p] * 4
         self.library.cf_test_repack.argtypes = [ctypes.c_void_p] * 4
+        self.library.cf_test_norm.argtypes = [ctypes.c_void_p] * 3
+        self.library.cf_test_recurrent.argtypes = [ctypes.c_void_p] * 3
         self.library.cf_test_time.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int]
         self.library.cf_test_time.restype = ctypes.c_double
         self.library.cf_test_peak.restype = ctypes.c_double
@@ -528,8 +530,8 @@ class Kernels:
         roomy: Any = tuple(v + 1 for v in halo)
         source, target = Picture(x.shape, (1, 0, 0, 1), gap), Picture((n, *out, c), roomy, gap)
         source.inner[...] = x
-        pooling = _Pooling(int(kind == "max"), scale, n, c, _Pair(h, w), _Pair(*out), _Pair(*window), _Pair(*stride),
-                           _Pair(*padding), source.view, target.view, _Halo(*halo))  # fmt: skip
+        pooling = _Pooling(int(kind == "max"), scale, n, c, Pair(h, w), Pair(*out), Pair(*window), Pair(*stride),
+                           Pair(*padding), source.view, target.view, Halo(*halo))  # fmt: skip
         self.library.cf_test_pool(
             self.context(table, threads), ctypes.byref(pooling), source.buffer.ctypes.data, target.buffer.ctypes.data
         )
@@ -541,7 +543,7 @@ class Kernels:
         roomy: Any = tuple(v + 1 for v in halo)
         source, target = Picture(x.shape, (0, 1, 0, 0), in_gap), Picture(x.shape, roomy, out_gap)
         source.inner[...] = x
-        repack = _Repack(n, _Pair(h, w), c, source.view, target.view, _Halo(*halo))
+        repack = _Repack(n, Pair(h, w), c, source.view, target.view, Halo(*halo))
         self.library.cf_test_repack(
             self.context(table, threads), ctypes.byref(repack), source.buffer.ctypes.data, target.buffer.ctypes.data
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from builder.lower.activations import FUNCTIONS
 from builder.lower.geometry import THIN_CHANNELS
 from builder.lower.packing import PANEL
-from builder.lower.program import Buffer, LayerStep, PoolStep, Program, RepackStep, View
+from builder.lower.program import Buffer, LayerStep, NormStep, PoolStep, Program, RepackStep, View
 
 Floats = NDArray[np.float32]
 
@@ -36,6 +36,8 @@ class Interpreter:
                     self.layer(step)
                 case PoolStep():
                     self.pool(step)
+                case NormStep():
+                    self.norm(step)
                 case RepackStep():
                     source = self.view(step.input, step.batch, step.size, step.channels).copy()
                     self.store(step.output, source, step.halo)
@@ -129,4 +131,11 @@ class Interpreter:
                 top, left = y * step.stride[0] - step.padding[0], x * step.stride[1] - step.padding[1]
                 window = source[:, max(0, top) : top + step.window[0], max(0, left) : left + step.window[1]]
                 out[:, y, x] = window.max((1, 2)) if step.kind == "max" else window.sum((1, 2)) * step.scale
+        self.store(step.output, out, step.halo)
+
+    def norm(self, step: NormStep) -> None:
+        x = self.view(step.input, step.batch, step.size, step.channels).astype(np.float64)
+        d = x - x.mean(-1, keepdims=True) if step.centred else x
+        gamma, beta = (self.flat(b)[: step.channels].astype(np.float64) for b in (step.gamma, step.beta))
+        out = d / np.sqrt((d * d).mean(-1, keepdims=True) + step.epsilon) * gamma + beta
         self.store(step.output, out, step.halo)

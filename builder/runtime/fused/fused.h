@@ -89,6 +89,42 @@ typedef struct {
     cf_halo halo;
 } cf_repack;
 
+/* See NormStep in builder/lower/program.py. */
+typedef struct {
+    int64_t batch, size[2], channels;
+    cf_view input, output;
+    cf_halo halo;
+    float epsilon;
+    int32_t centred;
+} cf_norm;
+
+/* The start of each buffer; gamma and beta are channel vectors, as a layer's bias is. */
+typedef struct {
+    const float *input, *gamma, *beta;
+    float *output;
+} cf_norm_data;
+
+typedef enum { CF_LSTM, CF_GRU } cf_recurrence;
+
+/* See RecurrentStep in builder/lower/program.py. */
+typedef struct {
+    cf_recurrence kind;
+    int64_t steps, batch, units;
+    int64_t output_step; /* floats from step to step of the output */
+    int32_t backwards;
+    cf_layer product; /* of the state: a dense layer of `batch` rows, without activation */
+} cf_recurrent;
+
+/* `hidden` and `cell` [batch][units] are the state, before and after; input: [steps][batch][gates * units]. output may
+ * be NULL. */
+typedef struct {
+    const float *input;
+    const void *weights; /* of the product's weight_type */
+    const float *bias, *weight_scale;
+    float *hidden, *cell, *output;
+    float *scratch; /* [batch][gates * units] */
+} cf_recurrent_data;
+
 enum { CF_MOST_HEAD = 256 }; /* numbers of a query, key or value of one head */
 
 /* See Rows in builder/lower/program.py. */
@@ -133,6 +169,8 @@ typedef struct {
     void (*layer)(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
     void (*pool)(cf_context *context, const cf_pooling *pooling, const float *input, float *output);
     void (*repack)(cf_context *context, const cf_repack *repack, const float *input, float *output);
+    void (*norm)(cf_context *context, const cf_norm *norm, const cf_norm_data *data);
+    void (*recurrent)(cf_context *context, const cf_recurrent *recurrent, const cf_recurrent_data *data);
 } cf_fused;
 
 /* Integer GEMM, for layers of CF_INTEGER, which `cf_fused.layer` does not take. Few programs have any, so these kernels

@@ -5,7 +5,9 @@
 #include "fused/depthwise.h"
 #include "fused/direct.h"
 #include "fused/halo.h"
+#include "fused/normalise.h"
 #include "fused/pooling.h"
+#include "fused/recurrent.h"
 #include "fused/thin.h"
 #include "fused/winograd.h"
 
@@ -25,4 +27,4 @@ static void run_layer(cf_context *context, const cf_layer *layer, const cf_layer
     }
 }
 
-const cf_fused CF_TABLE = {run_layer, run_pool, run_repack};
+const cf_fused CF_TABLE = {run_layer, run_pool, run_repack, run_norm, run_recurrent};

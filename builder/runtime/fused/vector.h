@@ -86,6 +86,12 @@ INLINE vec at_most(vec v, vec high) { return choose(high < v, high, v); }
 #endif
 INLINE vec clamp(vec v, vec low, vec high) { return at_most(at_least(v, low), high); }
 
+#if defined(__x86_64__)
+INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+#else
+INLINE float square_root(float x) { return __builtin_sqrtf(x); } /* one instruction, as errno is not wanted */
+#endif
+
 /* Load and store the first n < CF_LANES lanes. Memory past them is not touched; the other lanes load as zeros. */
 #if CF_LANES == 8 && defined(__AVX2__)
 INLINE __m256i first_lanes(int64_t n) {

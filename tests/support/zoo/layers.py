@@ -51,10 +51,33 @@ def bidirectional_lstm() -> Function:
 
 @case(f32("x", 1, 20, 24), covers=("While",))
 def recurrent_wide() -> Function:
+    """Of both kinds that are one step, forwards and backwards, with biases, for all states and for the last."""
+    x = keras.Input((20, 24))
+    y = kl.Bidirectional(kl.LSTM(48, return_sequences=True, bias_initializer="random_normal"))(x)
+    return model(x, kl.Dense(4)(kl.GRU(64, bias_initializer="random_normal")(y)))
+
+
+@case(f32("x", 3, 11, 5), covers=("While",))
+def recurrent_states() -> Function:
+    """The states are answers as well, and where the layers begin."""
+    first = kl.LSTM(20, return_sequences=True, return_state=True, bias_initializer="random_normal")
+    second = kl.GRU(12, return_sequences=True, return_state=True, go_backwards=True, bias_initializer="random_normal")
+
+    def run(x: Any) -> Any:
+        y, h, c = first(x)
+        z, s = second(y, initial_state=tf.tanh(h[:, :12]))
+        return z, s, h, c
+
+    return run
+
+
+@case(f32("x", 1, 20, 24), covers=("While",))
+def recurrent_of_other_kinds() -> Function:
     """Large enough for its products to be exchanged: of the inputs, for all steps before the loop."""
     x = keras.Input((20, 24))
-    y = kl.Bidirectional(kl.LSTM(48, return_sequences=True))(x)
-    return model(x, kl.Dense(4)(kl.GRU(64)(y)))
+    y = kl.SimpleRNN(48, return_sequences=True)(x)
+    y = kl.LSTM(48, activation="relu", return_sequences=True)(y)
+    return model(x, kl.Dense(4)(kl.GRU(64, recurrent_activation="hard_sigmoid")(y)))
 
 
 @case(f32("x", 2, 24, 64), covers=("Dot",))
@@ -62,6 +85,29 @@ def transformer_block() -> Function:
     x = keras.Input((24, 64))
     y = kl.LayerNormalization()(x + kl.MultiHeadAttention(4, 16)(x, x))
     return model(x, kl.LayerNormalization()(y + kl.Dense(64)(kl.Dense(128, activation="gelu")(y))))
+
+
+@case(f32("x", 2, 5, 48), f32("y", 3, 24), f32("p", 1, 6, 7, 16))
+def layer_norms() -> Function:
+    """As Keras, JAX and language models write them; over rows, over one dimension, over pixels; some used twice."""
+    gamma, beta = weights(48, seed=1), weights(48, seed=2)
+    keras_norm, pixels = kl.LayerNormalization(epsilon=1e-5), kl.LayerNormalization()
+    convolution = kl.Conv2D(8, 3, padding="same")
+
+    def run(x: Any, y: Any, p: Any) -> Any:
+        first = keras_norm(x) * gamma + beta
+        mean = tf.reduce_mean(first, -1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(first), -1, keepdims=True) - tf.square(mean)
+        second = (first - mean) / tf.sqrt(variance + 1e-3)
+        third = x * tf.math.rsqrt(tf.reduce_mean(tf.square(x), -1, keepdims=True) + 1e-6) * gamma
+        plain = (y - tf.reduce_mean(y, -1, keepdims=True)) * tf.math.rsqrt(
+            tf.math.reduce_variance(y, -1, keepdims=True) + 1e-5
+        )
+        whole = tf.reduce_mean(x, keepdims=True)  # over all dimensions: none
+        other = (x - whole) * tf.math.rsqrt(tf.reduce_mean(tf.square(x - whole), keepdims=True) + 1e-5)
+        return first, second, third, plain, plain @ weights(24, 5), other, convolution(pixels(p))
+
+    return run
 
 
 @case(f32("x", 3, 20, 24), covers=("Dot",))

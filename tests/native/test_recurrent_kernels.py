@@ -1,0 +1,74 @@
+"""The kernel of LSTM and GRU against float64 NumPy, with any sizes, on one to three threads.
+
+As test_fused_kernels.py has them: compiled for AVX2, with 16 and 4 lanes for the same CPU, and for AVX-512 where this
+CPU has it. The same under sanitizers is a part of the run there.
+
+A state lies between -1 and 1. The error of one step, of a sum's rounding for the most part, is passed on by the next:
+it stays below 1e-6 for each step.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.native.test_fused_kernels import TABLES
+from tests.support.fused import Kernels, build
+from tests.support.layers import LIBRARY, examples
+from tests.support.recurrent import Case, Result, recur
+
+BOUND = 1e-6
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
+    given_library = os.environ.get(LIBRARY)
+    loaded = Kernels(Path(given_library) if given_library else build(tmp_path_factory.mktemp("fused")))
+    yield loaded
+    loaded.close()
+
+
+def check(ours: Result, expected: Result, case: Case) -> None:
+    bound = BOUND * (case.steps + 2)
+    for name in ("hidden", "output"):
+        if getattr(expected, name) is not None:
+            np.testing.assert_allclose(getattr(ours, name), getattr(expected, name), rtol=0, atol=bound)
+    if expected.cell is not None:
+        np.testing.assert_allclose(ours.cell, expected.cell, rtol=bound, atol=bound)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    return Case(
+        draw(st.sampled_from(["lstm", "gru"])),
+        draw(st.integers(1, 7)),
+        draw(st.integers(1, 9)),
+        draw(st.integers(4, 90)),
+        draw(st.booleans()),
+        draw(st.sampled_from(["all", "last", "none"])),
+        draw(st.integers(0, 1000)),
+    )
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(50)
+@given(case=cases())
+def test_any_recurrent_layer(kernels: Kernels, table: str, case: Case) -> None:
+    check(*recur(kernels, case, table), case)
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("batch", [1, 16])
+def test_the_same_for_any_number_of_threads(kernels: Kernels, kind: str, batch: int, table: str) -> None:
+    case = Case(kind, 20, batch, 200)  # type: ignore[arg-type]
+    one, expected = recur(kernels, case, table)
+    check(one, expected, case)
+    for threads in (2, 3):
+        np.testing.assert_array_equal(recur(kernels, case, table, threads)[0].output, one.output)

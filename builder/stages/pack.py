@@ -6,11 +6,11 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from builder.audit import require as require_audit
-from builder.cache import content_digest, place_file
+from builder.cache import code_digest, content_digest, digest, place_file, run_cached
 from builder.files import replacing
 from builder.importers.word_steps import together
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
@@ -31,6 +31,8 @@ from builder.stages.provenance import bundle_statement
 from builder.text import needs_package, prepared
 from builder.verify.verdict import require as require_verification
 from builder.workspace import Workspace
+
+_SIZE = "size.json"
 
 
 def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
@@ -128,11 +130,23 @@ def _words(spec: ModelSpec, compiled: CompiledModel) -> bytes:
 
 
 def _others(ws: Workspace) -> Iterator[Component]:
-    """What the function has besides the model's layer."""
+    """What the function has besides the model's layer. To zip it all for its size takes as long as to link the model,
+    so the sizes are kept, for as long as the content is the same."""
     if (dependencies := dependencies_folder(ws.project, ws.target)).is_dir():
-        yield measure("dependencies layer", dependencies)
-    if ws.project.function.is_dir():
-        yield measure("function", ws.project.function, layer=False, bytecode=False)
+        yield _size(ws, "dependencies layer", dependencies, digest(dependencies))
+    if (function := ws.project.function).is_dir():
+        yield _size(ws, "function", function, *content_digest(function).values(), layer=False, bytecode=False)
+
+
+def _size(ws: Workspace, name: str, folder: Path, *content: str, **options: bool) -> Component:
+    """``measure`` of ``folder``, or what it gave for the same ``content``."""
+
+    def make(fresh: Path) -> None:
+        (fresh / _SIZE).write_text(json.dumps(asdict(measure(name, folder, **options))))
+
+    kept = ws.project.build / f"size-of-{name.replace(' ', '-')}{ws.target.suffix}"
+    run_cached(kept, digest(code_digest(), *content), make, ws.progress.say)
+    return Component(**json.loads((kept / _SIZE).read_text()))
 
 
 def _parts(ws: Workspace) -> Iterator[Part]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import threading
 import zipfile
@@ -165,6 +166,29 @@ def test_a_bundle_holds_what_the_handler_and_sam_look_for(packer: Packer, made: 
     assert bundle.sizes.components[0].unzipped == sum(map(len, content(bundle.layer).values()))
     assert Bundle.load(bundle.folder) == bundle
     assert list(bundle.folder.parent.iterdir()) == [bundle.folder]
+
+
+def test_what_does_not_change_is_not_zipped_again_for_its_size(made: Made, tmp_path: Path) -> None:
+    for part in ("build", "handler", "layers"):
+        shutil.copytree(made.parts / part, tmp_path / part)
+    ws = Workspace(made.spec, Project(tmp_path, tmp_path), X86_64)
+
+    def sizes() -> tuple[int, int]:
+        _, dependencies, function = pack(ws, made.library).sizes.components
+        return dependencies.zipped, function.zipped
+
+    before = sizes()
+    for kept in tmp_path.glob("build/size-of-*/size.json"):  # another number of the same length: so it was read
+        kept.write_text(re.sub(r'("zipped": )\d', r"\g<1>9", kept.read_text()))
+    again = sizes()
+    assert [str(n)[0] for n in again] == ["9", "9"]
+    assert [str(n)[1:] for n in again] == [str(n)[1:] for n in before]
+    (tmp_path / "handler" / "__pycache__").mkdir()
+    (tmp_path / "handler" / "__pycache__" / "app.pyc").write_bytes(b"bytecode")  # no part of the zip
+    assert sizes() == again
+    (tmp_path / "handler" / "app.py").write_bytes(os.urandom(2_000))
+    assert sizes()[0] == again[0]
+    assert 2_000 < sizes()[1] < 2_500
 
 
 def test_the_manifest_tells_everything_and_hashes_are_right(packer: Packer, made: Made) -> None:

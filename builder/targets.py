@@ -171,6 +171,8 @@ X86_64 = Target(
     ),
 )
 
+_FUSED_N1 = Copy("cf_fused_n1", "neoverse_n1")
+
 ARM64 = Target(
     name="arm64",
     suffix="-arm64",
@@ -182,7 +184,10 @@ ARM64 = Target(
     # Return addresses are signed where the processor can (Graviton3); on Graviton2 these instructions do nothing.
     flags=("-mbranch-protection=pac-ret",),
     # Nothing newer than Graviton2 has multiplies float32 faster by another kernel: see docs/design.md.
-    levels=(Level("neoverse-n1", Copy("cf_fused_n1", "neoverse_n1"), Copy("cf_integer_n1", "neoverse_n1")),),
+    levels=(
+        Level("neoverse-n1", _FUSED_N1, Copy("cf_integer_n1", "neoverse_n1")),
+        Level("neoverse-n1+i8mm", _FUSED_N1, Copy("cf_integer_i8mm", "neoverse_n1+i8mm")),
+    ),
     elf=Elf("EM_AARCH64", 183, stack_guard="ld-linux-aarch64.so.1"),
     machines=("aarch64", "arm64"),
     emulator=Emulator(

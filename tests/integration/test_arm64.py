@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from builder.audit import audit
 from builder.audit.policy import target_of
 from builder.errors import VerifyError
+from builder.library.buffers import Buffer, Slot
+from builder.library.remote import RemoteLibrary
+from builder.link.library import RUNTIME
+from builder.link.toolchain import Toolchain
 from builder.lower import Options, lower
 from builder.lower.compress import Rules
-from builder.lower.program import GatherStep
+from builder.lower.program import GatherStep, LayerStep, Quantisation, walk
 from builder.targets import ARM64, X86_64
 from builder.verify.compare import verify
 from builder.verify.machine import Machine
 from builder.verify.verdict import require
 from tests.conftest import ROOT, make_bundle
+from tests.integration.test_activations import WIRED
 from tests.integration.test_zoo import WITHOUT_WINOGRAD
 from tests.support import qemu
-from tests.support.build import CACHE, build_library, freeze_function, rounding_of, spec_of, write_golden
+from tests.support.build import CACHE, build_library, compile_here, freeze_function, rounding_of, spec_of, write_golden
 from tests.support.zoo import CASES, TOGETHER, TURN, Case
 
 pytestmark = pytest.mark.integration
@@ -141,6 +148,74 @@ def test_an_older_processor_is_told_so(case: Case, machine: Machine, built: Any)
     newer = [*machine.runner]
     newer[newer.index("-cpu") + 1] = "max"
     require(verify(*built, Machine("the newest", tuple(newer))))
+
+
+LEVEL = """
+#include "abi/program.h"
+#include <stdio.h>
+int main(void) {
+    const char *missing = cf_missing_cpu_feature();
+    printf("%u %s", cf_cpu_level(), missing != NULL ? missing : "");
+    return 0;
+}
+"""
+
+
+def on(cpu: str, machine: Machine) -> tuple[str, ...]:
+    """The machine's runner on another processor, which ends with the program that it runs."""
+    command = [*machine.runner]
+    if machine.emulator:
+        command[command.index("-cpu") + 1] = cpu
+    return tuple(command)
+
+
+def test_the_level_of_a_processor(machine: Machine, tmp_path: Path) -> None:
+    if not machine.emulator:
+        pytest.skip("no other processors are emulated here")
+    (tmp_path / "level.c").write_text(LEVEL)
+    sources = [tmp_path / "level.c", RUNTIME / "platform" / "cpu_arm64.c"]
+    Toolchain(ARM64, CACHE / "zig").program(sources, tmp_path / "level", [RUNTIME])
+    found = {}
+    for cpu in ("cortex-a53", "neoverse-n1", "max,sve=off", "max"):
+        command = [*on(cpu, machine)[:-1], str(tmp_path / "level")]
+        found[cpu] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    lacks = "0 this CPU lacks LSE atomics, which the model was compiled for (Neoverse N1)"
+    assert found == {"cortex-a53": lacks, "neoverse-n1": "0 ", "max,sve=off": "1 ", "max": "1 "}
+
+
+def test_bytes_have_the_same_sums_by_every_instruction(machine: Machine, tmp_path: Path) -> None:
+    """Dot products and matrix multiplications: padding, strides, dilation, odd fours of channels."""
+    case = WIRED
+    graph = freeze_function(case.trace(), [f.name for f in case.feeds], tmp_path)
+    compile_here(graph, graph.folder.resolve(), ARM64)
+    weights = Rules("int8")
+    floats = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=Options(weights=weights))
+    steps = [s for s in walk(floats.program.steps) if isinstance(s, LayerStep) and s.weight_type == "int8"]
+    assert len(steps) == 3
+    options = Options(weights=weights, quantisations={s.layer: Quantisation(0.03, 100) for s in steps})
+    (tmp_path / "bytes").mkdir()
+    spec = spec_of(case.name, case.absolute, case.relative)
+    library = build_library(graph, spec, tmp_path / "bytes", options=options, target=ARM64).path
+    feed = _slot(next(iter(case.sample(0).values())).tobytes())
+    answers = []
+    for cpu in ("neoverse-n1", "max,sve=off"):
+        opened = RemoteLibrary(on(cpu, machine), str(library))
+        fetches = [_slot(bytes(fetch["bytes"])) for fetch in json.loads(opened.describe())["fetches"]]
+        status, model, why = opened.open()
+        assert status == 0, why
+        assert opened.run(model, [feed], fetches, (1, len(fetches)))[0] == 0
+        answers.append([slot.buffer.data.tobytes() for slot in fetches])
+    assert answers[0] == answers[1]
+    assert all(np.isfinite(values).all() and np.std(values) > 0.1 for values in map(_floats, answers[0]))
+
+
+def _floats(data: bytes) -> Any:
+    return np.frombuffer(data, np.float32)
+
+
+def _slot(data: bytes) -> Slot:
+    buffer = Buffer.of(np.frombuffer(data, np.uint8), 0)
+    return Slot(buffer, buffer.size)
 
 
 def test_every_quick_case_exists() -> None:

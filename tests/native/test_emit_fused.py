@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from builder.audit import audit, require
 from builder.emit import emit
@@ -288,8 +289,23 @@ def test_a_program_with_integer_sums(built: tuple[Path, Any], tmp_path: Path, mo
         assert ("vpdpbusd" in done.stdout) == expected
 
 
-def test_an_arm64_library_has_dot_products(tmp_path: Path) -> None:
+def instructions(library: Path, fixed: int, bits: int) -> int:
+    """How many of arm64's instructions in the library have these bits of those that ``fixed`` selects."""
+    with library.open("rb") as file:
+        section: Any = ELFFile(file).get_section_by_name(".text")
+        words = np.frombuffer(section.data(), "<u4")
+    return int(np.count_nonzero((words & fixed) == bits))
+
+
+SDOT, SMMLA = (0xFFC0F400, 0x4F80E000), (0xFFE0FC00, 0x4E80A400)
+"""By Arm's manual: SDOT of four bytes by one element; SMMLA."""
+
+
+def test_an_arm64_library_has_dot_products_and_matrix_multiplications(tmp_path: Path) -> None:
     compiled, _ = integer_program()
     sources = emit(compiled, SPEC, ARM64, tmp_path)
-    assert isa(sources.description) == ["neoverse-n1"]
-    require(audit(link_library(sources, [], ARM64, tmp_path, CACHE).path, ARM64))
+    assert isa(sources.description) == ["neoverse-n1", "neoverse-n1+i8mm"]
+    library = link_library(sources, [], ARM64, tmp_path, CACHE).path
+    require(audit(library, ARM64))
+    assert instructions(library, *SDOT) > 100
+    assert instructions(library, *SMMLA) > 100

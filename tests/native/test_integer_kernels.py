@@ -1,8 +1,8 @@
 """Integer GEMM against exact sums in NumPy, for every form that the instruction sets have.
 
 "v3" is AVX2's, with pairs of int16; "wide" multiplies unsigned bytes four at a time in plain C, which is VNNI's logic,
-"narrow" signed ones, which is arm64's; "pairs" is what WebAssembly has without SIMD, "wide_pairs" AVX-512's logic
-without VNNI. The sums are exact, so the bound
+"narrow" signed ones, which is arm64's, and "matrix" eight at a time, which is i8mm's; "pairs" is what WebAssembly has
+without SIMD, "wide_pairs" AVX-512's logic without VNNI. The sums are exact, so the bound
 is that of the epilogue alone, relative to the sum itself and not to its terms. The sanitizers' run is that of
 test_fused_kernels.py.
 """
@@ -30,7 +30,7 @@ from tests.support.fused import Case, Kernels, Prepared, build, prepare
 from tests.support.layers import LIBRARY, activate, convolve, epilogues, examples
 
 CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-PORTABLE = ["v3", "wide", "narrow", "pairs", "wide_pairs"]
+PORTABLE = ["v3", "wide", "narrow", "matrix", "pairs", "wide_pairs"]
 NATIVE = {"v4": "avx512bw", "vnni": "avx512_vnni"}
 TABLES = [*PORTABLE, *(name for name, flag in NATIVE.items() if flag in CPU and LIBRARY not in os.environ)]
 

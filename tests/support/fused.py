@@ -41,8 +41,8 @@ ACTIVATIONS: dict[str, int] = {"identity": 0, **{n: i for i, n in enumerate(get_
 HARNESS = Path(__file__).with_name("fused.c")
 CACHE = cache_folder() / "zig"
 
-TABLES = {"v3": 0, "wide": 1, "narrow": 2, "v4": 3, "pairs": 4, "vnni": 5, "wide_pairs": 6}
-"""Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's. The last three: integer GEMM."""
+TABLES = {"v3": 0, "wide": 1, "narrow": 2, "v4": 3, "pairs": 4, "vnni": 5, "wide_pairs": 6, "matrix": 7}
+"""Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's. The last four: integer GEMM."""
 
 VARIANTS = (
     ("cf_fused_v3", "x86_64_v3", ()),
@@ -65,8 +65,10 @@ INTEGERS = (
     ("cf_integer_vnni", "x86_64_v4+avx512vnni", ("-mprefer-vector-width=512",)),
     # AVX-512's logic without VNNI.
     ("cf_integer_wide_pairs", "x86_64_v3", ("-DCF_LANES=16", "-DCF_FORM=0")),
+    # arm64's with i8mm.
+    ("cf_integer_matrix", "x86_64_v3", ("-DCF_LANES=4", "-DCF_FORM=2", "-DCF_BYTES_LESS=128", "-DCF_MATRIX=1")),
 )
-"""The copies of integer GEMM, as TABLES are numbered and three more."""
+"""The copies of integer GEMM, as TABLES are numbered and four more."""
 
 SOURCES = ((FUSED_SOURCE, VARIANTS), (ATTENTION_SOURCE, ATTENTIONS), (INTEGER_SOURCE, INTEGERS))
 
@@ -288,7 +290,7 @@ class Picture:
         np.testing.assert_array_equal(self.buffer, expected)
 
 
-BYTES_LESS = {"narrow": 128}
+BYTES_LESS = {"narrow": 128, "matrix": 128}
 """How much less than the byte is stored, as CF_BYTES_LESS says, by table."""
 
 

@@ -34,11 +34,11 @@ cf_status cf_refuse_open(const char *why, cf_status status) {
     return status;
 }
 
-/* COLDFORGE_CPU=x86-64-v3 or x86-64-v4 limits the level, to measure how a lesser CPU would do. */
+/* COLDFORGE_CPU=x86-64-v3, x86-64-v4 or neoverse-n1 limits the level, to measure how a lesser CPU would do. */
 static void choose_kernels(cf_context *context) {
     uint32_t level = cf_cpu_level();
     const char *most = getenv("COLDFORGE_CPU");
-    if (most != NULL && strcmp(most, "x86-64-v3") == 0) level = 0;
+    if (most != NULL && (strcmp(most, "x86-64-v3") == 0 || strcmp(most, "neoverse-n1") == 0)) level = 0;
     if (most != NULL && strcmp(most, "x86-64-v4") == 0 && level > 1) level = 1;
     if (cf_compiled_program.fused != NULL) context->fused = cf_compiled_program.fused[level];
     if (cf_compiled_program.attention != NULL) context->attention = cf_compiled_program.attention[level];

@@ -6,7 +6,7 @@
  *    the second and the third change places, so that int8 weights are widened by shifts alone: into those of the even
  *    channels and those of the odd ones.
  *  - CF_UNSIGNED: the bytes themselves, four at a time: VNNI.
- *  - CF_SIGNED: byte - 128, four at a time: arm64's dot products.
+ *  - CF_SIGNED: byte - 128, four at a time: arm64's dot products; and with CF_MATRIX eight, in integer_matrix.h.
  *
  * The last two leave a multiple of the weights' sums in the result, which initial_sums cancels.
  */
@@ -28,6 +28,18 @@
 #define CF_FORM CF_PAIRS
 #endif
 #endif
+
+/* Whether tiles of several pixels are summed by matrix multiplications. */
+#ifndef CF_MATRIX
+#if CF_FORM == CF_SIGNED && CF_LANES == 4 && defined(__ARM_FEATURE_MATMUL_INT8)
+#define CF_MATRIX 1
+#else
+#define CF_MATRIX 0
+#endif
+#endif
+
+/* Whether weights are put into another form, in the first-level cache, where that pays: for more than a few pixels. */
+#define CF_REPACKS (CF_FORM == CF_PAIRS || CF_MATRIX)
 
 enum {
     CF_QUAD = 4,                           /* input channels whose weights lie side by side in a panel */

@@ -12,10 +12,13 @@
 
 enum { CF_L1_WEIGHT_BYTES = CF_NR << 10 }; /* weights that stay in the first-level cache beside some pixels */
 
-/* Widen a panel's int8 weights, for `quads` quads of input channels, to the words that are multiplied. */
-static void widen_panel(const int8_t *weights, int64_t quads, int8_t *buffer) {
+/* Put a panel's int8 weights for a block of K into the form that is multiplied. */
+static void repack_panel(const int8_t *weights, const cf_k_block *block, int8_t *buffer) {
+#if CF_MATRIX
+    pair_panel(weights, block->segments, block->segment_length, buffer);
+#else
     enum { PER_PANEL = CF_PANEL / CF_LANES };
-    for (int64_t k = 0; k < quads; k++) {
+    for (int64_t k = 0; k < block->k; k++) {
         UNROLL for (int i = 0; i < CF_WORDS; i++) {
             UNROLL for (int v = 0; v < PER_PANEL; v++) {
                 *(loose_ivec *)(buffer + (i * PER_PANEL + v) * CF_LANES * 4) =
@@ -25,17 +28,45 @@ static void widen_panel(const int8_t *weights, int64_t quads, int8_t *buffer) {
         weights += CF_PANEL * CF_QUAD;
         buffer += CF_QUAD_BYTES;
     }
+#endif
 }
 
-/* Set the weights of `panels` panels for p's block of K: where they lie, or widened, in `buffer`. */
+/* How many quads of room `segments` segments of `quads` quads take in the form that is multiplied. */
+INLINE int64_t repacked_quads(int64_t segments, int64_t quads) {
+#if CF_MATRIX
+    return segments * paired_quads(quads);
+#else
+    return segments * quads;
+#endif
+}
+
+/* The most quads of a block of K whose repacked weights have room for `room` quads. */
+INLINE int64_t quads_in(int64_t room, int64_t segment_length) {
+    const int64_t segment = repacked_quads(1, segment_length);
+    /* An even number has room for a piece of a segment, whatever its length. */
+    return room >= segment ? room / segment * segment_length : room & ~INT64_C(1);
+}
+
+/* Set the weights of `panels` panels for p's block of K: where they lie, or repacked, in `buffer`. */
 static void set_weights(cf_integer_params *p, int64_t panels, int8_t *buffer) {
     const int64_t all = p->gemm->indirection.k * CF_PANEL * CF_QUAD;
     const int8_t *from =
         (const int8_t *)p->gemm->data.weights + p->channel / CF_PANEL * all + p->block.begin * CF_PANEL * CF_QUAD;
     p->weights = buffer == NULL ? from : buffer;
-    p->panel_stride = buffer == NULL ? all : p->block.k * CF_QUAD_BYTES;
+    p->panel_stride =
+        buffer == NULL ? all : repacked_quads(p->block.segments, p->block.segment_length) * CF_QUAD_BYTES;
     if (buffer == NULL) return;
-    for (int64_t i = 0; i < panels; i++) widen_panel(from + i * all, p->block.k, buffer + i * p->panel_stride);
+    for (int64_t i = 0; i < panels; i++) repack_panel(from + i * all, &p->block, buffer + i * p->panel_stride);
+}
+
+/* MR of the next tile when `rest` pixels remain, and how many tiles of that height follow one another. */
+INLINE int64_t tile_height(int64_t rest) {
+    const int64_t mr = balanced_mr(rest, CF_INTEGER_MR);
+    if (!CF_MATRIX || mr % 2 == 0 || rest <= CF_GEMV_PIXELS) return mr;
+    return min64(mr + 1, rest / 2 * 2); /* pixels come in twos; and Clang spills the sums of five */
+}
+INLINE int64_t tiles_of(int64_t rest, int64_t mr) {
+    return mr == balanced_mr(rest, CF_INTEGER_MR) ? equal_tiles(rest, CF_INTEGER_MR) : rest / mr;
 }
 
 /* All pixels of a block times p->n_tiles tiles from p->channel on, K block by K block. */
@@ -49,13 +80,13 @@ static void integer_gemm_block(cf_integer_params *p, const cf_pixel_pointers *po
     const cf_integer_microkernel *microkernels = integer_microkernels[!half];
     int8_t *buffer = NULL;
     int64_t kc = m->indirection.k;
-#if CF_FORM == CF_PAIRS
-    _Alignas(64) int8_t widened[CF_L1_WEIGHT_BYTES];
+#if CF_REPACKS
+    _Alignas(64) int8_t repacked[CF_L1_WEIGHT_BYTES];
     if (m->pixels <= CF_GEMV_PIXELS) {
         microkernels = integer_gemv_microkernels[!half];
     } else {
-        buffer = widened;
-        kc = CF_L1_WEIGHT_BYTES / (panels * CF_QUAD_BYTES);
+        buffer = repacked;
+        kc = quads_in(CF_L1_WEIGHT_BYTES / (panels * CF_QUAD_BYTES), m->indirection.segment_length);
     }
 #endif
     while (next_k_block(&m->indirection, kc, &p->block)) {
@@ -63,7 +94,7 @@ static void integer_gemm_block(cf_integer_params *p, const cf_pixel_pointers *po
         p->last = p->block.begin + p->block.k == m->indirection.k;
         set_weights(p, panels, buffer);
         for (int64_t at = 0; at < count;) {
-            const int64_t mr = balanced_mr(count - at, CF_INTEGER_MR), equal = equal_tiles(count - at, CF_INTEGER_MR);
+            const int64_t mr = tile_height(count - at), equal = tiles_of(count - at, mr);
             microkernels[mr](p, equal, pointers->input + at, sums + at * CF_NR,
                              in_registers && stores_floats(&m->data) ? pointers->output + at : NULL,
                              in_registers && stored_bytes(&m->data) != NULL ? pointers->rounded + at : NULL,
@@ -87,7 +118,8 @@ static void integer_gemm_task(void *argument, int64_t task, uint32_t thread) {
     set_pixel_pointers(&pointers, layer, &m->data, first, count, 0);
     /* Tiles side by side whose weights stay in the first-level cache: all their channels are computed for MR
      * pixels, then for the next MR. */
-    const int64_t cached_tiles = CF_L1_WEIGHT_BYTES / (m->indirection.k * CF_QUAD_BYTES * (CF_NR / CF_PANEL));
+    const int64_t quads = repacked_quads(m->indirection.segments, m->indirection.segment_length),
+                  cached_tiles = CF_L1_WEIGHT_BYTES / (quads * CF_QUAD_BYTES * (CF_NR / CF_PANEL));
     const int64_t max_n_tiles = simple_epilogue(layer, &m->data) ? max64(cached_tiles, 1) : 1;
     for (int64_t channel = part_start(n_tiles, n_block, m->n_blocks) * CF_NR; channel < end;) {
         const int64_t rest = end - channel, width = rest <= CF_NR / 2 ? CF_NR / 2 : CF_NR;

@@ -4,6 +4,9 @@
 
 #include "fused/indirection.h"
 #include "fused/integer_dot.h"
+#if CF_MATRIX
+#include "fused/integer_matrix.h"
+#endif
 #include "fused/rounding.h"
 
 /* MR: the most pixels of a tile, which is CF_NR channels wide, or half of that where no more are left. */
@@ -14,7 +17,7 @@ enum { CF_INTEGER_MR = CF_MR };
 #endif
 enum {
     CF_NR_VECTORS = CF_NR / CF_LANES,       /* vectors of a tile's width */
-    CF_QUAD_BYTES = CF_WORDS * 4 * CF_PANEL /* of a panel's weights for four input channels, widened */
+    CF_QUAD_BYTES = CF_WORDS * 4 * CF_PANEL /* of a panel's weights for four input channels, repacked */
 };
 
 typedef struct {
@@ -36,7 +39,7 @@ typedef struct {
     cf_quantiser rounding;    /* of outputs to bytes */
 } cf_integer_params;
 
-/* Add the products of one quad of input channels. widen, a constant: the weights are int8, else words. */
+/* Add the products of one quad of input channels. widen, a constant: the weights are as they lie, else words. */
 INLINE void dot_update(const int mr, const int vectors, const int widen, const int32_t *const *in, int64_t k,
                        const int8_t *weights, int64_t panel_stride, ivec sum[][CF_NR_VECTORS]) {
     enum { PER_PANEL = CF_PANEL / CF_LANES };
@@ -87,8 +90,11 @@ INLINE void integer_microkernel(const int mr, const int vectors, const int widen
                     UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = iload(sums + r * CF_NR + v * CF_LANES);
                 }
             }
+#if CF_MATRIX
+            if (!widen) matrix_sums(mr, vectors, segments, quads, offsets, inputs, weights, panel_stride, sum);
+#endif
             const int8_t *w = weights;
-            for (int64_t s = 0; s < segments; s++) {
+            for (int64_t s = 0; s < segments && !(CF_MATRIX && !widen); s++) {
                 const int32_t *in[CF_INTEGER_MR];
                 UNROLL for (int r = 0; r < mr; r++) in[r] = (const int32_t *)inputs[r] + offsets[s] * CF_WORDS;
                 for (int64_t k = 0; k < quads; k++) {
@@ -172,12 +178,12 @@ typedef void (*cf_integer_microkernel)(const cf_integer_params *params, int64_t 
 #else
 #define EVERY_MR MR_1_TO_6
 #endif
-/* Micro-kernels by width (half, full) and MR: for weights as words; where these are wider, also for int8 weights. */
+/* Micro-kernels by width (half, full) and MR: for repacked weights; where they are, also for weights as they lie. */
 EVERY_MR(TILE, 1, 0)
 EVERY_MR(TILE, 2, 0)
 static const cf_integer_microkernel integer_microkernels[][CF_INTEGER_MR + 1] = {{NULL, EVERY_MR(ENTRY, 1, 0)},
                                                                                  {NULL, EVERY_MR(ENTRY, 2, 0)}};
-#if CF_FORM == CF_PAIRS
+#if CF_REPACKS
 MR_1_TO_3(TILE, 1, 1)
 MR_1_TO_3(TILE, 2, 1)
 static const cf_integer_microkernel integer_gemv_microkernels[][CF_GEMV_PIXELS + 1] = {{NULL, MR_1_TO_3(ENTRY, 1, 1)},

@@ -31,5 +31,8 @@ const char *cf_missing_cpu_feature(void) {
     return NULL;
 }
 
-/* One level: SVE's multipliers are NEON's, and bfloat16's answers are not float32's. */
-uint32_t cf_cpu_level(void) { return 0; }
+/* Of floats there is one level: SVE's multipliers are NEON's, and bfloat16's answers are not float32's. */
+uint32_t cf_cpu_level(void) {
+    enum { I8MM = 13 }; /* of the second word */
+    return getauxval(AT_HWCAP2) >> I8MM & 1u;
+}

@@ -354,6 +354,10 @@ bench-batch: .venv-bench/.done ## the same with 16 inputs a run, on one thread; 
 	@.venv-bench/bin/python -m benchmarks.run --batch 16 --threads 1
 	@.venv-bench/bin/python -m benchmarks.report build/bench/batch16/results.json
 
+.PHONY: bench-choices
+bench-choices: .venv-bench/.done ## how far the rule that chooses layers' algorithms is behind `coldforge tune`, for each network
+	@.venv-bench/bin/python -m benchmarks.choices
+
 ENCODED = $(foreach length,16 64 256,minilm_$(length) minilm_$(length)-batch16)
 .PHONY: bench-minilm
 bench-minilm: .venv-bench/.done $(MADE_minilm) ## the sentence encoder for 16, 64 and 256 tokens, 1 and 16 texts; writes docs/benchmarks-minilm.md

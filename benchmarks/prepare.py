@@ -66,8 +66,7 @@ def prepare(
     suffix = "" if target == host_target() else target.suffix
     folder = network.folder
     folder.mkdir(parents=True, exist_ok=True)
-    sources = digest(HERE / "models.py", HERE / "weights.py", importlib.metadata.version("keras"))
-    run_cached(folder / "keras", sources, lambda fresh: _save(network, fresh))
+    save_keras(network)
     bundle = _build(network, target)
     graph = FrozenGraph.load(BenchProject(ROOT).build / network.key / "import")
     how = {"coldforge": "coldforge's own pipeline on the .keras file"}
@@ -138,7 +137,7 @@ def _prepare_int8(
         OURS_INT8,
         "tensorflow-cpu",
         f"{OURS_INT8}{suffix}",
-        lambda to: int8.to_coldforge(_workspace(network, target), calibration, to / "libmodel.so"),
+        lambda to: int8.to_coldforge(workspace(network, target), calibration, to / "libmodel.so"),
         *(*kept, library),
     )
     peer(
@@ -162,6 +161,12 @@ def _prepare_int8(
         lambda to: int8.to_litert(graph, calibration, batch, to / "model.tflite"),
         *kept,
     )
+
+
+def save_keras(network: Network) -> None:
+    """The Keras model that every engine's is made of, in ``network.folder / "keras"``."""
+    sources = digest(HERE / "models.py", HERE / "weights.py", importlib.metadata.version("keras"))
+    run_cached(network.folder / "keras", sources, lambda fresh: _save(network, fresh))
 
 
 def _save(network: Network, folder: Path) -> None:
@@ -191,10 +196,10 @@ def _version(package: str) -> str:
 def _build(network: Network, target: Target) -> Bundle:
     from builder.pipeline import build_bundle
 
-    return build_bundle(_workspace(network, target)).bundle
+    return build_bundle(workspace(network, target)).bundle
 
 
-def _workspace(network: Network, target: Target) -> Any:
+def workspace(network: Network, target: Target) -> Any:
     """The build of ``network``, whose model.toml it writes."""
     from builder.spec import load
     from builder.workspace import Workspace

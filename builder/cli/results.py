@@ -296,6 +296,7 @@ RESULTS: dict[str, Schema] = {
         file=_or_null(_text("the tuning file; null where no layer has a choice, as none is written then")),
         cpu=_text(),
         rounds=_whole(),
+        behind=_by_name(_number(), "instruction set to how much longer a run takes as the rule has it: 0.05 is 5 %"),
         layers=_by_name(
             _object(
                 algorithm=_text("the one that was chosen"),

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.lower.compress import encode
+from builder.lower.costs import cost
 from builder.lower.geometry import MAX_SUM, THIN_CHANNELS, Geometry
 from builder.spec.model import WeightType
 
@@ -68,13 +69,10 @@ def choose(geometry: Geometry, *, allow_winograd: bool = True, kind: WeightType 
     """The algorithm where none was measured, for weights of ``kind``: a static rule, the same on every machine."""
     if geometry.depthwise:
         return "depthwise"
-    height, width = geometry.out_size
     if kind == "float32" and geometry.thin and _worth_planes(geometry):
         return "thin"
-    tiles = -(-height // 4) * -(-width // 4)
-    # On 7x7 pictures transforming the weights costs what the multiplications save; thin pictures waste their tiles.
-    if allow_winograd and geometry.winograd and height * width >= max(64, 8 * tiles):
-        return "winograd4"
+    if allow_winograd and geometry.winograd:
+        return min(("direct", *WINOGRAD), key=lambda algorithm: cost(geometry, algorithm))
     return "direct"
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from builder.errors import SpecError
 from builder.lower.geometry import Geometry
 from builder.lower.packing import candidates, choose, decide, scratch_size, thin_block
-from builder.measure.tune import Tuned, best, to_dict
+from builder.lower.program import Algorithm
+from builder.measure.tune import Tuned, best, render, to_dict
 from builder.spec import ModelSpec, Source
 from builder.stages.tuning import Choice, Tuning, kernels_digest, read_tuning, tuning_path
 from tests.support.results import printed
@@ -31,7 +32,7 @@ geometries = st.builds(
     groups=st.integers(1, 12),
 )
 SHAPE = Geometry(1, 64, (14, 14), 64, (3, 3))
-SMALL = Geometry(1, 64, (7, 7), 64, (3, 3))
+SMALL = Geometry(1, 64, (4, 4), 64, (3, 3))
 
 
 @given(a=geometries, b=geometries, field=st.sampled_from(list(Geometry.__dataclass_fields__)))
@@ -45,6 +46,14 @@ def test_labels_are_readable() -> None:
     assert SHAPE.label == "3x3 14x14x64-64"
     strided = Geometry(2, 6, (14, 7), 12, (5, 3), (2, 2), (1, 2), 3)
     assert strided.label == "5x3 14x7x6-12 /2 dilation 1x2 groups 3 batch 2"
+
+
+def test_winograd_where_it_saves_more_than_its_transforms_take() -> None:
+    assert choose(replace(SHAPE, out_size=(7, 7))) == "winograd4"
+    assert choose(replace(SHAPE, out_size=(6, 6))) == "winograd2"  # which wastes none of its tiles there
+    assert choose(replace(SMALL, batch=16)) == "winograd4"  # the weights are transformed once for all pictures
+    assert choose(replace(SHAPE, out_size=(1, 200))) == "direct"
+    assert choose(replace(SHAPE, out_size=(7, 7)), allow_winograd=False) == "direct"
 
 
 def test_few_output_channels_leave_their_lanes_to_pixels() -> None:
@@ -111,10 +120,21 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layers", [{}, TUNING.layers])
 def test_the_result_as_json(layers: dict[str, Choice], tmp_path: Path) -> None:
-    path, rule = tmp_path / "tuning.json", dict.fromkeys(layers, "winograd4")
-    found = printed("tune", json.dumps(to_dict(Tuned(path, replace(TUNING, layers=layers), rule, 15))))
+    path, rule = tmp_path / "tuning.json", dict.fromkeys(layers, "direct")
+    rest = {"x86-64-v3": 1.5} if layers else {}
+    tuned = Tuned(path, replace(TUNING, layers=layers), rule, rest, 15)
+    found = printed("tune", json.dumps(to_dict(tuned)))
     assert found["file"] == (str(path) if layers else None)
     assert found["layers"].keys() == layers.keys()
+    assert found["behind"].keys() == rest.keys()
+
+
+def test_how_far_the_rule_is_behind_is_of_whole_runs() -> None:
+    """Of the two layers' 4.5 µs as tuned and 1.5 of all other steps, the rule takes 1.5 more."""
+    rule: dict[str, Algorithm] = {SHAPE.label: "direct", SMALL.label: "direct"}
+    tuned = Tuned(Path("tuning.json"), TUNING, rule, {"x86-64-v3": 1.5}, 15)
+    assert tuned.behind == {"x86-64-v3": pytest.approx(0.25)}
+    assert "is 25.0% (x86-64-v3) behind it" in render(tuned)
 
 
 def test_what_is_stale_is_told_in_one_line() -> None:

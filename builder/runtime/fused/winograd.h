@@ -5,7 +5,8 @@
  * A band is a number of tiles that are transformed together. For each band: transform the input, all channels. Then,
  * for each CF_NR output channels: transform the weights into scratch, CF_WINOGRAD_KC input channels at a time, run one
  * GEMM for each of the 16 or 36 points, and transform the products back. Weights stay untransformed in the library,
- * and each is transformed once for each band.
+ * and each is transformed once for each band. While a block of them is multiplied, the next one is prefetched: to wait
+ * for weights that come from memory would take as long as to multiply.
  *
  * Scratch: the band's input [points][tiles][channels + 16]; then for each thread weights
  * [points][panels][channels][16] and products [points][tiles][CF_NR]. See scratch_size in builder/lower/packing.py.
@@ -18,7 +19,8 @@
 
 enum {
     CF_WINOGRAD_KC = 128,        /* input channels whose transformed weights are in scratch */
-    CF_WINOGRAD_MC = 24,         /* tiles whose products are in scratch */
+    CF_WINOGRAD_FEW_KC = 64,     /* with few tiles, which leave them in the second-level cache for a short time only */
+    CF_WINOGRAD_MC = 24,         /* tiles whose products are in scratch, and what few tiles are */
     CF_TASK_TILES = 4,           /* input tiles that a task transforms */
     CF_WINOGRAD_DEQUANTISED = 16 /* input channels whose weights are dequantised at a time */
 };
@@ -32,6 +34,7 @@ typedef struct {
     int64_t row, plane;                /* of the transformed input, floats */
     int64_t panel_u, plane_u, plane_m; /* of a thread's scratch, floats */
     int64_t thread_scratch;            /* floats of one thread's scratch */
+    int64_t kc;                        /* input channels whose weights are transformed together */
     int64_t mc;                        /* tiles whose products are in scratch */
     int64_t task_tiles, m_blocks;      /* tiles of a task; tasks for the same channels */
     float *input, *threads;
@@ -174,13 +177,26 @@ static void transform_weights(const cf_winograd *w, int64_t panel, int64_t from,
     }
 }
 
+/* The weights that are transformed after those of kc input channels from number k on, or NULL. */
+static const float *next_weights(const cf_winograd *w, int64_t channel, int64_t k, int64_t kc) {
+    const cf_layer *layer = w->layer;
+    if (layer->weight_type != CF_FLOAT32) return NULL; /* fewer bytes */
+    k += kc;
+    if (k == layer->in_channels) k = 0, channel += CF_NR;
+    if (channel >= layer->out_channels) return NULL;
+    return (const float *)w->data->weights + (channel * layer->in_channels + k * CF_PANEL) * 9;
+}
+
 /* Multiply tiles [at, at + count) of the band with the weights u of kc input channels from number k_begin on: at
- * each point m = products for the first channels, m += products for the others. */
+ * each point m = products for the first channels, m += products for the others. `next`: weights to prefetch, or NULL. */
 static void gemm_points(const cf_winograd *w, int64_t at, int64_t count, int64_t k_begin, int64_t kc, const float *u,
-                        float *m, int half) {
+                        float *m, int half, const float *next) {
     static const float zeros[CF_NR];
     const int64_t offset = k_begin;
-    const cf_microkernel_params params = {.offsets = &offset,
+    /* The points share the prefetching. A micro-kernel prefetches as many floats as it reads, which is more than its
+     * point's share, so it runs ahead of the others. */
+    const int64_t panels = half ? 1 : CF_NR / CF_PANEL, share = kc * 9 * CF_PANEL * panels / w->points;
+    cf_microkernel_params params = {.offsets = &offset,
                                           .segments = 1,
                                           .segment_length = kc,
                                           .panel_stride = w->panel_u,
@@ -188,15 +204,20 @@ static void gemm_points(const cf_winograd *w, int64_t at, int64_t count, int64_t
                                           .sums_stride = CF_NR};
     const cf_gemm_microkernel *microkernels = half ? half_width_microkernels : full_width_microkernels;
     for (int64_t i = 0; i < w->points; i++) {
-        const float *in = w->input + i * w->plane + at * w->row;
+        const float *in = w->input + i * w->plane + at * w->row, *weights = u + i * w->plane_u;
         float *out = m + i * w->plane_m;
+        if (next != NULL) {
+            const float *from = next + i % panels * w->layer->in_channels * 9 * CF_PANEL + i / panels * share;
+            params.prefetch = ((intptr_t)from - (intptr_t)weights) / (intptr_t)sizeof *from;
+        }
         for (int64_t t = 0; t < count;) {
             const int64_t mr = balanced_mr(count - t, CF_MR);
             const float *inputs[CF_MR];
             for (int64_t r = 0; r < mr; r++) inputs[r] = in + (t + r) * w->row;
             float *tile_sums = out + t * CF_NR;
-            microkernels[mr](&params, 1, 1, inputs, u + i * w->plane_u, k_begin == 0 ? zeros : tile_sums, tile_sums,
-                             NULL, NULL, 0);
+            microkernels[mr](&params, 1, 1, inputs, weights, k_begin == 0 ? zeros : tile_sums, tile_sums, NULL, NULL,
+                             0);
+            params.prefetch = 0;
             t += mr;
         }
     }
@@ -242,14 +263,15 @@ static void winograd_task(void *argument, int64_t task, uint32_t thread) {
     const int64_t channel = task / w->m_blocks * CF_NR;
     const int64_t channels = min64(CF_NR, layer->out_channels - channel);
     float *u = w->threads + (int64_t)thread * w->thread_scratch, *m = u + w->points * w->plane_u;
-    for (int64_t k = 0; k < in_channels; k += CF_WINOGRAD_KC) {
-        const int64_t kc = min64(CF_WINOGRAD_KC, in_channels - k);
+    for (int64_t k = 0; k < in_channels; k += w->kc) {
+        const int64_t kc = min64(w->kc, in_channels - k);
         for (int64_t p = 0; p < channels / CF_PANEL; p++) {
             transform_weights(w, channel / CF_PANEL + p, k, kc, u + p * w->panel_u);
         }
         for (int64_t at = from; at < to; at += w->mc) {
             const int64_t count = min64(w->mc, to - at);
-            gemm_points(w, at, count, k, kc, u, m, channels < CF_NR);
+            const float *next = at == from ? next_weights(w, channel, k, kc) : NULL;
+            gemm_points(w, at, count, k, kc, u, m, channels < CF_NR, next);
             if (k + kc < in_channels) continue;
             for (int64_t t = 0; t < count; t++) {
                 const float *products = m + t * CF_NR, *bias = w->data->bias + channel;
@@ -265,15 +287,16 @@ static void winograd_task(void *argument, int64_t task, uint32_t thread) {
 
 static void run_winograd(cf_context *context, const cf_layer *layer, const cf_layer_data *data, int size) {
     cf_winograd w = {.layer = layer, .data = data, .size = size};
-    const int64_t kc = min64(layer->in_channels, CF_WINOGRAD_KC), threads = cf_threads(context);
+    const int64_t threads = cf_threads(context);
+    w.kc = min64(layer->in_channels, layer->band <= CF_WINOGRAD_MC ? CF_WINOGRAD_FEW_KC : CF_WINOGRAD_KC);
     w.points = (size + 2) * (size + 2);
     w.down = ceil_div(layer->out[0], size);
     w.across = ceil_div(layer->out[1], size);
     w.row = layer->in_channels + 16;
     w.plane = odd_lines(layer->band * w.row);
-    w.panel_u = kc * CF_PANEL;
-    w.plane_u = odd_lines(kc * CF_NR);
-    w.mc = layer->in_channels > CF_WINOGRAD_KC ? layer->band : min64(layer->band, CF_WINOGRAD_MC);
+    w.panel_u = w.kc * CF_PANEL;
+    w.plane_u = odd_lines(w.kc * CF_NR);
+    w.mc = layer->in_channels > w.kc ? layer->band : min64(layer->band, CF_WINOGRAD_MC);
     w.plane_m = odd_lines(w.mc * CF_NR);
     w.thread_scratch = w.points * (w.plane_u + w.plane_m);
     w.input = data->scratch;

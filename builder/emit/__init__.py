@@ -11,11 +11,11 @@ from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_outside, write_weights
 from builder.emit.program import (
+    has_small_weights,
     is_dynamic,
     layout_of,
     other_source,
     program_source,
-    stores_bytes,
     uses_attention,
     uses_fused,
     uses_integer,
@@ -57,7 +57,7 @@ def emit(
         names=("program.c", *(f"program{variant.symbol}.c" for variant in others)),
         isa=tuple(isas),
         integer=integer,
-        stores_bytes=stores_bytes(steps),
+        small_weights=has_small_weights(steps),
         attention=attention,
         several_signatures=bool(signatures),
         dynamic=any(is_dynamic(p) for p in (program, *others.values())),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from builder.lower.packing import WINOGRAD, scratch_size, thin_block, winograd_band
+from builder.lower.packing import TILED, scratch_size, thin_block, winograd_band
 from builder.lower.program import (
+    INTEGER,
     AttentionStep,
     Buffer,
     LayerStep,
@@ -59,7 +60,7 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         fields |= {"second_low": float_literal(e.second_low), "second_high": float_literal(e.second_high)}
     if step.weight_type != "float32":
         fields["weight_type"] = f"CF_{step.weight_type.upper()}"
-    if step.algorithm in WINOGRAD:
+    if step.algorithm in TILED:
         fields["band"] = winograd_band(shape, step.algorithm)
     if step.algorithm == "thin":
         fields["block"] = _list(thin_block(shape))
@@ -93,7 +94,7 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         "const cf_layer_data data = {",
         *_fields({name: f"(void *){pointer(b)}" for name, b in buffers.items() if b is not None}),
         "};",
-        f"context->{'integer' if step.algorithm == 'integer' else 'fused->layer'}(context, &layer, &data);",
+        f"context->{'integer' if step.algorithm in INTEGER else 'fused->layer'}(context, &layer, &data);",
     ]
 
 
@@ -154,7 +155,6 @@ def recurrent_lines(step: RecurrentStep, pointer: Pointer) -> list[str]:
     fields: dict[str, object] = {"kind": f"CF_{step.kind.upper()}"}
     fields |= {name: getattr(step, name) for name in ("steps", "batch", "units")}
     fields |= {"output_step": step.output_stride, "backwards": int(step.backwards)}
-    fields["by_units"] = int(step.by_units)
     fields["product"] = "{" + ", ".join(f".{name} = {value}" for name, value in product.items()) + "}"
     names = ("input", "weights", "bias", "weight_scale", "hidden", "cell", "output", "scratch")
     buffers = {name: b for name in names if (b := getattr(step, name)) is not None}

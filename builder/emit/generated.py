@@ -29,8 +29,8 @@ class GeneratedSources:
     """The instruction sets that the library has kernels for, the least first."""
     integer: bool = False
     """Whether any layer's sums are of integers."""
-    stores_bytes: bool = False
-    """Whether any layer stores bytes for such a layer."""
+    small_weights: bool = False
+    """Whether any layer's weights are not float32."""
     attention: bool = False
     """Whether any step is an attention."""
     several_signatures: bool = False
@@ -52,7 +52,8 @@ class GeneratedSources:
     @property
     def kernel_flags(self) -> tuple[str, ...]:
         """Of the compiler, for the kernels of layers."""
-        return ("-DCF_STORES_BYTES=1",) if self.stores_bytes else ()
+        has = {"INTEGER": self.integer, "SMALL_WEIGHTS": self.small_weights}
+        return tuple(f"-DCF_HAS_{what}=1" for what, there in has.items() if there)
 
     @property
     def header(self) -> Path:
@@ -82,7 +83,7 @@ class GeneratedSources:
             "programs": self.names,
             "isa": self.isa,
             "integer": self.integer,
-            "stores_bytes": self.stores_bytes,
+            "small_weights": self.small_weights,
             "attention": self.attention,
             "several_signatures": self.several_signatures,
             "dynamic": self.dynamic,
@@ -101,7 +102,7 @@ class GeneratedSources:
             names=tuple(data["programs"]),
             isa=tuple(data["isa"]),
             integer=data["integer"],
-            stores_bytes=data["stores_bytes"],
+            small_weights=data["small_weights"],
             attention=data["attention"],
             several_signatures=data["several_signatures"],
             dynamic=data["dynamic"],

@@ -21,6 +21,7 @@ from builder.emit.outside import size_of
 from builder.escape import c_name, c_string, comment
 from builder.library.outside import Layout
 from builder.lower.program import (
+    INTEGER,
     AttentionStep,
     BoundPort,
     BroadcastStep,
@@ -198,12 +199,12 @@ def uses_attention(steps: Iterable[Step]) -> bool:
 
 def uses_integer(steps: Iterable[Step]) -> bool:
     """Whether any layer is run by integer GEMM."""
-    return any(isinstance(s, LayerStep) and s.algorithm == "integer" for s in steps)
+    return any(isinstance(s, LayerStep) and s.algorithm in INTEGER for s in steps)
 
 
-def stores_bytes(steps: Iterable[Step]) -> bool:
-    """Whether any layer stores its output as bytes."""
-    return any(isinstance(s, LayerStep) and s.rounded is not None for s in steps)
+def has_small_weights(steps: Iterable[Step]) -> bool:
+    """Whether any layer's weights are not float32."""
+    return any(isinstance(s, LayerStep | RecurrentStep) and s.weight_type != "float32" for s in steps)
 
 
 def _declarations(steps: Iterable[Step]) -> str:

@@ -416,10 +416,9 @@ class _Assembly:
         return found[1] if found is not None and core.value in found[0].readers else None
 
     def _algorithm(self, core: Core, stored: Stored, quantisation: Quantisation | None) -> Algorithm:
-        if quantisation is not None:
-            return "integer"
         tuned, winograd = self.options.algorithms, self.options.allow_winograd
-        return decide(core.geometry, tuned, allow_winograd=winograd, kind=stored.type)
+        rounded = quantisation is not None
+        return decide(core.geometry, tuned, allow_winograd=winograd, kind=stored.type, rounded=rounded)
 
     def _stored(self, layer: Layer) -> Stored:
         """The weights of ``layer`` as the library has them: made once, as soon as a layer before it asks."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from builder.lower.compress import ITEM_SIZES
 from builder.lower.geometry import THIN_CHANNELS
 from builder.lower.notes import Note
-from builder.lower.packing import PANEL, WINOGRAD, choose, scratch_size, thin_block, winograd_band
+from builder.lower.packing import PANEL, TILED, choose, scratch_size, thin_block, winograd_band
 from builder.lower.program import Algorithm, GatherStep, LayerStep, Program, Quantisation, RecurrentStep, Step, walk
 from builder.spec.model import WeightType
 
@@ -23,6 +23,7 @@ LAYOUTS = {
     "winograd2": "[OC/16][C][9][16]",
     "winograd4": "[OC/16][C][9][16]",
     "integer": "[OC/16][KH*KW][C/4][16][4]",
+    "integer_winograd4": "[OC/16][9][C/4][16][4]",
     "thin": "[OC/8][KH*KW][C][8]",
 }
 """How the weights for each algorithm lie in the library; see builder/lower/packing.py."""
@@ -219,7 +220,7 @@ def _decision(step: Step, note: Note, tuned: Mapping[str, Algorithm]) -> Decisio
     scratch = scratch_size(shape, step.algorithm)
     if scratch:
         packing["scratch"] = scratch
-    if step.algorithm in WINOGRAD:
+    if step.algorithm in TILED:
         packing["band"] = winograd_band(shape, step.algorithm)
     if step.algorithm == "thin":
         packing |= {"panel": min(THIN_CHANNELS, shape.out_channels // shape.groups), "block": list(thin_block(shape))}

@@ -4,13 +4,13 @@ The layouts are those that builder/runtime/fused/ reads; one layout serves every
 
 - direct (GEMM): per group, panels of 16 output channels ``[ceil(OC / 16)][KH * KW * C][16]``, zero-padded;
 - depthwise: ``[ceil(C / 16)][KH * KW][16]``, zero-padded;
-- integer (integer GEMM): int8, panels of 16 output channels ``[ceil(OC / 16)][KH * KW][ceil(C / 4)][16][4]``,
+- integer and integer_winograd4: int8, panels of 16 output channels ``[ceil(OC / 16)][KH * KW][ceil(C / 4)][16][4]``,
   zero-padded in both kinds of channels;
 - thin: float32, tiles of at most 8 output channels of a group, all about equally wide: ``[KH * KW][C / groups][width]``
   for each, nothing padded;
 - winograd2 and winograd4: not transformed, ``[OC / 16][C][9][16]``. The kernel transforms a block when it needs it.
 
-All but depthwise, thin and integer may be of any type; see compress.py.
+All but depthwise, thin and those of integers may be of any type; see compress.py.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from builder.lower.program import Algorithm
 
 WINOGRAD: tuple[Algorithm, ...] = ("winograd2", "winograd4")
+TILED: tuple[Algorithm, ...] = (*WINOGRAD, "integer_winograd4")
+"""Those whose kernels transform tiles, a band of them at a time."""
 
 PANEL = 16
 """Output channels of a packed panel: a cache line of floats. CF_PANEL in runtime/fused/vector.h."""
@@ -65,8 +67,16 @@ _BLOCK_COLUMNS = 64  # narrower blocks copy many columns twice
 _LOAD = 64  # bytes that a vector load may reach past what it needs
 
 
-def choose(geometry: Geometry, *, allow_winograd: bool = True, kind: WeightType = "float32") -> Algorithm:
-    """The algorithm where none was measured, for weights of ``kind``: a static rule, the same on every machine."""
+def choose(
+    geometry: Geometry, *, allow_winograd: bool = True, kind: WeightType = "float32", rounded: bool = False
+) -> Algorithm:
+    """The algorithm where none was measured, for weights of ``kind``: a static rule, the same on every machine.
+
+    ``rounded``: the input is rounded to bytes.
+    """
+    if rounded:
+        floats = choose(geometry, allow_winograd=allow_winograd, kind=kind)
+        return "integer_winograd4" if floats == "winograd4" else "integer"
     if geometry.depthwise:
         return "depthwise"
     if kind == "float32" and geometry.thin and _worth_planes(geometry):
@@ -86,15 +96,16 @@ def _worth_planes(geometry: Geometry) -> bool:
 
 
 def candidates(
-    geometry: Geometry, *, allow_winograd: bool = True, kind: WeightType = "float32"
+    geometry: Geometry, *, allow_winograd: bool = True, kind: WeightType = "float32", rounded: bool = False
 ) -> tuple[Algorithm, ...]:
     """Every algorithm that can compute the layer, for a tuner to time; the static choice comes first."""
-    possible: list[Algorithm] = ["depthwise" if geometry.depthwise else "direct"]
-    if allow_winograd and geometry.winograd:
-        possible += WINOGRAD
-    if kind == "float32" and geometry.thin and math.prod(geometry.out_size) >= _THIN_PIXELS:
+    winograd = allow_winograd and geometry.winograd
+    possible: list[Algorithm] = ["integer" if rounded else "depthwise" if geometry.depthwise else "direct"]
+    if winograd:
+        possible += ("integer_winograd4",) if rounded else WINOGRAD
+    if not rounded and kind == "float32" and geometry.thin and math.prod(geometry.out_size) >= _THIN_PIXELS:
         possible.append("thin")
-    best = choose(geometry, allow_winograd=allow_winograd, kind=kind)
+    best = choose(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded)
     return (best, *(a for a in possible if a != best))
 
 
@@ -104,12 +115,13 @@ def decide(
     *,
     allow_winograd: bool = True,
     kind: WeightType = "float32",
+    rounded: bool = False,
 ) -> Algorithm:
     """The algorithm that ``tuned`` has for this geometry's label, if the layer can have it; else the static rule's."""
     found = tuned.get(geometry.label)
-    if found in candidates(geometry, allow_winograd=allow_winograd, kind=kind):
+    if found in candidates(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded):
         return found
-    return choose(geometry, allow_winograd=allow_winograd, kind=kind)
+    return choose(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded)
 
 
 def pack_layer(
@@ -145,7 +157,7 @@ def pack_layer(
             raise ValueError("Winograd takes 3x3 weights, one group, and channels in multiples of 16")
         panels = weights.reshape(9, inner, outer // PANEL, PANEL)
         return encode(panels.transpose(2, 1, 0, 3), kind)
-    if algorithm == "integer":
+    if algorithm in ("integer", "integer_winograd4"):
         if kind != "int8" or groups != 1:
             raise ValueError("integer GEMM takes int8 weights and one group")
         if taps * inner > MAX_SUM:
@@ -158,15 +170,6 @@ def pack_layer(
     blocks = weights.reshape(taps * inner, groups, outer // groups)
     panels = _padded(blocks).reshape(taps * inner, groups, -1, PANEL)
     return encode(panels.transpose(1, 2, 0, 3), kind)
-
-
-def pack_units(weights: NDArray[np.float32]) -> bytes:
-    """Weights [units, gates, units] of a recurrent layer with one row: ``[units/16][units][gates][16]``, zero-padded.
-
-    All gates of 16 units lie together.
-    """
-    units, gates, _ = weights.shape
-    return _padded(weights).reshape(units, gates, -1, PANEL).transpose(2, 0, 1, 3).astype("<f4").tobytes()
 
 
 def pack_scale(scale: NDArray[np.float32], *, groups: int = 1) -> bytes:
@@ -191,7 +194,7 @@ def pad_channels(vector: NDArray[np.float32]) -> bytes:
 
 def winograd_band(geometry: Geometry, algorithm: Algorithm) -> int:
     """How many tiles are transformed together: as many as stay in the last-level cache."""
-    size = 4 if algorithm == "winograd4" else 2
+    size = 2 if algorithm == "winograd2" else 4
     tiles = geometry.batch * -(-geometry.out_size[0] // size) * -(-geometry.out_size[1] // size)
     most = max(_BAND_MIN, _BAND_BYTES // (4 * (size + 2) ** 2 * geometry.in_channels))
     bands = -(-tiles // most)
@@ -202,6 +205,8 @@ def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_TH
     """Bytes of scratch, aligned to 64, that ``LayerStep.scratch`` must have for up to ``threads`` threads; may be 0."""
     if algorithm == "integer":
         return 2 * math.prod(quantised_shape(geometry)) + _LOAD
+    if algorithm == "integer_winograd4":  # a processor does one or the other
+        return max(scratch_size(geometry, "integer", threads), scratch_size(geometry, "winograd4", threads))
     if algorithm == "thin":
         return 4 * threads * _thin_floats(geometry, *thin_block(geometry))
     if algorithm not in WINOGRAD:

@@ -257,7 +257,10 @@ class Epilogue:
     second_high: float = float("inf")
 
 
-Algorithm = Literal["direct", "depthwise", "winograd2", "winograd4", "integer", "thin"]
+Algorithm = Literal["direct", "depthwise", "winograd2", "winograd4", "integer", "integer_winograd4", "thin"]
+INTEGER: tuple[Algorithm, ...] = ("integer", "integer_winograd4")
+"""Sums of bytes and int8 weights. The second: where a processor multiplies pairs of int16 only, float sums of the
+same numbers by Winograd's algorithm, which saves more."""
 """``integer``: int8 weights times a layer's input rounded to bytes, summed as int32; all others sum floats. ``thin``:
 of few output channels, with pixels in the lanes of the vectors."""
 
@@ -292,7 +295,7 @@ class LayerStep:
     picture; where padding is not zero its halo of zeros is already in the buffer (``pad_top`` rows above ...), so
     the kernel never tests for borders. ``weights``: packed for ``algorithm`` by builder/lower/packing.py.
     ``halo``: (top, left, bottom, right) of zeros that this step writes around its output (and ``second``)
-    because a later layer reads them as its padding. ``rounded``: the output as bytes, for layers of "integer" with
+    because a later layer reads them as its padding. ``rounded``: the output as bytes, for layers of ``INTEGER`` with
     ``input_rounded``, which read that in place of floats; ``output`` is None where nothing reads floats.
     """
 
@@ -317,9 +320,9 @@ class LayerStep:
     scratch: Buffer | None  # size from packing.scratch_size(...)
     weight_type: WeightType = "float32"
     weight_scale: Buffer | None = None  # of int8, from packing.pack_scale
-    weight_sums: Buffer | None = None  # of "integer", from packing.pack_sums
-    quantisation: Quantisation | None = None  # of "integer"
-    input_rounded: bool = False  # of "integer"
+    weight_sums: Buffer | None = None  # of ``INTEGER``, from packing.pack_sums
+    quantisation: Quantisation | None = None  # of ``INTEGER``
+    input_rounded: bool = False  # of ``INTEGER``
     rounded: Rounded | None = None
     layer: str = ""  # the op's name in the model
     kept: str = ""  # why its weights are not of the type that was asked for
@@ -401,7 +404,7 @@ class RecurrentStep:
 
     ``hidden`` and ``cell`` are the state, before the first step and after the last one. ``output``: where each step
     leaves ``hidden`` too, ``output_stride`` floats apart: 0 leaves that of the last one. ``backwards``: the input's
-    last step is the first. ``scratch``: a step's products. ``by_units``: the weights are packed by ``pack_units``.
+    last step is the first. ``scratch``: a step's products.
     """
 
     name: str
@@ -418,7 +421,6 @@ class RecurrentStep:
     output_stride: int
     backwards: bool
     scratch: Buffer
-    by_units: bool = False
     weight_type: WeightType = "float32"
     weight_scale: Buffer | None = None
     layer: str = ""  # the op's name in the model

@@ -137,16 +137,17 @@ def _lower(ws: Workspace, compiled: CompiledVariant, settled: Settled, algorithm
 
 
 def _layers(lowered: Lowered) -> Iterator[tuple[int, LayerStep]]:
-    """(number in ``walk``, step) of every layer that sums floats: for others there is one kernel."""
+    """(number in ``walk``, step) of every layer."""
     for number, step in enumerate(walk(lowered.program.steps)):
-        if isinstance(step, LayerStep) and step.algorithm != "integer":
+        if isinstance(step, LayerStep):
             yield number, step
 
 
 def _open_questions(spec: ModelSpec, lowered: Lowered) -> Iterator[tuple[str, tuple[Algorithm, ...]]]:
     """The label and the candidates, the static rule's first, of every layer that has more than one."""
     for _, step in _layers(lowered):
-        found = candidates(step.geometry, allow_winograd=spec.winograd, kind=step.weight_type)
+        rounded = step.quantisation is not None
+        found = candidates(step.geometry, allow_winograd=spec.winograd, kind=step.weight_type, rounded=rounded)
         if len(found) > 1:
             yield step.geometry.label, found
 

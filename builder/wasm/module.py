@@ -11,7 +11,7 @@ from builder.emit.generated import GeneratedSources
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_weights
-from builder.emit.program import is_dynamic, program_source, stores_bytes
+from builder.emit.program import has_small_weights, is_dynamic, program_source, uses_integer
 from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES, RUNTIME
 from builder.link.toolchain import compile_file, run_compiler
 from builder.lower.program import Program, walk
@@ -50,11 +50,13 @@ FLAVOURS = (SIMD, BASELINE)
 def emit_sources(program: Program, spec: ModelSpec, folder: Path) -> None:
     """Write a program.c per flavour in a folder of its name, and one weights.bin, weights.S, model.h, for all."""
     isas = tuple(flavour.isa for flavour in FLAVOURS)
+    steps = walk(program.steps)
     sources = GeneratedSources(
         folder,
         tuple(f"{isa}/program.c" for isa in isas),
         isas,
-        stores_bytes=stores_bytes(walk(program.steps)),
+        integer=uses_integer(steps),
+        small_weights=has_small_weights(steps),
         dynamic=is_dynamic(program),
     )
     for isa, path in zip(isas, sources.programs, strict=True):

@@ -17,7 +17,7 @@ from builder.importers.graph import FrozenGraph
 from builder.library.opened import OpenedModel
 from builder.lower import Lowered, Options, lower
 from builder.lower.compress import Rules
-from builder.lower.program import LayerStep, walk
+from builder.lower.program import INTEGER, LayerStep, walk
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from builder.quantise import restored
@@ -132,7 +132,7 @@ def test_every_layer_sums_the_whole_numbers_of_its_bytes(name: str, built: Calla
     made = built(name)
     program, graph = made.floats.program, made.graph
     steps = walk(program.steps)
-    wanted = {n: s for n, s in enumerate(steps) if isinstance(s, LayerStep) and s.algorithm == "integer"}
+    wanted = {n: s for n, s in enumerate(steps) if isinstance(s, LayerStep) and s.algorithm in INTEGER}
     assert wanted
     expected: dict[int, np.ndarray] = {}
     worst = dict.fromkeys(wanted, 0.0)
@@ -150,8 +150,10 @@ def test_every_layer_sums_the_whole_numbers_of_its_bytes(name: str, built: Calla
 
     watch(made.observed, program, graph, golden_inputs(spec_of(name), graph).runs, look)
     assert expected.keys() == wanted.keys()
-    # A byte that is off by one is off by a part in 255 * 127 of one product.
-    assert all(error < 2e-6 for error in worst.values()), worst
+    # A byte that is off by one is off by a part in 255 * 127 of one product. Where no bytes are multiplied, Winograd's
+    # sums are off by the rounding of its transforms.
+    bounds = {n: 2e-6 if s.algorithm == "integer" else 2e-5 for n, s in wanted.items()}
+    assert all(error < bounds[number] for number, error in worst.items()), worst
 
 
 @pytest.mark.parametrize(("name", "stored"), [("wide_resnet", 4), ("wired", 0)])
@@ -222,7 +224,7 @@ def test_several_batches_have_the_same_ranges(project: Project, capsys: pytest.C
     assert len(rounded) == 2
     assert {layer.get("input_kept", "") for layer in layers.values()} == {"", "its weights are float32"}
     algorithms = [step["algorithm"] for step in manifest["lowering"]["fused_steps"] if step["kind"] == "layer"]
-    assert algorithms.count("integer") == 4  # of both batches
+    assert sum(algorithm in INTEGER for algorithm in algorithms) == 4  # of both batches
     rows = manifest["verification"]["same_weights"]
     assert [row["output"].partition(" in a ")[2] for row in rows] == ["", "batch of 4"]
     assert all(row["passed"] for row in rows)

@@ -32,6 +32,9 @@ from tests.support.layers import LIBRARY, activate, convolve, epilogues, example
 CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
 PORTABLE = ["v3", "wide", "narrow", "matrix", "pairs", "wide_pairs"]
 NATIVE = {"v4": "avx512bw", "vnni": "avx512_vnni"}
+PAIRS = ("v3", "pairs", "wide_pairs", "v4")
+"""Those that multiply pairs of int16."""
+
 TABLES = [*PORTABLE, *(name for name, flag in NATIVE.items() if flag in CPU and LIBRARY not in os.environ)]
 
 
@@ -51,20 +54,23 @@ def rounded(x: Any, q: Quantisation) -> Any:
     return np.rint(np.clip(scaled, -q.zero, 255 - q.zero)).astype(np.int64)
 
 
-def check(p: Prepared) -> None:
+def check(p: Prepared, tiles: bool = False) -> None:
+    """``tiles``: the sums are Winograd's, of floats, whose error goes with the magnitude of all terms."""
     case, q = p.case, p.case.quantisation
     assert q is not None
     assert p.stored.scale is not None
-    whole = convolve(rounded(p.x, q), p.stored.numbers, case)  # far below 2^53
-    sums = whole * np.float64(np.float32(q.scale)) * p.stored.scale.astype(np.float64)
-    magnitude = 1 + np.abs(sums) + np.abs(p.bias)
+    scale = np.float64(np.float32(q.scale)) * p.stored.scale.astype(np.float64)
+    steps = rounded(p.x, q)
+    sums = convolve(steps, p.stored.numbers, case) * scale  # whole numbers far below 2^53
+    terms = convolve(np.abs(steps), np.abs(p.stored.numbers), case) * scale if tiles else np.abs(sums)
+    magnitude = 1 + terms + np.abs(p.bias)
     sums = sums + p.bias
     if p.residual is not None:
         added = p.residual * (p.scales[0].astype(np.float64) if case.residual_scale else 1.0)
         sums, magnitude = sums + added, magnitude + np.abs(added)
     with np.errstate(over="ignore"):
         expected = activate(case.activation, sums, case.low, case.high)
-    allowed = 6e-7 * magnitude
+    allowed = (2.4e-5 if tiles else 6e-7) * magnitude
     error = np.abs(p.output.inner - expected)
     assert (error <= allowed).all(), f"{(error / magnitude).max():.2e} of the magnitude"
     if p.second is not None:
@@ -138,6 +144,41 @@ def test_bytes_between_layers(kernels: Kernels, table: str, case: Case, by: Quan
         np.testing.assert_array_equal(alone.rounded.buffer, both.rounded.buffer)
         if alone.second is not None:
             np.testing.assert_array_equal(alone.second.buffer, both.second.buffer)
+
+
+@st.composite
+def tiled_layers(draw: st.DrawFn) -> Case:
+    """Any layer that a processor without products of bytes transforms tiles for."""
+    out = (draw(st.integers(1, 14)), draw(st.integers(1, 14)))
+    padding = draw(st.sampled_from([(1, 1, 1, 1), (0, 0, 0, 0), (2, 1, 0, 1)]))
+    size = (out[0] + 2 - padding[0] - padding[2], out[1] + 2 - padding[1] - padding[3])
+    assume(size[0] > 0 and size[1] > 0)
+    channels, outer = draw(st.sampled_from([16, 32, 48, 144, 272])), draw(st.sampled_from([16, 32, 48, 80]))
+    return Case(
+        Geometry(draw(st.integers(1, 2)), channels, out, outer, (3, 3)),
+        "integer_winograd4",
+        padding,
+        size,
+        in_gap=draw(st.sampled_from([0, 16])),
+        weights="int8",
+        quantisation=draw(quantisations),
+        extremes=draw(st.booleans()),
+        **draw(epilogues()),
+    )
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(100)
+@given(case=tiled_layers(), by=quantisations)
+def test_tiles_of_rounded_inputs(kernels: Kernels, table: str, case: Case, by: Quantisation) -> None:
+    """Where bytes are multiplied, the bits of integer sums; elsewhere Winograd's sums of the same numbers."""
+    done = kernels.layer(case, table)
+    check(done, tiles=table in PAIRS)
+    if table not in PAIRS:
+        whole = kernels.layer(replace(case, algorithm="integer"), table)
+        np.testing.assert_array_equal(done.output.buffer, whole.output.buffer)
+    for other, threads in ((replace(case, input_rounded=True), 1), (replace(case, rounded=by), 1), (case, 3)):
+        np.testing.assert_array_equal(kernels.layer(other, table, threads).output.buffer, done.output.buffer)
 
 
 def case_of(geometry: Geometry, padding: int = 0, **more: Any) -> Case:
@@ -214,6 +255,10 @@ SMALL = {
     "dense": case_of(Geometry(1, 130, (1, 1), 50), quantisation=Quantisation(0.05, 255)),
     "dense, three rows": case_of(Geometry(1, 64, (1, 3), 32), quantisation=Quantisation(0.05, 0)),
     "of bytes": case_of(Geometry(1, 24, (5, 6), 40, (3, 3)), 1, input_rounded=True, in_gap=4),
+    "tiles": replace(case_of(Geometry(1, 16, (9, 6), 16, (3, 3)), 1), algorithm="integer_winograd4"),
+    "tiles of bytes": replace(
+        case_of(Geometry(1, 32, (4, 9), 48, (3, 3)), 1, input_rounded=True), algorithm="integer_winograd4"
+    ),
     "of bytes, strided": case_of(Geometry(2, 8, (5, 6), 17, (1, 1), (2, 2)), input_rounded=True),
 }
 
@@ -226,7 +271,7 @@ def test_on_another_processor(target: str, tmp_path: Path) -> None:
     for p, output in zip(prepared, portable.run(prepared, target, tmp_path), strict=True):
         p.output.buffer[...] = output
         p.second = None  # of what was stored in the first, by code that is no other than the float kernels'
-        check(p)
+        check(p, tiles=p.case.algorithm == "integer_winograd4" and target != "arm64")
 
 
 @pytest.mark.parametrize(("variant", "instruction"), portable.INSTRUCTIONS)

@@ -28,7 +28,8 @@ EXPORT void cf_test_close(cf_context *context) {
 }
 
 static void run_layer(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
-    (layer->algorithm == CF_INTEGER ? context->integer : context->fused->layer)(context, layer, data);
+    const int integer = layer->algorithm == CF_INTEGER || layer->algorithm == CF_INTEGER_WINOGRAD4;
+    (integer ? context->integer : context->fused->layer)(context, layer, data);
 }
 
 EXPORT void cf_test_layer(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {

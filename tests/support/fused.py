@@ -17,6 +17,7 @@ from builder.link.toolchain import Toolchain
 from builder.lower.compress import Stored, store
 from builder.lower.geometry import Geometry
 from builder.lower.packing import (
+    TILED,
     pack_layer,
     pack_scale,
     pack_sums,
@@ -72,8 +73,8 @@ INTEGERS = (
 
 SOURCES = ((FUSED_SOURCE, VARIANTS), (ATTENTION_SOURCE, ATTENTIONS), (INTEGER_SOURCE, INTEGERS))
 
-STORES_BYTES = "-DCF_STORES_BYTES=1"
-"""The kernels of programs whose layers store bytes, which do all that those of others do."""
+HAS = ("-DCF_HAS_INTEGER=1", "-DCF_HAS_SMALL_WEIGHTS=1")
+"""The kernels of programs with layers of every kind, which do all that those of others do."""
 
 SANITIZERS = (
     "-std=c11", "-O0", "-g", "-march=x86-64-v3", "-fPIC", "-shared", "-fno-omit-frame-pointer",
@@ -123,7 +124,7 @@ def build(folder: Path, extra: tuple[str, ...] = ()) -> Path:
                 objects[-1],
                 include=(RUNTIME,),
                 cpu=cpu,
-                flags=(*flags, f"-DCF_TABLE={name}", STORES_BYTES, *extra),
+                flags=(*flags, f"-DCF_TABLE={name}", *HAS, *extra),
             )
     for source in (*(RUNTIME / n for n in THREAD_SOURCES), HARNESS, _tables(folder)):
         objects.append(folder / f"{source.stem}.o")
@@ -149,7 +150,7 @@ def build_with_gcc(folder: Path, flags: Sequence[str] = SANITIZERS) -> Path:
                 *own,
                 f"-I{RUNTIME}",
                 f"-DCF_TABLE={name}",
-                STORES_BYTES,
+                *HAS,
                 "-c",
                 str(RUNTIME / source),
                 "-o",
@@ -463,7 +464,7 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
     layer.stride, layer.dilation = Pair(*g.stride), Pair(*g.dilation)
     layer.padding = Pair(*case.padding[:2])
     layer.input, layer.output, layer.halo = picture.view, output.view, Halo(*case.halo)
-    layer.band = winograd_band(g, case.algorithm) if case.algorithm.startswith("winograd") else 0  # type: ignore[arg-type]
+    layer.band = winograd_band(g, case.algorithm) if case.algorithm in TILED else 0  # type: ignore[arg-type]
     layer.block = Pair(*(thin_block(g) if case.algorithm == "thin" else (0, 0)))
     rest = scratch[size // 4 :]
     multiplied = stored.restored

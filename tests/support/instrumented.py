@@ -33,6 +33,7 @@ from builder.link.library import (
 from builder.link.tables import attention_tables, fused_tables, integer_tables
 from builder.project import cache_folder
 from builder.targets import X86_64
+from tests.support.fused import HAS
 
 OBJECTS = "COLDFORGE_TEST_OBJECTS"
 """Names the folder of ``compile_objects``."""
@@ -80,7 +81,7 @@ def compile_objects(folder: Path, flags: Sequence[str], *, kernels: bool = True)
     copies = ((FUSED_SOURCE, _V3.fused), (ATTENTION_SOURCE, _V3.attention), (INTEGER_SOURCE, _V3.integer))
     for source, copy in copies:
         _compile(
-            [*own, f"-DCF_TABLE={copy.table}", "-DCF_STORES_BYTES=1", "-o", f"{copy.table}.o"],
+            [*own, f"-DCF_TABLE={copy.table}", *HAS, "-o", f"{copy.table}.o"],
             [RUNTIME / source],
             folder,
         )

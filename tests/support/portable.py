@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from builder.link.library import INTEGER_SOURCE, RUNTIME
+from builder.link.library import FUSED_SOURCE, INTEGER_SOURCE, RUNTIME
 from builder.link.toolchain import Toolchain, run_compiler
 from builder.targets import ARM64, X86_64
 from tests.support import needs
-from tests.support.fused import CACHE, Prepared
+from tests.support.fused import CACHE, HAS, Prepared
 
 TARGETS = ["arm64", "wasm-simd", "wasm"]
 
@@ -29,7 +29,7 @@ _FLAGS = (
     "-Wextra",
     "-Werror",
     "-fno-sanitize=undefined",
-    "-DCF_STORES_BYTES=1",
+    *HAS,
 )
 
 
@@ -59,6 +59,8 @@ void cf_parallel_for(cf_context *context, int64_t tasks, cf_task run, void *argu
     for (int64_t i = 0; i < tasks; i++) run(argument, i, 0);
 }
 
+extern const cf_fused cf_fused_v3;
+static cf_context context = {.fused = &cf_fused_v3};
 static _Alignas(64) float outputs[@COUNT@];
 @DATA@
 float *data(void);
@@ -110,7 +112,7 @@ def _on_arm64(source: Path) -> bytes:
     emulator = shutil.which("qemu-aarch64-static") or needs.needs("qemu-aarch64", "qemu-user")
     program = source.with_suffix("")
     options = ["-target", ARM64.triple, f"-mcpu={ARM64.kernel_cpu}", *_FLAGS, "-nostdlib", "-I.", f"-I{RUNTIME}"]
-    run_compiler([*options, "-static", str(source), "-o", str(program)], source.parent, CACHE)
+    run_compiler([*options, "-static", *_sources(source), "-o", str(program)], source.parent, CACHE)
     return subprocess.run([emulator, str(program)], capture_output=True, check=True).stdout
 
 
@@ -122,10 +124,15 @@ def _in_wasm(source: Path, target: str, count: int) -> bytes:
     cpu = "generic+simd128" if target == "wasm-simd" else "generic"
     options = ["-target", "wasm32-wasi", f"-mcpu={cpu}", *_FLAGS, "-nostdlib", "-I.", f"-I{RUNTIME}"]
     options += [f"-Wl,--{option}" for option in ("no-entry", "export=run", "export=data")]
-    run_compiler([*options, str(source), "-o", str(module)], source.parent, CACHE)
+    run_compiler([*options, *_sources(source), "-o", str(module)], source.parent, CACHE)
     loaded = Module(module)
     loaded.call("run")
     return loaded.read(loaded.call("data"), 4 * count)
+
+
+def _sources(program: Path) -> tuple[str, str]:
+    """With the kernels that integer GEMM passes tiles of rounded inputs on to."""
+    return str(program), str(RUNTIME / FUSED_SOURCE)
 
 
 def _words(name: str, data: bytes, constant: bool = True) -> str:
@@ -146,7 +153,7 @@ def _program(prepared: Sequence[Prepared]) -> str:
             parts.append(_words(f"{name}_{number}", array.tobytes(), constant=False))
             fields.append(f".{name} = (void *){name}_{number}")
         data = f"&(const cf_layer_data){{{', '.join(fields)}}}"
-        calls.append(f"    CF_TABLE(0, (const cf_layer *)layer_{number}, {data});\n")
+        calls.append(f"    CF_TABLE(&context, (const cf_layer *)layer_{number}, {data});\n")
         at += p.output.buffer.size
     return f'#include "{RUNTIME / INTEGER_SOURCE}"\n' + _TEMPLATE.replace("@COUNT@", str(at)).replace(
         "@DATA@", "".join(parts)

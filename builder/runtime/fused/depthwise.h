@@ -76,7 +76,7 @@ INLINE void depthwise_microkernel(const int kernel_size, const int stride, const
         UNROLL for (int u = 0; u < tile_pixels; u++) sum[u] += load_upto(residual + u * s->residual_pixel, n);
     }
     UNROLL for (int u = 0; u < tile_pixels; u++) sum[u] = clamp(sum[u], low, high);
-    if (!CF_STORES_BYTES || s->output != NULL) {
+    if (!CF_HAS_INTEGER || s->output != NULL) {
         float *output = s->output + at * s->output_pixel + c;
         UNROLL for (int u = 0; u < tile_pixels; u++) {
             ADDRESS(output);
@@ -84,7 +84,7 @@ INLINE void depthwise_microkernel(const int kernel_size, const int stride, const
             output += s->output_pixel;
         }
     }
-    if (CF_STORES_BYTES && s->bytes != NULL) {
+    if (CF_HAS_INTEGER && s->bytes != NULL) {
         vec values[CF_DEPTHWISE_PIXELS]; /* in memory: a loop takes far less room than eight pixels of each kernel */
         UNROLL for (int u = 0; u < tile_pixels; u++) values[u] = sum[u];
         int8_t *bytes = s->bytes + at * s->bytes_pixel + c;

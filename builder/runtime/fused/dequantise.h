@@ -14,8 +14,9 @@
  */
 static const float *dequantise(const cf_layer *layer, const cf_layer_data *data, int64_t panel, int64_t first,
                                int64_t count, float *buffer) {
+    if (!CF_HAS_SMALL_WEIGHTS || layer->weight_type == CF_FLOAT32) return (const float *)data->weights + first;
     switch (layer->weight_type) {
-    case CF_FLOAT32: return (const float *)data->weights + first;
+    case CF_FLOAT32: break;
     case CF_FLOAT16: {
         const uint16_t *from = (const uint16_t *)data->weights + first;
         for (int64_t i = 0; i < count; i += CF_LANES) store(buffer + i, from_float16(from + i));
@@ -40,6 +41,30 @@ static const float *dequantise(const cf_layer *layer, const cf_layer_data *data,
     }
     }
     return buffer;
+}
+
+/*
+ * The int8 weights of a 3x3 kernel as they lie for integer GEMM, for `count` input channels of one panel from number
+ * `first` on, both multiples of 4: as floats [count][9][CF_PANEL].
+ */
+static void dequantise_quads(const cf_layer *layer, const cf_layer_data *data, int64_t panel, int64_t first,
+                             int64_t count, float *buffer) {
+    enum { QUAD = 4, TAPS = 9 };
+    const int64_t quads = layer->in_channels / QUAD;
+    const int8_t *from = (const int8_t *)data->weights + (panel * TAPS * quads + first / QUAD) * CF_PANEL * QUAD;
+    for (int64_t tap = 0; tap < TAPS; tap++) {
+        for (int64_t quad = 0; quad < count / QUAD; quad++) {
+            float *to = buffer + (quad * QUAD * TAPS + tap) * CF_PANEL;
+            UNROLL for (int j = 0; j < CF_PANEL; j += CF_LANES) {
+                const vec scale = load(data->weight_scale + panel * CF_PANEL + j);
+                const ivec bytes = *(const loose_ivec *)(from + ((tap * quads + quad) * CF_PANEL + j) * QUAD);
+                UNROLL for (int c = 0; c < QUAD; c++) {
+                    const ivec weights = (ivec)((unsigned_ivec)bytes << (24 - 8 * c)) >> 24;
+                    store(to + c * TAPS * CF_PANEL + j, __builtin_convertvector(weights, vec) * scale);
+                }
+            }
+        }
+    }
 }
 
 #endif

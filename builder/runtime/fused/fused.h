@@ -10,6 +10,15 @@
 
 enum { CF_MAX_TAPS = 1024 };
 
+/* What no layer of a program has, its kernels know nothing of, and take less room: layers of CF_INTEGER, and so bytes
+ * between layers; weights that are not float32. */
+#ifndef CF_HAS_INTEGER
+#define CF_HAS_INTEGER 0
+#endif
+#ifndef CF_HAS_SMALL_WEIGHTS
+#define CF_HAS_SMALL_WEIGHTS 0
+#endif
+
 /* A float32 NHWC tensor: strides in floats, and the offset of element [0, 0, 0, 0] from the buffer's start. */
 typedef struct {
     int64_t first, image, row, pixel;
@@ -20,7 +29,15 @@ typedef struct {
     int64_t top, left, bottom, right;
 } cf_halo;
 
-typedef enum { CF_DIRECT, CF_DEPTHWISE, CF_WINOGRAD2, CF_WINOGRAD4, CF_INTEGER, CF_THIN } cf_algorithm;
+typedef enum {
+    CF_DIRECT,
+    CF_DEPTHWISE,
+    CF_WINOGRAD2,
+    CF_WINOGRAD4,
+    CF_INTEGER,
+    CF_INTEGER_WINOGRAD4, /* CF_INTEGER where a processor multiplies bytes, elsewhere CF_WINOGRAD4 of rounded inputs */
+    CF_THIN
+} cf_algorithm;
 
 typedef enum {
     CF_CLAMP, /* "identity" is a clamp to +-infinity; NaN stays NaN */
@@ -46,9 +63,9 @@ typedef struct {
     int64_t band;     /* Winograd: tiles that are transformed together */
     int64_t block[2]; /* CF_THIN: rows and columns of the output that a task computes at most */
     cf_weight_type weight_type;
-    float input_scale;  /* this and input_zero, for CF_INTEGER: see Quantisation in builder/lower/program.py */
+    float input_scale;  /* this and input_zero, for both CF_INTEGERs: see Quantisation in builder/lower/program.py */
     int32_t input_zero;
-    int32_t input_rounded; /* CF_INTEGER: the input is stored as bytes, and its view is in bytes */
+    int32_t input_rounded; /* for them: the input is stored as bytes, and its view is in bytes */
     cf_view rounded;       /* the output as bytes, in bytes: see Rounded there */
     cf_halo rounded_halo;
     float rounded_scale;
@@ -67,7 +84,7 @@ typedef struct {
     float *second;
     const float *second_scale, *second_shift;
     float *scratch;
-    const int32_t *weight_sums; /* CF_INTEGER: [panels][16], the sum of each output channel's int8 weights */
+    const int32_t *weight_sums; /* of both CF_INTEGERs: [panels][16], the sum of each output channel's int8 weights */
     const float *weight_scale; /* int8: [panels][16], the scale of each output channel */
 } cf_layer_data;
 
@@ -112,7 +129,6 @@ typedef struct {
     int64_t steps, batch, units;
     int64_t output_step; /* floats from step to step of the output */
     int32_t backwards;
-    int32_t by_units; /* the weights, float32, as pack_units of builder/lower/packing.py has them; batch is 1 */
     cf_layer product; /* of the state: a dense layer of `batch` rows, without activation */
 } cf_recurrent;
 
@@ -174,7 +190,7 @@ typedef struct {
     void (*recurrent)(cf_context *context, const cf_recurrent *recurrent, const cf_recurrent_data *data);
 } cf_fused;
 
-/* Integer GEMM, for layers of CF_INTEGER, which `cf_fused.layer` does not take. Few programs have any, so these kernels
+/* Integer GEMM, for layers of CF_INTEGER, which `cf_fused.layer` does not take, and of CF_INTEGER_WINOGRAD4. Few programs have any, so these kernels
  * are compiled into those alone. */
 typedef void (*cf_integer_layer)(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
 

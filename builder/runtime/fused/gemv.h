@@ -6,38 +6,56 @@
 
 enum { CF_GEMV_NR = 32 }; /* output channels of a tile */
 
+/* CF_LANES weights from number `at` on, as floats; int8 without their scale. type is a constant. */
+INLINE vec load_weights(const cf_weight_type type, const void *weights, int64_t at) {
+    switch (type) {
+    case CF_FLOAT32: break;
+    case CF_FLOAT16: return from_float16((const uint16_t *)weights + at);
+    case CF_BFLOAT16: return from_bfloat16((const uint16_t *)weights + at);
+    case CF_INT8: return from_int8((const int8_t *)weights + at);
+    }
+    return load((const float *)weights + at);
+}
+
 /*
- * Add to sums: mr <= CF_GEMV_PIXELS pixels times 32 (or the last 16) channels, over one block of K. Each sum is kept in
- * `chains` parts, which hide the latency of the additions. mr, vectors and chains are constants. There is no prefetch,
+ * Add to sums: mr <= CF_GEMV_PIXELS pixels times 32 (or the last 16) channels, whose weights begin at number `at`.
+ * Each sum is kept in `chains` parts, which hide the latency of the additions. Weights that are not float32 are widened
+ * in registers, because each is used mr times only. type, mr, vectors and chains are constants. There is no prefetch,
  * because the processor reads ahead by itself.
  */
-INLINE void gemv_microkernel(const int mr, const int vectors, const int chains, const cf_k_block *block,
-                             int64_t panel_stride, const float *const *inputs, const float *weights, float *sums) {
+INLINE void gemv_microkernel(const cf_weight_type type, const int mr, const int vectors, const int chains,
+                             const cf_gemm *g, const float *const *inputs, int64_t at, const float *scale,
+                             float *sums) {
     enum { PER_PANEL = CF_PANEL / CF_LANES };
+    const cf_indirection *indirection = &g->indirection;
+    const int64_t segments = indirection->segments, length = indirection->segment_length,
+                  panel_stride = indirection->k * CF_PANEL;
+    const void *weights = g->data->weights;
     vec sum[4][CF_GEMV_PIXELS][CF_GEMV_NR / CF_LANES];
     UNROLL for (int c = 0; c < chains; c++) {
         UNROLL for (int r = 0; r < mr; r++) { UNROLL for (int v = 0; v < vectors; v++) sum[c][r][v] = zero(); }
     }
-    for (int64_t s = 0; s < block->segments; s++) {
+    for (int64_t s = 0; s < segments; s++) {
         const float *in[CF_GEMV_PIXELS];
-        UNROLL for (int r = 0; r < mr; r++) in[r] = inputs[r] + block->offsets[s];
+        UNROLL for (int r = 0; r < mr; r++) in[r] = inputs[r] + indirection->offsets[s];
         int64_t k = 0;
-        for (; k + chains <= block->segment_length; k += chains) {
+        for (; k + chains <= length; k += chains) {
             UNROLL for (int c = 0; c < chains; c++) {
                 UNROLL for (int v = 0; v < vectors; v++) {
-                    const vec w =
-                        load(weights + (v / PER_PANEL) * panel_stride + (v % PER_PANEL) * CF_LANES + c * CF_PANEL);
+                    const int64_t of_vector = (v / PER_PANEL) * panel_stride + (v % PER_PANEL) * CF_LANES;
+                    const vec w = load_weights(type, weights, at + of_vector + c * CF_PANEL);
                     UNROLL for (int r = 0; r < mr; r++) sum[c][r][v] += splat(in[r][k + c]) * w;
                 }
             }
-            weights += chains * CF_PANEL;
+            at += chains * CF_PANEL;
         }
-        for (; k < block->segment_length; k++) {
+        for (; k < length; k++) {
             UNROLL for (int v = 0; v < vectors; v++) {
-                const vec w = load(weights + (v / PER_PANEL) * panel_stride + (v % PER_PANEL) * CF_LANES);
+                const int64_t of_vector = (v / PER_PANEL) * panel_stride + (v % PER_PANEL) * CF_LANES;
+                const vec w = load_weights(type, weights, at + of_vector);
                 UNROLL for (int r = 0; r < mr; r++) sum[0][r][v] += splat(in[r][k]) * w;
             }
-            weights += CF_PANEL;
+            at += CF_PANEL;
         }
     }
     UNROLL for (int r = 0; r < mr; r++) {
@@ -45,33 +63,43 @@ INLINE void gemv_microkernel(const int mr, const int vectors, const int chains, 
             float *row_sums = sums + r * CF_GEMV_NR + v * CF_LANES;
             vec total = sum[0][r][v];
             UNROLL for (int c = 1; c < chains; c++) total += sum[c][r][v];
+            if (type == CF_INT8) total *= load(scale + v * CF_LANES);
             store(row_sums, load(row_sums) + total);
         }
     }
 }
 
 /* Add to sums: all pixels times `panels` panels, one or two, from number `panel` on. */
-static void gemv_panels(const cf_gemm *g, const float *const *in, int64_t panel, int64_t panels, float *sums) {
-    enum { TWO = CF_GEMV_NR / CF_LANES, ONE = CF_PANEL / CF_LANES, KC = CF_L1_WEIGHT_BYTES / 4 / CF_GEMV_NR };
-    _Alignas(64) float buffer[KC * CF_GEMV_NR];
-    cf_k_block block = {0};
-    while (next_k_block(&g->indirection, g->layer->weight_type == CF_FLOAT32 ? g->indirection.k : KC, &block)) {
-        int64_t panel_stride;
-        const float *from = block_weights(g, panel, panels, block.begin, block.k, buffer, &panel_stride);
-        if (panels > 1) {
-            switch (g->pixels) {
-            case 1: gemv_microkernel(1, TWO, CF_LANES == 16 ? 4 : 2, &block, panel_stride, in, from, sums); break;
-            case 2: gemv_microkernel(2, TWO, CF_LANES == 16 ? 2 : 1, &block, panel_stride, in, from, sums); break;
-            case 3: gemv_microkernel(3, TWO, CF_LANES == 16 ? 2 : 1, &block, panel_stride, in, from, sums); break;
-            }
-        } else {
-            switch (g->pixels) {
-            case 1: gemv_microkernel(1, ONE, 4, &block, panel_stride, in, from, sums); break;
-            case 2: gemv_microkernel(2, ONE, 2, &block, panel_stride, in, from, sums); break;
-            case 3: gemv_microkernel(3, ONE, 2, &block, panel_stride, in, from, sums); break;
-            }
+INLINE void gemv_panels(const cf_weight_type type, const cf_gemm *g, const float *const *in, int64_t panel,
+                        int64_t panels, float *sums) {
+    enum { TWO = CF_GEMV_NR / CF_LANES, ONE = CF_PANEL / CF_LANES };
+    const int64_t at = panel * g->indirection.k * CF_PANEL;
+    const float *scale = type == CF_INT8 ? g->data->weight_scale + panel * CF_PANEL : NULL;
+    if (panels > 1) {
+        switch (g->pixels) {
+        case 1: gemv_microkernel(type, 1, TWO, CF_LANES == 16 ? 4 : 2, g, in, at, scale, sums); break;
+        case 2: gemv_microkernel(type, 2, TWO, CF_LANES == 16 ? 2 : 1, g, in, at, scale, sums); break;
+        case 3: gemv_microkernel(type, 3, TWO, CF_LANES == 16 ? 2 : 1, g, in, at, scale, sums); break;
+        }
+    } else {
+        switch (g->pixels) {
+        case 1: gemv_microkernel(type, 1, ONE, 4, g, in, at, scale, sums); break;
+        case 2: gemv_microkernel(type, 2, ONE, 2, g, in, at, scale, sums); break;
+        case 3: gemv_microkernel(type, 3, ONE, 2, g, in, at, scale, sums); break;
         }
     }
+}
+
+static void gemv_any_type(const cf_gemm *g, const float *const *in, int64_t panel, int64_t panels, float *sums) {
+#if CF_HAS_SMALL_WEIGHTS
+    switch (g->layer->weight_type) {
+    case CF_FLOAT32: break;
+    case CF_FLOAT16: gemv_panels(CF_FLOAT16, g, in, panel, panels, sums); return;
+    case CF_BFLOAT16: gemv_panels(CF_BFLOAT16, g, in, panel, panels, sums); return;
+    case CF_INT8: gemv_panels(CF_INT8, g, in, panel, panels, sums); return;
+    }
+#endif
+    gemv_panels(CF_FLOAT32, g, in, panel, panels, sums);
 }
 
 static void gemv_task(void *argument, int64_t task, uint32_t thread) {
@@ -89,7 +117,7 @@ static void gemv_task(void *argument, int64_t task, uint32_t thread) {
         for (int64_t r = 0; r < g->pixels; r++) {
             memcpy(sums + r * CF_GEMV_NR, g->data->bias + channel, (size_t)channels * sizeof *sums);
         }
-        gemv_panels(g, pointers.input, group * g->panels + panel, ceil_div(channels, CF_PANEL), sums);
+        gemv_any_type(g, pointers.input, group * g->panels + panel, ceil_div(channels, CF_PANEL), sums);
         run_epilogue(g->layer, g->data, &pointers, 0, g->pixels, channel, channels, sums, CF_GEMV_NR);
     }
 }

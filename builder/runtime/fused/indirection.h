@@ -7,12 +7,8 @@
 
 #include "fused/blocking.h"
 
-/* Programs whose layers store no bytes have kernels that know of none, and take less room. */
-#ifndef CF_STORES_BYTES
-#define CF_STORES_BYTES 0
-#endif
-INLINE int8_t *stored_bytes(const cf_layer_data *data) { return CF_STORES_BYTES ? data->rounded : NULL; }
-INLINE int stores_floats(const cf_layer_data *data) { return !CF_STORES_BYTES || data->output != NULL; }
+INLINE int8_t *stored_bytes(const cf_layer_data *data) { return CF_HAS_INTEGER ? data->rounded : NULL; }
+INLINE int stores_floats(const cf_layer_data *data) { return !CF_HAS_INTEGER || data->output != NULL; }
 
 /* The k inputs of an output pixel: `segments` runs of `segment_length` adjacent elements, each at an offset from the
  * pixel's input pointer. */

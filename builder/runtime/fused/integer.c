@@ -1,4 +1,5 @@
 /* Integer GEMM for one instruction set: compiled once for each, with CF_TABLE as this copy's name. */
+#include "abi/program.h"
 #include "fused/halo.h"
 #include "fused/integer_gemm.h"
 
@@ -8,6 +9,10 @@
 
 void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
 void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
+    if (layer->algorithm == CF_INTEGER_WINOGRAD4 && CF_FORM == CF_PAIRS) { /* it saves more than pairs do */
+        context->fused->layer(context, layer, data);
+        return;
+    }
     zero_halos(layer, data);
     run_integer_gemm(context, layer, data);
 }

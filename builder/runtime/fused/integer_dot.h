@@ -56,7 +56,6 @@ typedef cf_quantised loose_quantised_vec
     __attribute__((vector_size(CF_LANES * sizeof(cf_quantised)), aligned(sizeof(cf_quantised)), may_alias));
 typedef int16_t pairs __attribute__((vector_size(CF_LANES * 4)));
 typedef uint16_t unsigned_pairs __attribute__((vector_size(CF_LANES * 4)));
-typedef int32_t loose_ivec __attribute__((vector_size(CF_LANES * 4), aligned(4), may_alias));
 
 INLINE ivec iload(const void *p) { return *(const loose_ivec *)p; }
 

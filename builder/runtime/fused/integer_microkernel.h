@@ -119,13 +119,13 @@ INLINE void integer_microkernel(const int mr, const int vectors, const int widen
                     value[r][v] = __builtin_convertvector(sum[r][v], vec) * factor + bias;
                 }
             }
-            if (outputs == NULL && (!CF_STORES_BYTES || bytes == NULL)) {
+            if (outputs == NULL && (!CF_HAS_INTEGER || bytes == NULL)) {
                 UNROLL for (int r = 0; r < mr; r++) {
                     UNROLL for (int v = 0; v < vectors; v++) store(sums + r * CF_NR + v * CF_LANES, value[r][v]);
                 }
                 continue;
             }
-            if (!CF_STORES_BYTES || bytes == NULL) {
+            if (!CF_HAS_INTEGER || bytes == NULL) {
                 float *out[CF_INTEGER_MR]; /* read before anything is stored: stores may alias */
                 UNROLL for (int r = 0; r < mr; r++) out[r] = outputs[r] + c;
                 if (residuals != NULL) add_residuals(mr, vectors, residuals, c, value);
@@ -152,7 +152,7 @@ INLINE void integer_microkernel(const int mr, const int vectors, const int widen
         sums += mr * CF_NR;
         inputs += mr;
         if (outputs != NULL) outputs += mr;
-        if (CF_STORES_BYTES && bytes != NULL) bytes += mr;
+        if (CF_HAS_INTEGER && bytes != NULL) bytes += mr;
         if (residuals != NULL) residuals += mr;
     }
 }

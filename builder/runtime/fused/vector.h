@@ -58,6 +58,7 @@ typedef float vec __attribute__((vector_size(CF_LANES * 4)));
 typedef int32_t ivec __attribute__((vector_size(CF_LANES * 4)));
 typedef uint32_t unsigned_ivec __attribute__((vector_size(CF_LANES * 4)));
 typedef float loose_vec __attribute__((vector_size(CF_LANES * 4), aligned(4), may_alias));
+typedef int32_t loose_ivec __attribute__((vector_size(CF_LANES * 4), aligned(4), may_alias));
 
 INLINE vec load(const float *p) { return *(const loose_vec *)p; }
 INLINE void store(float *p, vec v) { *(loose_vec *)p = v; }

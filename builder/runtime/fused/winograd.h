@@ -7,6 +7,7 @@
  * GEMM for each of the 16 or 36 points, and transform the products back. Weights stay untransformed in the library,
  * and each is transformed once for each band. While a block of them is multiplied, the next one is prefetched: to wait
  * for weights that come from memory would take as long as to multiply.
+ * Where the layer rounds its input to bytes, tiles of the rounded numbers are transformed.
  *
  * Scratch: the band's input [points][tiles][channels + 16]; then for each thread weights
  * [points][panels][channels][16] and products [points][tiles][CF_NR]. See scratch_size in builder/lower/packing.py.
@@ -37,6 +38,7 @@ typedef struct {
     int64_t kc;                        /* input channels whose weights are transformed together */
     int64_t mc;                        /* tiles whose products are in scratch */
     int64_t task_tiles, m_blocks;      /* tiles of a task; tasks for the same channels */
+    cf_quantiser rounding;             /* of the input, for CF_INTEGER_WINOGRAD4 */
     float *input, *threads;
 } cf_winograd;
 
@@ -102,15 +104,37 @@ INLINE void find_tile(const cf_winograd *w, int64_t tile, int64_t *image, int64_
     *column = in_picture % w->across * w->size;
 }
 
-INLINE void transform_input_tile(const int size, const cf_winograd *w, int64_t tile) {
+/* What a tile's input is: floats, floats that are rounded first, or bytes. */
+typedef enum { CF_TILE_FLOATS, CF_TILE_ROUNDED, CF_TILE_BYTES } cf_tile_input;
+
+/* CF_LANES numbers of the input from number `at` of its buffer on. */
+INLINE vec load_tile(const cf_tile_input form, const cf_winograd *w, int64_t at) {
+    if (form == CF_TILE_FLOATS) return load(w->data->input + at);
+    const cf_layer *layer = w->layer;
+    ivec steps;
+    if (form == CF_TILE_ROUNDED) {
+        steps = rounded(&w->rounding, load(w->data->input + at));
+    } else {
+        const loose_byte_vec *bytes = (const loose_byte_vec *)((const int8_t *)w->data->input + at);
+#if CF_BYTES_LESS == 0
+        typedef uint8_t unsigned_byte_vec __attribute__((vector_size(CF_LANES)));
+        steps = __builtin_convertvector((unsigned_byte_vec)*bytes, ivec) - isplat(layer->input_zero);
+#else
+        steps = __builtin_convertvector((byte_vec)*bytes, ivec) + isplat(CF_BYTES_LESS - layer->input_zero);
+#endif
+    }
+    return __builtin_convertvector(steps, vec) * splat(layer->input_scale);
+}
+
+INLINE void transform_input_tile(const int size, const cf_tile_input form, const cf_winograd *w, int64_t tile) {
     enum { MOST = 6 };
     const int side = size + 2;
     const cf_layer *layer = w->layer;
     const cf_view *in = &layer->input;
     int64_t image, row, column;
     find_tile(w, w->first + tile, &image, &row, &column);
-    const float *from = w->data->input + in->first + image * in->image + (row - layer->padding[0]) * in->row +
-                        (column - layer->padding[1]) * in->pixel;
+    const int64_t from = in->first + image * in->image + (row - layer->padding[0]) * in->row +
+                         (column - layer->padding[1]) * in->pixel;
     /* The last tiles reach past the halo. What they read there is zero, and goes into outputs that are not stored. */
     const int64_t rows = min64(side, layer->out[0] + 2 - row), columns = min64(side, layer->out[1] + 2 - column);
     float *to = w->input + tile * w->row;
@@ -118,12 +142,15 @@ INLINE void transform_input_tile(const int size, const cf_winograd *w, int64_t t
         vec d[MOST * MOST];
         if (rows == side && columns == side) {
             UNROLL for (int y = 0; y < side; y++) {
-                UNROLL for (int x = 0; x < side; x++) d[y * side + x] = load(from + y * in->row + x * in->pixel + c);
+                UNROLL for (int x = 0; x < side; x++) {
+                    d[y * side + x] = load_tile(form, w, from + y * in->row + x * in->pixel + c);
+                }
             }
         } else {
             for (int y = 0; y < side; y++) {
                 for (int x = 0; x < side; x++) {
-                    d[y * side + x] = y < rows && x < columns ? load(from + y * in->row + x * in->pixel + c) : zero();
+                    d[y * side + x] =
+                        y < rows && x < columns ? load_tile(form, w, from + y * in->row + x * in->pixel + c) : zero();
                 }
             }
         }
@@ -138,10 +165,14 @@ static void transform_input_task(void *argument, int64_t task, uint32_t thread) 
     const cf_winograd *w = argument;
     const int64_t end = min64(w->count, (task + 1) * CF_TASK_TILES);
     for (int64_t tile = task * CF_TASK_TILES; tile < end; tile++) {
-        if (w->size == 4) {
-            transform_input_tile(4, w, tile);
+        if (w->size == 2) {
+            transform_input_tile(2, CF_TILE_FLOATS, w, tile);
+        } else if (!CF_HAS_INTEGER || w->layer->algorithm != CF_INTEGER_WINOGRAD4) {
+            transform_input_tile(4, CF_TILE_FLOATS, w, tile);
+        } else if (w->layer->input_rounded) {
+            transform_input_tile(4, CF_TILE_BYTES, w, tile);
         } else {
-            transform_input_tile(2, w, tile);
+            transform_input_tile(4, CF_TILE_ROUNDED, w, tile);
         }
     }
 }
@@ -168,7 +199,12 @@ static void transform_weights(const cf_winograd *w, int64_t panel, int64_t from,
     const int64_t step = w->layer->weight_type == CF_FLOAT32 ? kc : CF_WINOGRAD_DEQUANTISED;
     for (int64_t c = 0; c < kc; c += step) {
         const int64_t count = min64(step, kc - c), first = panel * w->layer->in_channels + from + c;
-        const float *weights = dequantise(w->layer, w->data, panel, first * 9 * CF_PANEL, count * 9 * CF_PANEL, buffer);
+        const float *weights = buffer;
+        if (CF_HAS_INTEGER && w->layer->algorithm == CF_INTEGER_WINOGRAD4) {
+            dequantise_quads(w->layer, w->data, panel, from + c, count, buffer);
+        } else {
+            weights = dequantise(w->layer, w->data, panel, first * 9 * CF_PANEL, count * 9 * CF_PANEL, buffer);
+        }
         if (w->size == 4) {
             transform_weight_panel(4, w, weights, count, u + c * CF_PANEL);
         } else {
@@ -289,6 +325,7 @@ static void run_winograd(cf_context *context, const cf_layer *layer, const cf_la
     cf_winograd w = {.layer = layer, .data = data, .size = size};
     const int64_t threads = cf_threads(context);
     w.kc = min64(layer->in_channels, layer->band <= CF_WINOGRAD_MC ? CF_WINOGRAD_FEW_KC : CF_WINOGRAD_KC);
+    if (CF_HAS_INTEGER) w.rounding = quantiser(layer->input_scale, layer->input_zero, 0);
     w.points = (size + 2) * (size + 2);
     w.down = ceil_div(layer->out[0], size);
     w.across = ceil_div(layer->out[1], size);

@@ -349,6 +349,13 @@ PEERS ?=
 bench-arm64: $(if $(PEERS),.venv-bench/.done,setup) $(MADE_digits) $(MADE_age_gender) ## an archive to unpack and run on a Graviton, which times the libraries there (NETWORKS="...", PEERS="onnxruntime litert")
 	@$(if $(PEERS),.venv-bench/bin/python,$(PY)) -m benchmarks.pack $(NETWORKS) --target arm64 $(if $(PEERS),--peers $(PEERS))
 
+COUNTED := digits emotion
+.PHONY: cycles-arm64
+cycles-arm64: setup $(MADE_digits) ## what llvm-mca's models say of arm64's kernels, and instructions counted under QEMU; writes docs/cycles-arm64.md
+	@for model in $(COUNTED); do \
+		$(MAKE) --no-print-directory bundle selftest MODEL=$$model TARGET=arm64 BUILD_IN=host; done
+	@$(PY) -m benchmarks.cycles $(foreach m,$(COUNTED),dist/$(m)-arm64/$(m)_benchmark)
+
 .PHONY: bench-batch
 bench-batch: .venv-bench/.done ## the same with 16 inputs a run, on one thread; writes docs/benchmarks-batch16.md
 	@.venv-bench/bin/python -m benchmarks.run --batch 16 --threads 1

@@ -148,7 +148,7 @@ class _Assembly:
         del self.weights[core.value]
         algorithm = self._algorithm(core, stored, quantisation)
         size = scratch_size(core.geometry, algorithm)
-        scratch = self._new(size) if size else None
+        scratch = self._new(size, scratch_size(core.geometry, algorithm, threads=1)) if size else None
         packed = pack_layer(stored.numbers, algorithm, groups=core.groups, kind=stored.type)
         weights = self.store.put(packed)
         scale = None if stored.scale is None else self.store.put(pack_scale(stored.scale, groups=core.groups))
@@ -381,8 +381,8 @@ class _Assembly:
 
     # What they share.
 
-    def _new(self, size: int) -> Storage:
-        storage = Storage(size, len(self.steps), len(self.steps))
+    def _new(self, size: int, alone: int | None = None) -> Storage:
+        storage = Storage(size, len(self.steps), len(self.steps), alone=alone)
         self.storages.append(storage)
         return storage
 

@@ -2,37 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from builder.lower.buffers import align
 from builder.lower.program import Buffer, Weight
 
+PAGE = 4096
+
 
 @dataclass
 class Storage:
-    """Bytes in the arena that are in use from step ``first`` to step ``last``, both included."""
+    """Bytes in the arena that are in use from step ``first`` to step ``last``, both included.
+
+    ``alone``: how many of them, from the beginning on, a run on one thread touches; all where None. The rest of a
+    layer's scratch is for further threads.
+    """
 
     size: int
     first: int
     last: int
     offset: int = -1
+    alone: int | None = None
 
     @property
     def buffer(self) -> Buffer:
         return Buffer("arena", self.offset, self.size)
+
+    @property
+    def touched(self) -> int:
+        """Bytes of it that a run on one thread touches."""
+        return self.size if self.alone is None else self.alone
 
     def use(self, step: int) -> None:
         """Extend the life of the storage to step number ``step``."""
         self.first, self.last = min(self.first, step), max(self.last, step)
 
 
+_ORDERS: tuple[Callable[[Storage], tuple[float, ...]], ...] = (
+    lambda s: (-s.size, s.first, s.last),
+    lambda s: (s.touched < s.size, -s.size, s.first, s.last),
+    lambda s: (s.first - s.last, -s.touched, s.first),
+)
+"""Largest first; the same with scratch behind all values; longest life first. None is best for every network."""
+
+
 def place(storages: list[Storage]) -> int:
     """Give every storage an offset so that none overlaps another that lives at the same time.
 
-    Largest first, each in the lowest gap that is free for its whole life. Returns the arena's size, in bytes.
+    One after the other, each in the lowest gap that is free for its whole life. Where scratch is for several threads,
+    several orders are tried. Kept is the one by which a run on one thread touches the fewest pages: a function waits
+    for each of them in its first request (1.5 to 2 µs), and has them from then on. Returns the arena's size, in bytes.
     """
+    several = any(storage.touched < storage.size for storage in storages)
+    orders = _ORDERS if several else _ORDERS[:1]
+    best = min(orders, key=lambda order: _place(storages, order))
+    return _place(storages, best)[1]
+
+
+def _place(storages: list[Storage], order: Callable[[Storage], tuple[float, ...]]) -> tuple[int, int]:
+    """The pages that a run on one thread then touches, and the arena's size in bytes."""
     placed: list[Storage] = []
-    for storage in sorted(storages, key=lambda s: (-s.size, s.first, s.last)):
+    for storage in sorted(storages, key=order):
         offset = 0
         alive = [o for o in placed if o.first <= storage.last and storage.first <= o.last]
         for other in sorted(alive, key=lambda o: o.offset):
@@ -41,7 +72,15 @@ def place(storages: list[Storage]) -> int:
             offset = max(offset, align(other.offset + other.size))
         storage.offset = offset
         placed.append(storage)
-    return align(max((s.offset + s.size for s in storages), default=0))
+    return pages(storages), align(max((s.offset + s.size for s in storages), default=0))
+
+
+def pages(storages: Iterable[Storage]) -> int:
+    """How many pages of the arena a run on one thread touches; an arena may begin inside of one."""
+    touched: set[int] = set()
+    for storage in storages:
+        touched.update(range(storage.offset // PAGE, -(-(storage.offset + storage.touched) // PAGE)))
+    return len(touched)
 
 
 @dataclass

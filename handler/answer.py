@@ -8,12 +8,12 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from math import isfinite, prod
-from typing import TYPE_CHECKING, Any
 
 from .budget import ANSWER_CHARACTER, Limits
 from .description import Description, Output, Port
 from .errors import AnswerTooLargeError
 from .tuples import NamedTuple
+from .typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .text import Located

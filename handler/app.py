@@ -19,7 +19,6 @@ import itertools
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
 
 from .budget import Limits
 from .errors import RetryLater, StartupError
@@ -30,6 +29,7 @@ from .processes import processes
 from .server import Server
 from .sources import Sources
 from .telemetry import Telemetry, logger
+from .typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -7,7 +7,6 @@ the model's own library: see builder/runtime/audio/audio.h.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
 
 from ._audio import ffi
 from .budget import AUDIO_SAMPLE, Limits, recorded
@@ -21,6 +20,7 @@ from .errors import (
 )
 from .recording import Recording, survey
 from .tuples import NamedTuple
+from .typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .description import AudioInput

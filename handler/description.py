@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterator, Mapping
 from math import prod
 from types import MappingProxyType
-from typing import Any
 
 from .errors import StartupError, WrongFieldError
 from .tuples import NamedTuple
+from .typed import Any
 
 FORMATS: dict[str, Any] = {
     "bool": "?",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import TYPE_CHECKING
 
 from .tuples import NamedTuple
+from .typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .description import ImageInput

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import json
-from typing import Any
 
 from .answer import ANSWER_LIMIT
 from .budget import JSON_VALUE, Limits
 from .errors import WrongTypeError
 from .tuples import NamedTuple
+from .typed import Any
 
 _TEXT = ("application/json", "text/", "image/svg")
 

@@ -13,7 +13,6 @@ import math
 import sys
 import warnings
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from .budget import MAX_SIDE, Cost, Limits, decoding, resizing
 from .errors import (
@@ -31,6 +30,7 @@ from .later import deferred
 from .resize import resize
 from .survey import Survey, survey
 from .tuples import NamedTuple
+from .typed import TYPE_CHECKING, stand_ins
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -65,7 +65,6 @@ _UNUSED: dict[str, dict[str, object]] = {
     "PIL.TiffTags": {},
     "fractions": {},
     "subprocess": {},
-    "typing": {"NamedTuple": NamedTuple},  # or two classes would wake Python's compiler up, which takes 1.5 ms
 }
 """What Pillow imports and our pictures do not need: ``orientation`` reads what matters of EXIF."""
 
@@ -83,8 +82,11 @@ def _plugin(name: str) -> ModuleType:
         return importlib.import_module(full)
     import PIL  # noqa: F401 - or what is below it could not be deferred
 
-    # GIF's plugin uses palettes at once, PNG's where a picture has one.
-    with deferred(_UNUSED | {"PIL.ImagePalette": {}} if name == "Png" else _UNUSED):
+    # Python's own NamedTuple would wake its compiler up for two classes, which takes 1.5 ms.
+    unused = _UNUSED | {"typing": stand_ins() | {"NamedTuple": NamedTuple}}
+    if name == "Png":  # which uses palettes where a picture has one, GIF's plugin at once
+        unused["PIL.ImagePalette"] = {}
+    with deferred(unused):
         return importlib.import_module(full)
 
 

@@ -14,7 +14,8 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from threading import RLock, get_ident
 from types import ModuleType
-from typing import Any
+
+from .typed import Any
 
 
 class _Module(ModuleType):

@@ -9,12 +9,12 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from ._abi import ffi
 from .description import Description, parse
 from .errors import InferenceError, ResultTooLargeError, StartupError
 from .processes import threads
+from .typed import Any
 
 ABI_VERSION = 1
 DEFAULT_LIBRARY = "/opt/lib/libmodel.so"  # where Lambda unpacks the model layer

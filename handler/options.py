@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
 
 from .description import Description, Output
 from .errors import WrongFieldError
 from .tuples import NamedTuple
+from .typed import Any
 
 NAMES = ("top_k", "dimensions", "format", "threshold")
 _FOR = {"dimensions": ("embedding",), "format": ("embedding", "segmentation"), "threshold": ("detection",)}

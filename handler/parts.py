@@ -22,7 +22,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 from . import storage
 from .deadline import Deadline, seconds_left
@@ -33,6 +32,7 @@ from .request import File
 from .server import Call, Server
 from .storage import S3Object
 from .tuples import NamedTuple
+from .typed import Any
 from .work import answered_file, read_limit
 
 LAST_ATTEMPT = 2

@@ -4,6 +4,7 @@
 - The Logger's ``jmespath_utils`` would find a correlation id in an event: jmespath, gzip, typing_extensions, socket.
 - ``inspect`` is for the names of one function's parameters; ``random`` is for logs that are sampled. Nothing here
   calls what uses ``base64`` and ``pathlib``, and no log lines are held back in a buffer.
+- ``typing`` is for people who check types: see ``typed``.
 
 With ``POWERTOOLS_DEBUG`` the package is imported as it is, and logs what it does.
 """
@@ -12,9 +13,9 @@ from __future__ import annotations
 
 import os
 from types import SimpleNamespace
-from typing import Any
 
 from .later import deferred
+from .typed import Any, stand_ins
 
 
 def _parameters(made: type) -> SimpleNamespace:
@@ -39,7 +40,7 @@ if os.environ.get("POWERTOOLS_DEBUG"):
     from aws_lambda_powertools import Logger as Logger
     from aws_lambda_powertools.metrics import EphemeralMetrics as EphemeralMetrics
 else:
-    with deferred(_UNUSED, package="aws_lambda_powertools"):
+    with deferred(_UNUSED | {"typing": stand_ins()}, package="aws_lambda_powertools"):
         from aws_lambda_powertools.logging import Logger as Logger
         from aws_lambda_powertools.metrics import EphemeralMetrics as EphemeralMetrics
         from aws_lambda_powertools.package_logger import set_package_logger_handler

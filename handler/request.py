@@ -6,7 +6,6 @@ import binascii
 import math
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
 
 from .budget import TEXTS_TOGETHER, Limits
 from .deadline import seconds_left
@@ -22,6 +21,7 @@ from .errors import (
 from .image import Pixels, read
 from .options import Options
 from .tuples import NamedTuple
+from .typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .text import Located

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from array import array
-from typing import TYPE_CHECKING
 
 from .fit import float32
+from .typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

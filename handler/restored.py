@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import random
 import sys
-from typing import Any
 
 from .telemetry import logger
+from .typed import Any
 
 
 def register() -> None:

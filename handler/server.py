@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from .budget import Limits
 from .deadline import Deadline, seconds_left
@@ -14,6 +13,7 @@ from .model import Model
 from .request import File, Reference, Request, decoded, feeds, items, parts
 from .sources import NOWHERE, Sources
 from .tuples import NamedTuple
+from .typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .text import Located

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from .errors import KeyTooLongError, ObjectChangedError, ObjectNotFoundError, StorageUnavailableError, TooLargeError
+from .typed import Any
 
 RESULTS = "COLDFORGE_RESULTS"
 """The variable that names where results go: ``s3://bucket`` or ``s3://bucket/prefix/``."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING
 
 from .errors import HandlerError, Refusal, refusal
 from .powertools import EphemeralMetrics, Logger
 from .server import Call, Result
+from .typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

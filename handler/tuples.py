@@ -6,7 +6,7 @@ a class of seven fields, where this one takes 0.02 (Python 3.13). The function h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from .typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple

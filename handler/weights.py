@@ -17,11 +17,11 @@ import mmap
 import os
 import struct
 from contextlib import closing, suppress
-from typing import Any
 
 from ._abi import ffi
 from .errors import StartupError
 from .processes import processes, threads
+from .typed import Any
 
 VARIABLE = "COLDFORGE_WEIGHTS"
 

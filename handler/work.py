@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from . import storage
 from .answer import ANSWER_LIMIT, require_room, require_size, shortest_answer
@@ -16,6 +15,7 @@ from .protocols import predict
 from .request import File
 from .server import Call, Server
 from .storage import S3Object
+from .typed import Any
 
 LOGGED = 100_000  # characters of one answer; CloudWatch cuts lines at 256 KB
 

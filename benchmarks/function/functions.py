@@ -26,7 +26,7 @@ CACHE = cache_folder() / "local"
 HANDLERS = Path(__file__).with_name("handlers")
 OURS, EMPTY = "coldforge", "empty"
 
-POWERTOOLS = ("later", "powertools")
+POWERTOOLS = ("later", "powertools", "typed")
 """The modules of our function that every peer's uses too: its set-up of Powertools."""
 PICTURES = ("budget", "exif", "fit", "image", "resize", "survey", "tuples")
 """The modules of our function that a peer's uses too: from a picture's bytes to a feed's pixels."""

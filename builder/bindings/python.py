@@ -29,7 +29,7 @@ FORMATS = {
 }  # fmt: skip
 
 
-_FUNCTION = ("description", "errors", "tuples")
+_FUNCTION = ("description", "errors", "tuples", "typed")
 _DECODING = ("budget", "exif", "fit", "image", "later", "resize", "survey")
 """Modules of the function that the package takes along: what reads model.json, and what decodes pictures."""
 

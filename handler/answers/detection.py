@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from ..answer import Item
 from ..description import Detection, Output, Port
 from ..tuples import NamedTuple
+from ..typed import Any
 from .frame import Frame, frame
 
 Box = tuple[float, float, float, float]

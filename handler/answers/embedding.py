@@ -7,11 +7,11 @@ import math
 import struct
 from array import array
 from collections.abc import Mapping
-from typing import Any
 
 from ..answer import Item, numbers
 from ..answer import shortest as shortest_numbers
 from ..description import Output, Port
+from ..typed import Any
 
 FORMATS = ("float32", "float16", "int8", "base64")
 

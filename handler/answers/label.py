@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ..answer import Item, Number, nested, numbers
 from ..description import Output, Port
+from ..typed import Any
 
 _SHORTEST = len('"", ')
 

@@ -7,11 +7,11 @@ import io
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from ..answer import ANSWER_LIMIT, Item
 from ..description import Output, Port
 from ..errors import AnswerTooLargeError
+from ..typed import TYPE_CHECKING, Any
 from .frame import Frame, frame
 
 if TYPE_CHECKING:

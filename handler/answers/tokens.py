@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from ..answer import Item
 from ..description import Output, Port
 from ..text import Located
 from ..tuples import NamedTuple
+from ..typed import Any
 
 
 class Word(NamedTuple):

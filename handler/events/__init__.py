@@ -7,10 +7,10 @@ its key, so that only those that are used cost anything.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 from ..errors import RetryLater
 from ..server import Call, Server
+from ..typed import Any
 from . import direct, http_api  # noqa: F401
 
 KINDS = (

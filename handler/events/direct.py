@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..answer import require_room
 from ..protocols import predict
 from ..server import Call, Server
+from ..typed import Any
 
 
 def handle(event: object, server: Server, call: Call) -> dict[str, Any]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..errors import event_from
 from ..protocols import predict
 from ..server import Call, Server
+from ..typed import Any
 from ..work import background
 from .messages import tasks
 

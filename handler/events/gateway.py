@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable
-from typing import Any
 
 from ..errors import MalformedEventError, event_from
 from ..http import HttpRequest, HttpResponse
 from ..protocols import respond
 from ..server import Call, Server
+from ..typed import Any
 
 
 def served(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..http import HttpRequest
 from ..server import Call, Server
+from ..typed import Any
 from .gateway import body, routed, served, single, text_or_base64, unquoted, without_stage
 
 

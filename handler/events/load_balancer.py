@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any
 
 from ..answer import LOAD_BALANCER_LIMIT
 from ..http import HttpRequest, HttpResponse
 from ..server import Call, Server
+from ..typed import Any
 from .gateway import body, joined, last, served, single, text_or_base64, unquoted
 
 

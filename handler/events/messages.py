@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import unquote_plus
 
 from ..errors import event_from
 from ..storage import S3Object
+from ..typed import Any
 from ..work import Task, from_json
 
 

@@ -3,11 +3,10 @@ results."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..errors import event_from
 from ..protocols import predict
 from ..server import Call, Server
+from ..typed import Any
 from ..work import background
 from .messages import tasks
 

@@ -7,7 +7,6 @@ again until the queue's redrive policy puts them aside. A message may come twice
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from .. import storage
 from ..deadline import Deadline
@@ -15,6 +14,7 @@ from ..errors import ObjectNotFoundError, OutOfTimeError, event_from
 from ..protocols import predict
 from ..server import Call, Server
 from ..storage import S3Object
+from ..typed import Any
 from ..work import Task, answered, deliver, from_json, place
 from .messages import tasks
 

@@ -12,14 +12,13 @@ With ``Results`` in BatchInput it is a batch of a list, whose answers go to S3: 
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..answer import ANSWER_LIMIT, require_room, shortest_answer
 from ..deadline import Deadline
 from ..errors import AnswerTooLargeError, OutOfTimeError, WrongTypeError
 from ..protocols import predict
 from ..server import Call, Server
 from ..storage import S3Object
+from ..typed import Any
 from ..work import Task, answered
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any
 
 from ..answer import require_size
 from ..errors import MethodNotAllowedError, WrongMediaTypeError
 from ..http import HttpRequest, HttpResponse
 from ..server import Call, Server
+from ..typed import Any
 
 SECURITY = {
     "x-content-type-options": "nosniff",

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 from ..answer import Number, Tensor, require_possible, shortest, tensors
 from ..budget import Limits
@@ -30,6 +29,7 @@ from ..http import HttpRequest, HttpResponse
 from ..request import File, Request, encoded_file, require_together, text_of, texts
 from ..server import Call, Server
 from ..tensors import of_shape, require_held, require_items, tensor
+from ..typed import Any
 from .paths import model_path
 
 EXTENSIONS = ["binary_tensor_data", "classification"]

@@ -6,8 +6,6 @@ one text or of several, which are taken as they are. Errors have OpenAI's form.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..answer import predictions, require_possible, shortest_predictions
 from ..description import Description
 from ..errors import (
@@ -22,6 +20,7 @@ from ..http import HttpRequest, HttpResponse
 from ..options import Options, chosen, options
 from ..request import Request, items, require_together, text, texts
 from ..server import Call, Result, Server
+from ..typed import Any
 
 PATH = "/v1/embeddings"
 EXAMPLE = '{"model": "…", "input": "…"}'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from ..budget import Limits
 from ..description import Description, Port
@@ -11,6 +10,7 @@ from ..errors import MethodNotAllowedError, NotFoundError, Refusal
 from ..http import HttpRequest, HttpResponse
 from ..options import formats_of
 from ..server import Call, Server
+from ..typed import Any
 from . import openai, predict
 from .open_inference import datatype
 from .tf_serving import SIGNATURE, usual

@@ -5,12 +5,12 @@ from __future__ import annotations
 import binascii
 import hashlib
 import json
-from typing import Any
 
 from ..description import Description
 from ..errors import Refusal
 from ..http import HttpRequest, HttpResponse
 from ..server import Call, Server
+from ..typed import Any
 from . import predict
 
 FILE = __file__.rpartition("/")[0] + "/playground.html"

@@ -27,8 +27,6 @@ time for (``out_of_time``).
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..answer import ANSWER_LIMIT, predictions, require_possible, shortest_predictions
 from ..budget import Limits
 from ..description import Description, Port
@@ -47,6 +45,7 @@ from ..options import NAMES, Options, chosen, options
 from ..request import File, Reference, Request, items, require_together, source, text, text_of, texts
 from ..server import Call, Result, Server
 from ..tensors import description_for, input_bytes, item_count, of_items
+from ..typed import Any
 
 EXAMPLE = '{"image": "<base64>"}'
 

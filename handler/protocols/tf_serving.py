@@ -8,8 +8,6 @@ As there, numbers may be NaN, Infinity and -Infinity, which strict JSON is witho
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..answer import Tensor, nested, require_possible, shortest_nested, tensors
 from ..budget import Limits
 from ..description import Description, Output, Port
@@ -26,6 +24,7 @@ from ..http import HttpRequest, HttpResponse
 from ..request import File, Request, encoded_file, require_together, texts
 from ..server import Call, Server
 from ..tensors import description_for, input_bytes, of_items
+from ..typed import Any
 from .paths import model_path
 
 SIGNATURE = "serving_default"

@@ -11,11 +11,11 @@ import json
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
 
 from ..budget import LOCATED_TOKEN, TEXTS_TOGETHER
 from ..errors import OutOfTimeError, StartupError, TextTooLongError, TooLargeError
 from ..tuples import NamedTuple
+from ..typed import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ..budget import Limits

@@ -10,10 +10,10 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise, repeat
 from math import prod
-from typing import Any
 
 from ..errors import TextTooLongError
 from ..tuples import NamedTuple
+from ..typed import Any
 
 MOST = 4_000_000
 """Elements of an array: a text may ask for any number of them."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from ..typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..description import Description

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from math import prod
-from typing import Any
 
 from ..errors import TextTooLongError, UnfitTextError
+from ..typed import Any
 from .arrays import Array, Op, elementwise, require, vector
 from .fingerprint import fingerprint64, siphash
 

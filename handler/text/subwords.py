@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
-from typing import Any
 
 from ..tuples import NamedTuple
+from ..typed import Any
 from . import Encoding, Place
 
 LIBRARY = "tokenizers.abi3.so"

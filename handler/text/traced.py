@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from ..budget import LOCATED_TOKEN, TRACED_CHARACTER
 from ..errors import OutOfTimeError
 from ..tuples import NamedTuple
+from ..typed import TYPE_CHECKING, Any
 from . import Located, Place
 from .strings import compiled, written
 

@@ -10,9 +10,9 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 from ..tuples import NamedTuple
+from ..typed import Any
 from . import Encoding, Place
 from .characters import CHINESE, MARKS, PUNCTUATION, REMOVED, WHITESPACE
 

@@ -25,10 +25,10 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
 
 from ..errors import HandlerError, OutOfTimeError, StartupError, TextTooLongError, UnfitTextError
 from ..tuples import NamedTuple
+from ..typed import TYPE_CHECKING, Any
 from .arrays import OPS as ARRAY_OPS
 from .arrays import Array
 from .strings import OPS as STRING_OPS

@@ -155,6 +155,7 @@ def recurrent_lines(step: RecurrentStep, pointer: Pointer) -> list[str]:
     fields: dict[str, object] = {"kind": f"CF_{step.kind.upper()}"}
     fields |= {name: getattr(step, name) for name in ("steps", "batch", "units")}
     fields |= {"output_step": step.output_stride, "backwards": int(step.backwards)}
+    fields["by_units"] = int(step.by_units)
     fields["product"] = "{" + ", ".join(f".{name} = {value}" for name, value in product.items()) + "}"
     names = ("input", "weights", "bias", "weight_scale", "hidden", "cell", "output", "scratch")
     buffers = {name: b for name in names if (b := getattr(step, name)) is not None}

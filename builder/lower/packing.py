@@ -172,6 +172,15 @@ def pack_layer(
     return encode(panels.transpose(1, 2, 0, 3), kind)
 
 
+def pack_units(weights: NDArray[np.float32]) -> bytes:
+    """Weights [units, gates, units] of a recurrent layer with one row: ``[units/16][units][gates][16]``, zero-padded.
+
+    All gates of 16 units lie together.
+    """
+    units, gates, _ = weights.shape
+    return _padded(weights).reshape(units, gates, -1, PANEL).transpose(2, 0, 1, 3).astype("<f4").tobytes()
+
+
 def pack_scale(scale: NDArray[np.float32], *, groups: int = 1) -> bytes:
     """Scales [OC] as the panels of ``pack_layer`` lie: ``[groups * panels][16]``, zeros past the last channel."""
     return _padded(np.asarray(scale, np.float32).reshape(groups, -1)).tobytes()

@@ -25,7 +25,7 @@ from builder.lower.hlo_index import HloIndex
 from builder.lower.layers import op_name
 from builder.lower.loop_tables import exchange_gathers
 from builder.lower.notes import Note, flop_of_step
-from builder.lower.packing import pack_layer, pack_scale, pad_channels
+from builder.lower.packing import pack_layer, pack_scale, pack_units, pad_channels
 from builder.lower.program import (
     Buffer,
     CallStep,
@@ -208,6 +208,11 @@ class _Exchange:
         inputs = self._dense(found.input_name, source, sums, found.input_weights, rows, found.input_bias, None)
         name = op_name(self.module.names[found.state_name])
         stored = self._stored(name, found.weights)
+        by_units = found.batch == 1 and stored.type == "float32"
+        if by_units:
+            weights = pack_units(stored.numbers.reshape(found.units, -1, found.units))
+        else:
+            weights = pack_layer(stored.numbers, "direct", kind=stored.type)
         return [
             inputs,
             RecurrentStep(
@@ -217,7 +222,7 @@ class _Exchange:
                 found.batch,
                 found.units,
                 sums,
-                self._put(pack_layer(stored.numbers, "direct", kind=stored.type)),
+                self._put(weights),
                 self._put(pad_channels(found.bias)),
                 hidden,
                 cell,
@@ -225,6 +230,7 @@ class _Exchange:
                 found.output_stride,
                 found.backwards,
                 self._new(4 * found.batch * columns),
+                by_units,
                 stored.type,
                 None if stored.scale is None else self._put(pack_scale(stored.scale)),
                 name,

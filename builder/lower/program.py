@@ -404,7 +404,7 @@ class RecurrentStep:
 
     ``hidden`` and ``cell`` are the state, before the first step and after the last one. ``output``: where each step
     leaves ``hidden`` too, ``output_stride`` floats apart: 0 leaves that of the last one. ``backwards``: the input's
-    last step is the first. ``scratch``: a step's products.
+    last step is the first. ``scratch``: a step's products. ``by_units``: the weights are packed by ``pack_units``.
     """
 
     name: str
@@ -421,6 +421,7 @@ class RecurrentStep:
     output_stride: int
     backwards: bool
     scratch: Buffer
+    by_units: bool = False
     weight_type: WeightType = "float32"
     weight_scale: Buffer | None = None
     layer: str = ""  # the op's name in the model

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,13 +46,15 @@ def check(ours: Result, expected: Result, case: Case) -> None:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
+    by_units = draw(st.booleans())
     return Case(
         draw(st.sampled_from(["lstm", "gru"])),
         draw(st.integers(1, 7)),
-        draw(st.integers(1, 9)),
+        1 if by_units else draw(st.integers(1, 9)),
         draw(st.integers(4, 90)),
         draw(st.booleans()),
         draw(st.sampled_from(["all", "last", "none"])),
+        by_units,
         draw(st.integers(0, 1000)),
     )
 
@@ -65,9 +68,11 @@ def test_any_recurrent_layer(kernels: Kernels, table: str, case: Case) -> None:
 
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-@pytest.mark.parametrize("batch", [1, 16])
-def test_the_same_for_any_number_of_threads(kernels: Kernels, kind: str, batch: int, table: str) -> None:
-    case = Case(kind, 20, batch, 200)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("batch", "by_units"), [(1, False), (1, True), (16, False)])
+def test_the_same_for_any_number_of_threads(
+    kernels: Kernels, kind: Any, batch: int, by_units: bool, table: str
+) -> None:
+    case = Case(kind, 20, batch, 200, by_units=by_units)
     one, expected = recur(kernels, case, table)
     check(one, expected, case)
     for threads in (2, 3):

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from builder.lower.packing import pack_layer, pad_channels
+from builder.lower.packing import pack_layer, pack_units, pad_channels
 from builder.lower.program import Recurrence
 from tests.support.fused import GUARD, Kernels, Layer, Pair, View
 
@@ -21,6 +21,7 @@ class _Recurrent(ctypes.Structure):
         ("kind", ctypes.c_int),
         *((n, ctypes.c_int64) for n in ("steps", "batch", "units", "output_step")),
         ("backwards", ctypes.c_int32),
+        ("by_units", ctypes.c_int32),
         ("product", Layer),
     )
 
@@ -42,6 +43,7 @@ class Case:
     units: int
     backwards: bool = False
     output: str = "all"
+    by_units: bool = False
     seed: int = 0
 
 
@@ -65,10 +67,12 @@ def recur(kernels: Kernels, case: Case, table: str, threads: int = 1) -> tuple[R
 
     x, h, c = normal(case.steps, case.batch, columns), normal(*size), normal(*size)
     weights, bias = normal(case.units, columns) / np.float32(np.sqrt(case.units)), normal(columns)
+    shaped = weights.reshape(case.units, gates, case.units)
+    packed = pack_units(shaped) if case.by_units else pack_layer(weights[None, None], "direct")
     rows = case.steps if case.output == "all" else 1
     buffers = {
         "input": _guarded(x),
-        "weights": np.frombuffer(pack_layer(weights[None, None], "direct"), np.float32),
+        "weights": np.frombuffer(packed, np.float32),
         "bias": np.frombuffer(pad_channels(bias), np.float32),
         "hidden": _guarded(h),
         "cell": _guarded(c),
@@ -81,7 +85,8 @@ def recur(kernels: Kernels, case: Case, table: str, threads: int = 1) -> tuple[R
     )
     product.input, product.output = (View(0, case.batch * n, case.batch * n, n) for n in (case.units, columns))
     stride = case.batch * case.units if case.output == "all" else 0
-    recurrent = _Recurrent(KINDS[case.kind], case.steps, case.batch, case.units, stride, int(case.backwards), product)
+    flags = (int(case.backwards), int(case.by_units))
+    recurrent = _Recurrent(KINDS[case.kind], case.steps, case.batch, case.units, stride, *flags, product)
     wanted = {name: buffer for name, buffer in buffers.items() if name != "output" or case.output != "none"}
     data = _Data(**{name: buffer.ctypes.data + 64 * _is_guarded(name) for name, buffer in wanted.items()})
     kernels.library.cf_test_recurrent(

@@ -129,6 +129,7 @@ typedef struct {
     int64_t steps, batch, units;
     int64_t output_step; /* floats from step to step of the output */
     int32_t backwards;
+    int32_t by_units; /* the weights, float32, as pack_units of builder/lower/packing.py has them; batch is 1 */
     cf_layer product; /* of the state: a dense layer of `batch` rows, without activation */
 } cf_recurrent;
 

@@ -46,7 +46,7 @@ INLINE vec sigmoid_vec(vec x) { return splat(1.0f) / (splat(1.0f) + exp_vec(-x))
  * Coefficients and bound: Eigen 3.4.0, Eigen/src/Core/MathFunctionsImpl.h, generic_fast_tanh_float (P. Gonnet and
  * G. Guennebaud, MPL 2.0), which XLA uses as well.
  */
-INLINE vec tanh_vec(vec x) {
+INLINE vec tanh_numerator(vec x, vec *denominator) {
     x = clamp(x, splat(-7.90531110763549805f), splat(7.90531110763549805f));
     const vec q = x * x;
     vec p = splat(-2.76076847742355e-16f);
@@ -60,7 +60,21 @@ INLINE vec tanh_vec(vec x) {
     d = d * q + splat(1.18534705686654e-04f);
     d = d * q + splat(2.26843463243900e-03f);
     d = d * q + splat(4.89352518554385e-03f);
-    return x * p / d;
+    *denominator = d;
+    return x * p;
+}
+
+INLINE vec tanh_vec(vec x) {
+    vec d;
+    const vec n = tanh_numerator(x, &d);
+    return n / d;
+}
+
+/* sigmoid(x) * tanh(y), with one division for both. The denominator of tanh is below 1, so nothing overflows. */
+INLINE vec sigmoid_tanh_vec(vec x, vec y) {
+    vec d;
+    const vec n = tanh_numerator(y, &d);
+    return n / (d * (splat(1.0f) + exp_vec(-x)));
 }
 
 /*

@@ -8,6 +8,7 @@
 #include "fused/gemm.h"
 #include "fused/gemv.h"
 
+/* On one thread, which may be that of a task, if `context` is NULL. */
 static void run_direct(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
     cf_gemm g; /* not cleared: its offsets are more than a small layer's work */
     const cf_view *in = &layer->input;
@@ -29,7 +30,8 @@ static void run_direct(cf_context *context, const cf_layer *layer, const cf_laye
         }
     }
     const int64_t work = g.pixels * g.indirection.k * layer->out_channels;
-    const int64_t threads = threads_for(context, work, g.pixels <= CF_GEMV_PIXELS ? 20 : 40);
+    const int64_t threads =
+        context == NULL ? 1 : threads_for(context, work, g.pixels <= CF_GEMV_PIXELS ? 20 : 40);
     if (g.pixels <= CF_GEMV_PIXELS) {
         g.n_blocks = threads == 1 ? 1 : min64(2 * threads, ceil_div(g.panels, 2));
         run_tasks(context, threads, g.n_blocks * layer->groups, gemv_task, &g);

@@ -1,6 +1,7 @@
 /*
  * A whole recurrent layer, LSTM or GRU: for each step one product of the state, and the cells' gates. What is multiplied
- * with the inputs was computed for all steps at once, by a layer before.
+ * with the inputs was computed for all steps at once, by a layer before. Several rows of states are divided among the
+ * threads, each of which does all steps of its own.
  *
  * With one row of states, reading the weights is all the work. They are packed so that all gates of 16 units lie
  * together. Their sums stay in registers, and the next weights are read while the gates are computed. Every other step
@@ -12,15 +13,12 @@
 #include "fused/activation.h"
 #include "fused/direct.h"
 
-enum {
-    CF_CELL_UNITS = 64, /* of one row: a task's */
-    CF_UNIT_VECTORS = CF_PANEL / CF_LANES
-};
+enum { CF_UNIT_VECTORS = CF_PANEL / CF_LANES };
 
 /* One step, as tasks see it. */
 typedef struct {
     const cf_recurrent *recurrent;
-    const float *input, *sums; /* [batch][gates * units], of this step */
+    const float *input; /* [batch][gates * units], of this step */
     const float *weights, *bias;
     const float *before; /* the states [batch][units] */
     float *after, *cell, *output;
@@ -30,9 +28,10 @@ typedef struct {
 
 /* Of one vector of units. gate: i, f, g and o. cell = f cell + i g and hidden = o tanh(cell). */
 INLINE vec lstm_cell(const vec *gate, float *cell, int64_t n) {
-    const vec after = sigmoid_vec(gate[1]) * load_upto(cell, n) + sigmoid_vec(gate[0]) * tanh_vec(gate[2]);
+    const vec kept = load_upto(cell, n) / (splat(1.0f) + exp_vec(-gate[1]));
+    const vec after = kept + sigmoid_tanh_vec(gate[0], gate[2]);
     store_upto(cell, after, n);
-    return sigmoid_vec(gate[3]) * tanh_vec(after);
+    return sigmoid_tanh_vec(gate[3], after);
 }
 
 /* gate: z and r, and what the input and the state give for h. hidden = z hidden + (1 - z) tanh(x_h + r sum_h). */
@@ -59,18 +58,49 @@ INLINE void update_cells(const cf_recurrent_task *t, int64_t row, int64_t unit, 
     if (t->output != NULL) store_upto(t->output + at, hidden, n);
 }
 
-static void cells_task(void *argument, int64_t task, uint32_t thread) {
+typedef struct {
+    cf_context *context; /* of the products; NULL where a task has rows of its own */
+    const cf_recurrent *recurrent;
+    const cf_recurrent_data *data;
+    int64_t tasks;
+} cf_recurrent_rows;
+
+/* Every step of some rows: those of other rows are not needed for them. */
+static void rows_task(void *argument, int64_t task, uint32_t thread) {
     (void)thread;
-    const cf_recurrent_task *t = argument;
-    const int64_t row = task / t->blocks, first = task % t->blocks * CF_CELL_UNITS, units = t->recurrent->units;
-    const int64_t end = min64(units, first + CF_CELL_UNITS), gates = t->recurrent->product.out_channels / units;
-    for (int64_t u = first; u < end; u += CF_LANES) {
-        vec sum[4] = {zero(), zero(), zero(), zero()};
-        for (int64_t g = 0; g < gates; g++) {
-            sum[g] = load_upto(t->sums + (row * gates + g) * units + u, end - u);
+    const cf_recurrent_rows *rows = argument;
+    const cf_recurrent *r = rows->recurrent;
+    const cf_recurrent_data *data = rows->data;
+    const int64_t first = part_start(r->batch, task, rows->tasks), end = part_start(r->batch, task + 1, rows->tasks);
+    const int64_t columns = r->product.out_channels, units = r->units, gates = columns / units;
+    cf_layer product = r->product;
+    product.out[1] = end - first;
+    const cf_layer_data layer = {.input = data->hidden + first * units,
+                                 .weights = data->weights,
+                                 .bias = data->bias,
+                                 .output = data->scratch + first * columns,
+                                 .weight_scale = data->weight_scale};
+    cf_recurrent_task t = {.recurrent = r, .before = data->hidden, .after = data->hidden, .cell = data->cell};
+    for (int64_t step = 0; step < r->steps; step++) {
+        t.input = data->input + (r->backwards ? r->steps - 1 - step : step) * r->batch * columns;
+        t.output = data->output != NULL ? data->output + step * r->output_step : NULL;
+        run_direct(rows->context, &product, &layer);
+        for (int64_t row = first; row < end; row++) {
+            const float *sums = data->scratch + row * columns;
+            for (int64_t u = 0; u < units; u += CF_LANES) {
+                vec sum[4] = {zero(), zero(), zero(), zero()};
+                for (int64_t g = 0; g < gates; g++) sum[g] = load_upto(sums + g * units + u, units - u);
+                update_cells(&t, row, u, units - u, sum);
+            }
         }
-        update_cells(t, row, u, end - u, sum);
     }
+}
+
+/* With few rows the threads share each step's product, whose sums would be added in another order in smaller parts. */
+static void run_rows(cf_context *context, const cf_recurrent *r, const cf_recurrent_data *data) {
+    const int64_t threads = min64(cf_threads(context), r->batch / (CF_GEMV_PIXELS + 1));
+    cf_recurrent_rows rows = {threads > 1 ? NULL : context, r, data, max64(threads, 1)};
+    run_tasks(context, threads, rows.tasks, rows_task, &rows);
 }
 
 /* 16 units of the only row, from number `unit` on. Sums are kept in two parts, which hide the latency of additions. */
@@ -126,45 +156,35 @@ static void units_task(void *argument, int64_t task, uint32_t thread) {
     }
 }
 
-static void run_recurrent(cf_context *context, const cf_recurrent *r, const cf_recurrent_data *data) {
-    const int64_t states = r->batch * r->units, row = r->batch * r->product.out_channels;
-    const cf_layer_data product = {.input = data->hidden,
-                                   .weights = data->weights,
-                                   .bias = data->bias,
-                                   .output = data->scratch,
-                                   .weight_scale = data->weight_scale};
+/* Every step of the only row: the threads share each step's units. */
+static void run_units(cf_context *context, const cf_recurrent *r, const cf_recurrent_data *data) {
+    const int64_t blocks = ceil_div(r->units, CF_PANEL);
+    const int64_t threads = min64(threads_for(context, r->units * r->product.out_channels, 20), blocks);
     cf_recurrent_task t = {.recurrent = r,
-                           .sums = data->scratch,
                            .weights = data->weights,
                            .bias = data->bias,
                            .before = data->hidden,
-                           .after = data->hidden,
-                           .cell = data->cell};
-    int64_t threads;
-    if (r->by_units) {
-        t.blocks = ceil_div(r->units, CF_PANEL);
-        threads = min64(threads_for(context, r->units * r->product.out_channels, 20), t.blocks);
-        t.tasks = threads;
-        t.after = data->scratch;
-    } else {
-        t.blocks = ceil_div(r->units, CF_CELL_UNITS);
-        threads = threads_for(context, states, 1);
-        t.tasks = r->batch * t.blocks;
-    }
+                           .after = data->scratch,
+                           .cell = data->cell,
+                           .blocks = blocks,
+                           .tasks = threads};
     for (int64_t step = 0; step < r->steps; step++) {
-        t.input = data->input + (r->backwards ? r->steps - 1 - step : step) * row;
+        t.input = data->input + (r->backwards ? r->steps - 1 - step : step) * r->product.out_channels;
         t.output = data->output != NULL ? data->output + step * r->output_step : NULL;
         t.backwards = step % 2 != 0;
-        if (r->by_units) {
-            run_tasks(context, threads, t.tasks, units_task, &t);
-            t.before = t.after;
-            t.after = t.after == data->scratch ? data->hidden : data->scratch;
-        } else {
-            run_direct(context, &r->product, &product);
-            run_tasks(context, threads, t.tasks, cells_task, &t);
-        }
+        run_tasks(context, threads, t.tasks, units_task, &t);
+        t.before = t.after;
+        t.after = t.after == data->scratch ? data->hidden : data->scratch;
     }
-    if (t.before != data->hidden) memcpy(data->hidden, t.before, (size_t)states * sizeof *data->hidden);
+    if (t.before != data->hidden) memcpy(data->hidden, t.before, (size_t)r->units * sizeof *data->hidden);
+}
+
+static void run_recurrent(cf_context *context, const cf_recurrent *r, const cf_recurrent_data *data) {
+    if (r->by_units) {
+        run_units(context, r, data);
+    } else {
+        run_rows(context, r, data);
+    }
 }
 
 #endif

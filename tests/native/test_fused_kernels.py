@@ -171,6 +171,15 @@ LARGE = {
     "depthwise 7x7": Case(
         Geometry(1, 700, (6, 6), 700, (7, 7), groups=700), "depthwise", (3, 3, 3, 3), (6, 6), activation="hard_swish"
     ),
+    "depthwise 3x3, half a vector": Case(
+        Geometry(2, 8, (5, 9), 8, (3, 3), groups=8), "depthwise", (1, 1, 1, 1), (5, 9), low=0.0, activation="clamp"
+    ),
+    "depthwise 5x5, half of AVX2's vector": Case(
+        Geometry(1, 4, (4, 12), 4, (5, 5), dilation=(2, 1), groups=4), "depthwise", (4, 2, 4, 2), (4, 12)
+    ),
+    "depthwise 3x3, half of NEON's vector": Case(
+        Geometry(1, 2, (3, 2), 2, (3, 3), groups=2), "depthwise", (1, 1, 1, 1), (3, 2), halo=(1, 1, 1, 1)
+    ),
     "depthwise 3x3, added": Case(
         Geometry(1, 40, (5, 9), 40, (3, 3), groups=40), "depthwise", (1, 1, 1, 1), (5, 9), residual=True
     ),

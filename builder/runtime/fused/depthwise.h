@@ -147,10 +147,57 @@ INLINE void strip_run(const int kernel_size, const int stride, const cf_strip *s
 }
 
 typedef void (*cf_strip_function)(const cf_strip *s);
-static void strip_3_1(const cf_strip *s) { strip_run(3, 1, s); }
 static void strip_3_2(const cf_strip *s) { strip_run(3, 2, s); }
-static void strip_5_1(const cf_strip *s) { strip_run(5, 1, s); }
 static void strip_5_2(const cf_strip *s) { strip_run(5, 2, s); }
+
+/* Whether two pixels side by side, in the output as in the input, are one vector. */
+INLINE int fills_half_a_vector(const cf_strip *s) {
+    const int64_t n = s->channels;
+    const int dense = s->pixel == n && s->step == n && s->output_pixel == n && (s->bytes == NULL || s->bytes_pixel == n);
+    return 2 * n == CF_LANES && dense && s->residual == NULL && s->pixels > 1;
+}
+
+/* A strip with stride 1 of half as many channels as a vector has lanes. Every two pixels are one with twice the
+ * channels, and from one to the next are two pixels of the input: `run` is the strip with stride 2. */
+INLINE void strip_in_pairs(const int kernel_size, cf_strip_function run, const cf_strip *s) {
+    enum { HALF = CF_LANES / 2 };
+    _Alignas(64) float weights[25 * CF_PANEL];
+    _Alignas(64) float bias[CF_LANES];
+    for (int tap = 0; tap < kernel_size * kernel_size; tap++) {
+        memcpy(weights + tap * CF_PANEL, s->weights + tap * CF_PANEL, HALF * sizeof *weights);
+        memcpy(weights + tap * CF_PANEL + HALF, s->weights + tap * CF_PANEL, HALF * sizeof *weights);
+    }
+    memcpy(bias, s->bias, HALF * sizeof *bias);
+    memcpy(bias + HALF, s->bias, HALF * sizeof *bias);
+    cf_strip pairs = *s;
+    pairs.weights = weights;
+    pairs.bias = bias;
+    pairs.channels = pairs.step = pairs.output_pixel = pairs.bytes_pixel = CF_LANES;
+    pairs.pixels = s->pixels / 2;
+    run(&pairs);
+    if (s->pixels % 2 == 0) return;
+    const int64_t last = (s->pixels - 2) * HALF; /* the last pixel, with the one before it once more */
+    pairs.input += last;
+    if (pairs.output != NULL) pairs.output += last;
+    if (pairs.bytes != NULL) pairs.bytes += last;
+    pairs.pixels = 1;
+    run(&pairs);
+}
+
+static void strip_3_1(const cf_strip *s) {
+    if (fills_half_a_vector(s)) {
+        strip_in_pairs(3, strip_3_2, s);
+    } else {
+        strip_run(3, 1, s);
+    }
+}
+static void strip_5_1(const cf_strip *s) {
+    if (fills_half_a_vector(s)) {
+        strip_in_pairs(5, strip_5_2, s);
+    } else {
+        strip_run(5, 1, s);
+    }
+}
 static void strip_any(const cf_strip *s) { strip_run(0, 0, s); }
 
 static cf_strip_function find_strip(const cf_layer *layer) {

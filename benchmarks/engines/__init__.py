@@ -59,7 +59,7 @@ ENGINES: dict[str, Kind] = {
         "Coldforge",
         "coldforge/libmodel.so",
         "libmodel.so through ctypes: cf_open(threads), then cf_run",
-        avx2={},
+        avx2={"COLDFORGE_CPU": "x86-64-v3"},
     ),
     "onnxruntime": Kind(
         "ONNX Runtime",

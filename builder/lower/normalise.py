@@ -23,6 +23,7 @@ _MOST_VALUES = 60
 _DEEPEST = 8
 """Steps from what a variance is the sum of back to what is normalised."""
 _TOLERANCE = 1e-5
+_PEAKS = 8
 
 Array = NDArray[np.float64]
 
@@ -106,8 +107,11 @@ class _Rows:
         first = np.where(np.arange(self.channels) % 2, -1.0, 1.0)
         random = np.random.default_rng(0).standard_normal((4, self.channels))
         shifts = np.array([[0.0], [3.0], [-0.5], [0.0]])
-        scales = np.array([[1.0], [0.5], [20.0], [1e-3]])
-        self.samples: Array = np.concatenate([first[None], -first[None], shifts + scales * random])
+        scales = np.array([[1e6], [0.5], [20.0], [1e-3]])
+        # One channel far from all others is what a norm makes the most of: beyond it, a limit changes nothing.
+        peaks = np.zeros((_PEAKS, self.channels))
+        peaks[np.arange(_PEAKS), np.arange(_PEAKS) * self.channels // _PEAKS] = 1e6
+        self.samples: Array = np.concatenate([first[None], -first[None], shifts + scales * random, peaks, -peaks])
         self.known: dict[Value, Array] = {source: self.samples}
         self.partial: dict[Value, tuple[Value, ...]] = {}
         """Of a sum: the sums of windows that XLA takes first."""

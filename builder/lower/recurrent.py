@@ -24,6 +24,8 @@ _FEWEST = 4
 """Units: with fewer, most lanes of the kernel's vectors would be idle."""
 _MOST_STEPS = 1 << 16
 _TOLERANCE = 1e-5
+_SCALES = ((1.0, 1.0), (1.0, 1e4), (1e4, 1e4))
+"""Of products and of states, by draw: in the last ones, a cell that limits what lies beyond common values shows it."""
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -240,7 +242,10 @@ class _Body:
         """What is added to both products, if the values after a step are those of the cell."""
         batch, units = size
         gates = 3 if cell is None else 4
-        draws = [_Draw(seed, of_input.value, of_state.value, (batch, gates, units)) for seed in range(2)]
+        draws = [
+            _Draw(seed, of_input.value, of_state.value, (batch, gates, units), scales)
+            for seed, scales in enumerate(_SCALES)
+        ]
         for draw in draws:
             for value in _live(self.root):
                 number = self._state(value) if value.op == "get-tuple-element" else None
@@ -273,10 +278,12 @@ class _Body:
 class _Draw:
     """The body's values for random products and states: [batch, gates, units] and [batch, units]."""
 
-    def __init__(self, seed: int, of_input: Value, of_state: Value, shape: tuple[int, int, int]) -> None:
+    def __init__(
+        self, seed: int, of_input: Value, of_state: Value, shape: tuple[int, int, int], scales: tuple[float, float]
+    ) -> None:
         random = np.random.default_rng(seed)
-        self.x, self.sums = random.standard_normal((2, *shape))
-        self.h, self.c = random.standard_normal((2, shape[0], shape[2]))
+        self.x, self.sums = scales[0] * random.standard_normal((2, *shape))
+        self.h, self.c = scales[1] * random.standard_normal((2, shape[0], shape[2]))
         self.known: dict[Value, Array] = {of_input: self.x.reshape(of_input.dims)}
         self.known[of_state] = self.sums.reshape(of_state.dims)
 
@@ -320,19 +327,20 @@ def _evaluate(value: Value, operands: list[Array]) -> Array | None:
 
 
 def _bias(draws: list[_Draw], bases: list[Array]) -> Array | None:
-    """What is added to ``bases`` [batch, units], the same in both draws and every row, in some value of the body."""
+    """What is added to ``bases`` [batch, units], the same in all draws and every row, in some value of the body."""
     for value, numbers in draws[0].known.items():
-        other = draws[1].known.get(value)
-        if numbers.size != bases[0].size or other is None:
+        values = [draw.known.get(value) for draw in draws]
+        if numbers.size != bases[0].size:
             continue
-        found = [n.reshape(base.shape) - base for n, base in zip((numbers, other), bases, strict=True)]
-        if np.ptp(np.concatenate(found), axis=0).max() < 1e-9:
+        found = [n.reshape(base.shape) - base for n, base in zip(values, bases, strict=True) if n is not None]
+        if len(found) == len(draws) and np.ptp(np.concatenate(found), axis=0).max() < 1e-9:
             return np.asarray(found[0][0])
     return None
 
 
 def _sigmoid(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)))
+    with np.errstate(over="ignore"):
+        return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def _lstm(sums: Array, cell: Array) -> tuple[Array, Array]:

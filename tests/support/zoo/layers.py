@@ -110,6 +110,33 @@ def layer_norms() -> Function:
     return run
 
 
+class _LimitedCell(kl.LSTMCell):
+    """Keeps the cell's state within bounds that few values come to."""
+
+    def call(self, *arguments: Any, **options: Any) -> Any:
+        y, (h, c) = super().call(*arguments, **options)
+        return y, [h, tf.clip_by_value(c, -4.0, 4.0)]
+
+
+@case(f32("x", 1, 9, 48), covers=("While",))
+def limited_cell() -> Function:
+    """An LSTM but for that, with inputs that come to the bounds."""
+    layer = kl.RNN(_LimitedCell(16), return_state=True)
+    return lambda x: layer(1e3 + x)[1:]
+
+
+@case(f32("x", 1, 9, 48))
+def limited_norms() -> Function:
+    """Norms but for that, with inputs that come to the limits."""
+    norm = kl.LayerNormalization()
+
+    def run(x: Any) -> Any:
+        peak = tf.where(x == tf.reduce_max(x, -1, keepdims=True), 1e6, x)
+        return tf.clip_by_value(norm(peak), -6.0, 6.0), norm(tf.clip_by_value(1e6 * x, -1e4, 1e4))
+
+    return run
+
+
 @case(f32("x", 3, 20, 24), covers=("Dot",))
 def repeated_weights() -> Function:
     """The same for every matrix of a batch, as they are and transposed: PyTorch writes such products."""

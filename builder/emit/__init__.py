@@ -11,8 +11,8 @@ from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_outside, write_weights
 from builder.emit.program import (
-    has_small_weights,
     is_dynamic,
+    kernel_kinds,
     layout_of,
     other_source,
     program_source,
@@ -57,7 +57,7 @@ def emit(
         names=("program.c", *(f"program{variant.symbol}.c" for variant in others)),
         isa=tuple(isas),
         integer=integer,
-        small_weights=has_small_weights(steps),
+        kernel_kinds=kernel_kinds(steps),
         attention=attention,
         several_signatures=bool(signatures),
         dynamic=any(is_dynamic(p) for p in (program, *others.values())),

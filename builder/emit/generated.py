@@ -29,8 +29,8 @@ class GeneratedSources:
     """The instruction sets that the library has kernels for, the least first."""
     integer: bool = False
     """Whether any layer's sums are of integers."""
-    small_weights: bool = False
-    """Whether any layer's weights are not float32."""
+    kernel_kinds: tuple[str, ...] = ()
+    """What the kernels have to know of besides what all do: ``builder.emit.program.kernel_kinds``."""
     attention: bool = False
     """Whether any step is an attention."""
     several_signatures: bool = False
@@ -52,8 +52,7 @@ class GeneratedSources:
     @property
     def kernel_flags(self) -> tuple[str, ...]:
         """Of the compiler, for the kernels of layers."""
-        has = {"INTEGER": self.integer, "SMALL_WEIGHTS": self.small_weights}
-        return tuple(f"-DCF_HAS_{what}=1" for what, there in has.items() if there)
+        return tuple(f"-DCF_HAS_{kind}=1" for kind in self.kernel_kinds)
 
     @property
     def header(self) -> Path:
@@ -83,7 +82,7 @@ class GeneratedSources:
             "programs": self.names,
             "isa": self.isa,
             "integer": self.integer,
-            "small_weights": self.small_weights,
+            "kernel_kinds": self.kernel_kinds,
             "attention": self.attention,
             "several_signatures": self.several_signatures,
             "dynamic": self.dynamic,
@@ -102,7 +101,7 @@ class GeneratedSources:
             names=tuple(data["programs"]),
             isa=tuple(data["isa"]),
             integer=data["integer"],
-            small_weights=data["small_weights"],
+            kernel_kinds=tuple(data["kernel_kinds"]),
             attention=data["attention"],
             several_signatures=data["several_signatures"],
             dynamic=data["dynamic"],

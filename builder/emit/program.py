@@ -202,9 +202,17 @@ def uses_integer(steps: Iterable[Step]) -> bool:
     return any(isinstance(s, LayerStep) and s.algorithm in INTEGER for s in steps)
 
 
-def has_small_weights(steps: Iterable[Step]) -> bool:
-    """Whether any layer's weights are not float32."""
-    return any(isinstance(s, LayerStep | RecurrentStep) and s.weight_type != "float32" for s in steps)
+def kernel_kinds(steps: Iterable[Step]) -> tuple[str, ...]:
+    """What the fused kernels have to know of besides what all do: the names of CF_HAS_... in runtime/fused/fused.h."""
+    steps = tuple(steps)
+    small = (isinstance(s, LayerStep | RecurrentStep) and s.weight_type != "float32" for s in steps)
+    found = {
+        "INTEGER": uses_integer(steps),
+        "SMALL_WEIGHTS": any(small),
+        "NORM": any(isinstance(s, NormStep) for s in steps),
+        "RECURRENT": any(isinstance(s, RecurrentStep) for s in steps),
+    }
+    return tuple(kind for kind, there in found.items() if there)
 
 
 def _declarations(steps: Iterable[Step]) -> str:

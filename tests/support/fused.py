@@ -73,8 +73,8 @@ INTEGERS = (
 
 SOURCES = ((FUSED_SOURCE, VARIANTS), (ATTENTION_SOURCE, ATTENTIONS), (INTEGER_SOURCE, INTEGERS))
 
-HAS = ("-DCF_HAS_INTEGER=1", "-DCF_HAS_SMALL_WEIGHTS=1")
-"""The kernels of programs with layers of every kind, which do all that those of others do."""
+HAS = tuple(f"-DCF_HAS_{kind}=1" for kind in ("INTEGER", "SMALL_WEIGHTS", "NORM", "RECURRENT"))
+"""The kernels of programs with steps of every kind, which do all that those of others do."""
 
 SANITIZERS = (
     "-std=c11", "-O0", "-g", "-march=x86-64-v3", "-fPIC", "-shared", "-fno-omit-frame-pointer",

@@ -10,13 +10,19 @@
 
 enum { CF_MAX_TAPS = 1024 };
 
-/* What no layer of a program has, its kernels know nothing of, and take less room: layers of CF_INTEGER, and so bytes
- * between layers; weights that are not float32. */
+/* What no step of a program has, its kernels know nothing of, and take less room: layers of CF_INTEGER, and so bytes
+ * between layers; weights that are not float32; norms; recurrent layers. See kernel_kinds in builder/emit/program.py. */
 #ifndef CF_HAS_INTEGER
 #define CF_HAS_INTEGER 0
 #endif
 #ifndef CF_HAS_SMALL_WEIGHTS
 #define CF_HAS_SMALL_WEIGHTS 0
+#endif
+#ifndef CF_HAS_NORM
+#define CF_HAS_NORM 0
+#endif
+#ifndef CF_HAS_RECURRENT
+#define CF_HAS_RECURRENT 0
 #endif
 
 /* A float32 NHWC tensor: strides in floats, and the offset of element [0, 0, 0, 0] from the buffer's start. */

@@ -5,11 +5,19 @@
 #include "fused/depthwise.h"
 #include "fused/direct.h"
 #include "fused/halo.h"
-#include "fused/normalise.h"
 #include "fused/pooling.h"
-#include "fused/recurrent.h"
 #include "fused/thin.h"
 #include "fused/winograd.h"
+#if CF_HAS_NORM
+#include "fused/normalise.h"
+#else
+#define run_norm NULL
+#endif
+#if CF_HAS_RECURRENT
+#include "fused/recurrent.h"
+#else
+#define run_recurrent NULL
+#endif
 
 #ifndef CF_TABLE
 #define CF_TABLE cf_fused_v3

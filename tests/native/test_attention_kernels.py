@@ -9,10 +9,7 @@ a few units, plus what one unit in the last place of the largest score does to i
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,18 +18,10 @@ from hypothesis import strategies as st
 
 from tests.native.test_fused_kernels import TABLES
 from tests.support.attention import Case, attend
-from tests.support.fused import Kernels, build
-from tests.support.layers import LIBRARY, examples
+from tests.support.fused import Kernels
+from tests.support.layers import examples
 
 BOUND = 2e-6
-
-
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
-    given_library = os.environ.get(LIBRARY)
-    loaded = Kernels(Path(given_library) if given_library else build(tmp_path_factory.mktemp("fused")))
-    yield loaded
-    loaded.close()
 
 
 def check(kernels: Kernels, case: Case, table: str) -> None:

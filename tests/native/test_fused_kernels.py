@@ -14,7 +14,6 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,21 +27,13 @@ from builder.lower.geometry import Geometry
 from builder.lower.packing import candidates, choose, pack_layer, pad_channels, scratch_size
 from builder.lower.program import Quantisation
 from tests.support import needs
-from tests.support.fused import Case, Kernels, Prepared, build, build_with_gcc, prepare
+from tests.support.fused import Case, Kernels, Prepared, build_with_gcc, prepare
 from tests.support.layers import ACTIVATIONS, LIBRARY, activate, convolve, epilogues, examples, halos
 from tests.support.runtime import sanitizer_environment
 
 BOUND = {"direct": 1e-6, "depthwise": 1e-6, "winograd2": 3e-6, "winograd4": 2e-5, "thin": 1e-6}
 V4 = "avx512bw" in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else False
 TABLES = ["v3", "wide", "narrow", *(["v4"] if V4 and LIBRARY not in os.environ else [])]
-
-
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
-    given_library = os.environ.get(LIBRARY)
-    loaded = Kernels(Path(given_library) if given_library else build(tmp_path_factory.mktemp("fused")))
-    yield loaded
-    loaded.close()
 
 
 def check(p: Prepared) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import os
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from builder.lower.geometry import MAX_SUM, Geometry
 from builder.lower.packing import pack_layer, pack_sums, quantised_shape, scratch_size
 from builder.lower.program import Quantisation
 from tests.support import needs, portable
-from tests.support.fused import Case, Kernels, Prepared, build, prepare
+from tests.support.fused import Case, Kernels, Prepared, prepare
 from tests.support.layers import LIBRARY, activate, convolve, epilogues, examples
 
 CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
@@ -36,14 +35,6 @@ PAIRS = ("v3", "pairs", "wide_pairs", "v4")
 """Those that multiply pairs of int16."""
 
 TABLES = [*PORTABLE, *(name for name, flag in NATIVE.items() if flag in CPU and LIBRARY not in os.environ)]
-
-
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
-    given_library = os.environ.get(LIBRARY)
-    loaded = Kernels(Path(given_library) if given_library else build(tmp_path_factory.mktemp("integer")))
-    yield loaded
-    loaded.close()
 
 
 def rounded(x: Any, q: Quantisation) -> Any:

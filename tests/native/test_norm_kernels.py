@@ -9,29 +9,17 @@ is far larger than the deviation, below what a float32 of the mean's size leaves
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.native.test_fused_kernels import TABLES
-from tests.support.fused import Kernels, build
-from tests.support.layers import LIBRARY, examples
+from tests.support.fused import Kernels
+from tests.support.layers import examples
 from tests.support.norm import Case, normalise
 
 BOUND = 1e-6
-
-
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
-    given_library = os.environ.get(LIBRARY)
-    loaded = Kernels(Path(given_library) if given_library else build(tmp_path_factory.mktemp("fused")))
-    yield loaded
-    loaded.close()
 
 
 @st.composite

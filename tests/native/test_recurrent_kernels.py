@@ -9,9 +9,6 @@ it stays below 1e-6 for each step.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,19 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.native.test_fused_kernels import TABLES
-from tests.support.fused import Kernels, build
-from tests.support.layers import LIBRARY, examples
+from tests.support.fused import Kernels
+from tests.support.layers import examples
 from tests.support.recurrent import Case, Result, recur
 
 BOUND = 1e-6
-
-
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
-    given_library = os.environ.get(LIBRARY)
-    loaded = Kernels(Path(given_library) if given_library else build(tmp_path_factory.mktemp("fused")))
-    yield loaded
-    loaded.close()
 
 
 def check(ours: Result, expected: Result, case: Case) -> None:

@@ -31,7 +31,7 @@ static void run_layer(cf_context *context, const cf_layer *layer, const cf_layer
     case CF_WINOGRAD2: run_winograd(context, layer, data, 2); break;
     case CF_WINOGRAD4: run_winograd(context, layer, data, 4); break;
     case CF_THIN: run_thin(context, layer, data); break;
-    case CF_INTEGER: break;                                                      /* never here: see integer.c */
+    case CF_INTEGER: break; /* never here: see integer.c */
     case CF_INTEGER_WINOGRAD4: run_winograd(context, layer, data, 4); break; /* where integer.c passes it on */
     }
 }

@@ -56,7 +56,6 @@ def emit(
         folder=folder,
         names=("program.c", *(f"program{variant.symbol}.c" for variant in others)),
         isa=tuple(isas),
-        integer=integer,
         kernel_kinds=kernel_kinds(steps),
         attention=attention,
         several_signatures=bool(signatures),

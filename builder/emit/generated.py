@@ -27,8 +27,6 @@ class GeneratedSources:
     """Files with the C of each variant of the model, the first variant first."""
     isa: tuple[str, ...]
     """The instruction sets that the library has kernels for, the least first."""
-    integer: bool = False
-    """Whether any layer's sums are of integers."""
     kernel_kinds: tuple[str, ...] = ()
     """What the kernels have to know of besides what all do: ``builder.emit.program.kernel_kinds``."""
     attention: bool = False
@@ -48,6 +46,11 @@ class GeneratedSources:
     def flags(self) -> tuple[str, ...]:
         """Of the compiler, for these sources and the ABI's."""
         return ("-DCF_DYNAMIC",) if self.dynamic else ()
+
+    @property
+    def integer(self) -> bool:
+        """Whether any layer's sums are of integers."""
+        return "INTEGER" in self.kernel_kinds
 
     @property
     def kernel_flags(self) -> tuple[str, ...]:
@@ -81,7 +84,6 @@ class GeneratedSources:
         data: dict[str, Any] = {
             "programs": self.names,
             "isa": self.isa,
-            "integer": self.integer,
             "kernel_kinds": self.kernel_kinds,
             "attention": self.attention,
             "several_signatures": self.several_signatures,
@@ -100,7 +102,6 @@ class GeneratedSources:
             folder=folder,
             names=tuple(data["programs"]),
             isa=tuple(data["isa"]),
-            integer=data["integer"],
             kernel_kinds=tuple(data["kernel_kinds"]),
             attention=data["attention"],
             several_signatures=data["several_signatures"],

@@ -11,7 +11,7 @@ from builder.emit.generated import GeneratedSources
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_weights
-from builder.emit.program import is_dynamic, kernel_kinds, program_source, uses_integer
+from builder.emit.program import is_dynamic, kernel_kinds, program_source
 from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES, RUNTIME
 from builder.link.toolchain import compile_file, run_compiler
 from builder.lower.program import Program, walk
@@ -55,7 +55,6 @@ def emit_sources(program: Program, spec: ModelSpec, folder: Path) -> None:
         folder,
         tuple(f"{isa}/program.c" for isa in isas),
         isas,
-        integer=uses_integer(steps),
         kernel_kinds=kernel_kinds(steps),
         dynamic=is_dynamic(program),
     )

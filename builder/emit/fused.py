@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from builder.lower.packing import TILED, scratch_size, thin_block, winograd_band
+from builder.lower.packing import INTEGER, TILED, scratch_size, thin_block, winograd_band
 from builder.lower.program import (
-    INTEGER,
     AttentionStep,
     Buffer,
     LayerStep,
@@ -87,15 +86,8 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         "weight_scale": step.weight_scale,
         "weight_sums": step.weight_sums,
     }
-    return [
-        "static const cf_layer layer = {",
-        *_fields(fields),
-        "};",
-        "const cf_layer_data data = {",
-        *_fields({name: f"(void *){pointer(b)}" for name, b in buffers.items() if b is not None}),
-        "};",
-        f"context->{'integer' if step.algorithm in INTEGER else 'fused->layer'}(context, &layer, &data);",
-    ]
+    kernel = "integer" if step.algorithm in INTEGER else "fused->layer"
+    return _call("layer", kernel, fields, buffers, pointer)
 
 
 def pool_lines(step: PoolStep, pointer: Pointer) -> list[str]:
@@ -120,15 +112,7 @@ def norm_lines(step: NormStep, pointer: Pointer) -> list[str]:
     fields |= {"input": _view(step.input), "output": _view(step.output), "halo": _list(step.halo)}
     fields |= {"epsilon": float_literal(step.epsilon), "centred": int(step.centred)}
     buffers = {"input": step.input.buffer, "gamma": step.gamma, "beta": step.beta, "output": step.output.buffer}
-    return [
-        "static const cf_norm norm = {",
-        *_fields(fields),
-        "};",
-        "const cf_norm_data data = {",
-        *_fields({name: f"(void *){pointer(b)}" for name, b in buffers.items()}),
-        "};",
-        "context->fused->norm(context, &norm, &data);",
-    ]
+    return _call("norm", "fused->norm", fields, buffers, pointer)
 
 
 def recurrent_lines(step: RecurrentStep, pointer: Pointer) -> list[str]:
@@ -158,16 +142,8 @@ def recurrent_lines(step: RecurrentStep, pointer: Pointer) -> list[str]:
     fields["by_units"] = int(step.by_units)
     fields["product"] = "{" + ", ".join(f".{name} = {value}" for name, value in product.items()) + "}"
     names = ("input", "weights", "bias", "weight_scale", "hidden", "cell", "output", "scratch")
-    buffers = {name: b for name in names if (b := getattr(step, name)) is not None}
-    return [
-        "static const cf_recurrent recurrent = {",
-        *_fields(fields),
-        "};",
-        "const cf_recurrent_data data = {",
-        *_fields({name: f"(void *){pointer(b)}" for name, b in buffers.items()}),
-        "};",
-        "context->fused->recurrent(context, &recurrent, &data);",
-    ]
+    buffers = {name: getattr(step, name) for name in names}
+    return _call("recurrent", "fused->recurrent", fields, buffers, pointer)
 
 
 def attention_lines(step: AttentionStep, pointer: Pointer) -> list[str]:
@@ -188,21 +164,29 @@ def attention_lines(step: AttentionStep, pointer: Pointer) -> list[str]:
             fields |= {"mask_scale": float_literal(mask.scale), "mask_shift": float_literal(mask.shift)}
             fields["mask_strides"] = _list(mask.strides)
             buffers["mask"] = mask.buffer
-    return [
-        "static const cf_attention attention = {",
-        *_fields(fields),
-        "};",
-        "const cf_attention_data data = {",
-        *_fields({name: f"(void *){pointer(b)}" for name, b in buffers.items()}),
-        "};",
-        "context->attention(context, &attention, &data);",
-    ]
+    return _call("attention", "attention", fields, buffers, pointer)
 
 
 def repack_lines(step: RepackStep, pointer: Pointer) -> list[str]:
     """The lines of C that call the repacking kernel."""
     fields = {"batch": step.batch, "size": _list(step.size), "channels": step.channels}
     return _two_views("repack", "repack", fields, step, pointer)
+
+
+def _call(
+    kind: str, kernel: str, fields: Mapping[str, object], buffers: Mapping[str, Buffer | None], pointer: Pointer
+) -> list[str]:
+    """The call of ``context->kernel`` with a cf_<kind>, and where its buffers start."""
+    starts = {name: f"(void *){pointer(b)}" for name, b in buffers.items() if b is not None}
+    return [
+        f"static const cf_{kind} {kind} = {{",
+        *_fields(fields),
+        "};",
+        f"const cf_{kind}_data data = {{",
+        *_fields(starts),
+        "};",
+        f"context->{kernel}(context, &{kind}, &data);",
+    ]
 
 
 def _two_views(
@@ -218,7 +202,7 @@ def _two_views(
     ]
 
 
-def _fields(fields: dict[str, object]) -> list[str]:
+def _fields(fields: Mapping[str, object]) -> list[str]:
     return [f"    .{name} = {value}," for name, value in fields.items() if value is not None]
 
 

@@ -20,8 +20,8 @@ from builder.emit.generated import Probe
 from builder.emit.outside import size_of
 from builder.escape import c_name, c_string, comment
 from builder.library.outside import Layout
+from builder.lower.packing import INTEGER
 from builder.lower.program import (
-    INTEGER,
     AttentionStep,
     BoundPort,
     BroadcastStep,

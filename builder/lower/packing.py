@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from builder.lower.program import Algorithm
 
 WINOGRAD: tuple[Algorithm, ...] = ("winograd2", "winograd4")
+INTEGER: tuple[Algorithm, ...] = ("integer", "integer_winograd4")
+"""Of layers that round their input to bytes."""
 TILED: tuple[Algorithm, ...] = (*WINOGRAD, "integer_winograd4")
 """Those whose kernels transform tiles, a band of them at a time."""
 
@@ -157,7 +159,7 @@ def pack_layer(
             raise ValueError("Winograd takes 3x3 weights, one group, and channels in multiples of 16")
         panels = weights.reshape(9, inner, outer // PANEL, PANEL)
         return encode(panels.transpose(2, 1, 0, 3), kind)
-    if algorithm in ("integer", "integer_winograd4"):
+    if algorithm in INTEGER:
         if kind != "int8" or groups != 1:
             raise ValueError("integer GEMM takes int8 weights and one group")
         if taps * inner > MAX_SUM:

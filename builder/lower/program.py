@@ -258,11 +258,10 @@ class Epilogue:
 
 
 Algorithm = Literal["direct", "depthwise", "winograd2", "winograd4", "integer", "integer_winograd4", "thin"]
-INTEGER: tuple[Algorithm, ...] = ("integer", "integer_winograd4")
-"""Sums of bytes and int8 weights. The second: where a processor multiplies pairs of int16 only, float sums of the
-same numbers by Winograd's algorithm, which saves more."""
-"""``integer``: int8 weights times a layer's input rounded to bytes, summed as int32; all others sum floats. ``thin``:
-of few output channels, with pixels in the lanes of the vectors."""
+"""``integer``: int8 weights times a layer's input rounded to bytes, summed as int32. ``integer_winograd4``: the same
+where a processor multiplies bytes; where it multiplies pairs of int16 only, float sums of the same numbers by
+Winograd's algorithm, which saves more. All others sum floats. ``thin``: of few output channels, with pixels in the
+lanes of the vectors."""
 
 
 @dataclass(frozen=True)
@@ -295,7 +294,7 @@ class LayerStep:
     picture; where padding is not zero its halo of zeros is already in the buffer (``pad_top`` rows above ...), so
     the kernel never tests for borders. ``weights``: packed for ``algorithm`` by builder/lower/packing.py.
     ``halo``: (top, left, bottom, right) of zeros that this step writes around its output (and ``second``)
-    because a later layer reads them as its padding. ``rounded``: the output as bytes, for layers of ``INTEGER`` with
+    because a later layer reads them as its padding. ``rounded``: the output as bytes, for integer layers with
     ``input_rounded``, which read that in place of floats; ``output`` is None where nothing reads floats.
     """
 
@@ -320,9 +319,9 @@ class LayerStep:
     scratch: Buffer | None  # size from packing.scratch_size(...)
     weight_type: WeightType = "float32"
     weight_scale: Buffer | None = None  # of int8, from packing.pack_scale
-    weight_sums: Buffer | None = None  # of ``INTEGER``, from packing.pack_sums
-    quantisation: Quantisation | None = None  # of ``INTEGER``
-    input_rounded: bool = False  # of ``INTEGER``
+    weight_sums: Buffer | None = None  # of integer layers, from packing.pack_sums
+    quantisation: Quantisation | None = None  # of integer layers
+    input_rounded: bool = False  # of integer layers
     rounded: Rounded | None = None
     layer: str = ""  # the op's name in the model
     kept: str = ""  # why its weights are not of the type that was asked for

@@ -17,7 +17,8 @@ from builder.importers.graph import FrozenGraph
 from builder.library.opened import OpenedModel
 from builder.lower import Lowered, Options, lower
 from builder.lower.compress import Rules
-from builder.lower.program import INTEGER, LayerStep, walk
+from builder.lower.packing import INTEGER
+from builder.lower.program import LayerStep, walk
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from builder.quantise import restored

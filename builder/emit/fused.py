@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
+from builder.emit.literals import float_literal, list_literal
 from builder.lower.packing import INTEGER, TILED, scratch_size, thin_block, winograd_band
 from builder.lower.program import (
     AttentionStep,
@@ -40,36 +41,36 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         "groups": step.groups,
         "in_channels": step.in_channels,
         "out_channels": step.out_channels,
-        "out": _list(step.out_size),
-        "kernel": _list(step.kernel_size),
-        "stride": _list(step.stride),
-        "dilation": _list(step.dilation),
-        "padding": _list(step.padding),
+        "out": list_literal(step.out_size),
+        "kernel": list_literal(step.kernel_size),
+        "stride": list_literal(step.stride),
+        "dilation": list_literal(step.dilation),
+        "padding": list_literal(step.padding),
         "input": _view(step.input),
         "output": step.output and _view(step.output),
         "low": float_literal(e.low if clamped else -math.inf),
         "high": float_literal(e.high if clamped else math.inf),
     }
     if any(step.halo):
-        fields["halo"] = _list(step.halo)
+        fields["halo"] = list_literal(step.halo)
     if e.residual is not None:
         fields["residual"] = _view(e.residual)
     if e.second is not None:
-        fields |= {"second": _view(e.second), "second_halo": _list(step.second_halo)}
+        fields |= {"second": _view(e.second), "second_halo": list_literal(step.second_halo)}
         fields |= {"second_low": float_literal(e.second_low), "second_high": float_literal(e.second_high)}
     if step.weight_type != "float32":
         fields["weight_type"] = f"CF_{step.weight_type.upper()}"
     if step.algorithm in TILED:
         fields["band"] = winograd_band(shape, step.algorithm)
     if step.algorithm == "thin":
-        fields["block"] = _list(thin_block(shape))
+        fields["block"] = list_literal(thin_block(shape))
     if step.quantisation is not None:
         fields |= {"input_scale": float_literal(step.quantisation.scale), "input_zero": step.quantisation.zero}
     if step.input_rounded:
         fields["input_rounded"] = 1
     rounded = step.rounded
     if rounded is not None:
-        fields |= {"rounded": _view(rounded.view), "rounded_halo": _list(rounded.halo)}
+        fields |= {"rounded": _view(rounded.view), "rounded_halo": list_literal(rounded.halo)}
         fields |= {"rounded_scale": float_literal(rounded.by.scale), "rounded_zero": rounded.by.zero}
     buffers: dict[str, Buffer | None] = {
         "input": step.input.buffer,
@@ -97,19 +98,19 @@ def pool_lines(step: PoolStep, pointer: Pointer) -> list[str]:
         "scale": float_literal(step.scale),
         "batch": step.batch,
         "channels": step.channels,
-        "in": _list(step.in_size),
-        "out": _list(step.out_size),
-        "window": _list(step.window),
-        "stride": _list(step.stride),
-        "padding": _list(step.padding),
+        "in": list_literal(step.in_size),
+        "out": list_literal(step.out_size),
+        "window": list_literal(step.window),
+        "stride": list_literal(step.stride),
+        "padding": list_literal(step.padding),
     }
     return _two_views("pooling", "pool", fields, step, pointer)
 
 
 def norm_lines(step: NormStep, pointer: Pointer) -> list[str]:
     """The lines of C that call the kernel of layer normalisation."""
-    fields: dict[str, object] = {"batch": step.batch, "size": _list(step.size), "channels": step.channels}
-    fields |= {"input": _view(step.input), "output": _view(step.output), "halo": _list(step.halo)}
+    fields: dict[str, object] = {"batch": step.batch, "size": list_literal(step.size), "channels": step.channels}
+    fields |= {"input": _view(step.input), "output": _view(step.output), "halo": list_literal(step.halo)}
     fields |= {"epsilon": float_literal(step.epsilon), "centred": int(step.centred)}
     buffers = {"input": step.input.buffer, "gamma": step.gamma, "beta": step.beta, "output": step.output.buffer}
     return _call("norm", "fused->norm", fields, buffers, pointer)
@@ -125,12 +126,12 @@ def recurrent_lines(step: RecurrentStep, pointer: Pointer) -> list[str]:
         "groups": 1,
         "in_channels": step.units,
         "out_channels": gates,
-        "out": _list(rows),
-        "kernel": _list((1, 1)),
-        "stride": _list((1, 1)),
-        "dilation": _list((1, 1)),
-        "input": _list((0, step.batch * step.units, step.batch * step.units, step.units)),
-        "output": _list((0, step.batch * gates, step.batch * gates, gates)),
+        "out": list_literal(rows),
+        "kernel": list_literal((1, 1)),
+        "stride": list_literal((1, 1)),
+        "dilation": list_literal((1, 1)),
+        "input": list_literal((0, step.batch * step.units, step.batch * step.units, step.units)),
+        "output": list_literal((0, step.batch * gates, step.batch * gates, gates)),
         "low": float_literal(-math.inf),
         "high": float_literal(math.inf),
     }
@@ -149,7 +150,7 @@ def recurrent_lines(step: RecurrentStep, pointer: Pointer) -> list[str]:
 def attention_lines(step: AttentionStep, pointer: Pointer) -> list[str]:
     """The lines of C that call the kernel of attention."""
     rows = {"query": step.query, "key": step.key, "value": step.value, "output": step.output}
-    fields: dict[str, object] = {"outer": _list(step.outer)}
+    fields: dict[str, object] = {"outer": list_literal(step.outer)}
     fields |= {name: getattr(step, name) for name in ("queries", "keys", "size", "value_size")}
     fields |= {name: _rows(at) for name, at in rows.items()}
     fields |= {"scale": float_literal(step.scale), "safe": int(step.safe)}
@@ -162,14 +163,14 @@ def attention_lines(step: AttentionStep, pointer: Pointer) -> list[str]:
         else:
             fields |= {"mask_type": f"CF_MASK_{mask.type.upper()}", "mask_first": mask.first}
             fields |= {"mask_scale": float_literal(mask.scale), "mask_shift": float_literal(mask.shift)}
-            fields["mask_strides"] = _list(mask.strides)
+            fields["mask_strides"] = list_literal(mask.strides)
             buffers["mask"] = mask.buffer
     return _call("attention", "attention", fields, buffers, pointer)
 
 
 def repack_lines(step: RepackStep, pointer: Pointer) -> list[str]:
     """The lines of C that call the repacking kernel."""
-    fields = {"batch": step.batch, "size": _list(step.size), "channels": step.channels}
+    fields = {"batch": step.batch, "size": list_literal(step.size), "channels": step.channels}
     return _two_views("repack", "repack", fields, step, pointer)
 
 
@@ -192,7 +193,7 @@ def _call(
 def _two_views(
     kind: str, function: str, fields: dict[str, object], step: PoolStep | RepackStep, pointer: Pointer
 ) -> list[str]:
-    fields |= {"input": _view(step.input), "output": _view(step.output), "halo": _list(step.halo)}
+    fields |= {"input": _view(step.input), "output": _view(step.output), "halo": list_literal(step.halo)}
     source, target = pointer(step.input.buffer), pointer(step.output.buffer)
     return [
         f"static const cf_{kind} {kind} = {{",
@@ -206,20 +207,9 @@ def _fields(fields: Mapping[str, object]) -> list[str]:
     return [f"    .{name} = {value}," for name, value in fields.items() if value is not None]
 
 
-def _list(values: Iterable[int]) -> str:
-    return "{" + ", ".join(str(v) for v in values) + "}"
-
-
 def _rows(rows: Rows) -> str:
-    return f"{{{rows.first}, {_list(rows.outer)}, {rows.row}}}"
+    return f"{{{rows.first}, {list_literal(rows.outer)}, {rows.row}}}"
 
 
 def _view(view: View) -> str:
-    return _list((view.first, view.image, view.row, view.pixel))
-
-
-def float_literal(value: float) -> str:
-    """Exactly, as hexadecimal; infinities by the compiler's own name."""
-    if math.isinf(value):
-        return "-__builtin_inff()" if value < 0 else "__builtin_inff()"
-    return f"{float(value).hex()}f"
+    return list_literal((view.first, view.image, view.row, view.pixel))

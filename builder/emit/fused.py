@@ -119,7 +119,7 @@ def norm_lines(step: NormStep, pointer: Pointer) -> list[str]:
 def recurrent_lines(step: RecurrentStep, pointer: Pointer) -> list[str]:
     """The lines of C that call the kernel of recurrent layers."""
     rows, gates = (1, step.batch), step.gates * step.units
-    product = {
+    product: dict[str, object] = {
         "algorithm": "CF_DIRECT",
         "activation": "CF_CLAMP",
         "batch": 1,
@@ -137,12 +137,15 @@ def recurrent_lines(step: RecurrentStep, pointer: Pointer) -> list[str]:
     }
     if step.weight_type != "float32":
         product["weight_type"] = f"CF_{step.weight_type.upper()}"
+    if step.quantisation is not None:
+        product |= {"algorithm": "CF_INTEGER", "input_zero": step.quantisation.zero}
+        product["input_scale"] = float_literal(step.quantisation.scale)
     fields: dict[str, object] = {"kind": f"CF_{step.kind.upper()}"}
     fields |= {name: getattr(step, name) for name in ("steps", "batch", "units")}
     fields |= {"output_step": step.output_stride, "backwards": int(step.backwards)}
     fields["by_units"] = int(step.by_units)
     fields["product"] = "{" + ", ".join(f".{name} = {value}" for name, value in product.items()) + "}"
-    names = ("input", "weights", "bias", "weight_scale", "hidden", "cell", "output", "scratch")
+    names = ("input", "weights", "bias", "weight_scale", "weight_sums", "hidden", "cell", "output", "scratch")
     buffers = {name: getattr(step, name) for name in names}
     return _call("recurrent", "fused->recurrent", fields, buffers, pointer)
 

@@ -167,8 +167,12 @@ def uses_attention(steps: Iterable[Step]) -> bool:
 
 
 def uses_integer(steps: Iterable[Step]) -> bool:
-    """Whether any layer is run by integer GEMM."""
-    return any(isinstance(s, LayerStep) and s.algorithm in INTEGER for s in steps)
+    """Whether any layer, or the product of a recurrent one, is run by integer GEMM."""
+    return any(
+        (isinstance(s, LayerStep) and s.algorithm in INTEGER)
+        or (isinstance(s, RecurrentStep) and s.quantisation is not None)
+        for s in steps
+    )
 
 
 def kernel_kinds(steps: Iterable[Step]) -> tuple[str, ...]:

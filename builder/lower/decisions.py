@@ -87,7 +87,7 @@ def layer_weights(program: Program, kept: Mapping[str, str] | None = None) -> tu
         if isinstance(step, LayerStep):
             found.append(_weights(step, kept or {}))
         elif isinstance(step, RecurrentStep):
-            found.append(_recurrent(step))
+            found.append(_recurrent(step, kept or {}))
         elif isinstance(step, GatherStep) and (step.layer, step.table.offset) not in tables:
             tables.add((step.layer, step.table.offset))
             found.append(_table(step))
@@ -100,11 +100,14 @@ def _table(step: GatherStep) -> LayerWeights:
     return LayerWeights(step.name, step.layer, step.weight_type, count, size, 4 * count, step.kept)
 
 
-def _recurrent(step: RecurrentStep) -> LayerWeights:
-    size = step.weights.size + (step.weight_scale.size if step.weight_scale else 0)
+def _recurrent(step: RecurrentStep, kept: Mapping[str, str]) -> LayerWeights:
+    size = sum(b.size for b in (step.weights, step.weight_scale, step.weight_sums) if b is not None)
     as_float32 = step.weights.size // ITEM_SIZES[step.weight_type] * ITEM_SIZES["float32"]
     count = step.geometry.weights
-    return LayerWeights(step.name, step.layer, step.weight_type, count, size, as_float32, step.kept)
+    why = "" if step.quantisation else kept.get(step.layer, "")
+    return LayerWeights(
+        step.name, step.layer, step.weight_type, count, size, as_float32, step.kept, step.quantisation, why
+    )
 
 
 def _weights(step: LayerStep, kept: Mapping[str, str]) -> LayerWeights:

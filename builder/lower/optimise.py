@@ -61,7 +61,7 @@ def optimise(
         made = assemble(dag, scheduled, faithful, options, compressor)
     except LowerError as error:
         compressor, reason = Compressor(options.weights), str(error)
-        made = exchange_products(result, faithful, options.share, compressor)
+        made = exchange_products(result, faithful, options, compressor)
     if made is None:
         return Optimised(None, (), reason)
     _require_known(options.weights, compressor)

@@ -229,6 +229,13 @@ def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_TH
     return 4 * points * (_plane(band * (channels + 16)) + threads * per_thread)
 
 
+def recurrent_scratch(batch: int, units: int, columns: int, rounded: bool = False) -> int:
+    """Bytes of scratch of a recurrent layer: the sums of a step, and behind them, if it is ``rounded``, the state as
+    integer GEMM reads it."""
+    state = Geometry(1, units, (1, batch), columns)
+    return 4 * batch * columns + (scratch_size(state, "integer") if rounded else 0)
+
+
 def thin_block(geometry: Geometry) -> tuple[int, int]:
     """Rows and columns of the output that a task of a thin layer computes at most: what fits into a thread's part of
     the cache, and copies the fewest inputs twice."""

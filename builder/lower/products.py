@@ -9,7 +9,7 @@ the loop, in one layer, and the loop copies a row of the result.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,12 +21,24 @@ from builder.lower import shapes
 from builder.lower.buffers import SLACK, align, plan_buffers
 from builder.lower.compact import compact
 from builder.lower.compress import Compressor, Stored
+from builder.lower.geometry import Geometry
 from builder.lower.hlo_index import HloIndex
 from builder.lower.layers import op_name
 from builder.lower.loop_tables import exchange_gathers
 from builder.lower.notes import Note, flop_of_step
-from builder.lower.packing import pack_layer, pack_scale, pack_units, pad_channels
+from builder.lower.options import Options
+from builder.lower.packing import (
+    pack_layer,
+    pack_scale,
+    pack_sums,
+    pack_units,
+    pad_channels,
+    recurrent_scratch,
+    scratch_size,
+)
 from builder.lower.program import (
+    STATE_ROUNDING,
+    Algorithm,
     Buffer,
     CallStep,
     ConditionalStep,
@@ -37,6 +49,7 @@ from builder.lower.program import (
     KernelStep,
     LayerStep,
     Program,
+    Quantisation,
     RecurrentStep,
     RowStep,
     Step,
@@ -81,14 +94,16 @@ class Row:
 
 
 def exchange_products(
-    result: Any, faithful: Program, share: bool = True, compressor: Compressor | None = None
+    result: Any, faithful: Program, options: Options | None = None, compressor: Compressor | None = None
 ) -> tuple[Program, tuple[Note, ...]] | None:
     """``faithful``, made of ``result`` (a CompilationResultProto), with layers in it and a note for each step.
 
-    Equal weights share one place if ``share``. None where nothing is to be exchanged.
+    None where nothing is to be exchanged.
     """
+    options = options or Options()
+    share = options.share
     resolver = Resolver(result, plan_buffers(result, share))
-    exchange = _Exchange(_Fusions(result), faithful, compressor or Compressor(), resolver)
+    exchange = _Exchange(_Fusions(result), faithful, compressor or Compressor(), resolver, options.quantisations)
     steps = exchange.steps(result.thunk_sequence, faithful.steps)
     program = replace(
         faithful,
@@ -142,6 +157,7 @@ class _Exchange:
     faithful: Program
     compressor: Compressor
     resolver: Resolver
+    quantisations: Mapping[str, Quantisation]
     weights: list[Weight] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -208,11 +224,13 @@ class _Exchange:
         inputs = self._dense(found.input_name, source, sums, found.input_weights, rows, found.input_bias, None)
         name = op_name(self.module.names[found.state_name])
         stored = self._stored(name, found.weights)
+        wanted = self.quantisations.get(name) if found.bounded else None
+        quantisation = self._rounding(name, found.weights, stored, wanted if wanted == STATE_ROUNDING else None)
         by_units = found.batch == 1 and stored.type == "float32"
         if by_units:
             weights = pack_units(stored.numbers.reshape(found.units, -1, found.units))
         else:
-            weights = pack_layer(stored.numbers, "direct", kind=stored.type)
+            weights = pack_layer(stored.numbers, "integer" if quantisation else "direct", kind=stored.type)
         return [
             inputs,
             RecurrentStep(
@@ -229,10 +247,13 @@ class _Exchange:
                 output,
                 found.output_stride,
                 found.backwards,
-                self._new(4 * found.batch * columns),
+                self._new(recurrent_scratch(found.batch, found.units, columns, quantisation is not None)),
                 by_units,
+                found.bounded,
+                quantisation,
                 stored.type,
                 None if stored.scale is None else self._put(pack_scale(stored.scale)),
+                None if quantisation is None else self._put(pack_sums(stored.numbers)),
                 name,
                 stored.kept,
             ),
@@ -392,6 +413,16 @@ class _Exchange:
     def _stored(self, name: str, matrix: NDArray[np.float32]) -> Stored:
         return self.compressor.layer(name, matrix[None, None], matrix, lambda constant: constant[None, None])
 
+    def _rounding(
+        self, name: str, matrix: NDArray[np.float32], stored: Stored, wanted: Quantisation | None
+    ) -> Quantisation | None:
+        """How what is multiplied with ``matrix`` is rounded, as is wanted of the layer ``name``, if it can be."""
+        if stored.type != "int8":
+            wanted = None
+        if stored.type != "float32":
+            self.compressor.input(name, matrix, wanted)
+        return wanted
+
     def _dense(
         self,
         step: str,
@@ -405,11 +436,14 @@ class _Exchange:
         k, n = matrix.shape
         name = op_name(self.module.names[step])
         stored = self._stored(name, matrix)
+        quantisation = self._rounding(name, matrix, stored, self.quantisations.get(name))
+        algorithm: Algorithm = "integer" if quantisation else "direct"
+        scratch = scratch_size(Geometry(1, k, (1, rows), n), algorithm)
         return LayerStep(
             step,
-            "direct",
+            algorithm,
             _rows(data, rows, k),
-            self._put(pack_layer(stored.numbers, "direct", kind=stored.type)),
+            self._put(pack_layer(stored.numbers, algorithm, kind=stored.type)),
             _rows(output, rows, n),
             Epilogue(self._put(pad_channels(bias)), residual=residual),
             batch=1,
@@ -424,9 +458,11 @@ class _Exchange:
             groups=1,
             halo=(0, 0, 0, 0),
             second_halo=(0, 0, 0, 0),
-            scratch=None,
+            scratch=self._new(scratch) if scratch else None,
             weight_type=stored.type,
             weight_scale=None if stored.scale is None else self._put(pack_scale(stored.scale)),
+            weight_sums=None if quantisation is None else self._put(pack_sums(stored.numbers)),
+            quantisation=quantisation,
             layer=name,
             kept=stored.kept,
         )
@@ -475,9 +511,8 @@ def _note(step: Step) -> Note:
         moved = step.weights.size + step.input.buffer.size + step.stored.buffer.size
         return Note(step.name, "layer", (), step.algorithm, flop_of_step(step), moved)
     if isinstance(step, RecurrentStep):
-        return Note(
-            step.name, "recurrent", (step.kind, f"{step.steps} steps"), "", flop_of_step(step), step.weights.size
-        )
+        what, sums = (step.kind, f"{step.steps} steps"), "integer" if step.quantisation else ""
+        return Note(step.name, "recurrent", what, sums, flop_of_step(step), step.weights.size)
     if isinstance(step, GatherStep):
         return Note(step.name, "gather", (step.weight_type,), "", 0, 0)
     inside = ("with layers inside",) if isinstance(step, WhileStep) and _has_layer(step.body) else ()

@@ -274,6 +274,10 @@ class Quantisation:
     zero: int
 
 
+STATE_ROUNDING = Quantisation(1 / 127, 128)
+"""Of the state of an LSTM or GRU that began between -1 and 1: it stays there, so nothing has to be measured."""
+
+
 @dataclass(frozen=True)
 class Rounded:
     """A picture of bytes, as integer sums read it: ``view`` in bytes, with ``halo`` around it as LayerStep has it.
@@ -401,6 +405,10 @@ class RecurrentStep:
     tanh(cell)``. "gru": gates z, r and h, where what ``hidden`` gives for h is multiplied by r before it is added;
     ``hidden = sigmoid(z) * hidden + (1 - sigmoid(z)) * tanh(h)``.
 
+    ``bounded``: the state begins between -1 and 1, and so stays there. With ``quantisation``, which then is
+    ``STATE_ROUNDING``, it is rounded to bytes before it is multiplied, as the input of an integer layer is.
+    ``weight_sums``: of such.
+
     ``hidden`` and ``cell`` are the state, before the first step and after the last one. ``output``: where each step
     leaves ``hidden`` too, ``output_stride`` floats apart: 0 leaves that of the last one. ``backwards``: the input's
     last step is the first. ``scratch``: a step's products. ``by_units``: the weights are packed by ``pack_units``.
@@ -421,8 +429,11 @@ class RecurrentStep:
     backwards: bool
     scratch: Buffer
     by_units: bool = False
+    bounded: bool = False
+    quantisation: Quantisation | None = None
     weight_type: WeightType = "float32"
     weight_scale: Buffer | None = None
+    weight_sums: Buffer | None = None
     layer: str = ""  # the op's name in the model
     kept: str = ""  # why its weights are not of the type that was asked for
 

@@ -37,7 +37,7 @@ class Recurrent:
 
     ``input``, ``hidden``, ``cell`` and ``output``: parts of the loop's tuple. ``input_weights`` [features, gates *
     units] and ``input_bias``: what makes the step's input of the rows of ``input`` [steps, batch, features].
-    ``input_name`` and ``state_name``: the products' instructions.
+    ``input_name`` and ``state_name``: the products' instructions. ``bounded``: the state begins between -1 and 1.
     """
 
     kind: Recurrence
@@ -57,6 +57,7 @@ class Recurrent:
     bias: Floats
     input_name: str
     state_name: str
+    bounded: bool
 
 
 def find_recurrent(index: HloIndex, loop: Any) -> Recurrent | None:
@@ -147,6 +148,7 @@ class _Body:
             biases[1],
             of_input.value.instruction.name,
             of_state.value.instruction.name,
+            self._bounded(hidden),
         )
 
     def _same(self, number: int) -> bool:
@@ -203,6 +205,27 @@ class _Body:
         if len(found) > 1:
             return None
         return found[0] if found else (None, 0)
+
+    def _bounded(self, hidden: int) -> bool:
+        """Whether the state is known to begin between -1 and 1: as a constant, with zeros for the most part."""
+        (start,) = self.index.operands(self.loop)
+        if start.opcode != "tuple":
+            return False
+        first, fusions = self.index.operands(start)[hidden], []
+        while first.opcode in ("copy", "bitcast", "broadcast", "reshape", "fusion", "parameter"):
+            if first.opcode == "fusion":
+                fusions.append(first)
+                first = self.index.root(self.index.called(first)[0])
+            elif first.opcode == "parameter":
+                if not fusions:
+                    return False
+                first = self.index.operands(fusions.pop())[first.parameter_number]
+            else:
+                (first,) = self.index.operands(first)
+        if first.opcode != "constant":
+            return False
+        numbers = np.asarray(first.literal.f32s, np.float32)
+        return numbers.size > 0 and bool((np.abs(numbers) <= 1).all())
 
     def _places(self, place: Value, most: int) -> list[int]:
         """What ``place`` is in each step; nothing where that isn't known, or there are more than ``most`` steps."""

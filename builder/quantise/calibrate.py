@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from builder.errors import SpecError
 from builder.importers.graph import FrozenGraph
 from builder.lower import Lowered
-from builder.lower.program import LayerStep, Quantisation
+from builder.lower.program import LayerStep, Quantisation, RecurrentStep, Step, walk
 from builder.quantise.observe import Look, input_of, watch
 from builder.quantise.ranges import Extent, Histogram, best_range, quantisation
 from builder.spec import ActivationType, ModelSpec
@@ -32,19 +33,45 @@ def require_known(spec: ModelSpec, names: Sequence[str]) -> None:
             raise SpecError(f'[[layers]].name: "{layer.name}" matches no layer of the model; its layers are: {known}.')
 
 
-def why_kept(spec: ModelSpec, step: LayerStep, lowered: Lowered) -> str:
-    """Why the input of ``step`` is not rounded although that is asked for; empty where it can be, or is not asked."""
+LEAST_RECURRENT = 1 << 14
+"""Weights: a recurrent layer with fewer multiplies floats as fast, since every step rounds its state first."""
+
+
+def why_kept(spec: ModelSpec, step: LayerStep | RecurrentStep, lowered: Lowered) -> str:
+    """Why the input of ``step`` is not rounded although that is asked for; empty where it can be, or is not asked.
+
+    The state of a RecurrentStep is what counts as its input here.
+    """
     if type_of(spec, step.layer) == "float32":
         return ""
     if step.weight_type != "int8":
         return f"its weights are {step.weight_type}"
+    if isinstance(step, RecurrentStep):
+        return _why_kept_recurrent(step, lowered)
     if step.groups != 1:
         return "its channels are in groups"
     if not step.geometry.summable:
         return "it adds up more products than int32 holds"
-    if not lowered.straight:
+    if not lowered.straight and not any(r.input == step.stored.buffer for r in _of(lowered, RecurrentStep)):
         return "the model has loops or branches"
     return "" if step.input.buffer.space == "arena" else "its input is a constant"
+
+
+def _why_kept_recurrent(step: RecurrentStep, lowered: Lowered) -> str:
+    if not step.bounded:
+        return "its first state may be beyond 1"
+    if not step.geometry.summable:
+        return "it adds up more products than int32 holds"
+    if step.geometry.weights < LEAST_RECURRENT:
+        return f"floats are as fast with fewer than {LEAST_RECURRENT:,} weights"
+    return "another layer has its name" if any(s.layer == step.layer for s in _of(lowered, LayerStep)) else ""
+
+
+_Kind = TypeVar("_Kind", bound=Step)
+
+
+def _of(lowered: Lowered, kind: type[_Kind]) -> Iterator[_Kind]:
+    return (step for step in walk(lowered.program.steps) if isinstance(step, kind))
 
 
 def measure(

@@ -23,13 +23,20 @@ PRODUCTS = {"Conv2D", "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3",
 SAME_NUMBERS = {"Identity", "Reshape", "Transpose", "ExpandDims", "Squeeze", "StopGradient", "ReadVariableOp"}
 """Operations that a constant may go through before it is multiplied with."""
 
+LOOPS = {"While", "StatelessWhile"}
+"""Operations that give their inputs to the function ``body``."""
+
 
 @dataclass(frozen=True)
 class Scope:
-    """The nodes of the graph or of one function, which name each other; ``inside`` a function also by output."""
+    """The nodes of the graph or of one function, which name each other; ``inside`` a function also by output.
+
+    ``functions``: all that the graph has, by name.
+    """
 
     nodes: Any
     inside: bool
+    functions: Mapping[str, Any]
 
     def reference(self, name: str, output: str) -> str:
         return f"{name}:{output}:0" if self.inside else name
@@ -37,8 +44,9 @@ class Scope:
 
 def scopes(definition: Any) -> Iterator[Scope]:
     """The scopes of a GraphDef: its own nodes, then those of each function in its library."""
-    yield Scope(definition.node, inside=False)
-    yield from (Scope(function.node_def, inside=True) for function in definition.library.function)
+    functions = {function.signature.name: function for function in definition.library.function}
+    yield Scope(definition.node, False, functions)
+    yield from (Scope(function.node_def, True, functions) for function in functions.values())
 
 
 Constants = Mapping[str, Sequence[tuple[Scope, str]]]
@@ -61,6 +69,9 @@ def round_inputs(constants: Constants, inputs: Sequence[RoundedInput]) -> list[s
                 missing += layers
                 break
             if isinstance(by, Quantisation):
+                if node.input[operand].startswith(f"{node.name}/rounded/"):  # two loops have one function
+                    missing += layers
+                    break
                 _insert(scope, node, operand, by)
     return missing
 
@@ -88,6 +99,10 @@ def _users(scope: Scope, name: str) -> Iterator[tuple[Scope, Any | None, int]]:
                 yield scope, node, 1 - number
             elif node.op in SAME_NUMBERS and number == 0:
                 yield from _users(scope, node.name)
+            elif node.op in LOOPS:
+                body = scope.functions[node.attr["body"].func.name]
+                argument = body.signature.input_arg[number].name
+                yield from _users(Scope(body.node_def, True, scope.functions), argument)
             else:
                 yield scope, None, 0
 

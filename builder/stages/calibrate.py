@@ -10,7 +10,7 @@ from pathlib import Path
 
 from builder.cache import digest
 from builder.errors import SpecError
-from builder.lower.program import LayerStep, Quantisation, walk
+from builder.lower.program import STATE_ROUNDING, LayerStep, Quantisation, RecurrentStep, walk
 from builder.quantise.calibrate import measure, require_known, type_of, why_kept
 from builder.quantise.inputs import golden_inputs, own_inputs
 from builder.quantise.observe import build
@@ -60,9 +60,12 @@ def _calibrate(ws: Workspace, compiled: CompiledVariant, folder: Path) -> None:
     spec, own = ws.spec, _own(ws.spec, compiled)
     lowered = program_of(ws, compiled, Settled(spec), attempts_for(spec)[0])
     steps = {n: step for n, step in enumerate(walk(lowered.program.steps)) if isinstance(step, LayerStep)}
-    require_known(spec, [step.layer for step in steps.values()])
-    kept = {step.layer: why for step in steps.values() if (why := why_kept(spec, step, lowered))}
+    recurrent = [step for step in walk(lowered.program.steps) if isinstance(step, RecurrentStep)]
+    known: list[LayerStep | RecurrentStep] = [*recurrent, *steps.values()]
+    require_known(spec, [step.layer for step in known])
+    kept = {step.layer: why for step in known if (why := why_kept(spec, step, lowered))}
     wanted = {n: s for n, s in steps.items() if s.layer not in kept and type_of(spec, s.layer) == "int8"}
+    states = {s.layer for s in recurrent if s.layer not in kept and type_of(spec, s.layer) == "int8"}
     rounded: dict[str, Quantisation] = {}
     if wanted:
         inputs = own_inputs(own, spec, compiled.graph) if own else golden_inputs(spec, compiled.graph)
@@ -70,5 +73,6 @@ def _calibrate(ws: Workspace, compiled: CompiledVariant, folder: Path) -> None:
             library = build(lowered.program, spec, compiled.kernels, Path(temporary), ws.cache)
             rounded, more = measure(library, lowered, compiled.graph, inputs, wanted)
         kept |= more
+    rounded |= dict.fromkeys(states, STATE_ROUNDING)
     found = {"rounded": {name: asdict(by) for name, by in rounded.items()}, "kept": kept}
     (folder / _RANGES).write_text(json.dumps(found, indent=1) + "\n")

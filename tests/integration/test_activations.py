@@ -31,7 +31,7 @@ from builder.verify.compare import verify
 from builder.verify.verification import Verification
 from builder.xla.tfcompile import CompiledGraph
 from tests.conftest import ROOT
-from tests.integration.test_batches import convolutions, recurrent
+from tests.integration.test_batches import convolutions
 from tests.integration.test_weights import answers, project
 from tests.support import integer
 from tests.support.build import CACHE, TARGET, compile_here, freeze_function, spec_of, write_golden
@@ -277,11 +277,50 @@ def test_an_export_builds_the_same_library(project: Project) -> None:
 
 
 def test_a_loop_keeps_its_floats(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    save_keras(recurrent(), project.root / "small.keras")
+    import keras
+    from keras import layers as kl
+
+    x = keras.Input((12, 32), name="x")
+    save_keras(keras.Model(x, kl.Dense(5, name="scores")(kl.SimpleRNN(64)(x))), project.root / "small.keras")
     _, manifest = bundled(project)
     layers = manifest["lowering"]["weights"]["layers"]
     assert not any("input" in layer for layer in layers)
     assert any(layer.get("input_kept") == "the model has loops or branches" for layer in layers)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_a_recurrent_layer_sums_bytes(kind: str, project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    """The products of the inputs, and of the states; TensorFlow rounds both alike."""
+    import keras
+    from keras import layers as kl
+
+    x = keras.Input((12, 32), name="x")
+    y = getattr(kl, kind)(80, return_sequences=True)(x)
+    model = keras.Model(x, kl.Dense(5, name="scores")(getattr(kl, kind)(80, go_backwards=True)(y)))
+    save_keras(model, project.root / "small.keras")
+    bundle, manifest = bundled(project, batch=3)
+    layers = manifest["lowering"]["weights"]["layers"]
+    rounded = [layer["input"] for layer in layers if "input" in layer]
+    assert rounded.count({"scale": 1 / 127, "zero": 128}) == 2
+    assert len(rounded) == 4
+    assert [row["passed"] for row in manifest["verification"]["same_weights"]] == [True]
+    inputs = np.random.default_rng(1).standard_normal((3, 12, 32)).astype(np.float32)
+    theirs = model(inputs).numpy()
+    off = np.abs(answers(bundle.library, inputs).reshape(theirs.shape) - theirs).max()
+    assert 1e-5 < off < 0.02 * np.abs(theirs).max()
+
+
+def test_a_state_that_may_be_large_stays_floats(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    import keras
+    from keras import layers as kl
+
+    x, h = keras.Input((12, 32), name="x"), keras.Input((80,), name="h")
+    y = kl.GRU(80)(x, initial_state=h)
+    save_keras(keras.Model([x, h], kl.Dense(5, name="scores")(y)), project.root / "small.keras")
+    _, manifest = bundled(project)
+    layers = manifest["lowering"]["weights"]["layers"]
+    assert sum("input" in layer for layer in layers) == 1
+    assert any(layer.get("input_kept") == "its first state may be beyond 1" for layer in layers)
 
 
 def test_a_model_with_state_is_measured_on_its_sequence(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

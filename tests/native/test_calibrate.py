@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from builder.errors import SpecError, VerifyError
 from builder.importers.graph import FrozenGraph
-from builder.lower.program import Buffer, Epilogue, LayerStep, Quantisation, View
+from builder.lower.program import Buffer, Epilogue, LayerStep, Quantisation, RecurrentStep, View
 from builder.quantise.calibrate import require_known, type_of, why_kept
 from builder.quantise.observe import build, picture, watch
 from builder.quantise.ranges import Extent, Histogram, best_range, quantisation
@@ -128,9 +128,43 @@ ASKED = replace(SPEC, activations=Activations("int8"))
     ],
 )
 def test_why_a_layer_keeps_its_input(changes: dict[str, Any], straight: bool, why: str) -> None:
-    lowered: Any = SimpleNamespace(straight=straight)
+    lowered: Any = SimpleNamespace(straight=straight, program=SimpleNamespace(steps=()))
     assert why_kept(ASKED, layer(**changes), lowered) == why
     assert why_kept(SPEC, layer(**changes), lowered) == ""
+
+
+def recurrent(**changes: Any) -> RecurrentStep:
+    arena, weights = Buffer("arena", 64, 4), Buffer("weights", 0, 64)
+    step = RecurrentStep(
+        "while", "lstm", steps=3, batch=1, units=64, input=arena, weights=weights, bias=weights, hidden=arena,
+        cell=arena, output=None, output_stride=0, backwards=False, scratch=arena, bounded=True, weight_type="int8",
+        layer="model/lstm",
+    )  # fmt: skip
+    return replace(step, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, ""),
+        ({"weight_type": "float32"}, "its weights are float32"),
+        ({"bounded": False}, "its first state may be beyond 1"),
+        ({"units": 63}, "floats are as fast with fewer than 16,384 weights"),
+        ({"units": 70_000}, "it adds up more products than int32 holds"),
+        ({"layer": "model/conv"}, "another layer has its name"),
+    ],
+)
+def test_why_a_recurrent_layer_keeps_its_state(changes: dict[str, Any], why: str) -> None:
+    step = recurrent(**changes)
+    lowered: Any = SimpleNamespace(straight=False, program=SimpleNamespace(steps=(layer(), step)))
+    assert why_kept(ASKED, step, lowered) == why
+    assert why_kept(SPEC, step, lowered) == ""
+
+
+def test_what_a_recurrent_layer_reads_is_rounded_before_its_loop() -> None:
+    step = layer(output=View(Buffer("arena", 64, 4), 0, 1, 1, 1))
+    lowered: Any = SimpleNamespace(straight=False, program=SimpleNamespace(steps=(step, recurrent())))
+    assert why_kept(ASKED, step, lowered) == ""
 
 
 def test_the_last_exception_that_fits_decides() -> None:

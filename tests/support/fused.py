@@ -102,7 +102,9 @@ def _tables(folder: Path, sanitized: bool = False) -> Path:
     declared += "".join(f"void {name}({arguments});\n" for name in integers)
     of_attention = "cf_context *, const cf_attention *, const cf_attention_data *"
     declared += "".join(f"void {name}({of_attention});\n" for name in attentions)
-    listed = ", ".join([f"&{name}" for name in names] + ["&cf_fused_v3"] * (len(TABLES) - len(names)))
+    fused = dict.fromkeys(TABLES, "cf_fused_v3") | dict(zip(TABLES, names, strict=False))
+    fused["vnni"] = fused["v4"]  # as targets.py has it
+    listed = ", ".join(f"&{name}" for name in fused.values())
     functions = ", ".join(f"[{number}] = {v[0]}" for number, v in enumerate(INTEGERS) if v[0] in integers)
     path.write_text(
         f'#include "abi/program.h"\n{declared}const cf_fused *const cf_test_tables[] = {{{listed}}};\n'

@@ -145,8 +145,9 @@ typedef struct {
     const float *input;
     const void *weights; /* of the product's weight_type */
     const float *bias, *weight_scale;
+    const int32_t *weight_sums; /* of a product of bytes */
     float *hidden, *cell, *output;
-    float *scratch; /* [batch][gates * units] */
+    float *scratch; /* [batch][gates * units], and behind it that of a product of bytes */
 } cf_recurrent_data;
 
 enum { CF_MOST_HEAD = 256 }; /* numbers of a query, key or value of one head */

@@ -6,10 +6,13 @@
  * With one row of states, reading the weights is all the work. They are packed so that all gates of 16 units lie
  * together. Their sums stay in registers, and the next weights are read while the gates are computed. Every other step
  * begins at the end, where the last one left weights in the first-level cache.
+ *
+ * Where states are rounded to bytes, integer GEMM multiplies them, a step at a time, also for one row.
  */
 #ifndef COLDFORGE_RECURRENT_H
 #define COLDFORGE_RECURRENT_H
 
+#include "abi/program.h"
 #include "fused/activation.h"
 #include "fused/direct.h"
 
@@ -59,11 +62,14 @@ INLINE void update_cells(const cf_recurrent_task *t, int64_t row, int64_t unit, 
 }
 
 typedef struct {
-    cf_context *context; /* of the products; NULL where a task has rows of its own */
+    cf_context *context;
     const cf_recurrent *recurrent;
     const cf_recurrent_data *data;
     int64_t tasks;
 } cf_recurrent_rows;
+
+/* Whether the state is rounded to bytes before it is multiplied. */
+INLINE int is_rounded(const cf_recurrent *r) { return CF_HAS_INTEGER && r->product.algorithm == CF_INTEGER; }
 
 /* Every step of some rows: those of other rows are not needed for them. */
 static void rows_task(void *argument, int64_t task, uint32_t thread) {
@@ -75,16 +81,27 @@ static void rows_task(void *argument, int64_t task, uint32_t thread) {
     const int64_t columns = r->product.out_channels, units = r->units, gates = columns / units;
     cf_layer product = r->product;
     product.out[1] = end - first;
-    const cf_layer_data layer = {.input = data->hidden + first * units,
-                                 .weights = data->weights,
-                                 .bias = data->bias,
-                                 .output = data->scratch + first * columns,
-                                 .weight_scale = data->weight_scale};
+    cf_context alone = *rows->context;
+    alone.pool = NULL; /* one task of several has no threads of its own */
+    cf_context *context = rows->tasks > 1 ? &alone : rows->context;
+    cf_layer_data layer = {.input = data->hidden + first * units,
+                           .weights = data->weights,
+                           .bias = data->bias,
+                           .output = data->scratch + first * columns,
+                           .weight_sums = data->weight_sums,
+                           .weight_scale = data->weight_scale};
+    if (is_rounded(r)) { /* a number takes two bytes at most: quantised_shape in builder/lower/packing.py */
+        layer.scratch = data->scratch + r->batch * columns + first * ceil_div(units, 4) * 2;
+    }
     cf_recurrent_task t = {.recurrent = r, .before = data->hidden, .after = data->hidden, .cell = data->cell};
     for (int64_t step = 0; step < r->steps; step++) {
         t.input = data->input + (r->backwards ? r->steps - 1 - step : step) * r->batch * columns;
         t.output = data->output != NULL ? data->output + step * r->output_step : NULL;
-        run_direct(rows->context, &product, &layer);
+        if (is_rounded(r)) {
+            context->integer(context, &product, &layer);
+        } else {
+            run_direct(context, &product, &layer);
+        }
         for (int64_t row = first; row < end; row++) {
             const float *sums = data->scratch + row * columns;
             for (int64_t u = 0; u < units; u += CF_LANES) {
@@ -99,7 +116,7 @@ static void rows_task(void *argument, int64_t task, uint32_t thread) {
 /* With few rows the threads share each step's product, whose sums would be added in another order in smaller parts. */
 static void run_rows(cf_context *context, const cf_recurrent *r, const cf_recurrent_data *data) {
     const int64_t threads = min64(cf_threads(context), r->batch / (CF_GEMV_PIXELS + 1));
-    cf_recurrent_rows rows = {threads > 1 ? NULL : context, r, data, max64(threads, 1)};
+    cf_recurrent_rows rows = {context, r, data, max64(threads, 1)};
     run_tasks(context, threads, rows.tasks, rows_task, &rows);
 }
 

@@ -19,7 +19,7 @@ from builder.link.library import RUNTIME
 from builder.link.toolchain import Toolchain
 from builder.lower import Options, lower
 from builder.lower.compress import Rules
-from builder.lower.program import GatherStep, LayerStep, Quantisation, walk
+from builder.lower.program import STATE_ROUNDING, GatherStep, LayerStep, Quantisation, RecurrentStep, walk
 from builder.targets import ARM64, X86_64
 from builder.verify.compare import verify
 from builder.verify.machine import Machine
@@ -183,16 +183,21 @@ def test_the_level_of_a_processor(machine: Machine, tmp_path: Path) -> None:
     assert found == {"cortex-a53": lacks, "neoverse-n1": "0 ", "max,sve=off": "1 ", "max": "1 "}
 
 
-def test_bytes_have_the_same_sums_by_every_instruction(machine: Machine, tmp_path: Path) -> None:
-    """Dot products and matrix multiplications: padding, strides, dilation, odd fours of channels."""
-    case = WIRED
+@pytest.mark.parametrize(("name", "rounded"), [("wired", 3), ("recurrent_wide", 6)])
+def test_bytes_have_the_same_sums_by_every_instruction(
+    name: str, rounded: int, machine: Machine, tmp_path: Path
+) -> None:
+    """Dot products and matrix multiplications: padding, strides, dilation, odd fours of channels; states of LSTMs."""
+    case = next(c for c in (*CASES, WIRED) if c.name == name)
     graph = freeze_function(case.trace(), [f.name for f in case.feeds], tmp_path)
     compile_here(graph, graph.folder.resolve(), ARM64)
     weights = Rules("int8")
     floats = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=Options(weights=weights))
-    steps = [s for s in walk(floats.program.steps) if isinstance(s, LayerStep) and s.weight_type == "int8"]
-    assert len(steps) == 3
-    options = Options(weights=weights, quantisations={s.layer: Quantisation(0.03, 100) for s in steps})
+    by = {LayerStep: Quantisation(0.03, 100), RecurrentStep: STATE_ROUNDING}
+    steps = [s for s in walk(floats.program.steps) if isinstance(s, LayerStep | RecurrentStep)]
+    quantisations = {s.layer: by[type(s)] for s in steps if s.weight_type == "int8"}
+    assert len(quantisations) == rounded
+    options = Options(weights=weights, quantisations=quantisations)
     (tmp_path / "bytes").mkdir()
     spec = spec_of(case.name, case.absolute, case.relative)
     library = build_library(graph, spec, tmp_path / "bytes", options=options, target=ARM64).path

@@ -73,10 +73,14 @@ static void gemm_k_blocks(const cf_gemm *g, const cf_pixel_pointers *pointers, i
         params.segments = block.segments;
         params.segment_length = block.segment_length;
         params.addend_stride = first ? 0 : CF_NR;
+        /* All tiles share the prefetching of the next block, or of the next channels' first: one alone would wait for
+         * memory. */
+        const int64_t next = block.k * CF_PANEL + (last ? (CF_NR / CF_PANEL - 1) * params.panel_stride : 0);
+        params.prefetch_step = weights == buffer ? 0 : ceil_div(CF_PANEL * sizeof(float), ceil_div(count, max_mr));
         for (int64_t at = 0; at < count;) {
             const int64_t mr = balanced_mr(count - at, max_mr), equal = equal_tiles(count - at, max_mr);
             float *row_sums = sums + at * CF_NR;
-            params.prefetch = at == 0 && weights != buffer ? block.k * CF_PANEL : 0;
+            params.prefetch = next + at * block.k * CF_PANEL / count;
             const int store_now = last && in_registers;
             microkernels[mr](&params, equal, 1, pointers->input + at, weights, first ? bias : row_sums, row_sums,
                              store_now ? pointers->output + at : NULL,
@@ -104,8 +108,8 @@ static void gemm_n_tiles(const cf_gemm *g, const cf_pixel_pointers *pointers, in
     cf_microkernel_params params = {.offsets = g->indirection.offsets,
                                     .segments = g->indirection.segments,
                                     .segment_length = g->indirection.segment_length};
-    const float *weights =
-        block_weights(g, panel, ceil_div(channels, CF_PANEL), 0, g->indirection.k, buffer, &params.panel_stride);
+    const int64_t panels = ceil_div(channels, CF_PANEL);
+    const float *weights = block_weights(g, panel, panels, 0, g->indirection.k, buffer, &params.panel_stride);
     params.low = splat(in_registers ? layer->low : -__builtin_inff());
     params.high = splat(in_registers ? layer->high : __builtin_inff());
     const float *bias = g->data->bias + channel;
@@ -120,6 +124,9 @@ static void gemm_n_tiles(const cf_gemm *g, const cf_pixel_pointers *pointers, in
         float *const *outputs = in_registers ? pointers->output + from : row_sums;
         int64_t at = 0;
         if (plain) {
+            params.prefetch = panels * params.panel_stride;
+            params.prefetch_step =
+                weights == buffer ? 0 : ceil_div(panels * CF_PANEL * sizeof(float), n_tiles * (pixels / max_mr + 1));
             if (tiles > 0) {
                 gemm_plain_full_width(&params, pixels / max_mr, n_tiles, inputs, weights, bias, outputs, channel);
             } else {

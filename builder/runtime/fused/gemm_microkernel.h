@@ -23,7 +23,9 @@ typedef struct {
     int64_t panel_stride;  /* floats between panels of 16 channels */
     int64_t addend_stride; /* floats between the addends of two pixels; 0: one bias for all */
     int64_t sums_stride;   /* floats between the sums of two pixels, where there are no outputs */
-    int64_t prefetch;      /* how many floats ahead of the weights to prefetch */
+    /* Tiles prefetch weights while they multiply others, from so many floats ahead of `weights` on, and so many bytes
+     * farther with each k: a cache line, or less where several tiles share them. */
+    int64_t prefetch, prefetch_step;
     vec low, high;
 } cf_microkernel_params;
 
@@ -63,7 +65,8 @@ INLINE void gemm_microkernel(const int mr, const int vectors, const cf_microkern
     const int64_t addend_stride = params->addend_stride, sums_stride = params->sums_stride;
     const int64_t width = vectors * CF_LANES, next_tile = vectors * CF_LANES / CF_PANEL * panel_stride;
     const vec low = params->low, high = params->high;
-    int64_t prefetch = params->prefetch;
+    const char *ahead = (const char *)(weights + params->prefetch);
+    const int64_t ahead_step = params->prefetch_step;
     for (int64_t t = 0; t < m_tiles; t++) {
         const float *w = weights, *bias = addend;
         float *tile_sums = sums;
@@ -78,8 +81,9 @@ INLINE void gemm_microkernel(const int mr, const int vectors, const cf_microkern
                 for (int64_t k = 0; k < segment_length; k++) {
                     rank1_update(mr, vectors, in, k, w_at, panel_stride, sum);
                     UNROLL for (int v = 0; v < vectors; v += CF_PANEL / CF_LANES) {
-                        __builtin_prefetch(w_at + v * CF_LANES / CF_PANEL * panel_stride + prefetch);
+                        __builtin_prefetch((const float *)ahead + v * CF_LANES / CF_PANEL * panel_stride);
                     }
+                    ahead += ahead_step;
                     w_at += CF_PANEL;
                 }
             }
@@ -128,7 +132,6 @@ INLINE void gemm_microkernel(const int mr, const int vectors, const cf_microkern
         inputs += mr;
         if (outputs != NULL) outputs += mr;
         if (residuals != NULL) residuals += mr;
-        prefetch = 0;
     }
 }
 
@@ -212,6 +215,8 @@ INLINE void gemm_microkernel_plain(const int mr, const int vectors, const int si
     const int64_t *offsets = params->offsets;
     const int64_t width = vectors * CF_LANES, next_tile = width / CF_PANEL * panel_stride;
     const vec low = params->low, high = params->high;
+    const char *ahead = (const char *)(weights + params->prefetch);
+    const int64_t ahead_step = params->prefetch_step;
     for (int64_t t = 0; t < m_tiles; t++) {
         const float *in[CF_MAX_MR], *w = weights;
         UNROLL for (int r = 0; r < mr; r++) in[r] = inputs[r] + offsets[0];
@@ -225,6 +230,8 @@ INLINE void gemm_microkernel_plain(const int mr, const int vectors, const int si
                 }
                 for (int64_t k = 0; k < segment_length; k++) {
                     rank1_update(mr, vectors, in, k, w_at + k * CF_PANEL, panel_stride, sum);
+                    __builtin_prefetch(ahead);
+                    ahead += ahead_step;
                 }
                 w_at += segment_length * CF_PANEL;
             }

@@ -93,7 +93,12 @@ static void integer_gemm_block(cf_integer_params *p, const cf_pixel_pointers *po
         p->first = p->block.begin == 0;
         p->last = p->block.begin + p->block.k == m->indirection.k;
         set_weights(p, panels, buffer);
+        const int64_t size = p->n_tiles * width / CF_PANEL * p->panel_stride;
+        /* What is repacked is read in one go, and so are the weights of a few pixels. */
+        const int prefetches = buffer == NULL && count > CF_GEMV_PIXELS;
+        p->ahead_step = prefetches ? ceil_div(width / CF_PANEL * CF_QUAD_BYTES, ceil_div(count, CF_INTEGER_MR)) : 0;
         for (int64_t at = 0; at < count;) {
+            p->ahead = p->weights + (prefetches ? size + size * at / count : 0);
             const int64_t mr = tile_height(count - at), equal = tiles_of(count - at, mr);
             microkernels[mr](p, equal, pointers->input + at, sums + at * CF_NR,
                              in_registers && stores_floats(&m->data) ? pointers->output + at : NULL,

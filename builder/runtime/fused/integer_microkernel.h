@@ -36,6 +36,8 @@ typedef struct {
     int64_t panel_stride;     /* bytes between panels */
     int64_t channel, n_tiles; /* the latter: tiles side by side */
     int first, last;          /* whether it is the first block of K; the last */
+    const int8_t *ahead;      /* weights to prefetch meanwhile, */
+    int64_t ahead_step;       /* so many bytes farther with each quad: the tiles share them */
     cf_quantiser rounding;    /* of outputs to bytes */
 } cf_integer_params;
 
@@ -76,6 +78,8 @@ INLINE void integer_microkernel(const int mr, const int vectors, const int widen
     const int64_t step = widen ? CF_PANEL * CF_QUAD : CF_QUAD_BYTES, end = p->channel + p->n_tiles * width;
     const int first = p->first, last = p->last;
     const vec low = splat(m->layer.low), high = splat(m->layer.high), input_scale = splat(m->layer.input_scale);
+    const int8_t *ahead = p->ahead;
+    const int64_t ahead_step = p->ahead_step;
     for (int64_t t = 0; t < m_tiles; t++) {
         const int8_t *weights = p->weights;
         for (int64_t c = p->channel; c < end; c += width) {
@@ -100,6 +104,8 @@ INLINE void integer_microkernel(const int mr, const int vectors, const int widen
                 for (int64_t k = 0; k < quads; k++) {
                     dot_update(mr, vectors, widen, in, k, w, panel_stride, sum);
                     w += step;
+                    __builtin_prefetch(ahead);
+                    ahead += ahead_step;
                 }
             }
             weights += vectors * CF_LANES / CF_PANEL * panel_stride;

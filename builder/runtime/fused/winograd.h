@@ -237,7 +237,8 @@ static void gemm_points(const cf_winograd *w, int64_t at, int64_t count, int64_t
                                     .segment_length = kc,
                                     .panel_stride = w->panel_u,
                                     .addend_stride = k_begin == 0 ? 0 : CF_NR,
-                                    .sums_stride = CF_NR};
+                                    .sums_stride = CF_NR,
+                                    .prefetch_step = CF_PANEL * sizeof(float)};
     const cf_gemm_microkernel *microkernels = half ? half_width_microkernels : full_width_microkernels;
     for (int64_t i = 0; i < w->points; i++) {
         const float *in = w->input + i * w->plane + at * w->row, *weights = u + i * w->plane_u;

@@ -75,12 +75,11 @@ INLINE void depthwise_microkernel(const int kernel_size, const int stride, const
         const float *residual = s->residual + at * s->residual_pixel + c;
         UNROLL for (int u = 0; u < tile_pixels; u++) sum[u] += load_upto(residual + u * s->residual_pixel, n);
     }
-    UNROLL for (int u = 0; u < tile_pixels; u++) sum[u] = clamp(sum[u], low, high);
     if (!CF_HAS_INTEGER || s->output != NULL) {
         float *output = s->output + at * s->output_pixel + c;
         UNROLL for (int u = 0; u < tile_pixels; u++) {
             ADDRESS(output);
-            store_upto(output, sum[u], n);
+            store_upto(output, clamp(sum[u], low, high), n);
             output += s->output_pixel;
         }
     }
@@ -88,7 +87,14 @@ INLINE void depthwise_microkernel(const int kernel_size, const int stride, const
         vec values[CF_DEPTHWISE_PIXELS]; /* in memory: a loop takes far less room than eight pixels of each kernel */
         UNROLL for (int u = 0; u < tile_pixels; u++) values[u] = sum[u];
         int8_t *bytes = s->bytes + at * s->bytes_pixel + c;
-        ROLLED for (int u = 0; u < tile_pixels; u++) {
+        const int pairs = n >= CF_LANES ? tile_pixels / 2 : 0;
+        ROLLED for (int pair = 0; pair < pairs; pair++) {
+            const int u = 2 * pair;
+            const ivec one = rounded(&s->rounding, values[u]), next = rounded(&s->rounding, values[u + 1]);
+            store_two(bytes, bytes + s->bytes_pixel, one, next);
+            bytes += 2 * s->bytes_pixel;
+        }
+        ROLLED for (int u = 2 * pairs; u < tile_pixels; u++) {
             store_bytes(bytes, rounded(&s->rounding, values[u]), n);
             bytes += s->bytes_pixel;
         }
@@ -224,7 +230,7 @@ static void depthwise_row(const cf_depthwise *d, cf_strip_function run, int64_t 
     s.width = layer->kernel[1];
     s.output_pixel = simple ? layer->output.pixel : SUMS_STRIDE;
     s.bytes_pixel = layer->rounded.pixel;
-    if (stored_bytes(data) != NULL) s.rounding = output_quantiser(layer);
+    if (stored_bytes(data) != NULL) s.rounding = clamping_quantiser(layer);
     s.residual_pixel = layer->residual.pixel;
     s.low = splat(simple ? layer->low : -__builtin_inff());
     s.high = splat(simple ? layer->high : __builtin_inff());

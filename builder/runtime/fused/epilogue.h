@@ -63,7 +63,7 @@ static void store_simple(const cf_layer *layer, const cf_layer_data *data, const
                          int64_t at, int64_t count, int64_t channel, int64_t channels, const float *sums,
                          int64_t sums_stride) {
     const vec low = splat(layer->low), high = splat(layer->high);
-    const cf_quantiser q = output_quantiser(layer);
+    const cf_quantiser q = clamping_quantiser(layer);
     for (int64_t i = at; i < at + count; i++) {
         const float *residual = data->residual != NULL ? pointers->residual[i] + channel : NULL;
         float *output = stores_floats(data) ? pointers->output[i] + channel : NULL;
@@ -72,8 +72,7 @@ static void store_simple(const cf_layer *layer, const cf_layer_data *data, const
             const int64_t n = channels - j;
             vec v = load(sums + j);
             if (residual != NULL) v += load_upto(residual + j, n);
-            v = clamp(v, low, high);
-            if (output != NULL) store_upto(output + j, v, n);
+            if (output != NULL) store_upto(output + j, clamp(v, low, high), n);
             store_bytes(bytes + j, rounded(&q, v), n);
         }
         sums += sums_stride;

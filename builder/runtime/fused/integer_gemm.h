@@ -130,7 +130,7 @@ static void integer_gemm_task(void *argument, int64_t task, uint32_t thread) {
         const int64_t rest = end - channel, width = rest <= CF_NR / 2 ? CF_NR / 2 : CF_NR;
         cf_integer_params params = {
             .gemm = m, .channel = channel, .n_tiles = min64(max_n_tiles, max64(rest / width, 1))};
-        if (stored_bytes(&m->data) != NULL) params.rounding = output_quantiser(layer);
+        if (stored_bytes(&m->data) != NULL) params.rounding = clamping_quantiser(layer);
         const int64_t channels = min64(rest, params.n_tiles * width);
         integer_gemm_block(&params, &pointers, count, channels, width);
         channel += channels;

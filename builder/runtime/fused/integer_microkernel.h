@@ -144,14 +144,19 @@ INLINE void integer_microkernel(const int mr, const int vectors, const int widen
             }
             if (residuals != NULL) add_residuals(mr, vectors, residuals, c, value);
             /* In memory: loops take far less room than the tile of each micro-kernel. */
-            UNROLL for (int r = 0; r < mr; r++) {
-                UNROLL for (int v = 0; v < vectors; v++) value[r][v] = clamp(value[r][v], low, high);
-            }
             const cf_quantiser rounding = p->rounding;
-            ROLLED for (int r = 0; r < mr; r++) {
+            const int floats = outputs != NULL ? mr : 0;
+            ROLLED for (int r = 0; r < floats; r++) {
                 UNROLL for (int v = 0; v < vectors; v++) {
-                    if (outputs != NULL) store(outputs[r] + c + v * CF_LANES, value[r][v]);
-                    store_bytes(bytes[r] + c + v * CF_LANES, rounded(&rounding, value[r][v]), CF_LANES);
+                    store(outputs[r] + c + v * CF_LANES, clamp(value[r][v], low, high));
+                }
+            }
+            ROLLED for (int r = 0; r < mr; r++) {
+                int8_t *to = bytes[r] + c;
+                if (vectors == 1) store_bytes(to, rounded(&rounding, value[r][0]), CF_LANES);
+                UNROLL for (int v = 0; v + 1 < vectors; v += 2) {
+                    const ivec one = rounded(&rounding, value[r][v]), next = rounded(&rounding, value[r][v + 1]);
+                    store_two(to + v * CF_LANES, to + (v + 1) * CF_LANES, one, next);
                 }
             }
         }

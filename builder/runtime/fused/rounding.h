@@ -11,13 +11,14 @@ typedef int8_t loose_byte_vec __attribute__((vector_size(CF_LANES), aligned(1), 
 typedef struct {
     vec inverse, low, high, magic; /* 1 / scale; the range of byte - zero */
     ivec offset;
+    int nan_is_low; /* NaN, which stands for 0, can become the least number */
 } cf_quantiser;
 
 /* `offset` is added to byte - zero. */
 INLINE cf_quantiser quantiser(float scale, int32_t zero, int32_t offset) {
     const vec magic = splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
-    return (cf_quantiser){splat(1.0f / scale), splat((float)-zero), splat((float)(255 - zero)), magic,
-                          isplat(offset) - (ivec)magic};
+    return (cf_quantiser){splat(1.0f / scale), splat((float)-zero),           splat((float)(255 - zero)), magic,
+                          isplat(offset) - (ivec)magic, zero == 0};
 }
 
 /* How the output of `layer` is rounded to bytes, if it is. */
@@ -26,13 +27,30 @@ INLINE cf_quantiser output_quantiser(const cf_layer *layer) {
 }
 
 /*
+ * The same for numbers that are yet to be clamped to layer->low ... high. A product with one positive factor keeps the
+ * order of numbers, so clamping it to the products of the bounds gives the same bits, and both clamps are one.
+ */
+INLINE cf_quantiser clamping_quantiser(const cf_layer *layer) {
+    cf_quantiser q = output_quantiser(layer);
+    const vec low = clamp(splat(layer->low) * q.inverse, q.low, q.high);
+    q.high = clamp(splat(layer->high) * q.inverse, q.low, q.high);
+    q.low = low;
+    q.nan_is_low = low[0] == 0.0f;
+    return q;
+}
+
+/*
  * Round CF_LANES floats: to the nearest, ties to even; NaN becomes 0. The clamp stands between the multiplication and
  * the addition that rounds, so that no compiler contracts them to one operation, whose result would differ.
  */
 INLINE ivec rounded(const cf_quantiser *q, vec x) {
     vec scaled = x * q->inverse;
-    scaled = (vec)((ivec)scaled & (scaled == scaled));
-    scaled = clamp(scaled, q->low, q->high);
+    if (q->nan_is_low) {
+        scaled = number_at_least(scaled, q->low);
+    } else {
+        scaled = at_least((vec)((ivec)scaled & (scaled == scaled)), q->low);
+    }
+    scaled = at_most(scaled, q->high);
     return (ivec)(scaled + q->magic) + q->offset;
 }
 
@@ -44,6 +62,19 @@ INLINE void store_bytes(int8_t *to, ivec lanes, int64_t n) {
     } else {
         for (int64_t i = 0; i < n; i++) to[i] = bytes[i];
     }
+}
+
+/* Store two whole vectors. */
+INLINE void store_two(int8_t *to, int8_t *to_next, ivec lanes, ivec next) {
+#if CF_LANES == 8 && defined(__AVX2__) && CF_BYTES_LESS == 0
+    const __m256i words = _mm256_packs_epi32((__m256i)lanes, (__m256i)next), bytes = _mm256_packus_epi16(words, words);
+    const __m128i both = _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+    _mm_storel_epi64((__m128i *)(void *)to, both);
+    _mm_storeh_pi((__m64 *)(void *)to_next, (__m128)both);
+#else
+    store_bytes(to, lanes, CF_LANES);
+    store_bytes(to_next, next, CF_LANES);
+#endif
 }
 
 /* Store `channels` channels from `channel` on of pixels at ... at + count as bytes; `values` has a pointer to each. */

@@ -93,6 +93,19 @@ INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(
 INLINE float square_root(float x) { return __builtin_sqrtf(x); } /* one instruction, as errno is not wanted */
 #endif
 
+/* max(v, low), and low where v is NaN. */
+#if CF_LANES == 4 && defined(__ARM_NEON)
+INLINE vec number_at_least(vec v, vec low) { return (vec)vmaxnmq_f32((float32x4_t)v, (float32x4_t)low); }
+#elif CF_LANES == 8 && defined(__AVX2__)
+INLINE vec number_at_least(vec v, vec low) { return (vec)_mm256_max_ps((__m256)v, (__m256)low); }
+#elif CF_LANES == 16 && defined(__AVX512F__)
+INLINE vec number_at_least(vec v, vec low) { return (vec)_mm512_max_ps((__m512)v, (__m512)low); }
+#elif CF_LANES == 4 && defined(__wasm_simd128__)
+INLINE vec number_at_least(vec v, vec low) { return (vec)wasm_f32x4_pmax((v128_t)low, (v128_t)v); }
+#else
+INLINE vec number_at_least(vec v, vec low) { return choose(v > low, v, low); }
+#endif
+
 /* Load and store the first n < CF_LANES lanes. Memory past them is not touched; the other lanes load as zeros. */
 #if CF_LANES == 8 && defined(__AVX2__)
 INLINE __m256i first_lanes(int64_t n) {

@@ -123,7 +123,8 @@ def program_of(
     spec = settled.spec
     if spec.weights.type == "auto":
         raise ValueError("settle first")
-    rules = Rules(spec.weights.type, tuple((layer.name, layer.weights) for layer in spec.layers if layer.weights))
+    exceptions = tuple((layer.name, layer.weights) for layer in spec.layers if layer.weights)
+    rules = Rules(spec.weights.type, exceptions, summed=spec.calibrated)
     winograd, share = attempt.winograd and spec.winograd, spec.weights.place == "library"
     options = Options(winograd, settled.algorithms, share, rules, settled.quantisations, bytes_between)
     return lower(compiled.kernels.metadata_path, compiled.graph, ws.cache, attempt.path, options)

@@ -26,6 +26,7 @@ from builder.lower.compress import (
 from builder.lower.decisions import LayerWeights, LoweringReport, WeightSizes
 from builder.lower.packing import pack_layer, pack_scale
 from builder.report.text import weights_line
+from builder.spec.model import WeightType
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 usual = st.floats(-(2.0**120), 2.0**120, width=32)
@@ -128,6 +129,22 @@ def test_what_is_refused_stays_as_it_is(weights: Any, kind: Any, because: str) -
     assert stored.type == "float32"
     assert because in stored.kept
     np.testing.assert_array_equal(stored.restored, weights)
+
+
+def test_fewer_weights_are_int8_where_bytes_are_summed() -> None:
+    """Not those of a first layer, which reads three channels, nor of another type."""
+    cases: dict[tuple[bool, WeightType, int], WeightType] = {
+        (True, "int8", 16): "int8",
+        (True, "int8", 15): "float32",
+        (True, "float16", 16): "float32",
+        (False, "int8", 16): "float32",
+    }
+    for (summed, kind, channels), stored in cases.items():
+        weights = normal(1, 1, channels, 40)
+        found = Compressor(Rules(kind, summed=summed)).layer("one", weights, weights, lambda x: x)
+        assert found.type == stored
+    few = normal(1, 1, 16, 31)
+    assert Compressor(Rules("int8", summed=True)).layer("one", few, few, lambda x: x).kept == "fewer than 512 weights"
 
 
 def test_trained_weights_are_not_refused() -> None:

@@ -114,6 +114,10 @@ def int8_rows(results: Results, key: str) -> list[list[str]]:
     return rows
 
 
+def _has_int8(results: Results) -> bool:
+    return any("int8" in one for network in results["networks"].values() for one in network["latency"].values())
+
+
 def _judged(row: dict[str, Any] | None) -> str:
     if row is None:
         return NONE
@@ -213,14 +217,16 @@ def page(results: Results, plot: bool, others: Sequence[Results] = ()) -> str:
         parts += ["From the tenth to the ninetieth percentile of the rounds, ms:", table(spread_rows(results, key))]
         if _is_crowded(machine):
             parts += ["The least of all turns, which other programs disturb less:", table(least_rows(results, key))]
-    if any("int8" in one for network in results["networks"].values() for one in network["latency"].values()):
+    if any(_has_int8(one) for one in (results, *others)):
         parts += ["## With int8", INT8_WORDS]
-        for key in settings(results["networks"]):
-            parts += [f"### int8, {title(key)}", table(int8_rows(results, key))]
+    for key in settings(results["networks"]) if _has_int8(results) else ():
+        parts += [f"### int8, {title(key)}", table(int8_rows(results, key))]
     for letter, other in machines.lettered(others):
         parts.append(f"## Machine {letter}: {processor(other['machine'])}")
         for key in settings(other["networks"]):
             parts += [f"### Machine {letter}, {title(key)}", table(latency_rows(other, key))]
+        for key in settings(other["networks"]) if _has_int8(other) else ():
+            parts += [f"### Machine {letter}, int8, {title(key)}", table(int8_rows(other, key))]
     if any("cold" in network for network in results["networks"].values()):
         parts += [
             "## Cold start",

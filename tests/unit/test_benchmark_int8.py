@@ -104,6 +104,9 @@ def test_the_page_has_accuracies_beside_times() -> None:
     }
     assert report.least_rows(results, "1") == float32
     assert "## With int8" in report.page(results, True)
+    beside_another = report.page(machines.published()[0], True, [results])
+    assert "## With int8" in beside_another
+    assert "### Machine B, int8, 1 thread" in beside_another
     assert "0.0046 (100%, 0.012)" in report.text(results)
 
 

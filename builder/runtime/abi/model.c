@@ -61,8 +61,7 @@ static uint8_t *new_arena(size_t size) {
     }
 #endif
     uint8_t *arena = aligned_alloc(ALIGNMENT, (size + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
-    const size_t touched = arena != NULL && size < 2 * HUGE_PAGE ? size : 0;
-    for (size_t at = 0; at < touched; at += PAGE) ((volatile uint8_t *)arena)[at] = 0;
+    for (size_t at = 0; arena != NULL && at < size; at += PAGE) ((volatile uint8_t *)arena)[at] = 0;
     return arena;
 }
 

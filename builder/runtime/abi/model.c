@@ -12,7 +12,6 @@
 #define EXPORT __attribute__((visibility("default")))
 #define ALIGNMENT 64u
 #define HUGE_PAGE ((size_t)2 << 20)
-#define PAGE ((size_t)4 << 10)
 /* XLA's seed (kRngStateInitialValue in xla/backends/cpu/runtime/rng_state_lib.h). */
 #define RNG_SEED 0x7012395ull
 
@@ -49,8 +48,6 @@ static void choose_kernels(cf_context *context) {
 /*
  * Large arenas in huge pages, where the system gives them on request: the first inference then meets one fault for
  * every 512 of the others, which is worth 6 of 74 ms on a network with 17 MB. The odd end stays in small pages.
- * Small arenas are touched at once: their faults are the first caller's otherwise, and in Lambda the processor is faster
- * while the function starts.
  */
 static uint8_t *new_arena(size_t size) {
 #ifdef MADV_HUGEPAGE
@@ -60,9 +57,7 @@ static uint8_t *new_arena(size_t size) {
         return arena;
     }
 #endif
-    uint8_t *arena = aligned_alloc(ALIGNMENT, (size + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
-    for (size_t at = 0; arena != NULL && at < size; at += PAGE) ((volatile uint8_t *)arena)[at] = 0;
-    return arena;
+    return aligned_alloc(ALIGNMENT, (size + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
 }
 
 static cf_status open_model(uint32_t threads, const uint8_t *weights, cf_model **model) {

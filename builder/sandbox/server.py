@@ -88,7 +88,8 @@ def _kill(pid: int) -> None:
 def _main(descriptor: int, folder: Path, modules: Sequence[str]) -> None:
     try:
         gc.disable()  # what is imported stays: looking through it again and again would take a third of the time
-        for name in modules:
+        # Python lists a folder anew once it has changed, and a job may not list the one that "handler" lies in.
+        for name in ("handler", *modules):
             importlib.import_module(name)
         gc.freeze()  # a child's collector does not touch, and so copy, what was there before
         gc.enable()

@@ -176,6 +176,12 @@ def test_a_job_reads_what_it_is_given_and_no_neighbour(tmp_path: Path, folder: P
             run(_read, str(tmp_path / "other.keras"), folder=folder, reads=reads)
 
 
+def test_a_job_finds_the_function_although_the_folder_around_it_has_changed(folder: Path) -> None:
+    """As it does when a file is saved in the project beside it while a model is built. Python lists it anew then."""
+    code = "import importlib; importlib.invalidate_caches(); import handler.errors"
+    assert run(exec, code, folder=folder, reads=[ROOT / "handler"]) is None
+
+
 def _read(path: str) -> str:
     return Path(path).read_text()
 

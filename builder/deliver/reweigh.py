@@ -22,7 +22,7 @@ from builder.files import replacing_file, scratch
 from builder.library.outside import FILE, Layout
 from builder.lower import Lowered
 from builder.lower.decisions import LayerWeights
-from builder.lower.program import Quantisation
+from builder.lower.fused_steps import Quantisation
 from builder.pack.bundle import LIBRARY
 from builder.stages.compile import CompiledModel, compile_variants
 from builder.stages.completed import completed

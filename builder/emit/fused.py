@@ -6,10 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 
 from builder.emit.literals import float_literal, list_literal
-from builder.lower.packing import INTEGER, TILED, scratch_size, thin_block, winograd_band
-from builder.lower.program import (
+from builder.lower.fused_steps import (
     AttentionStep,
-    Buffer,
     LayerStep,
     NormStep,
     PoolStep,
@@ -18,6 +16,8 @@ from builder.lower.program import (
     Rows,
     View,
 )
+from builder.lower.packing import INTEGER, TILED, scratch_size, thin_block, winograd_band
+from builder.lower.steps import Buffer
 
 Pointer = Callable[[Buffer], str]
 """The C expression of a buffer's start."""

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from builder.library.outside import Layout
-from builder.lower.program import ALIGNMENT, Program
+from builder.lower.program import Program
+from builder.lower.steps import ALIGNMENT
 
 MAGIC, FORMAT = b"CFWEIGHT", 1
 HEADER = struct.Struct("<8sIIQ32sQ32s")

@@ -12,21 +12,10 @@ from builder.emit.outside import size_of
 from builder.emit.steps import Printer
 from builder.escape import c_name, c_string, comment
 from builder.library.outside import Layout
+from builder.lower.fused_steps import AttentionStep, LayerStep, NormStep, PoolStep, RecurrentStep, RepackStep
 from builder.lower.packing import INTEGER
-from builder.lower.program import (
-    AttentionStep,
-    BoundPort,
-    KernelStep,
-    LayerStep,
-    NormStep,
-    PoolStep,
-    Program,
-    RecurrentStep,
-    RepackStep,
-    SortStep,
-    Step,
-    walk,
-)
+from builder.lower.program import BoundPort, Program, Step, walk
+from builder.lower.steps import KernelStep, SortStep
 from builder.spec import Variant
 from builder.spec.tensor import ITEM_SIZES
 

@@ -14,32 +14,30 @@ from builder.emit.fused import (
 )
 from builder.emit.literals import float_literal, list_literal
 from builder.escape import comment
-from builder.lower.program import (
+from builder.lower.fused_steps import (
     AttentionStep,
     BroadcastStep,
-    Buffer,
-    CallStep,
-    CombinedNmsStep,
-    ConditionalStep,
-    ConvolutionStep,
-    CopyStep,
-    DotStep,
-    FftStep,
     GatherStep,
-    KernelStep,
     LayerStep,
-    NmsStep,
     NormStep,
     PoolStep,
     RecurrentStep,
     RepackStep,
-    RngStep,
     RowStep,
+)
+from builder.lower.program import CallStep, ConditionalStep, Step, Steps, WhileStep
+from builder.lower.steps import (
+    Buffer,
+    CombinedNmsStep,
+    ConvolutionStep,
+    CopyStep,
+    DotStep,
+    FftStep,
+    KernelStep,
+    NmsStep,
+    RngStep,
     SortStep,
-    Step,
-    Steps,
     TopKStep,
-    WhileStep,
 )
 
 CF_DTYPES = {

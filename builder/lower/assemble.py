@@ -16,6 +16,21 @@ from builder.lower.between import Between, bytes_between
 from builder.lower.buffers import SLACK
 from builder.lower.compress import Compressor, Stored
 from builder.lower.fuse import Layer
+from builder.lower.fused_steps import (
+    Algorithm,
+    AttentionStep,
+    Epilogue,
+    GatherStep,
+    LayerStep,
+    Mask,
+    NormStep,
+    PoolStep,
+    Quantisation,
+    RepackStep,
+    Rounded,
+    Rows,
+    View,
+)
 from builder.lower.gathers import GATHERS
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core, op_name, why_not
@@ -25,28 +40,10 @@ from builder.lower.notes import Note, flop_of_value
 from builder.lower.options import Options
 from builder.lower.packing import decide, pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
 from builder.lower.pooling import Pool
-from builder.lower.program import (
-    Algorithm,
-    AttentionStep,
-    BoundPort,
-    Buffer,
-    CopyStep,
-    Epilogue,
-    GatherStep,
-    LayerStep,
-    Mask,
-    NormStep,
-    PoolStep,
-    Program,
-    Quantisation,
-    RepackStep,
-    Rounded,
-    Rows,
-    Step,
-    View,
-)
+from builder.lower.program import BoundPort, Program, Step
 from builder.lower.replan import Storage, WeightStore, place
 from builder.lower.schedule import Schedule, Task, inputs, makers_of
+from builder.lower.steps import Buffer, CopyStep
 from builder.lower.strided import VIEWS
 from builder.lower.tables import Table, find_tables, store_table
 from builder.lower.thunks import Thunk

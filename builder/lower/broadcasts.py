@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from builder.lower.fused_steps import BroadcastOp, BroadcastStep
 from builder.lower.hlo import Value
-from builder.lower.program import BroadcastOp, BroadcastStep, Buffer, KernelStep
+from builder.lower.steps import Buffer, KernelStep
 
 LEAST = 4096
 """Smaller arrays are as fast in XLA's kernel."""

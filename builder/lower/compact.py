@@ -9,8 +9,9 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from builder.errors import LowerError
-from builder.lower.program import Buffer, Program
+from builder.lower.program import Program
 from builder.lower.replan import WeightStore
+from builder.lower.steps import Buffer
 
 LEAST_SHARED_START = 4096
 """Bytes of a constant that is kept at the start of a longer one: less would save no page."""

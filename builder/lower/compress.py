@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from builder.spec.model import WeightType
 
 if TYPE_CHECKING:
-    from builder.lower.program import Quantisation
+    from builder.lower.fused_steps import Quantisation
 
 Array = NDArray[np.float32]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from builder.lower.geometry import Geometry
 
 if TYPE_CHECKING:
-    from builder.lower.program import Algorithm
+    from builder.lower.fused_steps import Algorithm
 
 
 @dataclass(frozen=True)

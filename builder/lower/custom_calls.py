@@ -13,7 +13,8 @@ from typing import Any
 from builder.errors import LowerError
 from builder.importers.rewrites.steps import COMBINED_NMS, NMS
 from builder.lower import shapes
-from builder.lower.program import Buffer, CombinedNmsStep, NmsStep, Step
+from builder.lower.program import Step
+from builder.lower.steps import Buffer, CombinedNmsStep, NmsStep
 
 
 @dataclass(frozen=True)

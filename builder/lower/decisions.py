@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from builder.lower.compress import ITEM_SIZES
+from builder.lower.fused_steps import Algorithm, GatherStep, LayerStep, Quantisation, RecurrentStep
 from builder.lower.geometry import THIN_CHANNELS
 from builder.lower.notes import Note
 from builder.lower.packing import PANEL, TILED, choose, scratch_size, thin_block, winograd_band
-from builder.lower.program import Algorithm, GatherStep, LayerStep, Program, Quantisation, RecurrentStep, Step, walk
+from builder.lower.program import Program, Step, walk
 from builder.spec.model import WeightType
 
 Chooser = Literal["rule", "tuning"]

@@ -12,8 +12,9 @@ from typing import Any
 
 from builder.errors import LowerError
 from builder.lower.buffers import align, plan_buffers
-from builder.lower.program import ALIGNMENT, Buffer, CallStep, CopyStep, KernelStep
+from builder.lower.program import CallStep
 from builder.lower.results import Resolver
+from builder.lower.steps import ALIGNMENT, Buffer, CopyStep, KernelStep
 
 
 @dataclass(frozen=True)

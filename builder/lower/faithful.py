@@ -17,27 +17,20 @@ from builder.lower import shapes
 from builder.lower.buffers import BufferPlan, align, plan_buffers
 from builder.lower.custom_calls import step_of, tensor
 from builder.lower.fft import plan_fft
-from builder.lower.program import (
-    BoundPort,
+from builder.lower.program import BoundPort, CallStep, ConditionalStep, Program, Step, Steps, Weight, WhileStep
+from builder.lower.results import result_buffers
+from builder.lower.steps import (
     Buffer,
-    CallStep,
-    ConditionalStep,
     ConvolutionStep,
     CopyStep,
     DotStep,
     FftKind,
     FftStep,
     KernelStep,
-    Program,
     RngStep,
     SortStep,
-    Step,
-    Steps,
     TopKStep,
-    Weight,
-    WhileStep,
 )
-from builder.lower.results import result_buffers
 from builder.spec.tensor import TensorSpec
 
 CONVOLUTION_DTYPES = {"float16", "float32", "float64"}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.lower.program import FftAxis, FftKind
+from builder.lower.steps import FftAxis, FftKind
 
 LINES = 8
 LARGEST_RADIX = 31

@@ -13,22 +13,12 @@ import numpy as np
 
 from builder.lower.buffers import SLACK, align
 from builder.lower.compress import Compressor
+from builder.lower.fused_steps import GatherStep
 from builder.lower.gathers import Gather, find_gathers
 from builder.lower.hlo_index import HloIndex
 from builder.lower.notes import buffers_of
-from builder.lower.program import (
-    Buffer,
-    CallStep,
-    ConditionalStep,
-    GatherStep,
-    KernelStep,
-    Program,
-    Step,
-    Steps,
-    Weight,
-    WhileStep,
-    walk,
-)
+from builder.lower.program import CallStep, ConditionalStep, Program, Step, Steps, Weight, WhileStep, walk
+from builder.lower.steps import Buffer, KernelStep
 from builder.lower.tables import Table, holds_table, step_of, store_table, worthwhile
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
+from builder.lower.fused_steps import AttentionStep, LayerStep, RecurrentStep
 from builder.lower.geometry import flop
 from builder.lower.hlo import Value
-from builder.lower.program import AttentionStep, Buffer, ConvolutionStep, DotStep, LayerStep, RecurrentStep, Step
+from builder.lower.program import Step
+from builder.lower.steps import Buffer, ConvolutionStep, DotStep
 
 
 @dataclass(frozen=True)

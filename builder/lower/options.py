@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from builder.lower.compress import Rules
-from builder.lower.program import Algorithm, Quantisation
+from builder.lower.fused_steps import Algorithm, Quantisation
 
 
 @dataclass(frozen=True)

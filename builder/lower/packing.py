@@ -28,7 +28,7 @@ from builder.lower.geometry import MAX_SUM, THIN_CHANNELS, Geometry
 from builder.spec.model import WeightType
 
 if TYPE_CHECKING:
-    from builder.lower.program import Algorithm
+    from builder.lower.fused_steps import Algorithm
 
 WINOGRAD: tuple[Algorithm, ...] = ("winograd2", "winograd4")
 INTEGER: tuple[Algorithm, ...] = ("integer", "integer_winograd4")

@@ -21,6 +21,17 @@ from builder.lower import shapes
 from builder.lower.buffers import SLACK, align, plan_buffers
 from builder.lower.compact import compact
 from builder.lower.compress import Compressor, Stored
+from builder.lower.fused_steps import (
+    STATE_ROUNDING,
+    Algorithm,
+    Epilogue,
+    GatherStep,
+    LayerStep,
+    Quantisation,
+    RecurrentStep,
+    RowStep,
+    View,
+)
 from builder.lower.geometry import Geometry
 from builder.lower.hlo_index import HloIndex
 from builder.lower.layers import op_name
@@ -36,30 +47,10 @@ from builder.lower.packing import (
     recurrent_scratch,
     scratch_size,
 )
-from builder.lower.program import (
-    STATE_ROUNDING,
-    Algorithm,
-    Buffer,
-    CallStep,
-    ConditionalStep,
-    CopyStep,
-    DotStep,
-    Epilogue,
-    GatherStep,
-    KernelStep,
-    LayerStep,
-    Program,
-    Quantisation,
-    RecurrentStep,
-    RowStep,
-    Step,
-    Steps,
-    View,
-    Weight,
-    WhileStep,
-)
+from builder.lower.program import CallStep, ConditionalStep, Program, Step, Steps, Weight, WhileStep
 from builder.lower.recurrent import find_recurrent
 from builder.lower.results import Resolver
+from builder.lower.steps import Buffer, CopyStep, DotStep, KernelStep
 
 LEAST_WEIGHTS = 2048
 """A product with fewer weights is as fast in XLA's kernel."""

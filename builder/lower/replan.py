@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from builder.lower.buffers import align
-from builder.lower.program import Buffer, Weight
+from builder.lower.program import Weight
+from builder.lower.steps import Buffer
 
 PAGE = 4096
 

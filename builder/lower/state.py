@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from builder.importers.graph import FrozenGraph, Port
 from builder.lower.buffers import align
-from builder.lower.program import BoundState, Buffer, Program, Weight
+from builder.lower.program import BoundState, Program, Weight
+from builder.lower.steps import Buffer
 
 
 def with_state(graph: FrozenGraph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:

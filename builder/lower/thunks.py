@@ -8,20 +8,18 @@ from typing import Any, assert_never
 from builder.errors import LowerError
 from builder.lower.broadcasts import find_broadcast
 from builder.lower.enclosed import EnclosedStep, Enclosures
+from builder.lower.fused_steps import BroadcastStep, GatherStep
 from builder.lower.hlo import Dag, Value, intermediate, require_entry
-from builder.lower.program import (
-    BroadcastStep,
+from builder.lower.program import CallStep, Program
+from builder.lower.steps import (
     Buffer,
-    CallStep,
     CombinedNmsStep,
     ConvolutionStep,
     CopyStep,
     DotStep,
     FftStep,
-    GatherStep,
     KernelStep,
     NmsStep,
-    Program,
     SortStep,
     TopKStep,
 )

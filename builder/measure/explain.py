@@ -9,8 +9,9 @@ from typing import Any
 
 from builder.cache import digest
 from builder.lower.decisions import LayerWeights, WeightSizes, layer_weights
+from builder.lower.fused_steps import Quantisation
 from builder.lower.notes import Note, note_of
-from builder.lower.program import CallStep, ConditionalStep, Program, Quantisation, Step, WhileStep, walk
+from builder.lower.program import CallStep, ConditionalStep, Program, Step, WhileStep, walk
 from builder.measure import profile
 from builder.pack.bundle import Bundle
 from builder.report.text import RULE, table

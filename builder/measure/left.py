@@ -10,25 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.lower import Lowered
-from builder.lower.hlo_index import HloIndex
-from builder.lower.program import (
+from builder.lower.fused_steps import (
     AttentionStep,
     BroadcastStep,
-    Buffer,
-    ConvolutionStep,
-    CopyStep,
-    DotStep,
-    FftStep,
     GatherStep,
-    KernelStep,
     LayerStep,
     NormStep,
     PoolStep,
     RepackStep,
-    Step,
-    walk,
 )
+from builder.lower.hlo_index import HloIndex
+from builder.lower.program import Step, walk
 from builder.lower.shapes import ELEMENT_TYPES, strides
+from builder.lower.steps import Buffer, ConvolutionStep, CopyStep, DotStep, FftStep, KernelStep
 from builder.quantise.observe import picture
 
 Array = NDArray[Any]

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from builder.lower.program import Buffer, Epilogue, KernelStep, LayerStep, Program, SortStep, Step, View, walk
+from builder.lower.fused_steps import Epilogue, LayerStep, View
+from builder.lower.program import Program, Step, walk
+from builder.lower.steps import Buffer, KernelStep, SortStep
 
 _RESULTS = ("output", "out", "target", "out_values", "out_indices", "second", "scratch", "predicate")
 """The fields of steps that are written."""

@@ -12,7 +12,8 @@ import numpy as np
 from builder.errors import SpecError
 from builder.importers.graph import FrozenGraph
 from builder.lower import Lowered
-from builder.lower.program import LayerStep, Quantisation, RecurrentStep, Step, walk
+from builder.lower.fused_steps import LayerStep, Quantisation, RecurrentStep
+from builder.lower.program import Step, walk
 from builder.quantise.observe import Look, input_of, watch
 from builder.quantise.ranges import Extent, Histogram, best_range, quantisation
 from builder.spec import ActivationType, ModelSpec

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from builder.importers.graph import FrozenGraph
 from builder.library.opened import OpenedModel
 from builder.link.program import build_library
-from builder.lower.program import LayerStep, Program, View
+from builder.lower.fused_steps import LayerStep, View
+from builder.lower.program import Program
 from builder.quantise.accuracy import run_once
 from builder.spec import ModelSpec
 from builder.xla.tfcompile import CompiledGraph

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.lower.program import Quantisation
+from builder.lower.fused_steps import Quantisation
 
 Array = NDArray[np.float32]
 

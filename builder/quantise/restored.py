@@ -18,7 +18,7 @@ from builder.arrays import save_arrays
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
 from builder.lower.compress import ITEM_SIZES, Array, RoundedInput, constant_digest
-from builder.lower.program import Quantisation
+from builder.lower.fused_steps import Quantisation
 from builder.quantise.rounded_inputs import Scope, round_inputs, scopes
 from builder.spec import WeightType
 from builder.verify.golden import Golden, GoldenCase

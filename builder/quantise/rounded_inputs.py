@@ -15,7 +15,7 @@ import numpy as np
 
 from builder.importers.tf import tensorflow
 from builder.lower.compress import RoundedInput
-from builder.lower.program import Quantisation
+from builder.lower.fused_steps import Quantisation
 
 PRODUCTS = {"Conv2D", "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"}
 """Operations that multiply their first two inputs."""

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from builder.cache import digest
 from builder.errors import SpecError
-from builder.lower.program import STATE_ROUNDING, LayerStep, Quantisation, RecurrentStep, walk
+from builder.lower.fused_steps import STATE_ROUNDING, LayerStep, Quantisation, RecurrentStep
+from builder.lower.program import walk
 from builder.quantise.calibrate import measure, require_known, type_of, why_kept
 from builder.quantise.inputs import golden_inputs, own_inputs
 from builder.quantise.observe import build

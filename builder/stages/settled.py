@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from builder.cache import digest
-from builder.lower.program import Algorithm, Quantisation
+from builder.lower.fused_steps import Algorithm, Quantisation
 from builder.spec import ModelSpec, to_json
 
 

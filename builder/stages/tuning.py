@@ -18,7 +18,7 @@ from builder.errors import SpecError
 from builder.spec import ModelSpec
 
 if TYPE_CHECKING:
-    from builder.lower.program import Algorithm
+    from builder.lower.fused_steps import Algorithm
 
 SCHEMA = 1
 _RUNTIME = Path(__file__).parents[1] / "runtime"

@@ -17,8 +17,9 @@ from builder.importers.graph import FrozenGraph
 from builder.library.opened import OpenedModel
 from builder.lower import Lowered, Options, lower
 from builder.lower.compress import Rules
+from builder.lower.fused_steps import LayerStep
 from builder.lower.packing import INTEGER
-from builder.lower.program import LayerStep, walk
+from builder.lower.program import walk
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from builder.quantise import restored

@@ -19,7 +19,8 @@ from builder.link.library import RUNTIME
 from builder.link.toolchain import Toolchain
 from builder.lower import Options, lower
 from builder.lower.compress import Rules
-from builder.lower.program import STATE_ROUNDING, GatherStep, LayerStep, Quantisation, RecurrentStep, walk
+from builder.lower.fused_steps import STATE_ROUNDING, GatherStep, LayerStep, Quantisation, RecurrentStep
+from builder.lower.program import walk
 from builder.targets import ARM64, X86_64
 from builder.verify.compare import verify
 from builder.verify.machine import Machine

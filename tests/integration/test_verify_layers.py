@@ -13,7 +13,8 @@ import pytest
 from builder.cli import main
 from builder.cli.command import load_spec
 from builder.lower import Lowered
-from builder.lower.program import LayerStep, Weight
+from builder.lower.fused_steps import LayerStep
+from builder.lower.program import Weight
 from builder.measure.layers import Layers, compare_steps, render
 from builder.pack.bundle import Bundle
 from builder.project import Project

@@ -18,18 +18,10 @@ from builder.errors import ColdforgeError
 from builder.importers.graph import FrozenGraph
 from builder.link.library import link_library
 from builder.lower import LoweringPath, Options, lower
+from builder.lower.fused_steps import AttentionStep, LayerStep, NormStep, RecurrentStep, RowStep
 from builder.lower.optimise import optimise
-from builder.lower.program import (
-    AttentionStep,
-    CallStep,
-    CopyStep,
-    KernelStep,
-    LayerStep,
-    NormStep,
-    RecurrentStep,
-    RowStep,
-    WhileStep,
-)
+from builder.lower.program import CallStep, WhileStep
+from builder.lower.steps import CopyStep, KernelStep
 from builder.preflight import check
 from builder.preflight import require as require_preflight
 from builder.verify.compare import verify

@@ -14,18 +14,9 @@ import numpy as np
 import pytest
 
 from builder.emit import emit
-from builder.lower.program import (
-    BoundPort,
-    BoundState,
-    BroadcastStep,
-    Buffer,
-    CopyStep,
-    DotStep,
-    KernelStep,
-    Program,
-    RngStep,
-    Weight,
-)
+from builder.lower.fused_steps import BroadcastStep
+from builder.lower.program import BoundPort, BoundState, Program, Weight
+from builder.lower.steps import Buffer, CopyStep, DotStep, KernelStep, RngStep
 from builder.spec import ModelSpec, SignatureSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64

@@ -16,7 +16,8 @@ from builder.errors import ImportModelError, SpecError
 from builder.importers.graph import FrozenGraph, Port
 from builder.importers.variants import require_variants
 from builder.lower.compact import merge_weights
-from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
+from builder.lower.program import BoundPort, Program, Weight
+from builder.lower.steps import Buffer, CopyStep
 from builder.spec import FeedSpec, ModelSpec, Source, load, render
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64

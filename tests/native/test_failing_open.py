@@ -13,7 +13,8 @@ import pytest
 
 from builder.emit import emit
 from builder.link.library import KERNEL_SOURCES, RUNTIME, THREAD_SOURCES
-from builder.lower.program import BoundPort, BoundState, Buffer, CopyStep, KernelStep, Program, Weight
+from builder.lower.program import BoundPort, BoundState, Program, Weight
+from builder.lower.steps import Buffer, CopyStep, KernelStep
 from builder.spec import ModelSpec, Source, Weights
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64

@@ -14,7 +14,8 @@ import pytest
 from builder.emit import emit
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph, Port
-from builder.lower.program import BoundPort, Buffer, CallStep, CopyStep, Program, WhileStep
+from builder.lower.program import BoundPort, CallStep, Program, WhileStep
+from builder.lower.steps import Buffer, CopyStep
 from builder.measure import profile
 from builder.measure.explain import Explanation, Row, render
 from builder.spec import ModelSpec, Source

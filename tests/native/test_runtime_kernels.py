@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from builder.lower.compress import ITEM_SIZES, encode, store
 from builder.lower.faithful import FFT_KINDS
 from builder.lower.gathers import INDEX_TYPES
-from builder.lower.program import FftKind
+from builder.lower.steps import FftKind
 from builder.spec import WeightType
 from tests.support import needs
 from tests.support.runtime import DTYPES, Runtime, build, build_with_gcc, sanitizer_environment

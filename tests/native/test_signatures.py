@@ -22,7 +22,8 @@ from builder.library.buffers import Bytes, Slot
 from builder.library.client import LoadedLibrary, Refused
 from builder.library.remote import RemoteLibrary
 from builder.lower.compact import merge_weights
-from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
+from builder.lower.program import BoundPort, Program, Weight
+from builder.lower.steps import Buffer, CopyStep
 from builder.spec import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSpec, Source, load, render
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64

@@ -19,7 +19,8 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.graph import Port as GraphPort
 from builder.importers.variants import require_variants
 from builder.lower.compact import merge_weights
-from builder.lower.program import BoundPort, Buffer, CopyStep, Program, Weight
+from builder.lower.program import BoundPort, Program, Weight
+from builder.lower.steps import Buffer, CopyStep
 from builder.spec import FeedSpec, ImageInput, ModelSpec, Source, Variant, load, render
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64

@@ -15,7 +15,8 @@ import pytest
 
 from builder.audit.facts import read_facts
 from builder.emit import emit
-from builder.lower.program import BoundPort, Buffer, KernelStep, Program
+from builder.lower.program import BoundPort, Program
+from builder.lower.steps import Buffer, KernelStep
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.lower.program import (
-    BoundPort,
+from builder.lower.fused_steps import GatherStep
+from builder.lower.program import BoundPort, CallStep, ConditionalStep, Program, Weight, WhileStep
+from builder.lower.steps import (
     Buffer,
-    CallStep,
     CombinedNmsStep,
-    ConditionalStep,
     ConvolutionStep,
     CopyStep,
     DotStep,
     FftAxis,
     FftStep,
-    GatherStep,
     KernelStep,
     NmsStep,
-    Program,
     RngStep,
     SortStep,
     TopKStep,
-    Weight,
-    WhileStep,
 )
 from builder.spec import ModelSpec, OutputSpec, Source
 from builder.spec.tensor import TensorSpec

@@ -15,6 +15,7 @@ import numpy as np
 from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, RUNTIME, THREAD_SOURCES
 from builder.link.toolchain import Toolchain
 from builder.lower.compress import Stored, store
+from builder.lower.fused_steps import ActivationName, Algorithm, Quantisation
 from builder.lower.geometry import Geometry
 from builder.lower.packing import (
     TILED,
@@ -26,7 +27,6 @@ from builder.lower.packing import (
     thin_block,
     winograd_band,
 )
-from builder.lower.program import ActivationName, Algorithm, Quantisation
 from builder.project import cache_folder
 from builder.spec.model import WeightType
 from builder.targets import X86_64

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.lower.program import Buffer, LayerStep, Program
+from builder.lower.fused_steps import LayerStep
+from builder.lower.program import Program
+from builder.lower.steps import Buffer
 from tests.support.quantise import to_bytes
 
 PANEL, QUAD = 16, 4

@@ -10,9 +10,11 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from builder.lower.activations import FUNCTIONS
+from builder.lower.fused_steps import LayerStep, NormStep, PoolStep, RepackStep, View
 from builder.lower.geometry import THIN_CHANNELS
 from builder.lower.packing import PANEL
-from builder.lower.program import Buffer, LayerStep, NormStep, PoolStep, Program, RepackStep, View
+from builder.lower.program import Program
+from builder.lower.steps import Buffer
 
 Floats = NDArray[np.float32]
 

@@ -9,8 +9,8 @@ from typing import Any, get_args
 import numpy as np
 
 from builder.lower.compress import store
+from builder.lower.fused_steps import STATE_ROUNDING, Recurrence
 from builder.lower.packing import pack_layer, pack_scale, pack_sums, pack_units, pad_channels, recurrent_scratch
-from builder.lower.program import STATE_ROUNDING, Recurrence
 from tests.support.fused import ALGORITHMS, GUARD, WEIGHT_TYPES, Kernels, Layer, Pair, View
 
 KINDS: dict[str, int] = {kind: number for number, kind in enumerate(get_args(Recurrence))}

@@ -15,7 +15,7 @@ from builder.link.toolchain import Toolchain
 from builder.lower.compress import ITEM_SIZES
 from builder.lower.faithful import FFT_KINDS
 from builder.lower.fft import plan_fft
-from builder.lower.program import FftKind
+from builder.lower.steps import FftKind
 from builder.project import cache_folder
 from builder.spec import WeightType
 from builder.targets import X86_64

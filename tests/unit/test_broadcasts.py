@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from builder.lower.broadcasts import LEAST, find_broadcast
+from builder.lower.fused_steps import BroadcastStep
 from builder.lower.hlo import Value, read_dag
-from builder.lower.program import BroadcastStep, Buffer, KernelStep
+from builder.lower.steps import Buffer, KernelStep
 from tests.support.hlo import Module
 
 PICTURE = (1, 8, 16, 64)

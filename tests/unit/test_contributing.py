@@ -54,7 +54,7 @@ def test_a_skeleton_imports_what_there_is(file: str, code: str) -> None:
 
 def test_every_recipe_has_a_skeleton_or_leads_to_one() -> None:
     assert [file for file, _ in SKELETONS] == [
-        "builder/lower/program.py",
+        "builder/lower/steps.py",
         "handler/events/pigeon.py",
         "builder/importers/acorn.py",
         "builder/importers/rewrites/activations.py",

@@ -10,7 +10,8 @@ import pytest
 from builder.errors import LowerError
 from builder.importers.rewrites.steps import COMBINED_NMS, NMS, STEPS
 from builder.lower.custom_calls import Tensor, step_of
-from builder.lower.program import Buffer, CombinedNmsStep, NmsStep, Step
+from builder.lower.program import Step
+from builder.lower.steps import Buffer, CombinedNmsStep, NmsStep
 
 CONFIGS: dict[str, dict[str, Any]] = {
     NMS: {"overlap": 0.5, "score": 0.0, "decay": 0.0, "overlaps": False},

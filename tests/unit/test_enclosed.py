@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.lower.enclosed import EnclosedStep, packed
-from builder.lower.program import ALIGNMENT, Buffer, CopyStep, KernelStep
+from builder.lower.steps import ALIGNMENT, Buffer, CopyStep, KernelStep
 
 
 @st.composite

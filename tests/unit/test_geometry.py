@@ -7,7 +7,7 @@ from builder.lower.hlo import read_dag
 from builder.lower.hlo_index import HloIndex
 from builder.lower.layers import find_cores
 from builder.lower.notes import flop_of_step, flop_of_value
-from builder.lower.program import Buffer, ConvolutionStep, DotStep
+from builder.lower.steps import Buffer, ConvolutionStep, DotStep
 from tests.support.hlo import Module
 
 NOWHERE = Buffer("arena", 0, 0)

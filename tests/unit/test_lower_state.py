@@ -12,8 +12,9 @@ from builder.emit.header import header_source
 from builder.emit.metadata import model_json
 from builder.emit.program import program_source
 from builder.importers.graph import FrozenGraph, Port
-from builder.lower.program import BoundPort, Buffer, Program, Weight
+from builder.lower.program import BoundPort, Program, Weight
 from builder.lower.state import bind_state, with_state
+from builder.lower.steps import Buffer
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 

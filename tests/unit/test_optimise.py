@@ -11,11 +11,13 @@ from builder.errors import LowerError
 from builder.lower.activations import FUNCTIONS
 from builder.lower.assemble import assemble
 from builder.lower.fuse import Layer
+from builder.lower.fused_steps import LayerStep, PoolStep, RepackStep
 from builder.lower.hlo import Dag, read_dag
 from builder.lower.pooling import Pool
-from builder.lower.program import BoundPort, Buffer, LayerStep, PoolStep, Program, RepackStep
+from builder.lower.program import BoundPort, Program
 from builder.lower.replan import PAGE, Storage, WeightStore, pages, place
 from builder.lower.schedule import Schedule, schedule
+from builder.lower.steps import Buffer
 from builder.spec.tensor import TensorSpec
 from tests.support.hlo import Module
 from tests.support.interpret import Interpreter

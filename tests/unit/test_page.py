@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.lower.program import Buffer, CopyStep, KernelStep, Program, Step
+from builder.lower.program import Program, Step
+from builder.lower.steps import Buffer, CopyStep, KernelStep
 from builder.page.cost import costs
 from builder.page.document import document, inline_json
 from builder.page.flow import flow_of

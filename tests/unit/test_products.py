@@ -9,19 +9,10 @@ import pytest
 
 from builder.errors import LowerError
 from builder.lower.compact import compact
+from builder.lower.fused_steps import LayerStep, RowStep
 from builder.lower.products import exchange_products
-from builder.lower.program import (
-    BoundPort,
-    Buffer,
-    CopyStep,
-    KernelStep,
-    LayerStep,
-    Program,
-    RowStep,
-    Step,
-    Weight,
-    WhileStep,
-)
+from builder.lower.program import BoundPort, Program, Step, Weight, WhileStep
+from builder.lower.steps import Buffer, CopyStep, KernelStep
 from builder.spec.tensor import TensorSpec
 from tests.support.hlo import FLOAT32, Module
 

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from builder.lower import fft, packing
-from builder.lower.program import ActivationName, Algorithm
+from builder.lower.fused_steps import ActivationName, Algorithm
 from builder.spec.model import WeightType
 
 RUNTIME = Path(__file__).parents[2] / "builder" / "runtime"

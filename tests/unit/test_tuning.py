@@ -11,9 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from builder.errors import SpecError
+from builder.lower.fused_steps import Algorithm
 from builder.lower.geometry import Geometry
 from builder.lower.packing import candidates, choose, decide, scratch_size, thin_block
-from builder.lower.program import Algorithm
 from builder.measure.tune import Tuned, best, render, to_dict
 from builder.spec import ModelSpec, Source
 from builder.stages.tuning import Choice, Tuning, kernels_digest, read_tuning, tuning_path

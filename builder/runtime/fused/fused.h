@@ -57,7 +57,7 @@ typedef enum {
     CF_ELU
 } cf_activation;
 
-/* See LayerStep and Epilogue in builder/lower/program.py. */
+/* See LayerStep and Epilogue in builder/lower/fused_steps.py. */
 typedef struct {
     cf_algorithm algorithm;
     cf_activation activation;
@@ -69,7 +69,7 @@ typedef struct {
     int64_t band;     /* Winograd: tiles that are transformed together */
     int64_t block[2]; /* CF_THIN: rows and columns of the output that a task computes at most */
     cf_weight_type weight_type;
-    float input_scale;  /* this and input_zero, for both CF_INTEGERs: see Quantisation in builder/lower/program.py */
+    float input_scale;  /* this and input_zero, for both CF_INTEGERs: see Quantisation in builder/lower/fused_steps.py */
     int32_t input_zero;
     int32_t input_rounded; /* for them: the input is stored as bytes, and its view is in bytes */
     cf_view rounded;       /* the output as bytes, in bytes: see Rounded there */
@@ -94,7 +94,7 @@ typedef struct {
     const float *weight_scale; /* int8: [panels][16], the scale of each output channel */
 } cf_layer_data;
 
-/* See PoolStep in builder/lower/program.py. The largest element (NaN if any is NaN), or scale * sum, of those
+/* See PoolStep in builder/lower/fused_steps.py. The largest element (NaN if any is NaN), or scale * sum, of those
  * inside the picture. */
 typedef struct {
     int32_t maximum;
@@ -105,14 +105,14 @@ typedef struct {
     cf_halo halo;
 } cf_pooling;
 
-/* See RepackStep in builder/lower/program.py. */
+/* See RepackStep in builder/lower/fused_steps.py. */
 typedef struct {
     int64_t batch, size[2], channels;
     cf_view input, output;
     cf_halo halo;
 } cf_repack;
 
-/* See NormStep in builder/lower/program.py. */
+/* See NormStep in builder/lower/fused_steps.py. */
 typedef struct {
     int64_t batch, size[2], channels;
     cf_view input, output;
@@ -129,7 +129,7 @@ typedef struct {
 
 typedef enum { CF_LSTM, CF_GRU } cf_recurrence;
 
-/* See RecurrentStep in builder/lower/program.py. */
+/* See RecurrentStep in builder/lower/fused_steps.py. */
 typedef struct {
     cf_recurrence kind;
     int64_t steps, batch, units;
@@ -152,7 +152,7 @@ typedef struct {
 
 enum { CF_MOST_HEAD = 256 }; /* numbers of a query, key or value of one head */
 
-/* See Rows in builder/lower/program.py. */
+/* See Rows in builder/lower/fused_steps.py. */
 typedef struct {
     int64_t first, outer[3], row;
 } cf_rows;
@@ -166,7 +166,7 @@ typedef enum {
 
 typedef enum { CF_MASK_F32, CF_MASK_S32, CF_MASK_SET, CF_MASK_U8 } cf_mask_type;
 
-/* See AttentionStep and Mask in builder/lower/program.py. */
+/* See AttentionStep and Mask in builder/lower/fused_steps.py. */
 typedef struct {
     int64_t outer[3], queries, keys, size, value_size; /* the last two at most CF_MOST_HEAD */
     cf_rows query, key, value, output;
@@ -198,8 +198,8 @@ typedef struct {
     void (*recurrent)(cf_context *context, const cf_recurrent *recurrent, const cf_recurrent_data *data);
 } cf_fused;
 
-/* Integer GEMM, for layers of CF_INTEGER, which `cf_fused.layer` does not take, and of CF_INTEGER_WINOGRAD4. Few programs have any, so these kernels
- * are compiled into those alone. */
+/* Integer GEMM, for layers of CF_INTEGER, which `cf_fused.layer` does not take, and of CF_INTEGER_WINOGRAD4. Few programs
+ * have any, so these kernels are compiled into those alone. */
 typedef void (*cf_integer_layer)(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
 
 /* Attention. Compiled like those, and likewise only into programs that have it. */

@@ -15,11 +15,11 @@ from builder.errors import LowerError, SpecError
 from builder.importers.graph import Port
 from builder.lower.assemble import assemble
 from builder.lower.compress import Array, Compressor, RoundedInput, Rules
+from builder.lower.exchange import exchange_products
 from builder.lower.faithful import lower_faithfully
 from builder.lower.hlo import read_dag
 from builder.lower.notes import Note
 from builder.lower.options import Options
-from builder.lower.products import exchange_products
 from builder.lower.program import Program
 from builder.lower.schedule import schedule
 from builder.lower.tables import with_gathers

@@ -1,59 +1,19 @@
-"""Products with constant weights inside loops and branches: XLA's kernels, each exchanged where it stands.
-
-A graph that is no straight line of steps keeps XLA's plan of memory. But a kernel that multiplies a vector or matrix
-by constant weights, and adds one thing at most, can give way to a layer that reads and writes the same memory. If it
-multiplies one row of an array that its loop never changes (the input of an LSTM), all rows are multiplied before
-the loop, in one layer, and the loop copies a row of the result.
-"""
+"""Products with constant weights: what XLA's kernels inside loops and branches compute, if it is that."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.errors import LowerError
 from builder.lower import shapes
-from builder.lower.buffers import SLACK, align, plan_buffers
-from builder.lower.compact import compact
-from builder.lower.compress import Compressor, Stored
-from builder.lower.fused_steps import (
-    STATE_ROUNDING,
-    Algorithm,
-    Epilogue,
-    GatherStep,
-    LayerStep,
-    Quantisation,
-    RecurrentStep,
-    RowStep,
-    View,
-)
-from builder.lower.geometry import Geometry
 from builder.lower.hlo_index import HloIndex
-from builder.lower.layers import op_name
-from builder.lower.loop_tables import exchange_gathers
-from builder.lower.notes import Note, flop_of_step
-from builder.lower.options import Options
-from builder.lower.packing import (
-    pack_layer,
-    pack_scale,
-    pack_sums,
-    pack_units,
-    pad_channels,
-    recurrent_scratch,
-    scratch_size,
-)
-from builder.lower.program import CallStep, ConditionalStep, Program, Step, Steps, Weight, WhileStep
-from builder.lower.recurrent import find_recurrent
-from builder.lower.results import Resolver
-from builder.lower.steps import Buffer, CopyStep, DotStep, KernelStep
-
-LEAST_WEIGHTS = 2048
-"""A product with fewer weights is as fast in XLA's kernel."""
+from builder.lower.program import Step, Steps, Weight
+from builder.lower.steps import Buffer, DotStep, KernelStep
 
 LEAST_ROWS = 4
 """An array with fewer rows is multiplied row by row in the loop, not before it."""
@@ -84,33 +44,7 @@ class Row:
     """Whether nothing but the product reads it."""
 
 
-def exchange_products(
-    result: Any, faithful: Program, options: Options | None = None, compressor: Compressor | None = None
-) -> tuple[Program, tuple[Note, ...]] | None:
-    """``faithful``, made of ``result`` (a CompilationResultProto), with layers in it and a note for each step.
-
-    None where nothing is to be exchanged.
-    """
-    options = options or Options()
-    share = options.share
-    resolver = Resolver(result, plan_buffers(result, share))
-    exchange = _Exchange(_Fusions(result), faithful, compressor or Compressor(), resolver, options.quantisations)
-    steps = exchange.steps(result.thunk_sequence, faithful.steps)
-    program = replace(
-        faithful,
-        steps=steps,
-        weights=(*faithful.weights, *exchange.weights),
-        arena_size=exchange.arena + SLACK if exchange.weights else faithful.arena_size,
-        weights_size=exchange.weights_end,
-    )
-    gathered = exchange_gathers(result, program, exchange.compressor)
-    if not exchange.weights and gathered is program:
-        return None
-    program = compact(gathered, share)
-    return program, tuple(_note(step) for step in program.steps)
-
-
-class _Fusions(HloIndex):
+class Fusions(HloIndex):
     """An HLO module seen through its fusions and bitcasts."""
 
     def through_bitcasts(self, instruction: Any) -> Any:
@@ -142,130 +76,15 @@ class _Fusions(HloIndex):
                     yield other
 
 
-@dataclass
-class _Exchange:
-    module: _Fusions
-    faithful: Program
-    compressor: Compressor
-    resolver: Resolver
-    quantisations: Mapping[str, Quantisation]
-    weights: list[Weight] = field(default_factory=list)
+@dataclass(frozen=True)
+class Products:
+    """Finds products among the steps of a program, which read ``weights``."""
 
-    def __post_init__(self) -> None:
-        self.arena = align(self.faithful.arena_size)
-        self.weights_end = align(self.faithful.weights_size)
+    module: Fusions
+    weights: tuple[Weight, ...]
 
-    def steps(self, thunks: Any, steps: Steps) -> Steps:
-        return self.sequence(thunks, steps, None)[0]
-
-    def sequence(self, thunks: Any, steps: Steps, loop: Any | None) -> tuple[Steps, list[Step]]:
-        """What takes the place of ``steps``, and what must run before the loop whose body (an HloComputationProto)
-        they are."""
-        changed: dict[int, list[Step]] = {}
-        before: list[Step] = []
-        for number, (thunk, step) in enumerate(zip(thunks.thunks, steps, strict=True)):
-            product = self._product(step, thunk)
-            row = self._row(product, steps, loop) if product is not None and loop is not None else None
-            if product is not None and row is not None:
-                rows = self._rows_before(product, row)
-                before.append(rows)
-                kept = self._new(product.output.size)
-                copied = RowStep(row.name, row.index, rows.stored.buffer, kept, row.count)
-                changed[row.step] = [copied] if row.needed_once else [copied, *changed[row.step]]
-                changed[number] = [_copy(product.name, kept, product.output)]
-            elif product is not None and product.weights.size >= LEAST_WEIGHTS:
-                changed[number] = [self._layer(product)]
-            else:
-                changed[number] = self._nested(step, thunk)
-        return tuple(step for number in range(len(steps)) for step in changed[number]), before
-
-    def _nested(self, step: Step, thunk: Any) -> list[Step]:
-        """The step with what is inside it; before a loop, the products that leave it."""
-        match step:
-            case CallStep():
-                return [replace(step, body=self.steps(thunk.call_thunk.called_sequence, step.body))]
-            case ConditionalStep():
-                branches = zip(thunk.conditional_thunk.branch_sequences, step.branches, strict=True)
-                return [replace(step, branches=tuple(self.steps(t, s) for t, s in branches))]
-            case WhileStep() if recurrent := self._recurrent(step):
-                return recurrent
-            case WhileStep():
-                condition = self.steps(thunk.while_thunk.cond_sequence, step.condition)
-                body, before = self.sequence(thunk.while_thunk.body_sequence, step.body, self._body(step.name))
-                return [*before, replace(step, condition=condition, body=body)]
-        return [step]
-
-    def _recurrent(self, step: WhileStep) -> list[Step] | None:
-        """What takes the place of a loop that is a recurrent layer: the product of its inputs, and all of its steps."""
-        loop = self.module.names.get(step.name)
-        found = find_recurrent(self.module, loop) if loop is not None and loop.opcode == "while" else None
-        if found is None:
-            return None
-        parts = [
-            None if n is None else self._part(loop, n) for n in (found.input, found.hidden, found.cell, found.output)
-        ]
-        rows, size = found.steps * found.batch, 4 * found.batch * found.units
-        source, hidden, cell, output = parts
-        if source is None or hidden is None or source.size != 4 * rows * found.features or hidden.size != size:
-            return None
-        if (cell is not None and cell.size != size) or any(p is not None and p.space != "arena" for p in parts):
-            return None
-        columns = found.weights.shape[1]
-        sums = self._new(4 * rows * columns)
-        inputs = self._dense(found.input_name, source, sums, found.input_weights, rows, found.input_bias, None)
-        name = op_name(self.module.names[found.state_name])
-        stored = self._stored(name, found.weights)
-        wanted = self.quantisations.get(name) if found.bounded else None
-        quantisation = self._rounding(name, found.weights, stored, wanted if wanted == STATE_ROUNDING else None)
-        by_units = found.batch == 1 and stored.type == "float32"
-        if by_units:
-            weights = pack_units(stored.numbers.reshape(found.units, -1, found.units))
-        else:
-            weights = pack_layer(stored.numbers, "integer" if quantisation else "direct", kind=stored.type)
-        return [
-            inputs,
-            RecurrentStep(
-                step.name,
-                found.kind,
-                found.steps,
-                found.batch,
-                found.units,
-                sums,
-                self._put(weights),
-                self._put(pad_channels(found.bias)),
-                hidden,
-                cell,
-                output,
-                found.output_stride,
-                found.backwards,
-                self._new(recurrent_scratch(found.batch, found.units, columns, quantisation is not None)),
-                by_units,
-                found.bounded,
-                quantisation,
-                stored.type,
-                None if stored.scale is None else self._put(pack_scale(stored.scale)),
-                None if quantisation is None else self._put(pack_sums(stored.numbers)),
-                name,
-                stored.kept,
-            ),
-        ]
-
-    def _part(self, loop: Any, number: int) -> Buffer | None:
-        try:
-            return self.resolver.find(loop, (number,))
-        except LowerError:
-            return None
-
-    def _body(self, name: str) -> Any | None:
-        """The computation that a while repeats: of its two the one that makes a tuple."""
-        instruction = self.module.names.get(name)
-        if instruction is None or instruction.opcode != "while":
-            return None
-        return next((c for c in self.module.called(instruction) if self.module.root(c).opcode == "tuple"), None)
-
-    # What a step is.
-
-    def _product(self, step: Step, thunk: Any) -> Product | None:
+    def product(self, step: Step, thunk: Any) -> Product | None:
+        """What ``step`` computes, if that is a product with constant weights. ``thunk``: the step as XLA has it."""
         match step:
             case DotStep():
                 return self._dot(step)
@@ -277,7 +96,7 @@ class _Exchange:
         dense = step.batch == 1 and step.lhs_strides[1:] == (step.k, 1) and step.out_strides[1:] == (step.n, 1)
         if step.m == 1:
             dense = step.batch == 1 and step.lhs_strides[2] == 1 and step.out_strides[2] == 1
-        weights = self._constant(step.rhs) if step.dtype == "float32" and dense else None
+        weights = self.constant(step.rhs) if step.dtype == "float32" and dense else None
         if weights is None or step.lhs.space != "arena" or step.lhs.overlaps(step.out):
             return None
         _, down, across = step.rhs_strides
@@ -323,7 +142,7 @@ class _Exchange:
 
     def _matrix(self, dot: Any, operand: Any, buffer: Buffer) -> NDArray[np.float32] | None:
         """The constant right side of a dot as [contracted, other]."""
-        flat = self._constant(buffer)
+        flat = self.constant(buffer)
         if flat is None or len(operand.shape.dimensions) != 2 or shapes.dtype(dot.shape) != "float32":
             return None
         dims, layout = list(operand.shape.dimensions), list(operand.shape.layout.minor_to_major)
@@ -335,7 +154,7 @@ class _Exchange:
             return None
         return logical if contracted == [0] else logical.T
 
-    def _row(self, product: Product, steps: Steps, loop: Any) -> Row | None:
+    def row(self, product: Product, steps: Steps, loop: Any) -> Row | None:
         """The row that ``product`` multiplies, if it may do so before the loop: ``loop`` never changes the array."""
         if product.added is not None and product.added.space == "arena":
             return None
@@ -383,106 +202,14 @@ class _Exchange:
             return None
         return numbers[0], numbers[1], whole[0]
 
-    # What takes its place.
-
-    def _rows_before(self, product: Product, row: Row) -> LayerStep:
-        output = self._new(row.count * product.output.size)
-        rows = row.count * product.rows
-        return self._layer(replace(product, data=row.source, output=output, rows=rows))
-
-    def _layer(self, product: Product) -> LayerStep:
-        n = product.weights.shape[1]
-        bias, residual = np.zeros(n, np.float32), None
-        if product.added is not None and product.added.space == "weights":
-            constant = self._constant(product.added)
-            assert constant is not None
-            bias = constant
-        elif product.added is not None:
-            residual = _rows(product.added, product.rows, n)
-        return self._dense(product.name, product.data, product.output, product.weights, product.rows, bias, residual)
-
-    def _stored(self, name: str, matrix: NDArray[np.float32]) -> Stored:
-        return self.compressor.layer(name, matrix[None, None], matrix, lambda constant: constant[None, None])
-
-    def _rounding(
-        self, name: str, matrix: NDArray[np.float32], stored: Stored, wanted: Quantisation | None
-    ) -> Quantisation | None:
-        """How what is multiplied with ``matrix`` is rounded, as is wanted of the layer ``name``, if it can be."""
-        if stored.type != "int8":
-            wanted = None
-        if stored.type != "float32":
-            self.compressor.input(name, matrix, wanted)
-        return wanted
-
-    def _dense(
-        self,
-        step: str,
-        data: Buffer,
-        output: Buffer,
-        matrix: NDArray[np.float32],
-        rows: int,
-        bias: NDArray[np.float32],
-        residual: View | None,
-    ) -> LayerStep:
-        k, n = matrix.shape
-        name = op_name(self.module.names[step])
-        stored = self._stored(name, matrix)
-        quantisation = self._rounding(name, matrix, stored, self.quantisations.get(name))
-        algorithm: Algorithm = "integer" if quantisation else "direct"
-        scratch = scratch_size(Geometry(1, k, (1, rows), n), algorithm)
-        return LayerStep(
-            step,
-            algorithm,
-            _rows(data, rows, k),
-            self._put(pack_layer(stored.numbers, algorithm, kind=stored.type)),
-            _rows(output, rows, n),
-            Epilogue(self._put(pad_channels(bias)), residual=residual),
-            batch=1,
-            in_size=(1, rows),
-            in_channels=k,
-            out_size=(1, rows),
-            out_channels=n,
-            kernel_size=(1, 1),
-            stride=(1, 1),
-            dilation=(1, 1),
-            padding=(0, 0),
-            groups=1,
-            halo=(0, 0, 0, 0),
-            second_halo=(0, 0, 0, 0),
-            scratch=self._new(scratch) if scratch else None,
-            weight_type=stored.type,
-            weight_scale=None if stored.scale is None else self._put(pack_scale(stored.scale)),
-            weight_sums=None if quantisation is None else self._put(pack_sums(stored.numbers)),
-            quantisation=quantisation,
-            layer=name,
-            kept=stored.kept,
-        )
-
-    def _new(self, size: int) -> Buffer:
-        buffer = Buffer("arena", self.arena, size)
-        self.arena = align(self.arena + size)
-        return buffer
-
-    def _put(self, data: bytes) -> Buffer:
-        self.weights.append(Weight(self.weights_end, data))
-        self.weights_end = align(self.weights_end + len(data))
-        return Buffer("weights", self.weights[-1].offset, len(data))
-
-    def _constant(self, buffer: Buffer) -> NDArray[np.float32] | None:
+    def constant(self, buffer: Buffer) -> NDArray[np.float32] | None:
+        """The float32 numbers of ``buffer``, where they are constant."""
         if buffer.space != "weights" or buffer.size % 4:
             return None
-        weight = next((w for w in self.faithful.weights if w.offset == buffer.offset), None)
+        weight = next((w for w in self.weights if w.offset == buffer.offset), None)
         if weight is None or len(weight.data) < buffer.size:
             return None
         return np.frombuffer(weight.data[: buffer.size], np.float32)
-
-
-def _rows(buffer: Buffer, rows: int, width: int) -> View:
-    return View(buffer, 0, rows * width, rows * width, width)
-
-
-def _copy(name: str, source: Buffer, target: Buffer) -> CopyStep:
-    return CopyStep(name, source, target, 4, (source.size // 4,), (1,), (1,))
 
 
 def _is_zero(instruction: Any) -> bool:
@@ -495,20 +222,3 @@ def _last_contracted(data: Any, dot: Any) -> bool:
     last = [len(data.shape.dimensions) - 1]
     plain = list(numbers.lhs_contracting_dimensions) == last and not list(numbers.lhs_batch_dimensions)
     return plain and shapes.is_row_major(data.shape) and shapes.is_row_major(dot.shape)
-
-
-def _note(step: Step) -> Note:
-    if isinstance(step, LayerStep):
-        moved = step.weights.size + step.input.buffer.size + step.stored.buffer.size
-        return Note(step.name, "layer", (), step.algorithm, flop_of_step(step), moved)
-    if isinstance(step, RecurrentStep):
-        what, sums = (step.kind, f"{step.steps} steps"), "integer" if step.quantisation else ""
-        return Note(step.name, "recurrent", what, sums, flop_of_step(step), step.weights.size)
-    if isinstance(step, GatherStep):
-        return Note(step.name, "gather", (step.weight_type,), "", 0, 0)
-    inside = ("with layers inside",) if isinstance(step, WhileStep) and _has_layer(step.body) else ()
-    return Note(step.name, "copy" if isinstance(step, CopyStep | RowStep) else "xla", inside, "", 0, 0)
-
-
-def _has_layer(steps: Steps) -> bool:
-    return any(isinstance(s, LayerStep | RowStep) for s in steps)

@@ -9,8 +9,8 @@ import pytest
 
 from builder.errors import LowerError
 from builder.lower.compact import compact
+from builder.lower.exchange import exchange_products
 from builder.lower.fused_steps import LayerStep, RowStep
-from builder.lower.products import exchange_products
 from builder.lower.program import BoundPort, Program, Step, Weight, WhileStep
 from builder.lower.steps import Buffer, CopyStep, KernelStep
 from builder.spec.tensor import TensorSpec

@@ -68,6 +68,7 @@ def program_source(
         "description": c_string(description),
         **({"outside": "&outside"} if outside else {"weights": "cf_weights"}),
         "arena_size": f"{max(p.arena_size for p in (program, *others.values()))}u",
+        **({"arena_touched": f"{program.arena_touched}u"} if program.arena_touched else {}),
         **_state_fields(program),
     }
     if others:

@@ -364,7 +364,7 @@ class _Assembly:
         for value in self.fetched:
             if value in self.values:
                 self.values[value].use(len(self.steps))
-        size = place(self.storages)
+        size, touched = place(self.storages)
         fetches = tuple(
             BoundPort(port.spec, self._fetch(value.base, port.spec.size))
             for port, value in zip(self.faithful.fetches, self.dag.outputs, strict=True)
@@ -374,7 +374,7 @@ class _Assembly:
             for number, port in enumerate(self.faithful.feeds)
         )
         steps = tuple(build() for build in self.steps)
-        return Program(steps, feeds, fetches, self.store.weights, size + SLACK, self.store.size)
+        return Program(steps, feeds, fetches, self.store.weights, size + SLACK, self.store.size, arena_touched=touched)
 
     # What they share.
 

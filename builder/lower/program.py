@@ -117,6 +117,8 @@ class BoundState:
 
 @dataclass(frozen=True)
 class Program:
+    """``arena_touched``: how much of the arena's beginning every run touches, in bytes; 0 where that is not known."""
+
     steps: Steps
     feeds: tuple[BoundPort, ...]
     fetches: tuple[BoundPort, ...]
@@ -124,6 +126,7 @@ class Program:
     arena_size: int
     weights_size: int
     states: tuple[BoundState, ...] = ()
+    arena_touched: int = 0
 
     @property
     def state_size(self) -> int:

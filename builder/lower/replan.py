@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import count
 
 from builder.lower.buffers import align
 from builder.lower.program import Weight
@@ -48,17 +49,21 @@ _ORDERS: tuple[Callable[[Storage], tuple[float, ...]], ...] = (
 """Largest first; the same with scratch behind all values; longest life first. None is best for every network."""
 
 
-def place(storages: list[Storage]) -> int:
+def place(storages: list[Storage]) -> tuple[int, int]:
     """Give every storage an offset so that none overlaps another that lives at the same time.
 
     One after the other, each in the lowest gap that is free for its whole life. Where scratch is for several threads,
     several orders are tried. Kept is the one by which a run on one thread touches the fewest pages: a function waits
-    for each of them in its first request (1.5 to 2 µs), and has them from then on. Returns the arena's size, in bytes.
+    for each of them (1.5 to 2 µs), and has them from then on. Returns the arena's size, and how much of its beginning
+    such a run touches without a gap, both in bytes.
     """
     several = any(storage.touched < storage.size for storage in storages)
     orders = _ORDERS if several else _ORDERS[:1]
     best = min(orders, key=lambda order: _place(storages, order))
-    return _place(storages, best)[1]
+    _, size = _place(storages, best)
+    touched = pages(storages)
+    end = next(page for page in count() if page not in touched)
+    return size, min(end * PAGE, size)
 
 
 def _place(storages: list[Storage], order: Callable[[Storage], tuple[float, ...]]) -> tuple[int, int]:
@@ -73,15 +78,15 @@ def _place(storages: list[Storage], order: Callable[[Storage], tuple[float, ...]
             offset = max(offset, align(other.offset + other.size))
         storage.offset = offset
         placed.append(storage)
-    return pages(storages), align(max((s.offset + s.size for s in storages), default=0))
+    return len(pages(storages)), align(max((s.offset + s.size for s in storages), default=0))
 
 
-def pages(storages: Iterable[Storage]) -> int:
-    """How many pages of the arena a run on one thread touches; an arena may begin inside of one."""
+def pages(storages: Iterable[Storage]) -> set[int]:
+    """The pages of the arena that a run on one thread touches, by number; an arena may begin inside of one."""
     touched: set[int] = set()
     for storage in storages:
         touched.update(range(storage.offset // PAGE, -(-(storage.offset + storage.touched) // PAGE)))
-    return len(touched)
+    return touched
 
 
 @dataclass

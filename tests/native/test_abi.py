@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -111,13 +112,39 @@ def load(path: Path) -> Any:
     return loaded
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("abi")
+def build(of: Program, folder: Path) -> Path:
+    """The library of a program."""
     (folder / "kernel.c").write_text(KERNEL)
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.34", "-O1", "-c", "kernel.c"]
     subprocess.run(command, cwd=folder, check=True)
-    return load(link(emit(program(), SPEC, X86_64, folder), [folder / "kernel.o"], folder))
+    return link(emit(of, SPEC, X86_64, folder), [folder / "kernel.o"], folder)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return load(build(program(), tmp_path_factory.mktemp("abi")))
+
+
+OPENING = """
+import ctypes, resource, sys
+library, opened = ctypes.CDLL(sys.argv[1]), ctypes.c_void_p()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+assert library.cf_open(1, ctypes.byref(opened)) == 0
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_memory_that_every_run_touches_is_there_once_a_model_is_open(tmp_path: Path) -> None:
+    """Otherwise its faults are the first caller's. The rest is left: it may be for threads that are not there."""
+    faults = {}
+    for pages in (0, 100):
+        folder = tmp_path / str(pages)
+        folder.mkdir()
+        library = build(replace(program(), arena_size=200 * 4096, arena_touched=pages * 4096), folder)
+        command = [sys.executable, "-c", OPENING, str(library)]
+        own = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}  # memory that nothing has touched before
+        faults[pages] = int(subprocess.run(command, env=own, capture_output=True, text=True, check=True).stdout)
+    assert 95 <= faults[100] - faults[0] <= 120  # with the pages of a sanitizer's shadow
 
 
 @pytest.fixture(params=[1, 3])

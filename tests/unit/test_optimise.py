@@ -259,7 +259,8 @@ def storages(seed: int, threads: int) -> list[Storage]:
 @pytest.mark.parametrize("threads", [1, 16])
 def test_places_of_values_that_live_together_do_not_overlap(threads: int) -> None:
     found = storages(3, threads)
-    size = place(found)
+    size, touched = place(found)
+    assert 0 <= touched <= size
     assert size < sum(s.size for s in found) / 2
     for i, a in enumerate(found):
         assert a.offset % 64 == 0
@@ -276,12 +277,20 @@ def test_one_thread_touches_hardly_more_than_what_lives_at_a_time() -> None:
         found = storages(seed, threads=16)
         place(found)
         least = max(sum(s.touched for s in found if s.first <= step <= s.last) for step in range(40))
-        assert pages(found) * PAGE < 1.4 * least
+        assert len(pages(found)) * PAGE < 1.4 * least
+
+
+def test_what_every_run_touches_ends_where_scratch_for_other_threads_begins() -> None:
+    scratch = Storage(160_000, 1, 1, alone=10_000)
+    found = [Storage(50_000, 0, 2), scratch]
+    size, touched = place(found)
+    assert scratch.offset + 10_000 <= touched < scratch.offset + 10_000 + PAGE
+    assert size >= scratch.offset + scratch.size
 
 
 def test_without_scratch_for_threads_the_largest_comes_first() -> None:
     found = [Storage(100, 0, 1), Storage(5000, 1, 2), Storage(300, 1, 1)]
-    assert place(found) == 5504
+    assert place(found)[0] == 5504
     assert [s.offset for s in found] == [5376, 0, 5056]
 
 

@@ -77,6 +77,7 @@ typedef struct cf_program {
     const uint8_t *weights;    /* NULL: outside the library */
     const cf_outside *outside; /* NULL: in the library */
     size_t arena_size;         /* of the largest program */
+    size_t arena_touched;      /* how much of its beginning every run of the first program touches */
     const struct cf_program *const *others; /* the model in other batches, sizes, signatures; of the first program */
     size_t other_count;
     const char *const *signatures; /* names, where there are several; of the first program */

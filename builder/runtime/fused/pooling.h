@@ -5,12 +5,17 @@
 #include "fused/blocking.h"
 #include "fused/halo.h"
 
-/* The larger; NaN if either is NaN. */
+/* The largest number so far and `v`. Whether any is NaN is told beside it, which takes no time of one maximum after the
+ * other; or the maximum is NaN then. */
+INLINE vec largest(vec so_far, vec v, ivec *is_nan) {
 #if CF_LANES == 4 && defined(__ARM_NEON)
-INLINE vec larger(vec a, vec b) { return at_least(a, b); }
+    (void)is_nan;
+    return at_least(v, so_far);
 #else
-INLINE vec larger(vec a, vec b) { return choose(a != a, a, at_least(b, a)); }
+    *is_nan |= v != v;
+    return number_at_least(v, so_far);
 #endif
+}
 
 typedef struct {
     const cf_pooling *pooling;
@@ -19,39 +24,80 @@ typedef struct {
     int64_t row_tasks, channel_block, channel_blocks;
 } cf_pooling_plan;
 
-/* Reduce the window's rows x columns pixels from `in` on: `vectors` vectors of channels, or the first n of one. */
+/* Reduce a window's rows x columns pixels from `in` on: `vectors` vectors of channels, or the first n of one. A maximum
+ * is NaN if any pixel is. */
 INLINE void pool_window(const int vectors, const int maximum, const cf_pooling *p, const float *in, int64_t rows,
                         int64_t columns, float *out, int64_t n) {
-    const int64_t row = p->input.row, pixel = p->input.pixel;
     vec total[4];
-    UNROLL for (int v = 0; v < vectors; v++) total[v] = splat(maximum ? -__builtin_inff() : 0.0f);
+    ivec is_nan[4];
+    UNROLL for (int v = 0; v < vectors; v++) {
+        total[v] = splat(maximum ? -__builtin_inff() : 0.0f);
+        is_nan[v] = (ivec)zero();
+    }
     for (int64_t y = 0; y < rows; y++) {
-        const float *from = in + y * row;
+        const float *from = in + y * p->input.row;
         for (int64_t x = 0; x < columns; x++) {
             UNROLL for (int v = 0; v < vectors; v++) {
                 const vec value = load_upto(from + v * CF_LANES, n);
-                total[v] = maximum ? larger(total[v], value) : total[v] + value;
+                total[v] = maximum ? largest(total[v], value, &is_nan[v]) : total[v] + value;
             }
-            from += pixel;
+            from += p->input.pixel;
         }
     }
-    const vec scale = splat(p->scale);
     UNROLL for (int v = 0; v < vectors; v++) {
-        store_upto(out + v * CF_LANES, maximum ? total[v] : total[v] * scale, n);
+        const vec all = maximum ? choose(is_nan[v], splat(__builtin_nanf("")), total[v]) : total[v] * splat(p->scale);
+        store_upto(out + v * CF_LANES, all, n);
     }
 }
 
-/* All channels of a window, from `channel` on. */
-INLINE void pool_pixel(const int maximum, const cf_pooling *p, const float *in, int64_t rows, int64_t columns,
-                       float *out, int64_t channel, int64_t end) {
-    int64_t c = channel;
-    for (; c + 4 * CF_LANES <= end; c += 4 * CF_LANES) {
-        pool_window(4, maximum, p, in + c, rows, columns, out + c, CF_LANES);
+/* The same of `count` windows side by side. The compiler knows the sizes of the most common maxima. */
+INLINE void pool_windows(const int vectors, const int maximum, const cf_pooling *p, const float *in, int64_t rows,
+                         int64_t columns, float *out, int64_t n, int64_t count) {
+    const int64_t in_step = p->stride[1] * p->input.pixel, out_step = p->output.pixel;
+    for (; count > 0; count--) {
+        if (maximum && vectors < 4 && rows == 3 && columns == 3) {
+            pool_window(vectors, maximum, p, in, 3, 3, out, n);
+        } else if (maximum && vectors < 4 && rows == 2 && columns == 2) {
+            pool_window(vectors, maximum, p, in, 2, 2, out, n);
+        } else {
+            pool_window(vectors, maximum, p, in, rows, columns, out, n);
+        }
+        in += in_step;
+        out += out_step;
     }
-    for (; c + 2 * CF_LANES <= end; c += 2 * CF_LANES) {
-        pool_window(2, maximum, p, in + c, rows, columns, out + c, CF_LANES);
+}
+
+/* Some channels of all of them: where they are few, of one window after the other; else memory is read in order. */
+INLINE void pool_channels(const int maximum, const cf_pooling *pooling, const float *in, int64_t rows, int64_t columns,
+                          float *out, int64_t channels, int64_t count) {
+    const cf_pooling own = *pooling, *p = &own; /* no store can change it, so it stays in registers */
+    const int64_t run = channels <= 4 * CF_LANES ? count : 1;
+    for (; count > 0; count -= run) {
+        int64_t c = 0;
+        for (; c + 4 * CF_LANES <= channels; c += 4 * CF_LANES) {
+            pool_windows(4, maximum, p, in + c, rows, columns, out + c, CF_LANES, run);
+        }
+        for (; c + 2 * CF_LANES <= channels; c += 2 * CF_LANES) {
+            pool_windows(2, maximum, p, in + c, rows, columns, out + c, CF_LANES, run);
+        }
+        for (; c + CF_LANES <= channels; c += CF_LANES) {
+            pool_windows(1, maximum, p, in + c, rows, columns, out + c, CF_LANES, run);
+        }
+        if (c < channels) pool_windows(1, maximum, p, in + c, rows, columns, out + c, channels - c, run);
+        in += run * p->stride[1] * p->input.pixel;
+        out += run * p->output.pixel;
     }
-    for (; c < end; c += CF_LANES) pool_window(1, maximum, p, in + c, rows, columns, out + c, end - c);
+}
+
+/* Not parts of their caller, whose variables would take the registers. */
+__attribute__((noinline)) static void pool_maximum(const cf_pooling *p, const float *in, int64_t rows, int64_t columns,
+                                                   float *out, int64_t channels, int64_t count) {
+    pool_channels(1, p, in, rows, columns, out, channels, count);
+}
+
+__attribute__((noinline)) static void pool_sum(const cf_pooling *p, const float *in, int64_t rows, int64_t columns,
+                                               float *out, int64_t channels, int64_t count) {
+    pool_channels(0, p, in, rows, columns, out, channels, count);
 }
 
 static void pool_task(void *argument, int64_t task, uint32_t thread) {
@@ -61,23 +107,21 @@ static void pool_task(void *argument, int64_t task, uint32_t thread) {
     const int64_t channel_block = task % plan->channel_blocks, row_task = task / plan->channel_blocks % plan->row_tasks;
     const int64_t image = task / plan->channel_blocks / plan->row_tasks;
     const int64_t channel = channel_block * plan->channel_block,
-                  end_channel = min64(p->channels, channel + plan->channel_block);
+                  channels = min64(p->channels - channel, plan->channel_block);
     const int64_t end_row = part_start(p->out[0], row_task + 1, plan->row_tasks);
     for (int64_t row = part_start(p->out[0], row_task, plan->row_tasks); row < end_row; row++) {
         const int64_t y = row * p->stride[0] - p->padding[0], top = max64(y, 0);
         const int64_t rows = min64(y + p->window[0], p->in[0]) - top;
-        for (int64_t column = 0; column < p->out[1]; column++) {
+        for (int64_t column = 0, count; column < p->out[1]; column += count) {
             const int64_t x = column * p->stride[1] - p->padding[1], left = max64(x, 0);
             const int64_t columns = min64(x + p->window[1], p->in[1]) - left;
-            const float *in =
-                plan->input + p->input.first + image * p->input.image + top * p->input.row + left * p->input.pixel;
+            /* As many windows as lie whole in the picture, or one. */
+            count = columns < p->window[1] ? 1 : min64((p->in[1] - x - columns) / p->stride[1] + 1, p->out[1] - column);
+            const float *in = plan->input + p->input.first + image * p->input.image + top * p->input.row +
+                              left * p->input.pixel + channel;
             float *out = plan->output + p->output.first + image * p->output.image + row * p->output.row +
-                         column * p->output.pixel;
-            if (p->maximum) {
-                pool_pixel(1, p, in, rows, columns, out, channel, end_channel);
-            } else {
-                pool_pixel(0, p, in, rows, columns, out, channel, end_channel);
-            }
+                         column * p->output.pixel + channel;
+            (p->maximum ? pool_maximum : pool_sum)(p, in, rows, columns, out, channels, count);
         }
     }
 }

@@ -1,4 +1,4 @@
-"""Steps of a program that XLA asks a runtime for, each a thunk of its own kinds, and where their bytes lie.
+"""Steps of a program that XLA leaves to a runtime, each of them a thunk, and where their bytes lie.
 
 Offsets and sizes are bytes, strides are elements.
 """

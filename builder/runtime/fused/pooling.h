@@ -50,7 +50,8 @@ INLINE void pool_window(const int vectors, const int maximum, const cf_pooling *
     }
 }
 
-/* The same of `count` windows side by side. The compiler knows the sizes of the most common maxima. */
+/* The same of `count` windows side by side. The compiler unrolls the most common maxima, but not those of four vectors,
+ * which are slower then. */
 INLINE void pool_windows(const int vectors, const int maximum, const cf_pooling *p, const float *in, int64_t rows,
                          int64_t columns, float *out, int64_t n, int64_t count) {
     const int64_t in_step = p->stride[1] * p->input.pixel, out_step = p->output.pixel;

@@ -181,6 +181,10 @@ LARGE = {
         (4, 25),
         residual_in_place=True,
     ),
+    "few pixels in many zeros": Case(
+        Geometry(1, 40, (7, 7), 570), "direct", in_size=(7, 7), activation="hard_swish", halo=(2, 1, 2, 2)
+    ),
+    "many rows in zeros": Case(Geometry(2, 16, (40, 30), 96), "direct", in_size=(40, 30), halo=(1, 2, 0, 1), out_gap=5),
     "thin": Case(Geometry(2, 24, (70, 90), 8, (3, 5)), "thin", (1, 2, 1, 2), (70, 90), activation="swish"),
     "thin, strided": Case(Geometry(1, 9, (61, 67), 5, (5, 4), (2, 3), (1, 2)), "thin", (2, 1, 2, 1), (121, 204)),
     "thin, added": Case(

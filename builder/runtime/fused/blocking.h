@@ -13,6 +13,7 @@
 
 enum {
     CF_MC = 192,                   /* rows (output pixels) of a task's block */
+    CF_ROW_BLOCKS_FROM = 8,        /* tiles of rows: fewer are not divided among threads, columns are */
     CF_L2_INPUT_BYTES = 160 << 10, /* input of such a block: it stays in the second-level cache */
     CF_GEMV_PIXELS = 3             /* with no more rows in the whole layer, reading the weights is all the work */
 };
@@ -38,7 +39,7 @@ INLINE void run_tasks(cf_context *context, int64_t threads, int64_t tasks, cf_ta
 /*
  * Partition the tiles of one group among tasks: *m_blocks blocks of rows of tiles, each of at most `max_m_tiles`, times
  * *n_blocks blocks of columns of tiles. Every thread gets at least three tasks, and all threads get equally many: first
- * by smaller blocks of rows, then by blocks of columns.
+ * by smaller blocks of rows, then by blocks of columns; and by more blocks of rows where that does not come out even.
  */
 INLINE void partition(int64_t threads, int64_t groups, int64_t m_tiles, int64_t n_tiles, int64_t max_m_tiles,
                       int64_t *m_blocks, int64_t *n_blocks) {
@@ -46,9 +47,15 @@ INLINE void partition(int64_t threads, int64_t groups, int64_t m_tiles, int64_t 
     *n_blocks = 1;
     if (threads == 1) return;
     const int64_t wanted = 3 * threads;
-    if (*m_blocks * groups < wanted) *m_blocks = max64(*m_blocks, min64(ceil_div(wanted, groups), m_tiles / 4));
+    if (*m_blocks * groups < wanted) {
+        *m_blocks = max64(*m_blocks, min64(ceil_div(wanted, groups), 2 * m_tiles / CF_ROW_BLOCKS_FROM));
+    }
     if (*m_blocks >= threads) *m_blocks = min64(ceil_div(*m_blocks, threads) * threads, m_tiles);
     *n_blocks = min64(ceil_div(wanted, *m_blocks * groups), n_tiles);
+    if (*m_blocks * *n_blocks * groups % threads != 0 && m_tiles >= threads) {
+        *m_blocks = ceil_div(*m_blocks, threads) * threads;
+        *n_blocks = min64(ceil_div(wanted, *m_blocks * groups), n_tiles);
+    }
 }
 
 /* An odd number of cache lines: planes of a picture must not share cache sets. */

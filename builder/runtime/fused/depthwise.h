@@ -280,7 +280,11 @@ static void run_depthwise(cf_context *context, const cf_layer *layer, const cf_l
     d.channel_block = taps <= 9 ? channels : CF_CHANNEL_BLOCK;
     d.channel_blocks = ceil_div(channels, d.channel_block);
     d.row_tasks = 1;
-    if (threads > 1) {
+    if (threads > 1 && layer->batch * layer->out[0] * layer->out[1] < CF_ROW_BLOCKS_FROM * CF_MR) {
+        /* As GEMM divides so few pixels: a thread finds the channels that it has computed itself. */
+        d.channel_block = ceil_div(ceil_div(channels, 3 * threads), CF_PANEL) * CF_PANEL;
+        d.channel_blocks = ceil_div(channels, d.channel_block);
+    } else if (threads > 1) {
         /* About four tasks for each thread, equally many for all. Where there are too few rows, the channels are
          * divided. */
         d.row_tasks = min64(layer->out[0], 4 * threads);

@@ -13,6 +13,6 @@ void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *d
         context->fused->layer(context, layer, data);
         return;
     }
-    zero_halos(layer, data);
+    zero_halos(context, layer, data);
     run_integer_gemm(context, layer, data);
 }

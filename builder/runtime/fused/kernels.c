@@ -24,7 +24,7 @@
 #endif
 
 static void run_layer(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
-    zero_halos(layer, data);
+    zero_halos(context, layer, data);
     switch (layer->algorithm) {
     case CF_DIRECT: run_direct(context, layer, data); break;
     case CF_DEPTHWISE: run_depthwise(context, layer, data); break;

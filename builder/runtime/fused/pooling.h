@@ -129,7 +129,7 @@ static void pool_task(void *argument, int64_t task, uint32_t thread) {
 
 static void run_pool(cf_context *context, const cf_pooling *p, const float *input, float *output) {
     cf_pooling_plan plan = {.pooling = p, .input = input, .output = output};
-    zero_float_halo(output, &p->output, &p->halo, p->batch, p->out[0], p->out[1], p->channels);
+    zero_float_halo(context, output, &p->output, &p->halo, p->batch, p->out[0], p->out[1], p->channels);
     const int64_t threads = cf_threads(context);
     const int64_t work = p->batch * p->out[0] * p->out[1] * p->window[0] * p->window[1] * p->channels;
     plan.row_tasks = 1;
@@ -174,7 +174,7 @@ static void repack_task(void *argument, int64_t task, uint32_t thread) {
 
 static void run_repack(cf_context *context, const cf_repack *r, const float *input, float *output) {
     cf_repack_plan plan = {.repack = r, .input = input, .output = output};
-    zero_float_halo(output, &r->output, &r->halo, r->batch, r->size[0], r->size[1], r->channels);
+    zero_float_halo(context, output, &r->output, &r->halo, r->batch, r->size[0], r->size[1], r->channels);
     /* Half a megabyte is worth a second thread. */
     const int64_t floats = r->size[0] * r->size[1] * r->channels;
     plan.row_tasks = max64(1, min64(min64(4 * cf_threads(context), floats >> 16), r->size[0]));

@@ -17,7 +17,7 @@ from builder.link.archive import ARCHIVE, TRIAL
 from builder.pack.bundle import Bundle, activate
 from builder.pack.dependencies import build_dependencies
 from builder.stages.attempts import VerifiedLibrary, verified_library
-from builder.stages.compile import compile_variants
+from builder.stages.compile import compiler
 from builder.stages.completed import completed
 from builder.stages.imported import import_variants
 from builder.stages.link import link_static
@@ -44,10 +44,10 @@ def build_bundle(ws: Workspace) -> Built:
     """
     ws = completed(ws)
     imported = import_variants(ws)
-    compiled = compile_variants(ws, imported)
+    compiled_for = compiler(ws, imported)
     settled = settle(ws)
     ws = ws.for_spec(settled.spec)
-    library = verified_library(ws, compiled, settled)
+    library = verified_library(ws, compiled_for, settled)
     if stale := stale_tuning(ws.spec, library.lowering.geometries):
         ws.progress.say(f"  {stale}; `coldforge tune` measures again")
     with ws.progress.stage("layer", "the function's dependencies") as outcome:
@@ -62,7 +62,7 @@ def build_bundle(ws: Workspace) -> Built:
 
 def build_archive(ws: Workspace, library: VerifiedLibrary) -> Path:
     """``libmodel.a`` of what ``library`` was linked from, verified as it was. Raises LinkError or VerifyError."""
-    folder = link_static(ws, library.compiled, library.emitted)
+    folder = link_static(ws, library.emitted)
     with ws.progress.stage("verify", f"{ARCHIVE} against TensorFlow's answers"):
         require(verify_variants(ws, library.compiled, folder / TRIAL, library.roundings))
     return folder / ARCHIVE

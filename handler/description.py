@@ -195,6 +195,7 @@ class Description(NamedTuple):
     builder: str = ""  # the version of coldforge that compiled it
     stateful: bool = False  # whether it keeps variables from one run to the next
     batches: tuple[int, ...] = ()  # all that it runs, the smallest first; ports are of ``batch``, that one
+    in_parts: bool = False  # a larger batch takes as long as its items would one by one
     weights: str = ""  # what weights outside the library must be of; empty: they are in it
     sizes: tuple[Size, ...] = ()  # all, where there are several
     size: int = 0  # which of them ``feeds`` and ``fetches`` are of
@@ -286,16 +287,18 @@ class Description(NamedTuple):
         return [self.of_size(number) for number in range(len(self.sizes) or 1)]
 
 
-def runs(count: int, batches: tuple[int, ...]) -> Iterator[int]:
+def runs(count: int, batches: tuple[int, ...], in_parts: bool = False) -> Iterator[int]:
     """How many of ``count`` items each run takes.
 
     As many as the largest of ``batches`` that they fill; or all that are left, where those are three quarters of the
-    next larger one, or less than the smallest.
+    next larger one, or less than the smallest. ``in_parts``: zeros in the place of items take as long as these would,
+    so a batch is filled up only where there is no smaller one.
     """
     while count > 0:
         full = max((b for b in batches if b <= count), default=0)
         next_larger = min((b for b in batches if b > count), default=0)
-        taken = count if not full or (next_larger and 4 * count >= 3 * next_larger) else full
+        fills = next_larger and 4 * count >= 3 * next_larger and not in_parts
+        taken = count if not full or fills else full
         yield taken
         count -= taken
 
@@ -330,6 +333,7 @@ def _signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
         builder=str(data.get("coldforge", "")),
         stateful=bool(own.get("states")),
         batches=tuple(data.get("batches") or [data["batch"]]),
+        in_parts=data.get("in_parts", False) is True,
         weights=data["weights"]["layout"] if data.get("weights") else "",
         sizes=tuple(_size(s) for s in own.get("shapes", [])),
         pad={name: float(value) for name, value in own.get("pad", {}).items()},

@@ -176,7 +176,7 @@ def parts(request: Request, description: Description) -> Iterator[Request]:
         return data if len(data) == sizes[name] else data[start * each : end * each]
 
     start = 0
-    for length in runs(count, description.batches):
+    for length in runs(count, description.batches, description.in_parts):
         end = start + length
         inputs = {name: cut(name, start, end) for name in request.inputs}
         yield request._replace(

@@ -24,7 +24,7 @@ from builder.lower import Lowered
 from builder.lower.decisions import LayerWeights
 from builder.lower.fused_steps import Quantisation
 from builder.pack.bundle import LIBRARY
-from builder.stages.compile import CompiledModel, compile_variants
+from builder.stages.compile import CompiledModel, Compiler, compiler
 from builder.stages.completed import completed
 from builder.stages.imported import import_variants
 from builder.stages.lower import attempts_for, programs_of, save_restored
@@ -53,10 +53,10 @@ def reweigh(ws: Workspace, output: Path | None) -> NewWeights:
     """
     wanted = _wanted(ws)
     ws = completed(ws)
-    compiled = compile_variants(ws, import_variants(ws))
+    compiled_for = compiler(ws, import_variants(ws))
     settled = replace(settle(ws), quantisations=_quantisations(ws.bundle))
     ws = ws.for_spec(settled.spec)
-    lowered = _fitting(ws, compiled, settled, wanted)
+    compiled, lowered = _fitting(ws, compiled_for, settled, wanted)
     with scratch(ws.build / "weigh") as temporary:
         fresh = temporary / FILE
         write_outside(lowered[0].program, wanted, fresh)
@@ -74,15 +74,18 @@ def reweigh(ws: Workspace, output: Path | None) -> NewWeights:
     return NewWeights(path, file_digest(path), verification)
 
 
-def _fitting(ws: Workspace, compiled: CompiledModel, settled: Settled, wanted: Layout) -> tuple[Lowered, ...]:
-    """The programs, one for each variant, that the library in the bundle was made of. Raises WeightsError."""
+def _fitting(
+    ws: Workspace, compiled_for: Compiler, settled: Settled, wanted: Layout
+) -> tuple[CompiledModel, tuple[Lowered, ...]]:
+    """What the library in the bundle was made of, and its programs, one for each variant. Raises WeightsError."""
     found: list[Layout] = []
     for attempt in attempts_for(ws.spec):
+        compiled = compiled_for(attempt.in_parts)
         lowered = programs_of(ws, compiled, settled, attempt)
         program, *others = (one.program for one in lowered)
         layout = layout_of(program, compiled.kernels, dict(zip(ws.spec.variants[1:], others, strict=True)))
         if layout == wanted:
-            return lowered
+            return compiled, lowered
         found.append(layout)
     raise WeightsError(
         f"the model does not fit the library in {ws.bundle.name} any more:\n"

@@ -14,8 +14,9 @@ from builder.emit.program import (
     is_dynamic,
     kernel_kinds,
     layout_of,
-    other_source,
+    other_sources,
     program_source,
+    runs_in_parts,
     uses_attention,
     uses_fused,
     uses_integer,
@@ -60,6 +61,7 @@ def emit(
         attention=attention,
         several_signatures=bool(signatures),
         dynamic=any(is_dynamic(p) for p in (program, *others.values())),
+        parts=runs_in_parts((program, *others.values())),
         audio=spec.audio is not None,
         layout=layout_of(program, kernels, others) if outside_library else None,
         probe=probe,
@@ -79,8 +81,8 @@ def emit(
     )
     first, *further = sources.programs
     first.write_text(source)
-    for path, (variant, other) in zip(further, others.items(), strict=True):
-        path.write_text(other_source(other, variant, outside=layout is not None))
+    for path, text in zip(further, other_sources(program, others, outside=layout is not None).values(), strict=True):
+        path.write_text(text)
     if layout:
         write_outside(program, layout, sources.weights)
     else:

@@ -35,6 +35,8 @@ class GeneratedSources:
     """Whether there is a signature to choose."""
     dynamic: bool = False
     """Whether the data decides the size of a fetch."""
+    parts: bool = False
+    """Whether any program runs a batch in parts."""
     audio: bool = False
     """Whether the library has what the function decodes and resamples recordings with."""
     layout: Layout | None = None
@@ -45,7 +47,7 @@ class GeneratedSources:
     @property
     def flags(self) -> tuple[str, ...]:
         """Of the compiler, for these sources and the ABI's."""
-        return ("-DCF_DYNAMIC",) if self.dynamic else ()
+        return ("-DCF_DYNAMIC",) * self.dynamic + ("-DCF_PARTS",) * self.parts
 
     @property
     def integer(self) -> bool:
@@ -88,6 +90,7 @@ class GeneratedSources:
             "attention": self.attention,
             "several_signatures": self.several_signatures,
             "dynamic": self.dynamic,
+            "parts": self.parts,
             "audio": self.audio,
             "layout": self.layout.to_dict() if self.layout else None,
             "probe": self.probe,
@@ -106,6 +109,7 @@ class GeneratedSources:
             attention=data["attention"],
             several_signatures=data["several_signatures"],
             dynamic=data["dynamic"],
+            parts=data["parts"],
             audio=data["audio"],
             layout=Layout.of(data["layout"]) if data["layout"] else None,
             probe=data["probe"],

@@ -39,6 +39,7 @@ def model_json(
         "target": {"arch": arch, "isa": levels},
         "batch": spec.batch,
         **({"batches": batches} if len(batches) > 1 else {}),
+        **({"in_parts": True} if _in_parts(programs, spec.batch) else {}),
         **({"signature": spec.source.signature} if further else {}),
         **_signature(spec, programs, first),
         **_given(given, first),
@@ -55,6 +56,12 @@ def model_json(
     if outside:
         description["weights"] = {"bytes": outside.size, "layout": outside.digest}
     return json.dumps(description, separators=(",", ":"))
+
+
+def _in_parts(programs: Mapping[Variant, Program], smallest: int) -> bool:
+    """Whether there are larger batches, and all of them run in parts."""
+    larger = [program for variant, program in programs.items() if variant.batch > smallest]
+    return bool(larger) and all(program.parts for program in larger)
 
 
 def _given(given: Sequence[Given], signature: int) -> dict[str, Any]:

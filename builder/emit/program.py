@@ -52,7 +52,7 @@ def program_source(
 
     ``description`` is the JSON that cf_describe returns, ``flat_run`` the definition of run(). ``probe``: every
     step, by its place in ``walk(program.steps)``, tells it that it begins. ``outside``: the weights are not
-    in the library, and are checked to be of this layout. ``others``: see ``other_source``.
+    in the library, and are checked to be of this layout. ``others``: see ``other_sources``.
     ``signatures``: the names of all, where there are several.
     """
     others = others or {}
@@ -81,15 +81,28 @@ def program_source(
     if signatures:
         parts.append(f"static const char *const signatures[] = {{{', '.join(map(c_string, signatures))}}};\n")
         fields |= {"signatures": "signatures", "signature_count": "COUNT(signatures)"}
+    fields |= _arena_of_parts((program, *others.values())) if not probe else {}
     used = (*steps, *(step for other in others.values() for step in walk(other.steps)))
     parts.append(_program(FIRST, program, fields, used))
     return "\n".join([*parts, flat_run])
 
 
-def other_source(program: Program, variant: Variant, *, outside: bool = False) -> str:
-    """The text of program_<variant>.c: the same model for another batch or size, over the first program's weights."""
-    fields = {"signature": f"{variant.signature}"} if variant.signature else {}
-    return "\n".join([_head(outside), *_body(program, {}), _program(_name(variant), program, fields, ())])
+def other_sources(program: Program, others: Mapping[Variant, Program], *, outside: bool = False) -> dict[Variant, str]:
+    """The text of program_<variant>.c for each of ``others``: the same model for other batches and sizes, over the
+    weights of ``program``, the first one. A batch in parts whose steps another has before it has none of its own.
+    """
+    named, texts = [(FIRST, program)], {}
+    for variant, other in others.items():
+        fields = {"signature": f"{variant.signature}"} if variant.signature else {}
+        part = next((name for name, one in named if other.parts and one.steps == other.steps), None)
+        if part:
+            body = [f"extern const cf_program {part};\n", *_both_ports(other)]
+            fields["part"] = f"&{part}"
+        else:
+            body = _body(other, {})
+        texts[variant] = "\n".join([_head(outside), *body, _program(_name(variant), other, fields, ())])
+        named.append((_name(variant), other))
+    return texts
 
 
 def _name(variant: Variant) -> str:
@@ -102,20 +115,24 @@ def _head(outside: bool) -> str:
 
 def _body(program: Program, numbers: dict[int, int]) -> list[str]:
     steps = Printer(numbers).program(program.steps)
-    ports = [_ports("feeds", program.feeds), _ports("fetches", program.fetches), *_dynamic(program)]
-    return [_declarations(walk(program.steps)), steps, *ports]
+    return [_declarations(walk(program.steps)), steps, *_both_ports(program), *_dynamic(program)]
+
+
+def _both_ports(program: Program) -> list[str]:
+    return [_ports("feeds", program.feeds), _ports("fetches", program.fetches)]
 
 
 def _program(name: str, program: Program, fields: dict[str, str], used: Iterable[Step]) -> str:
     lines = "".join(f"    .{field} = {value},\n" for field, value in fields.items())
+    run = "" if "part" in fields else "    .run = run_program,\n"
+    parts = f"    .parts = {program.parts}u,\n" if program.parts else ""
     dynamic = "    .dynamic = dynamic,\n    .dynamic_count = COUNT(dynamic),\n" if is_dynamic(program) else ""
     return (
         f"const cf_program {name} = {{\n{lines}"
         f"    .feeds = feeds,\n    .feed_count = {len(program.feeds)},\n"
         f"    .fetches = fetches,\n    .fetch_count = {len(program.fetches)},\n"
         f"{_fused_tables(used)}"
-        "    .run = run_program,\n"
-        f"{dynamic}}};\n"
+        f"{run}{parts}{dynamic}}};\n"
     )
 
 
@@ -133,7 +150,7 @@ def layout_of(program: Program, kernels: Sequence[Path], others: Mapping[Variant
     """
     others, size = others or {}, size_of(program)
     texts = [program_source(program, "", "", outside=Layout(size, "", ""), others=others)]
-    texts += [other_source(other, variant, outside=True) for variant, other in others.items()]
+    texts += other_sources(program, others, outside=True).values()
     return Layout(size, digest(*texts), digest(*kernels))
 
 
@@ -192,10 +209,21 @@ def _declarations(steps: Iterable[Step]) -> str:
 
 def _ports(name: str, ports: tuple[BoundPort, ...]) -> str:
     rows = [
-        f"    {{{c_string(p.spec.name)}, {p.buffer.offset}u, {p.buffer.size}u, {int(p.buffer.space == 'weights')}}},"
+        f"    {{{c_string(p.spec.name)}, {p.buffer.offset}u, {p.spec.size}u, {int(p.buffer.space == 'weights')}}},"
         for p in ports
     ]
     return "\n".join([f"static const cf_port {name}[] = {{", *rows, "};\n"])
+
+
+def runs_in_parts(programs: Iterable[Program]) -> bool:
+    """Whether any of them is for one input of a batch."""
+    return any(program.parts for program in programs)
+
+
+def _arena_of_parts(programs: Sequence[Program]) -> dict[str, str]:
+    """What each thread needs to run parts beside the others'. Not where steps are looked at, one after another."""
+    largest = max((program.arena_size for program in programs if program.parts), default=0)
+    return {"part_arena_size": f"{largest}u"} if largest else {}
 
 
 def is_dynamic(program: Program) -> bool:

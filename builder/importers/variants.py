@@ -32,7 +32,7 @@ def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
     found: dict[tuple[int, ...], str] = {}
     for (variant, graph), first in zip(zip(variants, graphs, strict=True), _smallest(variants, graphs), strict=True):
         _require_pads(spec.of_variant(variant), graph)
-        _require_scaling((first[0].batch, first[1]), (variant.batch, graph))
+        require_scaling((first[0].batch, first[1]), (variant.batch, graph))
         sizes = (variant.signature, *(port.spec.size for port in (*graph.feeds, *graph.fetches)))
         says = variant.says or "of the first batch and size"
         if (other := found.setdefault(sizes, says)) != says:
@@ -49,7 +49,9 @@ def _smallest(variants: Sequence[Variant], graphs: Sequence[FrozenGraph]) -> Ite
         yield smallest.setdefault((variant.signature, variant.size), (variant, graph))
 
 
-def _require_scaling(first: tuple[int, FrozenGraph], second: tuple[int, FrozenGraph]) -> None:
+def require_scaling(first: tuple[int, FrozenGraph], second: tuple[int, FrozenGraph]) -> None:
+    """Raise ImportModelError unless all that goes into and out of two graphs of a model, each with its batch, is in
+    proportion to these."""
     (batch, one), (other_batch, graph) = first, second
     if one is graph:
         return

@@ -197,6 +197,8 @@ def _units(sources: GeneratedSources, target: Target, folder: Path) -> Iterator[
         yield unit(program, own=sources.flags)
     if sources.dynamic:
         yield unit(RUNTIME / "abi" / "dynamic.c", baseline=True, own=sources.flags)
+    if sources.parts:
+        yield unit(RUNTIME / "abi" / "parts.c", baseline=True, own=sources.flags)
     for name in AUDIO_SOURCES if sources.audio else ():
         yield unit(RUNTIME / name, own=AUDIO_FLAGS)
     if sources.outside:

@@ -117,7 +117,11 @@ class BoundState:
 
 @dataclass(frozen=True)
 class Program:
-    """``arena_touched``: how much of the arena's beginning every run touches, in bytes; 0 where that is not known."""
+    """``arena_touched``: how much of the arena's beginning every run touches, in bytes; 0 where that is not known.
+
+    ``parts``: the steps are for one input of a batch, and run so often; 0: they are for all of it. The specs of feeds
+    and fetches are the batch's, their buffers those of one part.
+    """
 
     steps: Steps
     feeds: tuple[BoundPort, ...]
@@ -127,6 +131,7 @@ class Program:
     weights_size: int
     states: tuple[BoundState, ...] = ()
     arena_touched: int = 0
+    parts: int = 0
 
     @property
     def state_size(self) -> int:

@@ -112,9 +112,10 @@ def study(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Study:
     Raises the ColdforgeError of a stage that fails, VerifyError where this machine can't run the library.
     """
     ws = completed(ws)
-    compiled, settled = compile_first(ws), settle(ws)
+    settled = settle(ws)
+    attempt = _attempt(ws.for_spec(settled.spec))
+    compiled = compile_first(ws, in_parts=attempt.in_parts)
     ws = ws.for_spec(settled.spec)
-    attempt = _attempt(ws)
     lowered = program_of(ws, compiled, settled, attempt)
     with ws.progress.stage("profile", "the same program with a clock between its steps") as outcome:
         library = profile.build(

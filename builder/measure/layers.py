@@ -24,7 +24,7 @@ from builder.report.text import table
 from builder.spec import Tolerance
 from builder.stages.answers import failed
 from builder.stages.attempts import verified_library
-from builder.stages.compile import CompiledVariant, compile_variants
+from builder.stages.compile import CompiledVariant, compiler
 from builder.stages.completed import completed
 from builder.stages.imported import import_variants
 from builder.stages.lower import program_of
@@ -105,13 +105,14 @@ def verify_model(ws: Workspace, *, layers: bool = False) -> Verified:
     VerifyError where ``layers`` are asked for and this machine cannot run the library itself.
     """
     ws = completed(ws)
-    compiled, settled = compile_variants(ws, import_variants(ws)), settle(ws)
+    compiled_for, settled = compiler(ws, import_variants(ws)), settle(ws)
     ws = ws.for_spec(settled.spec)
     if layers and machine_for(ws.target, ws.cache) != HERE:
         raise VerifyError(f"--layers looks into a running library, and this machine is no {ws.target.name}.")
-    library = verified_library(ws, compiled, settled)
+    library = verified_library(ws, compiled_for, settled)
     if not layers:
         return Verified(library.verification, library.lowering.path)
+    compiled = compiled_for(False)
     lowered = program_of(ws, compiled.first, settled, library.emitted.attempt, bytes_between=False)
     case = _case(library.verification, compiled.first.graph)
     restored = path_in(library.emitted.folder)

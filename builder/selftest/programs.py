@@ -17,7 +17,7 @@ from builder.link.toolchain import Toolchain, zig_version
 from builder.pack.bundle import Bundle, find_bundle
 from builder.selftest.cases import write_cases
 from builder.spec import ModelSpec, to_json
-from builder.stages.compile import compile_variants
+from builder.stages.compile import compiler
 from builder.stages.completed import completed
 from builder.stages.imported import import_variants
 from builder.stages.lower import attempts_for, lower_variants
@@ -81,11 +81,11 @@ def _rounding(ws: Workspace, bundle: Bundle) -> Rounding | None:
     layers = json.loads(bundle.manifest.read_text(encoding="utf-8"))["lowering"]["weights"]["layers"]
     if all(layer["type"] == "float32" for layer in layers):
         return None
-    compiled, settled = compile_variants(ws, import_variants(ws)), settle(ws)
+    compiled, settled = compiler(ws, import_variants(ws)), settle(ws)
     ws = ws.for_spec(settled.spec)
     attempt = attempts_for(ws.spec)[0]  # in any, the same weights are rounded
-    emitted = lower_variants(ws, compiled, settled, attempt)
-    return roundings_of(ws, compiled, emitted.folder)[0]
+    emitted = lower_variants(ws, compiled(attempt.in_parts), settled, attempt)
+    return roundings_of(ws, emitted.compiled, emitted.folder)[0]
 
 
 def build_programs(

@@ -409,6 +409,10 @@ class ModelSpec:
         samples = None if variant.size else own.samples
         return replace(own, batch=variant.batch, batches=(), feeds=feeds, image=image, samples=samples)
 
+    def part_of(self, variant: Variant) -> Variant:
+        """The same signature and size for one input."""
+        return self._variant(variant.signature, 1, variant.size)
+
     def of_signature(self, number: int) -> ModelSpec:
         """The same model with one of its signatures alone: 0 is the first."""
         if number == 0:

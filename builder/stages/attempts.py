@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from builder.audit import AuditReport, audit
 from builder.emit import GeneratedSources
 from builder.lower.decisions import LoweringReport
 from builder.spec import ModelSpec
-from builder.stages.compile import CompiledModel
+from builder.stages.compile import CompiledModel, Compiler
 from builder.stages.link import link_shared
 from builder.stages.lower import Attempt, Emitted, attempts_for, lower_variants
 from builder.stages.settled import Settled
@@ -34,16 +35,19 @@ class Trial(Protocol):
 T = TypeVar("T", bound=Trial)
 
 
-def until_final(spec: ModelSpec, lowered: Callable[[Attempt], Emitted], tried: Callable[[Emitted], T]) -> tuple[T, ...]:
+def until_final(
+    spec: ModelSpec, lowered: Callable[[Attempt], Emitted | None], tried: Callable[[Emitted], T]
+) -> tuple[T, ...]:
     """What ``tried`` found of each attempt that ``spec`` permits, up to the first that is final. The last one counts.
 
+    An attempt that has nothing to offer for this model (None) is passed over.
     An attempt that comes to the program of an earlier one is passed over: the same library would disagree again.
     """
     trials: list[T] = []
     programs: set[str] = set()
     for attempt in attempts_for(spec):
         emitted = lowered(attempt)
-        if emitted.program in programs:
+        if emitted is None or emitted.program in programs:
             continue
         programs.add(emitted.program)
         trials.append(tried(emitted))
@@ -60,13 +64,16 @@ class VerifiedLibrary:
     """
 
     path: Path
-    compiled: CompiledModel
     emitted: Emitted
     lowering: LoweringReport
     audit: AuditReport
     roundings: Roundings
     verification: Verification
     versions: Mapping[str, str] = field(default_factory=versions)
+
+    @property
+    def compiled(self) -> CompiledModel:
+        return self.emitted.compiled
 
     @property
     def sources(self) -> GeneratedSources:
@@ -82,23 +89,25 @@ class VerifiedLibrary:
         return self.verification.passed or self.verification.too_coarse
 
 
-def verified_library(ws: Workspace, compiled: CompiledModel, settled: Settled) -> VerifiedLibrary:
+def verified_library(ws: Workspace, compiled_for: Compiler, settled: Settled) -> VerifiedLibrary:
     """The library of the first attempt that agrees with TensorFlow, or of the last one; ``ws.spec`` is settled.
 
     Its ``lowering`` says which attempts were given up for it, and why. Raises LowerError, LinkError, or VerifyError
     where a library fails in another way than by its answers.
     """
-    *given_up, kept = until_final(
-        ws.spec,
-        lambda attempt: lower_variants(ws, compiled, settled, attempt),
-        lambda emitted: _tried(ws, compiled, emitted),
-    )
+
+    def lowered(attempt: Attempt) -> Emitted | None:
+        compiled = compiled_for(attempt.in_parts)
+        return None if attempt.in_parts and not compiled.in_parts else lower_variants(ws, compiled, settled, attempt)
+
+    *given_up, kept = until_final(ws.spec, lowered, functools.partial(_tried, ws))
     why = tuple((one.lowering.path, reason(one.verification)) for one in given_up)
     return replace(kept, lowering=replace(kept.lowering, given_up=why))
 
 
-def _tried(ws: Workspace, compiled: CompiledModel, emitted: Emitted) -> VerifiedLibrary:
-    path = link_shared(ws, compiled, emitted)
+def _tried(ws: Workspace, emitted: Emitted) -> VerifiedLibrary:
+    compiled = emitted.compiled
+    path = link_shared(ws, emitted)
     with ws.progress.stage("audit", "the library against the portability policy"):
         report = audit(path, ws.target)
     roundings = roundings_of(ws, compiled, emitted.folder)
@@ -108,4 +117,4 @@ def _tried(ws: Workspace, compiled: CompiledModel, emitted: Emitted) -> Verified
         verification = verify_variants(ws, compiled, path, roundings)
         outcome.note = "" if verification.passed else f"DISAGREES: {reason(verification)}"
         outcome.note = f"NOT RUN: {machine.missing}" if machine.missing else outcome.note
-    return VerifiedLibrary(path, compiled, emitted, emitted.lowering, report, roundings, verification)
+    return VerifiedLibrary(path, emitted, emitted.lowering, report, roundings, verification)

@@ -88,28 +88,39 @@ def named(variant: Variant) -> str:
     return f", {variant.says}" if variant.says else ""
 
 
-def _import_variant(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph:
+def import_part(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph:
+    """The graph of ``model`` for one input of ``variant``'s batch, without answers.
+
+    Raises as ``import_variants`` does.
+    """
+    if needs_package(ws.spec.text):
+        ws = ws.for_spec(with_package(ws.spec, ws.cache))
+    return _import_variant(ws, ws.spec.part_of(variant), model, answers=False)
+
+
+def _import_variant(ws: Workspace, variant: Variant, model: Path, *, answers: bool = True) -> FrozenGraph:
     spec = ws.spec.of_variant(variant)
     own = inputs_of(spec)
     program = converted(ws, spec, model, variant, named(variant))
     framework = framework_of(spec)
+    by = f", {framework.name if framework else 'TensorFlow'}'s own answers"
     folder = ws.stage(
         "import",
-        f"{spec.source.format} to a frozen graph, preflight, {framework.name if framework else 'TensorFlow'}'s own "
-        f"answers{named(variant)}",
+        f"{spec.source.format} to a frozen graph, preflight{by if answers else ''}{named(variant)}",
         digest(to_json(spec), model, *([program] if framework else []), tensorflow_version(), *own),
-        functools.partial(_import_into, ws, spec, model, program),
+        functools.partial(_import_into, ws, spec, model, program, answers),
         variant.suffix,
     )
     return FrozenGraph.load(folder)
 
 
-def _import_into(ws: Workspace, spec: ModelSpec, model: Path, program: Path, folder: Path) -> None:
+def _import_into(ws: Workspace, spec: ModelSpec, model: Path, program: Path, answers: bool, folder: Path) -> None:
     """``program``: what is read; not ``model`` itself where another framework reads that."""
     decoders = [ws.project.function]  # what is read as the function reads it
     reads = [*files_of(spec, program), *decoders]
-    ws.sandboxed(_import, spec, program, folder=folder, reads=reads, failed=unreadable)
-    answer(ws, spec, model, folder)
+    ws.sandboxed(_import, spec, program, answers, folder=folder, reads=reads, failed=unreadable)
+    if answers:
+        answer(ws, spec, model, folder)
 
 
 def files_of(spec: ModelSpec, model: Path) -> list[Path]:
@@ -127,15 +138,16 @@ def _describe(source: Source, path: Path) -> dict[str, Any]:
     return asdict(describe(source, path))
 
 
-def _import(spec: ModelSpec, model: Path) -> None:
+def _import(spec: ModelSpec, model: Path, answers: bool) -> None:
     try:
         graph = import_model(spec, model, Path.cwd())
     except UnsupportedOpsError as error:
         require(preflight(spec, error.ops))
         raise
     require(preflight(spec, graph))
-    gc.collect()  # the model is in the graph's file now, and here in cycles
-    reference.make(spec, graph)
+    if answers:
+        gc.collect()  # the model is in the graph's file now, and here in cycles
+        reference.make(spec, graph)
 
 
 def preflight(spec: ModelSpec, graph: FrozenGraph | OpReport) -> Preflight:

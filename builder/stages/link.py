@@ -8,14 +8,13 @@ from builder.cache import digest
 from builder.link.archive import ARCHIVE, link_archive
 from builder.link.library import SharedLibrary, link_library
 from builder.link.toolchain import zig_version
-from builder.stages.compile import CompiledModel
 from builder.stages.lower import Emitted
 from builder.workspace import Workspace
 
 
-def link_shared(ws: Workspace, compiled: CompiledModel, emitted: Emitted) -> Path:
+def link_shared(ws: Workspace, emitted: Emitted) -> Path:
     """``libmodel.so`` of an attempt, or that of an earlier run. Raises LinkError with the linker's message."""
-    kernels, target = compiled.kernels, ws.target
+    kernels, target = emitted.compiled.kernels, ws.target
     folder = ws.stage(
         f"link{emitted.attempt.suffix}",
         f"libmodel.so for {target.name}",
@@ -26,9 +25,9 @@ def link_shared(ws: Workspace, compiled: CompiledModel, emitted: Emitted) -> Pat
     return SharedLibrary(folder, target).path
 
 
-def link_static(ws: Workspace, compiled: CompiledModel, emitted: Emitted) -> Path:
+def link_static(ws: Workspace, emitted: Emitted) -> Path:
     """The folder of ``libmodel.a`` and of a library that it gives alone, for verifying. Raises LinkError."""
-    kernels, target = compiled.kernels, ws.target
+    kernels, target = emitted.compiled.kernels, ws.target
     return ws.stage(
         "archive",
         f"{ARCHIVE} for {target.name}",

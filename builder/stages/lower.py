@@ -14,6 +14,7 @@ from builder.lower.compact import merge_weights
 from builder.lower.compress import Rules
 from builder.lower.decisions import LoweringReport, decisions, layer_weights
 from builder.lower.options import Options
+from builder.lower.parts import in_parts
 from builder.quantise import restored
 from builder.spec import ModelSpec
 from builder.stages.compile import CompiledModel, CompiledVariant
@@ -32,9 +33,11 @@ class Attempt:
     suffix: str
     path: LoweringPath
     winograd: bool = False
+    in_parts: bool = False
 
 
 ATTEMPTS = (
+    Attempt("optimised, batches in parts", "-parts", "optimised", winograd=True, in_parts=True),
     Attempt("optimised", "", "optimised", winograd=True),
     Attempt("optimised, without Winograd", "-direct", "optimised"),
     Attempt("faithful", "-faithful", "faithful"),
@@ -44,15 +47,20 @@ ATTEMPTS = (
 
 def attempts_for(spec: ModelSpec) -> tuple[Attempt, ...]:
     """Those of ``ATTEMPTS`` that ``spec`` permits."""
-    return tuple(a for a in ATTEMPTS if spec.winograd or not a.winograd)
+    batches = any(batch > 1 for batch in spec.buckets)
+    return tuple(a for a in ATTEMPTS if (batches if a.in_parts else spec.winograd or not a.winograd))
 
 
 @dataclass(frozen=True)
 class Emitted:
-    """The C of one attempt in ``folder``, with its weights, and how it was lowered."""
+    """The C of one attempt in ``folder``, with its weights, and how it was lowered.
+
+    ``compiled``: what it is made of.
+    """
 
     attempt: Attempt
     folder: Path
+    compiled: CompiledModel
 
     @property
     def sources(self) -> GeneratedSources:
@@ -101,12 +109,16 @@ def lower_variants(
         functools.partial(_lower, ws, compiled, settled, attempt, write),
         ws.target.suffix,
     )
-    return Emitted(attempt, folder)
+    return Emitted(attempt, folder, compiled)
 
 
 def programs_of(ws: Workspace, compiled: CompiledModel, settled: Settled, attempt: Attempt) -> tuple[Lowered, ...]:
     """``program_of`` for each variant; several programs are over one block of weights."""
-    lowered = tuple(program_of(ws, variant, settled, attempt) for variant in compiled.variants)
+    found: dict[Path, Lowered] = {}  # several batches may run the same kernels in parts
+    for one in compiled.variants:
+        if one.kernels.folder not in found:
+            found[one.kernels.folder] = _program_once(ws, one, settled, attempt)
+    lowered = tuple(_for_batch(one, found[one.kernels.folder]) for one in compiled.variants)
     if len(lowered) == 1:
         return lowered
     programs = merge_weights([one.program for one in lowered], share=settled.spec.weights.place == "library")
@@ -120,6 +132,13 @@ def program_of(
 
     ``bytes_between``: False leaves every value of a layer in memory as floats, to be looked at.
     """
+    return _for_batch(compiled, _program_once(ws, compiled, settled, attempt, bytes_between))
+
+
+def _program_once(
+    ws: Workspace, compiled: CompiledVariant, settled: Settled, attempt: Attempt, bytes_between: bool = True
+) -> Lowered:
+    """The program of the graph that was compiled, which may be a part's."""
     spec = settled.spec
     if spec.weights.type == "auto":
         raise ValueError("settle first")
@@ -127,11 +146,20 @@ def program_of(
     rules = Rules(spec.weights.type, exceptions, summed=spec.calibrated)
     winograd, share = attempt.winograd and spec.winograd, spec.weights.place == "library"
     options = Options(winograd, settled.algorithms, share, rules, settled.quantisations, bytes_between)
-    return lower(compiled.kernels.metadata_path, compiled.graph, ws.cache, attempt.path, options)
+    return lower(compiled.kernels.metadata_path, compiled.compiled, ws.cache, attempt.path, options)
+
+
+def _for_batch(compiled: CompiledVariant, lowered: Lowered) -> Lowered:
+    if compiled.part is None:
+        return lowered
+    feeds, fetches = compiled.graph.feeds, compiled.graph.fetches
+    return replace(lowered, program=in_parts(lowered.program, feeds, fetches, feeds[0].spec.shape[0]))
 
 
 def report_of(lowered: Sequence[Lowered], settled: Settled, attempt: Attempt) -> LoweringReport:
-    """What was decided about the programs of all variants, for the manifest."""
+    """What was decided about the programs of all variants, for the manifest: once where batches run the same steps."""
+    steps = [one.program.steps for one in lowered]
+    lowered = [one for number, one in enumerate(lowered) if steps.index(one.program.steps) == number]
     first = lowered[0].program
     unlike = next((one for one in lowered if one.path != attempt.path), None)
     return LoweringReport(

@@ -24,7 +24,7 @@ from builder.stages.attempts import until_final
 from builder.stages.compile import CompiledModel, compile_variants
 from builder.stages.completed import completed
 from builder.stages.imported import import_variants
-from builder.stages.lower import Emitted, lower_variants
+from builder.stages.lower import Attempt, Emitted, lower_variants
 from builder.stages.settle import settle_by_rule
 from builder.stages.settled import Settled
 from builder.stages.verify import roundings_of
@@ -98,11 +98,11 @@ def build_wasm(ws: Workspace) -> tuple[WasmModule, ...]:
 
 def verified_module(ws: Workspace, compiled: CompiledModel, settled: Settled, flavour: Flavour) -> WasmModule:
     """The module of the first attempt that agrees with TensorFlow, or of the last one; ``ws.spec`` is settled."""
-    *_, kept = until_final(
-        ws.spec,
-        lambda attempt: lower_variants(ws, compiled, settled, attempt, emit_module),
-        lambda emitted: _tried(ws, compiled, emitted, flavour),
-    )
+
+    def lowered(attempt: Attempt) -> Emitted | None:
+        return None if attempt.in_parts else lower_variants(ws, compiled, settled, attempt, emit_module)
+
+    *_, kept = until_final(ws.spec, lowered, lambda emitted: _tried(ws, compiled, emitted, flavour))
     return kept
 
 

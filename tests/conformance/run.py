@@ -14,7 +14,7 @@ from builder.progress import Progress
 from builder.project import HOME, Project
 from builder.spec import ModelSpec, Source
 from builder.stages.attempts import VerifiedLibrary, verified_library
-from builder.stages.compile import compile_variants
+from builder.stages.compile import compiler
 from builder.stages.imported import import_variants
 from builder.stages.settle import settle
 from builder.verify.verdict import reason
@@ -79,8 +79,7 @@ def _built(case: Case, source: Source, place: Path) -> VerifiedLibrary:
     # As an image, so that the largest fit: whether a layer could hold them is not asked here.
     spec = ModelSpec(place / "model.toml", case.slug[:64], "1", source, packaging="image")
     ws = Workspace.of(spec, Project(place, HOME), progress=Progress(io.StringIO()))
-    compiled = compile_variants(ws, import_variants(ws))
-    return verified_library(ws, compiled, settle(ws))
+    return verified_library(ws, compiler(ws, import_variants(ws)), settle(ws))
 
 
 def _size(place: Path) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from builder.cli import main
+from builder.library.opened import OpenedModel
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from tests.integration.test_weights import answers, project
@@ -60,18 +61,28 @@ def bundled(project: Project, batch: object, more: str = "") -> Bundle:
     return Bundle.load(project.dist / "small")
 
 
-@pytest.mark.parametrize("network", [convolutions, recurrent, attention])
-def test_a_library_of_several_batches(project: Project, network: Any) -> None:
+IN_PARTS, WHOLE = "optimised, batches in parts", "optimised"
+
+
+def path_of(bundle: Bundle) -> str:
+    path: str = json.loads(bundle.manifest.read_text())["lowering"]["path"]
+    return path
+
+
+@pytest.mark.parametrize(("network", "path"), [(convolutions, IN_PARTS), (recurrent, WHOLE), (attention, WHOLE)])
+def test_a_library_of_several_batches(project: Project, network: Any, path: str) -> None:
     model = network()
     save_keras(model, project.root / "small.keras")
     bundle = bundled(project, [1, 16, 4])
     manifest = json.loads(bundle.manifest.read_text())
     assert manifest["batches"] == [1, 4, 16]
+    assert path_of(bundle) == path
     assert (
         len({case.rpartition("batch of ")[2] for case in manifest["verification"]["cases"] if "batch of" in case}) == 2
     )
     # Panels of 16 channels and 64-byte places take some room; two more copies would take three times as much.
-    weights = (project.build / "small" / "lower" / "weights.bin").stat().st_size
+    lowered = project.build / "small" / ("lower-parts" if path == IN_PARTS else "lower")
+    weights = (lowered / "weights.bin").stat().st_size
     assert weights < 1.7 * 4 * model.count_params()
 
     shape = model.inputs[0].shape[1:]
@@ -94,10 +105,66 @@ def test_a_library_of_several_batches(project: Project, network: Any) -> None:
     np.testing.assert_allclose(json.loads(answer["body"])["predictions"], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("batch", [16, [1, 16]])
+def test_a_batch_in_parts_has_the_answers_of_single_inputs(project: Project, batch: object) -> None:
+    """To the bit, on one thread and on several."""
+    save_keras(convolutions(), project.root / "small.keras")
+    bundle = bundled(project, batch)
+    assert path_of(bundle) == IN_PARTS
+    x = np.random.default_rng(0).standard_normal((16, 24, 24, 16)).astype(np.float32)
+    found = []
+    for threads in (1, 2, 3):
+        with OpenedModel(bundle.library, threads) as model:
+            call = model.bind([x], [16 * 16 * 4])
+            call()
+            found.append(np.copy(call.fetches[0]).view(np.float32))
+    np.testing.assert_array_equal(found, [found[0]] * 3)
+    save_keras(convolutions(), project.root / "one.keras")
+    spec = SPEC.format(batch=1).replace("small", "one")
+    (project.root / "model.toml").write_text(spec)
+    assert main(["bundle", "model.toml", "--in", "host"]) == 0
+    one = np.concatenate([answers(Bundle.load(project.dist / "one").library, row[None]) for row in x])
+    np.testing.assert_array_equal(found[0], one)
+
+
+def mixed() -> Any:
+    """Each answer depends on all inputs of the batch."""
+    import keras
+    from keras import layers as kl
+
+    x = keras.Input((24, 24, 16), name="x")
+    y = kl.GlobalAveragePooling2D()(kl.Conv2D(32, 3, activation="relu")(x))
+    return keras.Model(x, y - keras.ops.mean(y, axis=0, keepdims=True))
+
+
+def test_a_model_that_mixes_its_inputs_runs_whole(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    model = mixed()
+    save_keras(model, project.root / "small.keras")
+    bundle = bundled(project, 4)
+    lowering = json.loads(bundle.manifest.read_text())["lowering"]
+    assert [one["path"] for one in lowering["given_up"]] == [IN_PARTS]
+    assert lowering["path"] == WHOLE
+    x = np.random.default_rng(0).standard_normal((4, 24, 24, 16)).astype(np.float32)
+    np.testing.assert_allclose(answers(bundle.library, x), model(x).numpy().ravel(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_that_is_made_for_its_batch_runs_whole(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    import keras
+    from keras import layers as kl
+
+    x = keras.Input(batch_shape=(4, 24, 24, 16), name="x")
+    model = keras.Model(x, kl.Conv2D(32, 3)(x))
+    save_keras(model, project.root / "small.keras")
+    bundle = bundled(project, 4)
+    assert path_of(bundle) == WHOLE
+    assert "all inputs run together" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("network", [convolutions, attention])
 def test_several_batches_take_new_weights(
-    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, network: Any
 ) -> None:
-    model = convolutions()
+    model = network()
     save_keras(model, project.root / "small.keras", 0)
     bundle = bundled(project, [1, 4], '[weights]\nplace = "layer"\n')
     save_keras(model, project.root / "small.keras", 1)
@@ -106,7 +173,7 @@ def test_several_batches_take_new_weights(
     (made,) = printed("weights", capsys.readouterr().out)["weights"]
     assert made["file"] == str(project.dist / "small.weights")
     monkeypatch.setenv("COLDFORGE_WEIGHTS", str(project.dist / "small.weights"))
-    x = np.random.default_rng(0).standard_normal((4, 24, 24, 16)).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal((4, *model.inputs[0].shape[1:])).astype(np.float32)
     for batch in (1, 4):
         found = answers(bundle.library, x[:batch]).reshape(batch, -1)
         np.testing.assert_allclose(found, model(x[:batch]).numpy(), rtol=1e-4, atol=1e-5)

@@ -45,7 +45,7 @@ def test_several_batches_share_rounded_weights(project: Project) -> None:
     rows = verification_of(bundle)["same_weights"]
     assert [row["output"].partition(" in a ")[2] for row in rows] == ["", "batch of 4"]
     assert all(row["passed"] and row["absolute"] == 1e-5 for row in rows)
-    size = (project.build / "small" / "lower" / "weights.bin").stat().st_size
+    size = (project.build / "small" / "lower-parts" / "weights.bin").stat().st_size
     assert size < 0.4 * 4 * model.count_params()
     one, four = answers(bundle.library, pictures(1)), answers(bundle.library, pictures(4))
     np.testing.assert_allclose(one, four[:16], rtol=1e-4, atol=1e-5)  # the same weights, whatever the batch

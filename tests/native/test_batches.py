@@ -177,6 +177,14 @@ def test_examples_of_runs(count: int, batches: tuple[int, ...], expected: list[i
     assert list(runs(count, batches)) == expected
 
 
+@pytest.mark.parametrize(
+    ("count", "batches", "expected"),
+    [(15, (1, 4, 16), [4, 4, 4, 1, 1, 1]), (3, (1, 4), [1, 1, 1]), (16, (1, 4, 16), [16]), (7, (4, 16), [4, 3])],
+)
+def test_nothing_is_filled_up_that_runs_in_parts(count: int, batches: tuple[int, ...], expected: list[int]) -> None:
+    assert list(runs(count, batches, in_parts=True)) == expected
+
+
 def test_a_request_is_cut_and_padded_to_batches(library: Path) -> None:
     model = Model(str(library))
     x = np.random.default_rng(0).standard_normal((23, 4)).astype(np.float32)

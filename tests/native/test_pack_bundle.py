@@ -99,8 +99,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     kernels = CompiledGraph(folder, X86_64, "--xla_cpu_multi_thread_eigen=false", "2.21.0", 0.0)
     library = VerifiedLibrary(
         path=path,
-        compiled=CompiledModel(model, (CompiledVariant(graph, kernels),)),
-        emitted=emitted(folder / "lower"),
+        emitted=emitted(folder / "lower", CompiledModel(model, (CompiledVariant(graph, kernels),))),
         lowering=LoweringReport("optimised", 0, ()),
         audit=audit(path, X86_64),
         roundings=(None,),
@@ -126,14 +125,14 @@ def packer(made: Made, tmp_path: Path) -> Packer:
     return packed
 
 
-def emitted(folder: Path, description: Any = DESCRIPTION, *, header: bool = True) -> Emitted:
+def emitted(folder: Path, compiled: CompiledModel, description: Any = DESCRIPTION, *, header: bool = True) -> Emitted:
     """Sources in ``folder``, as the lower stage leaves them."""
     folder.mkdir()
     (folder / "model.json").write_text(json.dumps(description))
     GeneratedSources(folder, ("program.c",), ("x86-64-v3",)).save()
     if header:
         (folder / "model.h").write_text("/* header */\n")
-    return Emitted(ATTEMPTS[0], folder)
+    return Emitted(ATTEMPTS[0], folder, compiled)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -253,7 +252,7 @@ def test_a_failed_build_leaves_the_last_bundle_alone(packer: Packer, made: Made,
         (AuditError, {"audit": failing}),
         (SizeLimitError, {"spec": replace(made.spec, max_unzipped=1000)}),
         (FileNotFoundError, {"path": tmp_path / "absent.so"}),
-        (FileNotFoundError, {"emitted": emitted(tmp_path / "no header", header=False)}),
+        (FileNotFoundError, {"emitted": emitted(tmp_path / "no header", made.library.compiled, header=False)}),
     ):
         with pytest.raises(error):
             packer(**changes)
@@ -261,9 +260,11 @@ def test_a_failed_build_leaves_the_last_bundle_alone(packer: Packer, made: Made,
         assert list(bundle.folder.parent.iterdir()) == [bundle.folder]
 
 
-def test_a_new_build_takes_the_place_of_the_old_one(packer: Packer, tmp_path: Path) -> None:
+def test_a_new_build_takes_the_place_of_the_old_one(packer: Packer, made: Made, tmp_path: Path) -> None:
     packer()
-    second = emitted(tmp_path / "second", DESCRIPTION | {"model": {"name": "hand", "version": "2"}})
+    second = emitted(
+        tmp_path / "second", made.library.compiled, DESCRIPTION | {"model": {"name": "hand", "version": "2"}}
+    )
     bundle = packer(emitted=second)
     assert json.loads(bundle.manifest.read_text())["model"]["version"] == "2"
     assert list(bundle.folder.parent.iterdir()) == [bundle.folder]

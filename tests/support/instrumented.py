@@ -41,8 +41,8 @@ OBJECTS = "COLDFORGE_TEST_OBJECTS"
 DECODERS = "libaudio.so"
 """In that folder: what recordings are read with."""
 
-DYNAMIC = "dynamic"
-"""In that folder: what is different where the data decides the size of a fetch."""
+VARIANTS = {"CF_DYNAMIC": "dynamic.c", "CF_PARTS": "parts.c"}
+"""Macros with which the ABI is another, and the further file that it has then. The folder has one of each name."""
 
 ROOT = Path(__file__).parents[2]
 CACHE = cache_folder() / "zig"
@@ -73,9 +73,9 @@ def compile_objects(folder: Path, flags: Sequence[str], *, kernels: bool = True)
         (sources / name).write_text(text)
     names = ("abi/model.c", "abi/weights.c", "platform/cpu_x86_64.c", *THREAD_SOURCES)
     _compile([*flags], [*(sources / name for name in texts), *(RUNTIME / name for name in names)], folder)
-    (folder / DYNAMIC).mkdir()
-    dynamic = [RUNTIME / "abi" / name for name in ("model.c", "dynamic.c")]
-    _compile([*flags, "-DCF_DYNAMIC"], dynamic, folder / DYNAMIC)
+    for macro, further in VARIANTS.items():
+        (folder / macro).mkdir()
+        _compile([*flags, f"-D{macro}"], [RUNTIME / "abi" / name for name in ("model.c", further)], folder / macro)
     own = [*flags] if kernels else ["-O0"]
     _compile(own, [RUNTIME / name for name in KERNEL_SOURCES], folder)
     copies = ((FUSED_SOURCE, _V3.fused), (ATTENTION_SOURCE, _V3.attention), (INTEGER_SOURCE, _V3.integer))
@@ -105,8 +105,8 @@ def link(sources: GeneratedSources, kernels: Sequence[Path], folder: Path) -> Pa
     if sources.outside:
         shutil.copy(sources.outside, folder / FILE)
     parts = {path.name: path for path in sorted(objects.glob("*.o"))}
-    if sources.dynamic:
-        parts |= {path.name: path for path in (objects / DYNAMIC).glob("*.o")}
+    for flag in sources.flags:  # no test has several
+        parts |= {path.name: path for path in (objects / flag.removeprefix("-D")).glob("*.o")}
     if not sources.outside:
         del parts["weights.o"]
     used = [str(path.resolve()) for path in (*sources.programs, *parts.values(), *kernels)]

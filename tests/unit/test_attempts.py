@@ -10,6 +10,7 @@ import pytest
 from builder.emit import GeneratedSources
 from builder.spec import ModelSpec, Source
 from builder.stages.attempts import until_final
+from builder.stages.compile import CompiledModel
 from builder.stages.lower import ATTEMPTS, Attempt, Emitted
 
 SPEC = ModelSpec(Path("/model.toml"), "hand", "1", Source("keras", Path("/hand.keras")))
@@ -26,14 +27,16 @@ class Tried:
 def went(folder: Path, programs: dict[str, str], agrees: str, spec: ModelSpec = SPEC) -> list[str]:
     """The attempts that were tried, where each comes to the C in ``programs``, and only ``agrees`` agrees."""
 
-    def lowered(attempt: Attempt) -> Emitted:
-        own = folder / attempt.path / attempt.suffix
+    def lowered(attempt: Attempt) -> Emitted | None:
+        if attempt.name not in programs:
+            return None
+        own = folder / f"{attempt.path}{attempt.suffix}"
         own.mkdir(parents=True)
         sources = GeneratedSources(own, ("program.c",), ("x86-64-v3",))
         sources.programs[0].write_text(programs[attempt.name])
         sources.weights.write_bytes(b"weights")
         sources.save()
-        return Emitted(attempt, own)
+        return Emitted(attempt, own, CompiledModel(Path("/hand.keras"), ()))
 
     def tried(emitted: Emitted) -> Tried:
         return Tried(emitted.attempt.name, emitted.attempt.name == agrees)
@@ -41,7 +44,7 @@ def went(folder: Path, programs: dict[str, str], agrees: str, spec: ModelSpec = 
     return [one.name for one in until_final(spec, lowered, tried)]
 
 
-FAST, DIRECT, FAITHFUL = (attempt.name for attempt in ATTEMPTS)
+IN_PARTS, FAST, DIRECT, FAITHFUL = (attempt.name for attempt in ATTEMPTS)
 EACH_ITS_OWN = {FAST: "1", DIRECT: "2", FAITHFUL: "3"}
 
 
@@ -61,3 +64,20 @@ def test_the_same_program_is_not_tried_twice(tmp_path: Path) -> None:
 
 def test_a_spec_without_winograd_begins_with_the_direct_algorithm(tmp_path: Path) -> None:
     assert went(tmp_path, EACH_ITS_OWN, DIRECT, replace(SPEC, winograd=False)) == [DIRECT]
+
+
+def test_batches_are_tried_in_parts_first_whatever_the_spec_says_of_winograd(tmp_path: Path) -> None:
+    every = EACH_ITS_OWN | {IN_PARTS: "0"}
+    batch = replace(SPEC, batch=4)
+    assert went(tmp_path / "a", every, IN_PARTS, batch) == [IN_PARTS]
+    assert went(tmp_path / "b", every, "", batch) == [IN_PARTS, FAST, DIRECT, FAITHFUL]
+    assert went(tmp_path / "c", every, "", replace(SPEC, batches=(1, 4), winograd=False)) == [
+        IN_PARTS,
+        DIRECT,
+        FAITHFUL,
+    ]
+    assert went(tmp_path / "d", every, FAST) == [FAST]
+
+
+def test_an_attempt_that_has_nothing_to_offer_is_passed_over(tmp_path: Path) -> None:
+    assert went(tmp_path, EACH_ITS_OWN, FAST, replace(SPEC, batch=4)) == [FAST]

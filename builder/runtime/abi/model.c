@@ -18,6 +18,9 @@
 
 struct cf_model {
     cf_context context;
+#ifdef CF_PARTS
+    cf_context *part_contexts; /* of the other threads, or NULL */
+#endif
     void *mapping; /* of a weights file, or NULL */
     size_t mapped;
     size_t signature; /* the one that cf_run runs */
@@ -53,8 +56,7 @@ static void choose_kernels(cf_context *context) {
  * What every run touches is touched here, a byte of each page: the faults would be the first caller's, who waits for
  * them, and whom Lambda often gives less of a processor than a function that starts.
  */
-static uint8_t *new_arena(const cf_program *program) {
-    const size_t size = program->arena_size;
+uint8_t *cf_arena_new(size_t size, size_t touched) {
     size_t alignment = ALIGNMENT;
 #ifdef MADV_HUGEPAGE
     if (size >= 2 * HUGE_PAGE) alignment = HUGE_PAGE;
@@ -64,7 +66,7 @@ static uint8_t *new_arena(const cf_program *program) {
 #ifdef MADV_HUGEPAGE
     if (alignment == HUGE_PAGE) (void)madvise(arena, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* may be refused */
 #endif
-    for (size_t at = 0; at < program->arena_touched; at += PAGE) ((volatile uint8_t *)arena)[at] = 0;
+    for (size_t at = 0; at < touched; at += PAGE) ((volatile uint8_t *)arena)[at] = 0;
     return arena;
 }
 
@@ -75,7 +77,7 @@ static cf_status open_model(uint32_t threads, const uint8_t *weights, cf_model *
     if (missing != NULL) return cf_refuse_open(missing, CF_ERR_CPU);
     cf_model *opened = calloc(1, sizeof *opened);
     if (opened == NULL) return cf_refuse_open("cf_open: out of memory", CF_ERR_MEMORY);
-    opened->context.arena = new_arena(&cf_compiled_program);
+    opened->context.arena = cf_arena_new(cf_compiled_program.arena_size, cf_compiled_program.arena_touched);
     if (opened->context.arena == NULL) {
         free(opened);
         return cf_refuse_open("cf_open: not enough memory for the model's buffers", CF_ERR_MEMORY);
@@ -87,6 +89,9 @@ static cf_status open_model(uint32_t threads, const uint8_t *weights, cf_model *
     }
     opened->context.weights = weights;
     choose_kernels(&opened->context);
+#ifdef CF_PARTS
+    opened->part_contexts = cf_part_contexts_new(&opened->context);
+#endif
     const size_t state_size = cf_compiled_program.state_size;
     if (state_size != 0 && (opened->context.state = malloc(state_size)) == NULL) {
         cf_close(opened);
@@ -113,6 +118,9 @@ cf_status cf_open_with(uint32_t threads, const uint8_t *weights, void *mapping, 
 
 EXPORT void cf_close(cf_model *model) {
     if (model == NULL) return;
+#ifdef CF_PARTS
+    cf_part_contexts_free(model->part_contexts, cf_threads(&model->context));
+#endif
     cf_pool_free(model->context.pool);
     free(model->context.arena);
     free(model->context.state);
@@ -272,6 +280,16 @@ EXPORT cf_status cf_set_signature(cf_model *model, const char *name) {
     return CF_ERR_ARGUMENT;
 }
 
+static cf_status kernel_failed(cf_model *model, cf_status status) {
+    snprintf(model->error, sizeof model->error, "a compiled kernel reported an error");
+    return status;
+}
+
+static cf_status ended_well(cf_model *model) {
+    model->error[0] = '\0';
+    return CF_OK;
+}
+
 EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
                         const cf_fetch *fetches, size_t fetch_count) {
     if (model == NULL) return CF_ERR_ARGUMENT;
@@ -289,19 +307,24 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
     }
     if (status != CF_OK) return status;
 
+    cf_pool_enter(model->context.pool);
+#ifdef CF_PARTS
+    if (program->parts != 0) {
+        status = cf_run_parts(program, &model->context, model->part_contexts, feeds, fetches);
+        return status == CF_OK ? ended_well(model) : kernel_failed(model, status);
+    }
+#endif
     uint8_t *arena = model->context.arena;
     for (size_t i = 0; i < feed_count; i++) {
         if (feeds[i].size != 0) memcpy(arena + program->feeds[i].offset, feeds[i].data, feeds[i].size);
     }
     load_state(&model->context);
-    cf_pool_enter(model->context.pool);
     const uint64_t rng_low = model->context.rng_low, rng_high = model->context.rng_high;
     status = program->run(&model->context);
     if (status != CF_OK) {
         model->context.rng_low = rng_low;
         model->context.rng_high = rng_high;
-        snprintf(model->error, sizeof model->error, "a compiled kernel reported an error");
-        return status;
+        return kernel_failed(model, status);
     }
 #ifdef CF_DYNAMIC
     status = cf_trim(program, &model->context, model->error, sizeof model->error);
@@ -317,8 +340,7 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
         if (port->size != 0) memcpy(fetches[i].data, base + port->offset, port->size);
     }
     store_state(&model->context);
-    model->error[0] = '\0';
-    return CF_OK;
+    return ended_well(model);
 }
 
 cf_status cf_run_shared(const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,

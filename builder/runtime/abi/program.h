@@ -98,6 +98,11 @@ typedef struct cf_program {
     const cf_dynamic *dynamic;
     size_t dynamic_count;
 #endif
+#ifdef CF_PARTS /* likewise, where a program runs a batch in parts */
+    size_t parts;                  /* the steps are for one: they run so often. 0: they are for all */
+    const struct cf_program *part; /* that has the steps, and the places of one part's feeds and fetches; NULL: this */
+    size_t part_arena_size;        /* of the largest program with parts; of the first program */
+#endif
 } cf_program;
 
 extern const cf_program cf_compiled_program;
@@ -111,6 +116,22 @@ cf_status cf_refuse_open(const char *why, cf_status status);
  * are more than the fetch takes. */
 cf_status cf_trim(const cf_program *program, const cf_context *context, char *error, size_t capacity);
 #endif
+
+#ifdef CF_PARTS
+/*
+ * Contexts for the threads beside the caller's, each with an arena of its own. NULL where there is only one thread, or
+ * no memory for more: then parts run one after another.
+ */
+cf_context *cf_part_contexts_new(const cf_context *context);
+void cf_part_contexts_free(cf_context *contexts, uint32_t threads);
+
+/* Run a program with parts, side by side on the threads that have `contexts`. */
+cf_status cf_run_parts(const cf_program *program, cf_context *context, cf_context *contexts, const cf_feed *feeds,
+                       const cf_fetch *fetches);
+#endif
+
+/* Memory for a program's buffers, whose beginning is `touched`, so that it is there; NULL if out of memory. */
+uint8_t *cf_arena_new(size_t size, size_t touched);
 
 /* cf_open with these weights. Where `mapping` is not NULL, cf_close unmaps its `mapped` bytes. */
 cf_status cf_open_with(uint32_t threads, const uint8_t *weights, void *mapping, size_t mapped, cf_model **model);

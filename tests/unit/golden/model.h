@@ -58,9 +58,10 @@ cf_status cf_open(uint32_t threads, cf_model **model);
 cf_status cf_open_file(uint32_t threads, const char *path, cf_model **model);
 cf_status cf_open_memory(uint32_t threads, const void *data, size_t size, cf_model **model);
 
-/* One inference. Feeds and fetches come in the order in which cf_describe lists them. The fetches are written only if
- * the result is CF_OK. If cf_describe lists several "batches" or "shapes", the sizes of feeds and fetches choose one.
- * The sizes that cf_describe gives are those of the first; the sizes of other batches are in proportion.
+/* One inference. Feeds and fetches come in the order in which cf_describe lists them, and do not overlap. The fetches
+ * hold the answer only if the result is CF_OK. If cf_describe lists several "batches" or "shapes", the sizes of feeds
+ * and fetches choose one. The sizes that cf_describe gives are those of the first; the sizes of other batches are in
+ * proportion.
  *
  * Where a fetch has a "shape_fetch" in cf_describe, the data decides its size. Its "shape" and "bytes" are then the
  * most that it can have. The fetch of that name, int32 [rank], comes next and gets the shape that it has this time. The

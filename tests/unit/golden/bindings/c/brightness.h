@@ -42,7 +42,7 @@ typedef struct {
     double probability;
 } brightness_class;
 
-/* One inference. The fetches are written only if the result is CF_OK. */
+/* One inference. The fetches hold the answer only if the result is CF_OK. */
 static inline cf_status brightness_run(cf_model *model, const brightness_feeds *feeds, brightness_fetches *fetches) {
     const cf_feed all_feeds[] = {
         {feeds->image, 192u},

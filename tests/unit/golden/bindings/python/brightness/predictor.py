@@ -144,7 +144,7 @@ def _run(model: Model, description: Description, arrays: Sequence[Array]) -> lis
     sized = _sized(arrays, description) if rows else description
     outputs = [np.empty((rows, *port.shape[1:]), port.dtype) for port in sized.fetches]
     start = 0
-    for count in runs(rows, sized.batches):
+    for count in runs(rows, sized.batches, sized.in_parts):
         batch = min(size for size in sized.batches if size >= count)
         feeds = [values[start : start + count] for values in arrays]
         fetches = [values[start : start + count] for values in outputs]

@@ -161,6 +161,11 @@ X86_64 = Target(
         Level("x86-64-v3", Copy("cf_fused_v3", "x86_64_v3"), Copy("cf_integer_v3", "x86_64_v3")),
         Level("x86-64-v4", _FUSED_V4, Copy("cf_integer_v4", "x86_64_v4", _WIDE)),
         Level("x86-64-v4+avx512vnni", _FUSED_V4, Copy("cf_integer_vnni", "x86_64_v4+avx512vnni", _WIDE)),
+        Level(
+            "x86-64-v4+avx512vnni+amx-int8",
+            _FUSED_V4,
+            Copy("cf_integer_amx", "x86_64_v4+avx512vnni+amx_tile+amx_int8", _WIDE),
+        ),
     ),
     elf=Elf("EM_X86_64", 62),
     machines=("x86_64", "amd64"),

@@ -144,6 +144,8 @@ def recurrent_lines(step: RecurrentStep, pointer: Pointer) -> list[str]:
     fields |= {name: getattr(step, name) for name in ("steps", "batch", "units")}
     fields |= {"output_step": step.output_stride, "backwards": int(step.backwards)}
     fields["by_units"] = int(step.by_units)
+    if step.quantisation is not None:
+        fields["product_scratch"] = scratch_size(step.geometry, "integer") // 4
     fields["product"] = "{" + ", ".join(f".{name} = {value}" for name, value in product.items()) + "}"
     names = ("input", "weights", "bias", "weight_scale", "weight_sums", "hidden", "cell", "output", "scratch")
     buffers = {name: getattr(step, name) for name in names}

@@ -145,7 +145,8 @@ class _Assembly:
         del self.weights[core.value]
         algorithm = self._algorithm(core, stored, quantisation)
         size = scratch_size(core.geometry, algorithm)
-        scratch = self._new(size, scratch_size(core.geometry, algorithm, threads=1)) if size else None
+        touched_size = scratch_size(core.geometry, algorithm, threads=1, tiles=False)
+        scratch = self._new(size, touched_size) if size else None
         packed = pack_layer(stored.numbers, algorithm, groups=core.groups, kind=stored.type)
         weights = self.store.put(packed)
         scale = None if stored.scale is None else self.store.put(pack_scale(stored.scale, groups=core.groups))

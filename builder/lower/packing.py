@@ -52,6 +52,20 @@ MAX_TAPS = 1024
 MAX_NR = 32
 """The largest CF_NR of any instruction set, as in runtime/fused/vector.h: channel vectors are padded for it."""
 
+GEMV_PIXELS = 3
+"""Tiles are for more pixels than these. CF_GEMV_PIXELS in runtime/fused/blocking.h."""
+
+TILE = 16
+"""Quads of a tile's row. CF_TILE in runtime/fused/integer_tiles.h."""
+
+TILED_PIXELS = (32, 192)
+"""The fewest and the most pixels of a task with tiles. CF_TASK_MR in runtime/fused/integer_microkernel.h, CF_MC in
+runtime/fused/blocking.h."""
+
+TILE_ROW_BYTES = 640 << 10
+"""What the rows of a task may take if they are more than the fewest. CF_TILE_ROW_BYTES in
+runtime/fused/integer_tiles.h."""
+
 WINOGRAD_KC = 128
 """Input channels whose transformed weights are in a thread's scratch. CF_WINOGRAD_KC in runtime/fused/winograd.h."""
 
@@ -212,28 +226,44 @@ def winograd_band(geometry: Geometry, algorithm: Algorithm) -> int:
     return -(-tiles // bands)
 
 
-def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_THREADS) -> int:
-    """Bytes of scratch, aligned to 64, that ``LayerStep.scratch`` must have for up to ``threads`` threads; may be 0."""
+def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_THREADS, *, tiles: bool = True) -> int:
+    """Bytes of scratch, aligned to 64, that ``LayerStep.scratch`` must have for up to ``threads`` threads; may be 0.
+
+    ``tiles``: also for a processor with AMX.
+    """
     if algorithm == "integer":
-        return 2 * math.prod(quantised_shape(geometry)) + _LOAD
+        quantised = -(-(2 * math.prod(quantised_shape(geometry)) + _LOAD) // 64) * 64
+        return quantised + (threads * _tile_rows(geometry) if tiles else 0)
     if algorithm == "integer_winograd4":  # a processor does one or the other
-        return max(scratch_size(geometry, "integer", threads), scratch_size(geometry, "winograd4", threads))
+        return max(scratch_size(geometry, one, threads, tiles=tiles) for one in ("integer", "winograd4"))
     if algorithm == "thin":
         return 4 * threads * _thin_floats(geometry, *thin_block(geometry))
     if algorithm not in WINOGRAD:
         return 0
     points = 36 if algorithm == "winograd4" else 16
     band, channels = winograd_band(geometry, algorithm), geometry.in_channels
-    tiles = band if channels > WINOGRAD_KC else min(band, WINOGRAD_MC)
-    per_thread = _plane(min(channels, WINOGRAD_KC) * MAX_NR) + _plane(tiles * MAX_NR)
+    products = band if channels > WINOGRAD_KC else min(band, WINOGRAD_MC)
+    per_thread = _plane(min(channels, WINOGRAD_KC) * MAX_NR) + _plane(products * MAX_NR)
     return 4 * points * (_plane(band * (channels + 16)) + threads * per_thread)
 
 
+def _tile_rows(geometry: Geometry) -> int:
+    """Bytes of the rows that a thread copies inputs to: the most that plan_tiles in runtime/fused/integer_tiles.h asks
+    for, which may leave half of each tile idle."""
+    pixels = math.prod(geometry.out_size) * geometry.batch
+    if pixels <= GEMV_PIXELS:
+        return 0
+    fewest, most = TILED_PIXELS
+    quads = math.prod(geometry.kernel_size) * -(-geometry.in_channels // QUAD)
+    row = (2 * -(-quads // TILE) + 1 | 1) * TILE * QUAD
+    return max(fewest * row, min(min(most, -(-pixels // fewest) * fewest) * row, TILE_ROW_BYTES))
+
+
 def recurrent_scratch(batch: int, units: int, columns: int, rounded: bool = False) -> int:
-    """Bytes of scratch of a recurrent layer: the sums of a step, and behind them, if it is ``rounded``, the state as
-    integer GEMM reads it."""
-    state = Geometry(1, units, (1, batch), columns)
-    return 4 * batch * columns + (scratch_size(state, "integer") if rounded else 0)
+    """Bytes of scratch of a recurrent layer: the sums of a step, and behind them, if it is ``rounded``, what integer
+    GEMM needs for each of the tasks that share the rows, as run_rows in runtime/fused/recurrent.h has them."""
+    tasks = max(1, min(MAX_THREADS, batch // (GEMV_PIXELS + 1))) if rounded else 0
+    return 4 * batch * columns + tasks * scratch_size(Geometry(1, units, (1, batch), columns), "integer")
 
 
 def thin_block(geometry: Geometry) -> tuple[int, int]:

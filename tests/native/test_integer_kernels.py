@@ -1,9 +1,10 @@
 """Integer GEMM against exact sums in NumPy, for every form that the instruction sets have.
 
 "v3" is AVX2's, with pairs of int16; "wide" multiplies unsigned bytes four at a time in plain C, which is VNNI's logic,
-"narrow" signed ones, which is arm64's, and "matrix" eight at a time, which is i8mm's; "pairs" is what WebAssembly has
-without SIMD, "wide_pairs" AVX-512's logic without VNNI. The sums are exact, so the bound
-is that of the epilogue alone, relative to the sum itself and not to its terms. The sanitizers' run is that of
+"narrow" signed ones, which is arm64's, and "matrix" eight at a time, which is i8mm's; "tiles" is AMX's logic, 16 pixels
+by 16 channels at a time; "pairs" is what WebAssembly has without SIMD, "wide_pairs" AVX-512's logic without VNNI. The
+sums are exact, so the bound is that of the epilogue alone, relative to the sum itself and not to its terms. The
+sanitizers' run is that of
 test_fused_kernels.py.
 """
 
@@ -29,10 +30,13 @@ from tests.support.fused import Case, Kernels, Prepared, prepare
 from tests.support.layers import LIBRARY, activate, convolve, epilogues, examples
 
 CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-PORTABLE = ["v3", "wide", "narrow", "matrix", "pairs", "wide_pairs"]
-NATIVE = {"v4": "avx512bw", "vnni": "avx512_vnni"}
+PORTABLE = ["v3", "wide", "narrow", "matrix", "tiles", "pairs", "wide_pairs"]
+NATIVE = {"v4": "avx512bw", "vnni": "avx512_vnni", "amx": "amx_int8"}
 PAIRS = ("v3", "pairs", "wide_pairs", "v4")
 """Those that multiply pairs of int16."""
+
+PRODUCTS = ((0, 4, 6), (1, 4, 7), (2, 5, 6), (3, 5, 7))
+"""The tiles of sums, of inputs and of weights in AMX's instructions."""
 
 TABLES = [*PORTABLE, *(name for name, flag in NATIVE.items() if flag in CPU and LIBRARY not in os.environ)]
 
@@ -271,11 +275,14 @@ def test_the_instruction_that_each_copy_is_for(variant: str, instruction: str, t
     needs.objdump()
     path = portable.compile_variant(variant, tmp_path)
     done = subprocess.run(["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True)
-    lines = [line for line in done.stdout.splitlines() if instruction in line]
-    assert len(lines) > 24
-    register = "%zmm" if variant in ("cf_integer_v4", "cf_integer_vnni") else "%ymm"
+    lines = [line for line in done.stdout.splitlines() if f"\t{instruction}" in line]
+    if instruction == "tdpbusd":
+        assert {line.split()[-1] for line in lines} == {f"%tmm{w},%tmm{x},%tmm{s}" for s, x, w in PRODUCTS}
+        return
+    assert len(lines) >= 24
+    register = "%ymm" if variant == "cf_integer_v3" else "%zmm"
     assert all(register in line for line in lines)
-    if variant == "cf_integer_vnni":
+    if instruction == "vpdpbusd":
         assert "vpmaddwd" not in done.stdout
 
 

@@ -15,6 +15,7 @@ extern const cf_attention_layer cf_test_attentions[];
 EXPORT cf_context *cf_test_open(int table, uint32_t threads) {
     cf_context *context = calloc(1, sizeof *context);
     if (context == NULL) abort();
+    (void)cf_permitted_level(cf_cpu_level()); /* the system must be asked for AMX */
     context->fused = cf_test_tables[table];
     context->integer = cf_test_integers[table];
     context->attention = cf_test_attentions[table];

@@ -40,10 +40,12 @@ ACTIVATIONS: dict[str, int] = {"identity": 0, **{n: i for i, n in enumerate(get_
 """ActivationName to cf_activation, whose CF_CLAMP has bounds that make it the identity."""
 
 HARNESS = Path(__file__).with_name("fused.c")
+PLATFORM = tuple(RUNTIME / name for name in (*THREAD_SOURCES, f"platform/cpu_{X86_64.name}.c"))
 CACHE = cache_folder() / "zig"
 
-TABLES = {"v3": 0, "wide": 1, "narrow": 2, "v4": 3, "pairs": 4, "vnni": 5, "wide_pairs": 6, "matrix": 7}
-"""Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's. The last four: integer GEMM."""
+_NAMES = ("v3", "wide", "narrow", "v4", "pairs", "vnni", "wide_pairs", "matrix", "tiles", "amx")
+TABLES = {name: number for number, name in enumerate(_NAMES)}
+"""Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's. The others: integer GEMM alone."""
 
 VARIANTS = (
     ("cf_fused_v3", "x86_64_v3", ()),
@@ -68,8 +70,11 @@ INTEGERS = (
     ("cf_integer_wide_pairs", "x86_64_v3", ("-DCF_LANES=16", "-DCF_FORM=0")),
     # arm64's with i8mm.
     ("cf_integer_matrix", "x86_64_v3", ("-DCF_LANES=4", "-DCF_FORM=2", "-DCF_BYTES_LESS=128", "-DCF_MATRIX=1")),
+    # AMX's logic, and AMX.
+    ("cf_integer_tiles", "x86_64_v3", ("-DCF_LANES=16", "-DCF_FORM=1", "-DCF_TILES=1")),
+    ("cf_integer_amx", "x86_64_v4+avx512vnni+amx_tile+amx_int8", ("-mprefer-vector-width=512",)),
 )
-"""The copies of integer GEMM, as TABLES are numbered and four more."""
+"""The copies of integer GEMM, as TABLES are numbered and six more."""
 
 SOURCES = ((FUSED_SOURCE, VARIANTS), (ATTENTION_SOURCE, ATTENTIONS), (INTEGER_SOURCE, INTEGERS))
 
@@ -103,7 +108,7 @@ def _tables(folder: Path, sanitized: bool = False) -> Path:
     of_attention = "cf_context *, const cf_attention *, const cf_attention_data *"
     declared += "".join(f"void {name}({of_attention});\n" for name in attentions)
     fused = dict.fromkeys(TABLES, "cf_fused_v3") | dict(zip(TABLES, names, strict=False))
-    fused["vnni"] = fused["v4"]  # as targets.py has it
+    fused["vnni"] = fused["amx"] = fused["v4"]  # as targets.py has it
     listed = ", ".join(f"&{name}" for name in fused.values())
     functions = ", ".join(f"[{number}] = {v[0]}" for number, v in enumerate(INTEGERS) if v[0] in integers)
     path.write_text(
@@ -128,7 +133,7 @@ def build(folder: Path, extra: tuple[str, ...] = ()) -> Path:
                 cpu=cpu,
                 flags=(*flags, f"-DCF_TABLE={name}", *HAS, *extra),
             )
-    for source in (*(RUNTIME / n for n in THREAD_SOURCES), HARNESS, _tables(folder)):
+    for source in (*PLATFORM, HARNESS, _tables(folder)):
         objects.append(folder / f"{source.stem}.o")
         toolchain.compile(source, objects[-1], include=(RUNTIME,))
     exports = folder / "exports.map"
@@ -160,7 +165,7 @@ def build_with_gcc(folder: Path, flags: Sequence[str] = SANITIZERS) -> Path:
             ]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
-    sources = [RUNTIME / n for n in THREAD_SOURCES] + [HARNESS, _tables(folder, sanitized=True)]
+    sources = [*PLATFORM, HARNESS, _tables(folder, sanitized=True)]
     output = folder / "libfused-gcc.so"
     command = ["gcc", *flags, f"-I{RUNTIME}", *map(str, sources), *objects, "-lpthread", "-o", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -308,7 +313,8 @@ class Bytes:
 
     def __post_init__(self) -> None:
         floats = Picture(self.shape, self.halo, self.gap)
-        object.__setattr__(self, "buffer", np.full(floats.buffer.size, 0x5A, np.uint8))
+        size = floats.buffer.size
+        object.__setattr__(self, "buffer", _aligned(b"\x5a" * (size + -size % 4)).view(np.uint8)[:size])
 
     @property
     def view(self) -> View:

@@ -18,7 +18,13 @@ from tests.support.fused import CACHE, HAS, Prepared
 
 TARGETS = ["arm64", "wasm-simd", "wasm"]
 
-INSTRUCTIONS = [("cf_integer_v3", "vpmaddwd"), ("cf_integer_v4", "vpmaddwd"), ("cf_integer_vnni", "vpdpbusd")]
+INSTRUCTIONS = [
+    ("cf_integer_v3", "vpmaddwd"),
+    ("cf_integer_v4", "vpmaddwd"),
+    ("cf_integer_vnni", "vpdpbusd"),
+    ("cf_integer_amx", "vpdpbusd"),
+    ("cf_integer_amx", "tdpbusd"),
+]
 """Of x86-64's copies: what their inner loops are made of."""
 
 _FLAGS = (

@@ -10,7 +10,16 @@ import numpy as np
 
 from builder.lower.compress import store
 from builder.lower.fused_steps import STATE_ROUNDING, Recurrence
-from builder.lower.packing import pack_layer, pack_scale, pack_sums, pack_units, pad_channels, recurrent_scratch
+from builder.lower.geometry import Geometry
+from builder.lower.packing import (
+    pack_layer,
+    pack_scale,
+    pack_sums,
+    pack_units,
+    pad_channels,
+    recurrent_scratch,
+    scratch_size,
+)
 from tests.support.fused import ALGORITHMS, GUARD, WEIGHT_TYPES, Kernels, Layer, Pair, View
 
 KINDS: dict[str, int] = {kind: number for number, kind in enumerate(get_args(Recurrence))}
@@ -24,6 +33,7 @@ class _Recurrent(ctypes.Structure):
         ("backwards", ctypes.c_int32),
         ("by_units", ctypes.c_int32),
         ("product", Layer),
+        ("product_scratch", ctypes.c_int64),
     )
 
 
@@ -146,6 +156,7 @@ def prepare(case: Case) -> Prepared:
     stride = case.batch * case.units if case.output == "all" else 0
     flags = (int(case.backwards), int(case.by_units))
     recurrent = _Recurrent(KINDS[case.kind], case.steps, case.batch, case.units, stride, *flags, product)
+    recurrent.product_scratch = scratch_size(Geometry(1, case.units, (1, case.batch), columns), "integer") // 4
     wanted = {name: buffer for name, buffer in buffers.items() if name != "output" or case.output != "none"}
     data = _Data(**{name: buffer.ctypes.data + 64 * _is_guarded(name) for name, buffer in wanted.items()})
     return Prepared(case, recurrent, data, buffers, x, h, c, weights, bias)

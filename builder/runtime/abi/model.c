@@ -38,15 +38,22 @@ cf_status cf_refuse_open(const char *why, cf_status status) {
     return status;
 }
 
-/* COLDFORGE_CPU=x86-64-v3, x86-64-v4 or neoverse-n1 limits the level, to measure how a lesser CPU would do. */
+/* COLDFORGE_CPU, the name of a level, limits it, to measure how a lesser CPU would do. */
 static void choose_kernels(cf_context *context) {
+    static const struct {
+        const char *name;
+        uint32_t level;
+    } limits[] = {{"x86-64-v3", 0}, {"x86-64-v4", 1}, {"x86-64-v4+avx512vnni", 2}, {"neoverse-n1", 0}};
     uint32_t level = cf_cpu_level();
     const char *most = getenv("COLDFORGE_CPU");
-    if (most != NULL && (strcmp(most, "x86-64-v3") == 0 || strcmp(most, "neoverse-n1") == 0)) level = 0;
-    if (most != NULL && strcmp(most, "x86-64-v4") == 0 && level > 1) level = 1;
+    for (size_t i = 0; most != NULL && i < sizeof limits / sizeof *limits; i++) {
+        if (strcmp(most, limits[i].name) == 0 && level > limits[i].level) level = limits[i].level;
+    }
     if (cf_compiled_program.fused != NULL) context->fused = cf_compiled_program.fused[level];
     if (cf_compiled_program.attention != NULL) context->attention = cf_compiled_program.attention[level];
-    if (cf_compiled_program.integer != NULL) context->integer = cf_compiled_program.integer[level];
+    if (cf_compiled_program.integer != NULL) {
+        context->integer = cf_compiled_program.integer[cf_permitted_level(level)];
+    }
 }
 
 /*

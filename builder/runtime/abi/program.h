@@ -168,4 +168,7 @@ extern const cf_integer_layer cf_integer_tables[];
 extern const cf_attention_layer cf_attention_tables[];
 uint32_t cf_cpu_level(void);
 
+/* The level, up to this one, whose integer kernels the system lets this process run. It may ask the system for it. */
+uint32_t cf_permitted_level(uint32_t level);
+
 #endif

@@ -137,6 +137,7 @@ typedef struct {
     int32_t backwards;
     int32_t by_units; /* the weights, float32, as pack_units of builder/lower/packing.py has them; batch is 1 */
     cf_layer product; /* of the state: a dense layer of `batch` rows, without activation */
+    int64_t product_scratch; /* floats of a task, for a product of bytes */
 } cf_recurrent;
 
 /* `hidden` and `cell` [batch][units] are the state, before and after; input: [steps][batch][gates * units]. output may
@@ -147,7 +148,7 @@ typedef struct {
     const float *bias, *weight_scale;
     const int32_t *weight_sums; /* of a product of bytes */
     float *hidden, *cell, *output;
-    float *scratch; /* [batch][gates * units], and behind it that of a product of bytes */
+    float *scratch; /* [batch][gates * units], and behind it that of products of bytes */
 } cf_recurrent_data;
 
 enum { CF_MOST_HEAD = 256 }; /* numbers of a query, key or value of one head */

@@ -38,6 +38,15 @@
 #endif
 #endif
 
+/* Whether sums of more than a few pixels are made by instructions for tiles of 16 x 16. */
+#ifndef CF_TILES
+#if CF_FORM == CF_UNSIGNED && CF_LANES == 16 && defined(__AMX_INT8__)
+#define CF_TILES 1
+#else
+#define CF_TILES 0
+#endif
+#endif
+
 /* Whether weights are put into another form, in the first-level cache, where that pays: for more than a few pixels. */
 #define CF_REPACKS (CF_FORM == CF_PAIRS || CF_MATRIX)
 

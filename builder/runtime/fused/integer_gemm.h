@@ -8,6 +8,9 @@
 
 #include "fused/epilogue.h"
 #include "fused/integer_microkernel.h"
+#if CF_TILES
+#include "fused/integer_tiles.h"
+#endif
 #include "fused/quantise.h"
 
 enum { CF_L1_WEIGHT_BYTES = CF_NR << 10 }; /* weights that stay in the first-level cache beside some pixels */
@@ -115,18 +118,25 @@ static void integer_gemm_task(void *argument, int64_t task, uint32_t thread) {
     const cf_integer_gemm *m = argument;
     const cf_layer *layer = &m->layer;
     const int64_t n_block = task % m->n_blocks, m_block = task / m->n_blocks;
-    const int64_t m_tiles = ceil_div(m->pixels, CF_INTEGER_MR), n_tiles = ceil_div(layer->out_channels, CF_NR);
-    const int64_t first = part_start(m_tiles, m_block, m->m_blocks) * CF_INTEGER_MR;
-    const int64_t count = min64(part_start(m_tiles, m_block + 1, m->m_blocks) * CF_INTEGER_MR, m->pixels) - first;
+    const int64_t m_tiles = ceil_div(m->pixels, CF_TASK_MR), n_tiles = ceil_div(layer->out_channels, CF_NR);
+    const int64_t first = part_start(m_tiles, m_block, m->m_blocks) * CF_TASK_MR;
+    const int64_t count = min64(part_start(m_tiles, m_block + 1, m->m_blocks) * CF_TASK_MR, m->pixels) - first;
     const int64_t end = min64(part_start(n_tiles, n_block + 1, m->n_blocks) * CF_NR, layer->out_channels);
+    int64_t channel = part_start(n_tiles, n_block, m->n_blocks) * CF_NR;
     cf_pixel_pointers pointers;
     set_pixel_pointers(&pointers, layer, &m->data, first, count, 0);
+#if CF_TILES
+    if (m->pixels > CF_GEMV_PIXELS) {
+        tiled_task(m, &pointers, first, count, channel, end, thread);
+        return;
+    }
+#endif
     /* Tiles side by side whose weights stay in the first-level cache: all their channels are computed for MR
      * pixels, then for the next MR. */
     const int64_t quads = repacked_quads(m->indirection.segments, m->indirection.segment_length),
                   cached_tiles = CF_L1_WEIGHT_BYTES / (quads * CF_QUAD_BYTES * (CF_NR / CF_PANEL));
     const int64_t max_n_tiles = simple_epilogue(layer, &m->data) ? max64(cached_tiles, 1) : 1;
-    for (int64_t channel = part_start(n_tiles, n_block, m->n_blocks) * CF_NR; channel < end;) {
+    while (channel < end) {
         const int64_t rest = end - channel, width = rest <= CF_NR / 2 ? CF_NR / 2 : CF_NR;
         cf_integer_params params = {
             .gemm = m, .channel = channel, .n_tiles = min64(max_n_tiles, max64(rest / width, 1))};
@@ -193,19 +203,25 @@ static void run_integer_gemm(cf_context *context, const cf_layer *layer, const c
     m.layer = *layer;
     m.data = *data;
     m.offset = stored_offset(layer);
+    m.quantised = 0;
     if (layer->input_rounded && CF_FORM != CF_PAIRS) {
         plan_in_place(&m);
     } else {
         cf_quantisation q;
         plan_quantised(&m, &q, layer, data);
         quantise_input(context, &q);
+        m.quantised = q.batch * q.rows * q.columns * q.channels * (int64_t)sizeof(cf_quantised);
     }
     m.pixels = layer->batch * layer->out[0] * layer->out[1];
     const int64_t work = m.pixels * m.indirection.k * CF_QUAD * layer->out_channels;
     const int64_t threads = threads_for(context, work, 80);
-    const int64_t m_tiles = ceil_div(m.pixels, CF_INTEGER_MR), n_tiles = ceil_div(layer->out_channels, CF_NR);
+    const int64_t m_tiles = ceil_div(m.pixels, CF_TASK_MR), n_tiles = ceil_div(layer->out_channels, CF_NR);
     const int64_t bytes = layer->in_channels * (int64_t)sizeof(cf_quantised) * m.layer.stride[0] * m.layer.stride[1];
-    const int64_t max_m_tiles = max64(4, min64(CF_L2_INPUT_BYTES / bytes, CF_MC) / CF_INTEGER_MR);
+    int64_t max_m_tiles = max64(4, min64(CF_L2_INPUT_BYTES / bytes, CF_MC) / CF_TASK_MR);
+#if CF_TILES
+    plan_tiles(&m, data->scratch + (m.quantised + 63) / 64 * 16);
+    max_m_tiles = m.tiling.most_rows / CF_TASK_MR;
+#endif
     partition(threads, 1, m_tiles, n_tiles, max_m_tiles, &m.m_blocks, &m.n_blocks);
     run_tasks(context, threads, m.m_blocks * m.n_blocks, integer_gemm_task, &m);
 }

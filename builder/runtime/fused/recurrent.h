@@ -90,9 +90,7 @@ static void rows_task(void *argument, int64_t task, uint32_t thread) {
                            .output = data->scratch + first * columns,
                            .weight_sums = data->weight_sums,
                            .weight_scale = data->weight_scale};
-    if (is_rounded(r)) { /* a number takes two bytes at most: quantised_shape in builder/lower/packing.py */
-        layer.scratch = data->scratch + r->batch * columns + first * ceil_div(units, 4) * 2;
-    }
+    if (is_rounded(r)) layer.scratch = data->scratch + r->batch * columns + task * r->product_scratch;
     cf_recurrent_task t = {.recurrent = r, .before = data->hidden, .after = data->hidden, .cell = data->cell};
     for (int64_t step = 0; step < r->steps; step++) {
         t.input = data->input + (r->backwards ? r->steps - 1 - step : step) * r->batch * columns;

@@ -36,3 +36,5 @@ uint32_t cf_cpu_level(void) {
     enum { I8MM = 13 }; /* of the second word */
     return getauxval(AT_HWCAP2) >> I8MM & 1u;
 }
+
+uint32_t cf_permitted_level(uint32_t level) { return level; }

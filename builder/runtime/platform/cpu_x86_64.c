@@ -1,4 +1,4 @@
-/* Does this processor run x86-64-v3 code, or even v4, with VNNI? Compiled for the baseline x86-64.
+/* Does this processor run x86-64-v3 code, or even v4, with VNNI, with AMX? Compiled for the baseline x86-64.
  *
  * By hand, with cpuid and xgetbv: __builtin_cpu_supports needs a symbol that a shared library without
  * the compiler's runtime does not have. Feature bits: Intel SDM vol. 2A, CPUID; the list is the
@@ -45,5 +45,19 @@ uint32_t cf_cpu_level(void) {
     uint32_t a, b, c, d;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & v4) != v4) return 0;
     if ((read_xcr0() & 0xe6u) != 0xe6u) return 0; /* the system keeps the masks and the wide registers */
-    return c >> 11 & 1u ? 2 : 1; /* AVX512_VNNI */
+    if (!(c >> 11 & 1u)) return 1; /* AVX512_VNNI */
+    const uint32_t amx = 1u << 24 | 1u << 25; /* AMX-TILE, AMX-INT8 */
+    return (d & amx) == amx && (read_xcr0() & 0x60000u) == 0x60000u ? 3 : 2;
+}
+
+/* Linux gives a process AMX's registers only if it asks: Documentation/arch/x86/xstate.rst. */
+uint32_t cf_permitted_level(uint32_t level) {
+    if (level < 3) return level;
+    enum { ARCH_PRCTL = 158, ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(ARCH_PRCTL), "D"(ARCH_REQ_XCOMP_PERM), "S"(XTILEDATA)
+                     : "rcx", "r11", "memory");
+    return result == 0 ? level : 2;
 }

@@ -48,6 +48,7 @@ _CORES = {"0x41/0xd0c": "Neoverse N1", "0x41/0xd40": "Neoverse V1", "0x41/0xd4f"
 """By implementer and part (Linux' arch/arm64/include/asm/cputype.h): on ARM, Linux tells programs no name."""
 
 _WIDE = {
+    "amx_tile": "AVX-512 with VNNI and AMX",
     "avx512_vnni": "AVX-512 with VNNI",
     "avx512f": "AVX-512",
     "avx2": "AVX2",

@@ -132,13 +132,15 @@ def _prepare_int8(
     run_cached(folder / held_out.FOLDER, sources, lambda fresh: _hold_out(network, fresh))
     calibration = folder / held_out.FOLDER / "calibration.npz"
     kept = (HERE / "int8.py", calibration)
+    # The float library does not have the kernels that multiply bytes.
+    builder = sorted(path for path in (ROOT / "builder").rglob("*") if path.suffix in (".py", ".c", ".h"))
     onnx, onnx_int8, xml = (folder / path for path in ("onnx/model.onnx", "onnx_int8/model.onnx", "openvino/model.xml"))
     peer(
         OURS_INT8,
         "tensorflow-cpu",
         f"{OURS_INT8}{suffix}",
         lambda to: int8.to_coldforge(workspace(network, target), calibration, to / "libmodel.so"),
-        *(*kept, library),
+        *(*kept, library, *builder),
     )
     peer(
         "onnxruntime_int8",

@@ -45,7 +45,7 @@ CACHE = cache_folder() / "zig"
 
 _NAMES = ("v3", "wide", "narrow", "v4", "pairs", "vnni", "wide_pairs", "matrix", "tiles", "amx")
 TABLES = {name: number for number, name in enumerate(_NAMES)}
-"""Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's. The others: integer GEMM alone."""
+"""Of kernels: AVX2's; the same compiled for AVX2 with 16 and with 4 lanes; AVX-512's. Others: integer GEMM alone."""
 
 VARIANTS = (
     ("cf_fused_v3", "x86_64_v3", ()),

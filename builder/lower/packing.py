@@ -255,7 +255,7 @@ def _tile_rows(geometry: Geometry) -> int:
         return 0
     fewest, most = TILED_PIXELS
     quads = math.prod(geometry.kernel_size) * -(-geometry.in_channels // QUAD)
-    row = (2 * -(-quads // TILE) + 1 | 1) * TILE * QUAD
+    row = ((2 * -(-quads // TILE) + 1) | 1) * TILE * QUAD
     return max(fewest * row, min(min(most, -(-pixels // fewest) * fewest) * row, TILE_ROW_BYTES))
 
 

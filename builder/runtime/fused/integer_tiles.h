@@ -89,7 +89,7 @@ static void plan_tiles(cf_integer_gemm *m, float *scratch) {
     tiling->in_place = tiling->segments == indirection->segments;
     for (int64_t s = 0; s < tiling->segments; s++) tiling->offsets[s] = s * tiling->tiles * CF_TILE;
     /* An odd number of cache lines: the rows of a tile must not share cache sets. One is behind the last segment. */
-    tiling->row_bytes = (tiling->segments * tiling->tiles + 1 | 1) * CF_TILE_BYTES;
+    tiling->row_bytes = ((tiling->segments * tiling->tiles + 1) | 1) * CF_TILE_BYTES;
     const int64_t fit = CF_TILE_ROW_BYTES / tiling->row_bytes / CF_TASK_MR * CF_TASK_MR;
     const int64_t rows = min64(ceil_div(m->pixels, CF_TASK_MR) * CF_TASK_MR, CF_MC);
     tiling->most_rows = max64(CF_TASK_MR, min64(fit, rows));

@@ -22,8 +22,7 @@ JOBS = Path(__file__).with_name("jobs.c")
 def build_jobs(folder: Path) -> Path:
     """The kernels as the other tests have them, compiled as the builder does, in a program for the machine."""
     build(folder)
-    sources = [JOBS, RUNTIME / "platform" / "cpu_x86_64.c", *sorted(folder.glob("*.o"))]
-    link_program(sources, folder / "jobs", [RUNTIME], CACHE)
+    link_program([JOBS, *sorted(folder.glob("*.o"))], folder / "jobs", [RUNTIME], CACHE)
     return folder / "jobs"
 
 

@@ -4,8 +4,7 @@
 "narrow" signed ones, which is arm64's, and "matrix" eight at a time, which is i8mm's; "tiles" is AMX's logic, 16 pixels
 by 16 channels at a time; "pairs" is what WebAssembly has without SIMD, "wide_pairs" AVX-512's logic without VNNI. The
 sums are exact, so the bound is that of the epilogue alone, relative to the sum itself and not to its terms. The
-sanitizers' run is that of
-test_fused_kernels.py.
+sanitizers' run is that of test_fused_kernels.py.
 """
 
 from __future__ import annotations
@@ -279,7 +278,7 @@ def test_the_instruction_that_each_copy_is_for(variant: str, instruction: str, t
     if instruction == "tdpbusd":
         assert {line.split()[-1] for line in lines} == {f"%tmm{w},%tmm{x},%tmm{s}" for s, x, w in PRODUCTS}
         return
-    assert len(lines) >= 24
+    assert len(lines) > (12 if variant == "cf_integer_amx" else 24)  # of AMX's copy, for up to three pixels alone
     register = "%ymm" if variant == "cf_integer_v3" else "%zmm"
     assert all(register in line for line in lines)
     if instruction == "vpdpbusd":

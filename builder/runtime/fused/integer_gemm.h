@@ -216,11 +216,12 @@ static void run_integer_gemm(cf_context *context, const cf_layer *layer, const c
     const int64_t work = m.pixels * m.indirection.k * CF_QUAD * layer->out_channels;
     const int64_t threads = threads_for(context, work, 80);
     const int64_t m_tiles = ceil_div(m.pixels, CF_TASK_MR), n_tiles = ceil_div(layer->out_channels, CF_NR);
-    const int64_t bytes = layer->in_channels * (int64_t)sizeof(cf_quantised) * m.layer.stride[0] * m.layer.stride[1];
-    int64_t max_m_tiles = max64(4, min64(CF_L2_INPUT_BYTES / bytes, CF_MC) / CF_TASK_MR);
 #if CF_TILES
     plan_tiles(&m, data->scratch + (m.quantised + 63) / 64 * 16);
-    max_m_tiles = m.tiling.most_rows / CF_TASK_MR;
+    const int64_t max_m_tiles = m.tiling.most_rows / CF_TASK_MR;
+#else
+    const int64_t bytes = layer->in_channels * (int64_t)sizeof(cf_quantised) * m.layer.stride[0] * m.layer.stride[1];
+    const int64_t max_m_tiles = max64(4, min64(CF_L2_INPUT_BYTES / bytes, CF_MC) / CF_TASK_MR);
 #endif
     partition(threads, 1, m_tiles, n_tiles, max_m_tiles, &m.m_blocks, &m.n_blocks);
     run_tasks(context, threads, m.m_blocks * m.n_blocks, integer_gemm_task, &m);

@@ -164,7 +164,11 @@ X86_64 = Target(
         Level(
             "x86-64-v4+avx512vnni+amx-int8",
             _FUSED_V4,
-            Copy("cf_integer_amx", "x86_64_v4+avx512vnni+amx_tile+amx_int8", _WIDE),
+            Copy(
+                "cf_integer_amx",
+                "x86_64_v4+avx512vnni+amx_tile+amx_int8",
+                (*_WIDE, "-DCF_WITHOUT_TILES=cf_integer_vnni"),
+            ),
         ),
     ),
     elf=Elf("EM_X86_64", 62),

@@ -55,11 +55,14 @@ MAX_NR = 32
 GEMV_PIXELS = 3
 """Tiles are for more pixels than these. CF_GEMV_PIXELS in runtime/fused/blocking.h."""
 
+TILED_QUADS = 12
+"""The fewest quads of K that tiles are for. CF_TILED_QUADS in runtime/fused/integer_tiles.h."""
+
 TILE = 16
 """Quads of a tile's row. CF_TILE in runtime/fused/integer_tiles.h."""
 
 TILED_PIXELS = (32, 192)
-"""The fewest and the most pixels of a task with tiles. CF_TASK_MR in runtime/fused/integer_microkernel.h, CF_MC in
+"""The fewest and the most pixels of a task with tiles. CF_TASK_MR in runtime/fused/integer_tiles.h, CF_MC in
 runtime/fused/blocking.h."""
 
 TILE_ROW_BYTES = 640 << 10
@@ -251,10 +254,10 @@ def _tile_rows(geometry: Geometry) -> int:
     """Bytes of the rows that a thread copies inputs to: the most that plan_tiles in runtime/fused/integer_tiles.h asks
     for, which may leave half of each tile idle."""
     pixels = math.prod(geometry.out_size) * geometry.batch
-    if pixels <= GEMV_PIXELS:
+    quads = math.prod(geometry.kernel_size) * -(-geometry.in_channels // QUAD)
+    if pixels <= GEMV_PIXELS or quads < TILED_QUADS:
         return 0
     fewest, most = TILED_PIXELS
-    quads = math.prod(geometry.kernel_size) * -(-geometry.in_channels // QUAD)
     row = ((2 * -(-quads // TILE) + 1) | 1) * TILE * QUAD
     return max(fewest * row, min(min(most, -(-pixels // fewest) * fewest) * row, TILE_ROW_BYTES))
 

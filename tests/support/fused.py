@@ -71,8 +71,16 @@ INTEGERS = (
     # arm64's with i8mm.
     ("cf_integer_matrix", "x86_64_v3", ("-DCF_LANES=4", "-DCF_FORM=2", "-DCF_BYTES_LESS=128", "-DCF_MATRIX=1")),
     # AMX's logic, and AMX.
-    ("cf_integer_tiles", "x86_64_v3", ("-DCF_LANES=16", "-DCF_FORM=1", "-DCF_TILES=1")),
-    ("cf_integer_amx", "x86_64_v4+avx512vnni+amx_tile+amx_int8", ("-mprefer-vector-width=512",)),
+    (
+        "cf_integer_tiles",
+        "x86_64_v3",
+        ("-DCF_LANES=16", "-DCF_FORM=1", "-DCF_TILES=1", "-DCF_WITHOUT_TILES=cf_integer_wide"),
+    ),
+    (
+        "cf_integer_amx",
+        "x86_64_v4+avx512vnni+amx_tile+amx_int8",
+        ("-mprefer-vector-width=512", "-DCF_WITHOUT_TILES=cf_integer_vnni"),
+    ),
 )
 """The copies of integer GEMM, as TABLES are numbered and six more."""
 

@@ -22,7 +22,6 @@ INSTRUCTIONS = [
     ("cf_integer_v3", "vpmaddwd"),
     ("cf_integer_v4", "vpmaddwd"),
     ("cf_integer_vnni", "vpdpbusd"),
-    ("cf_integer_amx", "vpdpbusd"),
     ("cf_integer_amx", "tdpbusd"),
 ]
 """Of x86-64's copies: what their inner loops are made of."""

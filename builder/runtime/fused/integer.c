@@ -7,8 +7,18 @@
 #define CF_TABLE cf_integer_v3
 #endif
 
+#if CF_TILES /* the copy for layers that tiles are not worth their while for */
+void CF_WITHOUT_TILES(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
+#endif
+
 void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
 void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
+#if CF_TILES
+    if (!worth_tiles(layer)) {
+        CF_WITHOUT_TILES(context, layer, data);
+        return;
+    }
+#endif
     if (layer->algorithm == CF_INTEGER_WINOGRAD4 && CF_FORM == CF_PAIRS) { /* it saves more than pairs do */
         context->fused->layer(context, layer, data);
         return;

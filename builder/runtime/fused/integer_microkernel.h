@@ -2,8 +2,7 @@
 #ifndef COLDFORGE_INTEGER_MICROKERNEL_H
 #define COLDFORGE_INTEGER_MICROKERNEL_H
 
-#include "fused/indirection.h"
-#include "fused/integer_dot.h"
+#include "fused/integer_layer.h"
 #if CF_MATRIX
 #include "fused/integer_matrix.h"
 #endif
@@ -12,41 +11,14 @@
 /* MR: the most pixels of a tile, which is CF_NR channels wide, or half of that where no more are left. */
 #if CF_LANES == 4 && defined(__wasm__)
 enum { CF_INTEGER_MR = 3 }; /* on x86-64, WebAssembly has 16 registers */
-#elif CF_TILES
-enum { CF_INTEGER_MR = 3 }; /* tiles multiply more */
 #else
 enum { CF_INTEGER_MR = CF_MR };
 #endif
 enum {
-    CF_TASK_MR = CF_TILES ? 32 : CF_INTEGER_MR, /* pixels that tasks share out together */
+    CF_TASK_MR = CF_INTEGER_MR,             /* pixels that tasks share out together */
     CF_NR_VECTORS = CF_NR / CF_LANES,       /* vectors of a tile's width */
     CF_QUAD_BYTES = CF_WORDS * 4 * CF_PANEL /* of a panel's weights for four input channels, repacked */
 };
-
-#if CF_TILES
-enum { CF_TILED_SEGMENTS = 8 };
-
-/* How a layer's K is cut into tiles: see integer_tiles.h. */
-typedef struct {
-    int64_t segments, length, tiles; /* segments of K, of so many quads each, in so many tiles */
-    int64_t offsets[CF_TILED_SEGMENTS]; /* of the segments of a row that inputs are copied to, in quads */
-    int in_place;                       /* the segments are the indirection's: inputs may be read where they lie */
-    int64_t row_bytes, most_rows;       /* of a row; of a task */
-    int8_t *rows;                       /* in scratch, most_rows for each thread */
-} cf_tiling;
-#endif
-
-typedef struct {
-    cf_layer layer; /* with the quantised input in place of its own, in words */
-    cf_layer_data data;
-    int64_t pixels, m_blocks, n_blocks; /* M; tasks for the same channels; tasks for the same pixels */
-    cf_indirection indirection;         /* in quads of adjacent channels */
-    int32_t offset;
-    int64_t quantised; /* bytes of scratch that the quantised input takes, if it is not read where it lies */
-#if CF_TILES
-    cf_tiling tiling;
-#endif
-} cf_integer_gemm;
 
 /* What all tiles of a block have in common: the weights from `channel` on, for a block of K. */
 typedef struct {
@@ -202,7 +174,7 @@ typedef void (*cf_integer_microkernel)(const cf_integer_params *params, int64_t 
 #define MR_1_TO_3(X, h, p) X(1, h, p) X(2, h, p) X(3, h, p)
 #define MR_1_TO_6(X, h, p) MR_1_TO_3(X, h, p) X(4, h, p) X(5, h, p) X(6, h, p)
 #define MR_1_TO_12(X, h, p) MR_1_TO_6(X, h, p) X(7, h, p) X(8, h, p) X(9, h, p) X(10, h, p) X(11, h, p) X(12, h, p)
-#if CF_TILES || (CF_LANES == 4 && defined(__wasm__))
+#if CF_LANES == 4 && defined(__wasm__)
 #define EVERY_MR MR_1_TO_3
 #elif CF_LANES == 16
 #define EVERY_MR MR_1_TO_12

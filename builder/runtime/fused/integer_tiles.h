@@ -10,11 +10,13 @@
 #define COLDFORGE_INTEGER_TILES_H
 
 #include "fused/epilogue.h"
-#include "fused/integer_microkernel.h"
+#include "fused/integer_layer.h"
 
 enum {
     CF_TILE = 16,                  /* pixels of a tile of inputs, channels of a tile of weights, quads of both */
     CF_TILE_BYTES = 64,            /* of a row of a tile */
+    CF_TASK_MR = 2 * CF_TILE,      /* pixels that tasks share out together */
+    CF_TILED_QUADS = 12,           /* of K: fewer leave too much of a tile idle, and dot products are faster */
     CF_TILE_ROW_BYTES = 640 << 10, /* rows of a task's pixels: they stay in the second-level cache */
     CF_TILES_IN_CACHE = 16         /* of a panel's weights, which stay in the first-level cache beside another's */
 };
@@ -64,6 +66,13 @@ INLINE void tile_products(int sums, int pixels, int weights) {
 INLINE void tiles_begin(void) {}
 INLINE void tiles_end(void) { memset(tiles, 0, sizeof tiles); }
 #endif
+
+/* Whether tiles are faster than dot products for a layer. */
+INLINE int worth_tiles(const cf_layer *layer) {
+    const int64_t pixels = layer->batch * layer->out[0] * layer->out[1];
+    const int64_t quads = layer->kernel[0] * layer->kernel[1] * ceil_div(layer->in_channels, CF_QUAD);
+    return pixels > CF_GEMV_PIXELS && quads >= CF_TILED_QUADS;
+}
 
 /* The inputs of a task's pixels, so many tiles of 16 rows. */
 typedef struct {
@@ -133,6 +142,13 @@ static void set_tile_rows(cf_tile_rows *rows, const cf_integer_gemm *m, const cf
     }
 }
 
+/* What all blocks of a task have in common, and the first channel of one. */
+typedef struct {
+    const cf_integer_gemm *gemm;
+    int64_t channel;
+    cf_quantiser rounding; /* of outputs to bytes */
+} cf_tiled_params;
+
 /* The weights of one or two panels side by side, and the block of K that is multiplied. A segment ends anywhere, and its
  * last tile has zeros behind it. */
 typedef struct {
@@ -143,7 +159,7 @@ typedef struct {
 } cf_tile_weights;
 
 /* Begin with p's panels. */
-static void set_tile_weights(cf_tile_weights *weights, const cf_integer_params *p, int64_t panels) {
+static void set_tile_weights(cf_tile_weights *weights, const cf_tiled_params *p, int64_t panels) {
     const cf_integer_gemm *m = p->gemm;
     const cf_tiling *tiling = &m->tiling;
     const int64_t panel = m->indirection.k * CF_PANEL * CF_QUAD, rest = tiling->length % CF_TILE * CF_TILE_BYTES;
@@ -229,7 +245,7 @@ static void tile_block(const cf_tiling *tiling, const cf_tile_rows *rows, int64_
 /* What comes after the sums of pixels `begin` to `end`, for `panels` panels: they are dequantised and get the bias. If
  * they are `last`, clamp(value + residual) is stored as floats, as bytes, or as both; otherwise floats take the place of
  * the sums. */
-INLINE void finish_sums(const int panels, const int last, const cf_integer_params *p, const cf_pixel_pointers *pointers,
+INLINE void finish_sums(const int panels, const int last, const cf_tiled_params *p, const cf_pixel_pointers *pointers,
                         int64_t begin, int64_t end, float *sums) {
     const cf_integer_gemm *m = p->gemm;
     const int64_t channel = p->channel;
@@ -258,7 +274,7 @@ INLINE void finish_sums(const int panels, const int last, const cf_integer_param
     }
 }
 
-static void finish(const cf_integer_params *p, const cf_pixel_pointers *pointers, int64_t begin, int64_t end,
+static void finish(const cf_tiled_params *p, const cf_pixel_pointers *pointers, int64_t begin, int64_t end,
                    int64_t panels, int last, float *sums) {
     if (panels == 2 && last) {
         finish_sums(2, 1, p, pointers, begin, end, sums);
@@ -270,7 +286,7 @@ static void finish(const cf_integer_params *p, const cf_pixel_pointers *pointers
 }
 
 /* p's channels, one panel or two, of `count` pixels. */
-static void tiled_block(const cf_integer_params *p, const cf_tile_rows *rows, const cf_pixel_pointers *pointers,
+static void tiled_block(const cf_tiled_params *p, const cf_tile_rows *rows, const cf_pixel_pointers *pointers,
                         int64_t count, int64_t channels) {
     const cf_integer_gemm *m = p->gemm;
     const int64_t panels = ceil_div(channels, CF_PANEL);
@@ -299,7 +315,7 @@ static void tiled_task(const cf_integer_gemm *m, const cf_pixel_pointers *pointe
                        int64_t channel, int64_t end, uint32_t thread) {
     cf_tile_rows rows;
     set_tile_rows(&rows, m, pointers, first, count, m->tiling.rows + thread * m->tiling.most_rows * m->tiling.row_bytes);
-    cf_integer_params params = {.gemm = m};
+    cf_tiled_params params = {.gemm = m};
     if (stored_bytes(&m->data) != NULL) params.rounding = clamping_quantiser(&m->layer);
     tiles_begin();
     for (; channel < end; channel += CF_NR) {

@@ -45,6 +45,25 @@ INLINE void quantise_run(const cf_quantiser *q, const float *from, int64_t count
     }
 }
 
+/* Quantise `count` adjacent pixels of three channels, as a picture's first layer reads them: several in a vector. The
+ * fourth value is any number, as its weights are zeros. */
+INLINE void quantise_threes(const cf_quantiser *q, const float *from, int64_t count, cf_quantised *to) {
+    enum { PIXELS = CF_LANES / CF_QUAD };
+    int64_t i = 0;
+    for (; 3 * i + CF_LANES <= 3 * count; i += PIXELS) {
+        const vec v = load(from + 3 * i);
+#if CF_LANES == 16
+        const vec apart = __builtin_shufflevector(v, v, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11);
+#elif CF_LANES == 8
+        const vec apart = __builtin_shufflevector(v, v, 0, 1, 2, 2, 3, 4, 5, 5);
+#else
+        const vec apart = v;
+#endif
+        *(loose_quantised_vec *)(to + CF_QUAD * i) = in_form(rounded(q, apart));
+    }
+    for (; i < count; i++) quantise_run(q, from + 3 * i, 3, to + CF_QUAD * i);
+}
+
 /* Widen `count` adjacent bytes, a multiple of 4, to byte - zero: for CF_PAIRS alone. */
 INLINE void widen_run(const int32_t zero, const int8_t *from, int64_t count, cf_quantised *to) {
     for (int64_t i = 0; i < count; i += CF_QUAD) {
@@ -74,6 +93,10 @@ static void quantise_task(void *argument, int64_t task, uint32_t thread) {
     cf_quantised *to = q->output + ((image * q->rows + row) * q->columns + first) * channels;
     const int64_t at_once = step == channels && count == channels ? columns : 1;
     const cf_quantiser by = quantiser(layer->input_scale, layer->input_zero, q->offset);
+    if (count == 3 && step == 3 && !layer->input_rounded) {
+        quantise_threes(&by, (const float *)from, columns, to);
+        return;
+    }
     for (int64_t column = 0; column < columns; column += at_once) {
         if (layer->input_rounded) {
             widen_run(layer->input_zero, (const int8_t *)from, at_once * count, to);

@@ -57,6 +57,7 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         fields["residual"] = _view(e.residual)
     if e.second is not None:
         fields |= {"second": _view(e.second), "second_halo": list_literal(step.second_halo)}
+    if e.second_scale is not None:
         fields |= {"second_low": float_literal(e.second_low), "second_high": float_literal(e.second_high)}
     if step.weight_type != "float32":
         fields["weight_type"] = f"CF_{step.weight_type.upper()}"

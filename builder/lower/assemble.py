@@ -135,10 +135,12 @@ class _Assembly:
         source = as_bytes or self._reading(*wanted[0])
         residual = self._reading(*wanted[1]) if len(wanted) > 1 else None
         between, rounded = self._bytes_between(layer)
-        output = None
-        if between is None or not between.alone:
+        floats = layer.outputs[:-1] if between is not None and between.alone else layer.outputs
+        output = second = None
+        if layer.end.base in floats:
             output = self._writing(layer.end.base, writes(layer), self._over_residual(layer, residual, number))
-        second = None if layer.second is None else self._writing(layer.second.value.base, writes(layer))
+        if layer.second is not None and layer.second.value.base in floats:
+            second = self._writing(layer.second.value.base, writes(layer))
         touched = [p for p in (source, residual, output, second, rounded) if p is not None]
         if core.kernel_size == core.stride == (1, 1) and all(p.layout.halo == NO_HALO for p in touched):
             core = with_rows(layer).core
@@ -396,8 +398,8 @@ class _Assembly:
         return wanted if wanted is not None and self._stored(layer).type == "int8" else None
 
     def _bytes_between(self, layer: Layer) -> tuple[Between | None, _Picture | None]:
-        """How the output of ``layer`` is stored as bytes, and where; None and None where it is not."""
-        value = layer.end.base
+        """How the last output of ``layer`` is stored as bytes, and where; None and None where it is not."""
+        value = layer.outputs[-1]
         if not (self.options.bytes_between and self.options.quantisations):
             return None, None
         readers = list(self.readers.get(value, {}).values())

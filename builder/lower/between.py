@@ -30,12 +30,12 @@ class Between:
 def bytes_between(
     layer: Layer, tasks: Sequence[Task], rounding: Callable[[Layer], Quantisation | None], *, fetched: bool
 ) -> Between | None:
-    """How the output of ``layer``, which ``tasks`` read, is stored as bytes; None where it is not.
+    """How the last output of ``layer``, which ``tasks`` read, is stored as bytes; None where it is not.
 
     ``rounding``: how a layer's input is rounded, None where it is read as floats. ``fetched``: the model gives the
     output as floats.
     """
-    value, picture = layer.end.base, writes(layer)
+    value, picture = layer.outputs[-1], writes(layer)
     layers = [task for task in tasks if isinstance(task, Layer) and task.core.input.base is value]
     found = [(reader, by) for reader in layers if reads(reader)[0][1] == picture and (by := rounding(reader))]
     if not found or picture[3] % QUAD:

@@ -37,7 +37,8 @@ class Epilogue:
     """What happens to a layer's sums before they are stored, per output channel.
 
     value = sum + bias; value += residual * residual_scale (scale 1 where None); value = activation(value);
-    and where ``second`` is a View also second = clamp(value * second_scale + second_shift).
+    and where there is ``second_scale`` also second = clamp(value * second_scale + second_shift), stored as floats where
+    ``second`` is a View.
     Channel vectors (bias, scales, shifts) are weights padded with zeros to a multiple of 32 floats.
     """
 
@@ -95,8 +96,9 @@ class LayerStep:
     picture; where padding is not zero its halo of zeros is already in the buffer (``pad_top`` rows above ...), so
     the kernel never tests for borders. ``weights``: packed for ``algorithm`` by builder/lower/packing.py.
     ``halo``: (top, left, bottom, right) of zeros that this step writes around its output (and ``second``)
-    because a later layer reads them as its padding. ``rounded``: the output as bytes, for integer layers with
-    ``input_rounded``, which read that in place of floats; ``output`` is None where nothing reads floats.
+    because a later layer reads them as its padding. ``rounded``: the last output, the second if there is one, as bytes,
+    for integer layers with ``input_rounded``, which read that in place of floats; ``output``, or ``second``, is None
+    where nothing reads floats.
     """
 
     name: str

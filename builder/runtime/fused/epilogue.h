@@ -33,24 +33,28 @@ INLINE void store_activated(cf_activation kind, float *const *outputs, int64_t c
     }
 }
 
-/* Store the second output, which is made of what was stored in `outputs`. */
+/* Store the second output, which is made of what was stored in `outputs`: as floats, as bytes, or both. */
 static void store_second(const cf_layer *layer, const cf_layer_data *data, const cf_pixel_pointers *pointers,
                          int64_t at, int64_t count, int64_t channel, int64_t channels, float *const *outputs) {
     const vec low = splat(layer->second_low), high = splat(layer->second_high);
+    const int bytes = stored_bytes(data) != NULL;
+    cf_quantiser q;
+    if (bytes) q = output_quantiser(layer);
     for (int64_t j = 0; j < channels; j += CF_LANES) {
         const int64_t n = channels - j;
         const vec scale = load_upto(data->second_scale + channel + j, n);
         const vec shift = load_upto(data->second_shift + channel + j, n);
         for (int64_t i = 0; i < count; i++) {
-            const vec v = load_upto(outputs[i] + channel + j, n);
-            store_upto(pointers->second[at + i] + channel + j, clamp(v * scale + shift, low, high), n);
+            const vec v = clamp(load_upto(outputs[i] + channel + j, n) * scale + shift, low, high);
+            if (data->second != NULL) store_upto(pointers->second[at + i] + channel + j, v, n);
+            if (bytes) store_bytes(pointers->rounded[at + i] + channel + j, rounded(&q, v), n);
         }
     }
 }
 
 /* Whether a micro-kernel can do the epilogue itself, so that sums go from registers to the output, or to bytes. */
 INLINE int simple_epilogue(const cf_layer *layer, const cf_layer_data *data) {
-    return layer->activation == CF_CLAMP && data->second == NULL && data->residual_scale == NULL;
+    return layer->activation == CF_CLAMP && !has_second(data) && data->residual_scale == NULL;
 }
 
 /* The same with nothing but floats to store. */
@@ -58,22 +62,30 @@ INLINE int simple_float_epilogue(const cf_layer *layer, const cf_layer_data *dat
     return simple_epilogue(layer, data) && stored_bytes(data) == NULL;
 }
 
-/* A simple epilogue that stores bytes, in one pass. */
-static void store_simple(const cf_layer *layer, const cf_layer_data *data, const cf_pixel_pointers *pointers,
-                         int64_t at, int64_t count, int64_t channel, int64_t channels, const float *sums,
-                         int64_t sums_stride) {
+/* The epilogue of a clamp, in one pass: whatever is stored beside its floats would be read from memory again. */
+static void store_clamped(const cf_layer *layer, const cf_layer_data *data, const cf_pixel_pointers *pointers,
+                          int64_t at, int64_t count, int64_t channel, int64_t channels, const float *sums,
+                          int64_t sums_stride) {
     const vec low = splat(layer->low), high = splat(layer->high);
-    const cf_quantiser q = clamping_quantiser(layer);
+    const vec second_low = splat(layer->second_low), second_high = splat(layer->second_high);
+    const float *scale = data->second_scale + channel, *shift = data->second_shift + channel;
+    const int more = has_second(data);
+    cf_quantiser q;
+    if (stored_bytes(data) != NULL) q = output_quantiser(layer);
     for (int64_t i = at; i < at + count; i++) {
         const float *residual = data->residual != NULL ? pointers->residual[i] + channel : NULL;
         float *output = stores_floats(data) ? pointers->output[i] + channel : NULL;
-        int8_t *bytes = pointers->rounded[i] + channel;
+        float *second = data->second != NULL ? pointers->second[i] + channel : NULL;
+        int8_t *bytes = stored_bytes(data) != NULL ? pointers->rounded[i] + channel : NULL;
         for (int64_t j = 0; j < channels; j += CF_LANES) {
             const int64_t n = channels - j;
             vec v = load(sums + j);
             if (residual != NULL) v += load_upto(residual + j, n);
-            if (output != NULL) store_upto(output + j, clamp(v, low, high), n);
-            store_bytes(bytes + j, rounded(&q, v), n);
+            v = clamp(v, low, high);
+            if (output != NULL) store_upto(output + j, v, n);
+            if (more) v = clamp(v * load_upto(scale + j, n) + load_upto(shift + j, n), second_low, second_high);
+            if (second != NULL) store_upto(second + j, v, n);
+            if (bytes != NULL) store_bytes(bytes + j, rounded(&q, v), n);
         }
         sums += sums_stride;
     }
@@ -88,8 +100,9 @@ static __attribute__((noinline)) void run_epilogue(const cf_layer *layer, const 
                                                    const cf_pixel_pointers *pointers, int64_t at, int64_t count,
                                                    int64_t channel, int64_t channels, float *sums,
                                                    int64_t sums_stride) {
-    if (stored_bytes(data) != NULL && simple_epilogue(layer, data)) {
-        store_simple(layer, data, pointers, at, count, channel, channels, sums, sums_stride);
+    const int more = has_second(data) || stored_bytes(data) != NULL;
+    if (more && layer->activation == CF_CLAMP && data->residual_scale == NULL) {
+        store_clamped(layer, data, pointers, at, count, channel, channels, sums, sums_stride);
         return;
     }
     const vec low = splat(layer->low), high = splat(layer->high);
@@ -116,9 +129,11 @@ static __attribute__((noinline)) void run_epilogue(const cf_layer *layer, const 
         CASE(CF_ELU)
     }
 #undef CASE
-    if (data->second != NULL) store_second(layer, data, pointers, at, count, channel, channels, outputs);
-    if (stored_bytes(data) != NULL) store_rounded(layer, pointers, at, count, channel, channels, outputs);
+    if (has_second(data)) {
+        store_second(layer, data, pointers, at, count, channel, channels, outputs);
+    } else if (stored_bytes(data) != NULL) {
+        store_rounded(layer, pointers, at, count, channel, channels, outputs);
+    }
 }
-
 
 #endif

@@ -72,14 +72,14 @@ typedef struct {
     float input_scale;  /* this and input_zero, for both CF_INTEGERs: see Quantisation in builder/lower/fused_steps.py */
     int32_t input_zero;
     int32_t input_rounded; /* for them: the input is stored as bytes, and its view is in bytes */
-    cf_view rounded;       /* the output as bytes, in bytes: see Rounded there */
+    cf_view rounded;       /* the last output as bytes, in bytes: see Rounded there */
     cf_halo rounded_halo;
     float rounded_scale;
     int32_t rounded_zero;
 } cf_layer;
 
 /* The start of each buffer. What a layer does not have is NULL; weights, input and bias it always has, and output or
- * rounded. */
+ * rounded. A second output has second_scale and second_shift, and second or rounded: bytes are of that one then. */
 typedef struct {
     const float *input;
     const void *weights; /* of weight_type */

@@ -9,6 +9,8 @@
 
 INLINE int8_t *stored_bytes(const cf_layer_data *data) { return CF_HAS_INTEGER ? data->rounded : NULL; }
 INLINE int stores_floats(const cf_layer_data *data) { return !CF_HAS_INTEGER || data->output != NULL; }
+/* Whether there is a second output, as floats or as bytes. */
+INLINE int has_second(const cf_layer_data *data) { return data->second_scale != NULL; }
 
 /* The k inputs of an output pixel: `segments` runs of `segment_length` adjacent elements, each at an offset from the
  * pixel's input pointer. */

@@ -16,6 +16,7 @@ from builder.lower.fused_steps import (
     Rows,
     View,
 )
+from builder.lower.joined import join
 from builder.lower.packing import INTEGER, TILED, scratch_size, thin_block, winograd_band
 from builder.lower.steps import Buffer
 
@@ -30,7 +31,7 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
     """
     e = step.epilogue
     shape = step.geometry
-    needed = scratch_size(shape, step.algorithm)
+    needed = scratch_size(join(shape, step.joined), step.algorithm)
     if needed and (step.scratch is None or step.scratch.size < needed):
         raise ValueError(f"{step.name}: {step.algorithm} needs {needed} bytes of scratch")
     clamped = e.activation == "clamp"
@@ -69,6 +70,8 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         fields |= {"input_scale": float_literal(step.quantisation.scale), "input_zero": step.quantisation.zero}
     if step.input_rounded:
         fields["input_rounded"] = 1
+    if step.joined > 1:
+        fields["joined"] = step.joined
     rounded = step.rounded
     if rounded is not None:
         fields |= {"rounded": _view(rounded.view), "rounded_halo": list_literal(rounded.halo)}

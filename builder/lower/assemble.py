@@ -33,6 +33,7 @@ from builder.lower.fused_steps import (
 )
 from builder.lower.gathers import GATHERS
 from builder.lower.hlo import Dag, Value
+from builder.lower.joined import join, join_weights, joined_pixels
 from builder.lower.layers import Core, op_name, why_not
 from builder.lower.layouts import NO_HALO, TensorLayout, TensorLayouts, dense, lay_out, reads, with_rows, writes
 from builder.lower.normalise import Norm
@@ -146,20 +147,25 @@ class _Assembly:
             core = with_rows(layer).core
         del self.weights[core.value]
         algorithm = self._algorithm(core, stored, quantisation)
-        size = scratch_size(core.geometry, algorithm)
-        touched_size = scratch_size(core.geometry, algorithm, threads=1, tiles=False)
+        dense = all(p.layout.pixel == core.out_channels for p in (residual, output, second, rounded) if p is not None)
+        joined = joined_pixels(core.geometry) if algorithm == "integer" and dense else 1
+        computed, numbers = join(core.geometry, joined), join_weights(stored.numbers, joined, core.stride[1])
+        size = scratch_size(computed, algorithm)
+        touched_size = scratch_size(computed, algorithm, threads=1, tiles=False)
         scratch = self._new(size, touched_size) if size else None
-        packed = pack_layer(stored.numbers, algorithm, groups=core.groups, kind=stored.type)
-        weights = self.store.put(packed)
-        scale = None if stored.scale is None else self.store.put(pack_scale(stored.scale, groups=core.groups))
-        sums = None if quantisation is None else self.store.put(pack_sums(stored.numbers))
-        bias = self._channels(affine.shift)
-        factor = affine.residual_scale
-        residual_scale = None if factor is None or (factor == 1).all() else self._channels(factor)
+        weights = self.store.put(pack_layer(numbers, algorithm, groups=core.groups, kind=stored.type))
+        scale = sums = residual_scale = second_scale = second_shift = None
+        if stored.scale is not None:
+            scale = self.store.put(pack_scale(np.tile(stored.scale, joined), groups=core.groups))
+        if quantisation is not None:
+            sums = self.store.put(pack_sums(numbers))
+        bias = self._channels(affine.shift, joined)
+        factor, extra = affine.residual_scale, layer.second
+        if factor is not None and not (factor == 1).all():
+            residual_scale = self._channels(factor, joined)
+        if extra is not None:
+            second_scale, second_shift = self._channels(extra.scale, joined), self._channels(extra.shift, joined)
         low, high = _limits(layer.activation)
-        extra = layer.second
-        second_scale = self._channels(extra.scale) if extra else None
-        second_shift = self._channels(extra.shift) if extra else None
 
         def build() -> LayerStep:
             return LayerStep(
@@ -199,6 +205,7 @@ class _Assembly:
                 quantisation=quantisation,
                 input_rounded=as_bytes is not None,
                 rounded=Rounded(rounded.view(), rounded.layout.halo, between.by) if between and rounded else None,
+                joined=joined,
                 layer=core.name,
                 kept=stored.kept,
             )
@@ -453,8 +460,8 @@ class _Assembly:
             else:
                 yield user
 
-    def _channels(self, vector: NDArray[np.float64]) -> Buffer:
-        return self.store.put(pad_channels(vector.astype(np.float32)))
+    def _channels(self, vector: NDArray[np.float64], times: int = 1) -> Buffer:
+        return self.store.put(pad_channels(np.tile(vector.astype(np.float32), times)))
 
     def _constant(self, buffer: Buffer | bytes) -> Buffer:
         if isinstance(buffer, bytes):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from builder.lower.compress import ITEM_SIZES
 from builder.lower.fused_steps import Algorithm, GatherStep, LayerStep, Quantisation, RecurrentStep
 from builder.lower.geometry import THIN_CHANNELS
+from builder.lower.joined import join
 from builder.lower.notes import Note
 from builder.lower.packing import PANEL, TILED, choose, scratch_size, thin_block, winograd_band
 from builder.lower.program import Program, Step, walk
@@ -37,8 +38,8 @@ class Decision:
     """One fused step: ``geometry`` and ``packing`` are those of a layer, None of anything else.
 
     ``packing``: ``layout`` of the weights, ``panel`` (output channels side by side), for Winograd ``band`` (tiles of
-    output transformed at a time), for thin layers ``block`` (rows and columns of output computed at a time), and for
-    both ``scratch`` (bytes).
+    output transformed at a time), for thin layers ``block`` (rows and columns of output computed at a time), for
+    integer layers of few channels ``joined`` (pixels computed as one), and for all three ``scratch`` (bytes).
     """
 
     step: str
@@ -221,9 +222,11 @@ def _decision(step: Step, note: Note, tuned: Mapping[str, Algorithm]) -> Decisio
         return Decision(note.name, note.kind, note.algorithm, note.matched)
     shape = step.geometry
     packing: dict[str, Any] = {"layout": LAYOUTS[step.algorithm], "panel": PANEL}
-    scratch = scratch_size(shape, step.algorithm)
+    scratch = scratch_size(join(shape, step.joined), step.algorithm)
     if scratch:
         packing["scratch"] = scratch
+    if step.joined > 1:
+        packing["joined"] = step.joined
     if step.algorithm in TILED:
         packing["band"] = winograd_band(shape, step.algorithm)
     if step.algorithm == "thin":

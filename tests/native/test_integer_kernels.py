@@ -140,6 +140,27 @@ def test_bytes_between_layers(kernels: Kernels, table: str, case: Case, by: Quan
             np.testing.assert_array_equal(alone.output.buffer, both.output.buffer)
 
 
+@pytest.mark.parametrize("table", TABLES)
+@examples(100)
+@given(case=layers(), by=st.none() | quantisations, data=st.data())
+def test_pixels_computed_as_one(
+    kernels: Kernels, table: str, case: Case, by: Quantisation | None, data: st.DataObject
+) -> None:
+    """The same bits, of every output."""
+    g = case.geometry
+    outer, width = data.draw(st.sampled_from([1, 2, 3, 5, 8])), data.draw(st.sampled_from([2, 3, 4, 6, 8, 16]))
+    pixels = data.draw(st.sampled_from([p for p in range(2, 17) if width % p == 0 and p * outer <= 40]))
+    stride, padding = g.stride[1], (case.padding[1], case.padding[3])
+    narrow = replace(g, out_channels=outer, out_size=(g.out_size[0], width), dilation=(g.dilation[0], 1))
+    size = (case.in_size[0], max(1, (width - 1) * stride + g.kernel_size[1] - sum(padding)))
+    one = replace(case, geometry=narrow, in_size=size, out_gap=0, rounded=by)
+    whole, joined = kernels.layer(one, table), kernels.layer(replace(one, joined=pixels), table, 2)
+    np.testing.assert_array_equal(joined.output.buffer, whole.output.buffer)
+    for ours, theirs in ((joined.second, whole.second), (joined.rounded, whole.rounded)):
+        if ours is not None and theirs is not None:
+            np.testing.assert_array_equal(ours.buffer, theirs.buffer)
+
+
 @st.composite
 def tiled_layers(draw: st.DrawFn) -> Case:
     """Any layer that a processor without products of bytes transforms tiles for."""

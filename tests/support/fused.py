@@ -17,6 +17,7 @@ from builder.link.toolchain import Toolchain
 from builder.lower.compress import Stored, store
 from builder.lower.fused_steps import ActivationName, Algorithm, Quantisation
 from builder.lower.geometry import Geometry
+from builder.lower.joined import join, join_weights
 from builder.lower.packing import (
     TILED,
     pack_layer,
@@ -207,6 +208,7 @@ class Layer(ctypes.Structure):
         ("input_scale", ctypes.c_float),
         ("input_zero", ctypes.c_int32),
         ("input_rounded", ctypes.c_int32),
+        ("joined", ctypes.c_int64),
         ("rounded", View),
         ("rounded_halo", Halo),
         ("rounded_scale", ctypes.c_float),
@@ -367,6 +369,7 @@ class Case:
     rounded: Quantisation | None = None
     alone: bool = False  # the last output: as bytes only
     extremes: bool = False  # among the inputs
+    joined: int = 1
     seed: int = 0
 
 
@@ -439,14 +442,16 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
         layer.rounded, layer.rounded_halo = rounded.view, Halo(*case.halo)
         layer.rounded_scale, layer.rounded_zero = case.rounded.scale, case.rounded.zero
     stored = store(weights, case.weights)  # type: ignore[arg-type]
-    packed = pack_layer(stored.numbers, case.algorithm, groups=g.groups, kind=stored.type)  # type: ignore[arg-type]
+    numbers = join_weights(stored.numbers, case.joined, g.stride[1])
+    packed = pack_layer(numbers, case.algorithm, groups=g.groups, kind=stored.type)  # type: ignore[arg-type]
     point("weights", _aligned(packed))
     if stored.scale is not None:
-        point("weight_scale", _aligned(pack_scale(stored.scale, groups=g.groups)))
+        point("weight_scale", _aligned(pack_scale(np.tile(stored.scale, case.joined), groups=g.groups)))
     if case.quantisation is not None:
-        point("weight_sums", _aligned(pack_sums(stored.numbers)))
+        point("weight_sums", _aligned(pack_sums(numbers)))
         layer.input_scale, layer.input_zero = case.quantisation.scale, case.quantisation.zero
-    point("bias", _aligned(pad_channels(bias)))
+    channels = lambda vector: _aligned(pad_channels(np.tile(vector, case.joined)))  # noqa: E731
+    point("bias", channels(bias))
     residual = normal(*shape) if case.residual or case.residual_in_place else None
     if case.residual_in_place:
         output.inner[...] = residual
@@ -457,17 +462,17 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
         layer.residual = other.view
     scales = tuple(normal(g.out_channels) for _ in range(3))
     if case.residual_scale:
-        point("residual_scale", _aligned(pad_channels(scales[0])))
+        point("residual_scale", channels(scales[0]))
     second = None
     if case.second:
         second = Picture(shape, (2, 1, 1, 1))
         if not case.alone:
             point("second", second.buffer)
-        point("second_scale", _aligned(pad_channels(scales[1])))
-        point("second_shift", _aligned(pad_channels(scales[2])))
+        point("second_scale", channels(scales[1]))
+        point("second_shift", channels(scales[2]))
         layer.second, layer.second_halo = second.view, Halo(1, 0, 1, 1)
         layer.second_low, layer.second_high = 0.0, 2.5
-    size = scratch_size(g, case.algorithm, threads)  # type: ignore[arg-type]
+    size = scratch_size(join(g, case.joined), case.algorithm, threads)  # type: ignore[arg-type]
     scratch = _aligned(b"\x01" * (size + 4096))
     scratch[size // 4 :] = GUARD
     point("scratch", scratch)
@@ -480,6 +485,7 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
     layer.out, layer.kernel = Pair(*g.out_size), Pair(*g.kernel_size)
     layer.stride, layer.dilation = Pair(*g.stride), Pair(*g.dilation)
     layer.padding = Pair(*case.padding[:2])
+    layer.joined = case.joined
     layer.input, layer.output, layer.halo = picture.view, output.view, Halo(*case.halo)
     layer.band = winograd_band(g, case.algorithm) if case.algorithm in TILED else 0  # type: ignore[arg-type]
     layer.block = Pair(*(thin_block(g) if case.algorithm == "thin" else (0, 0)))

@@ -38,15 +38,16 @@ def layer(
 
 def kernel(step: LayerStep, program: Program) -> NDArray[np.int64]:
     """[height, width, in channels, out channels], out of the panels."""
-    taps, quads = step.kernel_size[0] * step.kernel_size[1], -(-step.in_channels // QUAD)
-    panels = _vector(program, step.weights, np.int8).reshape(-1, taps, quads, PANEL, QUAD)
-    whole = panels.transpose(1, 2, 4, 0, 3).reshape(taps, quads * QUAD, -1)
-    assert not whole[:, step.in_channels :].any()
-    return (
-        whole[:, : step.in_channels, : step.out_channels]
-        .reshape(*step.kernel_size, step.in_channels, -1)
-        .astype(np.int64)
-    )
+    (height, width), across, outer = step.kernel_size, step.stride[1], step.out_channels
+    wide, quads = width + (step.joined - 1) * across, -(-step.in_channels // QUAD)
+    panels = _vector(program, step.weights, np.int8).reshape(-1, height, wide, quads, PANEL, QUAD)
+    whole = panels.transpose(1, 2, 3, 5, 0, 4).reshape(height, wide, quads * QUAD, -1).astype(np.int64)
+    one = whole[:, :width, : step.in_channels, :outer]
+    for pixel in range(step.joined):
+        its = whole[..., pixel * outer : (pixel + 1) * outer]
+        np.testing.assert_array_equal(its[:, pixel * across : pixel * across + width, : step.in_channels], one)
+        assert np.count_nonzero(its) == np.count_nonzero(one)
+    return one
 
 
 def convolution(data: NDArray[np.int64], weights: NDArray[np.int64], step: LayerStep) -> NDArray[np.int64]:

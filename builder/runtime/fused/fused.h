@@ -72,6 +72,7 @@ typedef struct {
     float input_scale;  /* this and input_zero, for both CF_INTEGERs: see Quantisation in builder/lower/fused_steps.py */
     int32_t input_zero;
     int32_t input_rounded; /* for them: the input is stored as bytes, and its view is in bytes */
+    int64_t joined;        /* of CF_INTEGER: output pixels side by side that are computed as one; 0 is 1 */
     cf_view rounded;       /* the last output as bytes, in bytes: see Rounded there */
     cf_halo rounded_halo;
     float rounded_scale;

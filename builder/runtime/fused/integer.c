@@ -13,8 +13,9 @@ void CF_WITHOUT_TILES(cf_context *context, const cf_layer *layer, const cf_layer
 
 void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
 void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
+    const cf_layer wide = join_pixels(layer);
 #if CF_TILES
-    if (!worth_tiles(layer)) {
+    if (!worth_tiles(&wide)) {
         CF_WITHOUT_TILES(context, layer, data);
         return;
     }
@@ -24,5 +25,5 @@ void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *d
         return;
     }
     zero_halos(context, layer, data);
-    run_integer_gemm(context, layer, data);
+    run_integer_gemm(context, &wide, data);
 }

@@ -49,6 +49,19 @@ static void plan_indirection(cf_indirection *indirection, const cf_layer *layer,
     indirection->k = indirection->segments * indirection->segment_length;
 }
 
+/* The layer that computes `joined` output pixels as one: see builder/lower/joined.py. */
+static cf_layer join_pixels(const cf_layer *layer) {
+    cf_layer wide = *layer;
+    const int64_t joined = max64(layer->joined, 1);
+    cf_view *const stored[] = {&wide.output, &wide.residual, &wide.second, &wide.rounded};
+    wide.out[1] /= joined;
+    wide.out_channels *= joined;
+    wide.kernel[1] += (joined - 1) * layer->stride[1];
+    wide.stride[1] *= joined;
+    for (int i = 0; i < 4; i++) stored[i]->pixel *= joined;
+    return wide;
+}
+
 _Static_assert(CF_FORM == CF_PAIRS || CF_BYTES_LESS == (CF_FORM == CF_SIGNED ? 128 : 0), "bytes in another form");
 
 /* Plan sums over bytes where they lie. */

@@ -279,8 +279,9 @@ def pools(draw: st.DrawFn) -> dict[str, Any]:
     stride = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     size = (draw(st.integers(1, 12)), draw(st.integers(1, 12)))
     padding = (draw(st.integers(0, window[0] - 1)), draw(st.integers(0, window[1] - 1)))
-    if draw(st.booleans()):
-        window, padding = size, (0, 0)  # the mean of the picture
+    if draw(st.booleans()):  # the mean of the picture
+        size = draw(st.sampled_from([size, (8, 16), (11, 12), (21, 9)]))
+        window, padding = size, (0, 0)
     # Every window must hold a pixel of the picture.
     out = tuple((size[i] + padding[i] - 1) // stride[i] + 1 for i in (0, 1))
     out = (draw(st.integers(1, out[0])), draw(st.integers(1, out[1])))
@@ -310,6 +311,20 @@ def test_any_pooling(kernels: Kernels, table: str, c: dict[str, Any], seed: int)
             else:
                 expected = part.sum(axis=(1, 2), dtype=np.float64) * c["scale"]
                 np.testing.assert_allclose(ours[:, i, j], expected, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("channels", [3, 40, 1024])
+def test_the_number_of_threads_does_not_change_a_bit_of_a_mean(kernels: Kernels, table: str, channels: int) -> None:
+    """Of a picture that is summed in parts, in every image."""
+    x = np.random.default_rng(channels).standard_normal((2, 17, 13, channels), dtype=np.float32)
+    alone, *together = (
+        kernels.pool("sum", x, (1, 1), (17, 13), (1, 1), (0, 0), 1 / 221, (0,) * 4, 0, table, threads)
+        for threads in (1, 2, 3)
+    )
+    np.testing.assert_allclose(alone[:, 0, 0], x.mean(axis=(1, 2), dtype=np.float64), atol=1e-7)
+    for other in together:
+        np.testing.assert_array_equal(other, alone)
 
 
 def test_the_largest_of_anything_and_nan_is_nan(kernels: Kernels) -> None:

@@ -127,14 +127,63 @@ static void pool_task(void *argument, int64_t task, uint32_t thread) {
     }
 }
 
+enum {
+    CF_SUM_PARTS = 8,        /* of a whole picture's sum: the same for any number of threads, so that its bits are */
+    CF_SUM_PIXELS = 128,     /* fewer are divided by channels, as the layers around them are */
+    CF_SUM_CHANNELS = 1024,  /* the most for which there is room */
+    CF_SUM_THREADS = 1 << 14 /* floats that are worth a second thread */
+};
+
+/* A sum over whole pictures, whose parts are some rows each: a thread finds them in its own cache. */
+typedef struct {
+    cf_pooling pooling; /* with scale 1 */
+    const float *image;
+    float sums[CF_SUM_PARTS][CF_SUM_CHANNELS];
+} cf_whole_sum;
+
+INLINE int sums_by_rows(const cf_pooling *p) {
+    const int whole = p->out[0] * p->out[1] == 1 && p->window[0] == p->in[0] && p->window[1] == p->in[1];
+    return !p->maximum && whole && (p->padding[0] | p->padding[1]) == 0 && p->in[0] >= CF_SUM_PARTS &&
+           p->in[0] * p->in[1] >= CF_SUM_PIXELS && p->channels <= CF_SUM_CHANNELS;
+}
+
+static void sum_rows_task(void *argument, int64_t task, uint32_t thread) {
+    (void)thread;
+    cf_whole_sum *s = argument;
+    const cf_pooling *p = &s->pooling;
+    const int64_t first = part_start(p->in[0], task, CF_SUM_PARTS), end = part_start(p->in[0], task + 1, CF_SUM_PARTS);
+    pool_sum(p, s->image + first * p->input.row, end - first, p->in[1], s->sums[task], p->channels, 1);
+}
+
+static void run_whole_sum(cf_context *context, const cf_pooling *p, const float *input, float *output) {
+    cf_whole_sum s; /* not cleared */
+    s.pooling = *p;
+    s.pooling.scale = 1;
+    const int64_t threads = p->in[0] * p->in[1] * p->channels > CF_SUM_THREADS ? (int64_t)cf_threads(context) : 1;
+    for (int64_t image = 0; image < p->batch; image++) {
+        s.image = input + p->input.first + image * p->input.image;
+        run_tasks(context, threads, CF_SUM_PARTS, sum_rows_task, &s);
+        float *out = output + p->output.first + image * p->output.image;
+        for (int64_t c = 0; c < p->channels; c += CF_LANES) {
+            vec total = zero();
+            for (int part = 0; part < CF_SUM_PARTS; part++) total += load_upto(s.sums[part] + c, p->channels - c);
+            store_upto(out + c, total * splat(p->scale), p->channels - c);
+        }
+    }
+}
+
 static void run_pool(cf_context *context, const cf_pooling *p, const float *input, float *output) {
     cf_pooling_plan plan = {.pooling = p, .input = input, .output = output};
     zero_float_halo(context, output, &p->output, &p->halo, p->batch, p->out[0], p->out[1], p->channels);
+    if (sums_by_rows(p)) {
+        run_whole_sum(context, p, input, output);
+        return;
+    }
     const int64_t threads = cf_threads(context);
     const int64_t work = p->batch * p->out[0] * p->out[1] * p->window[0] * p->window[1] * p->channels;
     plan.row_tasks = 1;
     plan.channel_block = p->channels;
-    if (threads > 1 && work > 16384) {
+    if (threads > 1 && work > CF_SUM_THREADS) {
         const int64_t wanted = ceil_div(4 * threads, p->batch);
         plan.row_tasks = min64(p->out[0], wanted);
         /* A mean over the whole picture has one row of output: then divide the channels. */

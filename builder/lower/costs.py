@@ -39,7 +39,7 @@ AVX-512, with weights that no cache holds any more. They are the means of two fi
 | an EPYC (Zen 4) | 1.19, 8.73, 4.74, 5.35 | 1.14, 24.47, 0, 5.53 |
 | a Xeon with AMX | 1.23, 15.96, 10.58, 4.91 | 1.35, 24.43, 10.44, 3.48 |
 
-That of the EPYC is older than the kernel for few tiles. The choice by these factors takes 1.4 % longer than the best, on
+That of the EPYC is older than the kernel for few tiles. The choice by the means takes 1.4 % longer than the best, on
 average over these geometries on the Xeon, where the EPYC's own took 3.2 %."""
 
 

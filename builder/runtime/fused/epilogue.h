@@ -68,8 +68,9 @@ static void store_clamped(const cf_layer *layer, const cf_layer_data *data, cons
                           int64_t sums_stride) {
     const vec low = splat(layer->low), high = splat(layer->high);
     const vec second_low = splat(layer->second_low), second_high = splat(layer->second_high);
-    const float *scale = data->second_scale + channel, *shift = data->second_shift + channel;
     const int more = has_second(data);
+    const float *scale = more ? data->second_scale + channel : NULL;
+    const float *shift = more ? data->second_shift + channel : NULL;
     cf_quantiser q;
     if (stored_bytes(data) != NULL) q = output_quantiser(layer);
     for (int64_t i = at; i < at + count; i++) {

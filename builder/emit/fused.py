@@ -108,6 +108,8 @@ def pool_lines(step: PoolStep, pointer: Pointer) -> list[str]:
         "stride": list_literal(step.stride),
         "padding": list_literal(step.padding),
     }
+    if step.rounded is not None:
+        fields |= {"rounded": 1, "zero": step.rounded.zero}
     return _two_views("pooling", "pool", fields, step, pointer)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from builder.errors import LowerError
 from builder.lower.activations import Activation
 from builder.lower.attention import Attention, RowsAt
-from builder.lower.between import Between, bytes_between
+from builder.lower.between import Between, bytes_between, key
 from builder.lower.buffers import SLACK
 from builder.lower.compress import Compressor, Stored
 from builder.lower.fuse import Layer
@@ -132,7 +132,7 @@ class _Assembly:
         if stored.type != "float32":
             self.compressor.input(core.name, core.weights.literal, quantisation)
         wanted = reads(layer)
-        as_bytes = self._reading_bytes(core)
+        as_bytes = self._reading_bytes(layer)
         source = as_bytes or self._reading(*wanted[0])
         residual = self._reading(*wanted[1]) if len(wanted) > 1 else None
         between, rounded = self._bytes_between(layer)
@@ -217,8 +217,10 @@ class _Assembly:
 
     def pool(self, pool: Pool) -> None:
         name = pool.value.instruction.name
-        source = self._reading(*reads(pool)[0])
-        output = self._writing(pool.value.base, writes(pool))
+        source = self._reading_bytes(pool)
+        between, output = self._bytes_between(pool) if source else (None, None)
+        if source is None or output is None:
+            source, output = self._reading(*reads(pool)[0]), self._writing(pool.value.base, writes(pool))
         top, left, bottom, right = pool.around
 
         def build() -> PoolStep:
@@ -236,6 +238,7 @@ class _Assembly:
                 padding=pool.padding,
                 scale=pool.scale,
                 halo=output.layout.halo,
+                rounded=between.by if between else None,
             )
 
         moved = source.storage.size + output.storage.size
@@ -404,23 +407,34 @@ class _Assembly:
         wanted = self.options.quantisations.get(layer.core.name) if layer.core.geometry.summable else None
         return wanted if wanted is not None and self._stored(layer).type == "int8" else None
 
-    def _bytes_between(self, layer: Layer) -> tuple[Between | None, _Picture | None]:
-        """How the last output of ``layer`` is stored as bytes, and where; None and None where it is not."""
-        value = layer.outputs[-1]
+    def _between(self, task: Layer | Pool) -> Between | None:
+        """How the last output of ``task`` is stored as bytes; None where it is not."""
         if not (self.options.bytes_between and self.options.quantisations):
-            return None, None
+            return None
+        value = task.outputs[-1]
         readers = list(self.readers.get(value, {}).values())
-        found = bytes_between(layer, readers, self._quantisation, fetched=value in self.fetched)
+        return bytes_between(task, readers, self._rounding, fetched=value in self.fetched)
+
+    def _rounding(self, reader: Layer | Pool) -> Quantisation | None:
+        """How the input of ``reader`` is rounded; that of a maximum, where nothing but bytes is wanted of it."""
+        if isinstance(reader, Layer):
+            return self._quantisation(reader)
+        between = self._between(reader) if reader.kind == "max" else None
+        return between.by if between is not None and between.alone else None
+
+    def _bytes_between(self, task: Layer | Pool) -> tuple[Between | None, _Picture | None]:
+        """How the last output of ``task`` is stored as bytes, and where; None and None where it is not."""
+        found = self._between(task)
         if found is None:
             return None, None
         picture = _Picture(self._new(found.layout.size), found.layout)
-        self.bytes[value] = found, picture
+        self.bytes[task.outputs[-1]] = found, picture
         return found, picture
 
-    def _reading_bytes(self, core: Core) -> _Picture | None:
-        """The input of ``core`` as bytes, where it reads these."""
-        found = self.bytes.get(core.input.base)
-        return found[1] if found is not None and core.value in found[0].readers else None
+    def _reading_bytes(self, reader: Layer | Pool) -> _Picture | None:
+        """The input of ``reader`` as bytes, where it reads these."""
+        found = self.bytes.get(reads(reader)[0][0].base)
+        return found[1] if found is not None and key(reader) in found[0].readers else None
 
     def _algorithm(self, core: Core, stored: Stored, quantisation: Quantisation | None) -> Algorithm:
         tuned, winograd = self.options.algorithms, self.options.allow_winograd

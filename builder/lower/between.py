@@ -2,6 +2,7 @@
 
 The layer that makes such a tensor rounds each number before it stores it, so that a quarter of the memory is written
 and read, and nothing has to be rounded in a step of its own. The bytes are those that the reader would make of floats.
+A maximum of bytes is the byte of the maximum, since rounding keeps the order of numbers: pooling passes them on.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from builder.lower.fused_steps import Quantisation
 from builder.lower.hlo import Value
 from builder.lower.layouts import NO_HALO, TensorLayout, around, pixel_stride, reads, writes
 from builder.lower.packing import QUAD
-from builder.lower.schedule import Task, inputs
+from builder.lower.pooling import Pool
+from builder.lower.schedule import Task, inputs, outputs
 
 
 @dataclass(frozen=True)
 class Between:
-    """A tensor as bytes. ``readers``: the layers that read them, by ``core.value``; ``alone``: nothing reads floats."""
+    """A tensor as bytes. ``readers``: who reads them, by ``key``; ``alone``: nothing reads floats."""
 
     by: Quantisation
     layout: TensorLayout
@@ -27,17 +29,26 @@ class Between:
     alone: bool
 
 
-def bytes_between(
-    layer: Layer, tasks: Sequence[Task], rounding: Callable[[Layer], Quantisation | None], *, fetched: bool
-) -> Between | None:
-    """How the last output of ``layer``, which ``tasks`` read, is stored as bytes; None where it is not.
+def key(reader: Layer | Pool) -> Value:
+    """What tells a reader from others."""
+    return reader.core.value if isinstance(reader, Layer) else reader.value
 
-    ``rounding``: how a layer's input is rounded, None where it is read as floats. ``fetched``: the model gives the
+
+def bytes_between(
+    task: Layer | Pool,
+    tasks: Sequence[Task],
+    rounding: Callable[[Layer | Pool], Quantisation | None],
+    *,
+    fetched: bool,
+) -> Between | None:
+    """How the last output of ``task``, which ``tasks`` read, is stored as bytes; None where it is not.
+
+    ``rounding``: how a reader's input is rounded, None where it is read as floats. ``fetched``: the model gives the
     output as floats.
     """
-    value, picture = layer.outputs[-1], writes(layer)
-    layers = [task for task in tasks if isinstance(task, Layer) and task.core.input.base is value]
-    found = [(reader, by) for reader in layers if reads(reader)[0][1] == picture and (by := rounding(reader))]
+    value, picture = list(outputs(task))[-1], writes(task)
+    possible = [one for one in tasks if isinstance(one, Layer | Pool) and reads(one)[0][0].base is value]
+    found = [(reader, by) for reader in possible if reads(reader)[0][1] == picture and (by := rounding(reader))]
     if not found or picture[3] % QUAD:
         return None
     by = found[0][1]  # one form: readers that round otherwise read floats
@@ -46,6 +57,6 @@ def bytes_between(
     for reader in readers:
         halo = around(halo, reads(reader)[0][2])
     layout = TensorLayout(picture, halo, pixel_stride(picture, size=1))
-    times = sum(source.base is value for task in tasks for source in inputs(task))
-    values = frozenset(reader.core.value for reader in readers)
+    times = sum(source.base is value for one in tasks for source in inputs(one))
+    values = frozenset(key(reader) for reader in readers)
     return Between(by, layout, values, alone=not fetched and times == len(readers))

@@ -155,7 +155,10 @@ class LayerStep:
 
 @dataclass(frozen=True)
 class PoolStep:
-    """Max or average pooling, or the mean over the whole picture; ``scale`` multiplies a sum."""
+    """Max or average pooling, or the mean over the whole picture; ``scale`` multiplies a sum.
+
+    ``rounded``: of a maximum, both pictures are of bytes, as Rounded has them.
+    """
 
     name: str
     kind: Literal["max", "sum"]
@@ -170,6 +173,7 @@ class PoolStep:
     padding: tuple[int, int]  # top, left; outside pixels do not count
     scale: float
     halo: tuple[int, int, int, int]
+    rounded: Quantisation | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from builder.lower.geometry import MAX_SUM, Geometry
 from builder.lower.packing import MAX_TAPS, PANEL
 
 _WIDTHS = (8, 16)
-"""Output channels of the narrowest register tiles: those of AVX2 and arm64, and those of AVX-512."""
+"""Output channels of the narrowest register tiles: on most processors, and on those with the widest registers."""
 
 _NO_SLOWER = 1.1
 """What joining may cost, as a multiple, where registers are narrow."""

@@ -17,7 +17,7 @@ from builder.importers.graph import FrozenGraph
 from builder.library.opened import OpenedModel
 from builder.lower import Lowered, Options, lower
 from builder.lower.compress import Rules
-from builder.lower.fused_steps import LayerStep
+from builder.lower.fused_steps import LayerStep, PoolStep
 from builder.lower.packing import INTEGER
 from builder.lower.program import walk
 from builder.pack.bundle import Bundle
@@ -61,7 +61,21 @@ def wired() -> Any:
     return call
 
 
-WIRED = Case("wired", wired, (f32("x", 2, 15, 13, 19),))
+def pooled() -> Any:
+    """A maximum between layers, which two of them read; and one that is an answer as well, and so of floats."""
+    import tensorflow as tf
+
+    a, b, c, d = weights(3, 3, 20, 32), weights(3, 3, 32, 24), weights(1, 1, 32, 48), weights(3, 3, 24, 16)
+
+    def call(x: Any) -> Any:
+        y = tf.nn.max_pool2d(tf.nn.relu6(tf.nn.conv2d(x, a, 1, "SAME")), 3, 2, "SAME")
+        z = tf.nn.max_pool2d(tf.nn.relu(tf.nn.conv2d(y, b, 1, "SAME")), 2, 2, "VALID")
+        return tf.nn.conv2d(y, c, 2, "VALID"), z, tf.nn.conv2d(z, d, 1, "SAME")
+
+    return call
+
+
+OWN = (Case("wired", wired, (f32("x", 2, 15, 13, 19),)), Case("pooled", pooled, (f32("x", 2, 15, 14, 20),)))
 
 
 @dataclass(frozen=True)
@@ -82,7 +96,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
 
     def build(name: str) -> Built:
         if name not in made:
-            case = next(c for c in (*CASES, WIRED) if c.name == name)
+            case = next(c for c in (*CASES, *OWN) if c.name == name)
             folder = tmp_path_factory.mktemp(name)
             graph = freeze_function(case.trace(), [f.name for f in case.feeds], folder)
             compile_here(graph, folder)
@@ -125,10 +139,10 @@ def output_of(step: LayerStep, arena: np.ndarray) -> np.ndarray:
     return picture(step.output, (step.batch, *step.out_size, step.out_channels), arena)
 
 
-NAMES = ("dense_wide", "mlp_batch_64", "wide_resnet", "wired")
+NAMES = ("dense_wide", "mlp_batch_64", "wide_resnet", "wired", "pooled")
 
 
-@pytest.mark.parametrize("name", ["dense_wide", "wide_resnet", "wired"])
+@pytest.mark.parametrize("name", ["dense_wide", "wide_resnet", "wired", "pooled"])
 def test_every_layer_sums_the_whole_numbers_of_its_bytes(name: str, built: Callable[[str], Built]) -> None:
     """In the program itself: what each layer wrote is NumPy's answer to the bytes of what it read."""
     made = built(name)
@@ -158,7 +172,12 @@ def test_every_layer_sums_the_whole_numbers_of_its_bytes(name: str, built: Calla
     assert all(error < bounds[number] for number, error in worst.items()), worst
 
 
-@pytest.mark.parametrize(("name", "stored"), [("wide_resnet", 4), ("wired", 1)])
+def test_a_maximum_of_bytes_where_nothing_else_is_wanted_of_it(built: Callable[[str], Built]) -> None:
+    pools = [step for step in walk(built("pooled").lowered.program.steps) if isinstance(step, PoolStep)]
+    assert [step.rounded is not None for step in pools] == [True, False]
+
+
+@pytest.mark.parametrize(("name", "stored"), [("wide_resnet", 4), ("wired", 1), ("pooled", 1)])
 def test_bytes_between_layers_change_no_bit(name: str, stored: int, built: Callable[[str], Built]) -> None:
     """``stored``: layers that store bytes for others."""
     made = built(name)

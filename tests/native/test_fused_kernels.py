@@ -314,6 +314,22 @@ def test_any_pooling(kernels: Kernels, table: str, c: dict[str, Any], seed: int)
 
 
 @pytest.mark.parametrize("table", TABLES)
+@examples(80)
+@given(
+    c=pools(),
+    seed=st.integers(0, 1000),
+    by=st.builds(Quantisation, st.sampled_from([0.02, 0.3]), st.sampled_from([0, 100, 255])),
+)
+def test_the_largest_of_bytes(kernels: Kernels, table: str, c: dict[str, Any], seed: int, by: Quantisation) -> None:
+    """Are the bytes of the largest."""
+    x = np.random.default_rng(seed).standard_normal((c["batch"], *c["size"], c["channels"]), dtype=np.float32)
+    ours, expected = kernels.pool_bytes(
+        x, by, c["out"], c["window"], c["stride"], c["padding"], c["halo"], c["gap"], table, c["threads"]
+    )
+    np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("channels", [3, 40, 1024])
 def test_the_number_of_threads_does_not_change_a_bit_of_a_mean(kernels: Kernels, table: str, channels: int) -> None:
     """Of a picture that is summed in parts, in every image."""

@@ -236,6 +236,8 @@ class _Pooling(ctypes.Structure):
         ("input", View),
         ("output", View),
         ("halo", Halo),
+        ("rounded", ctypes.c_int32),
+        ("zero", ctypes.c_int32),
     )
 
 
@@ -564,6 +566,22 @@ class Kernels:
         )
         target.check_guards(halo)
         return target.inner
+
+    def pool_bytes(self, x: Any, by: Quantisation, out: tuple[int, int], window: Any, stride: Any, padding: Any,
+                   halo: Any, gap: int, table: str, threads: int) -> Any:  # fmt: skip
+        """The buffer of the largest of what ``x`` is rounded to, and what it should be of floats."""
+        n, h, w, c = x.shape
+        roomy: Any = tuple(v + 1 for v in halo)
+        less = BYTES_LESS.get(table, 0)
+        source = Bytes(x.shape, (1, 0, 0, 1), gap).filled(x, by, less, (0, 0, 0, 0))
+        target = Bytes((n, *out, c), roomy, gap)
+        pooling = _Pooling(1, 1.0, n, c, Pair(h, w), Pair(*out), Pair(*window), Pair(*stride), Pair(*padding),
+                           source.view, target.view, Halo(*halo), 1, by.zero)  # fmt: skip
+        self.library.cf_test_pool(
+            self.context(table, threads), ctypes.byref(pooling), source.buffer.ctypes.data, target.buffer.ctypes.data
+        )
+        floats = self.pool("max", x, out, window, stride, padding, 1.0, halo, gap, table, threads)
+        return target.buffer, target.filled(floats, by, less, halo).buffer
 
     def repack(self, x: Any, in_gap: int, out_gap: int, halo: Any, table: str, threads: int) -> Any:
         n, h, w, c = x.shape

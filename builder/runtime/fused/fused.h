@@ -104,6 +104,7 @@ typedef struct {
     int64_t in[2], out[2], window[2], stride[2], padding[2];
     cf_view input, output;
     cf_halo halo;
+    int32_t rounded, zero; /* of a maximum: both pictures are of bytes, whose zero this is */
 } cf_pooling;
 
 /* See RepackStep in builder/lower/fused_steps.py. */

@@ -101,6 +101,77 @@ __attribute__((noinline)) static void pool_sum(const cf_pooling *p, const float 
     pool_channels(0, p, in, rows, columns, out, channels, count);
 }
 
+#if CF_HAS_INTEGER
+#if CF_BYTES_LESS == 0
+typedef uint8_t cf_stored_byte;
+#else
+typedef int8_t cf_stored_byte;
+#endif
+enum { CF_POOL_BYTES = 16, CF_LEAST_BYTE = -CF_BYTES_LESS };
+typedef cf_stored_byte stored_bytes_vec __attribute__((vector_size(CF_POOL_BYTES)));
+typedef int8_t byte_mask_vec __attribute__((vector_size(CF_POOL_BYTES)));
+typedef cf_stored_byte loose_stored_bytes_vec __attribute__((vector_size(CF_POOL_BYTES), aligned(1), may_alias));
+
+/* The largest bytes of a window, of n channels: a whole vector of them, or fewer. */
+INLINE void pool_byte_window(const cf_pooling *p, const cf_stored_byte *in, int64_t rows, int64_t columns,
+                             cf_stored_byte *out, int64_t n) {
+    cf_stored_byte bytes[CF_POOL_BYTES] = {0};
+    stored_bytes_vec all = (stored_bytes_vec){0} + (cf_stored_byte)CF_LEAST_BYTE;
+    for (int64_t y = 0; y < rows; y++) {
+        const cf_stored_byte *from = in + y * p->input.row;
+        for (int64_t x = 0; x < columns; x++) {
+            stored_bytes_vec v;
+            if (n == CF_POOL_BYTES) {
+                v = *(const loose_stored_bytes_vec *)from;
+            } else {
+                memcpy(bytes, from, (size_t)n);
+                memcpy(&v, bytes, sizeof v);
+            }
+            const stored_bytes_vec larger = (stored_bytes_vec)(byte_mask_vec)(v > all);
+            all = (larger & v) | (~larger & all);
+            from += p->input.pixel;
+        }
+    }
+    memcpy(out, &all, (size_t)n);
+}
+
+/* Some channels of `count` windows side by side, in bytes. */
+static void pool_bytes(const cf_pooling *p, const cf_stored_byte *in, int64_t rows, int64_t columns,
+                       cf_stored_byte *out, int64_t channels, int64_t count) {
+    for (; count > 0; count--) {
+        int64_t c = 0;
+        for (; c + CF_POOL_BYTES <= channels; c += CF_POOL_BYTES) {
+            if (rows == 3 && columns == 3) {
+                pool_byte_window(p, in + c, 3, 3, out + c, CF_POOL_BYTES);
+            } else if (rows == 2 && columns == 2) {
+                pool_byte_window(p, in + c, 2, 2, out + c, CF_POOL_BYTES);
+            } else {
+                pool_byte_window(p, in + c, rows, columns, out + c, CF_POOL_BYTES);
+            }
+        }
+        if (c < channels) pool_byte_window(p, in + c, rows, columns, out + c, channels - c);
+        in += p->stride[1] * p->input.pixel;
+        out += p->output.pixel;
+    }
+}
+#endif
+
+/* Some channels of `count` windows side by side: their first pixel and output are numbers `from` and `to` of the
+ * buffers. */
+static void pool_run(const cf_pooling_plan *plan, int64_t from, int64_t rows, int64_t columns, int64_t to,
+                     int64_t channels, int64_t count) {
+    const cf_pooling *p = plan->pooling;
+#if CF_HAS_INTEGER
+    if (p->rounded) {
+        const cf_stored_byte *in = (const cf_stored_byte *)plan->input + from;
+        pool_bytes(p, in, rows, columns, (cf_stored_byte *)plan->output + to, channels, count);
+        return;
+    }
+#endif
+    const float *in = plan->input + from;
+    (p->maximum ? pool_maximum : pool_sum)(p, in, rows, columns, plan->output + to, channels, count);
+}
+
 static void pool_task(void *argument, int64_t task, uint32_t thread) {
     (void)thread;
     const cf_pooling_plan *plan = argument;
@@ -118,11 +189,11 @@ static void pool_task(void *argument, int64_t task, uint32_t thread) {
             const int64_t columns = min64(x + p->window[1], p->in[1]) - left;
             /* As many windows as lie whole in the picture, or one. */
             count = columns < p->window[1] ? 1 : min64((p->in[1] - x - columns) / p->stride[1] + 1, p->out[1] - column);
-            const float *in = plan->input + p->input.first + image * p->input.image + top * p->input.row +
-                              left * p->input.pixel + channel;
-            float *out = plan->output + p->output.first + image * p->output.image + row * p->output.row +
-                         column * p->output.pixel + channel;
-            (p->maximum ? pool_maximum : pool_sum)(p, in, rows, columns, out, channels, count);
+            const int64_t from = p->input.first + image * p->input.image + top * p->input.row +
+                                 left * p->input.pixel + channel;
+            const int64_t to = p->output.first + image * p->output.image + row * p->output.row +
+                               column * p->output.pixel + channel;
+            pool_run(plan, from, rows, columns, to, channels, count);
         }
     }
 }
@@ -174,7 +245,9 @@ static void run_whole_sum(cf_context *context, const cf_pooling *p, const float 
 
 static void run_pool(cf_context *context, const cf_pooling *p, const float *input, float *output) {
     cf_pooling_plan plan = {.pooling = p, .input = input, .output = output};
-    zero_float_halo(context, output, &p->output, &p->halo, p->batch, p->out[0], p->out[1], p->channels);
+    cf_number number = {sizeof(float), 0};
+    if (CF_HAS_INTEGER && p->rounded) number = (cf_number){1, p->zero - CF_BYTES_LESS};
+    zero_halo(context, number, output, &p->output, &p->halo, p->batch, p->out[0], p->out[1], p->channels);
     if (sums_by_rows(p)) {
         run_whole_sum(context, p, input, output);
         return;

@@ -303,37 +303,39 @@ static void transform_output(const cf_winograd *w, int64_t tile, const float *m,
     }
 }
 
-/* m[point][tile][16] += products of `tiles` tiles, a constant, with a panel's transformed weights of CF_FEW_TILES_KC
- * input channels from number k on. A cache line from `ahead` on is prefetched for each point. */
-INLINE void multiply_few_tiles(const int tiles, const cf_winograd *w, int64_t k, const float *u, float *m,
-                               const float *ahead) {
-    /* The sums of four tiles are enough to hide the latency of additions, and few enough for any processor. */
+/* m[point][tile][16] += products of the tiles with a panel's transformed weights of CF_FEW_TILES_KC input channels from
+ * number k on. A cache line from `ahead` on is prefetched for each point. */
+static void multiply_few_tiles(const cf_winograd *w, int64_t k, const float *u, float *m, const float *ahead) {
+    /* The sums of four tiles are enough to hide the latency of additions, and few enough for any processor. With fewer
+     * the last is computed again. */
+    int64_t rows[CF_FEW_TILES];
+    for (int64_t t = 0; t < CF_FEW_TILES; t++) rows[t] = min64(t, w->count - 1) * w->row + k;
     enum { POINTS = CF_LANES == 16 ? 2 : 1, VECTORS = CF_LANES == 16 ? 1 : 2 };
     for (int64_t i = 0; i < w->points; i += POINTS) {
         UNROLL for (int p = 0; p < POINTS; p++) __builtin_prefetch(ahead + (i + p) * CF_PANEL);
         for (int64_t j = 0; j < CF_PANEL; j += VECTORS * CF_LANES) {
             vec sum[POINTS][CF_FEW_TILES][VECTORS];
             UNROLL for (int p = 0; p < POINTS; p++) {
-                UNROLL for (int t = 0; t < tiles; t++) {
-                    const float *from = m + ((i + p) * tiles + t) * CF_PANEL + j;
+                UNROLL for (int t = 0; t < CF_FEW_TILES; t++) {
+                    const float *from = m + ((i + p) * CF_FEW_TILES + t) * CF_PANEL + j;
                     UNROLL for (int v = 0; v < VECTORS; v++) sum[p][t][v] = load(from + v * CF_LANES);
                 }
             }
             UNROLL for (int c = 0; c < CF_FEW_TILES_KC; c++) {
                 UNROLL for (int p = 0; p < POINTS; p++) {
                     const float *weights = u + (i + p) * w->plane_u + c * CF_PANEL + j;
-                    const float *in = w->input + (i + p) * w->plane + k + c;
+                    const float *in = w->input + (i + p) * w->plane + c;
                     vec by[VECTORS];
                     UNROLL for (int v = 0; v < VECTORS; v++) by[v] = load(weights + v * CF_LANES);
-                    UNROLL for (int t = 0; t < tiles; t++) {
-                        const vec value = splat(in[t * w->row]);
+                    UNROLL for (int t = 0; t < CF_FEW_TILES; t++) {
+                        const vec value = splat(in[rows[t]]);
                         UNROLL for (int v = 0; v < VECTORS; v++) sum[p][t][v] += value * by[v];
                     }
                 }
             }
             UNROLL for (int p = 0; p < POINTS; p++) {
-                UNROLL for (int t = 0; t < tiles; t++) {
-                    float *to = m + ((i + p) * tiles + t) * CF_PANEL + j;
+                UNROLL for (int t = 0; t < CF_FEW_TILES; t++) {
+                    float *to = m + ((i + p) * CF_FEW_TILES + t) * CF_PANEL + j;
                     UNROLL for (int v = 0; v < VECTORS; v++) store(to + v * CF_LANES, sum[p][t][v]);
                 }
             }
@@ -345,25 +347,17 @@ INLINE void multiply_few_tiles(const int tiles, const cf_winograd *w, int64_t k,
 static void few_tiles_task(void *argument, int64_t panel, uint32_t thread) {
     (void)thread;
     const cf_winograd *w = argument;
-    const int64_t tiles = w->count, in_channels = w->layer->in_channels, channel = panel * CF_PANEL;
+    const int64_t in_channels = w->layer->in_channels, channel = panel * CF_PANEL;
     _Alignas(64) float u[36 * (CF_FEW_TILES_KC | 1) * CF_PANEL];
-    _Alignas(64) float m[36 * CF_FEW_TILES * CF_PANEL];
-    memset(m, 0, (size_t)(w->points * tiles * CF_PANEL) * sizeof *m);
+    _Alignas(64) float m[36 * CF_FEW_TILES * CF_PANEL] = {0};
     for (int64_t k = 0; k < in_channels; k += CF_FEW_TILES_KC) {
         /* What is transformed the time after next; weights of other types are fewer bytes. */
         const int64_t next = (panel * in_channels + k + 2 * CF_FEW_TILES_KC) * 9 * CF_PANEL;
         const float *ahead = w->layer->weight_type == CF_FLOAT32 ? (const float *)w->data->weights + next : u;
         transform_weights(w, panel, k, CF_FEW_TILES_KC, u);
-        switch (tiles) {
-        case 1: multiply_few_tiles(1, w, k, u, m, ahead); break;
-        case 2: multiply_few_tiles(2, w, k, u, m, ahead); break;
-        case 3: multiply_few_tiles(3, w, k, u, m, ahead); break;
-        default: multiply_few_tiles(4, w, k, u, m, ahead); break;
-        }
+        multiply_few_tiles(w, k, u, m, ahead);
     }
-    for (int64_t t = 0; t < tiles; t++) {
-        transform_output(w, w->first + t, m + t * CF_PANEL, channel, CF_PANEL);
-    }
+    for (int64_t t = 0; t < w->count; t++) transform_output(w, t, m + t * CF_PANEL, channel, CF_PANEL);
 }
 
 static void winograd_task(void *argument, int64_t task, uint32_t thread) {
@@ -412,7 +406,7 @@ static void run_winograd(cf_context *context, const cf_layer *layer, const cf_la
     if (tiles <= CF_FEW_TILES) {
         w.count = tiles;
         w.plane_u = odd_lines(CF_FEW_TILES_KC * CF_PANEL);
-        w.plane_m = tiles * CF_PANEL;
+        w.plane_m = CF_FEW_TILES * CF_PANEL;
         cf_parallel_for(context, ceil_div(tiles, CF_TASK_TILES), transform_input_task, &w);
         cf_parallel_for(context, layer->out_channels / CF_PANEL, few_tiles_task, &w);
         return;

@@ -16,7 +16,7 @@ from builder.lower.hlo import Value
 from builder.lower.layouts import NO_HALO, TensorLayout, around, pixel_stride, reads, writes
 from builder.lower.packing import QUAD
 from builder.lower.pooling import Pool
-from builder.lower.schedule import Task, inputs, outputs
+from builder.lower.schedule import Task, inputs
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def bytes_between(
     ``rounding``: how a reader's input is rounded, None where it is read as floats. ``fetched``: the model gives the
     output as floats.
     """
-    value, picture = list(outputs(task))[-1], writes(task)
+    value, picture = task.outputs[-1], writes(task)
     possible = [one for one in tasks if isinstance(one, Layer | Pool) and reads(one)[0][0].base is value]
     found = [(reader, by) for reader in possible if reads(reader)[0][1] == picture and (by := rounding(reader))]
     if not found or picture[3] % QUAD:

@@ -26,7 +26,7 @@ from builder.verify.compare import verify
 from builder.verify.machine import Machine
 from builder.verify.verdict import require
 from tests.conftest import ROOT, make_bundle
-from tests.integration.test_activations import WIRED
+from tests.integration.test_activations import OWN
 from tests.integration.test_zoo import WITHOUT_WINOGRAD
 from tests.support import qemu
 from tests.support.build import CACHE, build_library, compile_here, freeze_function, rounding_of, spec_of, write_golden
@@ -184,12 +184,12 @@ def test_the_level_of_a_processor(machine: Machine, tmp_path: Path) -> None:
     assert found == {"cortex-a53": lacks, "neoverse-n1": "0 ", "max,sve=off": "1 ", "max": "1 "}
 
 
-@pytest.mark.parametrize(("name", "rounded"), [("wired", 3), ("recurrent_wide", 6)])
+@pytest.mark.parametrize(("name", "rounded"), [("wired", 3), ("pooled", 4), ("recurrent_wide", 6)])
 def test_bytes_have_the_same_sums_by_every_instruction(
     name: str, rounded: int, machine: Machine, tmp_path: Path
 ) -> None:
-    """Dot products and matrix multiplications: padding, strides, dilation, odd fours of channels; states of LSTMs."""
-    case = next(c for c in (*CASES, WIRED) if c.name == name)
+    """Dot products and matrix multiplications: padding, strides, dilation, odd fours of channels; maxima; LSTMs."""
+    case = next(c for c in (*CASES, *OWN) if c.name == name)
     graph = freeze_function(case.trace(), [f.name for f in case.feeds], tmp_path)
     compile_here(graph, graph.folder.resolve(), ARM64)
     weights = Rules("int8")

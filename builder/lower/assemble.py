@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from builder.errors import LowerError
 from builder.lower.activations import Activation
 from builder.lower.attention import Attention, RowsAt
-from builder.lower.between import Between, bytes_between, key
+from builder.lower.between import Between, bytes_between
 from builder.lower.buffers import SLACK
 from builder.lower.compress import Compressor, Stored
 from builder.lower.fuse import Layer
@@ -147,8 +147,8 @@ class _Assembly:
             core = with_rows(layer).core
         del self.weights[core.value]
         algorithm = self._algorithm(core, stored, quantisation)
-        dense = all(p.layout.pixel == core.out_channels for p in (residual, output, second, rounded) if p is not None)
-        joined = joined_pixels(core.geometry) if algorithm == "integer" and dense else 1
+        gapless = all(p.layout.pixel == core.out_channels for p in (residual, output, second, rounded) if p is not None)
+        joined = joined_pixels(core.geometry) if algorithm == "integer" and gapless else 1
         computed, numbers = join(core.geometry, joined), join_weights(stored.numbers, joined, core.stride[1])
         size = scratch_size(computed, algorithm)
         touched_size = scratch_size(computed, algorithm, threads=1, tiles=False)
@@ -434,7 +434,7 @@ class _Assembly:
     def _reading_bytes(self, reader: Layer | Pool) -> _Picture | None:
         """The input of ``reader`` as bytes, where it reads these."""
         found = self.bytes.get(reads(reader)[0][0].base)
-        return found[1] if found is not None and key(reader) in found[0].readers else None
+        return found[1] if found is not None and reader.outputs[0] in found[0].readers else None
 
     def _algorithm(self, core: Core, stored: Stored, quantisation: Quantisation | None) -> Algorithm:
         tuned, winograd = self.options.algorithms, self.options.allow_winograd

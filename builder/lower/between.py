@@ -21,17 +21,12 @@ from builder.lower.schedule import Task, inputs
 
 @dataclass(frozen=True)
 class Between:
-    """A tensor as bytes. ``readers``: who reads them, by ``key``; ``alone``: nothing reads floats."""
+    """A tensor as bytes. ``readers``: who reads them, by the first output; ``alone``: nothing reads floats."""
 
     by: Quantisation
     layout: TensorLayout
     readers: frozenset[Value]
     alone: bool
-
-
-def key(reader: Layer | Pool) -> Value:
-    """What tells a reader from others."""
-    return reader.core.value if isinstance(reader, Layer) else reader.value
 
 
 def bytes_between(
@@ -58,5 +53,5 @@ def bytes_between(
         halo = around(halo, reads(reader)[0][2])
     layout = TensorLayout(picture, halo, pixel_stride(picture, size=1))
     times = sum(source.base is value for one in tasks for source in inputs(one))
-    values = frozenset(key(reader) for reader in readers)
+    values = frozenset(reader.outputs[0] for reader in readers)
     return Between(by, layout, values, alone=not fetched and times == len(readers))

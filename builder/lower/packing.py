@@ -55,6 +55,9 @@ MAX_NR = 32
 GEMV_PIXELS = 3
 """Tiles are for more pixels than these. CF_GEMV_PIXELS in runtime/fused/blocking.h."""
 
+FEW_TILES = 4
+"""Tiles up to which Winograd's kernel needs no scratch for each thread. CF_FEW_TILES in runtime/fused/winograd.h."""
+
 TILED_QUADS = 12
 """The fewest quads of K that tiles are for. CF_TILED_QUADS in runtime/fused/integer_tiles.h."""
 
@@ -246,7 +249,7 @@ def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_TH
     points = 36 if algorithm == "winograd4" else 16
     band, channels = winograd_band(geometry, algorithm), geometry.in_channels
     products = band if channels > WINOGRAD_KC else min(band, WINOGRAD_MC)
-    per_thread = _plane(min(channels, WINOGRAD_KC) * MAX_NR) + _plane(products * MAX_NR)
+    per_thread = _plane(min(channels, WINOGRAD_KC) * MAX_NR) + _plane(products * MAX_NR) if band > FEW_TILES else 0
     return 4 * points * (_plane(band * (channels + 16)) + threads * per_thread)
 
 

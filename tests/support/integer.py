@@ -42,6 +42,7 @@ def kernel(step: LayerStep, program: Program) -> NDArray[np.int64]:
     wide, quads = width + (step.joined - 1) * across, -(-step.in_channels // QUAD)
     panels = _vector(program, step.weights, np.int8).reshape(-1, height, wide, quads, PANEL, QUAD)
     whole = panels.transpose(1, 2, 3, 5, 0, 4).reshape(height, wide, quads * QUAD, -1).astype(np.int64)
+    assert not whole[:, :, step.in_channels :].any()
     one = whole[:, :width, : step.in_channels, :outer]
     for pixel in range(step.joined):
         its = whole[..., pixel * outer : (pixel + 1) * outer]

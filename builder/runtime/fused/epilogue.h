@@ -68,11 +68,11 @@ static void store_clamped(const cf_layer *layer, const cf_layer_data *data, cons
                           int64_t sums_stride) {
     const vec low = splat(layer->low), high = splat(layer->high);
     const vec second_low = splat(layer->second_low), second_high = splat(layer->second_high);
-    const int more = has_second(data);
-    const float *scale = more ? data->second_scale + channel : NULL;
-    const float *shift = more ? data->second_shift + channel : NULL;
+    const int two = has_second(data);
+    const float *scale = two ? data->second_scale + channel : NULL;
+    const float *shift = two ? data->second_shift + channel : NULL;
     cf_quantiser q;
-    if (stored_bytes(data) != NULL) q = output_quantiser(layer);
+    if (stored_bytes(data) != NULL) q = two ? output_quantiser(layer) : clamping_quantiser(layer);
     for (int64_t i = at; i < at + count; i++) {
         const float *residual = data->residual != NULL ? pointers->residual[i] + channel : NULL;
         float *output = stores_floats(data) ? pointers->output[i] + channel : NULL;
@@ -82,9 +82,9 @@ static void store_clamped(const cf_layer *layer, const cf_layer_data *data, cons
             const int64_t n = channels - j;
             vec v = load(sums + j);
             if (residual != NULL) v += load_upto(residual + j, n);
-            v = clamp(v, low, high);
-            if (output != NULL) store_upto(output + j, v, n);
-            if (more) v = clamp(v * load_upto(scale + j, n) + load_upto(shift + j, n), second_low, second_high);
+            const vec first = clamp(v, low, high);
+            if (output != NULL) store_upto(output + j, first, n);
+            if (two) v = clamp(first * load_upto(scale + j, n) + load_upto(shift + j, n), second_low, second_high);
             if (second != NULL) store_upto(second + j, v, n);
             if (bytes != NULL) store_bytes(bytes + j, rounded(&q, v), n);
         }

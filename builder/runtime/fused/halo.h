@@ -13,6 +13,9 @@ typedef struct {
     int zero;
 } cf_number;
 
+/* A zero among bytes that are stored less CF_BYTES_LESS. */
+INLINE cf_number zero_byte(int32_t zero) { return (cf_number){1, zero - CF_BYTES_LESS}; }
+
 /* Write zeros to `count` pixels, `pixel` numbers apart. What lies between two pixels is not touched. */
 static void zero_pixels(cf_number number, char *at, int64_t count, int64_t pixel, int64_t channels) {
     if (count <= 0) return;
@@ -102,7 +105,7 @@ static void zero_halos(cf_context *context, const cf_layer *layer, const cf_laye
         zero_float_halo(context, data->second, &layer->second, &layer->second_halo, batch, rows, columns, channels);
     }
     if (stored_bytes(data) != NULL) {
-        const cf_number byte = {1, layer->rounded_zero - CF_BYTES_LESS};
+        const cf_number byte = zero_byte(layer->rounded_zero);
         zero_halo(context, byte, data->rounded, &layer->rounded, &layer->rounded_halo, batch, rows, columns, channels);
     }
 }

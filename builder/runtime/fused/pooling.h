@@ -199,10 +199,10 @@ static void pool_task(void *argument, int64_t task, uint32_t thread) {
 }
 
 enum {
-    CF_SUM_PARTS = 8,        /* of a whole picture's sum: the same for any number of threads, so that its bits are */
-    CF_SUM_PIXELS = 128,     /* fewer are divided by channels, as the layers around them are */
-    CF_SUM_CHANNELS = 1024,  /* the most for which there is room */
-    CF_SUM_THREADS = 1 << 14 /* floats that are worth a second thread */
+    CF_SUM_PARTS = 8,         /* of a whole picture's sum: the same for any number of threads, so that its bits are */
+    CF_SUM_PIXELS = 128,      /* fewer are divided by channels, as the layers around them are */
+    CF_SUM_CHANNELS = 1024,   /* the most for which there is room */
+    CF_POOL_THREADS = 1 << 14 /* floats that are worth a second thread */
 };
 
 /* A sum over whole pictures, whose parts are some rows each: a thread finds them in its own cache. */
@@ -230,7 +230,7 @@ static void run_whole_sum(cf_context *context, const cf_pooling *p, const float 
     cf_whole_sum s; /* not cleared */
     s.pooling = *p;
     s.pooling.scale = 1;
-    const int64_t threads = p->in[0] * p->in[1] * p->channels > CF_SUM_THREADS ? (int64_t)cf_threads(context) : 1;
+    const int64_t threads = p->in[0] * p->in[1] * p->channels > CF_POOL_THREADS ? (int64_t)cf_threads(context) : 1;
     for (int64_t image = 0; image < p->batch; image++) {
         s.image = input + p->input.first + image * p->input.image;
         run_tasks(context, threads, CF_SUM_PARTS, sum_rows_task, &s);
@@ -245,8 +245,7 @@ static void run_whole_sum(cf_context *context, const cf_pooling *p, const float 
 
 static void run_pool(cf_context *context, const cf_pooling *p, const float *input, float *output) {
     cf_pooling_plan plan = {.pooling = p, .input = input, .output = output};
-    cf_number number = {sizeof(float), 0};
-    if (CF_HAS_INTEGER && p->rounded) number = (cf_number){1, p->zero - CF_BYTES_LESS};
+    const cf_number number = CF_HAS_INTEGER && p->rounded ? zero_byte(p->zero) : (cf_number){sizeof(float), 0};
     zero_halo(context, number, output, &p->output, &p->halo, p->batch, p->out[0], p->out[1], p->channels);
     if (sums_by_rows(p)) {
         run_whole_sum(context, p, input, output);
@@ -256,7 +255,7 @@ static void run_pool(cf_context *context, const cf_pooling *p, const float *inpu
     const int64_t work = p->batch * p->out[0] * p->out[1] * p->window[0] * p->window[1] * p->channels;
     plan.row_tasks = 1;
     plan.channel_block = p->channels;
-    if (threads > 1 && work > CF_SUM_THREADS) {
+    if (threads > 1 && work > CF_POOL_THREADS) {
         const int64_t wanted = ceil_div(4 * threads, p->batch);
         plan.row_tasks = min64(p->out[0], wanted);
         /* A mean over the whole picture has one row of output: then divide the channels. */

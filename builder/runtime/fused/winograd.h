@@ -9,7 +9,7 @@
  * for weights that come from memory would take as long as to multiply.
  * Where the layer rounds its input to bytes, tiles of the rounded numbers are transformed.
  *
- * Scratch: the band's input [points][tiles][channels + 16]; then for each thread weights
+ * Scratch: the band's input [points][tiles][channels + 16]; then, with more tiles, for each thread weights
  * [points][panels][channels][16] and products [points][tiles][CF_NR]. See scratch_size in builder/lower/packing.py.
  */
 #ifndef COLDFORGE_WINOGRAD_H

@@ -18,6 +18,7 @@ from builder.emit.program import (
     program_source,
     runs_in_parts,
     uses_attention,
+    uses_cascades,
     uses_fused,
     uses_integer,
 )
@@ -62,6 +63,7 @@ def emit(
         several_signatures=bool(signatures),
         dynamic=any(is_dynamic(p) for p in (program, *others.values())),
         parts=runs_in_parts((program, *others.values())),
+        cascades=uses_cascades(steps),
         audio=spec.audio is not None,
         layout=layout_of(program, kernels, others) if outside_library else None,
         probe=probe,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from builder.emit.literals import float_literal, list_literal
 from builder.lower.fused_steps import (
@@ -17,7 +17,8 @@ from builder.lower.fused_steps import (
     View,
 )
 from builder.lower.joined import join
-from builder.lower.packing import INTEGER, TILED, scratch_size, thin_block, winograd_band
+from builder.lower.packing import INTEGER, MAX_THREADS, TILED, scratch_size, thin_block, winograd_band
+from builder.lower.program import CascadeStep
 from builder.lower.steps import Buffer
 
 Pointer = Callable[[Buffer], str]
@@ -29,13 +30,49 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
 
     Raises ValueError where the step's scratch is too small for its algorithm.
     """
-    e = step.epilogue
-    shape = step.geometry
-    needed = scratch_size(join(shape, step.joined), step.algorithm)
+    needed = scratch_size(join(step.geometry, step.joined), step.algorithm)
     if needed and (step.scratch is None or step.scratch.size < needed):
         raise ValueError(f"{step.name}: {step.algorithm} needs {needed} bytes of scratch")
+    kernel = "integer" if step.algorithm in INTEGER else "fused->layer"
+    return _call("layer", kernel, _layer_fields(step), _layer_buffers(step), pointer)
+
+
+def cascade_lines(step: CascadeStep, pointer: Pointer, first: int | None) -> list[str]:
+    """The lines of C that run a cascade; ``first``: the number of its first layer, where they tell when they begin."""
+    between, scratch = step.rolling, [one.scratch.size // MAX_THREADS if one.scratch else 0 for one in step.layers]
+    fields: dict[str, object] = {"count": len(step.layers), "rows": step.rows}
+    fields |= {"layers": "layers", "rolling": "rolling"}
+    lines = [f"static const size_t rolling[] = {list_literal(between)};"]
+    if any(scratch):
+        lines.append(f"static const size_t scratch[] = {list_literal(scratch)};")
+        fields["scratch"] = "scratch"
+    if first is not None:
+        fields |= {"step": "cf_step", "first_step": first}
+    return [
+        "static const cf_layer layers[] = {",
+        *_entries([_fields(_layer_fields(one)) for one in step.layers]),
+        "};",
+        *lines,
+        "static const cf_cascade cascade = {",
+        *_fields(fields),
+        "};",
+        "const cf_layer_data data[] = {",
+        *_entries([_fields(_starts(_layer_buffers(one), pointer)) for one in step.layers]),
+        "};",
+        "cf_run_cascade(context, &cascade, data);",
+    ]
+
+
+def _entries(structures: Iterable[list[str]]) -> list[str]:
+    return [line for fields in structures for line in ("    {", *(f"    {field}" for field in fields), "    },")]
+
+
+def _layer_fields(step: LayerStep) -> dict[str, object]:
+    """The fields of a cf_layer."""
+    e = step.epilogue
+    shape = step.geometry
     clamped = e.activation == "clamp"
-    fields = {
+    fields: dict[str, object] = {
         "algorithm": f"CF_{step.algorithm.upper()}",
         "activation": "CF_CLAMP" if e.activation in ("identity", "clamp") else f"CF_{e.activation.upper()}",
         "batch": step.batch,
@@ -76,7 +113,13 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
     if rounded is not None:
         fields |= {"rounded": _view(rounded.view), "rounded_halo": list_literal(rounded.halo)}
         fields |= {"rounded_scale": float_literal(rounded.by.scale), "rounded_zero": rounded.by.zero}
-    buffers: dict[str, Buffer | None] = {
+    return fields
+
+
+def _layer_buffers(step: LayerStep) -> dict[str, Buffer | None]:
+    """The fields of a cf_layer_data."""
+    e, rounded = step.epilogue, step.rounded
+    return {
         "input": step.input.buffer,
         "weights": step.weights,
         "bias": e.bias,
@@ -87,12 +130,10 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
         "second": e.second.buffer if e.second else None,
         "second_scale": e.second_scale,
         "second_shift": e.second_shift,
-        "scratch": step.scratch if needed else None,
+        "scratch": step.scratch,
         "weight_scale": step.weight_scale,
         "weight_sums": step.weight_sums,
     }
-    kernel = "integer" if step.algorithm in INTEGER else "fused->layer"
-    return _call("layer", kernel, fields, buffers, pointer)
 
 
 def pool_lines(step: PoolStep, pointer: Pointer) -> list[str]:
@@ -189,16 +230,19 @@ def _call(
     kind: str, kernel: str, fields: Mapping[str, object], buffers: Mapping[str, Buffer | None], pointer: Pointer
 ) -> list[str]:
     """The call of ``context->kernel`` with a cf_<kind>, and where its buffers start."""
-    starts = {name: f"(void *){pointer(b)}" for name, b in buffers.items() if b is not None}
     return [
         f"static const cf_{kind} {kind} = {{",
         *_fields(fields),
         "};",
         f"const cf_{kind}_data data = {{",
-        *_fields(starts),
+        *_fields(_starts(buffers, pointer)),
         "};",
         f"context->{kernel}(context, &{kind}, &data);",
     ]
+
+
+def _starts(buffers: Mapping[str, Buffer | None], pointer: Pointer) -> dict[str, str]:
+    return {name: f"(void *){pointer(b)}" for name, b in buffers.items() if b is not None}
 
 
 def _two_views(

@@ -37,6 +37,8 @@ class GeneratedSources:
     """Whether the data decides the size of a fetch."""
     parts: bool = False
     """Whether any program runs a batch in parts."""
+    cascades: bool = False
+    """Whether any program runs layers a stripe of rows at a time."""
     audio: bool = False
     """Whether the library has what the function decodes and resamples recordings with."""
     layout: Layout | None = None
@@ -91,6 +93,7 @@ class GeneratedSources:
             "several_signatures": self.several_signatures,
             "dynamic": self.dynamic,
             "parts": self.parts,
+            "cascades": self.cascades,
             "audio": self.audio,
             "layout": self.layout.to_dict() if self.layout else None,
             "probe": self.probe,
@@ -110,6 +113,7 @@ class GeneratedSources:
             several_signatures=data["several_signatures"],
             dynamic=data["dynamic"],
             parts=data["parts"],
+            cascades=data["cascades"],
             audio=data["audio"],
             layout=Layout.of(data["layout"]) if data["layout"] else None,
             probe=data["probe"],

@@ -14,7 +14,7 @@ from builder.escape import c_name, c_string, comment
 from builder.library.outside import Layout
 from builder.lower.fused_steps import AttentionStep, LayerStep, NormStep, PoolStep, RecurrentStep, RepackStep
 from builder.lower.packing import INTEGER
-from builder.lower.program import BoundPort, Program, Step, walk
+from builder.lower.program import BoundPort, CascadeStep, Program, Step, walk
 from builder.lower.steps import KernelStep, SortStep
 from builder.spec import Variant
 from builder.spec.tensor import ITEM_SIZES
@@ -171,6 +171,11 @@ def uses_fused(steps: Iterable[Step]) -> bool:
 def uses_attention(steps: Iterable[Step]) -> bool:
     """Whether any step is an attention."""
     return any(isinstance(s, AttentionStep) for s in steps)
+
+
+def uses_cascades(steps: Iterable[Step]) -> bool:
+    """Whether any step is a cascade."""
+    return any(isinstance(s, CascadeStep) for s in steps)
 
 
 def uses_integer(steps: Iterable[Step]) -> bool:

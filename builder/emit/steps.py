@@ -6,6 +6,7 @@ from typing import assert_never
 
 from builder.emit.fused import (
     attention_lines,
+    cascade_lines,
     layer_lines,
     norm_lines,
     pool_lines,
@@ -25,7 +26,7 @@ from builder.lower.fused_steps import (
     RepackStep,
     RowStep,
 )
-from builder.lower.program import CallStep, ConditionalStep, Step, Steps, WhileStep
+from builder.lower.program import CallStep, CascadeStep, ConditionalStep, Step, Steps, WhileStep
 from builder.lower.steps import (
     Buffer,
     CombinedNmsStep,
@@ -124,6 +125,8 @@ class Printer:
                 return _gather(step)
             case BroadcastStep():
                 return _broadcast(step)
+            case CascadeStep():
+                return cascade_lines(step, _pointer, self.probed.get(id(step.layers[0])))
             case CallStep():
                 return [f"TRY({self.function(step.body)}(context));"]
             case ConditionalStep():

@@ -199,6 +199,8 @@ def _units(sources: GeneratedSources, target: Target, folder: Path) -> Iterator[
         yield unit(RUNTIME / "abi" / "dynamic.c", baseline=True, own=sources.flags)
     if sources.parts:
         yield unit(RUNTIME / "abi" / "parts.c", baseline=True, own=sources.flags)
+    if sources.cascades:
+        yield unit(RUNTIME / "abi" / "cascade.c", baseline=True)
     for name in AUDIO_SOURCES if sources.audio else ():
         yield unit(RUNTIME / name, own=AUDIO_FLAGS)
     if sources.outside:

@@ -14,6 +14,7 @@ from builder.lower.activations import Activation
 from builder.lower.attention import Attention, RowsAt
 from builder.lower.between import Between, bytes_between
 from builder.lower.buffers import SLACK
+from builder.lower.cascade import Cascade, Left, find_cascades
 from builder.lower.compress import Compressor, Stored
 from builder.lower.fuse import Layer
 from builder.lower.fused_steps import (
@@ -32,6 +33,7 @@ from builder.lower.fused_steps import (
     View,
 )
 from builder.lower.gathers import GATHERS
+from builder.lower.geometry import Geometry
 from builder.lower.hlo import Dag, Value
 from builder.lower.joined import join, join_weights, joined_pixels
 from builder.lower.layers import Core, op_name, why_not
@@ -39,9 +41,9 @@ from builder.lower.layouts import NO_HALO, TensorLayout, TensorLayouts, dense, l
 from builder.lower.normalise import Norm
 from builder.lower.notes import Note, flop_of_value
 from builder.lower.options import Options
-from builder.lower.packing import decide, pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
+from builder.lower.packing import MAX_THREADS, decide, pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
 from builder.lower.pooling import Pool
-from builder.lower.program import BoundPort, Program, Step
+from builder.lower.program import BoundPort, CascadeStep, Program, Step
 from builder.lower.replan import Storage, WeightStore, place
 from builder.lower.schedule import Schedule, Task, inputs, makers_of
 from builder.lower.steps import Buffer, CopyStep
@@ -63,6 +65,7 @@ def assemble(
         match task:
             case Layer():
                 assembly.layer(task, number)
+                assembly.end_cascade(number)
             case Pool():
                 assembly.pool(task)
             case Norm():
@@ -117,6 +120,8 @@ class _Assembly:
         self.bytes: dict[Value, tuple[Between, _Picture]] = {}
         self.steps: list[Callable[[], Step]] = []
         self.notes: list[Note] = []
+        self.cascades = {n: one for one in self._cascades() for n in range(one.first, one.last + 1)}
+        self.inside: list[tuple[Callable[[], LayerStep], list[Storage], Note]] = []
         for number, port in enumerate(faithful.feeds):
             feed = self._new(port.spec.size)
             feed.use(-1)
@@ -131,28 +136,30 @@ class _Assembly:
         quantisation = self._quantisation(layer)
         if stored.type != "float32":
             self.compressor.input(core.name, core.weights.literal, quantisation)
+        cascade = self.cascades.get(number)
         wanted = reads(layer)
         as_bytes = self._reading_bytes(layer)
         source = as_bytes or self._reading(*wanted[0])
         residual = self._reading(*wanted[1]) if len(wanted) > 1 else None
-        between, rounded = self._bytes_between(layer)
+        rolling = self._rolling(layer, number)
+        between, rounded = self._bytes_between(layer, rolling)
         floats = layer.outputs[:-1] if between is not None and between.alone else layer.outputs
         output = second = None
         if layer.end.base in floats:
-            output = self._writing(layer.end.base, writes(layer), self._over_residual(layer, residual, number))
+            place = rolling or self._over_residual(layer, residual, number)
+            output = self._writing(layer.end.base, writes(layer), place)
         if layer.second is not None and layer.second.value.base in floats:
             second = self._writing(layer.second.value.base, writes(layer))
         touched = [p for p in (source, residual, output, second, rounded) if p is not None]
-        if core.kernel_size == core.stride == (1, 1) and all(p.layout.halo == NO_HALO for p in touched):
+        flat = core.kernel_size == core.stride == (1, 1) and all(p.layout.halo == NO_HALO for p in touched)
+        if flat and cascade is None:
             core = with_rows(layer).core
         del self.weights[core.value]
         algorithm = self._algorithm(core, stored, quantisation)
         gapless = all(p.layout.pixel == core.out_channels for p in (residual, output, second, rounded) if p is not None)
         joined = joined_pixels(core.geometry) if algorithm == "integer" and gapless else 1
         computed, numbers = join(core.geometry, joined), join_weights(stored.numbers, joined, core.stride[1])
-        size = scratch_size(computed, algorithm)
-        touched_size = scratch_size(computed, algorithm, threads=1, tiles=False)
-        scratch = self._new(size, touched_size) if size else None
+        scratch = self._scratch(computed, algorithm, cascade.rows_of(number) if cascade else None)
         weights = self.store.put(pack_layer(numbers, algorithm, groups=core.groups, kind=stored.type))
         scale = sums = residual_scale = second_scale = second_shift = None
         if stored.scale is not None:
@@ -210,10 +217,31 @@ class _Assembly:
                 kept=stored.kept,
             )
 
-        moved = weights.size + sum(p.storage.size for p in touched)
+        sizes = (p.storage.size if p.storage.alone is None else 4 * p.layout.size for p in touched)
+        moved = weights.size + sum(sizes)
         used = [p.storage for p in touched] + ([scratch] if scratch else [])
-        gives = op_name(layer.end.instruction)
-        self._step(build, used, Note(name, "layer", layer.matched, algorithm, core.geometry.flop, moved, gives))
+        note = Note(name, "layer", layer.matched, algorithm, core.geometry.flop, moved, op_name(layer.end.instruction))
+        if cascade is None:
+            self._step(build, used, note)
+        else:
+            self.inside.append((build, used, note))
+
+    def end_cascade(self, number: int) -> None:
+        """Make one step of the layers of the cascade whose last one is task ``number``, if there is one."""
+        cascade, inside = self.cascades.get(number), self.inside
+        if cascade is None or cascade.last != number:
+            return
+        self.inside = []
+        notes = [note for _, _, note in inside]
+        name = f"{notes[0].name} to {notes[-1].name}"
+
+        def build() -> CascadeStep:
+            return CascadeStep(name, tuple(layer() for layer, _, _ in inside), cascade.rows)
+
+        together = Note(name, "cascade", (), "", sum(n.flop for n in notes), sum(n.bytes for n in notes))
+        of_stripe = (replace(n, flop=n.flop // cascade.stripes, bytes=n.bytes // cascade.stripes) for n in notes)
+        used = [storage for _, storages, _ in inside for storage in storages]
+        self._step(build, used, replace(together, inside=tuple(of_stripe)))
 
     def pool(self, pool: Pool) -> None:
         name = pool.value.instruction.name
@@ -409,7 +437,7 @@ class _Assembly:
 
     def _between(self, task: Layer | Pool) -> Between | None:
         """How the last output of ``task`` is stored as bytes; None where it is not."""
-        if not (self.options.bytes_between and self.options.quantisations):
+        if self.options.whole or not self.options.quantisations:
             return None
         value = task.outputs[-1]
         readers = list(self.readers.get(value, {}).values())
@@ -422,12 +450,17 @@ class _Assembly:
         between = self._between(reader) if reader.kind == "max" else None
         return between.by if between is not None and between.alone else None
 
-    def _bytes_between(self, task: Layer | Pool) -> tuple[Between | None, _Picture | None]:
-        """How the last output of ``task`` is stored as bytes, and where; None and None where it is not."""
+    def _bytes_between(
+        self, task: Layer | Pool, storage: Storage | None = None
+    ) -> tuple[Between | None, _Picture | None]:
+        """How the last output of ``task`` is stored as bytes, and where: in ``storage``, or in a place of its own.
+
+        None and None where it is not.
+        """
         found = self._between(task)
         if found is None:
             return None, None
-        picture = _Picture(self._new(found.layout.size), found.layout)
+        picture = _Picture(storage or self._new(found.layout.size), found.layout)
         self.bytes[task.outputs[-1]] = found, picture
         return found, picture
 
@@ -502,8 +535,46 @@ class _Assembly:
         value = layer.affine.residual
         if value is None or residual is None or value.base is layer.core.input.base or value.base in self.fetched:
             return None
+        if number in self.cascades:  # another thread may still read a row that this one has written
+            return None
         same = residual.layout == self.layouts.writing(layer.end.base, writes(layer))
         return residual.storage if same and max(self.readers[value.base]) == number else None
+
+    def _cascades(self) -> tuple[Cascade, ...]:
+        if self.options.whole:
+            return ()
+        stored, tuned, winograd = self.layouts.stored, self.options.algorithms, self.options.allow_winograd
+        return find_cascades(
+            self.scheduled.tasks,
+            self.readers,
+            lambda value: value in self.fetched or value not in stored,
+            self._leaves,
+            lambda layer: decide(layer.core.geometry, tuned, allow_winograd=winograd),
+        )
+
+    def _leaves(self, layer: Layer) -> Left:
+        """What ``layer`` leaves for one reader, in a cascade."""
+        between = self._between(layer)
+        if between is not None and between.alone:
+            return Left(between.layout, 1)
+        return Left(self.layouts.writing(layer.end.base, writes(layer)), 4)
+
+    def _rolling(self, layer: Layer, number: int) -> Storage | None:
+        """The rolling buffers behind ``layer``, of every thread, where it is in a cascade and not the last there."""
+        cascade = self.cascades.get(number)
+        if cascade is None or number == cascade.last:
+            return None
+        size = self._leaves(layer).rolling(cascade.rows_of(number))
+        return self._new(MAX_THREADS * size, size)
+
+    def _scratch(self, computed: Geometry, algorithm: Algorithm, rows: int | None) -> Storage | None:
+        """What a layer has as scratch; in a cascade each thread has its own, for so many rows."""
+        if rows is None:
+            size = scratch_size(computed, algorithm)
+            return self._new(size, scratch_size(computed, algorithm, threads=1, tiles=False)) if size else None
+        stripe = replace(computed, batch=1, out_size=(rows, computed.out_size[1]))
+        size = scratch_size(stripe, algorithm, threads=1)
+        return self._new(MAX_THREADS * size, scratch_size(stripe, algorithm, threads=1, tiles=False)) if size else None
 
     def _writing(self, value: Value, picture: tuple[int, int, int, int], storage: Storage | None = None) -> _Picture:
         layout = self.layouts.writing(value, picture)

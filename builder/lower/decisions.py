@@ -11,10 +11,9 @@ from typing import Any, Literal
 from builder.lower.compress import ITEM_SIZES
 from builder.lower.fused_steps import Algorithm, GatherStep, LayerStep, Quantisation, RecurrentStep
 from builder.lower.geometry import THIN_CHANNELS
-from builder.lower.joined import join
 from builder.lower.notes import Note
-from builder.lower.packing import PANEL, TILED, choose, scratch_size, thin_block, winograd_band
-from builder.lower.program import Program, Step, walk
+from builder.lower.packing import PANEL, TILED, choose, thin_block, winograd_band
+from builder.lower.program import CascadeStep, Program, Step, walk
 from builder.spec.model import WeightType
 
 Chooser = Literal["rule", "tuning"]
@@ -39,7 +38,8 @@ class Decision:
 
     ``packing``: ``layout`` of the weights, ``panel`` (output channels side by side), for Winograd ``band`` (tiles of
     output transformed at a time), for thin layers ``block`` (rows and columns of output computed at a time), for
-    integer layers of few channels ``joined`` (pixels computed as one), and for all three ``scratch`` (bytes).
+    integer layers of few channels ``joined`` (pixels computed as one), and for all three ``scratch`` (bytes). Of a
+    cascade, whose layers come after it: ``rows`` of a stripe.
     """
 
     step: str
@@ -213,18 +213,23 @@ def decisions(
 ) -> tuple[Decision, ...]:
     """One for each fused step; ``notes`` are those of all steps, ``tuned`` what a tuner decided, by geometry."""
     tuned = tuned or {}
-    pairs = zip(program.steps, notes, strict=True)
+    pairs: list[tuple[Step, Note]] = []
+    for step, note in zip(program.steps, notes, strict=True):
+        pairs.append((step, note))
+        if isinstance(step, CascadeStep):
+            pairs += zip(step.layers, note.inside, strict=True)
     return tuple(_decision(step, note, tuned) for step, note in pairs if note.kind not in _NOT_FUSED)
 
 
 def _decision(step: Step, note: Note, tuned: Mapping[str, Algorithm]) -> Decision:
+    if isinstance(step, CascadeStep):
+        return Decision(note.name, note.kind, "", note.matched, packing={"rows": step.rows})
     if not isinstance(step, LayerStep):
         return Decision(note.name, note.kind, note.algorithm, note.matched)
     shape = step.geometry
     packing: dict[str, Any] = {"layout": LAYOUTS[step.algorithm], "panel": PANEL}
-    scratch = scratch_size(join(shape, step.joined), step.algorithm)
-    if scratch:
-        packing["scratch"] = scratch
+    if step.scratch is not None:
+        packing["scratch"] = step.scratch.size
     if step.joined > 1:
         packing["joined"] = step.joined
     if step.algorithm in TILED:

@@ -39,17 +39,18 @@ class TensorLayout:
         return self.picture[0] * self._image
 
     @property
-    def _row(self) -> int:
+    def row(self) -> int:
+        """Numbers from one row to the next."""
         return (self.picture[2] + self.halo[1] + self.halo[3]) * self.pixel
 
     @property
     def _image(self) -> int:
-        return (self.picture[1] + self.halo[0] + self.halo[2]) * self._row
+        return (self.picture[1] + self.halo[0] + self.halo[2]) * self.row
 
     def view(self, buffer: Buffer, inset: tuple[int, int] = (0, 0)) -> View:
         """The picture in ``buffer``; ``inset`` (rows, pixels) moves element [0, 0] into the halo."""
-        first = (self.halo[0] - inset[0]) * self._row + (self.halo[1] - inset[1]) * self.pixel
-        return View(buffer, first, self._image, self._row, self.pixel)
+        first = (self.halo[0] - inset[0]) * self.row + (self.halo[1] - inset[1]) * self.pixel
+        return View(buffer, first, self._image, self.row, self.pixel)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,11 @@ from builder.lower.steps import Buffer, ConvolutionStep, DotStep
 
 @dataclass(frozen=True)
 class Note:
-    """What is known of one step: ``kind`` is layer, pool, norm, recurrent, attention, repack, copy, gather or xla."""
+    """What is known of one step: ``kind`` is layer, cascade, pool,
+    norm, recurrent, attention, repack, copy, gather or xla.
+
+    ``inside``: those of the layers of a cascade, for one stripe.
+    """
 
     name: str
     kind: str
@@ -27,6 +31,7 @@ class Note:
     """Read and written, weights included."""
     gives: str = ""
     """The op in the model whose value the step leaves, where that is not the op of its ``name``."""
+    inside: tuple[Note, ...] = ()
 
 
 def note_of(step: Step) -> Note:

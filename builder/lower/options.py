@@ -15,7 +15,8 @@ class Options:
 
     ``share``: equal weights are kept once. Without, where each lies does not depend on what they are. ``weights``: the
     type of each layer's. ``quantisations``: of the inputs of layers whose sums are of integers, by ``Core.name``.
-    ``bytes_between``: layers store such an input as bytes where another of ours makes it. The answers are the same.
+    ``whole``: every value of a layer is in memory, as floats, to be looked at. Otherwise layers store such an input as
+    bytes where another of ours makes it, and run in cascades. The answers are the same.
     """
 
     allow_winograd: bool = True
@@ -23,4 +24,4 @@ class Options:
     share: bool = True
     weights: Rules = field(default_factory=Rules)
     quantisations: Mapping[str, Quantisation] = field(default_factory=dict)
-    bytes_between: bool = True
+    whole: bool = False

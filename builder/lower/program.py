@@ -18,6 +18,7 @@ from builder.lower.fused_steps import (
     RepackStep,
     RowStep,
 )
+from builder.lower.packing import MAX_THREADS
 from builder.lower.steps import (
     Buffer,
     CombinedNmsStep,
@@ -60,6 +61,24 @@ class WhileStep:
     trip_count: int | None
 
 
+@dataclass(frozen=True)
+class CascadeStep:
+    """Run ``layers``, each of which reads what the one before it leaves, a stripe of rows at a time.
+
+    A stripe has ``rows`` rows of the last layer's output. The buffer between two layers has the rows that a stripe
+    needs, for each thread one after another; its View is that of the whole picture. So has the scratch of a layer.
+    """
+
+    name: str
+    layers: tuple[LayerStep, ...]
+    rows: int
+
+    @property
+    def rolling(self) -> tuple[int, ...]:
+        """Bytes of a thread's buffer behind each layer but the last."""
+        return tuple(layer.stored.buffer.size // MAX_THREADS for layer in self.layers[:-1])
+
+
 Step = (
     KernelStep
     | ConvolutionStep
@@ -80,6 +99,7 @@ Step = (
     | RowStep
     | GatherStep
     | BroadcastStep
+    | CascadeStep
     | CallStep
     | ConditionalStep
     | WhileStep
@@ -140,11 +160,13 @@ class Program:
 
 
 def walk(steps: Steps) -> list[Step]:
-    """Every step, those inside calls, branches and loops included, in program order."""
+    """Every step, those inside cascades, calls, branches and loops included, in program order."""
     found: list[Step] = []
     for step in steps:
         found.append(step)
-        if isinstance(step, CallStep):
+        if isinstance(step, CascadeStep):
+            found += step.layers
+        elif isinstance(step, CallStep):
             found += walk(step.body)
         elif isinstance(step, ConditionalStep):
             for branch in step.branches:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from builder.cache import digest
 from builder.lower.decisions import LayerWeights, WeightSizes, layer_weights
 from builder.lower.fused_steps import Quantisation
 from builder.lower.notes import Note, note_of
-from builder.lower.program import CallStep, ConditionalStep, Program, Step, WhileStep, walk
+from builder.lower.program import CallStep, ConditionalStep, Program, Step, WhileStep
 from builder.measure import profile
 from builder.pack.bundle import Bundle
 from builder.report.text import RULE, table
@@ -208,7 +208,8 @@ def _attempt(ws: Workspace) -> Attempt:
 def _notes(steps: tuple[Step, ...], notes: tuple[Note, ...]) -> Iterator[tuple[int, Note]]:
     """(depth, note) of every step in the order of ``walk``; ``notes`` are those of the outermost."""
     for step, note in zip(steps, notes, strict=True):
-        yield 0, note
+        yield 0, replace(note, flop=0, bytes=0) if note.inside else note
+        yield from ((1, inner) for inner in note.inside)
         for inner in _inside(step):
             for depth, found in _notes(inner, tuple(map(note_of, inner))):
                 yield depth + 1, found
@@ -222,7 +223,6 @@ def _inside(step: Step) -> tuple[tuple[Step, ...], ...]:
             return step.branches
         case WhileStep():
             return step.condition, step.body
-    assert len(walk((step,))) == 1
     return ()
 
 

@@ -113,7 +113,7 @@ def verify_model(ws: Workspace, *, layers: bool = False) -> Verified:
     if not layers:
         return Verified(library.verification, library.lowering.path)
     compiled = compiled_for(False)
-    lowered = program_of(ws, compiled.first, settled, library.emitted.attempt, bytes_between=False)
+    lowered = program_of(ws, compiled.first, settled, library.emitted.attempt, whole=True)
     case = _case(library.verification, compiled.first.graph)
     restored = path_in(library.emitted.folder)
     with ws.progress.stage("layers", "each step's value beside TensorFlow's") as outcome:

@@ -45,7 +45,7 @@ class Left:
         match self.step:
             case LayerStep():
                 shape = (self.step.batch, *self.step.out_size, self.step.out_channels)
-                assert self.step.output is not None, "lower without bytes_between"
+                assert self.step.output is not None, "lower with whole=True"
                 return picture(self.step.output, shape, arena).copy()
             case PoolStep():
                 return picture(

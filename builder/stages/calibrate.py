@@ -59,7 +59,7 @@ def _own(spec: ModelSpec, compiled: CompiledVariant) -> Path | None:
 
 def _calibrate(ws: Workspace, compiled: CompiledVariant, folder: Path) -> None:
     spec, own = ws.spec, _own(ws.spec, compiled)
-    lowered = program_of(ws, compiled, Settled(spec), attempts_for(spec)[0])
+    lowered = program_of(ws, compiled, Settled(spec), attempts_for(spec)[0], whole=True)
     steps = {n: step for n, step in enumerate(walk(lowered.program.steps)) if isinstance(step, LayerStep)}
     recurrent = [step for step in walk(lowered.program.steps) if isinstance(step, RecurrentStep)]
     known: list[LayerStep | RecurrentStep] = [*recurrent, *steps.values()]

@@ -126,17 +126,17 @@ def programs_of(ws: Workspace, compiled: CompiledModel, settled: Settled, attemp
 
 
 def program_of(
-    ws: Workspace, compiled: CompiledVariant, settled: Settled, attempt: Attempt, *, bytes_between: bool = True
+    ws: Workspace, compiled: CompiledVariant, settled: Settled, attempt: Attempt, *, whole: bool = False
 ) -> Lowered:
     """The program that ``attempt`` makes of one variant, with a tuner's decisions where it may have them.
 
-    ``bytes_between``: False leaves every value of a layer in memory as floats, to be looked at.
+    ``whole`` leaves every value of a layer in memory as floats, to be looked at.
     """
-    return _for_batch(compiled, _program_once(ws, compiled, settled, attempt, bytes_between))
+    return _for_batch(compiled, _program_once(ws, compiled, settled, attempt, whole))
 
 
 def _program_once(
-    ws: Workspace, compiled: CompiledVariant, settled: Settled, attempt: Attempt, bytes_between: bool = True
+    ws: Workspace, compiled: CompiledVariant, settled: Settled, attempt: Attempt, whole: bool = False
 ) -> Lowered:
     """The program of the graph that was compiled, which may be a part's."""
     spec = settled.spec
@@ -145,7 +145,7 @@ def _program_once(
     exceptions = tuple((layer.name, layer.weights) for layer in spec.layers if layer.weights)
     rules = Rules(spec.weights.type, exceptions, summed=spec.calibrated)
     winograd, share = attempt.winograd and spec.winograd, spec.weights.place == "library"
-    options = Options(winograd, settled.algorithms, share, rules, settled.quantisations, bytes_between)
+    options = Options(winograd, settled.algorithms, share, rules, settled.quantisations, whole)
     return lower(compiled.kernels.metadata_path, compiled.compiled, ws.cache, attempt.path, options)
 
 

@@ -11,7 +11,7 @@ from builder.emit.generated import GeneratedSources
 from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_weights
-from builder.emit.program import is_dynamic, kernel_kinds, program_source
+from builder.emit.program import is_dynamic, kernel_kinds, program_source, uses_cascades
 from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES, RUNTIME
 from builder.link.toolchain import compile_file, run_compiler
 from builder.lower.program import Program, walk
@@ -57,6 +57,7 @@ def emit_sources(program: Program, spec: ModelSpec, folder: Path) -> None:
         isas,
         kernel_kinds=kernel_kinds(steps),
         dynamic=is_dynamic(program),
+        cascades=uses_cascades(steps),
     )
     for isa, path in zip(isas, sources.programs, strict=True):
         path.parent.mkdir(parents=True)
@@ -100,6 +101,8 @@ def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: P
     objects.append(build(RUNTIME / "abi" / "model.c", *c, "-Dgetenv=cf_getenv"))
     if generated.dynamic:
         objects.append(build(RUNTIME / "abi" / "dynamic.c", *c))
+    if generated.cascades:
+        objects.append(build(RUNTIME / "abi" / "cascade.c", *c))
     for name in ("wasm/platform.c", "wasm/tables.c", *KERNEL_SOURCES):
         objects.append(build(RUNTIME / name, *_C))
     objects.append(

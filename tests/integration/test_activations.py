@@ -15,11 +15,12 @@ import pytest
 from builder.cli import main
 from builder.importers.graph import FrozenGraph
 from builder.library.opened import OpenedModel
-from builder.lower import Lowered, Options, lower
+from builder.lower import Lowered, Options, cascade, lower
 from builder.lower.compress import Rules
+from builder.lower.decisions import decisions
 from builder.lower.fused_steps import LayerStep, PoolStep
 from builder.lower.packing import INTEGER
-from builder.lower.program import walk
+from builder.lower.program import CascadeStep, walk
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from builder.quantise import restored
@@ -75,7 +76,31 @@ def pooled() -> Any:
     return call
 
 
-OWN = (Case("wired", wired, (f32("x", 2, 15, 13, 19),)), Case("pooled", pooled, (f32("x", 2, 15, 14, 20),)))
+def inverted() -> Any:
+    """Two blocks of MobileNetV2's kind over pictures so large that they run in cascades, with swish in one of them."""
+    import tensorflow as tf
+
+    first, expand, project = weights(3, 3, 3, 24), weights(1, 1, 24, 64), weights(1, 1, 64, 24)
+    again, back = weights(1, 1, 24, 128), weights(1, 1, 128, 24)
+    small, large, bias = weights(3, 3, 64, 1), weights(5, 5, 128, 1), weights(24)
+
+    def call(x: Any) -> Any:
+        y = tf.nn.relu6(tf.nn.conv2d(x, first, 1, "SAME"))
+        y = tf.nn.swish(tf.nn.conv2d(y, expand, 1, "SAME"))
+        y = tf.nn.relu6(tf.nn.depthwise_conv2d(y, small, (1, 2, 2, 1), "SAME"))
+        y = tf.nn.conv2d(y, project, 1, "SAME") + bias
+        z = tf.nn.relu6(tf.nn.conv2d(y, again, 1, "SAME"))
+        z = tf.nn.relu6(tf.nn.depthwise_conv2d(z, large, (1, 1, 1, 1), "SAME"))
+        return tf.nn.conv2d(z, back, 1, "SAME") + y
+
+    return call
+
+
+OWN = (
+    Case("wired", wired, (f32("x", 2, 15, 13, 19),)),
+    Case("pooled", pooled, (f32("x", 2, 15, 14, 20),)),
+    Case("inverted", inverted, (f32("x", 1, 96, 100, 3),)),
+)
 
 
 @dataclass(frozen=True)
@@ -110,7 +135,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
 def _build(case: Case, graph: FrozenGraph, folder: Path) -> Built:
     spec, rules = spec_of(case.name, case.absolute, case.relative), Rules("int8")
     compiled, metadata = CompiledGraph(graph.folder, TARGET, "", "", 0.0), graph.folder / "graph_metadata.o"
-    floats = lower(metadata, graph, CACHE, options=Options(weights=rules))
+    floats = lower(metadata, graph, CACHE, options=Options(weights=rules, whole=True))
     steps = {n: s for n, s in enumerate(walk(floats.program.steps)) if isinstance(s, LayerStep)}
     steps = {n: s for n, s in steps.items() if s.weight_type == "int8" and s.groups == 1}
     (folder / "floats").mkdir()
@@ -120,9 +145,11 @@ def _build(case: Case, graph: FrozenGraph, folder: Path) -> Built:
     assert not kept
     assert quantisations.keys() == {step.layer for step in steps.values()}
     options = Options(weights=rules, quantisations=quantisations)
-    lowered = lower(metadata, graph, CACHE, options=options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cascade, "CALL_NS", 0.0)  # as many layers in cascades as can be
+        lowered = lower(metadata, graph, CACHE, options=options)
     library = build_observed(lowered.program, spec, compiled, folder / "bytes", CACHE)
-    between = lower(metadata, graph, CACHE, options=replace(options, bytes_between=False))
+    between = lower(metadata, graph, CACHE, options=replace(options, whole=True))
     (folder / "between").mkdir()
     observed = build_observed(between.program, spec, compiled, folder / "between", CACHE)
     same = folder / "bytes"
@@ -139,7 +166,7 @@ def output_of(step: LayerStep, arena: np.ndarray) -> np.ndarray:
     return picture(step.output, (step.batch, *step.out_size, step.out_channels), arena)
 
 
-NAMES = ("dense_wide", "mlp_batch_64", "wide_resnet", "wired", "pooled")
+NAMES = ("dense_wide", "mlp_batch_64", "wide_resnet", "wired", "pooled", "inverted")
 
 
 @pytest.mark.parametrize("name", ["dense_wide", "wide_resnet", "wired", "pooled"])
@@ -177,7 +204,7 @@ def test_a_maximum_of_bytes_where_nothing_else_is_wanted_of_it(built: Callable[[
     assert [step.rounded is not None for step in pools] == [True, False]
 
 
-@pytest.mark.parametrize(("name", "stored"), [("wide_resnet", 4), ("wired", 1), ("pooled", 1)])
+@pytest.mark.parametrize(("name", "stored"), [("wide_resnet", 4), ("wired", 1), ("pooled", 1), ("inverted", 4)])
 def test_bytes_between_layers_change_no_bit(name: str, stored: int, built: Callable[[str], Built]) -> None:
     """``stored``: layers that store bytes for others."""
     made = built(name)
@@ -187,6 +214,29 @@ def test_bytes_between_layers_change_no_bit(name: str, stored: int, built: Calla
     for feeds in golden_inputs(spec_of(name), made.graph).runs:
         with OpenedModel(made.library) as ours, OpenedModel(made.observed) as floats:
             for one, other in zip(run_once(ours, made.graph, feeds), run_once(floats, made.graph, feeds), strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+def test_cascades_of_bytes_change_no_bit(built: Callable[[str], Built]) -> None:
+    """On any number of threads, with layers of floats between those of bytes."""
+    made = built("inverted")
+    cascades = [step for step in made.lowered.program.steps if isinstance(step, CascadeStep)]
+    assert len(cascades) == 2
+    assert {layer.algorithm for step in cascades for layer in step.layers} == {"direct", "integer", "depthwise"}
+    assert any(layer.output is None for step in cascades for layer in step.layers[:-1])  # a rolling buffer of bytes
+    decided = decisions(made.lowered.program, made.lowered.notes)
+    found = [decided.index(d) for d in decided if d.kind == "cascade"]
+    for at, step in zip(found, cascades, strict=True):
+        assert decided[at].packing == {"rows": step.rows}
+        assert [d.step for d in decided[at + 1 : at + 1 + len(step.layers)]] == [layer.name for layer in step.layers]
+    assert made.lowered.program.arena_touched < made.floats.program.arena_size // 2
+    assert not any(isinstance(step, CascadeStep) for step in made.floats.program.steps)
+    (feeds, *_) = golden_inputs(spec_of("inverted"), made.graph).runs
+    with OpenedModel(made.observed) as whole:
+        expected = run_once(whole, made.graph, feeds)
+    for threads in (1, 2, 5):
+        with OpenedModel(made.library, threads) as ours:
+            for one, other in zip(run_once(ours, made.graph, feeds), expected, strict=True):
                 np.testing.assert_array_equal(one, other)
 
 

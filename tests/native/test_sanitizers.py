@@ -41,6 +41,7 @@ POOL = (
     "test_emit_fused.py::test_two_models_at_once",
     "test_abi.py::test_large_steps_are_shared_out_and_right",
     "test_batch_parts.py",
+    "test_cascades.py",
 )
 ABI = (
     "test_abi.py",
@@ -48,6 +49,7 @@ ABI = (
     "test_batches.py::test_the_sizes_choose_the_batch",
     "test_batches.py::test_other_sizes_are_refused",
     "test_batch_parts.py",
+    "test_cascades.py",
     "test_outside_weights.py::test_the_file_beside_the_library_is_taken",
     "test_outside_weights.py::test_two_models_of_one_library_have_weights_of_their_own",
     "test_outside_weights.py::test_weights_may_be_handed_over_in_memory",

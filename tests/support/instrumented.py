@@ -71,7 +71,7 @@ def compile_objects(folder: Path, flags: Sequence[str], *, kernels: bool = True)
     }
     for name, text in texts.items():
         (sources / name).write_text(text)
-    names = ("abi/model.c", "abi/weights.c", "platform/cpu_x86_64.c", *THREAD_SOURCES)
+    names = ("abi/model.c", "abi/weights.c", "abi/cascade.c", "platform/cpu_x86_64.c", *THREAD_SOURCES)
     _compile([*flags], [*(sources / name for name in texts), *(RUNTIME / name for name in names)], folder)
     for macro, further in VARIANTS.items():
         (folder / macro).mkdir()

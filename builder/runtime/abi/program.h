@@ -152,6 +152,19 @@ void cf_call_dot(cf_context *context, const cf_dot *dot, const void *lhs, const 
 void cf_call_broadcast(cf_context *context, const cf_broadcast *broadcast, const void *source, const void *other,
                        void *target);
 
+/* Layers that run a stripe of rows at a time: see CascadeStep in builder/lower/program.py. */
+typedef struct {
+    int64_t count, rows; /* layers, and rows of the last one's output in a stripe */
+    const cf_layer *layers;
+    const size_t *rolling; /* [count - 1]: bytes of a thread's rolling buffer behind each layer but the last */
+    const size_t *scratch; /* [count]: bytes of a thread's scratch; NULL: no layer has any */
+    void (*step)(const cf_context *context, uint32_t number); /* is told that a layer begins, or NULL */
+    uint32_t first_step;                                      /* the number of the first layer for that */
+} cf_cascade;
+
+/* Run a cascade. `data`: of each layer, whose rolling buffers and scratch are those of the first thread. */
+void cf_run_cascade(cf_context *context, const cf_cascade *cascade, const cf_layer_data *data);
+
 /* Store the 128-bit state (low word first), then add delta (XLA's RngGetAndUpdateState). */
 void cf_advance_rng(cf_context *context, void *state, uint64_t delta);
 

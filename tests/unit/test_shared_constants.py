@@ -49,7 +49,6 @@ def test_a_constant_of_lower_is_the_kernels(header: str, name: str, value: int) 
 
 def test_channel_vectors_are_padded_for_the_widest_tile() -> None:
     assert max(_constants("fused/vector.h", "CF_NR")) == packing.MAX_NR
-    assert max(_constants("fused/gemv.h", "CF_GEMV_NR")) == packing.MAX_NR
 
 
 def test_the_enums_are_named_as_emit_prints_them() -> None:

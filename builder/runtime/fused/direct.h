@@ -33,7 +33,7 @@ static void run_direct(cf_context *context, const cf_layer *layer, const cf_laye
     const int64_t threads =
         context == NULL ? 1 : threads_for(context, work, g.pixels <= CF_GEMV_PIXELS ? 20 : 40);
     if (g.pixels <= CF_GEMV_PIXELS) {
-        g.n_blocks = threads == 1 ? 1 : min64(2 * threads, ceil_div(g.panels, 2));
+        g.n_blocks = threads == 1 ? 1 : min64(2 * threads, ceil_div(g.panels, g.pixels == 1 ? CF_GEMV_PANELS : 2));
         run_tasks(context, threads, g.n_blocks * layer->groups, gemv_task, &g);
         return;
     }

@@ -4,7 +4,12 @@
 
 #include "fused/gemm.h"
 
-enum { CF_GEMV_NR = 32 }; /* output channels of a tile */
+/* Panels of a tile, of as many streams of weights: four come out of the second-level cache faster than two, which are
+ * as many as the sums of two or three pixels leave registers for. */
+enum {
+    CF_GEMV_PANELS = CF_LANES >= 8 ? 4 : 2,
+    CF_GEMV_NR = CF_GEMV_PANELS * CF_PANEL
+};
 
 /* CF_LANES weights from number `at` on, as floats; int8 without their scale. type is a constant. */
 INLINE vec load_weights(const cf_weight_type type, const void *weights, int64_t at) {
@@ -18,7 +23,7 @@ INLINE vec load_weights(const cf_weight_type type, const void *weights, int64_t 
 }
 
 /*
- * Add to sums: mr <= CF_GEMV_PIXELS pixels times 32 (or the last 16) channels, whose weights begin at number `at`.
+ * Add to sums: mr <= CF_GEMV_PIXELS pixels times `vectors` vectors of channels, whose weights begin at number `at`.
  * Each sum is kept in `chains` parts, which hide the latency of the additions. Weights that are not float32 are widened
  * in registers, because each is used mr times only. type, mr, vectors and chains are constants. There is no prefetch,
  * because the processor reads ahead by itself.
@@ -69,13 +74,15 @@ INLINE void gemv_microkernel(const cf_weight_type type, const int mr, const int 
     }
 }
 
-/* Add to sums: all pixels times `panels` panels, one or two, from number `panel` on. */
+/* Add to sums: all pixels times `panels` panels from number `panel` on: one, two, or of one pixel CF_GEMV_PANELS. */
 INLINE void gemv_panels(const cf_weight_type type, const cf_gemm *g, const float *const *in, int64_t panel,
                         int64_t panels, float *sums) {
-    enum { TWO = CF_GEMV_NR / CF_LANES, ONE = CF_PANEL / CF_LANES };
+    enum { ONE = CF_PANEL / CF_LANES, TWO = 2 * ONE, MOST = CF_GEMV_PANELS * ONE };
     const int64_t at = panel * g->indirection.k * CF_PANEL;
     const float *scale = type == CF_INT8 ? g->data->weight_scale + panel * CF_PANEL : NULL;
-    if (panels > 1) {
+    if (panels > 2) {
+        gemv_microkernel(type, 1, MOST, CF_LANES == 16 ? 2 : 1, g, in, at, scale, sums);
+    } else if (panels > 1) {
         switch (g->pixels) {
         case 1: gemv_microkernel(type, 1, TWO, CF_LANES == 16 ? 4 : 2, g, in, at, scale, sums); break;
         case 2: gemv_microkernel(type, 2, TWO, CF_LANES == 16 ? 2 : 1, g, in, at, scale, sums); break;
@@ -108,17 +115,20 @@ static void gemv_task(void *argument, int64_t task, uint32_t thread) {
     const int64_t n_block = task % g->n_blocks, group = task / g->n_blocks;
     cf_pixel_pointers pointers;
     set_pixel_pointers(&pointers, g->layer, g->data, 0, g->pixels, group * g->group_in_channels);
-    const int64_t pairs = ceil_div(g->panels, 2);
-    const int64_t end = min64(g->panels, 2 * part_start(pairs, n_block + 1, g->n_blocks));
-    for (int64_t panel = 2 * part_start(pairs, n_block, g->n_blocks); panel < end; panel += 2) {
-        const int64_t channels = min64(CF_GEMV_NR, g->group_out_channels - panel * CF_PANEL);
+    /* Tiles begin at the same panels whatever the tasks: each has its own order of additions. */
+    const int64_t most = g->pixels == 1 ? CF_GEMV_PANELS : 2, tiles = ceil_div(g->panels, most);
+    const int64_t end = min64(g->panels, most * part_start(tiles, n_block + 1, g->n_blocks));
+    for (int64_t panel = most * part_start(tiles, n_block, g->n_blocks); panel < end;) {
+        const int64_t together = end - panel >= most ? most : min64(end - panel, 2);
+        const int64_t channels = min64(together * CF_PANEL, g->group_out_channels - panel * CF_PANEL);
         const int64_t channel = group * g->group_out_channels + panel * CF_PANEL;
         _Alignas(64) float sums[CF_GEMV_PIXELS * CF_GEMV_NR] = {0};
         for (int64_t r = 0; r < g->pixels; r++) {
             memcpy(sums + r * CF_GEMV_NR, g->data->bias + channel, (size_t)channels * sizeof *sums);
         }
-        gemv_any_type(g, pointers.input, group * g->panels + panel, ceil_div(channels, CF_PANEL), sums);
+        gemv_any_type(g, pointers.input, group * g->panels + panel, together, sums);
         run_epilogue(g->layer, g->data, &pointers, 0, g->pixels, channel, channels, sums, CF_GEMV_NR);
+        panel += together;
     }
 }
 

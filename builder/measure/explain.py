@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from builder import profile
 from builder.cache import digest
 from builder.lower.decisions import LayerWeights, WeightSizes, layer_weights
 from builder.lower.fused_steps import Quantisation
 from builder.lower.notes import Note, note_of
 from builder.lower.program import CallStep, ConditionalStep, Program, Step, WhileStep
-from builder.measure import profile
 from builder.pack.bundle import Bundle
 from builder.report.text import RULE, table
 from builder.stages.compile import CompiledVariant, compile_first

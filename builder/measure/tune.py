@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from builder import profile
 from builder.cache import digest
 from builder.files import write_file
 from builder.lower import Lowered
 from builder.lower.fused_steps import Algorithm, LayerStep
 from builder.lower.packing import candidates
 from builder.lower.program import walk
-from builder.measure import profile
 from builder.measure.machine import cpu_name
 from builder.report.text import table
 from builder.spec import ModelSpec

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from builder import profile
 from builder.emit import emit
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph, Port
 from builder.lower.program import BoundPort, CallStep, Program, WhileStep
 from builder.lower.steps import Buffer, CopyStep
-from builder.measure import profile
 from builder.measure.explain import Explanation, Row, render
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec

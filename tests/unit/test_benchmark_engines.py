@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.engines import KINDS, OURS, OURS_INT8
-from builder.measure.profile import LIMIT
+from builder.profile import LIMIT
 from builder.targets import X86_64
 
 

@@ -16,6 +16,7 @@ from builder.files import write_file
 from builder.link.archive import ARCHIVE, TRIAL
 from builder.pack.bundle import Bundle, activate
 from builder.pack.dependencies import build_dependencies
+from builder.quantise.choice import Choice
 from builder.stages.attempts import VerifiedLibrary, verified_library
 from builder.stages.compile import compiler
 from builder.stages.completed import completed
@@ -37,15 +38,16 @@ class Built:
     library: VerifiedLibrary
 
 
-def build_bundle(ws: Workspace) -> Built:
+def build_bundle(ws: Workspace, recorded: Choice | None = None) -> Built:
     """Run every stage for the workspace's spec and target, or take its output from an earlier run.
 
-    Raises the ColdforgeError of the stage that fails; the last good bundle stays in place.
+    ``recorded``: what "auto" chose in an earlier build, whose times are taken instead of measuring. Raises the
+    ColdforgeError of the stage that fails; the last good bundle stays in place.
     """
     ws = completed(ws)
     imported = import_variants(ws)
     compiled_for = compiler(ws, imported)
-    settled = settle(ws)
+    settled = settle(ws, recorded)
     ws = ws.for_spec(settled.spec)
     library = verified_library(ws, compiled_for, settled)
     if stale := stale_tuning(ws.spec, library.lowering.geometries):

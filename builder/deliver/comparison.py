@@ -53,7 +53,8 @@ def compare(recorded: Path, made: Path) -> Comparison:
 
 
 def _unmeasured(path: Path) -> Any:
-    """A manifest without what depends on the machine that built: its Python, and how TensorFlow's answers differ there.
+    """A manifest without what depends on the machine that built: its Python, how TensorFlow's answers differ there, and
+    what "auto" measured; what it chose is in the weights.
 
     Digests and sizes of other files go too: those files are compared themselves. What is no manifest stays as it is.
     """
@@ -61,7 +62,7 @@ def _unmeasured(path: Path) -> Any:
     def without(manifest: Any) -> Any:
         if not isinstance(manifest, dict):
             return manifest
-        kept = {key: value for key, value in manifest.items() if key not in ("verification", "files", "sizes")}
+        kept = {key: value for key, value in manifest.items() if key not in ("verification", "auto", "files", "sizes")}
         if isinstance(models := kept.get("models"), list):
             kept["models"] = [without(one) for one in models]
         if isinstance(tools := kept.get("built_with"), dict):
@@ -74,7 +75,7 @@ def _unmeasured(path: Path) -> Any:
 def _measured(recorded: Path, made: Path) -> str:
     """The first place where two manifests differ in what was measured; empty where they do not."""
     before, after = _json(recorded), _json(made)
-    keys = ("verification", "built_with", "models")
+    keys = ("verification", "auto", "built_with", "models")
     found = (where for key in keys for where in differences(before.get(key), after.get(key), key))
     return next(found, "")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from builder.deliver.bundle_check import check_bundle
 from builder.deliver.comparison import Comparison, compare
+from builder.deliver.recorded import recorded_choice
 from builder.deliver.statement import parse_statement, read_plain
 from builder.errors import BundleError, UsageError
 from builder.files import scratch
@@ -29,9 +30,9 @@ from builder.workspace import Workspace
 def reproduce(folder: Path, project: Project, progress: Progress, spec: ModelSpec | None = None) -> Comparison:
     """Build the bundle in ``folder`` again and compare. ``spec``: of its model.toml, where that has moved.
 
-    Nothing of the earlier build's stages is used, but the caches of downloads and of the compiler are. Raises
-    BundleError if the bundle is not what its statement says, UsageError if model.toml cannot be found, and what a
-    build raises.
+    Nothing of the earlier build's stages is used, but the caches of downloads and of the compiler are, and the times
+    that "auto" decided by, as no second measurement gives the same. Raises BundleError if the bundle is not what its
+    statement says, UsageError if model.toml cannot be found, and what a build raises.
     """
     definition = check_bundle(folder).statement["predicate"]["buildDefinition"]
     with scratch(project.build / "reproduced") as root:
@@ -52,7 +53,7 @@ def _build(
     """The folder of the bundle that the recorded parameters give today."""
     chosen = definition["externalParameters"]
     if definition["buildType"] != JOIN_TYPE:
-        return _bundle(chosen, project, fresh, progress, spec).folder
+        return _bundle(folder, chosen, project, fresh, progress, spec).folder
     if spec is not None:
         raise UsageError("--model names one model.toml, and this bundle is of several.")
     bundles = []
@@ -60,17 +61,23 @@ def _build(
         one = parse_statement(read_plain(folder / name, STATEMENT))["predicate"]["buildDefinition"]
         if one["buildType"] == JOIN_TYPE:
             raise BundleError(f"{name} is itself a bundle of several models, which coldforge does not make.")
-        bundles.append(_bundle(one["externalParameters"], project, fresh, progress, None))
+        bundles.append(_bundle(folder / name, one["externalParameters"], project, fresh, progress, None))
     return join(bundles, fresh.dist, suffix=target_named(chosen["target"]).suffix).folder
 
 
 def _bundle(
-    chosen: Mapping[str, Any], project: Project, fresh: Project, progress: Progress, spec: ModelSpec | None
+    folder: Path,
+    chosen: Mapping[str, Any],
+    project: Project,
+    fresh: Project,
+    progress: Progress,
+    spec: ModelSpec | None,
 ) -> Bundle:
-    """The bundle that the parameters ``chosen`` for one model give today."""
+    """The bundle that the parameters ``chosen`` for one model, whose manifest is in ``folder``, give today."""
     found = spec or load(_toml(chosen["model"], project))
     target = target_named(chosen["target"])
-    return build_bundle(Workspace(replace(found, packaging=chosen["package"]), fresh, target, progress)).bundle
+    ws = Workspace(replace(found, packaging=chosen["package"]), fresh, target, progress)
+    return build_bundle(ws, recorded_choice(folder)).bundle
 
 
 def _toml(recorded: str, project: Project) -> Path:

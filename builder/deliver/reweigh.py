@@ -15,6 +15,7 @@ from pathlib import Path
 
 from builder.cache import file_digest
 from builder.commands import bundle_command
+from builder.deliver.recorded import recorded_choice
 from builder.emit.outside import write_outside
 from builder.emit.program import layout_of
 from builder.errors import UsageError, WeightsError
@@ -54,7 +55,7 @@ def reweigh(ws: Workspace, output: Path | None) -> NewWeights:
     wanted = _wanted(ws)
     ws = completed(ws)
     compiled_for = compiler(ws, import_variants(ws))
-    settled = replace(settle(ws), quantisations=_quantisations(ws.bundle))
+    settled = replace(settle(ws, recorded_choice(ws.bundle)), quantisations=_quantisations(ws.bundle))
     ws = ws.for_spec(settled.spec)
     compiled, lowered = _fitting(ws, compiled_for, settled, wanted)
     with scratch(ws.build / "weigh") as temporary:

@@ -57,6 +57,7 @@ class Manifest:
     audit: AuditReport | None = field(default=None)
     verification: Verification | None = field(default=None)
     sizes: SizeTable | None = field(default=None)
+    choice: Mapping[str, Any] | None = field(default=None)  # of the type of the weights, where the spec said "auto"
 
     def to_dict(self) -> dict[str, Any]:
         about = self.description
@@ -89,6 +90,8 @@ class Manifest:
             content["verification"] = self.verification.to_dict()
         if self.sizes is not None:
             content["sizes"] = self.sizes.to_dict()
+        if self.choice is not None:
+            content["auto"] = dict(self.choice)
         return content
 
     def to_json(self) -> str:

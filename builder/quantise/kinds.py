@@ -17,11 +17,18 @@ class Kind:
     def __str__(self) -> str:
         return f"{self.weights}, {self.activations} activations" if self.activations != "float32" else self.weights
 
+    @property
+    def folder(self) -> str:
+        """What tells the folders that are made for it from those of others."""
+        return f"{self.weights}-activations" if self.activations != "float32" else self.weights
 
-KINDS = (Kind("float32"), Kind("float16"), Kind("bfloat16"), Kind("int8"), Kind("int8", "int8"))
 
-SMALLEST_FIRST = (Kind("int8", "int8"), Kind("int8"), Kind("float16"), Kind("bfloat16"), Kind("float32"))
-"""float16 before bfloat16, which is as large and three bits coarser; float32 always holds."""
+FLOAT32 = Kind("float32")
+
+KINDS = (FLOAT32, Kind("float16"), Kind("bfloat16"), Kind("int8"), Kind("int8", "int8"))
+
+SMALLEST_FIRST = (Kind("int8", "int8"), Kind("int8"), Kind("float16"), Kind("bfloat16"))
+"""Those smaller than float32, which always holds. float16 before bfloat16, which is as large and three bits coarser."""
 
 
 def of_kind(spec: ModelSpec, kind: Kind) -> ModelSpec:

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from builder.audit import AuditReport, audit
 from builder.emit import GeneratedSources
 from builder.lower.decisions import LoweringReport
+from builder.quantise.choice import Choice
 from builder.spec import ModelSpec
 from builder.stages.compile import CompiledModel, Compiler
 from builder.stages.link import link_shared
@@ -70,6 +71,7 @@ class VerifiedLibrary:
     roundings: Roundings
     verification: Verification
     versions: Mapping[str, str] = field(default_factory=versions)
+    choice: Choice | None = None  # of the type of its weights, where the spec said "auto"
 
     @property
     def compiled(self) -> CompiledModel:
@@ -102,7 +104,7 @@ def verified_library(ws: Workspace, compiled_for: Compiler, settled: Settled) ->
 
     *given_up, kept = until_final(ws.spec, lowered, functools.partial(_tried, ws))
     why = tuple((one.lowering.path, reason(one.verification)) for one in given_up)
-    return replace(kept, lowering=replace(kept.lowering, given_up=why))
+    return replace(kept, lowering=replace(kept.lowering, given_up=why), choice=settled.choice)
 
 
 def _tried(ws: Workspace, emitted: Emitted) -> VerifiedLibrary:

@@ -22,11 +22,12 @@ from builder.workspace import Workspace
 
 @dataclass(frozen=True)
 class Candidate:
-    """The library of ``kind``, but for the spec's exceptions."""
+    """The library of ``kind``, but for the spec's exceptions, and what it was lowered by."""
 
     kind: Kind
     library: Path
     lowering: LoweringReport
+    settled: Settled
 
 
 def compile_here(ws: Workspace) -> CompiledVariant:
@@ -48,17 +49,22 @@ def candidate(ws: Workspace, compiled: CompiledVariant, kind: Kind) -> Candidate
     ``compiled``: by ``compile_here``, if the library is to run here. Ranges of activations are measured on
     [activations].images, or those of [weights].
     """
-    ws = ws.for_spec(replace(of_kind(ws.spec, kind), weights=Weights(kind.weights)))
-    settled = calibrate(ws)
+    settled = settled_for(ws, kind)
+    ws = ws.for_spec(settled.spec)
     rounded = kind.activations != "float32"
     folder = ws.stage(
-        f"accuracy-{kind.weights}{'-activations' if rounded else ''}",
+        f"accuracy-{kind.folder}",
         f"a library with {kind.weights} weights{' and activations' if rounded else ''}",
         digest(*compiled.inputs, settled.key, compiled.kernels.target.name),
         functools.partial(_build, ws, compiled, settled),
         compiled.kernels.target.suffix,
     )
-    return Candidate(kind, folder / "libmodel.so", LoweringReport.load(folder / LOWERING))
+    return Candidate(kind, folder / "libmodel.so", LoweringReport.load(folder / LOWERING), settled)
+
+
+def settled_for(ws: Workspace, kind: Kind) -> Settled:
+    """What a candidate of ``kind`` is lowered by: the static rule alone, as tuning comes after the choice."""
+    return calibrate(ws.for_spec(replace(of_kind(ws.spec, kind), weights=Weights(kind.weights))))
 
 
 def _build(ws: Workspace, compiled: CompiledVariant, settled: Settled, folder: Path) -> None:

@@ -1,33 +1,38 @@
 """Choose: of ``[weights] type = "auto"``, the smallest type that holds the stated accuracy on the calibration set.
 
-Where ``[activations]`` are asked for, int8 is tried with them and without.
+Where ``[activations]`` are asked for, int8 is tried with them and without, and nothing is taken that is slower than
+float32 here. ``builder.quantise.choice`` has the rule.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 from builder.cache import digest
 from builder.errors import SpecError
 from builder.quantise.accuracy import compare, library_answers
+from builder.quantise.choice import Choice, Tried
 from builder.quantise.inputs import golden_inputs, own_inputs
-from builder.quantise.kinds import SMALLEST_FIRST, Kind
+from builder.quantise.kinds import SMALLEST_FIRST
 from builder.spec import to_json
 from builder.stages.answers import tensorflow_answers
 from builder.stages.candidate import candidate, compile_here
 from builder.stages.compile import CompiledVariant
+from builder.stages.timed import timed
+from builder.targets import host_target
 from builder.workspace import Workspace
 
 _CHOICE = "choice.json"
 
 
-def choose(ws: Workspace) -> Kind:
-    """The types, kept for the same model, spec and pictures; what was tried is printed.
+def choose(ws: Workspace, recorded: Choice | None = None) -> Choice:
+    """The choice, kept for the same model, spec, pictures and target; what was tried is printed.
 
-    Raises SpecError for pictures that are not there, and the ColdforgeError of a stage that fails.
+    ``recorded``: one that was made before, whose times are taken instead of measuring: they are another machine's, or
+    this one's at another moment. Raises SpecError for pictures that are not there, and the ColdforgeError of a stage
+    that fails.
     """
     spec, images = ws.spec, ws.spec.weights.images
     if images is not None and not images.exists():
@@ -39,33 +44,47 @@ def choose(ws: Workspace) -> Kind:
         compiled.graph.golden_path,
         to_json(spec),
         *(path for path in paths if path),
+        *([json.dumps(recorded.to_dict())] if recorded else []),
     )
-    make = functools.partial(_choose, ws, compiled)
-    folder = ws.stage("weights", "the smallest type that is accurate enough", key, make)
-    found = json.loads((folder / _CHOICE).read_text())
-    for line in found["tried"]:
+    make = functools.partial(_choose, ws, compiled, recorded)
+    suffix = f"{ws.target.suffix}{'-recorded' if recorded else ''}"
+    folder = ws.stage("weights", "the smallest type that is accurate enough", key, make, suffix)
+    choice = Choice.of_dict(json.loads((folder / _CHOICE).read_text()))
+    for line in choice.lines():
         ws.progress.say(f"  {line}")
-    return Kind(**found["chosen"])
+    return choice
 
 
-def _choose(ws: Workspace, compiled: CompiledVariant, folder: Path) -> None:
+def _choose(ws: Workspace, compiled: CompiledVariant, recorded: Choice | None, folder: Path) -> None:
     spec, graph, own = ws.spec, compiled.graph, ws.spec.weights.images or ws.spec.samples
     inputs = own_inputs(own, spec, graph) if own else golden_inputs(spec, graph)
     theirs = tensorflow_answers(ws, graph, inputs)
-    tried = []
+    untimed = recorded.untimed if recorded else _untimed(ws)
+    tried: list[Tried] = []
     for kind in SMALLEST_FIRST:
-        if kind.weights == "float32":
-            break
         if kind.activations == "int8" and not spec.calibrated:
             continue
-        library = candidate(ws, compiled, kind).library
-        agreement = compare(spec, graph, inputs, library_answers(library, graph, inputs), theirs).agreement
+        one = candidate(ws, compiled, kind)
+        agreement = compare(spec, graph, inputs, library_answers(one.library, graph, inputs), theirs).agreement
         if agreement is None:
             raise SpecError(
                 f'{spec.path}: [weights].type: "auto" compares classifications, but the data decides the size of this '
                 "model's; choose a type."
             )
-        tried.append(f"{kind}: {100 * agreement:.2f} % of {inputs.source} agree with TensorFlow")
-        if agreement >= spec.weights.accuracy:
+        timing = None
+        if recorded:
+            timing = recorded.timing(kind)
+        elif spec.calibrated and not untimed and agreement >= spec.weights.accuracy:
+            timing = timed(ws, compiled, one)
+        tried.append(Tried(kind, agreement, timing))
+        if tried[-1].holds(spec.weights.accuracy):
             break
-    (folder / _CHOICE).write_text(json.dumps({"chosen": asdict(kind), "tried": tried}))
+    choice = Choice(spec.weights.accuracy, inputs.source, tuple(tried), untimed)
+    (folder / _CHOICE).write_text(json.dumps(choice.to_dict()))
+
+
+def _untimed(ws: Workspace) -> str:
+    """Why the library's time cannot be measured here; empty where it can, or does not count."""
+    if not ws.spec.calibrated or ws.target == host_target():
+        return ""
+    return f"this machine does not run libraries for {ws.target.name}"

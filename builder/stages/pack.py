@@ -114,6 +114,7 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
             audit=library.audit,
             verification=library.verification,
             sizes=sizes,
+            choice=library.choice.to_dict() if library.choice else None,
         )
         _write(draft.manifest, measured.to_json())
         _write(draft.statement, bundle_statement(ws, library, fresh, parts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from builder.quantise.choice import Choice
 from builder.quantise.kinds import of_kind
 from builder.stages.calibrate import calibrate
 from builder.stages.choose import choose
@@ -12,20 +13,21 @@ from builder.stages.tuning import tuning_of
 from builder.workspace import Workspace
 
 
-def settle(ws: Workspace) -> Settled:
+def settle(ws: Workspace, recorded: Choice | None = None) -> Settled:
     """The spec with types in the place of ``auto``, the ranges of layers' inputs, and the tuner's decisions.
 
-    Raises SpecError for a tuning file that is none, and as ``settle_by_rule`` does.
+    ``recorded``: as ``choose`` has it. Raises SpecError for a tuning file that is none, and as ``settle_by_rule`` does.
     """
-    return replace(settle_by_rule(ws), algorithms=tuning_of(ws.spec).algorithms(ws.target.name))
+    return replace(settle_by_rule(ws, recorded), algorithms=tuning_of(ws.spec).algorithms(ws.target.name))
 
 
-def settle_by_rule(ws: Workspace) -> Settled:
+def settle_by_rule(ws: Workspace, recorded: Choice | None = None) -> Settled:
     """What ``settle`` gives, without the tuner's decisions: the static rule decides everywhere.
 
     Types and ranges are measured on this machine's own build of the model, whatever the target. Raises SpecError for
     what the spec names and is not there, and the ColdforgeError of a stage that fails.
     """
-    if ws.spec.weights.type == "auto":
-        ws = ws.for_spec(of_kind(ws.spec, choose(ws)))
-    return calibrate(ws)
+    if ws.spec.weights.type != "auto":
+        return calibrate(ws)
+    choice = choose(ws, recorded)
+    return replace(calibrate(ws.for_spec(of_kind(ws.spec, choice.chosen))), choice=choice)

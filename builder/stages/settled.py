@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from builder.cache import digest
 from builder.lower.fused_steps import Algorithm, Quantisation
+from builder.quantise.choice import Choice
 from builder.spec import ModelSpec, to_json
 
 
@@ -17,17 +18,18 @@ class Settled:
 
     ``quantisations``: of layers' inputs, by the layer's name in the model. ``kept``: why others are not rounded where
     that was asked for, by name. ``algorithms``: a tuner's decisions, by ``Geometry.label``; the static rule decides
-    where they say nothing.
+    where they say nothing. ``choice``: what was tried for "auto", where the spec said that.
     """
 
     spec: ModelSpec
     quantisations: Mapping[str, Quantisation] = field(default_factory=dict)
     kept: Mapping[str, str] = field(default_factory=dict)
     algorithms: Mapping[str, Algorithm] = field(default_factory=dict)
+    choice: Choice | None = None
 
     @property
     def key(self) -> str:
-        """For caches."""
+        """For caches: of all that a program depends on."""
         answers = {name: asdict(by) for name, by in self.quantisations.items()}
         measured = [answers, dict(self.kept), dict(self.algorithms)]
         return digest(to_json(self.spec), json.dumps(measured, sort_keys=True))

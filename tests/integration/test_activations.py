@@ -22,15 +22,24 @@ from builder.lower.fused_steps import LayerStep, PoolStep
 from builder.lower.packing import INTEGER
 from builder.lower.program import CascadeStep, walk
 from builder.pack.bundle import Bundle
+from builder.progress import Progress
 from builder.project import Project
 from builder.quantise import restored
 from builder.quantise.accuracy import run_once
 from builder.quantise.calibrate import measure
+from builder.quantise.choice import Choice, Ratio, Timing, Tried
 from builder.quantise.inputs import golden_inputs
+from builder.quantise.kinds import SMALLEST_FIRST
 from builder.quantise.observe import build as build_observed
 from builder.quantise.observe import input_of, picture, watch
+from builder.spec import load
+from builder.stages.choose import choose
+from builder.stages.completed import completed
+from builder.stages.settle import settle
+from builder.targets import TARGETS, host_target
 from builder.verify.compare import verify
 from builder.verify.verification import Verification
+from builder.workspace import Workspace
 from builder.xla.tfcompile import CompiledGraph
 from tests.conftest import ROOT
 from tests.integration.test_batches import convolutions
@@ -429,22 +438,97 @@ def test_what_does_not_fit_the_model_is_refused(
     assert message in capsys.readouterr().err
 
 
+HELD_OUT = ROOT / "build" / "digits" / "held_out.npz"
+TIMED = "beside float32, in turns"
+
+
+def write_auto(project: Project, more: str = "") -> Path:
+    """model.toml of the digits with "auto" and int8 activations, measured on pictures that training left out.
+
+    ``more`` is for [weights].
+    """
+    text = (ROOT / "examples" / "digits" / "model.toml").read_text(encoding="utf-8").replace('"../../', f'"{ROOT}/')
+    text += f'[weights]\ntype = "auto"\naccuracy = 0.99\n{more}[activations]\ntype = "int8"\n'
+    path = project.root / "digits.toml"
+    path.write_text(f'{text}[golden]\nsamples = "{HELD_OUT}"\n')
+    return path
+
+
+def test_auto_measures_accuracy_and_time_and_takes_what_holds_in_both(
+    project: Project, digits: Bundle, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever is fastest here: output, manifest and library say the same of it, and so does a second build."""
+    spec = write_auto(project)
+    assert main(["bundle", str(spec), "--in", "host"]) == 0
+    said = capsys.readouterr().err
+    manifest = json.loads(Bundle.load(project.dist / "digits").manifest.read_text())
+    found = Choice.of_dict(manifest["auto"])
+    assert found.inputs == "1,000 pictures of held_out.npz"
+    assert tuple(one.kind for one in found.tried) == SMALLEST_FIRST[: len(found.tried)]
+    assert all(0.95 < one.agreement <= 1 for one in found.tried)
+    assert all(one.timing for one in found.tried if one.agreement >= 0.99)
+    timing = found.tried[0].timing
+    assert timing
+    alone = [ratio for ratio in timing.ratios if ratio.threads == 1]
+    assert [*(ratio.isa for ratio in alone), *timing.lacking] == TARGET.isas(fused=True, integer=True)
+    assert all(ratio.time > 0 for ratio in timing.ratios)
+    layers = manifest["lowering"]["weights"]["layers"]
+    assert {layer["type"] for layer in layers} == {found.chosen.weights}
+    assert sum("input" in layer for layer in layers) == (2 if found.chosen.activations == "int8" else 0)
+
+    assert main(["bundle", str(spec), "--in", "host"]) == 0
+    again = capsys.readouterr().err
+    assert TIMED in said
+    assert TIMED not in again
+    for output in (said, again):
+        assert "".join(f"  {line}\n" for line in found.lines()) in output
+
+
+def test_times_of_an_earlier_build_decide_as_they_did(
+    project: Project, digits: Bundle, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To build a bundle again, or to make new weights for it, nothing is timed."""
+    spec = write_auto(project, 'place = "layer"\n')
+    assert main(["bundle", str(spec), "--in", "host"]) == 0
+    assert TIMED in capsys.readouterr().err
+    for command in (["reproduce", "dist/digits"], ["weights", str(spec)]):
+        assert main(command) == 0
+        assert TIMED not in capsys.readouterr().err
+
+    ws = completed(Workspace.of(load(spec), project, progress=Progress(quiet=True)))
+
+    def measured(time: float) -> Choice:
+        timing = Timing((Ratio("x86-64-v3", 1, time),))
+        return Choice(0.99, "", tuple(Tried(kind, 1.0, timing) for kind in SMALLEST_FIRST))
+
+    assert settle(ws, measured(1.5)).spec.weights.type == "float32"
+    assert not settle(ws, measured(1.5)).spec.calibrated
+    assert settle(ws, measured(0.5)).spec.weights.type == "int8"
+    assert settle(ws, measured(0.5)).spec.calibrated
+
+
+def test_accuracy_alone_decides_for_a_processor_that_is_not_here(project: Project, digits: Bundle) -> None:
+    there = next(target for target in TARGETS if target != host_target())
+    ws = completed(Workspace.of(load(write_auto(project)), project, there, Progress(quiet=True)))
+    found = choose(ws)
+    assert found.untimed == f"this machine does not run libraries for {there.name}"
+    assert [(one.kind, one.timing) for one in found.tried] == [(SMALLEST_FIRST[0], None)]
+    assert found.chosen == SMALLEST_FIRST[0]
+
+
 def test_digits_with_the_pictures_of_their_training(
     project: Project, digits: Bundle, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``auto`` takes bytes for both where that is accurate enough; the report has a row for it, and for samples."""
-    held_out = ROOT / "build" / "digits" / "held_out.npz"
-    with np.load(held_out) as file:
+    """Ranges are measured on samples, and the report has a row for int8 activations, and for samples."""
+    with np.load(HELD_OUT) as file:
         np.savez(project.root / "some.npz", images=file["images"][::10])
-    text = (ROOT / "examples" / "digits" / "model.toml").read_text(encoding="utf-8").replace('"../../', f'"{ROOT}/')
-    text += '[weights]\ntype = "auto"\naccuracy = 0.99\n[activations]\ntype = "int8"\n'
-    text += f'[golden]\nsamples = "{held_out}"\n'
-    (project.root / "digits.toml").write_text(text)
-    assert main(["bundle", "digits.toml", "--in", "host"]) == 0
+    spec = write_auto(project)
+    spec.write_text(spec.read_text().replace('type = "auto"\naccuracy = 0.99', 'type = "int8"'))
+    assert main(["bundle", str(spec), "--in", "host"]) == 0
     said = capsys.readouterr()
-    tried = re.findall(r"  (.+): (\d+\.\d+) % of 1,000 pictures of held_out\.npz agree with TensorFlow", said.err)
-    assert [kind for kind, _ in tried] == ["int8, int8 activations"]
     manifest = json.loads(Bundle.load(project.dist / "digits").manifest.read_text())
+    assert "auto" not in manifest
+    assert TIMED not in said.err
     assert sum("input" in layer for layer in manifest["lowering"]["weights"]["layers"]) == 2
     assert [case for case in manifest["verification"]["cases"] if "sample" in case][-1] == "sample-15"
     assert "the ranges of layers' inputs on held_out.npz" in said.err

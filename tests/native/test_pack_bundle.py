@@ -25,6 +25,8 @@ from builder.lower.decisions import LoweringReport
 from builder.pack.bundle import Bundle, BundleFiles, activate
 from builder.pack.lock import read_lock
 from builder.project import Project
+from builder.quantise.choice import Choice, Ratio, Timing, Tried
+from builder.quantise.kinds import Kind
 from builder.spec import ModelSpec, Source
 from builder.stages.attempts import VerifiedLibrary
 from builder.stages.compile import CompiledModel, CompiledVariant
@@ -224,10 +226,13 @@ def test_packing_twice_gives_the_same_bytes(packer: Packer, tmp_path: Path) -> N
 
 def test_the_layer_does_not_depend_on_the_machine_that_built_it(packer: Packer, made: Made) -> None:
     here = packer().archive.read_bytes()
-    elsewhere = packer(versions={**made.library.versions, "python": "3.12.9"}, without=["handler"])
+    timing = Timing((Ratio("x86-64-v3", 1, 0.8),))
+    choice = Choice(0.99, "pictures", (Tried(Kind("int8"), 1.0, timing),))
+    elsewhere = packer(versions={**made.library.versions, "python": "3.12.9"}, without=["handler"], choice=choice)
     assert elsewhere.archive.read_bytes() == here
+    assert json.loads(elsewhere.manifest.read_text())["auto"] == json.loads(json.dumps(choice.to_dict()))
     in_layer = json.loads((elsewhere.layer / "model" / "manifest.json").read_text())
-    assert not {"verification", "sizes", "audit"} & set(in_layer)
+    assert not {"verification", "sizes", "audit", "auto"} & set(in_layer)
 
 
 def test_modes_do_not_follow_the_umask(packer: Packer) -> None:

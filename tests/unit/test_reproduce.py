@@ -16,7 +16,13 @@ from builder.pack.bundle import EVERY_BUNDLE
 from builder.pack.provenance import BUILD_TYPE, STATEMENT, Material, statement_json
 from builder.report.proof import comparison_lines, require_identical
 
-MANIFEST = {"built_with": {"python": "3.11", "zig": "0"}, "verification": {"worst": 1e-7}, "files": {}, "abi": 1}
+MANIFEST = {
+    "built_with": {"python": "3.11", "zig": "0"},
+    "verification": {"worst": 1e-7},
+    "auto": {"accuracy": 0.99},
+    "files": {},
+    "abi": 1,
+}
 
 
 def bundle(folder: Path, *, toml: str = "1", zig: str = "0", header: str = "a\nb\n", **manifest: Any) -> Path:
@@ -75,6 +81,7 @@ def test_a_build_that_gives_other_bytes_for_the_same_inputs_is_at_fault(tmp_path
     ("manifest", "where"),
     [
         ({"verification": {"worst": 2e-7}}, "verification.worst: 1e-07 → 2e-07"),
+        ({"auto": {"accuracy": 0.98}}, "auto.accuracy: 0.99 → 0.98"),
         ({"built_with": {"python": "3.12", "zig": "0"}}, 'built_with.python: "3.11" → "3.12"'),
     ],
 )

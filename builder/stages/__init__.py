@@ -4,7 +4,7 @@ In the order the data flows:
 
 imported    the trained model's file, found and frozen; the preflight; TensorFlow's own answers
 compile     XLA's kernels for the target
-settle      what only measuring can answer (``choose``, ``candidate``, ``calibrate``), and ``tuning``
+settle      what only measuring can answer (``choose``, ``candidate``, ``timed``, ``calibrate``), and ``tuning``
 lower       thunks to steps, buffers and C, by one of several attempts
 link        the library, or the archive for static linking
 verify      the library's answers against TensorFlow's

@@ -122,6 +122,7 @@ def _layer_buffers(step: LayerStep) -> dict[str, Buffer | None]:
     return {
         "input": step.input.buffer,
         "weights": step.weights,
+        "factor": step.factor,
         "bias": e.bias,
         "output": step.output.buffer if step.output else None,
         "rounded": rounded.view.buffer if rounded else None,

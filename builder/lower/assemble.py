@@ -151,6 +151,7 @@ class _Assembly:
         if layer.second is not None and layer.second.value.base in floats:
             second = self._writing(layer.second.value.base, writes(layer))
         touched = [p for p in (source, residual, output, second, rounded) if p is not None]
+        factor_place = self.values[core.factor.base] if core.factor is not None else None
         flat = core.kernel_size == core.stride == (1, 1) and all(p.layout.halo == NO_HALO for p in touched)
         if flat and cascade is None:
             core = with_rows(layer).core
@@ -211,6 +212,7 @@ class _Assembly:
                 weight_sums=sums,
                 quantisation=quantisation,
                 input_rounded=as_bytes is not None,
+                factor=replace(factor_place.buffer, size=4 * core.in_channels) if factor_place else None,
                 rounded=Rounded(rounded.view(), rounded.layout.halo, between.by) if between and rounded else None,
                 joined=joined,
                 layer=core.name,
@@ -219,8 +221,9 @@ class _Assembly:
 
         sizes = (p.storage.size if p.storage.alone is None else 4 * p.layout.size for p in touched)
         moved = weights.size + sum(sizes)
-        used = [p.storage for p in touched] + ([scratch] if scratch else [])
-        note = Note(name, "layer", layer.matched, algorithm, core.geometry.flop, moved, op_name(layer.end.instruction))
+        used = [*(p.storage for p in touched), *(place for place in (scratch, factor_place) if place)]
+        matched = (*(["factors of channels"] if factor_place else []), *layer.matched)
+        note = Note(name, "layer", matched, algorithm, core.geometry.flop, moved, op_name(layer.end.instruction))
         if cascade is None:
             self._step(build, used, note)
         else:

@@ -98,7 +98,9 @@ class LayerStep:
     ``halo``: (top, left, bottom, right) of zeros that this step writes around its output (and ``second``)
     because a later layer reads them as its padding. ``rounded``: the last output, the second if there is one, as bytes,
     for integer layers with ``input_rounded``, which read that in place of floats; ``output``, or ``second``, is None
-    where nothing reads floats. ``joined``: output pixels side by side that are computed as one: see joined.py.
+    where nothing reads floats. ``factor``: float32 [in_channels], made by another step, which the input is multiplied
+    by; of "direct" 1x1 layers of one picture. ``joined``: output pixels side by side that are computed as one: see
+    joined.py.
     """
 
     name: str
@@ -126,6 +128,7 @@ class LayerStep:
     quantisation: Quantisation | None = None  # of integer layers
     input_rounded: bool = False  # of integer layers
     rounded: Rounded | None = None
+    factor: Buffer | None = None
     joined: int = 1  # of integer layers; weights and channel vectors are those of the layer that computes them
     layer: str = ""  # the op's name in the model
     kept: str = ""  # why its weights are not of the type that was asked for

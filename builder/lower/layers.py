@@ -39,6 +39,8 @@ class Core:
     """Of a product: the weights are a matrix [outputs, channels]."""
     absorbed: Value | None = None
     """The zero ``pad`` that became part of ``padding``."""
+    factor: Value | None = None
+    """A vector of the input's channels that it is multiplied by, made while the program runs."""
 
     @property
     def name(self) -> str:

@@ -119,6 +119,8 @@ def lay_out(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
         if isinstance(task, Thunk | Attention):
             fixed.update(source.base for source in inputs(task))
             continue
+        if isinstance(task, Layer) and task.core.factor is not None:
+            fixed.add(task.core.factor.base)
         for output in outputs(task):
             pictures.setdefault(output, set()).add(writes(task))
         for value, picture, halo in reads(task):

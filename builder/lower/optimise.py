@@ -57,7 +57,7 @@ def optimise(
         dag = read_dag(result)
         open_sizes = any(port.spec.dynamic for port in fetches)
         thunks = read_thunks(result, dag, faithful, enclose=open_sizes)
-        scheduled = schedule(dag, with_gathers(result, thunks, compressor))
+        scheduled = schedule(dag, with_gathers(result, thunks, compressor), options.product_wanted)
         made = assemble(dag, scheduled, faithful, options, compressor)
     except LowerError as error:
         compressor, reason = Compressor(options.weights), str(error)

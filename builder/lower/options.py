@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from builder.lower.compress import Rules
 from builder.lower.fused_steps import Algorithm, Quantisation
+from builder.lower.layers import Core
 
 
 @dataclass(frozen=True)
@@ -25,3 +26,7 @@ class Options:
     weights: Rules = field(default_factory=Rules)
     quantisations: Mapping[str, Quantisation] = field(default_factory=dict)
     whole: bool = False
+
+    def product_wanted(self, core: Core) -> bool:
+        """Whether a layer's input is wanted as it is, also where that is a product with factors of its channels."""
+        return self.whole or core.name in self.quantisations

@@ -7,11 +7,12 @@ cut there. Where a layer's input is stored nowhere, that match is given up. Then
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from builder.errors import LowerError
 from builder.lower.attention import Attention, find_attentions
+from builder.lower.factors import absorb_factor
 from builder.lower.fuse import Layer, Limits, match_layer, ranks
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core, find_cores
@@ -39,12 +40,15 @@ class _Findings:
     stops: set[Value] = field(default_factory=set)
     no_second: set[Value] = field(default_factory=set)
     unpadded: set[Value] = field(default_factory=set)
+    unscaled: set[Value] = field(default_factory=set)
+    """Cores whose input is stored as the product with factors of its channels alone."""
     rejected: dict[Value, str] = field(default_factory=dict)
     unstored: set[Value] = field(default_factory=set)
     """What an attention would read, and nothing stores."""
 
     def size(self) -> int:
-        return len(self.stops) + len(self.no_second) + len(self.unpadded) + len(self.rejected) + len(self.unstored)
+        found = (self.stops, self.no_second, self.unpadded, self.unscaled, self.rejected, self.unstored)
+        return sum(map(len, found))
 
 
 def inputs(task: Task) -> Iterator[Value]:
@@ -52,6 +56,8 @@ def inputs(task: Task) -> Iterator[Value]:
     match task:
         case Layer():
             yield task.core.input
+            if task.core.factor is not None:
+                yield task.core.factor
             if task.affine.residual is not None:
                 yield task.affine.residual
         case Pool() | Norm():
@@ -76,15 +82,18 @@ def makers_of(tasks: Sequence[Task]) -> dict[Value, Task]:
     return makers
 
 
-def schedule(dag: Dag, thunks: list[Thunk]) -> Schedule:
-    """Tasks for all of the graph's outputs. Raises LowerError where one cannot be made."""
+def schedule(dag: Dag, thunks: list[Thunk], product_wanted: Callable[[Core], bool] = lambda core: False) -> Schedule:
+    """Tasks for all of the graph's outputs. Raises LowerError where one cannot be made.
+
+    ``product_wanted``: whether a layer needs its input as it is, also where that is a product with factors of channels.
+    """
     cores = find_cores(dag)
     rank = ranks(dag, cores)
     pools, norms = find_pools(dag), find_norms(dag)
     findings = _Findings()
     while True:
         before = findings.size()
-        attempt = _Attempt(dag, cores, pools, norms, rank, thunks, findings)
+        attempt = _Attempt(dag, cores, pools, norms, rank, thunks, findings, product_wanted)
         tasks = attempt.demand_all()
         if findings.size() == before:
             break
@@ -101,6 +110,7 @@ class _Attempt:
         rank: dict[Value, int],
         thunks: list[Thunk],
         findings: _Findings,
+        product_wanted: Callable[[Core], bool],
     ) -> None:
         self.dag, self.findings = dag, findings
         self.makers: dict[Value, Task] = {}
@@ -120,6 +130,8 @@ class _Attempt:
         for core in cores:
             if core.value not in findings.rejected:
                 chosen_core = core if core.value in findings.unpadded else absorb(core)
+                if core.value not in findings.unscaled and not product_wanted(core):
+                    chosen_core = absorb_factor(chosen_core, dag)
                 layer = match_layer(chosen_core, dag, rank, limits)
                 self._add(layer, layer.inside)
 
@@ -167,6 +179,8 @@ class _Attempt:
             case Layer() if reader.affine.residual is not None and value.base is reader.affine.residual.base:
                 assert reader.before_residual is not None
                 self.findings.stops.add(reader.before_residual)
+            case Layer() if reader.core.factor is not None:
+                self.findings.unscaled.add(reader.core.value)
             case Layer() if reader.core.absorbed is not None:
                 self.findings.unpadded.add(reader.core.value)
             case Pool() if reader.around != (0, 0, 0, 0):

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from builder.lower.fused_steps import Quantisation
 from builder.lower.geometry import Geometry
-from builder.lower.packing import candidates, choose, pack_layer, pad_channels, scratch_size
+from builder.lower.packing import GEMV_PIXELS, candidates, choose, pack_layer, pad_channels, scratch_size
 from tests.support import needs
 from tests.support.fused import Case, Kernels, Prepared, build_with_gcc, prepare
 from tests.support.layers import ACTIVATIONS, LIBRARY, activate, convolve, epilogues, examples, halos
@@ -90,6 +90,7 @@ def layers(draw: st.DrawFn) -> Case:
         size,
         in_gap=draw(st.sampled_from([0, 0, 3, 16])),
         weights=draw(weight_types) if algorithm == "direct" else "float32",
+        factor=kind == "dense" and batch * out[1] > GEMV_PIXELS and draw(st.booleans()),
         **draw(epilogues()),
     )
 
@@ -153,6 +154,10 @@ def test_the_number_of_threads_does_not_change_a_bit(kernels: Kernels, table: st
 
 LARGE = {
     "deep 1x1": Case(Geometry(1, 1100, (7, 7), 70), "direct", in_size=(7, 7), in_gap=16),
+    "deep 1x1 with factors": Case(Geometry(1, 1100, (7, 7), 70), "direct", in_size=(7, 7), in_gap=16, factor=True),
+    "1x1 with factors": Case(
+        Geometry(1, 96, (20, 21), 24), "direct", in_size=(20, 21), residual=True, activation="swish", factor=True
+    ),
     "deep 3x3": Case(Geometry(1, 300, (7, 9), 48, (3, 3)), "direct", (1, 1, 1, 1), (7, 9), activation="swish"),
     "one segment in parts": Case(Geometry(1, 150, (5, 5), 33, (3, 3)), "direct", (1, 1, 1, 1), (5, 5)),
     "many pixels": Case(Geometry(1, 3, (60, 61), 24, (3, 3), (2, 2)), "direct", (1, 1, 1, 1), (119, 121)),

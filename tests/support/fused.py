@@ -220,7 +220,7 @@ class _Data(ctypes.Structure):
     _fields_ = tuple(
         (n, ctypes.c_void_p)
         for n in (
-            "input", "weights", "bias", "output", "rounded", "residual", "residual_scale",
+            "input", "weights", "factor", "bias", "output", "rounded", "residual", "residual_scale",
             "second", "second_scale", "second_shift", "scratch", "weight_sums", "weight_scale",
         )
     )  # fmt: skip
@@ -371,6 +371,7 @@ class Case:
     rounded: Quantisation | None = None
     alone: bool = False  # the last output: as bytes only
     extremes: bool = False  # among the inputs
+    factor: bool = False  # of each channel of the input
     joined: int = 1
     seed: int = 0
 
@@ -430,6 +431,10 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
         arrays[name] = array
         setattr(data, name, array.ctypes.data)
 
+    if case.factor:
+        factor = normal(g.in_channels)
+        point("factor", _aligned(factor.tobytes()))
+        x = x.astype(np.float64) * factor
     if case.input_rounded:
         assert case.quantisation is not None
         read = Bytes(picture.shape, case.padding, case.in_gap).filled(x, case.quantisation, less, case.padding)

@@ -76,6 +76,8 @@ class Interpreter:
         )
         source = self.view(step.input, step.batch, (size[0], size[1]), step.in_channels, step.padding)
         source = source.astype(np.float64)
+        if step.factor is not None:
+            source = source * self.flat(step.factor)[: step.in_channels]
         kernel = self.kernel(step).astype(np.float64)
         out = np.zeros((step.batch, *step.out_size, step.out_channels))
         inner, outer = step.in_channels // step.groups, step.out_channels // step.groups

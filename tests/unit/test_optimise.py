@@ -10,9 +10,12 @@ import pytest
 from builder.errors import LowerError
 from builder.lower.activations import FUNCTIONS
 from builder.lower.assemble import assemble
+from builder.lower.factors import absorb_factor
 from builder.lower.fuse import Layer
-from builder.lower.fused_steps import LayerStep, PoolStep, RepackStep
+from builder.lower.fused_steps import LayerStep, PoolStep, Quantisation, RepackStep
 from builder.lower.hlo import Dag, read_dag
+from builder.lower.layers import find_cores
+from builder.lower.options import Options
 from builder.lower.pooling import Pool
 from builder.lower.program import BoundPort, Program
 from builder.lower.replan import PAGE, Storage, WeightStore, pages, place
@@ -299,3 +302,61 @@ def test_equal_weights_are_stored_once() -> None:
     places = [store.put(b"abcd"), store.put(b"efgh"), store.put(b"abcd")]
     assert places[0] == places[2] != places[1]
     assert [w.offset for w in store.weights] == [0, 64]
+
+
+def excited(m: Module, *, side: int = 12, outer: int = 24, stored: bool = False, batch: int = 1) -> Any:
+    """A 1x1 layer of a picture whose channels are multiplied by what a dense layer gives."""
+    first, gates, kernel = random(3, 3, 6, 32), random(5, 32), random(1, 1, 32, outer)
+    picture = m.convolution(m.parameter(batch, side, side, 6), m.constant(first), padding=1)
+    shape = picture.shape.dimensions
+    gate = m.add("bitcast", (activated(m, "sigmoid", m.dot(m.parameter(1, 5), m.constant(gates))),), (32,))
+    product = m.elementwise("multiply", picture, m.add("broadcast", (gate,), shape, dimensions=[3]))
+    m.tuple(m.convolution(product, m.constant(kernel)), *([product] if stored else []))
+    x, y = random(batch, side, side, 6), random(1, 5)
+    sums = conv(x, first, 1, 1) / (1 + np.exp(-(y.astype(np.float64) @ gates)))
+    return (x, y), sums @ kernel[0, 0].astype(np.float64)
+
+
+def test_factors_of_channels_multiply_the_weights_of_the_layer_behind() -> None:
+    m = Module()
+    feeds, expected = excited(m)
+    program, plan, _ = lowered(m)
+    assert sum(isinstance(task, Layer) for task in plan.tasks) == 3
+    last = program.steps[-1]
+    assert isinstance(last, LayerStep)
+    assert last.factor is not None
+    assert (last.factor.size, last.in_channels) == (4 * 32, 32)
+    (answer,) = Interpreter(program).run(feeds)
+    np.testing.assert_allclose(answer, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param({"stored": True}, id="the product is an answer as well"),
+        pytest.param({"side": 2, "outer": 64}, id="there are more weights than numbers in the picture"),
+        pytest.param({"side": 1}, id="a product with a vector"),
+        pytest.param({"outer": 4}, id="pixels are in the lanes"),
+        pytest.param({"batch": 2}, id="the factors are of all pictures"),
+    ],
+)
+def test_factors_stay_where_that_saves_nothing(case: dict[str, Any]) -> None:
+    m = Module()
+    excited(m, **case)
+    dag = read_dag(m.result)
+    cores = find_cores(dag)
+    assert [absorb_factor(core, dag) for core in cores] == cores
+
+
+def test_factors_stay_where_the_product_is_wanted() -> None:
+    """As that which is rounded to bytes, or to be looked at."""
+    m = Module()
+    excited(m)
+    dag = read_dag(m.result)
+    with pytest.raises(LowerError, match="nothing stores"):  # none of XLA's steps, which would multiply, is here
+        schedule(dag, [], lambda core: True)
+    name = dag.outputs[0].instruction.name
+    core = next(core for core in find_cores(dag) if core.value.instruction.name == name)
+    assert Options(whole=True).product_wanted(core)
+    assert Options(quantisations={core.name: Quantisation(1.0, 0)}).product_wanted(core)
+    assert not Options().product_wanted(core)

@@ -84,6 +84,7 @@ typedef struct {
 typedef struct {
     const float *input;
     const void *weights; /* of weight_type */
+    const float *factor; /* of each input channel: of CF_DIRECT 1x1 layers of one picture and one group */
     const float *bias;
     float *output;
     int8_t *rounded;

@@ -25,18 +25,33 @@ typedef struct {
     cf_indirection indirection;                    /* offsets in floats */
 } cf_gemm;
 
+/* Multiply the weights of a panel for `k` inputs by these inputs' factors. `to` may be `weights`. */
+static void scale_weights(const float *weights, const float *factor, int64_t k, float *to) {
+    for (int64_t i = 0; i < k; i++) {
+        const vec by = splat(factor[i]);
+        UNROLL for (int v = 0; v < CF_PANEL; v += CF_LANES) {
+            store(to + i * CF_PANEL + v, load(weights + i * CF_PANEL + v) * by);
+        }
+    }
+}
+
 /*
  * The weights of `panels` panels from number `panel` on, for k inputs from number k_begin on, as floats. The panels are
- * *panel_stride floats apart. `buffer` holds panels * k * CF_PANEL floats, and is used unless the weights are float32.
+ * *panel_stride floats apart. `buffer` holds panels * k * CF_PANEL floats, and is used unless the weights are float32
+ * and the inputs have no factors.
  */
 static const float *block_weights(const cf_gemm *g, int64_t panel, int64_t panels, int64_t k_begin, int64_t k,
                                   float *buffer, int64_t *panel_stride) {
-    const float *start = NULL;
-    *panel_stride = (g->layer->weight_type == CF_FLOAT32 ? g->indirection.k : k) * CF_PANEL;
+    const float *start = NULL, *factor = g->data->factor;
+    *panel_stride = (g->layer->weight_type == CF_FLOAT32 && factor == NULL ? g->indirection.k : k) * CF_PANEL;
     for (int64_t p = 0; p < panels; p++) {
-        const float *panel_weights =
-            dequantise(g->layer, g->data, panel + p, ((panel + p) * g->indirection.k + k_begin) * CF_PANEL,
-                       k * CF_PANEL, buffer + p * k * CF_PANEL);
+        float *place = buffer + p * k * CF_PANEL;
+        const float *panel_weights = dequantise(
+            g->layer, g->data, panel + p, ((panel + p) * g->indirection.k + k_begin) * CF_PANEL, k * CF_PANEL, place);
+        if (factor != NULL) {
+            scale_weights(panel_weights, factor + k_begin, k, place);
+            panel_weights = place;
+        }
         if (p == 0) start = panel_weights;
     }
     return start;

@@ -14,8 +14,8 @@ from builder.lower.steps import Buffer, ConvolutionStep, DotStep
 
 @dataclass(frozen=True)
 class Note:
-    """What is known of one step: ``kind`` is layer, cascade, pool,
-    norm, recurrent, attention, repack, copy, gather or xla.
+    """What is known of one step: ``kind`` is layer, cascade, pool, norm, recurrent, attention, repack, copy, gather or
+    xla.
 
     ``inside``: those of the layers of a cascade, for one stripe.
     """

@@ -17,7 +17,8 @@ class Options:
     ``share``: equal weights are kept once. Without, where each lies does not depend on what they are. ``weights``: the
     type of each layer's. ``quantisations``: of the inputs of layers whose sums are of integers, by ``Core.name``.
     ``whole``: every value of a layer is in memory, as floats, to be looked at. Otherwise layers store such an input as
-    bytes where another of ours makes it, and run in cascades. The answers are the same.
+    bytes where another of ours makes it, run in cascades, and multiply weights by factors of channels. Only the last
+    changes any bit of an answer.
     """
 
     allow_winograd: bool = True

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from builder.lower import fft, packing
+from builder.lower import cascade, factors, fft, packing
 from builder.lower.fused_steps import ActivationName, Algorithm
 from builder.spec.model import WeightType
 
@@ -18,7 +18,8 @@ RUNTIME = Path(__file__).parents[2] / "builder" / "runtime"
 def _constants(header: str, name: str) -> set[int]:
     """Every value that a header gives a constant, by an enum or #define, one for each instruction set."""
     text = (RUNTIME / header).read_text()
-    return {int(value) for value in re.findall(rf"\b{name}(?: =)? (\d+)\b", text)}
+    found = re.findall(rf"\b{name}(?: =)? (\d+)(?: << (\d+))?\b", text)
+    return {int(value) << int(shift or 0) for value, shift in found}
 
 
 def _enumerators(name: str, header: str = "fused/fused.h") -> list[str]:
@@ -36,6 +37,9 @@ def _enumerators(name: str, header: str = "fused/fused.h") -> list[str]:
         ("fused/vector.h", "CF_PANEL", packing.PANEL),
         ("fused/integer_dot.h", "CF_QUAD", packing.QUAD),
         ("fused/fused.h", "CF_MAX_TAPS", packing.MAX_TAPS),
+        ("fused/blocking.h", "CF_L2_INPUT_BYTES", factors.BLOCK_BYTES),
+        ("fused/blocking.h", "CF_MC", packing.TILED_PIXELS[1]),
+        ("abi/cascade.c", "MOST_LAYERS", cascade.MOST_LAYERS),
         ("fused/winograd.h", "CF_WINOGRAD_KC", packing.WINOGRAD_KC),
         ("fused/winograd.h", "CF_WINOGRAD_MC", packing.WINOGRAD_MC),
         ("ops/fft_lines.h", "CF_LARGEST_RADIX", fft.LARGEST_RADIX),

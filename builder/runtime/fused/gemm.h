@@ -25,14 +25,22 @@ typedef struct {
     cf_indirection indirection;                    /* offsets in floats */
 } cf_gemm;
 
-/* Multiply the weights of a panel for `k` inputs by these inputs' factors. `to` may be `weights`. */
-static void scale_weights(const float *weights, const float *factor, int64_t k, float *to) {
-    for (int64_t i = 0; i < k; i++) {
-        const vec by = splat(factor[i]);
-        UNROLL for (int v = 0; v < CF_PANEL; v += CF_LANES) {
-            store(to + i * CF_PANEL + v, load(weights + i * CF_PANEL + v) * by);
+/* Multiply the weights of `panels` panels for `k` inputs, *panel_stride floats apart, by these inputs' factors, and put
+ * them into `buffer`, which they may be in. A function of its own: few layers have factors. */
+static __attribute__((noinline)) const float *scaled_weights(const float *weights, const float *factor, int64_t panels,
+                                                             int64_t k, float *buffer, int64_t *panel_stride) {
+    for (int64_t p = 0; p < panels; p++) {
+        const float *from = weights + p * *panel_stride;
+        float *to = buffer + p * k * CF_PANEL;
+        for (int64_t i = 0; i < k; i++) {
+            const vec by = splat(factor[i]);
+            UNROLL for (int v = 0; v < CF_PANEL; v += CF_LANES) {
+                store(to + i * CF_PANEL + v, load(from + i * CF_PANEL + v) * by);
+            }
         }
     }
+    *panel_stride = k * CF_PANEL;
+    return buffer;
 }
 
 /*
@@ -42,19 +50,16 @@ static void scale_weights(const float *weights, const float *factor, int64_t k, 
  */
 static const float *block_weights(const cf_gemm *g, int64_t panel, int64_t panels, int64_t k_begin, int64_t k,
                                   float *buffer, int64_t *panel_stride) {
-    const float *start = NULL, *factor = g->data->factor;
-    *panel_stride = (g->layer->weight_type == CF_FLOAT32 && factor == NULL ? g->indirection.k : k) * CF_PANEL;
+    const float *start = NULL;
+    *panel_stride = (g->layer->weight_type == CF_FLOAT32 ? g->indirection.k : k) * CF_PANEL;
     for (int64_t p = 0; p < panels; p++) {
-        float *place = buffer + p * k * CF_PANEL;
-        const float *panel_weights = dequantise(
-            g->layer, g->data, panel + p, ((panel + p) * g->indirection.k + k_begin) * CF_PANEL, k * CF_PANEL, place);
-        if (factor != NULL) {
-            scale_weights(panel_weights, factor + k_begin, k, place);
-            panel_weights = place;
-        }
+        const float *panel_weights =
+            dequantise(g->layer, g->data, panel + p, ((panel + p) * g->indirection.k + k_begin) * CF_PANEL,
+                       k * CF_PANEL, buffer + p * k * CF_PANEL);
         if (p == 0) start = panel_weights;
     }
-    return start;
+    if (g->data->factor == NULL) return start;
+    return scaled_weights(start, g->data->factor + k_begin, panels, k, buffer, panel_stride);
 }
 
 /* Copy the bias of `count` channels, with zeros behind it. */

@@ -137,7 +137,8 @@ def layers_of(
             (width + sort.around[1] + sort.around[3] - reach[1]) // sort.stride + 1,
         )
         after = case.layers[number + 1].around if number + 1 < len(case.layers) else (1, 2, 1, 0)
-        layout = TensorLayout((batch, *out, outer), after, pixel_stride((batch, *out, outer)))
+        last = number + 1 == len(case.layers)  # which is compared as it lies: nothing writes between its pixels
+        layout = TensorLayout((batch, *out, outer), after, outer if last else pixel_stride((batch, *out, outer)))
         weights = places.random.standard_normal((*sort.kernel, channels // groups, outer)).astype(np.float32) / 4
         epilogue = Epilogue(places.vector(outer), sort.activation, low=-1.0, high=2.5)  # type: ignore[arg-type]
         if sort.residual:

@@ -32,7 +32,7 @@ static __attribute__((noinline)) const float *scaled_weights(const float *weight
     for (int64_t p = 0; p < panels; p++) {
         const float *from = weights + p * *panel_stride;
         float *to = buffer + p * k * CF_PANEL;
-        for (int64_t i = 0; i < k; i++) {
+        ROLLED for (int64_t i = 0; i < k; i++) {
             const vec by = splat(factor[i]);
             UNROLL for (int v = 0; v < CF_PANEL; v += CF_LANES) {
                 store(to + i * CF_PANEL + v, load(from + i * CF_PANEL + v) * by);

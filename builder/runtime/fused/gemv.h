@@ -54,7 +54,7 @@ INLINE void gemv_microkernel(const cf_weight_type type, const int mr, const int 
             }
             at += chains * CF_PANEL;
         }
-        for (; k < length; k++) {
+        ROLLED for (; k < length; k++) { /* fewer than `chains` */
             UNROLL for (int v = 0; v < vectors; v++) {
                 const int64_t of_vector = (v / PER_PANEL) * panel_stride + (v % PER_PANEL) * CF_LANES;
                 const vec w = load_weights(type, weights, at + of_vector);
@@ -80,11 +80,11 @@ INLINE void gemv_panels(const cf_weight_type type, const cf_gemm *g, const float
     enum { ONE = CF_PANEL / CF_LANES, TWO = 2 * ONE, MOST = CF_GEMV_PANELS * ONE };
     const int64_t at = panel * g->indirection.k * CF_PANEL;
     const float *scale = type == CF_INT8 ? g->data->weight_scale + panel * CF_PANEL : NULL;
-    if (panels > 2) {
-        gemv_microkernel(type, 1, MOST, CF_LANES == 16 ? 2 : 1, g, in, at, scale, sums);
+    if (CF_GEMV_PANELS > 2 && panels > 2) {
+        gemv_microkernel(type, 1, MOST, 1, g, in, at, scale, sums);
     } else if (panels > 1) {
         switch (g->pixels) {
-        case 1: gemv_microkernel(type, 1, TWO, CF_LANES == 16 ? 4 : 2, g, in, at, scale, sums); break;
+        case 1: gemv_microkernel(type, 1, TWO, 2, g, in, at, scale, sums); break;
         case 2: gemv_microkernel(type, 2, TWO, CF_LANES == 16 ? 2 : 1, g, in, at, scale, sums); break;
         case 3: gemv_microkernel(type, 3, TWO, CF_LANES == 16 ? 2 : 1, g, in, at, scale, sums); break;
         }

@@ -17,7 +17,7 @@ from builder.lower.fused_steps import (
     View,
 )
 from builder.lower.joined import join
-from builder.lower.packing import INTEGER, MAX_THREADS, TILED, scratch_size, thin_block, winograd_band
+from builder.lower.packing import INTEGER, TILED, scratch_size, thin_block, winograd_band
 from builder.lower.program import CascadeStep
 from builder.lower.steps import Buffer
 
@@ -39,12 +39,11 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
 
 def cascade_lines(step: CascadeStep, pointer: Pointer, first: int | None) -> list[str]:
     """The lines of C that run a cascade; ``first``: the number of its first layer, where they tell when they begin."""
-    between, scratch = step.rolling, [one.scratch.size // MAX_THREADS if one.scratch else 0 for one in step.layers]
     fields: dict[str, object] = {"count": len(step.layers), "rows": step.rows}
     fields |= {"layers": "layers", "rolling": "rolling"}
-    lines = [f"static const size_t rolling[] = {list_literal(between)};"]
-    if any(scratch):
-        lines.append(f"static const size_t scratch[] = {list_literal(scratch)};")
+    lines = [f"static const size_t rolling[] = {list_literal(step.rolling)};"]
+    if any(step.scratch):
+        lines.append(f"static const size_t scratch[] = {list_literal(step.scratch)};")
         fields["scratch"] = "scratch"
     if first is not None:
         fields |= {"step": "cf_step", "first_step": first}

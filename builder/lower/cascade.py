@@ -113,8 +113,7 @@ def most_rows(layers: Sequence[Geometry], rows: int) -> tuple[int, ...]:
     """How many rows each of ``layers`` computes at most, so that the last one has ``rows`` rows."""
     found = [rows]
     for layer in reversed(layers[1:]):
-        reach = (layer.kernel_size[0] - 1) * layer.dilation[0] + 1
-        found.append((found[-1] - 1) * layer.stride[0] + reach)
+        found.append(layer.span(0, found[-1]))
     return tuple(reversed(found))
 
 

@@ -45,6 +45,10 @@ class Geometry:
         """Floating-point operations, a multiply-add counted as two."""
         return flop(self.batch * self.out_size[0] * self.out_size[1] * self.out_channels, self.k)
 
+    def span(self, axis: int, outputs: int) -> int:
+        """How many rows (``axis`` 0) or columns (1) of the input so many rows or columns of the output are made of."""
+        return (outputs - 1) * self.stride[axis] + (self.kernel_size[axis] - 1) * self.dilation[axis] + 1
+
     @property
     def depthwise(self) -> bool:
         """One input channel and one output channel in every group, and more than one group."""

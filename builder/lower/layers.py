@@ -52,8 +52,7 @@ class Core:
         """(top, left, bottom, right) pixels of padding that the kernel reads around its input."""
 
         def after(axis: int) -> int:
-            span = (self.kernel_size[axis] - 1) * self.dilation[axis] + 1
-            last = (self.out_picture[1 + axis] - 1) * self.stride[axis] + span
+            last = self.geometry.span(axis, self.out_picture[1 + axis])
             return max(0, last - self.in_picture[1 + axis] - self.padding[axis])
 
         return (*self.padding, after(0), after(1))

@@ -306,8 +306,7 @@ def _thin_floats(geometry: Geometry, rows: int, columns: int) -> int:
 def quantised_shape(geometry: Geometry) -> tuple[int, int, int, int]:
     """[batch, rows, columns, channels] of integer GEMM's quantised input: all that the sums read, padding included,
     with channels up to a multiple of 4. Each value takes one byte or, where the instruction set wants that, two."""
-    sizes = zip(geometry.out_size, geometry.stride, geometry.kernel_size, geometry.dilation, strict=True)
-    rows, columns = ((out - 1) * stride + (kernel - 1) * dilation + 1 for out, stride, kernel, dilation in sizes)
+    rows, columns = (geometry.span(axis, out) for axis, out in enumerate(geometry.out_size))
     return geometry.batch, rows, columns, -(-geometry.in_channels // QUAD) * QUAD
 
 

@@ -241,10 +241,10 @@ class Places:
         """What a layer has as scratch; in a cascade each thread has its own, for so many rows."""
         if rows is None:
             size = scratch_size(computed, algorithm)
-            return self._new(size, scratch_size(computed, algorithm, threads=1, tiles=False)) if size else None
-        stripe = replace(computed, batch=1, out_size=(rows, computed.out_size[1]))
-        size = scratch_size(stripe, algorithm, threads=1)
-        return self._new(MAX_THREADS * size, scratch_size(stripe, algorithm, threads=1, tiles=False)) if size else None
+        else:
+            computed = replace(computed, batch=1, out_size=(rows, computed.out_size[1]))
+            size = MAX_THREADS * scratch_size(computed, algorithm, threads=1)
+        return self._new(size, scratch_size(computed, algorithm, threads=1, tiles=False)) if size else None
 
     def _writing(self, value: Value, picture: tuple[int, int, int, int], storage: Storage | None = None) -> Picture:
         layout = self.layouts.writing(value, picture)

@@ -78,6 +78,11 @@ class CascadeStep:
         """Bytes of a thread's buffer behind each layer but the last."""
         return tuple(layer.stored.buffer.size // MAX_THREADS for layer in self.layers[:-1])
 
+    @property
+    def scratch(self) -> tuple[int, ...]:
+        """Bytes of a thread's scratch of each layer."""
+        return tuple(layer.scratch.size // MAX_THREADS if layer.scratch else 0 for layer in self.layers)
+
 
 Step = (
     KernelStep

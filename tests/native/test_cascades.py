@@ -14,19 +14,21 @@ import numpy as np
 import pytest
 
 from builder.emit import emit
+from builder.library.opened import OpenedModel
 from builder.link.library import RUNTIME
 from builder.lower.buffers import SLACK, align
 from builder.lower.cascade import Left, most_rows
 from builder.lower.fused_steps import Epilogue, LayerStep, View
 from builder.lower.layouts import NO_HALO, TensorLayout, pixel_stride
 from builder.lower.packing import MAX_THREADS, pack_layer, pad_channels
-from builder.lower.program import BoundPort, CascadeStep, Program, Step, Weight, walk
+from builder.lower.program import BoundPort, CascadeStep, Program, Step, walk
 from builder.lower.steps import Buffer
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
 from tests.support import needs
 from tests.support.instrumented import OBJECTS, link
+from tests.support.places import Places
 
 SPEC = ModelSpec(Path("model.toml"), "cascades", "1", Source("graph_def", Path("g.pb")))
 
@@ -97,30 +99,19 @@ def drawn(count: int) -> Iterator[Case]:
         yield Case(f"drawn {number}", size, int(random.choice([3, 16, 20])), tuple(layers), int(random.integers(1, 6)))
 
 
-class Places:
-    """Hands out places in the arena and the weights."""
+class Drawn(Places):
+    """With the numbers of what is put there."""
 
     def __init__(self) -> None:
-        self.arena, self.weights, self.constants = 0, 0, list[Weight]()
+        super().__init__()
         self.random = np.random.default_rng(7)
-
-    def buffer(self, size: int) -> Buffer:
-        found = Buffer("arena", self.arena, size)
-        self.arena += align(size)
-        return found
-
-    def constant(self, data: bytes) -> Buffer:
-        found = Buffer("weights", self.weights, len(data))
-        self.constants.append(Weight(self.weights, data))
-        self.weights += align(len(data))
-        return found
 
     def vector(self, channels: int) -> Buffer:
         return self.constant(pad_channels(self.random.standard_normal(channels).astype(np.float32)))
 
 
 def layers_of(
-    case: Case, places: Places, feed: TensorLayout, source: View
+    case: Case, places: Drawn, feed: TensorLayout, source: View
 ) -> tuple[list[LayerStep], list[TensorLayout]]:
     """The case's layers over whole pictures, and the layout of what each leaves."""
     steps: list[LayerStep] = []
@@ -162,7 +153,7 @@ def layers_of(
     return steps, layouts
 
 
-def cascade_of(case: Case, steps: Sequence[LayerStep], layouts: Sequence[TensorLayout], places: Places) -> CascadeStep:
+def cascade_of(case: Case, steps: Sequence[LayerStep], layouts: Sequence[TensorLayout], places: Drawn) -> CascadeStep:
     """The same layers with rolling buffers, and with places of their own for what the last one leaves."""
     rows = most_rows([step.geometry for step in steps], case.rows)
     found: list[LayerStep] = []
@@ -182,7 +173,7 @@ def cascade_of(case: Case, steps: Sequence[LayerStep], layouts: Sequence[TensorL
 
 def program(cases: Sequence[Case]) -> Program:
     """Of each case two fetches: what its layers leave one after another, and in a cascade."""
-    places, steps = Places(), list[Step]()
+    places, steps = Drawn(), list[Step]()
     feeds, fetches = [], []
 
     def port(name: str, buffer: Buffer) -> BoundPort:
@@ -205,10 +196,6 @@ def program(cases: Sequence[Case]) -> Program:
     )
 
 
-class Port(ctypes.Structure):
-    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t))
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Program]:
     folder = tmp_path_factory.mktemp("cascades")
@@ -219,21 +206,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Program]:
 def answers(library: Path, made: Program, threads: int) -> dict[str, np.ndarray]:
     """What each fetch has after the second run on one opened model."""
     random = np.random.default_rng(3)
-    loaded = ctypes.CDLL(str(library))
-    model = ctypes.c_void_p()
-    assert loaded.cf_open(threads, ctypes.byref(model)) == 0
-    given = [random.standard_normal(p.spec.shape).astype(np.float32) for p in made.feeds]
-    found = {p.spec.name: np.full(p.spec.shape, np.nan, np.float32) for p in made.fetches}
-
-    def ports(arrays: Sequence[np.ndarray]) -> ctypes.Array[Port]:
-        return (Port * len(arrays))(*(Port(a.ctypes.data, a.nbytes) for a in arrays))
-
-    feeds, fetches = ports(given), ports(list(found.values()))
-    for _ in range(2):
-        done = loaded.cf_run(model, feeds, ctypes.c_size_t(len(given)), fetches, ctypes.c_size_t(len(found)))
-        assert done == 0
-    loaded.cf_close(model)
-    return found
+    given = [random.standard_normal(port.spec.shape).astype(np.float32) for port in made.feeds]
+    with OpenedModel(library, threads) as model:
+        call = model.bind(given, [port.spec.size for port in made.fetches])
+        for _ in range(2):
+            call()
+    return {port.spec.name: one.view(np.float32) for port, one in zip(made.fetches, call.fetches, strict=True)}
 
 
 @pytest.mark.parametrize("limit", ["", "x86-64-v3"])
@@ -286,7 +264,7 @@ def test_a_cascade_compiles_without_warnings(built: tuple[Path, Program]) -> Non
 
 def test_rows_that_a_stripe_needs() -> None:
     case = next(one for one in CASES if one.name == "strides of two")
-    places = Places()
+    places = Drawn()
     feed = TensorLayout((1, *case.size, case.channels), NO_HALO, case.channels)
     steps, _ = layers_of(case, places, feed, feed.view(places.buffer(4 * feed.size)))
     geometries = [step.geometry for step in steps]

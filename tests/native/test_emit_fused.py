@@ -21,42 +21,19 @@ from builder.link.library import RUNTIME, link_library
 from builder.lower.compress import store
 from builder.lower.fused_steps import Epilogue, LayerStep, PoolStep, Quantisation, RepackStep, View
 from builder.lower.packing import pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
-from builder.lower.program import BoundPort, Program, Step, Weight
-from builder.lower.steps import Buffer
+from builder.lower.program import BoundPort, Program, Step
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import ARM64, X86_64
 from tests.support import needs
 from tests.support.instrumented import CACHE, OBJECTS, link
+from tests.support.places import Places
 
 SPEC = ModelSpec(Path("model.toml"), "fused", "1", Source("graph_def", Path("g.pb")))
 SIDE, CHANNELS, FEW = 12, 16, 5
 
 
-class Layout:
-    """Hands out 64-byte aligned places in the arena and the weights."""
-
-    def __init__(self) -> None:
-        self.arena, self.weights, self.constants = 0, 0, list[Weight]()
-
-    def buffer(self, size: int) -> Buffer:
-        found = Buffer("arena", self.arena, size)
-        self.arena += -(-size // 64) * 64
-        return found
-
-    def picture(self, side: int, halo: int, channels: int) -> View:
-        width = side + 2 * halo
-        buffer = self.buffer(4 * width * width * channels)
-        return View(buffer, (halo * width + halo) * channels, width * width * channels, width * channels, channels)
-
-    def constant(self, data: bytes) -> Buffer:
-        found = Buffer("weights", self.weights, len(data))
-        self.constants.append(Weight(self.weights, data))
-        self.weights += -(-len(data) // 64) * 64
-        return found
-
-
-def layer(layout: Layout, name: str, source: View, target: View, weights: Any, **more: Any) -> LayerStep:
+def layer(layout: Places, name: str, source: View, target: View, weights: Any, **more: Any) -> LayerStep:
     """3x3, same padding, on a picture of SIDE pixels; ``epilogue`` and ``algorithm`` in ``more``."""
     height, width, _, outer = weights.shape
     epilogue = more.pop("epilogue", Epilogue(layout.constant(pad_channels(np.zeros(outer, np.float32)))))
@@ -85,7 +62,7 @@ def program() -> tuple[Program, Any]:
     first, second, third = (draw(3, 3, CHANNELS, CHANNELS) for _ in range(3))
     depth, few = draw(3, 3, 1, CHANNELS), draw(3, 3, CHANNELS, FEW)
     bias, scale, shift = draw(CHANNELS), draw(CHANNELS), draw(CHANNELS)
-    layout = Layout()
+    layout = Places()
     feed = layout.picture(SIDE, 0, CHANNELS)
     a, b, c, d, e = (layout.picture(SIDE, 1, CHANNELS) for _ in range(5))
     f = layout.picture(SIDE, 1, FEW)
@@ -224,7 +201,7 @@ def integer_program() -> tuple[Program, Any]:
     random = np.random.default_rng(2)
     stored = store(random.standard_normal((3, 3, CHANNELS, CHANNELS), dtype=np.float32), "int8")
     assert stored.scale is not None
-    layout, q = Layout(), Quantisation(2.0**-5, 128)
+    layout, q = Places(), Quantisation(2.0**-5, 128)
     feed, output = layout.picture(SIDE, 1, CHANNELS), layout.picture(SIDE, 0, CHANNELS)
     plain = layer(layout, "integer", feed, output, np.zeros((3, 3, CHANNELS, CHANNELS), np.float32))
     step = replace(

@@ -1,0 +1,31 @@
+"""Places in the arena and the weights, for programs that a test puts together by hand."""
+
+from __future__ import annotations
+
+from builder.lower.buffers import align
+from builder.lower.fused_steps import View
+from builder.lower.program import Weight
+from builder.lower.steps import Buffer
+
+
+class Places:
+    """Hands out 64-byte aligned places in the arena and the weights."""
+
+    def __init__(self) -> None:
+        self.arena, self.weights, self.constants = 0, 0, list[Weight]()
+
+    def buffer(self, size: int) -> Buffer:
+        found = Buffer("arena", self.arena, size)
+        self.arena += align(size)
+        return found
+
+    def picture(self, side: int, halo: int, channels: int) -> View:
+        width = side + 2 * halo
+        buffer = self.buffer(4 * width * width * channels)
+        return View(buffer, (halo * width + halo) * channels, width * width * channels, width * channels, channels)
+
+    def constant(self, data: bytes) -> Buffer:
+        found = Buffer("weights", self.weights, len(data))
+        self.constants.append(Weight(self.weights, data))
+        self.weights += align(len(data))
+        return found

@@ -254,7 +254,7 @@ def _two_views(
         f"static const cf_{kind} {kind} = {{",
         *_fields(fields),
         "};",
-        f"context->fused->{function}(context, &{kind}, (const float *){source}, (float *){target});",
+        f"context->fused->{function}(context, &{kind}, (const void *){source}, (float *){target});",
     ]
 
 

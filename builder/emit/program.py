@@ -25,6 +25,7 @@ _HEAD = """\
 
 #define ARENA(offset) (context->arena + (offset))
 #define WEIGHTS(offset) ((void *)(uintptr_t)(@WEIGHTS@ + (offset)))
+#define FEED(number, size) ((const uint8_t *)context->feeds[number].data + context->part * (size))
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define TRY(call)                                \\
     do {                                         \\
@@ -214,7 +215,7 @@ def _declarations(steps: Iterable[Step]) -> str:
 
 def _ports(name: str, ports: tuple[BoundPort, ...]) -> str:
     rows = [
-        f"    {{{c_string(p.spec.name)}, {p.buffer.offset}u, {p.spec.size}u, {int(p.buffer.space == 'weights')}}},"
+        f"    {{{c_string(p.spec.name)}, {p.buffer.offset}u, {p.spec.size}u, CF_IN_{p.buffer.space.upper()}}},"
         for p in ports
     ]
     return "\n".join([f"static const cf_port {name}[] = {{", *rows, "};\n"])

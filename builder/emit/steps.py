@@ -50,7 +50,9 @@ CF_DTYPES = {
 
 
 def _pointer(buffer: Buffer) -> str:
-    return f"{'ARENA' if buffer.space == 'arena' else 'WEIGHTS'}({buffer.offset}u)"
+    if buffer.space == "feed":
+        return f"FEED({buffer.offset}, {buffer.size}u)"
+    return f"{buffer.space.upper()}({buffer.offset}u)"
 
 
 class Printer:

@@ -55,7 +55,7 @@ def lower(
     first = graph.first_state()
     reason = ""
     if path == "optimised":
-        outcome = optimise(result, feeds, fetches, options)
+        outcome = optimise(result, feeds, fetches, options, len(graph.states))
         if outcome.program is not None:
             bound = bind_state(outcome.program, graph.states, first)
             return Lowered(

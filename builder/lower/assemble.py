@@ -46,9 +46,13 @@ def assemble(
     faithful: Program,
     options: Options | None = None,
     compressor: Compressor | None = None,
+    states: int = 0,
 ) -> tuple[Program, tuple[Note, ...]]:
-    """The Program of ``scheduled`` with the feeds and fetches of ``faithful``. Raises LowerError where it has none."""
-    assembly = _Assembly(dag, scheduled, faithful, options or Options(), compressor or Compressor())
+    """The Program of ``scheduled`` with the feeds and fetches of ``faithful``; the last feeds are ``states``.
+
+    Raises LowerError where there is none.
+    """
+    assembly = _Assembly(dag, scheduled, faithful, options or Options(), compressor or Compressor(), states)
     for number, task in enumerate(scheduled.tasks):
         match task:
             case Layer():

@@ -46,9 +46,12 @@ class Optimised:
 
 
 def optimise(
-    result: Any, feeds: tuple[Port, ...], fetches: tuple[Port, ...], options: Options | None = None
+    result: Any, feeds: tuple[Port, ...], fetches: tuple[Port, ...], options: Options | None = None, states: int = 0
 ) -> Optimised:
-    """Match what can be matched in a CompilationResultProto. Raises LowerError as ``lower_faithfully`` does."""
+    """Match what can be matched in a CompilationResultProto; the last feeds and fetches are ``states``.
+
+    Raises LowerError as ``lower_faithfully`` does.
+    """
     options = options or Options()
     faithful = lower_faithfully(result, feeds, fetches, options.share)
     compressor, reason = Compressor(options.weights), ""
@@ -58,7 +61,7 @@ def optimise(
         open_sizes = any(port.spec.dynamic for port in fetches)
         thunks = read_thunks(result, dag, faithful, enclose=open_sizes)
         scheduled = schedule(dag, with_gathers(result, thunks, compressor), options.product_wanted)
-        made = assemble(dag, scheduled, faithful, options, compressor)
+        made = assemble(dag, scheduled, faithful, options, compressor, states)
     except LowerError as error:
         compressor, reason = Compressor(options.weights), str(error)
         made = exchange_products(result, faithful, options, compressor)

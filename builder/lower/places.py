@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.errors import LowerError
+from builder.lower.attention import Attention
 from builder.lower.between import Between, bytes_between
 from builder.lower.cascade import Cascade, Left, find_cascades
 from builder.lower.compress import Compressor, Stored
@@ -25,7 +26,7 @@ from builder.lower.gathers import GATHERS
 from builder.lower.geometry import Geometry
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core
-from builder.lower.layouts import TensorLayout, TensorLayouts, dense, lay_out, reads, writes
+from builder.lower.layouts import NO_HALO, TensorLayout, TensorLayouts, dense, lay_out, reads, writes
 from builder.lower.notes import Note
 from builder.lower.options import Options
 from builder.lower.packing import MAX_THREADS, decide, pad_channels, scratch_size
@@ -51,7 +52,10 @@ class Picture:
 
 
 class Places:
-    """Storage and layout of every value, and the steps so far: functions to be called once storages have offsets."""
+    """Storage and layout of every value, and the steps so far: functions to be called once storages have offsets.
+
+    ``states``: how many of the last feeds are not the caller's.
+    """
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class Places:
         faithful: Program,
         options: Options,
         compressor: Compressor,
+        states: int,
     ) -> None:
         self.dag, self.scheduled, self.faithful = dag, scheduled, faithful
         self.options, self.compressor = options, compressor
@@ -85,9 +90,19 @@ class Places:
         self.cascades = {n: one for one in self._cascades() for n in range(one.first, one.last + 1)}
         self.inside: list[tuple[Callable[[], LayerStep], list[Storage], Note]] = []
         for number, port in enumerate(faithful.feeds):
-            feed = self._new(port.spec.size)
+            value = dag.parameters[number].base
+            callers = number < len(faithful.feeds) - states and self._only_repacked(value)
+            feed = Storage(port.spec.size, -1, -1, feed=number) if callers else self._new(port.spec.size)
             feed.use(-1)
-            self.values[dag.parameters[number].base] = feed
+            self.values[value] = feed
+
+    def _only_repacked(self, feed: Value) -> bool:
+        """Whether nothing reads ``feed`` but the step that copies it, with a halo around it."""
+        for task in self.readers.get(feed, {}).values():
+            halos = {} if isinstance(task, Thunk | Attention) else {v.base: halo for v, _, halo in reads(task)}
+            if halos.get(feed, NO_HALO) == NO_HALO:
+                return False
+        return feed in self.readers and feed not in self.fetched
 
     def _new(self, size: int, alone: int | None = None) -> Storage:
         storage = Storage(size, len(self.steps), len(self.steps), alone=alone)

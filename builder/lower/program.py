@@ -122,7 +122,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class BoundPort:
-    """A feed or fetch and where ``cf_run`` copies it to or from."""
+    """A feed or fetch and where ``cf_run`` copies it to or from; a feed in the space "feed" is not copied."""
 
     spec: TensorSpec
     buffer: Buffer

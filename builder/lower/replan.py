@@ -18,7 +18,7 @@ class Storage:
     """Bytes in the arena that are in use from step ``first`` to step ``last``, both included.
 
     ``alone``: how many of them, from the beginning on, a run on one thread touches; all where None. The rest of a
-    layer's scratch is for further threads.
+    layer's scratch is for further threads. ``feed``: the number of the feed that is read where the caller has it.
     """
 
     size: int
@@ -26,10 +26,11 @@ class Storage:
     last: int
     offset: int = -1
     alone: int | None = None
+    feed: int | None = None
 
     @property
     def buffer(self) -> Buffer:
-        return Buffer("arena", self.offset, self.size)
+        return Buffer("arena", self.offset, self.size) if self.feed is None else Buffer("feed", self.feed, self.size)
 
     @property
     def touched(self) -> int:

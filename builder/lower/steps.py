@@ -11,12 +11,15 @@ from typing import Literal
 ALIGNMENT = 64
 """XLA's kernels assume every buffer is aligned to this many bytes (``min_alignment`` in the thunk)."""
 
-Space = Literal["arena", "weights"]
+Space = Literal["arena", "weights", "feed"]
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """``size`` bytes at ``offset`` in the writable arena or in the read-only weights."""
+    """``size`` bytes at ``offset`` in the writable arena or in the read-only weights.
+
+    In the space "feed" they are those of feed number ``offset``, where the caller has them, and of any alignment.
+    """
 
     space: Space
     offset: int

@@ -76,7 +76,7 @@ class Flow:
 def flow_of(program: Program) -> Flow:
     """The flow through the outermost steps of ``program``."""
     flow = Flow()
-    for buffer in (*(port.buffer for port in program.feeds), *(state.read for state in program.states)):
+    for buffer in _arena((*(port.buffer for port in program.feeds), *(state.read for state in program.states))):
         flow.write(-1, buffer)
     for number, step in enumerate(program.steps):
         flow.read_now.clear()

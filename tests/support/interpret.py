@@ -28,10 +28,13 @@ class Interpreter:
         for weight in program.weights:
             weights[weight.offset : weight.offset + len(weight.data)] = weight.data
         self.weights = np.frombuffer(bytes(weights), np.float32)
+        self.feeds: list[Floats] = []
 
     def run(self, feeds: Sequence[Any]) -> list[Floats]:
-        for port, feed in zip(self.program.feeds, feeds, strict=True):
-            self.flat(port.buffer)[:] = np.asarray(feed, np.float32).ravel()
+        self.feeds = [np.asarray(feed, np.float32).ravel() for feed in feeds]
+        for port, feed in zip(self.program.feeds, self.feeds, strict=True):
+            if port.buffer.space == "arena":
+                self.flat(port.buffer)[:] = feed
         for step in self.program.steps:
             match step:
                 case LayerStep():
@@ -48,6 +51,8 @@ class Interpreter:
         return [self.flat(port.buffer).reshape(port.spec.shape).copy() for port in self.program.fetches]
 
     def flat(self, buffer: Buffer) -> Floats:
+        if buffer.space == "feed":
+            return self.feeds[buffer.offset]
         space = self.arena if buffer.space == "arena" else self.weights
         return space[buffer.offset // 4 : (buffer.offset + buffer.size) // 4]
 

@@ -30,12 +30,12 @@ def random(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
 
 
-def lowered(module: Module) -> tuple[Program, Schedule, Dag]:
+def lowered(module: Module, states: int = 0) -> tuple[Program, Schedule, Dag]:
     dag = read_dag(module.result)
     plan = schedule(dag, [])
     feeds = tuple(port(f"x{i}", value.dims) for i, value in sorted(dag.parameters.items()))
     fetches = tuple(port(f"y{i}", value.dims) for i, value in enumerate(dag.outputs))
-    program, _ = assemble(dag, plan, Program((), feeds, fetches, (), 0, 0))
+    program, _ = assemble(dag, plan, Program((), feeds, fetches, (), 0, 0), states=states)
     return program, plan, dag
 
 
@@ -189,6 +189,32 @@ def test_a_pad_becomes_the_halo_of_what_it_pads() -> None:
     x = random(2, 4, 4, 3)
     (answer,) = Interpreter(program).run([x])
     np.testing.assert_allclose(answer, conv(conv(x, first), second, 2, 1), 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("padding", "fetched", "also", "states", "space"),
+    [
+        (1, False, False, 0, "feed"),
+        (0, False, False, 0, "arena"),  # the layer reads it as it is
+        (1, True, False, 0, "arena"),
+        (1, False, True, 0, "arena"),  # a layer without a halo reads it as well
+        (1, False, False, 1, "arena"),  # no caller has it
+    ],
+)
+def test_a_feed_that_is_only_copied_has_no_place(
+    padding: int, fetched: bool, also: bool, states: int, space: str
+) -> None:
+    m = Module()
+    x, kernel = m.parameter(1, 9, 9, 3), random(3, 3, 3, 6)
+    outputs = [m.convolution(x, m.constant(kernel), padding=padding)]
+    outputs += [x] if fetched else []
+    outputs += [m.convolution(x, m.constant(random(1, 1, 3, 2)))] if also else []
+    m.tuple(*outputs)
+    program, _, _ = lowered(m, states)
+    (feed,) = program.feeds
+    assert (feed.buffer.space, feed.buffer.size) == (space, 4 * 9 * 9 * 3)
+    value = random(1, 9, 9, 3)
+    np.testing.assert_allclose(Interpreter(program).run([value])[0], conv(value, kernel, padding=padding), 1e-4, 1e-5)
 
 
 def test_grouped_and_depthwise() -> None:

@@ -322,8 +322,11 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
     }
 #endif
     uint8_t *arena = model->context.arena;
+    model->context.feeds = feeds;
+    model->context.part = 0;
     for (size_t i = 0; i < feed_count; i++) {
-        if (feeds[i].size != 0) memcpy(arena + program->feeds[i].offset, feeds[i].data, feeds[i].size);
+        const cf_port *port = &program->feeds[i];
+        if (port->space == CF_IN_ARENA && port->size != 0) memcpy(arena + port->offset, feeds[i].data, port->size);
     }
     load_state(&model->context);
     const uint64_t rng_low = model->context.rng_low, rng_high = model->context.rng_high;
@@ -343,7 +346,7 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
 #endif
     for (size_t i = 0; i < fetch_count; i++) {
         const cf_port *port = &program->fetches[i];
-        const uint8_t *base = port->constant ? model->context.weights : arena;
+        const uint8_t *base = port->space == CF_IN_WEIGHTS ? model->context.weights : arena;
         if (port->size != 0) memcpy(fetches[i].data, base + port->offset, port->size);
     }
     store_state(&model->context);

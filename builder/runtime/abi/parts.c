@@ -36,7 +36,10 @@ void cf_part_contexts_free(cf_context *contexts, uint32_t threads) {
 static cf_status run_part(const cf_program *program, cf_context *context, const cf_feed *feeds,
                           const cf_fetch *fetches, size_t number) {
     const cf_program *part = program->part != NULL ? program->part : program;
+    context->feeds = feeds;
+    context->part = number;
     for (size_t i = 0; i < part->feed_count; i++) {
+        if (part->feeds[i].space == CF_IN_FEED) continue;
         const size_t size = feeds[i].size / program->parts;
         const uint8_t *data = (const uint8_t *)feeds[i].data + number * size;
         if (size != 0) memcpy(context->arena + part->feeds[i].offset, data, size);
@@ -45,7 +48,7 @@ static cf_status run_part(const cf_program *program, cf_context *context, const 
     for (size_t i = 0; status == CF_OK && i < part->fetch_count; i++) {
         const cf_port *port = &part->fetches[i];
         const size_t size = fetches[i].size / program->parts;
-        const uint8_t *base = port->constant ? context->weights : context->arena;
+        const uint8_t *base = port->space == CF_IN_WEIGHTS ? context->weights : context->arena;
         if (size != 0) memcpy((uint8_t *)fetches[i].data + number * size, base + port->offset, size);
     }
     return status;

@@ -37,6 +37,8 @@ struct cf_context {
     cf_integer_layer integer; /* integer GEMM for this CPU; NULL if the program uses none */
     cf_attention_layer attention; /* attention for this CPU; NULL if the program has none */
     uint8_t *state;        /* variables that last from run to run; NULL if the program has none */
+    const cf_feed *feeds;  /* of this run: some steps read them where the caller has them */
+    size_t part;           /* which input of a batch in parts the steps are for; else 0 */
 };
 
 /* A variable that the program reads and writes. All offsets and sizes are bytes. */
@@ -47,11 +49,13 @@ typedef struct {
     size_t first;        /* in the weights: its value when the model is opened */
 } cf_state;
 
+typedef enum { CF_IN_ARENA, CF_IN_WEIGHTS, CF_IN_FEED } cf_space; /* CF_IN_FEED: left where the caller has it */
+
 typedef struct {
     const char *name;
-    size_t offset; /* bytes into the arena, or into the weights */
+    size_t offset; /* bytes into its space */
     size_t size;   /* bytes */
-    int constant;  /* a fetch that lies in the weights */
+    cf_space space;
 } cf_port;
 
 #ifdef CF_DYNAMIC /* the ABI's sources and the generated ones, where the data decides the size of a fetch */

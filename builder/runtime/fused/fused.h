@@ -197,7 +197,7 @@ typedef struct {
 typedef struct {
     void (*layer)(cf_context *context, const cf_layer *layer, const cf_layer_data *data);
     void (*pool)(cf_context *context, const cf_pooling *pooling, const float *input, float *output);
-    void (*repack)(cf_context *context, const cf_repack *repack, const float *input, float *output);
+    void (*repack)(cf_context *context, const cf_repack *repack, const void *input, float *output);
     void (*norm)(cf_context *context, const cf_norm *norm, const cf_norm_data *data);
     void (*recurrent)(cf_context *context, const cf_recurrent *recurrent, const cf_recurrent_data *data);
 } cf_fused;

@@ -268,7 +268,7 @@ static void run_pool(cf_context *context, const cf_pooling *p, const float *inpu
 
 typedef struct {
     const cf_repack *repack;
-    const float *input;
+    const char *input; /* floats, of any alignment */
     float *output;
     int64_t row_tasks;
 } cf_repack_plan;
@@ -281,19 +281,20 @@ static void repack_task(void *argument, int64_t task, uint32_t thread) {
     const int64_t end = part_start(r->size[0], row_task + 1, plan->row_tasks);
     const size_t pixel_bytes = (size_t)r->channels * sizeof(float);
     for (int64_t row = part_start(r->size[0], row_task, plan->row_tasks); row < end; row++) {
-        const float *in = plan->input + r->input.first + image * r->input.image + row * r->input.row;
+        const int64_t first = r->input.first + image * r->input.image + row * r->input.row;
+        const char *in = plan->input + first * (int64_t)sizeof(float);
         float *out = plan->output + r->output.first + image * r->output.image + row * r->output.row;
         if (r->input.pixel == r->channels && r->output.pixel == r->channels) {
             memcpy(out, in, (size_t)r->size[1] * pixel_bytes);
         } else {
             for (int64_t x = 0; x < r->size[1]; x++) {
-                memcpy(out + x * r->output.pixel, in + x * r->input.pixel, pixel_bytes);
+                memcpy(out + x * r->output.pixel, in + x * r->input.pixel * (int64_t)sizeof(float), pixel_bytes);
             }
         }
     }
 }
 
-static void run_repack(cf_context *context, const cf_repack *r, const float *input, float *output) {
+static void run_repack(cf_context *context, const cf_repack *r, const void *input, float *output) {
     cf_repack_plan plan = {.repack = r, .input = input, .output = output};
     zero_float_halo(context, output, &r->output, &r->halo, r->batch, r->size[0], r->size[1], r->channels);
     /* Half a megabyte is worth a second thread. */

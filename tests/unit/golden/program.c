@@ -3,6 +3,7 @@
 
 #define ARENA(offset) (context->arena + (offset))
 #define WEIGHTS(offset) ((void *)(uintptr_t)(cf_weights + (offset)))
+#define FEED(number, size) ((const uint8_t *)context->feeds[number].data + context->part * (size))
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define TRY(call)                                \
     do {                                         \
@@ -215,12 +216,12 @@ static cf_status run_program(cf_context *context) {
 }
 
 static const cf_port feeds[] = {
-    {"x:0", 0u, 16u, 0},
+    {"x:0", 0u, 16u, CF_IN_ARENA},
 };
 
 static const cf_port fetches[] = {
-    {"y", 64u, 16u, 0},
-    {"c", 64u, 3u, 1},
+    {"y", 64u, 16u, CF_IN_ARENA},
+    {"c", 64u, 3u, CF_IN_WEIGHTS},
 };
 
 const cf_program cf_compiled_program = {

@@ -1,0 +1,86 @@
+"""A feed that is only copied, with zeros around it, is copied from the caller's memory. It has no place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builder.emit import emit
+from builder.importers.graph import Port
+from builder.library.opened import OpenedModel
+from builder.lower.fused_steps import RepackStep
+from builder.lower.parts import in_parts
+from builder.lower.program import BoundPort, Program
+from builder.lower.steps import Buffer
+from builder.spec import ModelSpec, Source
+from builder.spec.tensor import TensorSpec
+from builder.targets import X86_64
+from tests.native.test_emit_fused import conv, layer
+from tests.support.instrumented import link
+from tests.support.places import Places
+
+SIDE, CHANNELS, PARTS = 12, 3, 5
+SPEC = ModelSpec(Path("model.toml"), "feeds", "1", Source("graph_def", Path("g.pb")))
+WEIGHTS = np.random.default_rng(0).standard_normal((3, 3, CHANNELS, 16)).astype(np.float32)
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+
+
+def program() -> Program:
+    layout = Places()
+    feed = replace(layout.picture(SIDE, 0, CHANNELS), buffer=Buffer("feed", 0, 4 * SIDE * SIDE * CHANNELS))
+    framed, output = layout.picture(SIDE, 1, CHANNELS), layout.picture(SIDE, 0, 16)
+    step = layer(layout, "layer", framed, output, WEIGHTS)
+    return Program(
+        (
+            RepackStep("frame", feed, framed, 1, (SIDE, SIDE), CHANNELS, (1, 1, 1, 1)),
+            replace(step, halo=(0, 0, 0, 0)),
+        ),
+        (BoundPort(TensorSpec("x", "float32", (1, SIDE, SIDE, CHANNELS)), feed.buffer),),
+        (BoundPort(TensorSpec("y", "float32", (1, SIDE, SIDE, 16)), output.buffer),),
+        tuple(layout.constants),
+        layout.arena,
+        layout.weights,
+    )
+
+
+def batch(one: Program) -> Program:
+    def of_all(ports: tuple[BoundPort, ...]) -> list[Port]:
+        return [Port(replace(port.spec, shape=(PARTS, *port.spec.shape[1:])), "") for port in ports]
+
+    return in_parts(one, of_all(one.feeds), of_all(one.fetches), PARTS)
+
+
+def unaligned(x: Array) -> Array:
+    """Equal to ``x``, at an odd address."""
+    memory = np.zeros(x.nbytes + 64, np.uint8)
+    start = 1 - memory.ctypes.data % 64 + 64 * (memory.ctypes.data % 64 > 1)
+    found: Array = np.ndarray(x.shape, np.float32, memory, start)
+    found[...] = x
+    assert found.ctypes.data % 64 == 1
+    return found
+
+
+@pytest.mark.parametrize("place", [np.ascontiguousarray, unaligned], ids=["aligned", "unaligned"])
+@pytest.mark.parametrize("images", [1, PARTS])
+def test_a_feed_is_read_where_the_caller_has_it(tmp_path: Path, images: int, place: Callable[[Array], Array]) -> None:
+    one = program()
+    made = one if images == 1 else batch(one)
+    sources = emit(made, replace(SPEC, batch=images), X86_64, tmp_path)
+    library = link(sources, [], tmp_path)
+    rng = np.random.default_rng(1)
+    for threads in (1, 3):
+        with OpenedModel(library, threads) as model:
+            x = place(rng.standard_normal((images, SIDE, SIDE, CHANNELS)).astype(np.float32))
+            call = model.bind([x], [images * SIDE * SIDE * 16 * 4])
+            assert call.feeds[0] is x
+            for _ in range(2):  # the second run with another picture in the same memory
+                call()
+                y = call.fetches[0].view(np.float32).reshape(images, SIDE, SIDE, 16)
+                expected = np.concatenate([conv(picture[None], WEIGHTS) for picture in x])
+                np.testing.assert_allclose(y, expected, atol=1e-4)
+                x[...] = rng.standard_normal(x.shape)

@@ -191,10 +191,13 @@ def uses_integer(steps: Iterable[Step]) -> bool:
 def kernel_kinds(steps: Iterable[Step]) -> tuple[str, ...]:
     """What the fused kernels have to know of besides what all do: the names of CF_HAS_... in runtime/fused/fused.h."""
     steps = tuple(steps)
+    layers = tuple(s for s in steps if isinstance(s, LayerStep))
     small = (isinstance(s, LayerStep | RecurrentStep) and s.weight_type != "float32" for s in steps)
     found = {
         "INTEGER": uses_integer(steps),
         "SMALL_WEIGHTS": any(small),
+        "CONVOLUTIONS": any(s.algorithm not in ("direct", "integer") for s in layers),
+        "HARD_SWISH": any(s.algorithm == "direct" and s.epilogue.activation == "hard_swish" for s in layers),
         "NORM": any(isinstance(s, NormStep) for s in steps),
         "RECURRENT": any(isinstance(s, RecurrentStep) for s in steps),
     }

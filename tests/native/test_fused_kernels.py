@@ -161,6 +161,19 @@ LARGE = {
     "deep 3x3": Case(Geometry(1, 300, (7, 9), 48, (3, 3)), "direct", (1, 1, 1, 1), (7, 9), activation="swish"),
     "one segment in parts": Case(Geometry(1, 150, (5, 5), 33, (3, 3)), "direct", (1, 1, 1, 1), (5, 5)),
     "many pixels": Case(Geometry(1, 3, (60, 61), 24, (3, 3), (2, 2)), "direct", (1, 1, 1, 1), (119, 121)),
+    "24 channels, added": Case(
+        Geometry(1, 96, (20, 21), 24), "direct", in_size=(20, 21), residual=True, low=0.0, high=6.0, activation="clamp"
+    ),
+    "40 channels of a long K": Case(
+        Geometry(1, 576, (7, 7), 40), "direct", in_size=(7, 7), residual_in_place=True, low=0.0, activation="clamp"
+    ),
+    "72 channels": Case(
+        Geometry(1, 16, (21, 30), 72), "direct", in_size=(21, 30), activation="hard_swish", second=True
+    ),
+    "hard_swish of a short K": Case(Geometry(1, 24, (19, 21), 88), "direct", in_size=(19, 21), activation="hard_swish"),
+    "hard_swish of a first layer": Case(
+        Geometry(1, 3, (60, 61), 16, (3, 3), (2, 2)), "direct", (1, 1, 1, 1), (119, 121), activation="hard_swish"
+    ),
     "dense": Case(Geometry(1, 2048, (1, 1), 1000), "direct"),
     "dense, two rows": Case(Geometry(1, 700, (1, 2), 101), "direct", in_size=(1, 2), activation="gelu"),
     "dense, three rows": Case(Geometry(1, 700, (1, 3), 48), "direct", in_size=(1, 3), second=True),
@@ -213,7 +226,16 @@ def test_layers_of_many_blocks(kernels: Kernels, name: str, table: str) -> None:
     np.testing.assert_array_equal(kernels.layer(LARGE[name], table, 3).output.buffer, one.output.buffer)
 
 
-PACKED = ("deep 1x1", "one segment in parts", "many pixels", "dense", "dense, three rows", "large kernel", "bands")
+PACKED = (
+    "deep 1x1",
+    "40 channels of a long K",
+    "one segment in parts",
+    "many pixels",
+    "dense",
+    "dense, three rows",
+    "large kernel",
+    "bands",
+)
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -87,7 +87,8 @@ INTEGERS = (
 
 SOURCES = ((FUSED_SOURCE, VARIANTS), (ATTENTION_SOURCE, ATTENTIONS), (INTEGER_SOURCE, INTEGERS))
 
-HAS = tuple(f"-DCF_HAS_{kind}=1" for kind in ("INTEGER", "SMALL_WEIGHTS", "NORM", "RECURRENT"))
+KINDS = ("INTEGER", "SMALL_WEIGHTS", "CONVOLUTIONS", "HARD_SWISH", "NORM", "RECURRENT")
+HAS = tuple(f"-DCF_HAS_{kind}=1" for kind in KINDS)
 """The kernels of programs with steps of every kind, which do all that those of others do."""
 
 SANITIZERS = (

@@ -47,7 +47,7 @@ static const float *dequantise(const cf_layer *layer, const cf_layer_data *data,
  * The int8 weights of a 3x3 kernel as they lie for integer GEMM, for `count` input channels of one panel from number
  * `first` on, both multiples of 4: as floats [count][9][CF_PANEL].
  */
-static void dequantise_quads(const cf_layer *layer, const cf_layer_data *data, int64_t panel, int64_t first,
+INLINE void dequantise_quads(const cf_layer *layer, const cf_layer_data *data, int64_t panel, int64_t first,
                              int64_t count, float *buffer) {
     enum { QUAD = 4, TAPS = 9 };
     const int64_t quads = layer->in_channels / QUAD;

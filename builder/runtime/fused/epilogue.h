@@ -62,6 +62,12 @@ INLINE int simple_float_epilogue(const cf_layer *layer, const cf_layer_data *dat
     return simple_epilogue(layer, data) && stored_bytes(data) == NULL;
 }
 
+/* Whether hard_swish is all there is to do, which the plain micro-kernel can do as well. */
+INLINE int plain_hard_swish(const cf_layer *layer, const cf_layer_data *data) {
+    return CF_HAS_HARD_SWISH && layer->activation == CF_HARD_SWISH && !has_second(data) && data->residual == NULL &&
+           stored_bytes(data) == NULL;
+}
+
 /* The epilogue of a clamp, in one pass: whatever is stored beside its floats would be read from memory again. */
 static void store_clamped(const cf_layer *layer, const cf_layer_data *data, const cf_pixel_pointers *pointers,
                           int64_t at, int64_t count, int64_t channel, int64_t channels, const float *sums,

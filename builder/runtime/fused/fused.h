@@ -11,12 +11,19 @@
 enum { CF_MAX_TAPS = 1024 };
 
 /* What no step of a program has, its kernels know nothing of, and take less room: layers of CF_INTEGER, and so bytes
- * between layers; weights that are not float32; norms; recurrent layers. See kernel_kinds in builder/emit/program.py. */
+ * between layers; weights that are not float32; algorithms that only convolutions have; hard_swish in the micro-kernels
+ * of GEMM; norms; recurrent layers. See kernel_kinds in builder/emit/program.py. */
 #ifndef CF_HAS_INTEGER
 #define CF_HAS_INTEGER 0
 #endif
 #ifndef CF_HAS_SMALL_WEIGHTS
 #define CF_HAS_SMALL_WEIGHTS 0
+#endif
+#ifndef CF_HAS_CONVOLUTIONS
+#define CF_HAS_CONVOLUTIONS 0
+#endif
+#ifndef CF_HAS_HARD_SWISH
+#define CF_HAS_HARD_SWISH 0
 #endif
 #ifndef CF_HAS_NORM
 #define CF_HAS_NORM 0

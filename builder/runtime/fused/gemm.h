@@ -62,6 +62,15 @@ static const float *block_weights(const cf_gemm *g, int64_t panel, int64_t panel
     return scaled_weights(start, g->data->factor + k_begin, panels, k, buffer, panel_stride);
 }
 
+/* Whether the weights that come next are prefetched: where they have to be dequantised, that takes longer. */
+INLINE int prefetches(const cf_gemm *g) { return g->layer->weight_type == CF_FLOAT32; }
+
+/* Floats from `weights`, which block_weights gave, to where the same ones lie in memory. */
+INLINE int64_t stored_from(const cf_gemm *g, int64_t panel, int64_t k_begin, const float *weights) {
+    if (!prefetches(g)) return 0;
+    return floats_between(weights, (const float *)g->data->weights + (panel * g->indirection.k + k_begin) * CF_PANEL);
+}
+
 /* Copy the bias of `count` channels, with zeros behind it. */
 static void load_bias(float *bias, const float *from, int64_t count) {
     memset(bias, 0, CF_NR * sizeof *bias);
@@ -95,12 +104,14 @@ static void gemm_k_blocks(const cf_gemm *g, const cf_pixel_pointers *pointers, i
         params.addend_stride = first ? 0 : CF_NR;
         /* All tiles share the prefetching of the next block, or of the next channels' first: one alone would wait for
          * memory. */
-        const int64_t next = block.k * CF_PANEL + (last ? (CF_NR / CF_PANEL - 1) * params.panel_stride : 0);
-        params.prefetch_step = weights == buffer ? 0 : ceil_div(CF_PANEL * sizeof(float), ceil_div(count, max_mr));
+        params.prefetch_stride = g->indirection.k * CF_PANEL;
+        const int64_t next = block.k * CF_PANEL + (last ? (CF_NR / CF_PANEL - 1) * params.prefetch_stride : 0);
+        const int64_t ahead = stored_from(g, panel, block.begin, weights) + next;
+        params.prefetch_step = prefetches(g) ? ceil_div(CF_PANEL * sizeof(float), ceil_div(count, max_mr)) : 0;
         for (int64_t at = 0; at < count;) {
             const int64_t mr = balanced_mr(count - at, max_mr), equal = equal_tiles(count - at, max_mr);
             float *row_sums = sums + at * CF_NR;
-            params.prefetch = next + at * block.k * CF_PANEL / count;
+            params.prefetch = ahead + at * block.k * CF_PANEL / count;
             const int store_now = last && in_registers;
             microkernels[mr](&params, equal, 1, pointers->input + at, weights, first ? bias : row_sums, row_sums,
                              store_now ? pointers->output + at : NULL,
@@ -121,8 +132,9 @@ static void gemm_n_tiles(const cf_gemm *g, const cf_pixel_pointers *pointers, in
     const int64_t channels = tiles > 0 ? tiles * CF_NR : CF_NR / 2, n_tiles = max64(tiles, 1);
     const int64_t max_mr = tiles > 0 ? CF_MR : CF_HALF_MR;
     const cf_gemm_microkernel *microkernels = tiles > 0 ? full_width_microkernels : half_width_microkernels;
-    const int in_registers = simple_float_epilogue(layer, g->data);
-    const int plain = g->indirection.segments <= CF_SHORT_SEGMENTS && (g->data->residual == NULL || !in_registers);
+    const int clamps = simple_float_epilogue(layer, g->data);
+    const int plain = g->indirection.segments <= CF_SHORT_SEGMENTS && (g->data->residual == NULL || !clamps);
+    const int activates = plain && plain_hard_swish(layer, g->data);
     _Alignas(64) float buffer[CF_WEIGHT_BUFFER];
     _Alignas(64) float sums[CF_MC * CF_NR];
     cf_microkernel_params params = {.offsets = g->indirection.offsets,
@@ -130,27 +142,31 @@ static void gemm_n_tiles(const cf_gemm *g, const cf_pixel_pointers *pointers, in
                                     .segment_length = g->indirection.segment_length};
     const int64_t panels = ceil_div(channels, CF_PANEL);
     const float *weights = block_weights(g, panel, panels, 0, g->indirection.k, buffer, &params.panel_stride);
-    params.low = splat(in_registers ? layer->low : -__builtin_inff());
-    params.high = splat(in_registers ? layer->high : __builtin_inff());
+    params.prefetch = stored_from(g, panel, 0, weights) + panels * g->indirection.k * CF_PANEL;
+    params.low = splat(clamps ? layer->low : -__builtin_inff());
+    params.high = splat(clamps ? layer->high : __builtin_inff());
     const float *bias = g->data->bias + channel;
-    /* As many pixels as the sums hold, where the epilogue needs them. */
-    const int64_t most = in_registers ? count : CF_MC / n_tiles / max_mr * max_mr;
+    /* As many pixels as the sums hold, where the epilogue needs them: of what is activated in registers, the last. */
+    const int64_t most = activates ? max_mr : CF_MC / n_tiles / max_mr * max_mr;
     float *row_sums[CF_MC];
-    for (int64_t i = 0; i < most && !in_registers; i++) row_sums[i] = sums + i * channels - channel;
-    for (int64_t from = 0; from < count; from += most) {
-        const int64_t pixels = min64(most, count - from);
+    for (int64_t i = 0; i < most && !clamps; i++) row_sums[i] = sums + i * channels - channel;
+    for (int64_t from = 0, pixels; from < count; from += pixels) {
+        const int64_t rest = count - from;
+        const int in_registers = clamps || (activates && rest >= max_mr);
+        pixels = clamps ? rest : in_registers ? rest / max_mr * max_mr : min64(most, rest);
         const float *const *inputs = pointers->input + from;
-        const float *const *residuals = g->data->residual != NULL && in_registers ? pointers->residual + from : NULL;
+        const float *const *residuals = g->data->residual != NULL && clamps ? pointers->residual + from : NULL;
         float *const *outputs = in_registers ? pointers->output + from : row_sums;
         int64_t at = 0;
         if (plain) {
-            params.prefetch = panels * params.panel_stride;
-            params.prefetch_step =
-                weights == buffer ? 0 : ceil_div(panels * CF_PANEL * sizeof(float), n_tiles * (pixels / max_mr + 1));
+            const cf_activation activation = in_registers ? layer->activation : CF_CLAMP;
+            const int64_t sharing = n_tiles * (pixels / max_mr + 1);
+            params.prefetch_step = prefetches(g) ? ceil_div(panels * CF_PANEL * sizeof(float), sharing) : 0;
             if (tiles > 0) {
-                gemm_plain_full_width(&params, pixels / max_mr, n_tiles, inputs, weights, bias, outputs, channel);
+                gemm_plain_full_width(activation, &params, pixels / max_mr, n_tiles, inputs, weights, bias, outputs,
+                                      channel);
             } else {
-                gemm_plain_half_width(&params, pixels / max_mr, inputs, weights, bias, outputs, channel);
+                gemm_plain_half_width(activation, &params, pixels / max_mr, inputs, weights, bias, outputs, channel);
             }
             at = pixels / max_mr * max_mr;
         }

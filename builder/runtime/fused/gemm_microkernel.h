@@ -24,10 +24,16 @@ typedef struct {
     int64_t addend_stride; /* floats between the addends of two pixels; 0: one bias for all */
     int64_t sums_stride;   /* floats between the sums of two pixels, where there are no outputs */
     /* Tiles prefetch weights while they multiply others, from so many floats ahead of `weights` on, and so many bytes
-     * farther with each k: a cache line, or less where several tiles share them. */
-    int64_t prefetch, prefetch_step;
+     * farther with each k: a cache line, or less where several tiles share them. The panels of what is prefetched are
+     * prefetch_stride floats apart. */
+    int64_t prefetch, prefetch_step, prefetch_stride;
     vec low, high;
 } cf_microkernel_params;
+
+/* Floats from one address to another, which may be of another array. */
+INLINE int64_t floats_between(const float *from, const float *to) {
+    return ((intptr_t)to - (intptr_t)from) / (intptr_t)sizeof *to;
+}
 
 /*
  * Compute m_tiles x n_tiles register tiles. Where outputs is NULL: sums[pixel * sums_stride] = products + addend.
@@ -66,7 +72,7 @@ INLINE void gemm_microkernel(const int mr, const int vectors, const cf_microkern
     const int64_t width = vectors * CF_LANES, next_tile = vectors * CF_LANES / CF_PANEL * panel_stride;
     const vec low = params->low, high = params->high;
     const char *ahead = (const char *)(weights + params->prefetch);
-    const int64_t ahead_step = params->prefetch_step;
+    const int64_t ahead_step = params->prefetch_step, ahead_stride = params->prefetch_stride;
     for (int64_t t = 0; t < m_tiles; t++) {
         const float *w = weights, *bias = addend;
         float *tile_sums = sums;
@@ -81,7 +87,7 @@ INLINE void gemm_microkernel(const int mr, const int vectors, const cf_microkern
                 for (int64_t k = 0; k < segment_length; k++) {
                     rank1_update(mr, vectors, in, k, w_at, panel_stride, sum);
                     UNROLL for (int v = 0; v < vectors; v += CF_PANEL / CF_LANES) {
-                        __builtin_prefetch((const float *)ahead + v * CF_LANES / CF_PANEL * panel_stride);
+                        __builtin_prefetch((const float *)ahead + v * CF_LANES / CF_PANEL * ahead_stride);
                     }
                     ahead += ahead_step;
                     w_at += CF_PANEL;
@@ -204,12 +210,14 @@ enum { CF_SHORT_SEGMENTS = CF_MAX_TAPS };
 
 /*
  * The plain micro-kernel: tiles of the largest MR, with a bias and no residual, over all of K. What the general one may
- * have to do besides costs a short sum a tenth of its time. single_segment, a constant: K is one segment.
+ * have to do besides costs a short sum a tenth of its time. single_segment, a constant: K is one segment. activation,
+ * a constant, too: one that is cheap enough to be computed here. Stored first and activated later, sums cost a short
+ * one a tenth again.
  */
 INLINE void gemm_microkernel_plain(const int mr, const int vectors, const int single_segment,
-                                   const cf_microkernel_params *params, int64_t m_tiles, int64_t n_tiles,
-                                   const float *const *inputs, const float *weights, const float *bias,
-                                   float *const *outputs, int64_t channel) {
+                                   const cf_activation activation, const cf_microkernel_params *params,
+                                   int64_t m_tiles, int64_t n_tiles, const float *const *inputs, const float *weights,
+                                   const float *bias, float *const *outputs, int64_t channel) {
     const int64_t segment_length = params->segment_length, panel_stride = params->panel_stride,
                   segments = single_segment ? 1 : params->segments;
     const int64_t *offsets = params->offsets;
@@ -242,7 +250,9 @@ INLINE void gemm_microkernel_plain(const int mr, const int vectors, const int si
             float *out[CF_MAX_MR]; /* read before anything is stored: stores may alias */
             UNROLL for (int r = 0; r < mr; r++) out[r] = outputs[r] + channel + c;
             UNROLL for (int r = 0; r < mr; r++) {
-                UNROLL for (int v = 0; v < vectors; v++) store(out[r] + v * CF_LANES, clamp(sum[r][v], low, high));
+                UNROLL for (int v = 0; v < vectors; v++) {
+                    store(out[r] + v * CF_LANES, activate(activation, sum[r][v], low, high));
+                }
             }
             w += next_tile;
         }
@@ -251,24 +261,39 @@ INLINE void gemm_microkernel_plain(const int mr, const int vectors, const int si
     }
 }
 
-static void gemm_plain_full_width(const cf_microkernel_params *params, int64_t m_tiles, int64_t n_tiles,
-                                  const float *const *inputs, const float *weights, const float *bias,
-                                  float *const *outputs, int64_t channel) {
-    enum { VECTORS = CF_NR / CF_LANES };
+INLINE void gemm_plain(const int mr, const int vectors, const cf_activation activation,
+                       const cf_microkernel_params *params, int64_t m_tiles, int64_t n_tiles,
+                       const float *const *inputs, const float *weights, const float *bias, float *const *outputs,
+                       int64_t channel) {
     if (params->segments == 1) {
-        gemm_microkernel_plain(CF_MR, VECTORS, 1, params, m_tiles, n_tiles, inputs, weights, bias, outputs, channel);
+        gemm_microkernel_plain(mr, vectors, 1, activation, params, m_tiles, n_tiles, inputs, weights, bias, outputs,
+                               channel);
     } else {
-        gemm_microkernel_plain(CF_MR, VECTORS, 0, params, m_tiles, n_tiles, inputs, weights, bias, outputs, channel);
+        gemm_microkernel_plain(mr, vectors, 0, activation, params, m_tiles, n_tiles, inputs, weights, bias, outputs,
+                               channel);
     }
 }
 
-static void gemm_plain_half_width(const cf_microkernel_params *params, int64_t m_tiles, const float *const *inputs,
-                                  const float *weights, const float *bias, float *const *outputs, int64_t channel) {
-    enum { VECTORS = CF_NR / CF_LANES / 2 };
-    if (params->segments == 1) {
-        gemm_microkernel_plain(CF_HALF_MR, VECTORS, 1, params, m_tiles, 1, inputs, weights, bias, outputs, channel);
+/* `activation` is CF_CLAMP or CF_HARD_SWISH. */
+static void gemm_plain_full_width(cf_activation activation, const cf_microkernel_params *params, int64_t m_tiles,
+                                  int64_t n_tiles, const float *const *inputs, const float *weights,
+                                  const float *bias, float *const *outputs, int64_t channel) {
+    enum { VECTORS = CF_NR / CF_LANES };
+    if (CF_HAS_HARD_SWISH && activation == CF_HARD_SWISH) {
+        gemm_plain(CF_MR, VECTORS, CF_HARD_SWISH, params, m_tiles, n_tiles, inputs, weights, bias, outputs, channel);
     } else {
-        gemm_microkernel_plain(CF_HALF_MR, VECTORS, 0, params, m_tiles, 1, inputs, weights, bias, outputs, channel);
+        gemm_plain(CF_MR, VECTORS, CF_CLAMP, params, m_tiles, n_tiles, inputs, weights, bias, outputs, channel);
+    }
+}
+
+static void gemm_plain_half_width(cf_activation activation, const cf_microkernel_params *params, int64_t m_tiles,
+                                  const float *const *inputs, const float *weights, const float *bias,
+                                  float *const *outputs, int64_t channel) {
+    enum { VECTORS = CF_NR / CF_LANES / 2 };
+    if (CF_HAS_HARD_SWISH && activation == CF_HARD_SWISH) {
+        gemm_plain(CF_HALF_MR, VECTORS, CF_HARD_SWISH, params, m_tiles, 1, inputs, weights, bias, outputs, channel);
+    } else {
+        gemm_plain(CF_HALF_MR, VECTORS, CF_CLAMP, params, m_tiles, 1, inputs, weights, bias, outputs, channel);
     }
 }
 

@@ -2,12 +2,14 @@
  * The fused kernels for one instruction set: compiled once for each, with CF_TABLE naming the table that
  * this copy defines.
  */
-#include "fused/depthwise.h"
 #include "fused/direct.h"
 #include "fused/halo.h"
 #include "fused/pooling.h"
+#if CF_HAS_CONVOLUTIONS
+#include "fused/depthwise.h"
 #include "fused/thin.h"
 #include "fused/winograd.h"
+#endif
 #if CF_HAS_NORM
 #include "fused/normalise.h"
 #else
@@ -27,12 +29,16 @@ static void run_layer(cf_context *context, const cf_layer *layer, const cf_layer
     zero_halos(context, layer, data);
     switch (layer->algorithm) {
     case CF_DIRECT: run_direct(context, layer, data); break;
+    case CF_INTEGER: break; /* never here: see integer.c */
+#if CF_HAS_CONVOLUTIONS
     case CF_DEPTHWISE: run_depthwise(context, layer, data); break;
     case CF_WINOGRAD2: run_winograd(context, layer, data, 2); break;
     case CF_WINOGRAD4: run_winograd(context, layer, data, 4); break;
     case CF_THIN: run_thin(context, layer, data); break;
-    case CF_INTEGER: break; /* never here: see integer.c */
     case CF_INTEGER_WINOGRAD4: run_winograd(context, layer, data, 4); break; /* where integer.c passes it on */
+#else
+    default: break;
+#endif
     }
 }
 

@@ -297,9 +297,9 @@ static void repack_task(void *argument, int64_t task, uint32_t thread) {
 static void run_repack(cf_context *context, const cf_repack *r, const void *input, float *output) {
     cf_repack_plan plan = {.repack = r, .input = input, .output = output};
     zero_float_halo(context, output, &r->output, &r->halo, r->batch, r->size[0], r->size[1], r->channels);
-    /* Half a megabyte is worth a second thread. */
+    /* 64 KB are worth another task. */
     const int64_t floats = r->size[0] * r->size[1] * r->channels;
-    plan.row_tasks = max64(1, min64(min64(4 * cf_threads(context), floats >> 16), r->size[0]));
+    plan.row_tasks = max64(1, min64(min64(4 * cf_threads(context), floats >> 14), r->size[0]));
     cf_parallel_for(context, r->batch * plan.row_tasks, repack_task, &plan);
 }
 

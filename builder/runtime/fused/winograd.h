@@ -240,14 +240,15 @@ static void gemm_points(const cf_winograd *w, int64_t at, int64_t count, int64_t
                                     .panel_stride = w->panel_u,
                                     .addend_stride = k_begin == 0 ? 0 : CF_NR,
                                     .sums_stride = CF_NR,
-                                    .prefetch_step = CF_PANEL * sizeof(float)};
+                                    .prefetch_step = CF_PANEL * sizeof(float),
+                                    .prefetch_stride = w->panel_u};
     const cf_gemm_microkernel *microkernels = half ? half_width_microkernels : full_width_microkernels;
     for (int64_t i = 0; i < w->points; i++) {
         const float *in = w->input + i * w->plane + at * w->row, *weights = u + i * w->plane_u;
         float *out = m + i * w->plane_m;
         if (next != NULL) {
             const float *from = next + i % panels * w->layer->in_channels * 9 * CF_PANEL + i / panels * share;
-            params.prefetch = ((intptr_t)from - (intptr_t)weights) / (intptr_t)sizeof *from;
+            params.prefetch = floats_between(weights, from);
         }
         for (int64_t t = 0; t < count;) {
             const int64_t mr = balanced_mr(count - t, CF_MR);

@@ -14,8 +14,10 @@ from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, WeightsPlace
 
 LIBRARY_OVERHEAD = 400_000
 """Bytes of libmodel.so beside the weights, as measured for Lambda's default processor: kernels, runtime and tables."""
+DENSE_OVERHEAD = 190_000
+"""The same, of a graph without convolutions."""
 LEAST_OVERHEAD = 100_000
-"""The same, of a library that has next to none of them."""
+"""The same, of a library that has next to no kernels."""
 
 DEPENDENCIES_SIZE = 5_900_000
 """Bytes of the dependencies layer and the function, unpacked, likewise. A test holds it to them."""
@@ -47,12 +49,17 @@ class Preflight:
     def zipped(self) -> int:
         """The model layer's zip, estimated."""
         packed = self.weights if self.place in ("library", "layer") else 0
-        return int(packed * COMPRESSION) + LIBRARY_OVERHEAD // 3
+        return int(packed * COMPRESSION) + (self.library - self._stored) // 3
 
     @property
     def least(self) -> int:
         """What the bundle has unpacked whatever the compiler makes of the model: only that stops a build."""
-        return self.library - LIBRARY_OVERHEAD + LEAST_OVERHEAD + int(CERTAIN_SHARE * self.dependencies)
+        return self._stored + LEAST_OVERHEAD + int(CERTAIN_SHARE * self.dependencies)
+
+    @property
+    def _stored(self) -> int:
+        """Bytes of the weights that are in the library, or beside it in the bundle."""
+        return self.weights if self.place != "elsewhere" else 0
 
     @property
     def fits(self) -> bool:
@@ -113,7 +120,8 @@ def check(
     """
     ops = graph if isinstance(graph, OpReport) else look(graph.definition(), rewritten=True)
     weights = int(ops.weights * share)
-    library = LIBRARY_OVERHEAD + (weights if place != "elsewhere" else 0)
+    library = LIBRARY_OVERHEAD if ops.convolutions else DENSE_OVERHEAD
+    library += weights if place != "elsewhere" else 0
     return Preflight(ops.nodes, ops.unsupported, weights, library, dependencies, max_unzipped, max_zipped, place)
 
 

@@ -86,11 +86,15 @@ class Unsupported:
 
 @dataclass(frozen=True)
 class OpReport:
-    """The ops of a graph: how many nodes it has, those that cannot be compiled, and bytes of its constants."""
+    """The ops of a graph: how many nodes it has, those that cannot be compiled, and bytes of its constants.
+
+    ``convolutions``: whether any node is one, or may be.
+    """
 
     nodes: int
     unsupported: tuple[Unsupported, ...]
     weights: int
+    convolutions: bool = True
 
     def lines(self) -> list[str]:
         """What stands in the way, as lines for a person."""
@@ -115,8 +119,10 @@ def look(definition: Any, *, rewritten: bool = False, refused: Iterable[Refused]
     for path, op, reason in refused:
         found.setdefault((op, reason), []).append(path.removeprefix(MODEL_SCOPE))
     nodes = weights = 0
+    convolutions = False
     for path, node in walk(definition):
         nodes += 1
+        convolutions |= "Conv" in node.op
         weights += constant_size(node)
         known = is_step(node) if rewritten else node.op in REWRITES
         if not known and (missing := gap(node, kernels)):
@@ -124,7 +130,7 @@ def look(definition: Any, *, rewritten: bool = False, refused: Iterable[Refused]
     unsupported = tuple(
         Unsupported(op, reason, HINTS.get(op), tuple(paths)) for (op, reason), paths in sorted(found.items())
     )
-    return OpReport(nodes, unsupported, weights)
+    return OpReport(nodes, unsupported, weights, convolutions)
 
 
 def compiled(op: str) -> bool:

@@ -80,7 +80,10 @@ def flow_of(program: Program) -> Flow:
         flow.write(-1, buffer)
     for number, step in enumerate(program.steps):
         flow.read_now.clear()
-        for buffer in _arena(b for inner in walk((step,)) for b in _reads(inner)):
+        reads = [b for inner in walk((step,)) for b in _reads(inner)]
+        if any(buffer.space == "feed" for buffer in reads):
+            flow.edges[-1, number] = None
+        for buffer in _arena(reads):
             flow.read(number, buffer)
         for buffer in _arena(b for inner in walk((step,)) for b in _writes(inner)):
             flow.write(number, buffer)

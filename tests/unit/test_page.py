@@ -95,6 +95,13 @@ def test_a_part_that_is_written_in_place_ends_no_value() -> None:
     assert list(flow.edges) == [(0, 1), (0, 2), (1, 2)]
 
 
+def test_a_feed_that_is_read_in_place_is_no_value_of_the_arena() -> None:
+    feed = Buffer("feed", 0, 64)
+    flow = flow_of(program(copy("frame", feed, arena(0, 64)), copy("end", arena(0, 64), arena(64, 64)), size=128))
+    assert [v.offset for v in flow.lives] == [0, 64]
+    assert list(flow.edges) == [(-1, 0), (0, 1)]
+
+
 @pytest.mark.parametrize("target", [X86_64, ARM64])
 def test_a_million_requests_cost_what_the_prices_say(target: Target) -> None:
     found = costs(target, handler_ms=10.0, peak_memory=300 << 20)

@@ -49,17 +49,12 @@ class Preflight:
     def zipped(self) -> int:
         """The model layer's zip, estimated."""
         packed = self.weights if self.place in ("library", "layer") else 0
-        return int(packed * COMPRESSION) + (self.library - self._stored) // 3
+        return int(packed * COMPRESSION) + (self.library - _stored(self.weights, self.place)) // 3
 
     @property
     def least(self) -> int:
         """What the bundle has unpacked whatever the compiler makes of the model: only that stops a build."""
-        return self._stored + LEAST_OVERHEAD + int(CERTAIN_SHARE * self.dependencies)
-
-    @property
-    def _stored(self) -> int:
-        """Bytes of the weights that are in the library, or beside it in the bundle."""
-        return self.weights if self.place != "elsewhere" else 0
+        return _stored(self.weights, self.place) + LEAST_OVERHEAD + int(CERTAIN_SHARE * self.dependencies)
 
     @property
     def fits(self) -> bool:
@@ -120,9 +115,13 @@ def check(
     """
     ops = graph if isinstance(graph, OpReport) else look(graph.definition(), rewritten=True)
     weights = int(ops.weights * share)
-    library = LIBRARY_OVERHEAD if ops.convolutions else DENSE_OVERHEAD
-    library += weights if place != "elsewhere" else 0
+    library = _stored(weights, place) + (LIBRARY_OVERHEAD if ops.convolutions else DENSE_OVERHEAD)
     return Preflight(ops.nodes, ops.unsupported, weights, library, dependencies, max_unzipped, max_zipped, place)
+
+
+def _stored(weights: int, place: WeightsPlace) -> int:
+    """How many bytes of ``weights`` are in the bundle: in the library or beside it."""
+    return weights if place != "elsewhere" else 0
 
 
 def require(preflight: Preflight) -> None:

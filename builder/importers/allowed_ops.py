@@ -9,6 +9,7 @@ that is written) become nodes that do nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from builder.errors import ImportModelError, PreflightError
@@ -73,7 +74,7 @@ def _admit(
         found = look(keep_reachable(without_side_effects(source), fetches, feeds.values()))
         strings = bool(taken - IMPORTED)  # which the caller takes away
         left = tuple(u for u in found.unsupported if u.op not in taken and not (strings and "= string" in u.reason))
-        raise UnsupportedOpsError(OpReport(found.nodes, left, found.weights))
+        raise UnsupportedOpsError(replace(found, unsupported=left))
     _require_own_calls(source)
     return source, dict(feeds)
 

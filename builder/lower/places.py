@@ -26,7 +26,7 @@ from builder.lower.gathers import GATHERS
 from builder.lower.geometry import Geometry
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core
-from builder.lower.layouts import NO_HALO, TensorLayout, TensorLayouts, dense, lay_out, reads, writes
+from builder.lower.layouts import TensorLayout, TensorLayouts, dense, lay_out, reads, writes
 from builder.lower.notes import Note
 from builder.lower.options import Options
 from builder.lower.packing import MAX_THREADS, decide, pad_channels, scratch_size
@@ -99,8 +99,9 @@ class Places:
     def _only_repacked(self, feed: Value) -> bool:
         """Whether nothing reads ``feed`` but the step that copies it, with a halo around it."""
         for task in self.readers.get(feed, {}).values():
-            halos = {} if isinstance(task, Thunk | Attention) else {v.base: halo for v, _, halo in reads(task)}
-            if halos.get(feed, NO_HALO) == NO_HALO:
+            found = () if isinstance(task, Thunk | Attention) else reads(task)
+            copied = {value.base: self.layouts.reading(value, picture, halo)[0] for value, picture, halo in found}
+            if not copied.get(feed):
                 return False
         return feed in self.readers and feed not in self.fetched
 

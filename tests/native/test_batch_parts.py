@@ -13,9 +13,7 @@ import pytest
 
 from builder.emit import emit
 from builder.errors import VerifyError
-from builder.importers.graph import Port
 from builder.library.opened import OpenedModel
-from builder.lower.parts import in_parts
 from builder.lower.program import BoundPort, Program, Weight
 from builder.lower.steps import Buffer, KernelStep
 from builder.spec import ModelSpec, Source
@@ -23,6 +21,7 @@ from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
 from handler.description import parse
 from tests.support.instrumented import link
+from tests.support.places import batch_of
 
 PARTS = 5
 POISON = 13
@@ -73,24 +72,15 @@ def one() -> Program:
     )
 
 
-def batch() -> Program:
-    program = one()
-
-    def of_all(ports: tuple[BoundPort, ...]) -> list[Port]:
-        return [Port(replace(port.spec, shape=(PARTS, *port.spec.shape[1:])), "") for port in ports]
-
-    return in_parts(program, of_all(program.feeds), of_all(program.fetches), PARTS)
-
-
 def built(folder: Path, *, both: bool) -> Path:
     (folder / "kernel.c").write_text(KERNEL)
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.34", "-O1", "-fPIC", "-c"]
     subprocess.run([*command, "kernel.c", "-o", "graph.o"], cwd=folder, check=True)
     if both:
-        sources = emit(one(), BOTH, X86_64, folder, others={BOTH.variants[1]: batch()})
+        sources = emit(one(), BOTH, X86_64, folder, others={BOTH.variants[1]: batch_of(one(), PARTS)})
         assert "run_program" not in sources.programs[1].read_text()  # the steps are there once
     else:
-        sources = emit(batch(), SPEC, X86_64, folder)
+        sources = emit(batch_of(one(), PARTS), SPEC, X86_64, folder)
     return link(sources, [folder / "graph.o"], folder)
 
 

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from builder.emit import emit
-from builder.importers.graph import Port
 from builder.library.opened import OpenedModel
 from builder.lower.fused_steps import RepackStep
-from builder.lower.parts import in_parts
 from builder.lower.program import BoundPort, Program
 from builder.lower.steps import Buffer
 from builder.spec import ModelSpec, Source
@@ -21,7 +19,7 @@ from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
 from tests.native.test_emit_fused import conv, layer
 from tests.support.instrumented import link
-from tests.support.places import Places
+from tests.support.places import Places, batch_of
 
 SIDE, CHANNELS, PARTS = 12, 3, 5
 SPEC = ModelSpec(Path("model.toml"), "feeds", "1", Source("graph_def", Path("g.pb")))
@@ -48,13 +46,6 @@ def program() -> Program:
     )
 
 
-def batch(one: Program) -> Program:
-    def of_all(ports: tuple[BoundPort, ...]) -> list[Port]:
-        return [Port(replace(port.spec, shape=(PARTS, *port.spec.shape[1:])), "") for port in ports]
-
-    return in_parts(one, of_all(one.feeds), of_all(one.fetches), PARTS)
-
-
 def unaligned(x: Array) -> Array:
     """Equal to ``x``, at an odd address."""
     memory = np.zeros(x.nbytes + 64, np.uint8)
@@ -68,8 +59,7 @@ def unaligned(x: Array) -> Array:
 @pytest.mark.parametrize("place", [np.ascontiguousarray, unaligned], ids=["aligned", "unaligned"])
 @pytest.mark.parametrize("images", [1, PARTS])
 def test_a_feed_is_read_where_the_caller_has_it(tmp_path: Path, images: int, place: Callable[[Array], Array]) -> None:
-    one = program()
-    made = one if images == 1 else batch(one)
+    made = program() if images == 1 else batch_of(program(), images)
     sources = emit(made, replace(SPEC, batch=images), X86_64, tmp_path)
     library = link(sources, [], tmp_path)
     rng = np.random.default_rng(1)

@@ -1,10 +1,14 @@
-"""Places in the arena and the weights, for programs that a test puts together by hand."""
+"""Places in the arena and the weights, and batches, for programs that a test puts together by hand."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from builder.importers.graph import Port
 from builder.lower.buffers import align
 from builder.lower.fused_steps import View
-from builder.lower.program import Weight
+from builder.lower.parts import in_parts
+from builder.lower.program import BoundPort, Program, Weight
 from builder.lower.steps import Buffer
 
 
@@ -29,3 +33,12 @@ class Places:
         self.constants.append(Weight(self.weights, data))
         self.weights += align(len(data))
         return found
+
+
+def batch_of(program: Program, parts: int) -> Program:
+    """``program``, which is for one input, run for each of so many."""
+
+    def of_all(ports: tuple[BoundPort, ...]) -> list[Port]:
+        return [Port(replace(port.spec, shape=(parts, *port.spec.shape[1:])), "") for port in ports]
+
+    return in_parts(program, of_all(program.feeds), of_all(program.fetches), parts)

@@ -17,7 +17,7 @@ cf_status cf_trim(const cf_program *program, const cf_context *context, char *er
     for (size_t i = 0; i < program->dynamic_count; i++) {
         const cf_dynamic *dynamic = &program->dynamic[i];
         const cf_port *fetch = &program->fetches[dynamic->fetch], *shape = fetch + 1;
-        const int32_t *sizes = (const int32_t *)((shape->space == CF_IN_WEIGHTS ? context->weights : context->arena) + shape->offset);
+        const int32_t *sizes = (const int32_t *)(cf_start_of(context, shape->space) + shape->offset);
         size_t used = dynamic->item;
         for (uint32_t d = 0; d < dynamic->rank; d++) {
             if (sizes[d] < 0 || sizes[d] > dynamic->most[d]) {

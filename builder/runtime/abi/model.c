@@ -346,8 +346,8 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
 #endif
     for (size_t i = 0; i < fetch_count; i++) {
         const cf_port *port = &program->fetches[i];
-        const uint8_t *base = port->space == CF_IN_WEIGHTS ? model->context.weights : arena;
-        if (port->size != 0) memcpy(fetches[i].data, base + port->offset, port->size);
+        const uint8_t *start = cf_start_of(&model->context, port->space);
+        if (port->size != 0) memcpy(fetches[i].data, start + port->offset, port->size);
     }
     store_state(&model->context);
     return ended_well(model);

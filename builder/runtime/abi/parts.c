@@ -39,17 +39,17 @@ static cf_status run_part(const cf_program *program, cf_context *context, const 
     context->feeds = feeds;
     context->part = number;
     for (size_t i = 0; i < part->feed_count; i++) {
-        if (part->feeds[i].space == CF_IN_FEED) continue;
+        const cf_port *port = &part->feeds[i];
         const size_t size = feeds[i].size / program->parts;
         const uint8_t *data = (const uint8_t *)feeds[i].data + number * size;
-        if (size != 0) memcpy(context->arena + part->feeds[i].offset, data, size);
+        if (port->space == CF_IN_ARENA && size != 0) memcpy(context->arena + port->offset, data, size);
     }
     const cf_status status = part->run(context);
     for (size_t i = 0; status == CF_OK && i < part->fetch_count; i++) {
         const cf_port *port = &part->fetches[i];
         const size_t size = fetches[i].size / program->parts;
-        const uint8_t *base = port->space == CF_IN_WEIGHTS ? context->weights : context->arena;
-        if (size != 0) memcpy((uint8_t *)fetches[i].data + number * size, base + port->offset, size);
+        const uint8_t *start = cf_start_of(context, port->space);
+        if (size != 0) memcpy((uint8_t *)fetches[i].data + number * size, start + port->offset, size);
     }
     return status;
 }

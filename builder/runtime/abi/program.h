@@ -41,6 +41,14 @@ struct cf_context {
     size_t part;           /* which input of a batch in parts the steps are for; else 0 */
 };
 
+/* Where something lies. CF_IN_FEED: where the caller has it. */
+typedef enum { CF_IN_ARENA, CF_IN_WEIGHTS, CF_IN_FEED } cf_space;
+
+/* What offsets into `space`, the arena or the weights, count from. */
+static inline const uint8_t *cf_start_of(const cf_context *context, cf_space space) {
+    return space == CF_IN_WEIGHTS ? context->weights : context->arena;
+}
+
 /* A variable that the program reads and writes. All offsets and sizes are bytes. */
 typedef struct {
     size_t offset, size; /* in the state */
@@ -48,8 +56,6 @@ typedef struct {
     int constant;        /* after the steps it lies in the weights: the program always writes the same */
     size_t first;        /* in the weights: its value when the model is opened */
 } cf_state;
-
-typedef enum { CF_IN_ARENA, CF_IN_WEIGHTS, CF_IN_FEED } cf_space; /* CF_IN_FEED: left where the caller has it */
 
 typedef struct {
     const char *name;

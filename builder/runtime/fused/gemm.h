@@ -90,7 +90,7 @@ static void gemm_k_blocks(const cf_gemm *g, const cf_pixel_pointers *pointers, i
     _Alignas(64) float bias[CF_NR];
     _Alignas(64) float sums[CF_MC * CF_NR];
     load_bias(bias, g->data->bias + channel, min64(channels, width));
-    cf_microkernel_params params = {.sums_stride = CF_NR};
+    cf_microkernel_params params = {.sums_stride = CF_NR, .prefetch_stride = g->indirection.k * CF_PANEL};
     params.low = splat(layer->low);
     params.high = splat(layer->high);
     cf_k_block block = {0};
@@ -104,7 +104,6 @@ static void gemm_k_blocks(const cf_gemm *g, const cf_pixel_pointers *pointers, i
         params.addend_stride = first ? 0 : CF_NR;
         /* All tiles share the prefetching of the next block, or of the next channels' first: one alone would wait for
          * memory. */
-        params.prefetch_stride = g->indirection.k * CF_PANEL;
         const int64_t next = block.k * CF_PANEL + (last ? (CF_NR / CF_PANEL - 1) * params.prefetch_stride : 0);
         const int64_t ahead = stored_from(g, panel, block.begin, weights) + next;
         params.prefetch_step = prefetches(g) ? ceil_div(CF_PANEL * sizeof(float), ceil_div(count, max_mr)) : 0;
@@ -139,7 +138,8 @@ static void gemm_n_tiles(const cf_gemm *g, const cf_pixel_pointers *pointers, in
     _Alignas(64) float sums[CF_MC * CF_NR];
     cf_microkernel_params params = {.offsets = g->indirection.offsets,
                                     .segments = g->indirection.segments,
-                                    .segment_length = g->indirection.segment_length};
+                                    .segment_length = g->indirection.segment_length,
+                                    .prefetch_stride = g->indirection.k * CF_PANEL};
     const int64_t panels = ceil_div(channels, CF_PANEL);
     const float *weights = block_weights(g, panel, panels, 0, g->indirection.k, buffer, &params.panel_stride);
     params.prefetch = stored_from(g, panel, 0, weights) + panels * g->indirection.k * CF_PANEL;

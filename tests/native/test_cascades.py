@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -242,6 +243,33 @@ def test_the_clock_is_told_of_each_layer_of_a_cascade(tmp_path: Path) -> None:
     expected = [2 if step in made.steps else 2 * 6 for step in steps]  # seventeen rows, three at a time
     assert calls.tolist() == expected
     assert (nanoseconds[[step not in made.steps for step in steps]] > 0).all()
+
+
+@pytest.mark.skipif(OBJECTS in os.environ, reason="looked into by a macro that those objects lack")
+def test_a_thread_that_is_done_takes_half_of_what_another_has_left(tmp_path: Path) -> None:
+    """The caller sleeps in its first stripe: the other thread leaves it at most one row of the rest."""
+    made = program(CASES[:1])
+    path = link(emit(made, SPEC, X86_64, tmp_path, probe="observe"), [], tmp_path)
+    cascade = next(step for step in made.steps if isinstance(step, CascadeStep))
+    numbers = [number for number, step in enumerate(walk(made.steps)) if any(step is one for one in cascade.layers)]
+    begun: list[int] = []
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_void_p)
+    def observe(step: int, arena: int) -> None:
+        del arena
+        if step in numbers:
+            begun.append(step)
+            if len(begun) == 1:
+                time.sleep(0.3)
+
+    ctypes.CDLL(str(path)).cf_observe(observe)
+    given = [np.ones(port.spec.shape, np.float32) for port in made.feeds]
+    with OpenedModel(path, 2) as model:
+        call = model.bind(given, [port.spec.size for port in made.fetches])
+        call()
+    np.testing.assert_array_equal(*call.fetches)
+    assert begun[0] == numbers[0]
+    assert len(begun) in (len(numbers), 2 * len(numbers)), "its eight rows are three stripes"
 
 
 def test_rolling_buffers_are_smaller_than_pictures(built: tuple[Path, Program]) -> None:

@@ -5,20 +5,34 @@
  * buffers are those of Arm's Vela compiler (ethos-u-vela, SCHEDULER.md).
  *
  * With several threads each has a share of the last layer's rows, and buffers of its own: threads wait for each other
- * once, and not once for each layer. Rows that two shares need are computed twice.
+ * once, and not once for each layer. Who has computed his share takes half of what another has left: two of a cloud's
+ * processors are seldom equally fast. Rows that two shares need are computed twice.
  */
 #include "abi/program.h"
 
 #include <string.h>
 
-enum { MOST_LAYERS = 16 }; /* MOST_LAYERS in builder/lower/cascade.py */
+enum {
+    MOST_LAYERS = 16, /* MOST_LAYERS in builder/lower/cascade.py */
+    LEAST_STRIPES = 3 /* of a thread, where there are several: nobody can take what has begun */
+};
+
+/* A share: the rows that nobody has claimed, end << 32 | begin, of all images one after another. */
+typedef struct {
+    _Alignas(64) uint64_t left;
+} row_share;
 
 typedef struct {
     const cf_cascade *cascade;
     const cf_layer_data *data;
     cf_context context; /* the caller's, for one thread */
-    int64_t shares;     /* of a picture */
+    int64_t count, rows; /* shares, and rows of a stripe at most */
+    row_share shares[CF_MAX_THREADS];
 } cascade_run;
+
+static uint64_t row_range(int64_t begin, int64_t end) { return (uint64_t)end << 32 | (uint64_t)begin; }
+static int64_t range_begin(uint64_t range) { return (int64_t)(range & UINT32_MAX); }
+static int64_t range_end(uint64_t range) { return (int64_t)(range >> 32); }
 
 /* Of each layer: rows `begin` to `end` of its output are the stripe's. Its rolling buffer begins with row `base`. */
 typedef struct {
@@ -118,38 +132,99 @@ static void run_rows(cascade_run *run, int64_t i, int64_t image, uint32_t thread
     (integer ? run->context.integer : run->context.fused->layer)(&run->context, &layer, &data);
 }
 
-static void cascade_task(void *argument, int64_t task, uint32_t thread) {
-    cascade_run *run = argument;
+/* Begin anew at a row of the last layer's output. */
+static void begin_at(const cf_cascade *cascade, int64_t row, stripe *s) {
+    const int64_t last = cascade->count - 1;
+    s->begin[last] = row;
+    for (int64_t i = last; i > 0; i--) {
+        s->base[i - 1] = first_read(&cascade->layers[i], s->begin[i]);
+        s->begin[i - 1] = most(0, s->base[i - 1]);
+    }
+}
+
+/* Compute the next `rows` rows of an image. */
+static void run_stripe(cascade_run *run, int64_t image, int64_t rows, uint32_t thread, stripe *s) {
     const cf_cascade *cascade = run->cascade;
     const cf_layer *layers = cascade->layers;
-    const int64_t last = cascade->count - 1, height = layers[last].out[0];
-    const int64_t image = task / run->shares, share = task % run->shares;
-    const int64_t end = (share + 1) * height / run->shares;
-    stripe s;
-    s.begin[last] = share * height / run->shares;
+    const int64_t last = cascade->count - 1;
+    s->end[last] = s->begin[last] + rows;
     for (int64_t i = last; i > 0; i--) {
-        s.base[i - 1] = first_read(&layers[i], s.begin[i]);
-        s.begin[i - 1] = most(0, s.base[i - 1]);
+        const int64_t reach = (layers[i].kernel[0] - 1) * layers[i].dilation[0] + 1;
+        const int64_t needed = first_read(&layers[i], s->end[i] - 1) + reach;
+        s->end[i - 1] = most(s->begin[i - 1], least(needed, layers[i - 1].out[0]));
     }
-    while (s.begin[last] < end) {
-        s.end[last] = least(s.begin[last] + cascade->rows, end);
-        for (int64_t i = last; i > 0; i--) {
-            const int64_t reach = (layers[i].kernel[0] - 1) * layers[i].dilation[0] + 1;
-            const int64_t needed = first_read(&layers[i], s.end[i] - 1) + reach;
-            s.end[i - 1] = most(s.begin[i - 1], least(needed, layers[i - 1].out[0]));
-        }
-        for (int64_t i = 0; i <= last; i++) {
-            if (cascade->step != NULL && thread == 0) cascade->step(&run->context, cascade->first_step + (uint32_t)i);
-            if (i < last) roll(run, i, thread, &s);
-            if (s.begin[i] < s.end[i]) run_rows(run, i, image, thread, &s);
-            s.begin[i] = most(s.begin[i], s.end[i]);
+    for (int64_t i = 0; i <= last; i++) {
+        if (cascade->step != NULL && thread == 0) cascade->step(&run->context, cascade->first_step + (uint32_t)i);
+        if (i < last) roll(run, i, thread, s);
+        if (s->begin[i] < s->end[i]) run_rows(run, i, image, thread, s);
+        s->begin[i] = most(s->begin[i], s->end[i]);
+    }
+}
+
+/* Claim the next stripe of a share, which has rows of one image: its range, which is empty if nothing is left. */
+static uint64_t claim_stripe(cascade_run *run, row_share *share) {
+    const int64_t height = run->cascade->layers[run->cascade->count - 1].out[0];
+    uint64_t left = __atomic_load_n(&share->left, __ATOMIC_ACQUIRE);
+    for (;;) {
+        const int64_t begin = range_begin(left), end = range_end(left);
+        const int64_t rows = least(least(run->rows, end - begin), height - begin % height);
+        if (rows == 0 || __atomic_compare_exchange_n(&share->left, &left, row_range(begin + rows, end), 1,
+                                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+            return row_range(begin, begin + rows);
         }
     }
 }
 
+/* Make the second half of the largest share that is left one's own. Returns 0 if none is worth it. */
+static int take_half(cascade_run *run, row_share *own) {
+    enum { WORTH_ROWS = 2 };
+    for (;;) {
+        row_share *largest = NULL;
+        uint64_t left = 0;
+        for (int64_t i = 0; i < run->count; i++) {
+            const uint64_t range = __atomic_load_n(&run->shares[i].left, __ATOMIC_ACQUIRE);
+            if (range_end(range) - range_begin(range) <= range_end(left) - range_begin(left)) continue;
+            largest = &run->shares[i];
+            left = range;
+        }
+        const int64_t begin = range_begin(left), end = range_end(left), middle = end - (end - begin) / 2;
+        if (end - begin < WORTH_ROWS) return 0;
+        if (__atomic_compare_exchange_n(&largest->left, &left, row_range(begin, middle), 0, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE)) {
+            __atomic_store_n(&own->left, row_range(middle, end), __ATOMIC_RELEASE);
+            return 1;
+        }
+    }
+}
+
+static void cascade_task(void *argument, int64_t task, uint32_t thread) {
+    cascade_run *run = argument;
+    const int64_t height = run->cascade->layers[run->cascade->count - 1].out[0];
+    row_share *own = &run->shares[task];
+    int64_t next = -1; /* the row behind the last stripe */
+    stripe s;
+    do {
+        for (;;) {
+            const uint64_t range = claim_stripe(run, own);
+            const int64_t begin = range_begin(range), end = range_end(range);
+            if (begin == end) break;
+            if (begin != next || begin % height == 0) begin_at(run->cascade, begin % height, &s);
+            run_stripe(run, begin / height, end - begin, thread, &s);
+            next = end;
+        }
+    } while (take_half(run, own));
+}
+
 void cf_run_cascade(cf_context *context, const cf_cascade *cascade, const cf_layer_data *data) {
-    const int64_t threads = cf_threads(context), batch = cascade->layers[0].batch;
-    cascade_run run = {cascade, data, *context, batch % threads == 0 ? 1 : threads};
+    const cf_layer *last = &cascade->layers[cascade->count - 1];
+    const int64_t rows = last->batch * last->out[0];
+    cascade_run run = {.cascade = cascade, .data = data, .context = *context};
     run.context.pool = NULL;
-    cf_parallel_for(context, batch * run.shares, cascade_task, &run);
+    run.count = least(cf_threads(context), rows);
+    const int64_t third = (rows / run.count + LEAST_STRIPES - 1) / LEAST_STRIPES;
+    run.rows = run.count == 1 ? cascade->rows : least(cascade->rows, third);
+    for (int64_t i = 0; i < run.count; i++) {
+        run.shares[i].left = row_range(i * rows / run.count, (i + 1) * rows / run.count);
+    }
+    cf_parallel_for(context, run.count, cascade_task, &run);
 }

@@ -39,7 +39,8 @@ INLINE void run_tasks(cf_context *context, int64_t threads, int64_t tasks, cf_ta
 /*
  * Partition the tiles of one group among tasks: *m_blocks blocks of rows of tiles, each of at most `max_m_tiles`, times
  * *n_blocks blocks of columns of tiles. Every thread gets at least three tasks, and all threads get equally many: first
- * by smaller blocks of rows, then by blocks of columns; and by more blocks of rows where that does not come out even.
+ * by smaller blocks of rows, then by blocks of columns; and by more blocks of rows where there are too few columns, or
+ * where that does not come out even.
  */
 INLINE void partition(int64_t threads, int64_t groups, int64_t m_tiles, int64_t n_tiles, int64_t max_m_tiles,
                       int64_t *m_blocks, int64_t *n_blocks) {
@@ -52,6 +53,9 @@ INLINE void partition(int64_t threads, int64_t groups, int64_t m_tiles, int64_t 
     }
     if (*m_blocks >= threads) *m_blocks = min64(ceil_div(*m_blocks, threads) * threads, m_tiles);
     *n_blocks = min64(ceil_div(wanted, *m_blocks * groups), n_tiles);
+    if (*m_blocks * *n_blocks * groups < wanted) {
+        *m_blocks = max64(*m_blocks, min64(ceil_div(wanted, *n_blocks * groups), m_tiles / 2));
+    }
     if (*m_blocks * *n_blocks * groups % threads != 0 && m_tiles >= threads) {
         *m_blocks = ceil_div(*m_blocks, threads) * threads;
         *n_blocks = min64(ceil_div(wanted, *m_blocks * groups), n_tiles);

@@ -7,6 +7,7 @@
 #define COLDFORGE_DEPTHWISE_H
 
 #include "fused/epilogue.h"
+#include "fused/halo.h"
 
 enum {
     CF_DEPTHWISE_PIXELS = 8, /* the most pixels of a tile */
@@ -270,7 +271,7 @@ static void depthwise_task(void *argument, int64_t task, uint32_t thread) {
     for (; row < end; row++) depthwise_row(d, run, image, row, channel, channels);
 }
 
-static void run_depthwise(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
+static void run_depthwise(cf_context *context, const cf_layer *layer, const cf_layer_data *data, cf_halos *halos) {
     cf_depthwise d = {.layer = layer, .data = data};
     const int64_t channels = layer->out_channels, taps = layer->kernel[0] * layer->kernel[1];
     const int64_t work = layer->batch * layer->out[0] * layer->out[1] * taps * channels;
@@ -294,7 +295,7 @@ static void run_depthwise(cf_context *context, const cf_layer *layer, const cf_l
             d.channel_blocks = ceil_div(channels, d.channel_block);
         }
     }
-    run_tasks(context, threads, layer->batch * d.row_tasks * d.channel_blocks, depthwise_task, &d);
+    run_with_halos(context, halos, threads, layer->batch * d.row_tasks * d.channel_blocks, depthwise_task, &d);
 }
 
 #endif

@@ -7,9 +7,10 @@
 
 #include "fused/gemm.h"
 #include "fused/gemv.h"
+#include "fused/halo.h"
 
 /* On one thread, which may be that of a task, if `context` is NULL. */
-static void run_direct(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
+static void run_direct(cf_context *context, const cf_layer *layer, const cf_layer_data *data, cf_halos *halos) {
     cf_gemm g; /* not cleared: its offsets are more than a small layer's work */
     const cf_view *in = &layer->input;
     g.layer = layer;
@@ -34,7 +35,7 @@ static void run_direct(cf_context *context, const cf_layer *layer, const cf_laye
         context == NULL ? 1 : threads_for(context, work, g.pixels <= CF_GEMV_PIXELS ? 20 : 40);
     if (g.pixels <= CF_GEMV_PIXELS) {
         g.n_blocks = threads == 1 ? 1 : min64(2 * threads, ceil_div(g.panels, g.pixels == 1 ? CF_GEMV_PANELS : 2));
-        run_tasks(context, threads, g.n_blocks * layer->groups, gemv_task, &g);
+        run_with_halos(context, halos, threads, g.n_blocks * layer->groups, gemv_task, &g);
         return;
     }
     g.mr = g.group_out_channels <= CF_NR / 2 ? CF_HALF_MR : CF_MR;
@@ -43,7 +44,7 @@ static void run_direct(cf_context *context, const cf_layer *layer, const cf_laye
     const int64_t max_m_tiles = max64(4, min64(CF_L2_INPUT_BYTES / pixel_bytes, CF_MC) / g.mr);
     partition(threads, layer->groups, m_tiles, ceil_div(g.panels, CF_NR / CF_PANEL), max_m_tiles, &g.m_blocks,
               &g.n_blocks);
-    run_tasks(context, threads, g.m_blocks * g.n_blocks * layer->groups, gemm_task, &g);
+    run_with_halos(context, halos, threads, g.m_blocks * g.n_blocks * layer->groups, gemm_task, &g);
 }
 
 #endif

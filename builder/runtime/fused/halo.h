@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "fused/blocking.h"
+#include "fused/indirection.h"
 #include "fused/rounding.h"
 
 /* Numbers of `size` bytes, and the byte that each of a zero's is. */
@@ -35,9 +35,16 @@ typedef struct {
     const cf_view *view;
     const cf_halo *halo;
     int64_t batch, rows, columns, channels;
-    int by_channels; /* how tasks divide them */
-    int64_t tasks;
 } cf_zeros;
+
+/* The halos of all that a step writes, and its tasks, each of which writes a part of them first. */
+typedef struct {
+    cf_zeros of[3];
+    int count;
+    cf_task run;
+    void *argument;
+    int64_t tasks;
+} cf_halos;
 
 /* Write those of some channels, in the padded pictures' rows `from` to `to`. */
 static void zero_rows(const cf_zeros *z, int64_t from, int64_t to, int64_t channel, int64_t channels) {
@@ -59,54 +66,59 @@ static void zero_rows(const cf_zeros *z, int64_t from, int64_t to, int64_t chann
     }
 }
 
-static void zeros_task(void *argument, int64_t task, uint32_t thread) {
-    (void)thread;
-    const cf_zeros *z = argument;
+/* Write part `part`, of `parts`: divided as the layer that writes the picture is, so that a thread finds it in its own
+ * cache. */
+static void zero_part(const cf_zeros *z, int64_t part, int64_t parts) {
     const int64_t rows = z->halo->top + z->rows + z->halo->bottom;
-    if (z->by_channels) {
-        const int64_t first = part_start(z->channels, task, z->tasks), end = part_start(z->channels, task + 1, z->tasks);
+    if (z->batch * z->rows * z->columns < CF_ROW_BLOCKS_FROM * CF_MR) {
+        const int64_t first = part_start(z->channels, part, parts), end = part_start(z->channels, part + 1, parts);
         zero_rows(z, 0, rows, first, end - first);
     } else {
-        zero_rows(z, part_start(rows, task, z->tasks), part_start(rows, task + 1, z->tasks), 0, z->channels);
+        zero_rows(z, part_start(rows, part, parts), part_start(rows, part + 1, parts), 0, z->channels);
     }
 }
 
-/*
- * Write the zeros around every picture of a tensor. Many are divided among the threads as the layers that read them
- * are, so that a thread finds them in its own cache.
- */
-static void zero_halo(cf_context *context, cf_number number, void *buffer, const cf_view *view, const cf_halo *halo,
-                      int64_t batch, int64_t rows, int64_t columns, int64_t channels) {
+static void zeros_and_task(void *argument, int64_t task, uint32_t thread) {
+    const cf_halos *h = argument;
+    for (int i = 0; i < h->count; i++) zero_part(&h->of[i], task, h->tasks);
+    h->run(h->argument, task, thread);
+}
+
+/* run_tasks, and the halos, if they are not written yet: as a job of their own, all threads would wait for each other
+ * once more. */
+static __attribute__((noinline)) void run_with_halos(cf_context *context, cf_halos *halos, int64_t threads,
+                                                     int64_t tasks, cf_task run, void *argument) {
+    if (halos->count > 0) {
+        halos->run = run;
+        halos->argument = argument;
+        halos->tasks = tasks;
+        run = zeros_and_task;
+        argument = halos;
+    }
+    run_tasks(context, threads, tasks, run, argument);
+    halos->count = 0;
+}
+
+/* Add a tensor's halo, if it has one. */
+static __attribute__((noinline)) void add_halo(cf_halos *halos, cf_number number, void *buffer, const cf_view *view,
+                                               const cf_halo *halo, int64_t batch, int64_t rows, int64_t columns,
+                                               int64_t channels) {
     if ((halo->top | halo->left | halo->bottom | halo->right) == 0) return;
-    cf_zeros z = {number, buffer, view, halo, batch, rows, columns, channels, 0, 1};
-    const int64_t padded = (halo->top + rows + halo->bottom) * (halo->left + columns + halo->right);
-    const int64_t bytes = batch * (padded - rows * columns) * channels * number.size;
-    const int64_t threads = threads_for(context, bytes, 16);
-    if (threads > 1) {
-        z.by_channels = batch * rows * columns < CF_ROW_BLOCKS_FROM * CF_MR;
-        z.tasks = 2 * threads;
-    }
-    run_tasks(context, threads, z.tasks, zeros_task, &z);
+    halos->of[halos->count++] = (cf_zeros){number, buffer, view, halo, batch, rows, columns, channels};
 }
 
-/* Write the zeros around a picture of floats. */
-static void zero_float_halo(cf_context *context, float *buffer, const cf_view *view, const cf_halo *halo,
-                            int64_t batch, int64_t rows, int64_t columns, int64_t channels) {
-    zero_halo(context, (cf_number){sizeof(float), 0}, buffer, view, halo, batch, rows, columns, channels);
-}
-
-/* Write the halos of a layer's outputs. */
-static void zero_halos(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
+/* Add the halos of a layer's outputs. */
+static void add_layer_halos(cf_halos *halos, const cf_layer *layer, const cf_layer_data *data) {
     const int64_t batch = layer->batch, rows = layer->out[0], columns = layer->out[1], channels = layer->out_channels;
+    const cf_number number = {sizeof(float), 0}, byte = zero_byte(layer->rounded_zero);
     if (stores_floats(data)) {
-        zero_float_halo(context, data->output, &layer->output, &layer->halo, batch, rows, columns, channels);
+        add_halo(halos, number, data->output, &layer->output, &layer->halo, batch, rows, columns, channels);
     }
     if (data->second != NULL) {
-        zero_float_halo(context, data->second, &layer->second, &layer->second_halo, batch, rows, columns, channels);
+        add_halo(halos, number, data->second, &layer->second, &layer->second_halo, batch, rows, columns, channels);
     }
     if (stored_bytes(data) != NULL) {
-        const cf_number byte = zero_byte(layer->rounded_zero);
-        zero_halo(context, byte, data->rounded, &layer->rounded, &layer->rounded_halo, batch, rows, columns, channels);
+        add_halo(halos, byte, data->rounded, &layer->rounded, &layer->rounded_halo, batch, rows, columns, channels);
     }
 }
 

@@ -1,6 +1,5 @@
 /* Integer GEMM for one instruction set: compiled once for each, with CF_TABLE as this copy's name. */
 #include "abi/program.h"
-#include "fused/halo.h"
 #include "fused/integer_gemm.h"
 
 #ifndef CF_TABLE
@@ -24,6 +23,7 @@ void CF_TABLE(cf_context *context, const cf_layer *layer, const cf_layer_data *d
         context->fused->layer(context, layer, data);
         return;
     }
-    zero_halos(context, layer, data);
-    run_integer_gemm(context, &wide, data);
+    cf_halos halos = {.count = 0};
+    add_layer_halos(&halos, layer, data);
+    run_integer_gemm(context, &wide, data, &halos);
 }

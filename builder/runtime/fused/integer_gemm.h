@@ -12,6 +12,7 @@
 #else
 #include "fused/integer_block.h"
 #endif
+#include "fused/halo.h"
 #include "fused/quantise.h"
 
 static void integer_gemm_task(void *argument, int64_t task, uint32_t thread) {
@@ -97,7 +98,8 @@ static void plan_quantised(cf_integer_gemm *m, cf_quantisation *q, const cf_laye
     plan_indirection(&m->indirection, &m->layer, row, quads);
 }
 
-static void run_integer_gemm(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
+static void run_integer_gemm(cf_context *context, const cf_layer *layer, const cf_layer_data *data,
+                             cf_halos *halos) {
     cf_integer_gemm m; /* not cleared: its offsets are more than a small layer's work */
     m.layer = *layer;
     m.data = *data;
@@ -123,7 +125,7 @@ static void run_integer_gemm(cf_context *context, const cf_layer *layer, const c
     const int64_t max_m_tiles = max64(4, min64(CF_L2_INPUT_BYTES / bytes, CF_MC) / CF_TASK_MR);
 #endif
     partition(threads, 1, m_tiles, n_tiles, max_m_tiles, &m.m_blocks, &m.n_blocks);
-    run_tasks(context, threads, m.m_blocks * m.n_blocks, integer_gemm_task, &m);
+    run_with_halos(context, halos, threads, m.m_blocks * m.n_blocks, integer_gemm_task, &m);
 }
 
 #endif

@@ -3,7 +3,6 @@
  * this copy defines.
  */
 #include "fused/direct.h"
-#include "fused/halo.h"
 #include "fused/pooling.h"
 #if CF_HAS_CONVOLUTIONS
 #include "fused/depthwise.h"
@@ -26,16 +25,17 @@
 #endif
 
 static void run_layer(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
-    zero_halos(context, layer, data);
+    cf_halos halos = {.count = 0};
+    add_layer_halos(&halos, layer, data);
     switch (layer->algorithm) {
-    case CF_DIRECT: run_direct(context, layer, data); break;
+    case CF_DIRECT: run_direct(context, layer, data, &halos); break;
     case CF_INTEGER: break; /* never here: see integer.c */
 #if CF_HAS_CONVOLUTIONS
-    case CF_DEPTHWISE: run_depthwise(context, layer, data); break;
-    case CF_WINOGRAD2: run_winograd(context, layer, data, 2); break;
-    case CF_WINOGRAD4: run_winograd(context, layer, data, 4); break;
-    case CF_THIN: run_thin(context, layer, data); break;
-    case CF_INTEGER_WINOGRAD4: run_winograd(context, layer, data, 4); break; /* where integer.c passes it on */
+    case CF_DEPTHWISE: run_depthwise(context, layer, data, &halos); break;
+    case CF_WINOGRAD2: run_winograd(context, layer, data, 2, &halos); break;
+    case CF_WINOGRAD4: run_winograd(context, layer, data, 4, &halos); break;
+    case CF_THIN: run_thin(context, layer, data, &halos); break;
+    case CF_INTEGER_WINOGRAD4: run_winograd(context, layer, data, 4, &halos); break; /* where integer.c passes it on */
 #else
     default: break;
 #endif

@@ -75,10 +75,12 @@ static void norm_task(void *argument, int64_t task, uint32_t thread) {
 
 static void run_norm(cf_context *context, const cf_norm *n, const cf_norm_data *data) {
     cf_norm_plan plan = {n, data, n->batch * n->size[0] * n->size[1], 1};
-    zero_float_halo(context, data->output, &n->output, &n->halo, n->batch, n->size[0], n->size[1], n->channels);
+    const cf_number number = {sizeof(float), 0};
+    cf_halos halos = {.count = 0};
+    add_halo(&halos, number, data->output, &n->output, &n->halo, n->batch, n->size[0], n->size[1], n->channels);
     const int64_t threads = threads_for(context, plan.pixels * n->channels, 4);
     if (threads > 1) plan.tasks = min64(2 * threads, plan.pixels);
-    run_tasks(context, threads, plan.tasks, norm_task, &plan);
+    run_with_halos(context, &halos, threads, plan.tasks, norm_task, &plan);
 }
 
 #endif

@@ -226,14 +226,15 @@ static void sum_rows_task(void *argument, int64_t task, uint32_t thread) {
     pool_sum(p, s->image + first * p->input.row, end - first, p->in[1], s->sums[task], p->channels, 1);
 }
 
-static void run_whole_sum(cf_context *context, const cf_pooling *p, const float *input, float *output) {
+static void run_whole_sum(cf_context *context, const cf_pooling *p, const float *input, float *output,
+                          cf_halos *halos) {
     cf_whole_sum s; /* not cleared */
     s.pooling = *p;
     s.pooling.scale = 1;
     const int64_t threads = p->in[0] * p->in[1] * p->channels > CF_POOL_THREADS ? (int64_t)cf_threads(context) : 1;
     for (int64_t image = 0; image < p->batch; image++) {
         s.image = input + p->input.first + image * p->input.image;
-        run_tasks(context, threads, CF_SUM_PARTS, sum_rows_task, &s);
+        run_with_halos(context, halos, threads, CF_SUM_PARTS, sum_rows_task, &s);
         float *out = output + p->output.first + image * p->output.image;
         for (int64_t c = 0; c < p->channels; c += CF_LANES) {
             vec total = zero();
@@ -246,9 +247,10 @@ static void run_whole_sum(cf_context *context, const cf_pooling *p, const float 
 static void run_pool(cf_context *context, const cf_pooling *p, const float *input, float *output) {
     cf_pooling_plan plan = {.pooling = p, .input = input, .output = output};
     const cf_number number = CF_HAS_INTEGER && p->rounded ? zero_byte(p->zero) : (cf_number){sizeof(float), 0};
-    zero_halo(context, number, output, &p->output, &p->halo, p->batch, p->out[0], p->out[1], p->channels);
+    cf_halos halos = {.count = 0};
+    add_halo(&halos, number, output, &p->output, &p->halo, p->batch, p->out[0], p->out[1], p->channels);
     if (sums_by_rows(p)) {
-        run_whole_sum(context, p, input, output);
+        run_whole_sum(context, p, input, output, &halos);
         return;
     }
     const int64_t threads = cf_threads(context);
@@ -263,7 +265,7 @@ static void run_pool(cf_context *context, const cf_pooling *p, const float *inpu
         plan.channel_block = max64(64, ceil_div(ceil_div(p->channels, channel_blocks), 64) * 64);
     }
     plan.channel_blocks = ceil_div(p->channels, plan.channel_block);
-    cf_parallel_for(context, p->batch * plan.row_tasks * plan.channel_blocks, pool_task, &plan);
+    run_with_halos(context, &halos, threads, p->batch * plan.row_tasks * plan.channel_blocks, pool_task, &plan);
 }
 
 typedef struct {
@@ -296,11 +298,13 @@ static void repack_task(void *argument, int64_t task, uint32_t thread) {
 
 static void run_repack(cf_context *context, const cf_repack *r, const void *input, float *output) {
     cf_repack_plan plan = {.repack = r, .input = input, .output = output};
-    zero_float_halo(context, output, &r->output, &r->halo, r->batch, r->size[0], r->size[1], r->channels);
+    const cf_number number = {sizeof(float), 0};
+    cf_halos halos = {.count = 0};
+    add_halo(&halos, number, output, &r->output, &r->halo, r->batch, r->size[0], r->size[1], r->channels);
     /* 64 KB are worth another task. */
     const int64_t floats = r->size[0] * r->size[1] * r->channels;
     plan.row_tasks = max64(1, min64(min64(4 * cf_threads(context), floats >> 14), r->size[0]));
-    cf_parallel_for(context, r->batch * plan.row_tasks, repack_task, &plan);
+    run_with_halos(context, &halos, cf_threads(context), r->batch * plan.row_tasks, repack_task, &plan);
 }
 
 #endif

@@ -98,7 +98,8 @@ static void rows_task(void *argument, int64_t task, uint32_t thread) {
         if (is_rounded(r)) {
             context->integer(context, &product, &layer);
         } else {
-            run_direct(context, &product, &layer);
+            cf_halos none = {.count = 0};
+            run_direct(context, &product, &layer, &none);
         }
         for (int64_t row = first; row < end; row++) {
             const float *sums = data->scratch + row * columns;

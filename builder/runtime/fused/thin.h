@@ -13,6 +13,7 @@
 #define COLDFORGE_THIN_H
 
 #include "fused/epilogue.h"
+#include "fused/halo.h"
 #include "fused/transpose.h"
 
 enum {
@@ -287,7 +288,7 @@ static void thin_task(void *argument, int64_t task, uint32_t thread) {
     }
 }
 
-static void run_thin(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
+static void run_thin(cf_context *context, const cf_layer *layer, const cf_layer_data *data, cf_halos *halos) {
     cf_thin t; /* not cleared: its offsets are more than a small layer's work */
     const int64_t taps = layer->kernel[0] * layer->kernel[1];
     int64_t reach[2];
@@ -322,7 +323,7 @@ static void run_thin(cf_context *context, const cf_layer *layer, const cf_layer_
                                                            layer->out[1] / (CF_THIN_VECTORS * CF_LANES)));
         }
     }
-    run_tasks(context, threads, matrices * t.row_blocks * t.column_blocks, thin_task, &t);
+    run_with_halos(context, halos, threads, matrices * t.row_blocks * t.column_blocks, thin_task, &t);
 }
 
 #endif

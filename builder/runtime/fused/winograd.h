@@ -386,7 +386,8 @@ static void winograd_task(void *argument, int64_t task, uint32_t thread) {
     }
 }
 
-static void run_winograd(cf_context *context, const cf_layer *layer, const cf_layer_data *data, int size) {
+static void run_winograd(cf_context *context, const cf_layer *layer, const cf_layer_data *data, int size,
+                         cf_halos *halos) {
     cf_winograd w = {.layer = layer, .data = data, .size = size};
     const int64_t threads = cf_threads(context);
     w.kc = min64(layer->in_channels, layer->band <= CF_WINOGRAD_MC ? CF_WINOGRAD_FEW_KC : CF_WINOGRAD_KC);
@@ -408,14 +409,14 @@ static void run_winograd(cf_context *context, const cf_layer *layer, const cf_la
         w.count = tiles;
         w.plane_u = odd_lines(CF_FEW_TILES_KC * CF_PANEL);
         w.plane_m = CF_FEW_TILES * CF_PANEL;
-        cf_parallel_for(context, ceil_div(tiles, CF_TASK_TILES), transform_input_task, &w);
+        run_with_halos(context, halos, threads, ceil_div(tiles, CF_TASK_TILES), transform_input_task, &w);
         cf_parallel_for(context, layer->out_channels / CF_PANEL, few_tiles_task, &w);
         return;
     }
     const int64_t panels = ceil_div(layer->out_channels, CF_NR);
     for (w.first = 0; w.first < tiles; w.first += layer->band) {
         w.count = min64(layer->band, tiles - w.first);
-        cf_parallel_for(context, ceil_div(w.count, CF_TASK_TILES), transform_input_task, &w);
+        run_with_halos(context, halos, threads, ceil_div(w.count, CF_TASK_TILES), transform_input_task, &w);
         /* Tasks for the same channels transform the same weights, so there are only as many as the threads need. */
         w.m_blocks = threads == 1 ? 1 : min64(ceil_div(2 * threads, panels), ceil_div(w.count, 2 * CF_MR));
         w.task_tiles = ceil_div(w.count, w.m_blocks);

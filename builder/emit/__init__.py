@@ -49,7 +49,8 @@ def emit(
     ``given``: what callers of each signature give in the place of tensors.
     """
     others = others or {}
-    steps = [step for p in (program, *others.values()) for step in walk(p.steps)]
+    programs = (program, *others.values())
+    steps = [step for p in programs for step in walk(p.steps)]
     integer, outside_library = uses_integer(steps), bool(kernels) and spec.weights.place != "library"
     attention = uses_attention(steps)
     isas = target.isas(fused=uses_fused(steps) or attention, integer=integer)
@@ -58,11 +59,11 @@ def emit(
         folder=folder,
         names=("program.c", *(f"program{variant.symbol}.c" for variant in others)),
         isa=tuple(isas),
-        kernel_kinds=kernel_kinds(steps),
+        kernel_kinds=kernel_kinds(steps, one_by_one=any(p.parts and p.dense_end for p in programs)),
         attention=attention,
         several_signatures=bool(signatures),
-        dynamic=any(is_dynamic(p) for p in (program, *others.values())),
-        parts=runs_in_parts((program, *others.values())),
+        dynamic=any(is_dynamic(p) for p in programs),
+        parts=runs_in_parts(programs),
         cascades=uses_cascades(steps),
         audio=spec.audio is not None,
         layout=layout_of(program, kernels, others) if outside_library else None,

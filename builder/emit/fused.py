@@ -37,6 +37,24 @@ def layer_lines(step: LayerStep, pointer: Pointer) -> list[str]:
     return _call("layer", kernel, _layer_fields(step), _layer_buffers(step), pointer)
 
 
+def shared_layer_lines(step: LayerStep, places: Mapping[str, str], pointer: Pointer) -> list[str]:
+    """The lines of C that call the layer kernel for ``inputs`` images, each with the sums it has alone.
+
+    ``places``: the C expressions of its input and output, in place of those of the step.
+    """
+    return [
+        "static const cf_layer layer = {",
+        *_fields(_layer_fields(step) | {"one_by_one": 1}),
+        "};",
+        "cf_layer all = layer;",
+        "all.batch = (int64_t)inputs;",
+        "const cf_layer_data data = {",
+        *_fields(_starts(_layer_buffers(step), pointer) | {k: f"(void *)({place})" for k, place in places.items()}),
+        "};",
+        "context->fused->layer(context, &all, &data);",
+    ]
+
+
 def cascade_lines(step: CascadeStep, pointer: Pointer, first: int | None) -> list[str]:
     """The lines of C that run a cascade; ``first``: the number of its first layer, where they tell when they begin."""
     fields: dict[str, object] = {"count": len(step.layers), "rows": step.rows}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from builder.cache import digest
+from builder.emit.dense_end import arena_size, values_offset
 from builder.emit.generated import Probe
 from builder.emit.literals import list_literal
 from builder.emit.outside import size_of
@@ -62,15 +63,17 @@ def program_source(
     if probe:  # clock_gettime is POSIX, not C11
         head = f'#define _POSIX_C_SOURCE 200809L\n{head}#define CF_STEPS {len(steps)}\n#include "probe/{probe}.h"\n'
     numbers = {id(step): number for number, step in enumerate(steps)} if probe else {}
-    parts = [head, *_body(program, numbers), *_states(program)]
+    has_end = not probe and _has_end(program, others)  # steps that are looked at run one after another
+    parts = [head, *_body(program, numbers, has_end), *_states(program)]
     if outside:
         parts.append(_outside(outside))
     fields = {
         "description": c_string(description),
         **({"outside": "&outside"} if outside else {"weights": "cf_weights"}),
-        "arena_size": f"{max(p.arena_size for p in (program, *others.values()))}u",
+        "arena_size": f"{max(map(arena_size, (program, *others.values())))}u",
         **({"arena_touched": f"{program.arena_touched}u"} if program.arena_touched else {}),
         **_state_fields(program),
+        **({"dense_end": "&dense_end"} if has_end else {}),
     }
     if others:
         names = [_name(variant) for variant in others]
@@ -100,7 +103,9 @@ def other_sources(program: Program, others: Mapping[Variant, Program], *, outsid
             body = [f"extern const cf_program {part};\n", *_both_ports(other)]
             fields["part"] = f"&{part}"
         else:
-            body = _body(other, {})
+            has_end = _has_end(other, others)
+            body = _body(other, {}, has_end)
+            fields |= {"dense_end": "&dense_end"} if has_end else {}
         texts[variant] = "\n".join([_head(outside), *body, _program(_name(variant), other, fields, ())])
         named.append((_name(variant), other))
     return texts
@@ -114,8 +119,15 @@ def _head(outside: bool) -> str:
     return _HEAD.replace("@WEIGHTS@", "context->weights" if outside else "cf_weights")
 
 
-def _body(program: Program, numbers: dict[int, int]) -> list[str]:
-    steps = Printer(numbers).program(program.steps)
+def _has_end(program: Program, others: Mapping[Variant, Program]) -> bool:
+    """Whether a batch runs ``program`` in parts, but for its dense end."""
+    in_parts = (one for one in (program, *others.values()) if one.parts and one.dense_end)
+    return any(one.steps == program.steps for one in in_parts)
+
+
+def _body(program: Program, numbers: dict[int, int], has_end: bool) -> list[str]:
+    printer = Printer(numbers)
+    steps = printer.program_with_end(program) if has_end else printer.program(program.steps)
     return [_declarations(walk(program.steps)), steps, *_both_ports(program), *_dynamic(program)]
 
 
@@ -127,6 +139,7 @@ def _program(name: str, program: Program, fields: dict[str, str], used: Iterable
     lines = "".join(f"    .{field} = {value},\n" for field, value in fields.items())
     run = "" if "part" in fields else "    .run = run_program,\n"
     parts = f"    .parts = {program.parts}u,\n" if program.parts else ""
+    parts += f"    .values = {values_offset(program)}u,\n" if program.parts and program.dense_end else ""
     dynamic = "    .dynamic = dynamic,\n    .dynamic_count = COUNT(dynamic),\n" if is_dynamic(program) else ""
     return (
         f"const cf_program {name} = {{\n{lines}"
@@ -188,8 +201,11 @@ def uses_integer(steps: Iterable[Step]) -> bool:
     )
 
 
-def kernel_kinds(steps: Iterable[Step]) -> tuple[str, ...]:
-    """What the fused kernels have to know of besides what all do: the names of CF_HAS_... in runtime/fused/fused.h."""
+def kernel_kinds(steps: Iterable[Step], *, one_by_one: bool = False) -> tuple[str, ...]:
+    """What the fused kernels have to know of besides what all do: the names of CF_HAS_... in runtime/fused/fused.h.
+
+    ``one_by_one``: whether a batch in parts has a dense end.
+    """
     steps = tuple(steps)
     layers = tuple(s for s in steps if isinstance(s, LayerStep))
     small = (isinstance(s, LayerStep | RecurrentStep) and s.weight_type != "float32" for s in steps)
@@ -200,6 +216,7 @@ def kernel_kinds(steps: Iterable[Step]) -> tuple[str, ...]:
         "HARD_SWISH": any(s.algorithm == "direct" and s.epilogue.activation == "hard_swish" for s in layers),
         "NORM": any(isinstance(s, NormStep) for s in steps),
         "RECURRENT": any(isinstance(s, RecurrentStep) for s in steps),
+        "ONE_BY_ONE": one_by_one,
     }
     return tuple(kind for kind, there in found.items() if there)
 

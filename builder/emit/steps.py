@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from builder.emit.dense_end import dense_end_source
 from builder.emit.fused import (
     attention_lines,
     cascade_lines,
@@ -26,7 +27,7 @@ from builder.lower.fused_steps import (
     RepackStep,
     RowStep,
 )
-from builder.lower.program import CallStep, CascadeStep, ConditionalStep, Step, Steps, WhileStep
+from builder.lower.program import CallStep, CascadeStep, ConditionalStep, Program, Step, Steps, WhileStep
 from builder.lower.steps import (
     Buffer,
     CombinedNmsStep,
@@ -68,6 +69,16 @@ class Printer:
     def program(self, steps: Steps) -> str:
         self.function(steps, "run_program")
         return "\n".join(self.functions)
+
+    def program_with_end(self, program: Program) -> str:
+        """Of a program with a dense end that a batch in parts runs for all inputs."""
+        first, end = program.dense_end or (0, 0)
+        head = self.function(program.steps[:first], "run_head")
+        tail = self.function(program.steps[end:], "run_tail")
+        layers = "".join(map(self.step, program.steps[first:end]))
+        body = f"    TRY({head}(context));\n{layers}    return {tail}(context);\n"
+        self.functions.append(f"static cf_status run_program(cf_context *context) {{\n{body}}}\n")
+        return "\n".join([*self.functions, dense_end_source(program, _pointer)])
 
     def function(self, steps: Steps, name: str | None = None) -> str:
         blocks = [self.step(step) for step in steps]

@@ -10,6 +10,7 @@ from builder.lower.activations import Activation
 from builder.lower.attention import Attention, RowsAt
 from builder.lower.buffers import SLACK
 from builder.lower.compress import Compressor
+from builder.lower.dense_end import dense_end
 from builder.lower.fuse import Layer
 from builder.lower.fused_steps import (
     AttentionStep,
@@ -53,6 +54,7 @@ def assemble(
     Raises LowerError where there is none.
     """
     assembly = _Assembly(dag, scheduled, faithful, options or Options(), compressor or Compressor(), states)
+    step_of = []
     for number, task in enumerate(scheduled.tasks):
         match task:
             case Layer():
@@ -66,7 +68,13 @@ def assemble(
                 assembly.attention(task)
             case Thunk():
                 assembly.thunk(task, number)
-    return assembly.program(), tuple(assembly.notes)
+        cascade = assembly.cascades.get(number)  # which is the step after its last layer
+        step_of.append(len(assembly.steps) - (cascade is None or cascade.last == number))
+    program = assembly.program()
+    if states == 0:
+        end = dense_end(scheduled.tasks, step_of, program.steps, assembly.readers, assembly.fetched)
+        program = replace(program, dense_end=end)
+    return program, tuple(assembly.notes)
 
 
 class _Assembly(Places):

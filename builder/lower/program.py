@@ -145,7 +145,8 @@ class Program:
     """``arena_touched``: how much of the arena's beginning every run touches, in bytes; 0 where that is not known.
 
     ``parts``: the steps are for one input of a batch, and run so often; 0: they are for all of it. The specs of feeds
-    and fetches are the batch's, their buffers those of one part.
+    and fetches are the batch's, their buffers those of one part. ``dense_end``: the numbers of the first of the layers
+    that such a batch runs for all inputs together, and of the step behind them; None where there are none.
     """
 
     steps: Steps
@@ -157,6 +158,7 @@ class Program:
     states: tuple[BoundState, ...] = ()
     arena_touched: int = 0
     parts: int = 0
+    dense_end: tuple[int, int] | None = None
 
     @property
     def state_size(self) -> int:

@@ -25,7 +25,7 @@ SPEC = '[model]\nsource = "small.keras"\nname = "small"\nbatch = {batch}\n'
 
 
 def convolutions() -> Any:
-    """Large enough for Winograd, and with a dense layer of whole panels."""
+    """Large enough for Winograd, and with dense layers of whole panels, which are large enough for a dense end."""
     import keras
     from keras import layers as kl
 
@@ -33,8 +33,9 @@ def convolutions() -> Any:
     y = kl.BatchNormalization()(kl.Conv2D(32, 3, padding="same", activation="relu")(x))
     y = kl.Conv2D(32, 3, padding="same")(y) + y
     y = kl.MaxPooling2D()(kl.DepthwiseConv2D(3, activation="relu")(y))
-    # Of 16: a product's channels are padded to that, and this one has most of the weights.
-    return keras.Model(x, kl.Dense(16, activation="softmax", name="scores")(kl.Flatten()(y)))
+    # Of 48: a product's channels are padded to sixteens, and this one has most of the weights.
+    y = kl.Dense(48, activation="relu")(kl.Flatten()(y))
+    return keras.Model(x, kl.Dense(16, activation="softmax", name="scores")(y))
 
 
 def recurrent() -> Any:
@@ -111,6 +112,7 @@ def test_a_batch_in_parts_has_the_answers_of_single_inputs(project: Project, bat
     save_keras(convolutions(), project.root / "small.keras")
     bundle = bundled(project, batch)
     assert path_of(bundle) == IN_PARTS
+    assert "run_dense_end" in (project.build / "small" / "lower-parts" / "program.c").read_text()
     x = np.random.default_rng(0).standard_normal((16, 24, 24, 16)).astype(np.float32)
     found = []
     for threads in (1, 2, 3):

@@ -126,6 +126,34 @@ def test_any_winograd_layer(kernels: Kernels, table: str, case: Case) -> None:
 @pytest.mark.parametrize("table", TABLES)
 @examples(60)
 @given(
+    batch=st.integers(1, 8),
+    inner=st.integers(1, 300),
+    outer=st.sampled_from([1, 16, 33, 64, 70, 128, 150, 200]),
+    weights=weight_types,
+    activation=st.sampled_from(["clamp", "hard_swish", "sigmoid"]),
+    threads=st.integers(1, 3),
+)
+def test_images_one_by_one_have_the_sums_of_one_alone(
+    kernels: Kernels, table: str, batch: int, inner: int, outer: int, weights: Any, activation: Any, threads: int
+) -> None:
+    geometry = Geometry(batch, inner, (1, 1), outer)
+    case = Case(geometry, "direct", (0, 0, 0, 0), (1, 1), weights=weights, activation=activation, low=-1.0, high=2.0)
+    p = prepare(case, threads)
+    p.layer.one_by_one = 1
+    kernels.run(p, table, threads)
+    check(p)
+    together = p.output.inner.copy()
+    p.layer.batch = 1
+    for image in range(batch):
+        kernels.run(p, table, threads)
+        np.testing.assert_array_equal(p.output.inner[image], together[image])
+        p.layer.input.first += p.layer.input.image
+        p.layer.output.first += p.layer.output.image
+
+
+@pytest.mark.parametrize("table", TABLES)
+@examples(60)
+@given(
     case=st.one_of(layers(), winograd_layers()),
     by=st.builds(Quantisation, st.sampled_from([0.02, 0.3]), st.sampled_from([0, 100, 255])),
 )

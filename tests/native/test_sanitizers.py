@@ -42,6 +42,7 @@ POOL = (
     "test_abi.py::test_large_steps_are_shared_out_and_right",
     "test_batch_parts.py",
     "test_cascades.py",
+    "test_dense_end.py",
     "test_feeds_in_place.py",
 )
 ABI = (
@@ -51,6 +52,7 @@ ABI = (
     "test_batches.py::test_other_sizes_are_refused",
     "test_batch_parts.py",
     "test_cascades.py",
+    "test_dense_end.py",
     "test_feeds_in_place.py",
     "test_outside_weights.py::test_the_file_beside_the_library_is_taken",
     "test_outside_weights.py::test_two_models_of_one_library_have_weights_of_their_own",

@@ -87,7 +87,7 @@ INTEGERS = (
 
 SOURCES = ((FUSED_SOURCE, VARIANTS), (ATTENTION_SOURCE, ATTENTIONS), (INTEGER_SOURCE, INTEGERS))
 
-KINDS = ("INTEGER", "SMALL_WEIGHTS", "CONVOLUTIONS", "HARD_SWISH", "NORM", "RECURRENT")
+KINDS = ("INTEGER", "SMALL_WEIGHTS", "CONVOLUTIONS", "HARD_SWISH", "NORM", "RECURRENT", "ONE_BY_ONE")
 HAS = tuple(f"-DCF_HAS_{kind}=1" for kind in KINDS)
 """The kernels of programs with steps of every kind, which do all that those of others do."""
 
@@ -210,6 +210,7 @@ class Layer(ctypes.Structure):
         ("input_zero", ctypes.c_int32),
         ("input_rounded", ctypes.c_int32),
         ("joined", ctypes.c_int64),
+        ("one_by_one", ctypes.c_int32),
         ("rounded", View),
         ("rounded_halo", Halo),
         ("rounded_scale", ctypes.c_float),

@@ -7,9 +7,11 @@ from dataclasses import replace
 from builder.importers.graph import Port
 from builder.lower.buffers import align
 from builder.lower.fused_steps import View
+from builder.lower.hlo import Dag
 from builder.lower.parts import in_parts
 from builder.lower.program import BoundPort, Program, Weight
 from builder.lower.steps import Buffer
+from builder.spec.tensor import TensorSpec
 
 
 class Places:
@@ -42,3 +44,14 @@ def batch_of(program: Program, parts: int) -> Program:
         return [Port(replace(port.spec, shape=(parts, *port.spec.shape[1:])), "") for port in ports]
 
     return in_parts(program, of_all(program.feeds), of_all(program.fetches), parts)
+
+
+def ports_of(dag: Dag) -> tuple[tuple[BoundPort, ...], tuple[BoundPort, ...]]:
+    """The feeds and fetches of a graph that a test wrote, in no place yet."""
+
+    def port(name: str, shape: tuple[int, ...]) -> BoundPort:
+        spec = TensorSpec(name, "float32", shape)
+        return BoundPort(spec, Buffer("arena", 0, spec.size))
+
+    feeds = tuple(port(f"x{i}", value.dims) for i, value in sorted(dag.parameters.items()))
+    return feeds, tuple(port(f"y{i}", value.dims) for i, value in enumerate(dag.outputs))

@@ -17,13 +17,12 @@ from builder.lower.hlo import Dag, read_dag
 from builder.lower.layers import find_cores
 from builder.lower.options import Options
 from builder.lower.pooling import Pool
-from builder.lower.program import BoundPort, Program
+from builder.lower.program import Program
 from builder.lower.replan import PAGE, Storage, WeightStore, pages, place
 from builder.lower.schedule import Schedule, schedule
-from builder.lower.steps import Buffer
-from builder.spec.tensor import TensorSpec
 from tests.support.hlo import Module
 from tests.support.interpret import Interpreter
+from tests.support.places import ports_of
 
 
 def random(*shape: int, seed: int = 0) -> Any:
@@ -33,15 +32,9 @@ def random(*shape: int, seed: int = 0) -> Any:
 def lowered(module: Module, states: int = 0) -> tuple[Program, Schedule, Dag]:
     dag = read_dag(module.result)
     plan = schedule(dag, [])
-    feeds = tuple(port(f"x{i}", value.dims) for i, value in sorted(dag.parameters.items()))
-    fetches = tuple(port(f"y{i}", value.dims) for i, value in enumerate(dag.outputs))
+    feeds, fetches = ports_of(dag)
     program, _ = assemble(dag, plan, Program((), feeds, fetches, (), 0, 0), states=states)
     return program, plan, dag
-
-
-def port(name: str, shape: tuple[int, ...]) -> BoundPort:
-    spec = TensorSpec(name, "float32", shape)
-    return BoundPort(spec, Buffer("arena", 0, spec.size))
 
 
 def conv(x: Any, kernel: Any, stride: int = 1, padding: int = 0) -> Any:

@@ -82,6 +82,16 @@ typedef struct {
     void (*unmap)(void *mapping, size_t size);
 } cf_outside;
 
+#ifdef CF_PARTS
+/* Layers that a batch in parts runs for all inputs together: see builder/lower/dense_end.py. All sizes are bytes. */
+typedef struct {
+    cf_status (*head)(cf_context *context), (*tail)(cf_context *context); /* the steps before and behind, of one input */
+    void (*layers)(cf_context *context, size_t inputs, uint8_t *values);
+    size_t input, input_size, output, output_size; /* of one input, in its arena */
+    size_t before; /* of an input's values, what lies before the output: `values` begin with all inputs' input */
+} cf_dense_end;
+#endif
+
 typedef struct cf_program {
     const char *description;
     const uint8_t *weights;    /* NULL: outside the library */
@@ -112,6 +122,8 @@ typedef struct cf_program {
     size_t parts;                  /* the steps are for one: they run so often. 0: they are for all */
     const struct cf_program *part; /* that has the steps, and the places of one part's feeds and fetches; NULL: this */
     size_t part_arena_size;        /* of the largest program with parts; of the first program */
+    const cf_dense_end *dense_end; /* of the program that has the steps; NULL: it has none */
+    size_t values;                 /* in the arena: where the dense end's begin */
 #endif
 } cf_program;
 

@@ -16,7 +16,8 @@ static void run_direct(cf_context *context, const cf_layer *layer, const cf_laye
     g.layer = layer;
     g.data = data;
     g.indirection.segments = 0;
-    g.pixels = layer->batch * layer->out[0] * layer->out[1];
+    g.images = CF_HAS_ONE_BY_ONE && layer->one_by_one ? layer->batch : 1;
+    g.pixels = layer->batch / g.images * layer->out[0] * layer->out[1];
     g.group_in_channels = layer->in_channels / layer->groups;
     g.group_out_channels = layer->out_channels / layer->groups;
     g.panels = ceil_div(g.group_out_channels, CF_PANEL);
@@ -30,7 +31,7 @@ static void run_direct(cf_context *context, const cf_layer *layer, const cf_laye
                 y * layer->dilation[0] * in->row + x * layer->dilation[1] * in->pixel;
         }
     }
-    const int64_t work = g.pixels * g.indirection.k * layer->out_channels;
+    const int64_t work = g.images * g.pixels * g.indirection.k * layer->out_channels;
     const int64_t threads =
         context == NULL ? 1 : threads_for(context, work, g.pixels <= CF_GEMV_PIXELS ? 20 : 40);
     if (g.pixels <= CF_GEMV_PIXELS) {

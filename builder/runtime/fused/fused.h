@@ -12,7 +12,8 @@ enum { CF_MAX_TAPS = 1024 };
 
 /* What no step of a program has, its kernels know nothing of, and take less room: layers of CF_INTEGER, and so bytes
  * between layers; weights that are not float32; algorithms that only convolutions have; hard_swish in the micro-kernels
- * of GEMM; norms; recurrent layers. See kernel_kinds in builder/emit/program.py. */
+ * of GEMM; norms; recurrent layers; layers of a batch's images one by one. See kernel_kinds in builder/emit/program.py.
+ */
 #ifndef CF_HAS_INTEGER
 #define CF_HAS_INTEGER 0
 #endif
@@ -30,6 +31,9 @@ enum { CF_MAX_TAPS = 1024 };
 #endif
 #ifndef CF_HAS_RECURRENT
 #define CF_HAS_RECURRENT 0
+#endif
+#ifndef CF_HAS_ONE_BY_ONE
+#define CF_HAS_ONE_BY_ONE 0
 #endif
 
 /* A float32 NHWC tensor: strides in floats, and the offset of element [0, 0, 0, 0] from the buffer's start. */
@@ -80,6 +84,7 @@ typedef struct {
     int32_t input_zero;
     int32_t input_rounded; /* for them: the input is stored as bytes, and its view is in bytes */
     int64_t joined;        /* of CF_INTEGER: output pixels side by side that are computed as one; 0 is 1 */
+    int32_t one_by_one;    /* of CF_DIRECT with one pixel: each image's sums are added as those of one alone */
     cf_view rounded;       /* the last output as bytes, in bytes: see Rounded there */
     cf_halo rounded_halo;
     float rounded_scale;

@@ -19,7 +19,8 @@ enum {
 typedef struct {
     const cf_layer *layer;
     const cf_layer_data *data;
-    int64_t pixels, mr, m_blocks;                  /* M: of the batch; of a tile; tasks for the same channels */
+    int64_t images;                                /* products: 1, of the whole batch, or one for each image */
+    int64_t pixels, mr, m_blocks;                  /* M: of a product; of a tile; tasks for the same channels */
     int64_t group_in_channels, group_out_channels; /* the latter is N */
     int64_t panels, n_blocks;                      /* of a group; tasks for the same pixels */
     cf_indirection indirection;                    /* offsets in floats */

@@ -74,22 +74,37 @@ INLINE void gemv_microkernel(const cf_weight_type type, const int mr, const int 
     }
 }
 
-/* Add to sums: all pixels times `panels` panels from number `panel` on: one, two, or of one pixel CF_GEMV_PANELS. */
-INLINE void gemv_panels(const cf_weight_type type, const cf_gemm *g, const float *const *in, int64_t panel,
-                        int64_t panels, float *sums) {
+/* Add to sums: CF_GEMV_PIXELS images of one pixel times CF_GEMV_PANELS panels, each sum as that of one image is. */
+INLINE void gemv_images(const cf_weight_type type, const cf_gemm *g, const float *const *in, int64_t at,
+                        const float *scale, float *sums) {
+    enum { AT_ONCE = CF_LANES >= 16 ? CF_GEMV_PANELS : 2, VECTORS = AT_ONCE * CF_PANEL / CF_LANES };
+    for (int64_t p = 0; p < CF_GEMV_PANELS; p += AT_ONCE) {
+        gemv_microkernel(type, CF_GEMV_PIXELS, VECTORS, 1, g, in, at + p * g->indirection.k * CF_PANEL,
+                         scale != NULL ? scale + p * CF_PANEL : NULL, sums + p * CF_PANEL);
+    }
+}
+
+/* Add to sums: `pixels` pixels times `panels` panels from number `panel` on: one, two, or CF_GEMV_PANELS of one pixel or
+ * of CF_GEMV_PIXELS images. */
+INLINE void gemv_panels(const cf_weight_type type, const cf_gemm *g, int64_t pixels, const float *const *in,
+                        int64_t panel, int64_t panels, float *sums) {
     enum { ONE = CF_PANEL / CF_LANES, TWO = 2 * ONE, MOST = CF_GEMV_PANELS * ONE };
     const int64_t at = panel * g->indirection.k * CF_PANEL;
     const float *scale = type == CF_INT8 ? g->data->weight_scale + panel * CF_PANEL : NULL;
     if (CF_GEMV_PANELS > 2 && panels > 2) {
-        gemv_microkernel(type, 1, MOST, 1, g, in, at, scale, sums);
+        if (CF_HAS_ONE_BY_ONE && pixels > 1) {
+            gemv_images(type, g, in, at, scale, sums);
+        } else {
+            gemv_microkernel(type, 1, MOST, 1, g, in, at, scale, sums);
+        }
     } else if (panels > 1) {
-        switch (g->pixels) {
+        switch (pixels) {
         case 1: gemv_microkernel(type, 1, TWO, 2, g, in, at, scale, sums); break;
         case 2: gemv_microkernel(type, 2, TWO, CF_LANES == 16 ? 2 : 1, g, in, at, scale, sums); break;
         case 3: gemv_microkernel(type, 3, TWO, CF_LANES == 16 ? 2 : 1, g, in, at, scale, sums); break;
         }
     } else {
-        switch (g->pixels) {
+        switch (pixels) {
         case 1: gemv_microkernel(type, 1, ONE, 4, g, in, at, scale, sums); break;
         case 2: gemv_microkernel(type, 2, ONE, 2, g, in, at, scale, sums); break;
         case 3: gemv_microkernel(type, 3, ONE, 2, g, in, at, scale, sums); break;
@@ -97,16 +112,17 @@ INLINE void gemv_panels(const cf_weight_type type, const cf_gemm *g, const float
     }
 }
 
-static void gemv_any_type(const cf_gemm *g, const float *const *in, int64_t panel, int64_t panels, float *sums) {
+static void gemv_any_type(const cf_gemm *g, int64_t pixels, const float *const *in, int64_t panel, int64_t panels,
+                          float *sums) {
 #if CF_HAS_SMALL_WEIGHTS
     switch (g->layer->weight_type) {
     case CF_FLOAT32: break;
-    case CF_FLOAT16: gemv_panels(CF_FLOAT16, g, in, panel, panels, sums); return;
-    case CF_BFLOAT16: gemv_panels(CF_BFLOAT16, g, in, panel, panels, sums); return;
-    case CF_INT8: gemv_panels(CF_INT8, g, in, panel, panels, sums); return;
+    case CF_FLOAT16: gemv_panels(CF_FLOAT16, g, pixels, in, panel, panels, sums); return;
+    case CF_BFLOAT16: gemv_panels(CF_BFLOAT16, g, pixels, in, panel, panels, sums); return;
+    case CF_INT8: gemv_panels(CF_INT8, g, pixels, in, panel, panels, sums); return;
     }
 #endif
-    gemv_panels(CF_FLOAT32, g, in, panel, panels, sums);
+    gemv_panels(CF_FLOAT32, g, pixels, in, panel, panels, sums);
 }
 
 static void gemv_task(void *argument, int64_t task, uint32_t thread) {
@@ -114,7 +130,6 @@ static void gemv_task(void *argument, int64_t task, uint32_t thread) {
     const cf_gemm *g = argument;
     const int64_t n_block = task % g->n_blocks, group = task / g->n_blocks;
     cf_pixel_pointers pointers;
-    set_pixel_pointers(&pointers, g->layer, g->data, 0, g->pixels, group * g->group_in_channels);
     /* Tiles begin at the same panels whatever the tasks: each has its own order of additions. */
     const int64_t most = g->pixels == 1 ? CF_GEMV_PANELS : 2, tiles = ceil_div(g->panels, most);
     const int64_t end = min64(g->panels, most * part_start(tiles, n_block + 1, g->n_blocks));
@@ -122,12 +137,18 @@ static void gemv_task(void *argument, int64_t task, uint32_t thread) {
         const int64_t together = end - panel >= most ? most : min64(end - panel, 2);
         const int64_t channels = min64(together * CF_PANEL, g->group_out_channels - panel * CF_PANEL);
         const int64_t channel = group * g->group_out_channels + panel * CF_PANEL;
-        _Alignas(64) float sums[CF_GEMV_PIXELS * CF_GEMV_NR] = {0};
-        for (int64_t r = 0; r < g->pixels; r++) {
-            memcpy(sums + r * CF_GEMV_NR, g->data->bias + channel, (size_t)channels * sizeof *sums);
+        /* The next images find the weights in the cache. */
+        for (int64_t first = 0, pixels = g->pixels; first < g->images * g->pixels; first += pixels) {
+            const int several = g->images - first >= CF_GEMV_PIXELS && together == most && most > 2;
+            pixels = CF_HAS_ONE_BY_ONE && several ? CF_GEMV_PIXELS : g->pixels;
+            _Alignas(64) float sums[CF_GEMV_PIXELS * CF_GEMV_NR] = {0};
+            set_pixel_pointers(&pointers, g->layer, g->data, first, pixels, group * g->group_in_channels);
+            for (int64_t r = 0; r < pixels; r++) {
+                memcpy(sums + r * CF_GEMV_NR, g->data->bias + channel, (size_t)channels * sizeof *sums);
+            }
+            gemv_any_type(g, pixels, pointers.input, group * g->panels + panel, together, sums);
+            run_epilogue(g->layer, g->data, &pointers, 0, pixels, channel, channels, sums, CF_GEMV_NR);
         }
-        gemv_any_type(g, pointers.input, group * g->panels + panel, together, sums);
-        run_epilogue(g->layer, g->data, &pointers, 0, g->pixels, channel, channels, sums, CF_GEMV_NR);
         panel += together;
     }
 }

@@ -26,7 +26,7 @@ from builder.lower.gathers import GATHERS
 from builder.lower.geometry import Geometry
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core
-from builder.lower.layouts import TensorLayout, TensorLayouts, dense, lay_out, reads, writes
+from builder.lower.layouts import TensorLayout, TensorLayouts, dense, lay_out, reads, with_rows, writes
 from builder.lower.notes import Note
 from builder.lower.options import Options
 from builder.lower.packing import MAX_THREADS, decide, pad_channels, scratch_size
@@ -91,19 +91,32 @@ class Places:
         self.inside: list[tuple[Callable[[], LayerStep], list[Storage], Note]] = []
         for number, port in enumerate(faithful.feeds):
             value = dag.parameters[number].base
-            callers = number < len(faithful.feeds) - states and self._only_repacked(value)
+            callers = number < len(faithful.feeds) - states and self._stays_with_caller(value)
             feed = Storage(port.spec.size, -1, -1, feed=number) if callers else self._new(port.spec.size)
             feed.use(-1)
             self.values[value] = feed
 
-    def _only_repacked(self, feed: Value) -> bool:
-        """Whether nothing reads ``feed`` but the step that copies it, with a halo around it."""
+    def _stays_with_caller(self, feed: Value) -> bool:
+        """Whether nothing reads ``feed`` but what takes it at any alignment: the step that copies it with a halo around
+        it, and GEMM."""
         for task in self.readers.get(feed, {}).values():
             found = () if isinstance(task, Thunk | Attention) else reads(task)
             copied = {value.base: self.layouts.reading(value, picture, halo)[0] for value, picture, halo in found}
-            if not copied.get(feed):
+            if not copied.get(feed) and not self._multiplies(task, feed):
                 return False
         return feed in self.readers and feed not in self.fetched
+
+    def _multiplies(self, task: Task, value: Value) -> bool:
+        """Whether ``task`` is a layer of GEMM, and reads ``value`` as the floats that it multiplies alone."""
+        if self.options.whole or not isinstance(task, Layer) or task.core.name in self.options.quantisations:
+            return False
+        others = (task.affine.residual, task.core.factor)
+        alone = all(one is None or one.base is not value for one in others)
+        return alone and all(self._for_floats(one.core.geometry) == "direct" for one in (task, with_rows(task)))
+
+    def _for_floats(self, geometry: Geometry) -> Algorithm:
+        """The algorithm of a layer whose weights and input are floats."""
+        return decide(geometry, self.options.algorithms, allow_winograd=self.options.allow_winograd)
 
     def _new(self, size: int, alone: int | None = None) -> Storage:
         storage = Storage(size, len(self.steps), len(self.steps), alone=alone)
@@ -229,13 +242,13 @@ class Places:
     def _cascades(self) -> tuple[Cascade, ...]:
         if self.options.whole:
             return ()
-        stored, tuned, winograd = self.layouts.stored, self.options.algorithms, self.options.allow_winograd
+        stored = self.layouts.stored
         return find_cascades(
             self.scheduled.tasks,
             self.readers,
             lambda value: value in self.fetched or value not in stored,
             self._leaves,
-            lambda layer: decide(layer.core.geometry, tuned, allow_winograd=winograd),
+            lambda layer: self._for_floats(layer.core.geometry),
         )
 
     def _leaves(self, layer: Layer) -> Left:

@@ -1,4 +1,5 @@
-"""A feed that is only copied, with zeros around it, is copied from the caller's memory. It has no place of its own."""
+"""Feeds that are only copied with zeros around them, or multiplied, are read in the caller's memory. They have no place
+of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 
 from builder.emit import emit
 from builder.library.opened import OpenedModel
-from builder.lower.fused_steps import RepackStep
+from builder.lower.fused_steps import RepackStep, View
 from builder.lower.program import BoundPort, Program
 from builder.lower.steps import Buffer
 from builder.spec import ModelSpec, Source
@@ -22,6 +23,8 @@ from tests.support.instrumented import link
 from tests.support.places import Places, batch_of
 
 SIDE, CHANNELS, PARTS = 12, 3, 5
+NUMBERS = 37
+"""Of a row of the dense layer's feed."""
 SPEC = ModelSpec(Path("model.toml"), "feeds", "1", Source("graph_def", Path("g.pb")))
 WEIGHTS = np.random.default_rng(0).standard_normal((3, 3, CHANNELS, 16)).astype(np.float32)
 
@@ -44,6 +47,25 @@ def program() -> Program:
         layout.arena,
         layout.weights,
     )
+
+
+def dense_program(rows: int, outputs: int) -> tuple[Program, Array]:
+    """``rows`` rows of the feed times weights; and the weights."""
+    layout = Places()
+    weights = np.random.default_rng(2).standard_normal((NUMBERS, outputs)).astype(np.float32)
+    feed = View(Buffer("feed", 0, 4 * rows * NUMBERS), 0, rows * NUMBERS, rows * NUMBERS, NUMBERS)
+    output = View(layout.buffer(4 * rows * outputs), 0, rows * outputs, rows * outputs, outputs)
+    step = layer(layout, "layer", feed, output, weights[None, None])
+    step = replace(step, in_size=(1, rows), out_size=(1, rows), padding=(0, 0), halo=(0, 0, 0, 0))
+    made = Program(
+        (step,),
+        (BoundPort(TensorSpec("x", "float32", (rows, NUMBERS)), feed.buffer),),
+        (BoundPort(TensorSpec("y", "float32", (rows, outputs)), output.buffer),),
+        tuple(layout.constants),
+        layout.arena,
+        layout.weights,
+    )
+    return made, weights
 
 
 def unaligned(x: Array) -> Array:
@@ -74,3 +96,22 @@ def test_a_feed_is_read_where_the_caller_has_it(tmp_path: Path, images: int, pla
                 expected = np.concatenate([conv(picture[None], WEIGHTS) for picture in x])
                 np.testing.assert_allclose(y, expected, atol=1e-4)
                 x[...] = rng.standard_normal(x.shape)
+
+
+@pytest.mark.parametrize("limit", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize(("rows", "outputs"), [(1, 16), (1, 80), (2, 80), (14, 64), (33, 80)])
+def test_a_feed_that_is_multiplied_has_any_alignment(
+    tmp_path: Path, limit: str, rows: int, outputs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLDFORGE_CPU", limit)
+    made, weights = dense_program(rows, outputs)
+    library = link(emit(made, SPEC, X86_64, tmp_path), [], tmp_path)
+    rng = np.random.default_rng(3)
+    for threads in (1, 3):
+        with OpenedModel(library, threads) as model:
+            x = unaligned(rng.standard_normal((rows, NUMBERS)).astype(np.float32))
+            call = model.bind([x], [rows * outputs * 4])
+            assert call.feeds[0] is x
+            call()
+            y = call.fetches[0].view(np.float32).reshape(rows, outputs)
+            np.testing.assert_allclose(y, x.astype(np.float64) @ weights, atol=1e-4)

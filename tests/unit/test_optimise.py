@@ -188,7 +188,7 @@ def test_a_pad_becomes_the_halo_of_what_it_pads() -> None:
     ("padding", "fetched", "also", "states", "space"),
     [
         (1, False, False, 0, "feed"),
-        (0, False, False, 0, "arena"),  # the layer reads it as it is
+        (0, False, False, 0, "arena"),  # a thin layer reads it as it is
         (1, True, False, 0, "arena"),
         (1, False, True, 0, "arena"),  # a layer without a halo reads it as well
         (1, False, False, 1, "arena"),  # no caller has it
@@ -208,6 +208,35 @@ def test_a_feed_that_is_only_copied_has_no_place(
     assert (feed.buffer.space, feed.buffer.size) == (space, 4 * 9 * 9 * 3)
     value = random(1, 9, 9, 3)
     np.testing.assert_allclose(Interpreter(program).run([value])[0], conv(value, kernel, padding=padding), 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("also", "states", "space"),
+    [
+        ("nothing", 0, "feed"),
+        ("a second layer", 0, "feed"),
+        ("residual", 0, "arena"),  # epilogues read whole vectors
+        ("fetched", 0, "arena"),
+        ("nothing", 1, "arena"),  # no caller has it
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 5])
+def test_a_feed_that_is_only_multiplied_has_no_place(rows: int, also: str, states: int, space: str) -> None:
+    m, size = Module(), 24
+    x, kernel, second = m.parameter(rows, size), random(size, size), random(size, 20, seed=1)
+    product = m.dot(x, m.constant(kernel))
+    outputs = [m.elementwise("add", product, x) if also == "residual" else product]
+    outputs += [m.dot(x, m.constant(second))] if also == "a second layer" else []
+    outputs += [x] if also == "fetched" else []
+    m.tuple(*outputs)
+    program, _, _ = lowered(m, states)
+    (feed,) = program.feeds
+    assert (feed.buffer.space, feed.buffer.size) == (space, 4 * rows * size)
+    value = random(rows, size, seed=2)
+    answers = Interpreter(program).run([value])
+    np.testing.assert_allclose(answers[0], value @ kernel + value * (also == "residual"), 1e-4, 1e-5)
+    if also == "a second layer":
+        np.testing.assert_allclose(answers[1], value @ second, 1e-4, 1e-5)
 
 
 def test_grouped_and_depthwise() -> None:

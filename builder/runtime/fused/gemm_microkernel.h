@@ -44,6 +44,12 @@ typedef void (*cf_gemm_microkernel)(const cf_microkernel_params *params, int64_t
                                     const float *const *inputs, const float *weights, const float *addend, float *sums,
                                     float *const *outputs, const float *const *residuals, int64_t channel);
 
+/* A number of an input, of any alignment: a feed may be read where the caller has it. */
+INLINE float number_at(const float *at) {
+    typedef float unaligned_float __attribute__((aligned(1)));
+    return *(const unaligned_float *)at;
+}
+
 /* Add the products of one k: an outer product of MR inputs and NR weights. */
 INLINE void rank1_update(const int mr, const int vectors, const float *const *in, int64_t k, const float *weights,
                          int64_t panel_stride, vec sum[][CF_NR / CF_LANES]) {
@@ -53,7 +59,7 @@ INLINE void rank1_update(const int mr, const int vectors, const float *const *in
         w[v] = load(weights + (v / PER_PANEL) * panel_stride + (v % PER_PANEL) * CF_LANES);
     }
     UNROLL for (int r = 0; r < mr; r++) {
-        const vec a = splat(in[r][k]);
+        const vec a = splat(number_at(in[r] + k));
         UNROLL for (int v = 0; v < vectors; v++) sum[r][v] += a * w[v];
     }
 }

@@ -49,7 +49,7 @@ INLINE void gemv_microkernel(const cf_weight_type type, const int mr, const int 
                 UNROLL for (int v = 0; v < vectors; v++) {
                     const int64_t of_vector = (v / PER_PANEL) * panel_stride + (v % PER_PANEL) * CF_LANES;
                     const vec w = load_weights(type, weights, at + of_vector + c * CF_PANEL);
-                    UNROLL for (int r = 0; r < mr; r++) sum[c][r][v] += splat(in[r][k + c]) * w;
+                    UNROLL for (int r = 0; r < mr; r++) sum[c][r][v] += splat(number_at(in[r] + k + c)) * w;
                 }
             }
             at += chains * CF_PANEL;
@@ -58,7 +58,7 @@ INLINE void gemv_microkernel(const cf_weight_type type, const int mr, const int 
             UNROLL for (int v = 0; v < vectors; v++) {
                 const int64_t of_vector = (v / PER_PANEL) * panel_stride + (v % PER_PANEL) * CF_LANES;
                 const vec w = load_weights(type, weights, at + of_vector);
-                UNROLL for (int r = 0; r < mr; r++) sum[0][r][v] += splat(in[r][k]) * w;
+                UNROLL for (int r = 0; r < mr; r++) sum[0][r][v] += splat(number_at(in[r] + k)) * w;
             }
             at += CF_PANEL;
         }

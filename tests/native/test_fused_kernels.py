@@ -202,6 +202,13 @@ LARGE = {
     "hard_swish of a first layer": Case(
         Geometry(1, 3, (60, 61), 16, (3, 3), (2, 2)), "direct", (1, 1, 1, 1), (119, 121), activation="hard_swish"
     ),
+    "half a tile, from row to row": Case(
+        Geometry(1, 20, (19, 37), 48), "direct", in_size=(19, 37), in_gap=3, low=0.0, activation="clamp"
+    ),
+    "half of AVX2's tile, from row to row": Case(
+        Geometry(1, 20, (19, 37), 40), "direct", in_size=(19, 37), in_gap=3, activation="hard_swish"
+    ),
+    "half a tile of 3x3": Case(Geometry(2, 5, (30, 33), 16, (3, 3), (1, 2)), "direct", (1, 1, 1, 1), (30, 65)),
     "dense": Case(Geometry(1, 2048, (1, 1), 1000), "direct"),
     "dense, two rows": Case(Geometry(1, 700, (1, 2), 101), "direct", in_size=(1, 2), activation="gelu"),
     "dense, three rows": Case(Geometry(1, 700, (1, 3), 48), "direct", in_size=(1, 3), second=True),

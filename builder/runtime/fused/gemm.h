@@ -140,7 +140,8 @@ static void gemm_n_tiles(const cf_gemm *g, const cf_pixel_pointers *pointers, in
     cf_microkernel_params params = {.offsets = g->indirection.offsets,
                                     .segments = g->indirection.segments,
                                     .segment_length = g->indirection.segment_length,
-                                    .prefetch_stride = g->indirection.k * CF_PANEL};
+                                    .prefetch_stride = g->indirection.k * CF_PANEL,
+                                    .pixel_step = layer->stride[1] * layer->input.pixel * (int64_t)sizeof(float)};
     const int64_t panels = ceil_div(channels, CF_PANEL);
     const float *weights = block_weights(g, panel, panels, 0, g->indirection.k, buffer, &params.panel_stride);
     params.prefetch = stored_from(g, panel, 0, weights) + panels * g->indirection.k * CF_PANEL;
@@ -166,10 +167,11 @@ static void gemm_n_tiles(const cf_gemm *g, const cf_pixel_pointers *pointers, in
             if (tiles > 0) {
                 gemm_plain_full_width(activation, &params, pixels / max_mr, n_tiles, inputs, weights, bias, outputs,
                                       channel);
+                at = pixels / max_mr * max_mr;
             } else {
-                gemm_plain_half_width(activation, &params, pixels / max_mr, inputs, weights, bias, outputs, channel);
+                at = gemm_plain_half_width(activation, &params, pixels, inputs, weights, bias, outputs, channel);
             }
-            at = pixels / max_mr * max_mr;
+            if (activation != CF_CLAMP) pixels = at; /* what follows activates nothing */
         }
         while (at < pixels) {
             const int64_t mr = balanced_mr(pixels - at, max_mr), equal = equal_tiles(pixels - at, max_mr);

@@ -27,6 +27,7 @@ typedef struct {
      * farther with each k: a cache line, or less where several tiles share them. The panels of what is prefetched are
      * prefetch_stride floats apart. */
     int64_t prefetch, prefetch_step, prefetch_stride;
+    int64_t pixel_step; /* bytes between the inputs of two pixels side by side */
     vec low, high;
 } cf_microkernel_params;
 
@@ -292,15 +293,106 @@ static void gemm_plain_full_width(cf_activation activation, const cf_microkernel
     }
 }
 
-static void gemm_plain_half_width(cf_activation activation, const cf_microkernel_params *params, int64_t m_tiles,
-                                  const float *const *inputs, const float *weights, const float *bias,
-                                  float *const *outputs, int64_t channel) {
-    enum { VECTORS = CF_NR / CF_LANES / 2 };
-    if (CF_HAS_HARD_SWISH && activation == CF_HARD_SWISH) {
-        gemm_plain(CF_HALF_MR, VECTORS, CF_HARD_SWISH, params, m_tiles, 1, inputs, weights, bias, outputs, channel);
-    } else {
-        gemm_plain(CF_HALF_MR, VECTORS, CF_CLAMP, params, m_tiles, 1, inputs, weights, bias, outputs, channel);
+#if CF_LANES >= 8
+/*
+ * A tile of one vector of channels for pixels that lie side by side, so that their inputs are equally far apart. A few
+ * pointers and multiples of that distance are the addresses of all. With a pointer for each, some would be on the
+ * stack, and such a tile waits for its loads: it has one for every multiplication.
+ */
+enum { CF_ROW_MR = CF_LANES == 16 ? 16 : 12, CF_ROW_ORIGINS = 5 };
+
+/* The inputs of pixels 0, 3, 5, 10 and 13 at number k. */
+typedef struct {
+    const char *of[CF_ROW_ORIGINS];
+} cf_row_origins;
+
+INLINE cf_row_origins row_origins(const float *input, int64_t step) {
+    const char *first = (const char *)input;
+    return (cf_row_origins){{first, first + 3 * step, first + 5 * step, first + 10 * step, first + 13 * step}};
+}
+
+/* The input of pixel r, `step` bytes after that of pixel r - 1. Addresses may have 1, 2, 4 or 8 times a register. */
+INLINE float input_in_row(const int r, const cf_row_origins *origins, int64_t step) {
+    static const struct {
+        int origin, steps;
+    } at[] = {{0, 0}, {0, 1}, {0, 2}, {1, 0}, {0, 4}, {2, 0}, {2, 1}, {2, 2},
+              {0, 8}, {2, 4}, {3, 0}, {1, 8}, {3, 2}, {2, 8}, {3, 4}, {4, 2}};
+    return number_at((const float *)(origins->of[at[r].origin] + at[r].steps * step));
+}
+
+INLINE void gemm_microkernel_row(const cf_activation activation, const cf_microkernel_params *params, int64_t m_tiles,
+                                 const float *const *inputs, const float *weights, const float *bias,
+                                 float *const *outputs, int64_t channel) {
+    const int64_t segment_length = params->segment_length, segments = params->segments;
+    const int64_t *offsets = params->offsets;
+    const vec low = params->low, high = params->high, b = load(bias);
+    int64_t step = params->pixel_step;
+    for (int64_t t = 0; t < m_tiles; t++) {
+        vec sum[CF_ROW_MR];
+        UNROLL for (int r = 0; r < CF_ROW_MR; r++) sum[r] = zero();
+        const float *w_at = weights;
+        for (int64_t s = 0; s < segments; s++) {
+            cf_row_origins origins = row_origins(inputs[0] + offsets[s], step);
+            EIGHT_AT_A_TIME for (int64_t k = 0; k < segment_length; k++) {
+                const vec w = load(w_at);
+                UNROLL for (int r = 0; r < CF_ROW_MR; r++) sum[r] += splat(input_in_row(r, &origins, step)) * w;
+                UNROLL for (int i = 0; i < CF_ROW_ORIGINS; i++) origins.of[i] += sizeof(float);
+                ADDRESS(step); /* no multiple of it stays in a register */
+                w_at += CF_PANEL;
+            }
+        }
+        float *out[CF_ROW_MR]; /* read before anything is stored: stores may alias */
+        UNROLL for (int r = 0; r < CF_ROW_MR; r++) out[r] = outputs[r] + channel;
+        UNROLL for (int r = 0; r < CF_ROW_MR; r++) store(out[r], activate(activation, sum[r] + b, low, high));
+        inputs += CF_ROW_MR;
+        outputs += CF_ROW_MR;
     }
+}
+
+/* How many tiles of pixels side by side there are from the first pixel on. */
+INLINE int64_t tiles_in_rows(const float *const *inputs, int64_t pixels, int64_t step) {
+    int64_t tiles = 0;
+    for (int64_t last = CF_ROW_MR - 1; last < pixels; last += CF_ROW_MR, tiles++) {
+        const float *first = inputs[last - (CF_ROW_MR - 1)];
+        if ((const char *)inputs[last] - (const char *)first != (CF_ROW_MR - 1) * step) break;
+    }
+    return tiles;
+}
+#endif
+
+/* Tiles of half the width, as long as there are pixels for one of the largest MR. Returns for how many there were. */
+INLINE int64_t gemm_half_width(const cf_activation activation, const cf_microkernel_params *params, int64_t pixels,
+                               const float *const *inputs, const float *weights, const float *bias,
+                               float *const *outputs, int64_t channel) {
+    enum { VECTORS = CF_NR / CF_LANES / 2 };
+#if CF_LANES >= 8
+    int64_t at = 0;
+    while (at + CF_HALF_MR <= pixels) {
+        const int64_t in_rows = tiles_in_rows(inputs + at, pixels - at, params->pixel_step);
+        if (in_rows > 0) {
+            gemm_microkernel_row(activation, params, in_rows, inputs + at, weights, bias, outputs + at, channel);
+            at += in_rows * CF_ROW_MR;
+        } else { /* a tile from one row to the next */
+            gemm_microkernel_plain(CF_HALF_MR, VECTORS, 0, activation, params, 1, 1, inputs + at, weights, bias,
+                                   outputs + at, channel);
+            at += CF_HALF_MR;
+        }
+    }
+    return at;
+#else
+    const int64_t tiles = pixels / CF_HALF_MR;
+    gemm_plain(CF_HALF_MR, VECTORS, activation, params, tiles, 1, inputs, weights, bias, outputs, channel);
+    return tiles * CF_HALF_MR;
+#endif
+}
+
+static int64_t gemm_plain_half_width(cf_activation activation, const cf_microkernel_params *params, int64_t pixels,
+                                     const float *const *inputs, const float *weights, const float *bias,
+                                     float *const *outputs, int64_t channel) {
+    if (CF_HAS_HARD_SWISH && activation == CF_HARD_SWISH) {
+        return gemm_half_width(CF_HARD_SWISH, params, pixels, inputs, weights, bias, outputs, channel);
+    }
+    return gemm_half_width(CF_CLAMP, params, pixels, inputs, weights, bias, outputs, channel);
 }
 
 #endif

@@ -130,6 +130,7 @@ static void gemv_task(void *argument, int64_t task, uint32_t thread) {
     const cf_gemm *g = argument;
     const int64_t n_block = task % g->n_blocks, group = task / g->n_blocks;
     cf_pixel_pointers pointers;
+    set_pixel_pointers(&pointers, g->layer, g->data, 0, g->pixels, group * g->group_in_channels);
     /* Tiles begin at the same panels whatever the tasks: each has its own order of additions. */
     const int64_t most = g->pixels == 1 ? CF_GEMV_PANELS : 2, tiles = ceil_div(g->panels, most);
     const int64_t end = min64(g->panels, most * part_start(tiles, n_block + 1, g->n_blocks));
@@ -142,7 +143,9 @@ static void gemv_task(void *argument, int64_t task, uint32_t thread) {
             const int several = g->images - first >= CF_GEMV_PIXELS && together == most && most > 2;
             pixels = CF_HAS_ONE_BY_ONE && several ? CF_GEMV_PIXELS : g->pixels;
             _Alignas(64) float sums[CF_GEMV_PIXELS * CF_GEMV_NR] = {0};
-            set_pixel_pointers(&pointers, g->layer, g->data, first, pixels, group * g->group_in_channels);
+            if (CF_HAS_ONE_BY_ONE && g->images > 1) {
+                set_pixel_pointers(&pointers, g->layer, g->data, first, pixels, group * g->group_in_channels);
+            }
             for (int64_t r = 0; r < pixels; r++) {
                 memcpy(sums + r * CF_GEMV_NR, g->data->bias + channel, (size_t)channels * sizeof *sums);
             }

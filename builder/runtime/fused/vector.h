@@ -53,6 +53,7 @@ enum { CF_PANEL = 16 }; /* output channels of a packed panel of weights: a cache
 #define ADDRESS(pointer) __asm__("" : "+r"(pointer))
 #define UNROLL _Pragma("GCC unroll 64")
 #define ROLLED _Pragma("GCC unroll 1")
+#define EIGHT_AT_A_TIME _Pragma("GCC unroll 8")
 
 typedef float vec __attribute__((vector_size(CF_LANES * 4)));
 typedef int32_t ivec __attribute__((vector_size(CF_LANES * 4)));

@@ -6,7 +6,8 @@
  * for each CF_NR output channels: transform the weights into scratch, CF_WINOGRAD_KC input channels at a time, run one
  * GEMM for each of the 16 or 36 points, and transform the products back. Weights stay untransformed in the library,
  * and each is transformed once for each band. While a block of them is multiplied, the next one is prefetched: to wait
- * for weights that come from memory would take as long as to multiply.
+ * for weights that come from memory would take as long as to multiply. Several threads share a band, or, where each has
+ * tiles enough, every thread does all of this for tiles of its own.
  * Where the layer rounds its input to bytes, tiles of the rounded numbers are transformed.
  *
  * Scratch: the band's input [points][tiles][channels + 16]; then, with more tiles, for each thread weights
@@ -25,6 +26,7 @@ enum {
     CF_FEW_TILES = 4,            /* the most that are multiplied at all points at once, */
     CF_FEW_TILES_KC = 4,         /* with the weights of so many input channels */
     CF_TASK_TILES = 4,           /* input tiles that a task transforms */
+    CF_OWN_TILES = 12,           /* the fewest for which a thread transforms weights that others transform, too */
     CF_WINOGRAD_DEQUANTISED = 16 /* input channels whose weights are dequantised at a time */
 };
 
@@ -40,6 +42,8 @@ typedef struct {
     int64_t kc;                        /* input channels whose weights are transformed together */
     int64_t mc;                        /* tiles whose products are in scratch */
     int64_t task_tiles, m_blocks;      /* tiles of a task; tasks for the same channels */
+    int64_t parts;                     /* of the tiles, where threads have their own */
+    int every_tile;                    /* whether there is room for the transformed input of all */
     cf_quantiser rounding;             /* of the input, for CF_INTEGER_WINOGRAD4 */
     float *input, *threads;
 } cf_winograd;
@@ -162,7 +166,7 @@ INLINE void transform_input_tile(const int size, const cf_tile_input form, const
     }
 }
 
-static void transform_input_task(void *argument, int64_t task, uint32_t thread) {
+static __attribute__((noinline)) void transform_input_task(void *argument, int64_t task, uint32_t thread) {
     (void)thread;
     const cf_winograd *w = argument;
     const int64_t end = min64(w->count, (task + 1) * CF_TASK_TILES);
@@ -361,7 +365,7 @@ static void few_tiles_task(void *argument, int64_t panel, uint32_t thread) {
     for (int64_t t = 0; t < w->count; t++) transform_output(w, t, m + t * CF_PANEL, channel, CF_PANEL);
 }
 
-static void winograd_task(void *argument, int64_t task, uint32_t thread) {
+static __attribute__((noinline)) void winograd_task(void *argument, int64_t task, uint32_t thread) {
     const cf_winograd *w = argument;
     const cf_layer *layer = w->layer;
     const int64_t in_channels = layer->in_channels;
@@ -384,6 +388,19 @@ static void winograd_task(void *argument, int64_t task, uint32_t thread) {
             }
         }
     }
+}
+
+/* A part of the tiles, from their input to their output, on one thread. */
+static void own_tiles_task(void *argument, int64_t part, uint32_t thread) {
+    cf_winograd w = *(const cf_winograd *)argument;
+    const int64_t tiles = w.layer->batch * w.down * w.across;
+    w.first = part_start(tiles, part, w.parts);
+    w.count = part_start(tiles, part + 1, w.parts) - w.first;
+    w.task_tiles = w.count;
+    w.m_blocks = 1;
+    w.input += (w.every_tile ? w.first : thread * ceil_div(tiles, w.parts)) * w.row;
+    for (int64_t t = 0; t < ceil_div(w.count, CF_TASK_TILES); t++) transform_input_task(&w, t, thread);
+    for (int64_t p = 0; p < ceil_div(w.layer->out_channels, CF_NR); p++) winograd_task(&w, p, thread);
 }
 
 static void run_winograd(cf_context *context, const cf_layer *layer, const cf_layer_data *data, int size,
@@ -411,6 +428,14 @@ static void run_winograd(cf_context *context, const cf_layer *layer, const cf_la
         w.plane_m = CF_FEW_TILES * CF_PANEL;
         run_with_halos(context, halos, threads, ceil_div(tiles, CF_TASK_TILES), transform_input_task, &w);
         cf_parallel_for(context, layer->out_channels / CF_PANEL, few_tiles_task, &w);
+        return;
+    }
+    /* Where there are tiles enough, each thread has its own, so that transformed inputs are in its cache. To transform
+     * the weights as well takes less time than to read the inputs that others have transformed. */
+    w.every_tile = tiles <= layer->band;
+    w.parts = w.every_tile ? threads : ceil_div(ceil_div(tiles, layer->band / threads), threads) * threads;
+    if (threads > 1 && tiles / w.parts >= CF_OWN_TILES) {
+        run_with_halos(context, halos, threads, w.parts, own_tiles_task, &w);
         return;
     }
     const int64_t panels = ceil_div(layer->out_channels, CF_NR);

@@ -24,8 +24,11 @@ pytestmark = pytest.mark.integration
 SPEC = '[model]\nsource = "small.keras"\nname = "small"\nbatch = {batch}\n'
 
 
-def convolutions() -> Any:
-    """Large enough for Winograd, and with dense layers of whole panels, which are large enough for a dense end."""
+def convolutions(hidden: int = 0) -> Any:
+    """Large enough for Winograd, and with a dense layer of whole panels, behind one of ``hidden`` outputs, if any.
+
+    48 are enough for a dense end.
+    """
     import keras
     from keras import layers as kl
 
@@ -33,8 +36,10 @@ def convolutions() -> Any:
     y = kl.BatchNormalization()(kl.Conv2D(32, 3, padding="same", activation="relu")(x))
     y = kl.Conv2D(32, 3, padding="same")(y) + y
     y = kl.MaxPooling2D()(kl.DepthwiseConv2D(3, activation="relu")(y))
-    # Of 48: a product's channels are padded to sixteens, and this one has most of the weights.
-    y = kl.Dense(48, activation="relu")(kl.Flatten()(y))
+    y = kl.Flatten()(y)
+    if hidden > 0:
+        y = kl.Dense(hidden, activation="relu")(y)
+    # Of 16: a product's channels are padded to that, and this one has most of the weights.
     return keras.Model(x, kl.Dense(16, activation="softmax", name="scores")(y))
 
 
@@ -109,7 +114,7 @@ def test_a_library_of_several_batches(project: Project, network: Any, path: str)
 @pytest.mark.parametrize("batch", [16, [1, 16]])
 def test_a_batch_in_parts_has_the_answers_of_single_inputs(project: Project, batch: object) -> None:
     """To the bit, on one thread and on several."""
-    save_keras(convolutions(), project.root / "small.keras")
+    save_keras(convolutions(hidden=48), project.root / "small.keras")
     bundle = bundled(project, batch)
     assert path_of(bundle) == IN_PARTS
     assert "run_dense_end" in (project.build / "small" / "lower-parts" / "program.c").read_text()
@@ -121,7 +126,7 @@ def test_a_batch_in_parts_has_the_answers_of_single_inputs(project: Project, bat
             call()
             found.append(np.copy(call.fetches[0]).view(np.float32))
     np.testing.assert_array_equal(found, [found[0]] * 3)
-    save_keras(convolutions(), project.root / "one.keras")
+    save_keras(convolutions(hidden=48), project.root / "one.keras")
     spec = SPEC.format(batch=1).replace("small", "one")
     (project.root / "model.toml").write_text(spec)
     assert main(["bundle", "model.toml", "--in", "host"]) == 0

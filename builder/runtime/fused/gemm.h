@@ -155,7 +155,7 @@ static void gemm_n_tiles(const cf_gemm *g, const cf_pixel_pointers *pointers, in
     for (int64_t from = 0, pixels; from < count; from += pixels) {
         const int64_t rest = count - from;
         const int in_registers = clamps || (activates && rest >= max_mr);
-        pixels = clamps ? rest : in_registers ? rest / max_mr * max_mr : min64(most, rest);
+        pixels = in_registers ? rest : min64(most, rest);
         const float *const *inputs = pointers->input + from;
         const float *const *residuals = g->data->residual != NULL && clamps ? pointers->residual + from : NULL;
         float *const *outputs = in_registers ? pointers->output + from : row_sums;

@@ -43,7 +43,6 @@ typedef struct {
     int64_t mc;                        /* tiles whose products are in scratch */
     int64_t task_tiles, m_blocks;      /* tiles of a task; tasks for the same channels */
     int64_t parts;                     /* of the tiles, where threads have their own */
-    int every_tile;                    /* whether there is room for the transformed input of all */
     cf_quantiser rounding;             /* of the input, for CF_INTEGER_WINOGRAD4 */
     float *input, *threads;
 } cf_winograd;
@@ -398,7 +397,8 @@ static void own_tiles_task(void *argument, int64_t part, uint32_t thread) {
     w.count = part_start(tiles, part + 1, w.parts) - w.first;
     w.task_tiles = w.count;
     w.m_blocks = 1;
-    w.input += (w.every_tile ? w.first : thread * ceil_div(tiles, w.parts)) * w.row;
+    /* The scratch of a single band has a place for every tile. With several bands, each thread keeps to its part. */
+    w.input += (tiles <= w.layer->band ? w.first : thread * ceil_div(tiles, w.parts)) * w.row;
     for (int64_t t = 0; t < ceil_div(w.count, CF_TASK_TILES); t++) transform_input_task(&w, t, thread);
     for (int64_t p = 0; p < ceil_div(w.layer->out_channels, CF_NR); p++) winograd_task(&w, p, thread);
 }
@@ -432,8 +432,7 @@ static void run_winograd(cf_context *context, const cf_layer *layer, const cf_la
     }
     /* Where there are tiles enough, each thread has its own, so that transformed inputs are in its cache. To transform
      * the weights as well takes less time than to read the inputs that others have transformed. */
-    w.every_tile = tiles <= layer->band;
-    w.parts = w.every_tile ? threads : ceil_div(ceil_div(tiles, layer->band / threads), threads) * threads;
+    w.parts = tiles <= layer->band ? threads : ceil_div(ceil_div(tiles, layer->band / threads), threads) * threads;
     if (threads > 1 && tiles / w.parts >= CF_OWN_TILES) {
         run_with_halos(context, halos, threads, w.parts, own_tiles_task, &w);
         return;

@@ -417,7 +417,7 @@ bench-wasm: .venv-bench/.wasm ## model.wasm against native code, ONNX Runtime We
 TORCH_WHEELS ?= https://download.pytorch.org/whl/cpu/torch/
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
 lock: ## resolve every requirements file again (needs uv)
-	@$(LOCK) --group build pyproject.toml -o requirements/build.txt
+	@$(LOCK) --override requirements/build.overrides.txt --group build pyproject.toml -o requirements/build.txt
 	@$(LOCK) -c requirements/build.txt --group test --group lint -o requirements/test.txt
 	@$(LOCK) -c requirements/build.txt --override requirements/bench.overrides.txt \
 		pyproject.toml requirements/bench.in -o requirements/bench.txt

@@ -16,10 +16,14 @@ from builder.verify.description import description_failures
 from builder.verify.examination import Examination, Watch, examine, unwatched
 from builder.verify.expected import Expected, open_expected, widened
 from builder.verify.golden import Golden
+from builder.verify.inputs import is_photograph
 from builder.verify.machine import HERE, Machine
 from builder.verify.rounding import Rounding
 from builder.verify.samples import is_sample
 from builder.verify.verification import Verification
+
+_ALIKE = 0.01
+"""Answers to photographs that differ by less than this share of the largest number in them are taken for the same."""
 
 Answers = Mapping[str, Sequence[NDArray[np.uint8]]]
 """The bytes of each fetch, in the graph's order, by case."""
@@ -66,6 +70,7 @@ def judge(
     rows, same = _agreements(expected, found.answers)
     warnings = [f"golden input {case} decides nothing: {why}" for case, why in expected.golden.undecided.items()]
     warnings += _warnings(rows, cases)
+    warnings += _photograph_warnings(expected, rows, list(filter(is_photograph, cases)))
     if len(cases) < len(expected.cases):
         warnings.append(f"only {len(cases)} of {len(expected.cases)} golden inputs were run: {machine.name} is slow")
     if expected.rounding and expected.rounding.warning:
@@ -123,4 +128,22 @@ def _warnings(rows: Sequence[OutputAgreement], cases: tuple[str, ...]) -> Iterat
             yield (
                 f"output {row.output} is the same for all {len(cases)} golden inputs (within the tolerance): "
                 f"that it agrees proves nothing{remedy}"
+            )
+
+
+def _photograph_warnings(
+    expected: Expected, rows: Sequence[OutputAgreement], photographs: Sequence[str]
+) -> Iterator[str]:
+    """Warn of outputs that TensorFlow gives nearly the same for all photographs, as it does where scaling is wrong."""
+    constant = {row.output for row in rows if row.constant}
+    for output in expected.outputs if len(photographs) > 1 else ():
+        fetch = output.fetch
+        if output.name in constant or fetch.dynamic or not fetch.dtype.startswith("float"):
+            continue
+        answers = np.stack([expected.golden.fetch(case, fetch.name) for case in photographs])
+        if np.ptp(answers, axis=0).max(initial=0) < _ALIKE * np.abs(answers).max(initial=0):
+            yield (
+                f"output {output.name} is nearly the same for all {len(photographs)} photographs: if images of several "
+                "classes get one answer, too, `scale`, `mean` and `channel_order` under [image] in model.toml are not "
+                "those of the training. Check with `coldforge accuracy MODEL --images FOLDER`, a folder for each label"
             )

@@ -30,6 +30,7 @@ TEXTS = Path(__file__).parent / "texts.txt"
 
 TEXT_CASES = 6
 _TEXT = "text-"
+_PHOTO = "photo-"
 
 PROBES = {"extremes", "wide"}
 """Cases that a valid model may have no answer to."""
@@ -63,7 +64,7 @@ def cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[
     for i, path in enumerate(paths):
         batch = np.stack([pictures[(i + item) % len(pictures)] for item in range(spec.batch)])
         others = {f.name: random_values(f, RANDOM_CASES + i) for f in feeds}
-        yield f"photo-{path.stem}", {**others, feed: batch}
+        yield f"{_PHOTO}{path.stem}", {**others, feed: batch}
 
 
 def text_cases(text: TextInput, feeds: list[TensorSpec], batch: int) -> Iterator[tuple[str, dict[str, Array]]]:
@@ -71,6 +72,11 @@ def text_cases(text: TextInput, feeds: list[TensorSpec], batch: int) -> Iterator
     for number in range(TEXT_CASES):
         others = {feed.name: random_values(feed, number) for feed in feeds}
         yield f"{_TEXT}{number}", others | text_feeds(_passages(number, batch), text, feeds)
+
+
+def is_photograph(case: str) -> bool:
+    """Whether a golden case is one of the photographs."""
+    return case.startswith(_PHOTO)
 
 
 def is_text(case: str) -> bool:

@@ -112,12 +112,12 @@ def fetched_model(options: Options, project: Project) -> tuple[Path, Source | No
     return path, origin
 
 
-def describe_for(options: Options) -> Describe:
-    """What reads a model's inputs and outputs, in a sandbox."""
+def describe_for(options: Options, *, thorough: bool = False) -> Describe:
+    """What reads a model's inputs and outputs, in a sandbox; to be ``thorough``, it freezes the graph, too."""
     from builder.sandbox import Sandbox
     from builder.stages.imported import describe_with
 
-    return describe_with(Sandbox.here(verbose=options.verbose), progress_of(options).say)
+    return describe_with(Sandbox.here(verbose=options.verbose), progress_of(options).say, thorough=thorough)
 
 
 def _explain_arguments(parser: Arguments) -> None:
@@ -219,7 +219,8 @@ def init(options: Options, project: Project) -> int:
     if output.exists() and not options.force:
         raise UsageError(f"{output} exists; give another --output, or --force to overwrite it.")
     path, origin = fetched_model(options, project)
-    write_file(output, draft_text(path, describe_for(options), toml=output, trust=options.trust, origin=origin))
+    describe = describe_for(options, thorough=True)
+    write_file(output, draft_text(path, describe, toml=output, trust=options.trust, origin=origin))
     text = f"wrote {relative(output)}: check it, then run `{bundle_command(str(relative(output)))}`"
     answer(options, {"file": output.resolve()}, text)
     return 0

@@ -60,6 +60,23 @@ _PORT = _object(
     shape=_or_null(_list(_or_null(_whole()), "null is a dimension that the model leaves open; null for any shape")),
 )
 
+_SCALING = _object(
+    "the first step on pixels is pixel * scale + offset, with a value for each channel",
+    feed=_text(),
+    scale=_list(_number()),
+    offset=_list(_number()),
+    reverses=_flag("the graph reverses channels before that"),
+    size=_or_null(_list(_whole(), "height and width to which the graph resizes")),
+)
+
+_FACTS = _object(
+    "what the graph tells; null where it cannot be compiled",
+    scalings=_list(_SCALING, "of inputs that may be images"),
+    endings=_by_name(_text(), "the op that makes each output"),
+    family=_text("of published image networks, by the names of layers; or empty"),
+    length=_or_null(_whole("that was tried for dimensions that the model leaves open")),
+)
+
 _LAYER_WEIGHTS = _object(
     step=_text(),
     layer=_text("the op's name in the model"),
@@ -245,6 +262,7 @@ RESULTS: dict[str, Schema] = {
         fetches=_list(_PORT, "the model's outputs"),
         signature=_or_null(_text("the one that is described")),
         signatures=_list(_text(), "of a SavedModel"),
+        facts=_or_null(_FACTS),
         parameters=_or_null(_whole("null for a file without variables")),
         dynamic=_list(_text(), "outputs whose size the data decides, with the most that they can have"),
         strings=_list(_text(), "what the function does with strings: inputs, ops, and what the library takes"),

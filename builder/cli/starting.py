@@ -34,7 +34,7 @@ def new(options: Options, project: Project) -> int:
         return 0
     if options.model:
         path, origin = fetched_model(options, project)
-        describe = describe_for(options)
+        describe = describe_for(options, thorough=True)
         toml = draft_text(path, describe, trust=options.trust, origin=origin, name=service.model)
         copied = None if origin else path
     else:

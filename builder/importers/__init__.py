@@ -15,7 +15,7 @@ from builder.importers.shapes import check_dtype, pin_shapes
 from builder.spec import FeedSpec, FetchSpec, ModelSpec, Source
 from builder.spec.tensor import c_identifier
 
-__all__ = ["describe", "freeze_model", "import_model", "open_model"]
+__all__ = ["freeze_model", "import_model", "open_model", "open_source"]
 
 
 def import_model(spec: ModelSpec, model_path: Path, folder: Path) -> FrozenGraph:
@@ -28,7 +28,7 @@ def open_model(spec: ModelSpec, model_path: Path) -> LoadedModel:
 
     Of a model of another framework, the folder with the program that was made of it: see ``builder.frameworks``.
     """
-    return _open(spec.source, model_path, spec.feeds, spec.fetches)
+    return open_source(spec.source, model_path, spec.feeds, spec.fetches)
 
 
 def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGraph:
@@ -84,12 +84,10 @@ def _of_words(spec: ModelSpec, fetches: Mapping[str, str]) -> frozenset[str]:
     return frozenset(fetches[output.fetch or next(iter(fetches))] for output in tagged)
 
 
-def describe(source: Source, path: Path) -> ModelPorts:
-    """What the model at ``path`` takes and gives, without freezing it. Raises ImportModelError."""
-    return _open(source, path, (), ()).ports
-
-
-def _open(source: Source, path: Path, feeds: tuple[FeedSpec, ...], fetches: tuple[FetchSpec, ...]) -> LoadedModel:
+def open_source(
+    source: Source, path: Path, feeds: tuple[FeedSpec, ...] = (), fetches: tuple[FetchSpec, ...] = ()
+) -> LoadedModel:
+    """The model at ``path``; a frozen graph with these feeds and fetches, or all. Raises ImportModelError."""
     if not path.exists():
         raise ImportModelError(f"There is no model at {path}.")
     match source.format:

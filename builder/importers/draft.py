@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from builder.errors import ImportModelError
-from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.draft_image import draft_image
+from builder.importers.ports import ASSUMED_DIM, ModelPorts, PortInfo
 from builder.spec import FeedSpec, FetchSpec, Format, ImageInput, ModelSpec, OutputSpec, Source, TextInput, render
 from builder.spec.address import Address
 from builder.spec.checkpoints import only_weights
@@ -17,14 +19,8 @@ from builder.spec.rules import CODE, guess_format, is_saved_model
 Describe = Callable[[Source, Path], ModelPorts]
 
 TOP_K = 5
-ASSUMED_SIDE = 224
-"""Pixels of a picture whose size the model leaves open: what most published networks were trained on."""
-
-ASSUMED_DIM = 128
-"""Any other dimension that the model leaves open."""
-
 _FLOATS = {"float16", "bfloat16", "float32", "float64"}
-_PIXELS = _FLOATS | {"uint8"}
+_PLACES = re.compile("box|landmark|keypoint|coord")
 _IDS = {"int32", "int64", "float32"}
 
 
@@ -108,7 +104,7 @@ def _draft(
             "It takes or gives strings: the build finds out what the model does with them, and says it. "
             "`coldforge inspect` does, too."
         )
-    image = _image(ports, notes)
+    image = draft_image(ports, name_of(model_path), notes)
     text = None if image or ports.have_strings else _text(ports, model_path.parent, notes)
     if text and text.file and origin and origin.archived:
         # The folder of what was unpacked stands in the one of the archive's digest.
@@ -152,17 +148,22 @@ def _format(path: Path) -> Format:
 
 
 def name_of(path: Path) -> str:
-    """A model's name: that of its file, or its folder's when it is only called model."""
+    """A model's name: that of its file, or a folder's around it when it is only called model or has a number."""
     stem = path.stem if path.is_file() else path.name
-    if stem.lower() in ("model", "saved_model"):
-        stem = path.parent.name
+    if _is_general(stem):
+        stem = next((folder.name for folder in path.parents if not _is_general(folder.name)), stem)
     return _as_name(stem)
 
 
+def _is_general(stem: str) -> bool:
+    """Whether a file or folder is called as those of any model are, after its version for example."""
+    return stem.lower() in ("", "model", "saved_model") or stem.isdecimal()
+
+
 def _name_there(address: Address) -> str:
-    """The file's name; that of the repository or the registered model where the file is only called model."""
+    """The file's name; that of the repository or the registered model where that says nothing."""
     stem = re.sub(r"(\.tar)?\.\w+$", "", PurePosixPath(address.path).name)
-    if stem.lower() in ("", "model", "saved_model") and address.kind != "https":
+    if _is_general(stem) and address.kind != "https":
         stem = address.place.split("/")[1 if "/" in address.place else 0]
     return _as_name(stem)
 
@@ -170,34 +171,6 @@ def _name_there(address: Address) -> str:
 def _as_name(text: str) -> str:
     name = re.sub(r"[^a-z0-9_-]+", "_", text.lower()).strip("_")[:64]
     return name or "model"
-
-
-def _image(ports: ModelPorts, notes: dict[str, str]) -> ImageInput | None:
-    """The first feed that looks like pictures, channels last."""
-    for feed in ports.feeds:
-        shape = feed.shape
-        if shape is None or len(shape) != 4 or shape[3] not in (1, 3) or feed.dtype not in _PIXELS:
-            continue
-        _, height, width, channels = shape
-        for key, side in (("width", width), ("height", height)):
-            if side is None:
-                notes[f"image.{key}"] = f"Check: the model leaves its {key} open; {ASSUMED_SIDE} is assumed."
-        scaled = feed.dtype != "uint8"
-        if scaled:
-            notes["image.scale"] = (
-                'Check against the training code: "1/255" and mean 0 for 0..1, "1/127.5" and mean 127.5 for -1..1, '
-                "1 and mean 0 for a model that scales 0..255 itself."
-            )
-        if channels == 3:
-            notes["image.mode"] = 'Check: a model trained on BGR (OpenCV, Caffe weights) wants channel_order = "bgr".'
-        return ImageInput(
-            feed=feed.name if len(ports.feeds) > 1 else None,
-            width=width or ASSUMED_SIDE,
-            height=height or ASSUMED_SIDE,
-            mode="grey" if channels == 1 else "rgb",
-            scale=(1 / 255,) if scaled else (1.0,),
-        )
-    return None
 
 
 def _text(ports: ModelPorts, folder: Path, notes: dict[str, str]) -> TextInput | None:
@@ -237,8 +210,9 @@ def _feeds(ports: ModelPorts, form: Format, image: ImageInput | None, notes: dic
             notes[place] = f"Add the shape {port.name} is called with, batch first: the model leaves its rank open."
         elif open_dims and port.shape is not None:
             leading = _batch(ports)
-            shape = tuple(dim or (leading if i == 0 else ASSUMED_DIM) for i, dim in enumerate(port.shape))
-            notes[f"{place}.shape"] = f"Check: the model says {_shown(port.shape)}; each ? is taken as {ASSUMED_DIM}."
+            length = (ports.facts and ports.facts.length) or ASSUMED_DIM
+            shape = tuple(dim or (leading if i == 0 else length) for i, dim in enumerate(port.shape))
+            notes[f"{place}.shape"] = f"Check: the model says {_shown(port.shape)}; each ? is taken as {length}."
         feeds.append(FeedSpec(port.name, shape))
     return tuple(feeds)
 
@@ -257,13 +231,17 @@ def _outputs(ports: ModelPorts, name: str, notes: dict[str, str], pictures: bool
         i = len(outputs)
         if port.shape and port.shape[0] is None and not any_batch:  # the data decides how many there are
             port = replace(port, shape=None)
-        outputs.append(_output(port, name, several))
+        ending = ports.facts.endings.get(port.name) if ports.facts else None
+        scores = _are_scores(port, ending, ports)
+        outputs.append(_output(port, name, several, scores, ending == "LogSoftmax"))
         place = f"outputs.{i}"
         if outputs[-1].kind == "classification":
             count = (port.shape or ())[-1]
             notes[place] = f'Add labels = ["...", ...] in the model\'s order, all {count} of them, or labels_file.'
             notes[f"{place}.activation"] = (
-                "Named like raw scores, so softmax is added. Check the model's last layer."
+                f"The graph ends in {ending} already."
+                if ending in ("Sigmoid", "Softmax")
+                else "Named like raw scores, so softmax is added. Check the model's last layer."
                 if outputs[-1].activation == "softmax"
                 else 'Check: "softmax" (or "sigmoid") if the model ends in raw scores.'
             )
@@ -273,6 +251,11 @@ def _outputs(ports: ModelPorts, name: str, notes: dict[str, str], pictures: bool
             )
         elif outputs[-1].kind == "regression":
             notes[place] = "One number, so taken for a regression; a yes/no score may rather be a classification."
+        elif not scores and len(port.shape or ()) == 2:
+            notes[place] = (
+                f"Taken for plain numbers, as the graph ends in {ending}. For scores of classes, write "
+                'kind = "classification", and activation = "softmax" if they are raw.'
+            )
     return tuple(outputs)
 
 
@@ -285,7 +268,15 @@ def _detection(ports: ModelPorts) -> OutputSpec | None:
     return OutputSpec("objects", boxes, "detection", scores=scores, classes=classes, count=count, box_format="yxyx")
 
 
-def _output(port: PortInfo, name: str, several: bool) -> OutputSpec:
+def _are_scores(port: PortInfo, ending: str | None, ports: ModelPorts) -> bool:
+    """Whether an output of one vector has a score for each class, by its name and the op that makes it."""
+    if ending == "Sigmoid":  # which ends autoencoders, too
+        sizes = {math.prod(dim or 0 for dim in feed.shape[1:]) for feed in ports.feeds if feed.shape}
+        return (port.shape or ())[-1:] not in {(size,) for size in sizes} and not _PLACES.search(port.name.lower())
+    return ending in (None, "Softmax", "LogSoftmax") or "logit" in port.name.lower()
+
+
+def _output(port: PortInfo, name: str, several: bool, are_scores: bool, logarithms: bool) -> OutputSpec:
     own = port.name if several else name
     fetch = port.name if several else None
     shape = port.shape
@@ -298,7 +289,9 @@ def _output(port: PortInfo, name: str, several: bool) -> OutputSpec:
         return OutputSpec(own, fetch)
     if re.search("embed|pool|feature", port.name.lower()):
         return OutputSpec(own, fetch, "embedding")
-    softmax = "logit" in port.name.lower()
+    if not are_scores:
+        return OutputSpec(own, fetch)
+    softmax = logarithms or "logit" in port.name.lower()
     return OutputSpec(own, fetch, "classification", (), "softmax" if softmax else "none", min(TOP_K, classes))
 
 

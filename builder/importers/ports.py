@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from builder.errors import ImportModelError
+from builder.importers.input_scaling import InputScaling
+
+ASSUMED_SIDE = 224
+"""Pixels of an image whose size the model leaves open: what most published networks were trained on."""
+
+ASSUMED_DIM = 128
+"""Any other dimension that the model leaves open."""
 
 
 @dataclass(frozen=True)
@@ -20,18 +28,52 @@ class PortInfo:
     dtype: str
     shape: tuple[int | None, ...] | None
 
+    @property
+    def may_be_image(self) -> bool:
+        """Whether it has the shape of images, channels last."""
+        return self.shape is not None and len(self.shape) == 4 and self.shape[3] in (1, 3)
+
+    @property
+    def has_open_length(self) -> bool:
+        """Whether it leaves a dimension open that is neither the batch nor an image's side."""
+        return self.shape is not None and None in self.shape[1:] and not self.may_be_image
+
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """What a graph does first to each image input that could be followed, and what else was learnt of it.
+
+    ``endings``: the op that makes each output, where known. ``family``: the name of its ImageFamily, or "".
+    ``length``: of the dimensions that the model leaves open, one at which it runs.
+    """
+
+    scalings: tuple[InputScaling, ...]
+    endings: Mapping[str, str] = field(default_factory=dict)
+    family: str = ""
+    length: int | None = None
+
+    @classmethod
+    def of_json(cls, row: Any) -> GraphFacts:
+        """Read back what ``dataclasses.asdict`` and JSON made. Raises LookupError, TypeError or ValueError."""
+        scalings = tuple(map(InputScaling.of_json, row["scalings"]))
+        endings = {str(name): str(op) for name, op in row["endings"].items()}
+        length = row["length"] and int(row["length"])
+        return cls(scalings, endings, str(row["family"]), length)
+
 
 @dataclass(frozen=True)
 class ModelPorts:
     """Every feed and fetch, in the order the model has them.
 
     ``signatures`` are the names a SavedModel offers (empty for other formats) and ``signature`` the one described.
+    ``facts``: what was learnt from the graph, where somebody asked for it and it could be frozen.
     """
 
     feeds: tuple[PortInfo, ...]
     fetches: tuple[PortInfo, ...]
     signature: str | None = None
     signatures: tuple[str, ...] = ()
+    facts: GraphFacts | None = None
 
     @property
     def have_strings(self) -> bool:
@@ -44,8 +86,9 @@ class ModelPorts:
         try:
             feeds, fetches = (tuple(_port(row) for row in found[key]) for key in ("feeds", "fetches"))
             signature = None if found["signature"] is None else str(found["signature"])
-            return cls(feeds, fetches, signature, tuple(str(name) for name in found["signatures"]))
-        except (LookupError, TypeError, ValueError) as error:
+            facts = GraphFacts.of_json(found["facts"]) if found.get("facts") else None
+            return cls(feeds, fetches, signature, tuple(str(name) for name in found["signatures"]), facts)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ImportModelError("The process that read the model did not report its inputs and outputs.") from error
 
 

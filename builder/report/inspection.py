@@ -14,6 +14,8 @@ def render(found: Inspection) -> str:
     """What the model takes and gives, then the preflight; ``?`` stands for a dimension that the model leaves open."""
     ports = found.ports
     lines = [*_ports("inputs", ports.feeds), *_ports("outputs", ports.fetches)]
+    if ports.facts:
+        lines += [f"input {visible(one.feed)}: {one.describe()}" for one in ports.facts.scalings]
     if len(ports.signatures) > 1:
         others = ", ".join(visible(name) for name in ports.signatures if name != ports.signature)
         lines.append(f"signature: {visible(ports.signature or '')}; the model also has {others}")

@@ -14,9 +14,10 @@ from builder.cache import digest
 from builder.errors import SpecError
 from builder.frameworks import jobs
 from builder.frameworks.environment import FRAMEWORKS, framework_sandbox
-from builder.importers import describe, import_model
+from builder.importers import import_model
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import FrozenGraph
+from builder.importers.model_description import describe
 from builder.importers.ports import ModelPorts
 from builder.importers.variants import require_variants
 from builder.importers.xla_ops import OpReport
@@ -67,7 +68,9 @@ def import_variants(ws: Workspace) -> ImportedModel:
     return ImportedModel(model, graphs)
 
 
-def describe_with(sandbox: Sandbox, say: Callable[[str], None]) -> Callable[[Source, Path], ModelPorts]:
+def describe_with(
+    sandbox: Sandbox, say: Callable[[str], None], *, thorough: bool = False
+) -> Callable[[Source, Path], ModelPorts]:
     """``importers.describe`` in ``sandbox``; what that lacks here goes to ``say``."""
 
     def describe(source: Source, path: Path) -> ModelPorts:
@@ -75,9 +78,9 @@ def describe_with(sandbox: Sandbox, say: Callable[[str], None]) -> Callable[[Sou
             say(line)
         foreign = source.format in FRAMEWORKS
         own = framework_sandbox(sandbox, source.format, say) if foreign else sandbox
-        look = functools.partial(own.run, jobs.describe if foreign else _describe)
+        job = functools.partial(own.run, jobs.describe) if foreign else functools.partial(own.run, _describe, thorough)
         with tempfile.TemporaryDirectory(prefix="coldforge-describe-") as folder:
-            done = look(source, path, folder=Path(folder), reads=[path], failed=unreadable)
+            done = job(source, path, folder=Path(folder), reads=[path], failed=unreadable)
         return ModelPorts.of_json(done.value)
 
     return describe
@@ -134,8 +137,8 @@ def inputs_of(spec: ModelSpec) -> list[Path]:
     return [path for path in (spec.samples, text and text.file, text and text.package) if path]
 
 
-def _describe(source: Source, path: Path) -> dict[str, Any]:
-    return asdict(describe(source, path))
+def _describe(thorough: bool, source: Source, path: Path) -> dict[str, Any]:
+    return asdict(describe(source, path, thorough=thorough))
 
 
 def _import(spec: ModelSpec, model: Path, answers: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from builder.files import scratch
 from builder.importers import freeze_model, open_model
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import FrozenGraph
+from builder.importers.model_description import find_facts
 from builder.importers.ports import ModelPorts
 from builder.importers.word_steps import ops_of
 from builder.preflight import Preflight
@@ -24,7 +25,7 @@ from builder.workspace import Workspace
 
 @dataclass(frozen=True)
 class Inspection:
-    """``ports`` are the model's own, before the spec gives its open dimensions a size.
+    """``ports`` are the model's own, before the spec gives its open dimensions a size, with its graph's facts.
 
     ``parameters``: how many numbers its variables have; None for a file without variables, such as a frozen GraphDef.
     ``dynamic``: the outputs whose size the data decides, with the most that they can have, such as "boxes [<=100, 4]".
@@ -78,7 +79,8 @@ def _inspect(spec: ModelSpec, model: Path) -> dict[str, Any]:
         return Inspection(loaded.ports, None, preflight(spec, error.ops)).to_json()
     dynamic = tuple(f"{port.spec.name} {port.spec.says()}" for port in graph.fetches if port.spec.dynamic)
     parameters = _parameters(graph, graph.reference())
-    return Inspection(loaded.ports, parameters, preflight(spec, graph), dynamic, _strings(graph)).to_json()
+    ports = replace(loaded.ports, facts=find_facts(graph))
+    return Inspection(ports, parameters, preflight(spec, graph), dynamic, _strings(graph)).to_json()
 
 
 def _strings(graph: FrozenGraph) -> tuple[str, ...]:

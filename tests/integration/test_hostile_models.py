@@ -13,8 +13,8 @@ import pytest
 
 from builder.cli import main
 from builder.errors import ColdforgeError, ImportModelError
-from builder.importers import describe
 from builder.importers.allowed_ops import UnsupportedOpsError
+from builder.importers.model_description import describe
 from builder.importers.rewrites.steps import NMS, step
 from builder.importers.tf import tensorflow
 from builder.spec import FeedSpec, FetchSpec

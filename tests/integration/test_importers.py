@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.errors import ImportModelError
-from builder.importers import describe
 from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import distinct
+from builder.importers.model_description import describe
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.shapes import pin_shapes
 from builder.importers.tf import tensorflow

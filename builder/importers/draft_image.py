@@ -1,0 +1,74 @@
+"""The [image] section of a first model.toml, and the remarks on what a person should check of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from builder.importers.image_families import preprocess
+from builder.importers.input_scaling import InputScaling
+from builder.importers.ports import ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo
+from builder.spec import ImageInput
+
+_PIXELS = {"float16", "bfloat16", "float32", "float64", "uint8"}
+
+_SOUND = re.compile(
+    r"mfcc|spectr|audio|speech|sound|wave|fbank|filter_?bank|log_?mel|keyword|(^|_)(kws|mel|ecg|eeg)(_|$)|yamnet|vggish"
+)
+_SMALLEST_SIDE, _LONGEST = 16, 3
+"""A grey feed with a side below the first, and the other more than so many times as long, is no image: MFCCs are."""
+
+
+def draft_image(ports: ModelPorts, name: str, notes: dict[str, str]) -> ImageInput | None:
+    """Draft [image] for the first feed that looks like images, channels last, of the model ``name``."""
+    feed = next((feed for feed in ports.feeds if _is_image(feed, name)), None)
+    if feed is None or feed.shape is None:
+        return None
+    facts = ports.facts or GraphFacts(())
+    scaling = next((one for one in facts.scalings if one.feed == feed.name), None)
+    _, height, width, channels = feed.shape
+    assumed = (scaling and scaling.size) or (ASSUMED_SIDE, ASSUMED_SIDE)
+    for key, side, other in (("width", width, assumed[1]), ("height", height, assumed[0])):
+        if side is None:
+            notes[f"image.{key}"] = f"Check: the model leaves its {key} open; {other} is assumed."
+    if channels == 3 and not (scaling and scaling.reverses):
+        notes["image.mode"] = 'Check: a model trained on BGR (OpenCV, Caffe weights) wants channel_order = "bgr".'
+    image = ImageInput(
+        feed=feed.name if len(ports.feeds) > 1 else None,
+        width=width or assumed[1],
+        height=height or assumed[0],
+        mode="grey" if channels == 1 else "rgb",
+    )
+    if feed.dtype == "uint8":
+        return image
+    return _scale(image, scaling, facts.family, notes)
+
+
+def _is_image(feed: PortInfo, name: str) -> bool:
+    if not feed.may_be_image or feed.dtype not in _PIXELS or any(map(_SOUND.search, (feed.name.lower(), name))):
+        return False
+    _, height, width, channels = feed.shape or ()
+    sides = sorted((height or ASSUMED_SIDE, width or ASSUMED_SIDE))
+    return channels == 3 or sides[0] >= _SMALLEST_SIDE or sides[1] <= _LONGEST * sides[0]
+
+
+def _scale(image: ImageInput, scaling: InputScaling | None, family: str, notes: dict[str, str]) -> ImageInput:
+    """``image`` with what the graph leaves to do with pixels of 0..255, and a note of why."""
+    if scaling and scaling.scales:
+        if scaling.expects_levels:
+            notes["image.scale"] = f"The graph scales pixels of 0..255 itself: {scaling.describe()}."
+            return image
+        notes["image.scale"] = f"The graph wants 0..1, by its constants: {scaling.describe()}."
+        return replace(image, scale=(1 / 255,))
+    if family and image.channels == 3:
+        del notes["image.mode"]
+        notes["image.scale"] = (
+            f"Assumed: the graph does not scale pixels, and its layers are those of {family}, whose "
+            'preprocess_input does this. Check against the training code; "1/255" and mean 0 give 0..1.'
+        )
+        return preprocess(image, family)
+    notes["image.scale"] = (
+        f"Assumed: the graph {'does not scale pixels' if scaling else 'could not be followed'}. Check against the "
+        'training code: "1/255" and mean 0 for 0..1, "1/127.5" and mean 127.5 for -1..1, 1 and mean 0 for 0..255.'
+    )
+    return replace(image, scale=(1 / 255,))

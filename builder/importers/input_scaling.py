@@ -1,0 +1,164 @@
+"""Find how a graph scales the pixels of an image input before its first layer.
+
+The input is followed through ops that keep each channel an affine map of itself. Images of one colour then tell the
+map, whatever the graph crops, resizes or transposes on the way. Only these ops and constants are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.importers.graph import MODEL_SCOPE
+from builder.importers.tf import reference_session, tensorflow
+
+Array = NDArray[Any]
+Values = tuple[float, ...]
+
+_LINEAR = frozenset({
+    "Add", "AddV2", "BiasAdd", "Cast", "CheckNumerics", "ConcatV2", "ExpandDims", "Identity", "Neg", "Pack",
+    "PreventGradient", "Reshape", "ReverseV2", "Slice", "Split", "Squeeze", "StopGradient", "StridedSlice", "Sub",
+    "Transpose", "Unpack",
+})  # fmt: skip
+_RESIZES = frozenset({
+    "ResizeArea", "ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor", "ScaleAndTranslate",
+})  # fmt: skip
+_IN_THE_FIRST = _RESIZES | {"Div", "FusedBatchNorm", "FusedBatchNormV3", "GatherV2", "RealDiv"}
+"""Ops that are affine in their first input where the others are constants."""
+_OF_SHAPES = frozenset({"Rank", "Shape", "Size"})
+
+_WHITE = 255.0
+_NEAR = 1e-4
+_LARGEST_DEVIATION, _LARGEST_MEAN = 5.0, 2.0
+"""Pixels of 0..1 have neither a deviation nor a mean beyond these; those of 0..255 have one of them."""
+
+
+@dataclass(frozen=True)
+class InputScaling:
+    """A graph's first step on the image input ``feed``: ``pixel * scale + offset``, with a value for each channel.
+
+    ``reverses``: whether channels are reversed before that. ``size``: height and width to which the graph resizes.
+    """
+
+    feed: str
+    scale: Values
+    offset: Values
+    reverses: bool = False
+    size: tuple[int, int] | None = None
+
+    @classmethod
+    def of_json(cls, row: Any) -> InputScaling:
+        """Read back what ``dataclasses.asdict`` and JSON made. Raises LookupError, TypeError or ValueError."""
+        scale, offset = (tuple(map(float, row[key])) for key in ("scale", "offset"))
+        size = row["size"] and (int(row["size"][0]), int(row["size"][1]))
+        return cls(str(row["feed"]), scale, offset, bool(row["reverses"]), size)
+
+    @property
+    def scales(self) -> bool:
+        """Whether the graph changes the values of pixels."""
+        return not np.allclose([*self.scale, *self.offset], [1] * len(self.scale) + [0] * len(self.offset), atol=1e-3)
+
+    @property
+    def expects_levels(self) -> bool:
+        """Whether the constants are in units of 0..255, not of 0..1: the deviation and mean that they stand for."""
+        means, deviations = np.divide(self.offset, self.scale), np.divide(1, self.scale)
+        return bool(np.abs(deviations).max() > _LARGEST_DEVIATION or np.abs(means).max() > _LARGEST_MEAN)
+
+    def describe(self) -> str:
+        """Say the step in words: "divided by 127.5, minus 1"."""
+        steps = ["channels reversed"] if self.reverses else []
+        steps += [f"resized to {self.size[0]} × {self.size[1]}"] if self.size else []
+        if self.scales:
+            divided = f"divided by {_shown(np.divide(1, self.scale))}"
+            alike = len(set(self.offset)) == 1
+            shift = np.asarray(self.offset) if alike else np.divide(self.offset, self.scale)
+            added = f"minus {_shown(-shift)}" if shift.max() <= 0 else f"plus {_shown(shift)}"
+            both = [divided, added] if alike else [added, divided]
+            steps += [step for step in both if step not in ("divided by 1", "minus 0")]
+        return ", ".join(steps) or "as it is"
+
+
+def find_scaling(definition: Any, feed: str, tensor: str) -> InputScaling | None:
+    """Find how ``definition``, a GraphDef of static shapes, scales ``tensor``: its input ``feed``, channels last.
+
+    None where no single affine map of each channel leads to the layers behind.
+    """
+    tf = tensorflow()
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(definition, name="")
+    start = graph.get_tensor_by_name(tensor)
+    while (readers := start.consumers()) and not any(op.name.startswith(MODEL_SCOPE) for op in readers):
+        start = readers[0].outputs[0]  # of [image], which stands in front of the model
+    affine, ends = _follow(start)
+    if not ends or not start.shape.is_fully_defined():
+        return None
+    images = _images(start.shape.as_list(), start.dtype.as_numpy_dtype)
+    with reference_session(graph) as session:
+        results = [session.run(ends, {start: image}) for image in images]
+    maps = {_fit([np.asarray(result[i], np.float64) for result in results]) for i in range(len(ends))}
+    if len(maps) != 1 or (only := maps.pop()) is None:
+        return None
+    size = next((tuple(t.shape.as_list()[1:3]) for t in affine if t.op.type in _RESIZES), None)
+    return InputScaling(feed, *only, size)
+
+
+def _follow(start: Any) -> tuple[list[Any], list[Any]]:
+    """The tensors that are affine in ``start``, and those of them that another op reads."""
+    varying, affine = {start.ref()}, {start.ref(): start}
+    ends: dict[Any, Any] = {}
+    for op in start.graph.get_operations():  # each after those that it reads
+        read = [i for i, tensor in enumerate(op.inputs) if tensor.ref() in varying]
+        if not read or op.type in _OF_SHAPES or op is start.op or op.name.startswith("fetch/"):
+            continue
+        varying |= {tensor.ref() for tensor in op.outputs}
+        inputs = {op.inputs[i].ref(): op.inputs[i] for i in read}
+        alone = (op.type == "Mul" and len(read) == 1) or (op.type in _IN_THE_FIRST and read == [0])
+        if (alone or op.type in _LINEAR) and inputs.keys() <= affine.keys():
+            affine |= {tensor.ref(): tensor for tensor in op.outputs}
+        else:
+            ends |= {ref: tensor for ref, tensor in inputs.items() if ref in affine}
+    return [*affine.values()], [*ends.values()]
+
+
+def _images(shape: list[int], dtype: Any) -> Iterator[Array]:
+    """A black image, then one for each channel that is white in it."""
+    yield np.zeros(shape, dtype)
+    for channel in np.eye(shape[-1]):
+        yield np.broadcast_to(_WHITE * channel, shape).astype(dtype)
+
+
+def _fit(results: Sequence[Array]) -> tuple[Values, Values, bool] | None:
+    """Scale and offset of each channel, and whether channels are reversed; None for any other map."""
+    rows = [row for result in results if (row := _channels(result, len(results) - 1)) is not None]
+    if len(rows) < len(results):
+        return None
+    matrix = (np.stack(rows[1:]) - rows[0]) / _WHITE
+    for reverses in (False, True):
+        ordered = matrix[::-1] if reverses else matrix
+        scale = np.diagonal(ordered)
+        if scale.all() and np.allclose(ordered, np.diag(scale), rtol=0, atol=_NEAR * np.abs(scale).min()):
+            return _rounded(scale), _rounded(rows[0]), reverses
+    return None
+
+
+def _channels(result: Array, count: int) -> Array | None:
+    """The value of each of ``count`` channels where all pixels are alike, channels last (perhaps flat) or first."""
+    item = result[:1]
+    if not item.size or item.size % count:
+        return None
+    layouts = (item.reshape(-1, count), item.reshape(count, -1).T)
+    return next((pixels[0] for pixels in layouts if np.allclose(pixels, pixels[0], rtol=_NEAR, atol=_NEAR)), None)
+
+
+def _rounded(values: Array) -> Values:
+    """``values`` without the last digits, which are float32's, and without -0."""
+    return tuple(float(f"{value:.6g}") + 0.0 for value in values)
+
+
+def _shown(values: Array) -> str:
+    texts = [f"{value + 0.0:.5g}" for value in values]
+    return texts[0] if len(set(texts)) == 1 else f"({', '.join(texts)})"

@@ -1,0 +1,93 @@
+"""Describe a model that was read: its ports, and what its graph tells beyond them.
+
+The graph tells how it scales images, which op its outputs end in, and at which lengths it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from builder.importers import freeze_model, open_source
+from builder.importers.graph import FrozenGraph
+from builder.importers.image_families import find_family
+from builder.importers.input_scaling import find_scaling
+from builder.importers.loaded import LoadedModel
+from builder.importers.ports import ASSUMED_DIM, ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo
+from builder.importers.state import assign
+from builder.importers.tf import reference_session, tensorflow
+from builder.spec import FeedSpec, ModelSpec, Source
+
+_LENGTHS = (ASSUMED_DIM, 32, 512, 16_000, 8)
+"""Sizes for open dimensions, in the order in which they are tried."""
+
+_TRANSPARENT = frozenset({"Cast", "Identity", "IdentityN", "Reshape", "Squeeze"})
+"""Ops that leave the values of a tensor as they are."""
+_UNKNOWN = frozenset({"Case", "If", "PartitionedCall", "StatelessIf", "StatelessWhile", "While", "XlaCallModule"})
+
+
+def describe(source: Source, path: Path, *, thorough: bool = False) -> ModelPorts:
+    """Read what the model at ``path`` takes and gives. Raises ImportModelError.
+
+    It is frozen, which takes longer, where it leaves lengths open, or to be ``thorough``.
+    """
+    loaded = open_source(source, path)
+    open_lengths = any(port.has_open_length for port in loaded.ports.feeds)
+    if loaded.ports.have_strings or not (thorough or open_lengths):
+        return loaded.ports
+    return replace(loaded.ports, facts=_study(loaded, source, _LENGTHS if open_lengths else _LENGTHS[:1]))
+
+
+def find_facts(graph: FrozenGraph, length: int | None = None) -> GraphFacts:
+    """Find what ``graph`` tells; ``length``: of the dimensions that its model leaves open, where that was tried."""
+    definition = graph.reference()
+    nodes = {node.name: node for node in definition.node}
+    images = [port for port in graph.feeds if len(port.spec.shape) == 4 and port.spec.shape[3] in (1, 3)]
+    scalings = (find_scaling(definition, port.spec.name, port.tensor) for port in images)
+    endings = {port.spec.name: _find_ending(nodes, port.tensor) for port in graph.fetches}
+    known = {name: op for name, op in endings.items() if op not in _UNKNOWN}
+    return GraphFacts(tuple(filter(None, scalings)), known, find_family(nodes), length)
+
+
+def _study(loaded: LoadedModel, source: Source, lengths: Sequence[int]) -> GraphFacts | None:
+    """Freeze the model, and run it where it leaves lengths open. None where it cannot be frozen as it is."""
+    for length in lengths:
+        feeds = tuple(FeedSpec(port.name, _shape(port, length)) for port in loaded.ports.feeds)
+        spec = ModelSpec(Path("model.toml"), "model", "1", source, feeds=feeds)
+        # A build says why a model cannot be frozen; here, it only means that less is known.
+        with contextlib.suppress(Exception), tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+            graph = freeze_model(loaded, spec, Path(folder))
+            if len(lengths) == 1 or _runs(graph):
+                return find_facts(graph, length)
+    return None
+
+
+def _shape(port: PortInfo, length: int) -> tuple[int, ...] | None:
+    size = ASSUMED_SIDE if port.may_be_image else length
+    return None if port.shape is None else tuple(dim or (size if i else 1) for i, dim in enumerate(port.shape))
+
+
+def _runs(graph: FrozenGraph) -> bool:
+    """Whether TensorFlow computes answers to zeros, none of them empty."""
+    tf = tensorflow()
+    zeros = {port.tensor: np.zeros(port.spec.shape, port.spec.dtype) for port in graph.feeds}
+    with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
+        tf.import_graph_def(graph.reference(), name="")
+        assign(loaded, session, graph.first_state())
+        return all(np.size(value) for value in session.run([port.tensor for port in graph.fetches], zeros))
+
+
+def _find_ending(nodes: Mapping[str, Any], tensor: str) -> str:
+    """Find the op that makes the values of ``tensor``."""
+    while True:
+        name, _, index = tensor.partition(":")
+        node = nodes[name]
+        if node.op not in _TRANSPARENT or not node.input:
+            return str(node.op)
+        tensor = node.input[int(index or 0)]  # of IdentityN; the others have one output

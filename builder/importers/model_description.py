@@ -22,7 +22,7 @@ from builder.importers.loaded import LoadedModel
 from builder.importers.ports import ASSUMED_DIM, ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo
 from builder.importers.state import assign
 from builder.importers.tf import reference_session, tensorflow
-from builder.spec import FeedSpec, ModelSpec, Source
+from builder.spec import FeedSpec, FetchSpec, ModelSpec, Source
 
 _LENGTHS = (ASSUMED_DIM, 32, 512, 16_000, 8)
 """Sizes for open dimensions, in the order in which they are tried."""
@@ -41,6 +41,9 @@ def describe(source: Source, path: Path, *, thorough: bool = False) -> ModelPort
     open_lengths = any(port.has_open_length for port in loaded.ports.feeds)
     if loaded.ports.have_strings or not (thorough or open_lengths):
         return loaded.ports
+    if source.format == "graph_def":  # which is frozen by the names of its ends
+        names = [[port.name for port in ports] for ports in (loaded.ports.feeds, loaded.ports.fetches)]
+        loaded = open_source(source, path, tuple(map(FeedSpec, names[0])), tuple(map(FetchSpec, names[1])))
     return replace(loaded.ports, facts=_study(loaded, source, _LENGTHS if open_lengths else _LENGTHS[:1]))
 
 

@@ -316,6 +316,19 @@ def test_one_answer_for_all_inputs_is_a_warning(check: Callable[..., Verificatio
     assert "only one golden input" in check(cases={"zeros": CASES["zeros"]}).warnings[0]
 
 
+def test_one_answer_for_all_photographs_is_a_warning(check: Callable[..., Verification]) -> None:
+    """Though others answer differently, as they do where pixels are scaled twice."""
+    near = {f"photo-{i}": golden_case([0.58 + i / 1000, 0.1, 0.3, 0.2], (i, 1)) for i in range(3)}
+    verification = check(cases=CASES | near)
+    require(verification)
+    (warning,) = verification.warnings
+    assert "class" in warning
+    assert "coldforge accuracy" in warning
+    far = near | {"photo-2": golden_case([0.2, 0.1, 0.3, 0.2])}
+    assert check(cases=CASES | far).warnings == ()
+    assert check(cases=CASES | {"photo-0": near["photo-0"]}).warnings == ()
+
+
 def compare(
     ours: np.ndarray, theirs: np.ndarray, kind: Any = "raw", tolerance: Tolerance | None = None
 ) -> OutputAgreement:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builder.errors import ImportModelError
-from builder.importers.draft import Describe, draft, draft_text, with_raw_outputs
-from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.draft import Describe, draft, draft_text, name_of, with_raw_outputs
+from builder.importers.input_scaling import InputScaling
+from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
 from builder.spec import FeedSpec, FetchSpec, ImageInput, ModelSpec, OutputSpec, Source, load
 
 
@@ -80,6 +83,81 @@ def test_open_sizes_are_said(model: Path) -> None:
     assert spec.feeds == ()
     assert "# Check: the model leaves its width open; 224 is assumed.\nwidth = 224" in text
     assert "leaves its height open" in text
+
+
+@pytest.mark.parametrize(
+    ("feed", "shape"),
+    [
+        ("mfcc", (None, 64, 64, 1)),
+        ("log_mel", (None, 96, 64, 1)),
+        ("spectrogram_input", (None, 124, 129, 1)),
+        ("x", (None, 49, 10, 1)),
+        ("x", (None, 10, 400, 1)),
+    ],
+)
+def test_sound_in_the_shape_of_images_is_no_image(feed: str, shape: tuple[int, ...], model: Path) -> None:
+    assert drafted(model, ports([PortInfo(feed, "float32", shape)], [CLASSES]))[0].image is None
+
+
+@pytest.mark.parametrize("shape", [(None, 8, 8, 1), (None, 28, 28, 1), (None, 32, 320, 1), (None, 12, 40, 3)])
+def test_small_and_long_images_are_images(shape: tuple[int, ...], model: Path) -> None:
+    assert drafted(model, ports([PortInfo("melanoma", "float32", shape)], [CLASSES]))[0].image is not None
+
+
+def test_a_model_of_sound_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "kws_ref_model.keras"
+    path.touch()
+    assert drafted(path, ports([PortInfo("input_1", "float32", (None, 99, 40, 1))], [CLASSES]))[0].image is None
+
+
+SCALING = InputScaling("image", (1 / 127.5,) * 3, (-1.0,) * 3)
+
+
+def test_scaling_is_that_of_the_graph_and_said(model: Path) -> None:
+    facts = {
+        "divided by 127.5, minus 1": GraphFacts((SCALING,)),
+        "minus (0.485, 0.456, 0.406), divided by (0.229, 0.224, 0.225)": GraphFacts(
+            (replace(SCALING, scale=(4.3668, 4.46429, 4.44444), offset=(-2.11790, -2.03571, -1.80444)),)
+        ),
+        "does not scale": GraphFacts((replace(SCALING, scale=(1.0,) * 3, offset=(0.0,) * 3),)),
+        "VGG": GraphFacts((), {}, "keras.applications' VGG"),
+        "could not be followed": GraphFacts(()),
+    }
+    for (says, found), scale in zip(facts.items(), (1, 1 / 255, 1 / 255, 1, 1 / 255), strict=True):
+        made = ModelPorts((PortInfo("image", "float32", (None, 96, 64, 3)),), (CLASSES,), facts=found)
+        spec, text = drafted(model, lambda source, path, made=made: made)  # type: ignore[misc]
+        assert says in text.replace("\n# ", " ")
+        assert spec.image is not None
+        assert spec.image.scale == (scale,)
+        assert spec.image.channel_order == ("bgr" if says == "VGG" else "rgb")
+
+
+def test_facts_come_back_from_json() -> None:
+    facts = GraphFacts((SCALING, replace(SCALING, reverses=True, size=(8, 9))), {"y": "Softmax"}, "a family", 32)
+    made = ModelPorts((), (), facts=facts)
+    rows = json.loads(json.dumps(asdict(made)))
+    assert ModelPorts.of_json(rows) == made
+    for key, value in (("scalings", [{}]), ("scalings", 3), ("endings", []), ("length", "x")):
+        with pytest.raises(ImportModelError):
+            ModelPorts.of_json(rows | {"facts": rows["facts"] | {key: value}})
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("mobilenet_v2/1", "mobilenet_v2"),
+        ("exports/face/00000123", "face"),
+        ("hub/bit/saved_model/1/saved_model", "bit"),
+        ("runs/7/model.keras", "runs"),
+        ("8bit.keras", "8bit"),
+    ],
+)
+def test_what_says_nothing_is_no_name(path: str, name: str, tmp_path: Path) -> None:
+    """Such as the number of a version, which two models may well share."""
+    full = tmp_path / path
+    full.parent.mkdir(parents=True, exist_ok=True)
+    full.touch() if full.suffix else full.mkdir()
+    assert name_of(full) == name
 
 
 def test_logits_get_softmax_and_few_classes_a_small_top_k(model: Path) -> None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from builder import spec
+from builder.importers.preprocess import image_to_input
 from builder.importers.tf import tensorflow
 from handler.budget import Limits
 from handler.description import ImageInput
@@ -94,3 +97,28 @@ def test_the_fast_ways_are_nearer_than_tensorflows_own(name: str) -> None:
     assert 0.5 < fast.max() <= 5
     assert fast.mean() <= 0.75
     assert np.abs(ours(name, size, decode="fast") - theirs).mean() <= 1.5
+
+
+@pytest.mark.parametrize("name", UPRIGHT)
+def test_opencv(name: str) -> None:
+    """As docs/pictures.md says which of OpenCV's ways are had by which settings."""
+    colour, grey = (cv2.imread(str(PHOTOS / name), flag) for flag in (cv2.IMREAD_COLOR, cv2.IMREAD_GRAYSCALE))
+    assert colour is not None
+    assert grey is not None
+
+    def bgr(size: tuple[int, int], **rest: Any) -> Levels:
+        own = ours(name, size, **rest)[None]
+        image = spec.ImageInput(None, *size, "rgb", channel_order="bgr")
+        return np.asarray(image_to_input(own, image, tensorflow().float32, own.shape)[0], np.float64)
+
+    for size in SIZES:
+        linear = cv2.resize(colour, size)
+        assert np.abs(bgr(size, antialias=False) - linear).max() <= 1, size
+        brightness = cv2.resize(grey, size)
+        assert np.abs(ours(name, size, "grey", antialias=False)[..., 0] - brightness).max() <= 1, size
+        nearest = cv2.resize(colour, size, interpolation=cv2.INTER_NEAREST)
+        others = (bgr(size, resize="nearest", grid="asymmetric") != nearest).any(-1)
+        assert others.mean() <= 0.08, size  # taken from the pixel beside
+        if size[0] <= colour.shape[1] and size[1] <= colour.shape[0]:
+            area = cv2.resize(colour, size, interpolation=cv2.INTER_AREA)
+            assert np.abs(bgr(size, resize="area") - area).max() <= 1, size

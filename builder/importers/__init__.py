@@ -87,7 +87,7 @@ def _of_words(spec: ModelSpec, fetches: Mapping[str, str]) -> frozenset[str]:
 def open_source(
     source: Source, path: Path, feeds: tuple[FeedSpec, ...] = (), fetches: tuple[FetchSpec, ...] = ()
 ) -> LoadedModel:
-    """The model at ``path``; a frozen graph with these feeds and fetches, or all. Raises ImportModelError."""
+    """Read the model at ``path``; a frozen graph with these feeds and fetches, or all. Raises ImportModelError."""
     if not path.exists():
         raise ImportModelError(f"There is no model at {path}.")
     match source.format:

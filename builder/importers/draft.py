@@ -156,7 +156,7 @@ def name_of(path: Path) -> str:
 
 
 def _is_general(stem: str) -> bool:
-    """Whether a file or folder is called as those of any model are, after its version for example."""
+    """Tell whether any model's file or folder may be called so, after its version for example."""
     return stem.lower() in ("", "model", "saved_model") or stem.isdecimal()
 
 
@@ -251,7 +251,7 @@ def _outputs(ports: ModelPorts, name: str, notes: dict[str, str], pictures: bool
             )
         elif outputs[-1].kind == "regression":
             notes[place] = "One number, so taken for a regression; a yes/no score may rather be a classification."
-        elif not scores and len(port.shape or ()) == 2:
+        elif not scores and port.dtype in _FLOATS and len(port.shape or ()) == 2:
             notes[place] = (
                 f"Taken for plain numbers, as the graph ends in {ending}. For scores of classes, write "
                 'kind = "classification", and activation = "softmax" if they are raw.'
@@ -269,7 +269,7 @@ def _detection(ports: ModelPorts) -> OutputSpec | None:
 
 
 def _are_scores(port: PortInfo, ending: str | None, ports: ModelPorts) -> bool:
-    """Whether an output of one vector has a score for each class, by its name and the op that makes it."""
+    """Tell whether an output of one vector has scores of classes, by its name and the op that makes it."""
     if ending == "Sigmoid":  # which ends autoencoders, too
         sizes = {math.prod(dim or 0 for dim in feed.shape[1:]) for feed in ports.feeds if feed.shape}
         return (port.shape or ())[-1:] not in {(size,) for size in sizes} and not _PLACES.search(port.name.lower())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from builder.importers.image_families import preprocess
+from builder.importers.image_families import add_preprocessing
 from builder.importers.input_scaling import InputScaling
 from builder.importers.ports import ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo
 from builder.spec import ImageInput
@@ -41,7 +41,7 @@ def draft_image(ports: ModelPorts, name: str, notes: dict[str, str]) -> ImageInp
     )
     if feed.dtype == "uint8":
         return image
-    return _scale(image, scaling, facts.family, notes)
+    return _choose_scale(image, scaling, facts.family, notes)
 
 
 def _is_image(feed: PortInfo, name: str) -> bool:
@@ -52,8 +52,8 @@ def _is_image(feed: PortInfo, name: str) -> bool:
     return channels == 3 or sides[0] >= _SMALLEST_SIDE or sides[1] <= _LONGEST * sides[0]
 
 
-def _scale(image: ImageInput, scaling: InputScaling | None, family: str, notes: dict[str, str]) -> ImageInput:
-    """``image`` with what the graph leaves to do with pixels of 0..255, and a note of why."""
+def _choose_scale(image: ImageInput, scaling: InputScaling | None, family: str, notes: dict[str, str]) -> ImageInput:
+    """Add to ``image`` what the graph leaves to do with pixels of 0..255, and to ``notes`` why."""
     if scaling and scaling.scales:
         if scaling.expects_levels:
             notes["image.scale"] = f"The graph scales pixels of 0..255 itself: {scaling.describe()}."
@@ -66,7 +66,7 @@ def _scale(image: ImageInput, scaling: InputScaling | None, family: str, notes: 
             f"Assumed: the graph does not scale pixels, and its layers are those of {family}, whose "
             'preprocess_input does this. Check against the training code; "1/255" and mean 0 give 0..1.'
         )
-        return preprocess(image, family)
+        return add_preprocessing(image, family)
     notes["image.scale"] = (
         f"Assumed: the graph {'does not scale pixels' if scaling else 'could not be followed'}. Check against the "
         'training code: "1/255" and mean 0 for 0..1, "1/127.5" and mean 127.5 for -1..1, 1 and mean 0 for 0..255.'

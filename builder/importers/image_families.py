@@ -13,7 +13,7 @@ FAMILIES = {
     "keras.applications' DenseNet": (r"conv2_block1_concat", "torch"),
     "keras.applications' ResNet": (r"conv2_block1_0_conv|res2a_branch2a", "caffe"),
     "keras.applications' Xception": (r"block2_sepconv1", "tf"),
-    "keras.applications' VGG": (r"block1_conv2", "caffe"),
+    "keras.applications' VGG": (r"block5_conv3", "caffe"),
     "keras.applications' MobileNet": (r"conv_dw_1|expanded_conv_depthwise", "tf"),
     "keras.applications' Inception": (r"mixed0|mixed_5b", "tf"),
     "keras.applications' NASNet": (r"reduction_bn_1_stem_1", "tf"),
@@ -31,8 +31,8 @@ def find_family(nodes: Iterable[str]) -> str:
     return next(has_layer, "")
 
 
-def preprocess(image: ImageInput, family: str) -> ImageInput:
-    """``image`` with what ``preprocess_input`` of the ``family`` does."""
+def add_preprocessing(image: ImageInput, family: str) -> ImageInput:
+    """Add to ``image`` what ``preprocess_input`` of the ``family`` does."""
     mode = FAMILIES[family][1]
     if mode == "tf":
         return replace(image, mean=(127.5,), scale=(1 / 127.5,))

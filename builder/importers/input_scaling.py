@@ -32,6 +32,8 @@ _IN_THE_FIRST = _RESIZES | {"Div", "FusedBatchNorm", "FusedBatchNormV3", "Gather
 _OF_SHAPES = frozenset({"Rank", "Shape", "Size"})
 
 _WHITE = 255.0
+_MOST_ELEMENTS = 1 << 25
+"""Of a batch of images that is followed."""
 _NEAR = 1e-4
 _LARGEST_DEVIATION, _LARGEST_MEAN = 5.0, 2.0
 """Pixels of 0..1 have neither a deviation nor a mean beyond these; those of 0..255 have one of them."""
@@ -59,12 +61,12 @@ class InputScaling:
 
     @property
     def scales(self) -> bool:
-        """Whether the graph changes the values of pixels."""
+        """True where the graph changes the values of pixels."""
         return not np.allclose([*self.scale, *self.offset], [1] * len(self.scale) + [0] * len(self.offset), atol=1e-3)
 
     @property
     def expects_levels(self) -> bool:
-        """Whether the constants are in units of 0..255, not of 0..1: the deviation and mean that they stand for."""
+        """True where the constants are in units of 0..255, not of 0..1, by the deviation or mean they stand for."""
         means, deviations = np.divide(self.offset, self.scale), np.divide(1, self.scale)
         return bool(np.abs(deviations).max() > _LARGEST_DEVIATION or np.abs(means).max() > _LARGEST_MEAN)
 
@@ -73,10 +75,10 @@ class InputScaling:
         steps = ["channels reversed"] if self.reverses else []
         steps += [f"resized to {self.size[0]} × {self.size[1]}"] if self.size else []
         if self.scales:
-            divided = f"divided by {_shown(np.divide(1, self.scale))}"
+            divided = f"divided by {_format_values(np.divide(1, self.scale))}"
             alike = len(set(self.offset)) == 1
             shift = np.asarray(self.offset) if alike else np.divide(self.offset, self.scale)
-            added = f"minus {_shown(-shift)}" if shift.max() <= 0 else f"plus {_shown(shift)}"
+            added = f"minus {_format_values(-shift)}" if shift.max() <= 0 else f"plus {_format_values(shift)}"
             both = [divided, added] if alike else [added, divided]
             steps += [step for step in both if step not in ("divided by 1", "minus 0")]
         return ", ".join(steps) or "as it is"
@@ -93,21 +95,24 @@ def find_scaling(definition: Any, feed: str, tensor: str) -> InputScaling | None
     start = graph.get_tensor_by_name(tensor)
     while (readers := start.consumers()) and not any(op.name.startswith(MODEL_SCOPE) for op in readers):
         start = readers[0].outputs[0]  # of [image], which stands in front of the model
-    affine, ends = _follow(start)
-    if not ends or not start.shape.is_fully_defined():
+    affine, ends = _follow_input(start)
+    if not ends or not start.shape.is_fully_defined() or start.shape.num_elements() > _MOST_ELEMENTS:
         return None
-    images = _images(start.shape.as_list(), start.dtype.as_numpy_dtype)
-    with reference_session(graph) as session:
-        results = [session.run(ends, {start: image}) for image in images]
-    maps = {_fit([np.asarray(result[i], np.float64) for result in results]) for i in range(len(ends))}
+    images = _make_images(start.shape.as_list(), start.dtype.as_numpy_dtype)
+    try:
+        with reference_session(graph) as session:
+            results = [session.run(ends, {start: image}) for image in images]
+    except tf.errors.OpError:  # whoever runs the whole graph says what is wrong with it
+        return None
+    maps = {_fit_channels([np.asarray(result[i], np.float64) for result in results]) for i in range(len(ends))}
     if len(maps) != 1 or (only := maps.pop()) is None:
         return None
     size = next((tuple(t.shape.as_list()[1:3]) for t in affine if t.op.type in _RESIZES), None)
     return InputScaling(feed, *only, size)
 
 
-def _follow(start: Any) -> tuple[list[Any], list[Any]]:
-    """The tensors that are affine in ``start``, and those of them that another op reads."""
+def _follow_input(start: Any) -> tuple[list[Any], list[Any]]:
+    """Find the tensors that are affine in ``start``, and those of them that another op reads."""
     varying, affine = {start.ref()}, {start.ref(): start}
     ends: dict[Any, Any] = {}
     for op in start.graph.get_operations():  # each after those that it reads
@@ -124,16 +129,16 @@ def _follow(start: Any) -> tuple[list[Any], list[Any]]:
     return [*affine.values()], [*ends.values()]
 
 
-def _images(shape: list[int], dtype: Any) -> Iterator[Array]:
-    """A black image, then one for each channel that is white in it."""
+def _make_images(shape: list[int], dtype: Any) -> Iterator[Array]:
+    """Make a black image, then one for each channel that is white in it."""
     yield np.zeros(shape, dtype)
     for channel in np.eye(shape[-1]):
         yield np.broadcast_to(_WHITE * channel, shape).astype(dtype)
 
 
-def _fit(results: Sequence[Array]) -> tuple[Values, Values, bool] | None:
-    """Scale and offset of each channel, and whether channels are reversed; None for any other map."""
-    rows = [row for result in results if (row := _channels(result, len(results) - 1)) is not None]
+def _fit_channels(results: Sequence[Array]) -> tuple[Values, Values, bool] | None:
+    """Find scale and offset of each channel, and whether channels are reversed; None for any other map."""
+    rows = [row for result in results if (row := _read_channels(result, len(results) - 1)) is not None]
     if len(rows) < len(results):
         return None
     matrix = (np.stack(rows[1:]) - rows[0]) / _WHITE
@@ -141,12 +146,12 @@ def _fit(results: Sequence[Array]) -> tuple[Values, Values, bool] | None:
         ordered = matrix[::-1] if reverses else matrix
         scale = np.diagonal(ordered)
         if scale.all() and np.allclose(ordered, np.diag(scale), rtol=0, atol=_NEAR * np.abs(scale).min()):
-            return _rounded(scale), _rounded(rows[0]), reverses
+            return _round_values(scale), _round_values(rows[0]), reverses
     return None
 
 
-def _channels(result: Array, count: int) -> Array | None:
-    """The value of each of ``count`` channels where all pixels are alike, channels last (perhaps flat) or first."""
+def _read_channels(result: Array, count: int) -> Array | None:
+    """Read the value of each of ``count`` channels where all pixels are alike, channels last (or flat) or first."""
     item = result[:1]
     if not item.size or item.size % count:
         return None
@@ -154,11 +159,11 @@ def _channels(result: Array, count: int) -> Array | None:
     return next((pixels[0] for pixels in layouts if np.allclose(pixels, pixels[0], rtol=_NEAR, atol=_NEAR)), None)
 
 
-def _rounded(values: Array) -> Values:
-    """``values`` without the last digits, which are float32's, and without -0."""
+def _round_values(values: Array) -> Values:
+    """Round off the last digits, which are float32's, and the sign of -0."""
     return tuple(float(f"{value:.6g}") + 0.0 for value in values)
 
 
-def _shown(values: Array) -> str:
+def _format_values(values: Array) -> str:
     texts = [f"{value + 0.0:.5g}" for value in values]
     return texts[0] if len(set(texts)) == 1 else f"({', '.join(texts)})"

@@ -44,7 +44,7 @@ def describe(source: Source, path: Path, *, thorough: bool = False) -> ModelPort
     if source.format == "graph_def":  # which is frozen by the names of its ends
         names = [[port.name for port in ports] for ports in (loaded.ports.feeds, loaded.ports.fetches)]
         loaded = open_source(source, path, tuple(map(FeedSpec, names[0])), tuple(map(FetchSpec, names[1])))
-    return replace(loaded.ports, facts=_study(loaded, source, _LENGTHS if open_lengths else _LENGTHS[:1]))
+    return replace(loaded.ports, facts=_study_graph(loaded, source, _LENGTHS if open_lengths else _LENGTHS[:1]))
 
 
 def find_facts(graph: FrozenGraph, length: int | None = None) -> GraphFacts:
@@ -58,26 +58,26 @@ def find_facts(graph: FrozenGraph, length: int | None = None) -> GraphFacts:
     return GraphFacts(tuple(filter(None, scalings)), known, find_family(nodes), length)
 
 
-def _study(loaded: LoadedModel, source: Source, lengths: Sequence[int]) -> GraphFacts | None:
+def _study_graph(loaded: LoadedModel, source: Source, lengths: Sequence[int]) -> GraphFacts | None:
     """Freeze the model, and run it where it leaves lengths open. None where it cannot be frozen as it is."""
     for length in lengths:
-        feeds = tuple(FeedSpec(port.name, _shape(port, length)) for port in loaded.ports.feeds)
+        feeds = tuple(FeedSpec(port.name, _choose_shape(port, length)) for port in loaded.ports.feeds)
         spec = ModelSpec(Path("model.toml"), "model", "1", source, feeds=feeds)
         # A build says why a model cannot be frozen; here, it only means that less is known.
         with contextlib.suppress(Exception), tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
             graph = freeze_model(loaded, spec, Path(folder))
-            if len(lengths) == 1 or _runs(graph):
+            if len(lengths) == 1 or _can_run(graph):
                 return find_facts(graph, length)
     return None
 
 
-def _shape(port: PortInfo, length: int) -> tuple[int, ...] | None:
+def _choose_shape(port: PortInfo, length: int) -> tuple[int, ...] | None:
     size = ASSUMED_SIDE if port.may_be_image else length
     return None if port.shape is None else tuple(dim or (size if i else 1) for i, dim in enumerate(port.shape))
 
 
-def _runs(graph: FrozenGraph) -> bool:
-    """Whether TensorFlow computes answers to zeros, none of them empty."""
+def _can_run(graph: FrozenGraph) -> bool:
+    """Tell whether TensorFlow computes answers to zeros, none of them empty."""
     tf = tensorflow()
     zeros = {port.tensor: np.zeros(port.spec.shape, port.spec.dtype) for port in graph.feeds}
     with tf.Graph().as_default() as loaded, reference_session(loaded) as session:

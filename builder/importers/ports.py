@@ -30,12 +30,12 @@ class PortInfo:
 
     @property
     def may_be_image(self) -> bool:
-        """Whether it has the shape of images, channels last."""
+        """True for the shape of images, channels last."""
         return self.shape is not None and len(self.shape) == 4 and self.shape[3] in (1, 3)
 
     @property
     def has_open_length(self) -> bool:
-        """Whether it leaves a dimension open that is neither the batch nor an image's side."""
+        """True where a dimension is open that is neither the batch nor an image's side."""
         return self.shape is not None and None in self.shape[1:] and not self.may_be_image
 
 

@@ -75,7 +75,7 @@ def text_cases(text: TextInput, feeds: list[TensorSpec], batch: int) -> Iterator
 
 
 def is_photograph(case: str) -> bool:
-    """Whether a golden case is one of the photographs."""
+    """Tell whether a golden case is one of the photographs."""
     return case.startswith(_PHOTO)
 
 

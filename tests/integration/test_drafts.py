@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from builder.importers.draft import draft
-from builder.importers.image_families import find_family, preprocess
+from builder.importers.image_families import add_preprocessing, find_family
 from builder.importers.input_scaling import InputScaling
 from builder.importers.model_description import describe
 from builder.importers.ports import ModelPorts
@@ -198,7 +198,11 @@ def test_each_family_without_preprocessing_gets_its_own() -> None:
         for nodes in ([f"mine/{layer}/x" for layer in layers], [f"model/mine_1/{layer}_1/x" for layer in layers]):
             family = find_family(nodes)
             image = ImageInput(None, SIDE, SIDE, "rgb")
-            off = np.abs(given(preprocess(image, family)) - module.preprocess_input(LEVELS.copy())) if family else [99]
+            off = (
+                np.abs(given(add_preprocessing(image, family)) - module.preprocess_input(LEVELS.copy()))
+                if family
+                else [99]
+            )
             if np.max(off) > 1e-3:
                 wrong[name] = family, np.max(off)
     assert not wrong

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 ITEM_SIZES: dict[str, int] = {
@@ -22,6 +23,28 @@ ITEM_SIZES: dict[str, int] = {
 }
 """Bytes per element of every dtype a feed or fetch may have, by NumPy's name."""
 
+INTEGERS = tuple(dtype for dtype in ITEM_SIZES if "int" in dtype)
+
+
+def integer_limits(dtype: str) -> tuple[int, int]:
+    """Return the least and the greatest int64 that an integer type can hold."""
+    bits = 8 * ITEM_SIZES[dtype]
+    return (0, (1 << min(bits, 63)) - 1) if dtype.startswith("u") else (-1 << bits - 1, (1 << bits - 1) - 1)
+
+
+@dataclass(frozen=True)
+class IndexRange:
+    """A range of indices in a feed: ``count`` elements from ``first`` on, and again after each ``period`` of elements.
+
+    An index of floating point is rounded toward zero.
+    """
+
+    first: int
+    count: int
+    period: int
+    minimum: int
+    maximum: int
+
 
 @dataclass(frozen=True)
 class TensorSpec:
@@ -29,12 +52,14 @@ class TensorSpec:
 
     Of these ``shape`` has the most, and the data decides: a fetch ``shape_fetch``, int32 [rank], says how many there
     are. The elements that are there come first, dense and row-major in that shape; zeros fill up the rest.
+    ``ranges``: of the elements of a feed that are indices; the library refuses others.
     """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     dynamic: tuple[int, ...] = ()
+    ranges: tuple[IndexRange, ...] = ()
 
     @property
     def elements(self) -> int:
@@ -52,8 +77,32 @@ class TensorSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """What a model's description says of it."""
-        row = {"name": self.name, "dtype": self.dtype, "shape": list(self.shape), "bytes": self.size}
-        return row | ({"dynamic": list(self.dynamic), "shape_fetch": self.shape_fetch} if self.dynamic else {})
+        row: dict[str, Any] = {"name": self.name, "dtype": self.dtype, "shape": list(self.shape), "bytes": self.size}
+        if self.dynamic:
+            row |= {"dynamic": list(self.dynamic), "shape_fetch": self.shape_fetch}
+        if [one.period for one in self.ranges] == [1]:
+            row |= {"minimum": self.ranges[0].minimum, "maximum": self.ranges[0].maximum}
+        elif self.ranges:
+            row["ranges"] = [asdict(one) for one in self.ranges]
+        return row
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> TensorSpec:
+        """Read what ``to_dict`` gave."""
+        ranges = [IndexRange(**one) for one in row.get("ranges", ())]
+        if "minimum" in row:
+            ranges = [IndexRange(0, 1, 1, row["minimum"], row["maximum"])]
+        return cls(row["name"], row["dtype"], tuple(row["shape"]), tuple(row.get("dynamic", ())), tuple(ranges))
+
+    def indices_beyond(self) -> Iterator[tuple[int, int]]:
+        """Yield an index beyond each end of each range, after the number of an element that it must not be in."""
+        lowest, highest = integer_limits(self.dtype if self.dtype in INTEGERS else "int64")
+        for one in self.ranges:
+            last = self.elements - one.period + one.first + one.count - 1
+            if one.maximum < highest:
+                yield one.first, one.maximum + 1
+            if one.minimum > lowest:
+                yield last, one.minimum - 1
 
     def takes(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor of ``shape`` may be this one."""

@@ -1,0 +1,309 @@
+"""Which elements of a model's inputs are indices, and outside of which range TensorFlow raises.
+
+XLA clamps an index that is out of range, or drops what belongs to it. Where elements of an input become indices
+without being calculated with, their range is known when the model is built, and the library refuses others. Calculated
+indices stay clamped.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.importers.rewrites.constant import constant_of
+from builder.importers.tf import reference_session, tensorflow
+from builder.spec.tensor import INTEGERS, IndexRange, TensorSpec, integer_limits
+
+Array = NDArray[np.int64]
+Check = tuple[int, Any, Any]
+"""An op's input that holds indices, by number, and the least and the greatest of them that TensorFlow takes: numbers,
+or one for each index along the last axis."""
+
+_MOST_ELEMENTS = 1 << 22
+"""Larger tensors are not followed."""
+_MOST_RANGES = 1024
+"""An input whose elements have more ranges than this is not checked."""
+_LOWEST, _HIGHEST = integer_limits("int64")
+_EXACT = {"bfloat16": 1 << 8, "float16": 1 << 11, "float32": 1 << 24, "float64": 1 << 53}
+"""Up to which whole number a floating-point type has every one."""
+
+_UNCHANGED = {"Identity", "PlaceholderWithDefault", "PreventGradient", "Snapshot", "StopGradient"}
+_MOVED = {
+    "BroadcastTo", "ConcatV2", "ExpandDims", "GatherNd", "GatherV2", "Pack", "Reshape", "ReverseV2", "Slice", "Split",
+    "SplitV", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unpack",
+}  # fmt: skip
+"""Ops that move elements and do not change them."""
+_MOVED_TYPES = {"T", "Tparams"}
+"""What such ops call the type of what they move."""
+_GIVEN_SHAPES = {"BroadcastTo", "Reshape"}
+"""Those of them that are given the shape of the result, which is known even where it was calculated."""
+
+
+def find_index_ranges(operations: Iterable[Any], feeds: Mapping[str, TensorSpec]) -> dict[str, tuple[IndexRange, ...]]:
+    """Find the ranges of the indices in ``feeds``, which are given by the names of their tensors.
+
+    ``operations`` are of one tf.Graph, and run whatever is fed. A range always includes 0. A feed without indices is
+    left out.
+    """
+    checked = [op for op in operations if op.type in _CHECKS and all(one.shape.rank is not None for one in op.inputs)]
+    checked = [op for op in checked if op.node_def.attr["bad_indices_policy"].s != b"IGNORE"]
+    if not checked:
+        return {}
+    tracer = _Tracer(feeds)
+    low, high = np.full(tracer.count + 1, _LOWEST), np.full(tracer.count + 1, _HIGHEST)
+    for op in checked:
+        for number, least, greatest in _CHECKS[op.type](op):
+            elements = tracer.trace(op.inputs[number])
+            ends = elements and _ends_before(elements, np.asarray(least, np.int64), np.asarray(greatest, np.int64))
+            if elements and ends:
+                np.maximum.at(low, elements.numbers, np.broadcast_to(ends[0], elements.numbers.shape))
+                np.minimum.at(high, elements.numbers, np.broadcast_to(ends[1], elements.numbers.shape))
+    found = {}
+    for name, first in tracer.first.items():
+        own = slice(first, first + feeds[name].elements)
+        if ranges := tuple(_join_ranges(low[own], high[own], feeds[name])):
+            found[name] = ranges
+    return {name: ranges for name, ranges in found.items() if len(ranges) <= _MOST_RANGES}
+
+
+@dataclass(frozen=True)
+class _Elements:
+    """Elements of feeds that a tensor consists of.
+
+    ``numbers`` counts the elements of all feeds from 1 on, and is 0 for others. ``wrap``: so much was
+    added to negative ones. ``exact``: greater ones may have been rounded, or be negative where they do not fit into an
+    integer; None where neither can be.
+    """
+
+    numbers: Array
+    wrap: int = 0
+    exact: int | None = None
+
+
+def _ends_before(elements: _Elements, least: Array, greatest: Array) -> tuple[Array, Array] | None:
+    """Return the range of a feed's elements for which indices made of them are from ``least`` to ``greatest``."""
+    if (least > 0).any() or (greatest < 0).any():
+        return None
+    if elements.exact is not None and ((least == _LOWEST) | (greatest < _HIGHEST) & (greatest >= elements.exact)).any():
+        return None
+    if not elements.wrap:
+        return least, greatest
+    if (least != 0).any() or (greatest != elements.wrap - 1).any():
+        return None
+    return np.asarray(-elements.wrap), greatest
+
+
+class _Tracer:
+    """Follows elements of ``feeds`` through a graph. ``first``: the number of each feed's first; ``count``: of all."""
+
+    def __init__(self, feeds: Mapping[str, TensorSpec]) -> None:
+        self.first: dict[str, int] = {}
+        self.count = 0
+        self._traced: dict[str, _Elements | None] = {}
+        for name, spec in feeds.items():
+            if spec.dtype != "bool" and 0 < spec.elements <= _MOST_ELEMENTS:
+                self.first[name] = self.count + 1
+                numbers = np.arange(self.count + 1, self.count + 1 + spec.elements).reshape(spec.shape)
+                self._traced[name] = _Elements(numbers, exact=_EXACT.get(spec.dtype))
+                self.count += spec.elements
+
+    def trace(self, tensor: Any) -> _Elements | None:
+        """Find the elements that ``tensor`` consists of; None where there are none that are known."""
+        if tensor.name not in self._traced:
+            self._traced[tensor.name] = None  # a loop leads back here
+            self._traced[tensor.name] = self._trace(tensor)
+        return self._traced[tensor.name]
+
+    def _trace(self, tensor: Any) -> _Elements | None:
+        op = tensor.op
+        if op.type in _UNCHANGED:
+            return self.trace(op.inputs[0])
+        if op.type == "Cast":
+            return _cast(self.trace(op.inputs[0]), op.inputs[0].dtype, tensor.dtype)
+        if op.type == "SelectV2":
+            return self._trace_wrapped(op)
+        return self._trace_moved(tensor) if op.type in _MOVED and _is_small(tensor) else None
+
+    def _trace_moved(self, tensor: Any) -> _Elements | None:
+        op = tensor.op
+        traced = {number: self.trace(op.inputs[number]) for number in _moved_inputs(op)}
+        histories = {(one.wrap, one.exact) for one in traced.values() if one is not None}
+        if len(histories) != 1:
+            return None
+        values: list[Any] = []
+        for number, one in enumerate(op.inputs):
+            if number not in traced:
+                values.append(tensor.shape.as_list() if op.type in _GIVEN_SHAPES else constant_of(one, {}))
+            elif (elements := traced[number]) is not None:
+                values.append(elements.numbers)
+            else:
+                values.append(np.zeros(one.shape, np.int64) if _is_small(one) else None)
+        if any(value is None for value in values):
+            return None
+        return _Elements(_run(op, values)[tensor.value_index], *histories.pop())
+
+    def _trace_wrapped(self, op: Any) -> _Elements | None:
+        """Trace ``where(i < 0, i + n, i)``, which takes negative indices as NumPy does."""
+        condition, added, _ = (tensor.op for tensor in op.inputs)
+        elements = self.trace(op.inputs[2])
+        if elements is None or elements.wrap or (condition.type, added.type) != ("Less", "AddV2"):
+            return None
+        (less, zero), (index, size) = condition.inputs, added.inputs
+        zero, size = constant_of(zero, {}), constant_of(size, {})
+        if zero is None or zero.any() or size is None or size.size != 1 or size.item() < 1:
+            return None
+        for other in map(self.trace, (less, index)):
+            if other is None or not np.array_equal(other.numbers, elements.numbers) or other.exact != elements.exact:
+                return None
+        return replace(elements, wrap=int(size.item()))
+
+
+def _cast(elements: _Elements | None, source: Any, target: Any) -> _Elements | None:
+    """Return ``elements`` after a cast, which has to keep every whole number, or to round it where it is large."""
+    if elements is None or source == target:
+        return elements
+    if target.name in _EXACT:  # in whole numbers, the ends of a range are moved nowhere
+        if source.name in _EXACT and _EXACT[target.name] < _EXACT[source.name]:
+            return None  # 9.9999999 may become 10
+        return replace(elements, exact=min(_EXACT[target.name], elements.exact or _HIGHEST))
+    if not target.is_integer or target.name not in INTEGERS:
+        return None
+    if source.name in _EXACT:
+        return elements if target.name in ("int32", "int64") else None
+    low, high = integer_limits(target.name)
+    least, greatest = integer_limits(source.name)
+    return elements if low <= least and greatest <= high else None
+
+
+def _moved_inputs(op: Any) -> list[int]:
+    """Return the numbers of the inputs whose elements ``op`` moves; the others say where to."""
+    types = []
+    for argument in op.op_def.input_arg:
+        types += [argument.type_attr] * (op.get_attr(argument.number_attr) if argument.number_attr else 1)
+    return [number for number, name in enumerate(types) if name in _MOVED_TYPES]
+
+
+def _run(op: Any, values: Iterable[Any]) -> list[Array]:
+    """Have TensorFlow run ``op`` on int64 in the place of what it moves."""
+    tf = tensorflow()
+    definition = tf.compat.v1.GraphDef()
+    node = definition.node.add()
+    node.CopyFrom(op.node_def)
+    node.ClearField("input")
+    node.attr.pop("_class", None)
+    for name in _MOVED_TYPES & set(node.attr):
+        node.attr[name].type = tf.int64.as_datatype_enum
+    with tf.Graph().as_default() as graph:
+        inputs = [
+            tf.constant(value, tf.int64 if number in _moved_inputs(op) else one.dtype)
+            for number, (one, value) in enumerate(zip(op.inputs, values, strict=True))
+        ]
+        node.input.extend(one.name for one in inputs)
+        results = tf.import_graph_def(
+            definition, {one.name: one for one in inputs}, [f"{node.name}:{i}" for i in range(len(op.outputs))], name=""
+        )
+        with reference_session(graph) as session:
+            return list(session.run(results))
+
+
+def _is_small(tensor: Any) -> bool:
+    return bool(tensor.shape.is_fully_defined() and tensor.shape.num_elements() <= _MOST_ELEMENTS)
+
+
+def _join_ranges(low: Array, high: Array, feed: TensorSpec) -> Iterator[IndexRange]:
+    """Join the ranges of elements that lie side by side and have the same; for those that have one."""
+    lowest, highest = integer_limits(feed.dtype if feed.dtype in INTEGERS else "int64")
+    low, high = np.maximum(low, lowest), np.minimum(high, highest)
+    limits = np.stack([low, high], axis=1)
+    period = next(size for size in _periods(feed.shape) if (limits.reshape(-1, size, 2) == limits[:size]).all())
+    limits = limits[:period]
+    starts = [0, *(np.flatnonzero((limits[1:] != limits[:-1]).any(axis=1)) + 1), period]
+    for start, end in itertools.pairwise(map(int, starts)):
+        least, greatest = map(int, limits[start])
+        if (least, greatest) != (lowest, highest):
+            yield IndexRange(start, end - start, period, least, greatest)
+
+
+def _periods(shape: tuple[int, ...]) -> Iterator[int]:
+    """Yield the numbers of elements after which the ranges of a feed may repeat: 1, then the last dimensions'."""
+    yield from itertools.accumulate(reversed(shape), lambda size, more: size * more, initial=1)
+
+
+def _sizes(tensor: Any) -> Array:
+    """Return the shape of ``tensor``; a size that is not known is no limit."""
+    return np.array([_HIGHEST if size is None else size for size in tensor.shape.as_list()], np.int64)
+
+
+def _constant(tensor: Any, default: int) -> Array:
+    value = constant_of(tensor, {})
+    return np.asarray(default if value is None else value, np.int64)
+
+
+def _places(indices: Any, tensor: Any) -> Array:
+    """Return the last place in ``tensor`` that a row of ``indices`` can name."""
+    depth = indices.shape[-1]
+    return _sizes(tensor)[:depth] - 1
+
+
+def _check_gather(op: Any) -> Iterator[Check]:
+    axis = _constant(op.inputs[2], 0) if op.type == "GatherV2" else 0
+    yield 1, 0, _sizes(op.inputs[0])[axis] - 1
+
+
+def _check_strided_slice(op: Any) -> Iterator[Check]:
+    """Check single indices, as in ``t[i]``. The ends of other slices may be anything."""
+    sizes, (count,) = _sizes(op.inputs[0]), op.inputs[1].shape
+    masks = {name: op.get_attr(f"{name}_mask") for name in ("begin", "ellipsis", "new_axis", "shrink_axis")}
+    named = [{name for name, mask in masks.items() if mask >> at & 1} for at in range(count or 0)]
+    axis, least, greatest = 0, np.full(len(named), _LOWEST), np.full(len(named), _HIGHEST)
+    for at, names in enumerate(named):
+        if "ellipsis" in names:
+            axis = len(sizes) - sum("new_axis" not in later for later in named[at + 1 :])
+        elif "new_axis" not in names:
+            if names == {"shrink_axis"} and sizes[axis] < _HIGHEST:
+                least[at], greatest[at] = -sizes[axis], sizes[axis] - 1
+            axis += 1
+    yield 1, least, greatest
+
+
+def _check_sparse_segment(op: Any) -> Iterator[Check]:
+    yield 1, 0, _sizes(op.inputs[0])[0] - 1
+    if op.type.endswith("WithNumSegments"):
+        yield 2, 0, _constant(op.inputs[3], _HIGHEST) - 1
+
+
+_CHECKS: Mapping[str, Callable[[Any], Iterable[Check]]] = {
+    "Bincount": lambda op: [(0, 0, _HIGHEST)],
+    "CropAndResize": lambda op: [(2, 0, _sizes(op.inputs[0])[0] - 1)],
+    "DenseBincount": lambda op: [(0, 0, _HIGHEST)],
+    "DynamicPartition": lambda op: [(1, 0, op.get_attr("num_partitions") - 1)],
+    "Gather": _check_gather,
+    "GatherNd": lambda op: [(1, 0, _places(op.inputs[1], op.inputs[0]))],
+    "GatherV2": _check_gather,
+    "ReverseSequence": lambda op: [(1, 0, _sizes(op.inputs[0])[op.get_attr("seq_dim")])],
+    "ScatterNd": lambda op: [(0, 0, _places(op.inputs[0], op.outputs[0]))],
+    "Slice": lambda op: [(1, 0, _sizes(op.inputs[0]) - np.maximum(_constant(op.inputs[2], 0), 0))],
+    "SparseSoftmaxCrossEntropyWithLogits": lambda op: [(1, 0, _sizes(op.inputs[0])[1] - 1)],
+    "SparseTensorDenseMatMul": lambda op: [(0, 0, _constant(op.inputs[2], _HIGHEST) - 1)],
+    "SparseToDense": lambda op: [(0, 0, _sizes(op.outputs[0]) - 1)],
+    "StridedSlice": _check_strided_slice,
+    "UnravelIndex": lambda op: [(0, _LOWEST, _constant(op.inputs[1], _HIGHEST).prod() - 1)],
+    **dict.fromkeys(
+        [f"SparseSegment{kind}{size}" for kind in ("Mean", "SqrtN", "Sum") for size in ("", "WithNumSegments")],
+        _check_sparse_segment,
+    ),
+    **dict.fromkeys(
+        [*(f"TensorScatter{kind}" for kind in ("Add", "Max", "Min", "Sub", "Update")), "ScatterNdNonAliasingAdd"],
+        lambda op: [(1, 0, _places(op.inputs[1], op.inputs[0]))],
+    ),
+    **dict.fromkeys(
+        [f"UnsortedSegment{kind}" for kind in ("Max", "Min", "Prod", "Sum")],
+        lambda op: [(1, _LOWEST, _sizes(op.outputs[0])[0] - 1)],
+    ),
+}
+"""What TensorFlow raises on, by op. An index that is out of range means nothing to the others (``OneHot``)."""

@@ -55,7 +55,7 @@ def _characters(bundle: Bundle) -> float:
 def _library_ms(bundle: Bundle, manifest: Mapping[str, Any], times: float, seconds: float) -> float:
     """The median run of the library on ``times`` as many items as its first batch has."""
     with OpenedModel(bundle.library, 1, bundle.weights_elsewhere) as model:
-        ports = [TensorSpec(feed["name"], feed["dtype"], tuple(feed["shape"])) for feed in manifest["feeds"]]
+        ports = [TensorSpec.of(feed) for feed in manifest["feeds"]]
         larger = [replace(port, shape=(round(port.shape[0] * times), *port.shape[1:])) for port in ports]
         fetches = [round(fetch["bytes"] * times) for fetch in manifest["fetches"]]
         call = model.bind([random_values(port, 0) for port in larger], fetches)

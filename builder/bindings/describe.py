@@ -197,7 +197,7 @@ def camel(identifier: str) -> str:
 
 
 def _tensors(rows: list[dict[str, Any]]) -> tuple[Tensor, ...]:
-    specs = [TensorSpec(row["name"], row["dtype"], tuple(row["shape"]), tuple(row.get("dynamic", ()))) for row in rows]
+    specs = [TensorSpec.of(row) for row in rows]
     words = identifiers(spec.name for spec in specs)
     by_name = dict(zip((spec.name for spec in specs), words, strict=True))
     sized_by = (by_name[row["shape_fetch"]] if row.get("dynamic") else "" for row in rows)

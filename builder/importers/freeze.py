@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from builder.importers.bounds import Bounded, bounds
 from builder.importers.endings import ending, finish
 from builder.importers.folding import fold_constants
 from builder.importers.graph import MODEL_SCOPE, ExampleInput, FrozenGraph, Port, StringInput
+from builder.importers.index_ranges import find_index_ranges
 from builder.importers.loaded import RawGraph, Shape
 from builder.importers.preprocess import image_to_input, sound_to_input
 from builder.importers.rewrite import (
@@ -91,6 +93,7 @@ def write_frozen(
         specs = _fetch_specs(graph.as_graph_def(), feeds, results, first, spec)
         ports = tuple(Port(fetch, tensor.name) for fetch, tensor in _with_shapes(results, specs))
         complete = graph.as_graph_def()
+        feeds = _with_ranges(graph, feeds, ports)
     pruned = _pruned(complete, ports, feeds)
     if needs_rewriting(pruned, for_a_cpu):  # TensorFlow is to answer with this graph
         runnable = rewrite_ops(pruned, for_a_cpu).definition
@@ -109,6 +112,15 @@ def write_frozen(
         save_arrays(frozen.state_path, {str(i): first[state.tensor] for i, state in enumerate(states)})
     frozen.save()
     return frozen
+
+
+def _with_ranges(graph: Any, feeds: list[Port], fetches: tuple[Port, ...]) -> list[Port]:
+    """``feeds`` with the ranges of the indices in them."""
+    inputs = {op.name: [tensor.op.name for tensor in op.inputs] for op in graph.get_operations()}
+    run = reachable([node_of(port.tensor) for port in fetches], inputs)
+    operations = [op for op in graph.get_operations() if op.name in run]
+    ranges = find_index_ranges(operations, {port.tensor: port.spec for port in feeds})
+    return [replace(port, spec=replace(port.spec, ranges=ranges.get(port.tensor, ()))) for port in feeds]
 
 
 def _pruned(graph_def: Any, fetches: tuple[Port, ...], feeds: list[Port]) -> Any:

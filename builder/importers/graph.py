@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from builder.errors import SandboxError
 from builder.importers.tf import tensorflow
-from builder.spec.tensor import TensorSpec
+from builder.spec.tensor import IndexRange, TensorSpec, integer_limits
 
 MODEL_SCOPE = "model/"
 """Where the model's own nodes are in graph.pb; ports are under ``feed/`` and ``fetch/``."""
@@ -34,8 +35,9 @@ class Port:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         row = asdict(self)
-        if not self.spec.dynamic:
-            del row["spec"]["dynamic"]
+        for key in ("dynamic", "ranges"):
+            if not row["spec"][key]:
+                del row["spec"][key]
         return row
 
 
@@ -217,11 +219,22 @@ def _port(row: Any) -> Port:
         raise TypeError("shape")
     if not isinstance(dynamic, list) or not all(type(at) is int and 0 <= at < len(shape) for at in dynamic):
         raise TypeError("dynamic")
-    tensor = TensorSpec(_text(spec["name"]), _text(spec["dtype"]), tuple(shape), tuple(dynamic))
+    ranges = tuple(_range(one, math.prod(shape)) for one in spec.get("ranges", []))
+    tensor = TensorSpec(_text(spec["name"]), _text(spec["dtype"]), tuple(shape), tuple(dynamic), ranges)
     port = Port(tensor, _text(row["tensor"]))
     if port.spec.size > _LARGEST_TENSOR:
         raise ValueError("size")
     return port
+
+
+def _range(row: Any, elements: int) -> IndexRange:
+    found = IndexRange(**row)
+    low, high = integer_limits("int64")
+    if not all(type(number) is int and low <= number <= high for number in astuple(found)):
+        raise TypeError("range")
+    if not (0 <= found.first < found.first + found.count <= found.period and elements % found.period == 0):
+        raise ValueError("range")
+    return found
 
 
 def _strings(row: Any) -> StringInput:

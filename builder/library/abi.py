@@ -2,7 +2,7 @@
 
 ABI_VERSION = 1
 
-CF_OK, CF_ERR_ARGUMENT = 0, 3
+CF_OK, CF_ERR_ARGUMENT, CF_ERR_RANGE = 0, 3, 7
 STATUS = {
     1: "CF_ERR_CPU",
     2: "CF_ERR_MEMORY",
@@ -10,6 +10,7 @@ STATUS = {
     4: "CF_ERR_KERNEL",
     5: "CF_ERR_WEIGHTS",
     6: "CF_ERR_SIZE",
+    7: "CF_ERR_RANGE",
 }
 
 

@@ -126,12 +126,8 @@ def bench(bundle: Bundle, *, threads: int = 1, seconds: float = 3.0, starts: int
 def open_call(bundle: Bundle, manifest: Mapping[str, Any], threads: int = 1) -> Iterator[Call]:
     """A run of the library of ``bundle`` on one random input. Raises VerifyError where this machine cannot run it."""
     with OpenedModel(bundle.library, threads, bundle.weights_elsewhere) as model:
-        feeds = [random_values(_port(feed), 0) for feed in manifest["feeds"]]
+        feeds = [random_values(TensorSpec.of(feed), 0) for feed in manifest["feeds"]]
         yield model.bind(feeds, [fetch["bytes"] for fetch in manifest["fetches"]])
-
-
-def _port(feed: Mapping[str, Any]) -> TensorSpec:
-    return TensorSpec(feed["name"], feed["dtype"], tuple(feed["shape"]))
 
 
 def timed(call: Callable[[], object], seconds: float) -> list[float]:

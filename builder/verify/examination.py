@@ -91,7 +91,7 @@ def examine(
 
 
 def _ports(specs: Iterator[TensorSpec]) -> list[dict[str, Any]]:
-    return [{"name": s.name, "bytes": s.size} for s in specs]
+    return [{"name": s.name, "bytes": s.size, "dtype": s.dtype, "beyond": list(s.indices_beyond())} for s in specs]
 
 
 def _run(library: str, request: Mapping[str, Any], path: Path, watch: Watch) -> dict[str, Any]:

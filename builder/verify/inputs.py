@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from builder.importers.graph import FrozenGraph
 from builder.spec import ImageInput, ModelSpec, TextInput
-from builder.spec.tensor import TensorSpec
+from builder.spec.tensor import IndexRange, TensorSpec
 
 Array = NDArray[Any]
 
@@ -43,6 +43,9 @@ _SCALE = 50.0
 
 _WIDE = 100
 """Integers below this are tried too, for the models that take tokens or amounts."""
+
+_FAR = (1 << 31) - 1
+"""An end of a range of indices that is no end of a table."""
 
 
 def cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
@@ -149,10 +152,10 @@ def _scaled(feed: TensorSpec, factor: float, plain: bool) -> Array:
     """Random floats times ``factor``, or where ``plain`` the factor itself; of other types the nearest they have."""
     if feed.dtype.startswith("float"):
         values = np.ones(feed.shape) if plain else random_values(feed, RANDOM_CASES)
-        return (values * factor).astype(feed.dtype)
+        return _with_indices((values * factor).astype(feed.dtype), feed)
     if not plain:
         return random_values(feed, RANDOM_CASES)
-    return np.full(feed.shape, _ends(feed)[factor > 0], feed.dtype)
+    return _with_indices(np.full(feed.shape, _ends(feed)[factor > 0], feed.dtype), feed)
 
 
 def _ends(feed: TensorSpec) -> tuple[int, int]:
@@ -161,22 +164,47 @@ def _ends(feed: TensorSpec) -> tuple[int, int]:
 
 
 def extremes(feed: TensorSpec) -> Array:
-    """Both ends of a sensible range, alternating: all of 8 bits, -1 and 1 for floats, 0 and 1 for indices."""
+    """Both ends of a sensible range, alternating: all of 8 bits, -1 and 1 for floats, 0 and 1 for integers; of indices
+    the ends of their own range.
+    """
     low, high = _ends(feed)
     if feed.dtype.startswith("float"):
         low = -1
-    return np.resize(np.array([high, low], feed.dtype), feed.elements).reshape(feed.shape)
+    values = np.resize(np.array([high, low], feed.dtype), feed.elements).reshape(feed.shape)
+    for one, indices in _indices(values, feed):
+        indices[:] = np.resize([end if abs(end) < _FAR else 0 for end in (one.maximum, one.minimum)], indices.shape)
+    return values
+
+
+def _indices(values: Array, feed: TensorSpec) -> Iterator[tuple[IndexRange, Array]]:
+    """Yield the ranges of indices in ``feed``, each with the elements of its ``values`` that it is of."""
+    for one in feed.ranges:
+        yield one, values.reshape(-1, one.period)[:, one.first : one.first + one.count]
+
+
+def _with_indices(values: Array, feed: TensorSpec) -> Array:
+    """Replace indices in ``values`` that are out of range, or no whole numbers, by others."""
+    for one, indices in _indices(values, feed):
+        numbers, size = np.rint(indices).astype(np.int64), one.maximum - one.minimum + 1
+        far = size > _FAR
+        indices[:] = np.clip(numbers, one.minimum, one.maximum) if far else (numbers - one.minimum) % size + one.minimum
+    return values
 
 
 def random_values(feed: TensorSpec, seed: int, end: int = 2) -> Array:
-    """Normal floats, any uint8 or int8, and integers below ``end`` for wider ones: they may be indices."""
+    """Normal floats, any uint8 or int8, and integers below ``end`` for wider ones: they may be indices.
+
+    Those that are indices are in their range.
+    """
     random = np.random.Generator(np.random.PCG64([seed, zlib.crc32(feed.name.encode())]))
     if feed.dtype.startswith("float"):
-        return random.standard_normal(feed.shape).astype(feed.dtype)
-    if feed.dtype in ("uint8", "int8"):
+        values = random.standard_normal(feed.shape).astype(feed.dtype)
+    elif feed.dtype in ("uint8", "int8"):
         info = np.iinfo(feed.dtype)
-        return random.integers(info.min, info.max, feed.shape, feed.dtype, endpoint=True)
-    return random.integers(0, end if _may_be_index(feed) else 2, feed.shape).astype(feed.dtype)
+        values = random.integers(info.min, info.max, feed.shape, feed.dtype, endpoint=True)
+    else:
+        values = random.integers(0, end if _may_be_index(feed) else 2, feed.shape).astype(feed.dtype)
+    return _with_indices(np.asarray(values), feed)
 
 
 def _may_be_index(feed: TensorSpec) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.library.abi import CF_ERR_ARGUMENT, CF_OK, status_name
+from builder.library.abi import CF_ERR_ARGUMENT, CF_ERR_RANGE, CF_OK, status_name
 from builder.library.buffers import POISONS, Buffer, Bytes, Slot
 from builder.library.client import LoadedLibrary, Refused
 from builder.library.remote import RemoteLibrary
@@ -78,16 +78,26 @@ def differences(model: Model, case: str, how: str, first: list[Bytes], second: l
 
 @dataclass(frozen=True)
 class BadCall:
-    """A call that must be refused: ``field`` of slot ``number`` (feeds first) or a count, off by ``change``."""
+    """A call that must be refused: ``field`` of slot ``number`` (feeds first) or a count, off by ``change``; or with
+    ``index`` as the ``element`` of the feed ``number``.
+    """
 
     text: str
     field: str
     number: int = 0
     change: int = 0
+    element: int = 0
+    index: int = 0
+
+    @property
+    def status(self) -> int:
+        return CF_ERR_RANGE if self.field == "index" else CF_ERR_ARGUMENT
 
 
 def bad_calls(model: Model) -> Iterator[BadCall]:
-    """Every size off by one both ways, every pointer null, both counts off by one both ways."""
+    """Every size off by one both ways, every pointer null, both counts off by one both ways, an index beyond either end
+    of each range.
+    """
     ports = [*(("feed", p) for p in model.feeds), *(("fetch", p) for p in model.fetches)]
     for number, (kind, port) in enumerate(ports):
         if port["bytes"]:
@@ -98,11 +108,18 @@ def bad_calls(model: Model) -> Iterator[BadCall]:
         if count:
             yield BadCall(f"one {kind} too few", kind, change=-1)
         yield BadCall(f"one {kind} too many", kind, change=1)
+    for number, feed in enumerate(model.feeds):
+        for element, index in feed["beyond"]:
+            text = f"{index} as element {element} of the feed {feed['name']}"
+            yield BadCall(text, "index", number, element=element, index=index)
 
 
 def refusal(model: Model, feeds: list[Bytes], call: BadCall) -> str:
     """What is wrong with the library's reaction to ``call``; empty if nothing is."""
     # One byte is spare inside the guard, so a library that does not check writes where it does no harm.
+    if call.field == "index":
+        feeds = [data.copy() for data in feeds]
+        feeds[call.number].view(model.feeds[call.number]["dtype"])[call.element] = call.index
     inputs = [Buffer.of(data, 0) for data in feeds]
     outputs = [Buffer.of(np.full(f["bytes"], POISONS[0], np.uint8), 0) for f in model.fetches]
     slots = [Slot(b, b.size) for b in (*inputs, *outputs)]
@@ -116,8 +133,12 @@ def refusal(model: Model, feeds: list[Bytes], call: BadCall) -> str:
         len(outputs) + call.change * (call.field == "fetch"),
     )
     status, why = model.library.run(model.opened, slots[: len(inputs)], slots[len(inputs) :], counts)
-    if status != CF_ERR_ARGUMENT:
-        return "is accepted" if status == CF_OK else f"is answered with {status_name(status)}, not CF_ERR_ARGUMENT"
+    if status != call.status:
+        return (
+            "is accepted"
+            if status == CF_OK
+            else f"is answered with {status_name(status)}, not {status_name(call.status)}"
+        )
     if not why:
         return "is refused without a text in cf_last_error"
     if any(not b.intact or bool((b.data != POISONS[0]).any()) for b in outputs):

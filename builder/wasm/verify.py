@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from builder.importers.graph import FrozenGraph
-from builder.library.abi import ABI_VERSION, CF_ERR_ARGUMENT
+from builder.library.abi import ABI_VERSION, CF_ERR_ARGUMENT, CF_ERR_RANGE
 from builder.library.buffers import GUARD, GUARD_BYTE, POISONS
 from builder.spec import ModelSpec
 from builder.verify.compare import judge
@@ -93,16 +93,18 @@ class _Examiner:
         return answers
 
     def bad_calls(self, model: int) -> Iterator[str]:
-        """A sentence for each call that should be refused with CF_ERR_ARGUMENT and a text, and is not."""
+        """A sentence for each call that should be refused with a text, and is not."""
         module, expected = self.module, self.expected
         ports = [*expected.feeds, *expected.fetches]
         slots = [self._guarded(bytes(port.size), 0) for port in ports]
         split = len(expected.feeds)
 
-        def refused(what: str, changed: list[Slot], counts: tuple[int, int]) -> Iterator[str]:
+        def refused(
+            what: str, changed: list[Slot], counts: tuple[int, int], wanted: int = CF_ERR_ARGUMENT
+        ) -> Iterator[str]:
             arrays = module.slots(changed[:split]), module.slots(changed[split:])
             status = module.call("cf_run", model, arrays[0], counts[0], arrays[1], counts[1])
-            if status != CF_ERR_ARGUMENT or not module.text(module.call("cf_last_error", model)):
+            if status != wanted or not module.text(module.call("cf_last_error", model)):
                 yield f"a call with {what} is answered with status {status}"
             for address in arrays:
                 module.call("cf_free", address)
@@ -116,6 +118,13 @@ class _Examiner:
                 yield from refused(f"{what} for {port.name}", [*slots[:i], wrong, *slots[i + 1 :]], right)
         yield from refused("a feed too few", slots, (right[0] - 1, right[1]))
         yield from refused("a fetch too few", slots, (right[0], right[1] - 1))
+        for port, slot in zip(expected.feeds, slots, strict=False):
+            for element, index in port.indices_beyond():
+                values = np.zeros(port.elements, port.dtype)
+                values[element] = index
+                module.write(slot.address, values.tobytes())
+                yield from refused(f"{index} as element {element} of {port.name}", slots, right, CF_ERR_RANGE)
+            module.write(slot.address, bytes(port.size))
         for slot in slots:
             module.call("cf_free", slot.address - GUARD)
 

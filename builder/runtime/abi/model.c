@@ -1,6 +1,7 @@
 /* The C ABI. Compiled for the baseline CPU: cf_open must be able to say that a CPU is too old. */
 #define _GNU_SOURCE
 #include "abi/program.h"
+#include "abi/ranges.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -312,6 +313,7 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
     for (size_t i = 0; status == CF_OK && i < fetch_count; i++) {
         status = check_data(model, "fetch", &program->fetches[i], fetches[i].data);
     }
+    if (status == CF_OK) status = check_ranges(program, feeds, model->error, sizeof model->error);
     if (status != CF_OK) return status;
 
     cf_pool_enter(model->context.pool);

@@ -64,6 +64,14 @@ typedef struct {
     cf_space space;
 } cf_port;
 
+/* Indices in a feed: `count` elements from `first` on, and again after each `period`. */
+typedef struct {
+    size_t feed; /* its number */
+    cf_dtype dtype;
+    size_t elements, first, count, period;
+    int64_t minimum, maximum;
+} cf_range;
+
 #ifdef CF_DYNAMIC /* the ABI's sources and the generated ones, where the data decides the size of a fetch */
 /* Such a fetch. What is there lies at its beginning; the fetch after it, int32 [rank], says how much that is. */
 typedef struct {
@@ -107,6 +115,8 @@ typedef struct cf_program {
     size_t feed_count;
     const cf_port *fetches;
     size_t fetch_count;
+    const cf_range *ranges;
+    size_t range_count;
     const cf_state *states;
     size_t state_count;
     size_t state_size; /* bytes */

@@ -36,7 +36,8 @@ typedef enum {
     CF_ERR_ARGUMENT = 3, /* a null pointer, a wrong count or a wrong size; cf_last_error says which */
     CF_ERR_KERNEL = 4,   /* a compiled kernel reported an error */
     CF_ERR_WEIGHTS = 5,  /* the weights are missing, or not this model's */
-    CF_ERR_SIZE = 6      /* an answer whose size the data decides is larger than its fetch */
+    CF_ERR_SIZE = 6,     /* an answer whose size the data decides is larger than its fetch */
+    CF_ERR_RANGE = 7     /* an index in a feed is out of range; cf_last_error says which */
 } cf_status;
 
 /* CF_ABI_VERSION of the library; compare it before anything else. */
@@ -65,7 +66,11 @@ cf_status cf_open_memory(uint32_t threads, const void *data, size_t size, cf_mod
  *
  * Where a fetch has a "shape_fetch" in cf_describe, the data decides its size. Its "shape" and "bytes" are then the
  * most that it can have. The fetch of that name, int32 [rank], comes next and gets the shape that it has this time. The
- * elements that are there come first, row-major in that shape, and zeros after them. */
+ * elements that are there come first, row-major in that shape, and zeros after them.
+ *
+ * Where a feed has a "minimum" and "maximum" in cf_describe, its elements are indices, and a run with another one is
+ * CF_ERR_RANGE. "ranges" has them where not all elements have the same: of "count" elements from "first" on, and again
+ * after each "period" of elements. A floating-point index is rounded toward zero. */
 cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
                  const cf_fetch *fetches, size_t fetch_count);
 

@@ -195,6 +195,13 @@ class UnfitTextError(HandlerError):
     status = 422
 
 
+class UnfitInputError(HandlerError):
+    """A number is none that the model can take, such as an id that its table has no row for."""
+
+    code = "unfit_input"
+    status = 422
+
+
 class WrongExampleError(HandlerError):
     """The bytes are no tf.Example, or a feature of it is missing, damaged, of another type or of another length."""
 

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 
 from ._abi import ffi
 from .description import Description, parse
-from .errors import InferenceError, ResultTooLargeError, StartupError
+from .errors import InferenceError, ResultTooLargeError, StartupError, UnfitInputError
 from .processes import threads
 from .typed import Any
 
 ABI_VERSION = 1
 DEFAULT_LIBRARY = "/opt/lib/libmodel.so"  # where Lambda unpacks the model layer
-OK, UNSUPPORTED_CPU, NO_MEMORY, WRONG_WEIGHTS, TOO_LARGE = 0, 1, 2, 5, 6
+OK, UNSUPPORTED_CPU, NO_MEMORY, WRONG_WEIGHTS, TOO_LARGE, OUT_OF_RANGE = 0, 1, 2, 5, 6, 7
 
 Bytes = bytes | bytearray | memoryview
 
@@ -44,13 +44,15 @@ class Model:
         self._fetches = ffi.new("cf_fetch[]", max(len(one.fetches) for one in signatures))
         self._signature = self.description.signature  # that the library is set to
 
-    def run(self, feeds: Sequence[Bytes], size: int | None = None, signature: str = "") -> list[memoryview]:
+    def run(
+        self, feeds: Sequence[Bytes], size: int | None = None, signature: str = "", before: int = 0
+    ) -> list[memoryview]:
         """One inference. ``feeds``: raw bytes in the description's order, of exactly its sizes, or of another of its
         batches in proportion; of its size of that number where it has several, or else of the first that they fit.
-        ``signature``: the first where it is empty.
+        ``signature``: the first where it is empty. ``before``: how many items the same request has before these.
 
         Returns each fetch as a flat memoryview of its own dtype, row-major; it stays valid after
-        later runs. Raises ResultTooLargeError, and InferenceError with the library's reason.
+        later runs. Raises UnfitInputError, ResultTooLargeError, and InferenceError with the library's reason.
         """
         description = self.description.of_signature(signature)
         if description.sizes:
@@ -76,6 +78,8 @@ class Model:
                 self._signature = description.signature
             status = self._library.cf_run(self._handle, self._feeds, len(inputs), self._fetches, len(outputs))
             reason = "" if status == OK else _text(self._library.cf_last_error(self._handle))
+        if status == OUT_OF_RANGE:
+            raise UnfitInputError(_unfit(reason, description, before))
         if status == TOO_LARGE:
             raise ResultTooLargeError(f"the model found too much: {reason}")
         if status != OK:
@@ -234,5 +238,17 @@ def _texts(path: str, description: Description) -> Any:
     return open_texts(path, description)
 
 
+def _unfit(reason: str, description: Description, before: int) -> str:
+    """The library's ``reason``, "feed NAME: element NUMBER must be RANGE, not INDEX", without the caller's data. The
+    element is counted in the whole request, of which other runs had ``before`` items.
+    """
+    name, _, rest = reason.removeprefix("feed ").rpartition(": element ")
+    number, _, rule = rest.partition(" ")
+    name = name.rstrip("\ufffd")  # a long one is cut off, at times within a letter
+    port = next(port for port in description.feeds if port.name.startswith(name))
+    element = int(number) + before * port.elements // description.batch
+    return f'"{name}": element {element} {rule.rpartition(",")[0]}'
+
+
 def _text(pointer: Any) -> str:
-    return bytes(ffi.string(pointer)).decode()
+    return bytes(ffi.string(pointer)).decode(errors="replace")

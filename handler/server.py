@@ -192,7 +192,7 @@ class Server(NamedTuple):
                     part = _with_rows(part, description, model)
                 middle = time.perf_counter()
                 taken = feeds(pictures, part.inputs, description.of_size(part.size))
-                fetches = model.run(taken, part.size, request.signature)
+                fetches = model.run(taken, part.size, request.signature, items(request, description) - left)
                 sizes += [picture.size for picture in pictures]
                 batches.append((fetches, items(part, description)))
                 left -= batches[-1][1]

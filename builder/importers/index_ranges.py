@@ -8,6 +8,7 @@ indices stay clamped.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,8 +41,6 @@ _MOVED = {
 """Ops that move elements and do not change them."""
 _MOVED_TYPES = {"T", "Tparams"}
 """What such ops call the type of what they move."""
-_GIVEN_SHAPES = {"BroadcastTo", "Reshape"}
-"""Those of them that are given the shape of the result, which is known even where it was calculated."""
 
 
 def find_index_ranges(operations: Iterable[Any], feeds: Mapping[str, TensorSpec]) -> dict[str, tuple[IndexRange, ...]]:
@@ -66,18 +65,17 @@ def find_index_ranges(operations: Iterable[Any], feeds: Mapping[str, TensorSpec]
     found = {}
     for name, first in tracer.first.items():
         own = slice(first, first + feeds[name].elements)
-        if ranges := tuple(_join_ranges(low[own], high[own], feeds[name])):
-            found[name] = ranges
-    return {name: ranges for name, ranges in found.items() if len(ranges) <= _MOST_RANGES}
+        found[name] = tuple(_join_ranges(low[own], high[own], feeds[name]))
+    return {name: ranges for name, ranges in found.items() if 0 < len(ranges) <= _MOST_RANGES}
 
 
 @dataclass(frozen=True)
 class _Elements:
     """Elements of feeds that a tensor consists of.
 
-    ``numbers`` counts the elements of all feeds from 1 on, and is 0 for others. ``wrap``: so much was
-    added to negative ones. ``exact``: greater ones may have been rounded, or be negative where they do not fit into an
-    integer; None where neither can be.
+    ``numbers`` counts the elements of all feeds from 1 on, and is 0 for others. ``wrap``: so much was added to negative
+    ones. ``exact``: greater ones may have been rounded, or have become negative where an integer cannot hold them; None
+    where neither can be.
     """
 
     numbers: Array
@@ -138,7 +136,8 @@ class _Tracer:
         values: list[Any] = []
         for number, one in enumerate(op.inputs):
             if number not in traced:
-                values.append(tensor.shape.as_list() if op.type in _GIVEN_SHAPES else constant_of(one, {}))
+                known = op.type in ("BroadcastTo", "Reshape")  # where the shape is calculated, too
+                values.append(tensor.shape.as_list() if known else constant_of(one, {}))
             elif (elements := traced[number]) is not None:
                 values.append(elements.numbers)
             else:
@@ -157,26 +156,20 @@ class _Tracer:
         zero, size = constant_of(zero, {}), constant_of(size, {})
         if zero is None or zero.any() or size is None or size.size != 1 or size.item() < 1:
             return None
-        for other in map(self.trace, (less, index)):
-            if other is None or not np.array_equal(other.numbers, elements.numbers) or other.exact != elements.exact:
-                return None
-        return replace(elements, wrap=int(size.item()))
+        return replace(elements, wrap=int(size.item())) if {less.name, index.name} == {op.inputs[2].name} else None
 
 
 def _cast(elements: _Elements | None, source: Any, target: Any) -> _Elements | None:
-    """Return ``elements`` after a cast, which has to keep every whole number, or to round it where it is large."""
+    """Return ``elements`` after a cast that keeps whole numbers, but for large ones; None after another."""
     if elements is None or source == target:
         return elements
-    if target.name in _EXACT:  # in whole numbers, the ends of a range are moved nowhere
+    if target.name in _EXACT:
         if source.name in _EXACT and _EXACT[target.name] < _EXACT[source.name]:
             return None  # 9.9999999 may become 10
         return replace(elements, exact=min(_EXACT[target.name], elements.exact or _HIGHEST))
-    if not target.is_integer or target.name not in INTEGERS:
-        return None
-    if source.name in _EXACT:
+    if target.name not in INTEGERS or source.name in _EXACT:
         return elements if target.name in ("int32", "int64") else None
-    low, high = integer_limits(target.name)
-    least, greatest = integer_limits(source.name)
+    (low, high), (least, greatest) = integer_limits(target.name), integer_limits(source.name)
     return elements if low <= least and greatest <= high else None
 
 
@@ -220,18 +213,14 @@ def _join_ranges(low: Array, high: Array, feed: TensorSpec) -> Iterator[IndexRan
     lowest, highest = integer_limits(feed.dtype if feed.dtype in INTEGERS else "int64")
     low, high = np.maximum(low, lowest), np.minimum(high, highest)
     limits = np.stack([low, high], axis=1)
-    period = next(size for size in _periods(feed.shape) if (limits.reshape(-1, size, 2) == limits[:size]).all())
+    sizes = itertools.accumulate(reversed(feed.shape), operator.mul, initial=1)
+    period = next(size for size in sizes if (limits.reshape(-1, size, 2) == limits[:size]).all())
     limits = limits[:period]
     starts = [0, *(np.flatnonzero((limits[1:] != limits[:-1]).any(axis=1)) + 1), period]
     for start, end in itertools.pairwise(map(int, starts)):
         least, greatest = map(int, limits[start])
         if (least, greatest) != (lowest, highest):
             yield IndexRange(start, end - start, period, least, greatest)
-
-
-def _periods(shape: tuple[int, ...]) -> Iterator[int]:
-    """Yield the numbers of elements after which the ranges of a feed may repeat: 1, then the last dimensions'."""
-    yield from itertools.accumulate(reversed(shape), lambda size, more: size * more, initial=1)
 
 
 def _sizes(tensor: Any) -> Array:

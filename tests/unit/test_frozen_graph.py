@@ -11,10 +11,10 @@ import pytest
 
 from builder.errors import SandboxError
 from builder.importers.graph import FrozenGraph, Port
-from builder.spec.tensor import TensorSpec
+from builder.spec.tensor import IndexRange, TensorSpec
 
 GRAPH = {
-    "feeds": (Port(TensorSpec("x", "float32", (1, 4)), "feed/x:0"),),
+    "feeds": (Port(TensorSpec("x", "float32", (1, 4), ranges=(IndexRange(0, 1, 4, -3, 9),)), "feed/x:0"),),
     "fetches": (
         Port(TensorSpec("y", "int64", ()), "fetch/y:0"),
         Port(TensorSpec("r", "float32", (9, 4), (0,)), "fetch/r:0"),
@@ -53,6 +53,23 @@ def feed(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]
         lambda ports: ports["fetches"].insert(2, ports["fetches"][0]),
         lambda ports: ports["fetches"][2]["spec"].update(dtype="int64"),
         lambda ports: ports["fetches"][2]["spec"].update(shape=[1]),
+        feed(lambda port: port["spec"].update(ranges=CODE)),
+        *(
+            feed(lambda port, key=key, value=value: port["spec"]["ranges"][0].update({key: value}))
+            for key, value in [
+                ("first", CODE),
+                ("first", -1),
+                ("first", 4),
+                ("count", 0),
+                ("count", 5),
+                ("period", 3),
+                ("period", 0),
+                ("maximum", 9.5),
+                ("maximum", 1 << 63),
+                ("minimum", None),
+                ("other", 1),
+            ]
+        ),
         feed(lambda port: port["spec"].update(dtype="float32 " + CODE)),
         feed(lambda port: port["spec"].update(dtype=["float32"])),
         feed(lambda port: port["spec"].update(name=["x"])),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from builder.spec.tensor import TensorSpec
+from builder.spec.tensor import IndexRange, TensorSpec
 from builder.verify.inputs import RANDOM_CASES, cases, extremes, random_values
 from tests.support.hand_model import model_spec
 
@@ -71,3 +72,24 @@ def test_the_cases_of_a_model_without_pictures(dtype: str, wide: bool, tmp_path:
         assert set(case) == {"x", "other"}
     if wide:
         assert 90 < found["wide"]["other"].max() < 100
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", *INDICES, *FLOATS])
+def test_indices_are_whole_numbers_in_their_range(dtype: str) -> None:
+    """And reach both ends of it; other elements are as ever."""
+    low = 0 if dtype.startswith("u") else -3
+    ranges = (IndexRange(0, 1, 4, 0, 6), IndexRange(2, 2, 4, low, 2), IndexRange(1, 1, 4, 0, 2**31 - 1))
+    ranges = ranges if dtype not in ("uint8", "int8", "int16", "uint16") else ranges[:2]
+    spec = TensorSpec("x", dtype, (50, 4), ranges=ranges)
+    found = [values["x"] for _, values in cases(replace(model_spec(), image=None), [spec])]
+    assert len(found) > 4
+    for values in found:
+        assert (values.dtype, values.shape) == (np.dtype(dtype), (50, 4))
+        for one in ranges:
+            indices = values[:, one.first : one.first + one.count]
+            assert (indices == np.rint(indices)).all()
+            assert ((indices >= one.minimum) & (indices <= one.maximum)).all()
+    ends = np.stack(found)
+    assert set(ends[..., 0].ravel().tolist()) >= {0, 6}
+    assert set(ends[..., 2:].ravel().tolist()) >= {low, 2}
+    assert found[0].any() == 0

@@ -77,6 +77,11 @@ CHECKED: dict[str, Model] = {
 }
 """TensorFlow raises on some values of ``i``, int32 [2], whatever the other one is."""
 
+
+def count_from_the_end(ids: Any) -> Any:
+    return tf.where(ids < 0, ids + 10, ids)
+
+
 MOVED: dict[str, Model] = {
     "BroadcastTo": lambda i: tf.broadcast_to(i[:, None], (2, 3)),
     "Cast to floats": lambda i: tf.cast(tf.cast(i, tf.float32), tf.int32),
@@ -96,8 +101,8 @@ MOVED: dict[str, Model] = {
     "Tile": lambda i: tf.tile(i, [2]),
     "Transpose": lambda i: tf.transpose(tf.stack([i, [2, 3]])),
     "Unpack": lambda i: tf.unstack(i)[1],
-    "NumPy's negative ones": lambda i: tf.where(i < 0, i + 10, i),
-    "NumPy's negative ones, moved": lambda i: tf.reshape(tf.where(i[:1] < 0, i[:1] + 10, i[:1]), (1, 1)),
+    "NumPy's negative ones": lambda i: count_from_the_end(i),
+    "NumPy's negative ones, moved": lambda i: tf.transpose(count_from_the_end(tf.tile(i[None], [2, 1]))),
 }
 """Ways of ``i`` to a gather of ten rows."""
 

@@ -196,6 +196,22 @@ def embeddings() -> Function:
     return run
 
 
+@case(i32("i", 2), i32("places", 3, 2), i32("lengths", 4), ranges={"i": (0, 8), "places": (0, 3), "lengths": (0, 6)})
+def indices() -> Function:
+    """Indices of several ops, some in one input: each element has a range of its own."""
+    table = weights(10, 3)
+
+    def run(i: Any, places: Any, lengths: Any) -> tuple[Any, ...]:
+        rows = tf.gather(table, tf.stack([i[1], i[0], 9]))
+        window = tf.slice(table, [i[0], 0], [3, 2])
+        row = table[i[1]]
+        updated = tf.tensor_scatter_nd_update(table[:, 0], i[:, None], tf.constant([100.0, 200.0]))
+        reversed_rows = tf.reverse_sequence(tf.reshape(table[:8], (4, 6)), lengths, 1)
+        return rows, window, row, updated, tf.gather_nd(table, places), reversed_rows
+
+    return run
+
+
 @case(f32("volume", 2, 7, 10, 9, 3), covers=("Convolution", "no graph.h"))
 def volumes() -> Function:
     """The transposed and the deep one are XLA's, for which tfcompile refuses to write C++; the others become 2-D."""

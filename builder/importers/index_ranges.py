@@ -49,11 +49,11 @@ def find_index_ranges(operations: Iterable[Any], feeds: Mapping[str, TensorSpec]
     ``operations`` are of one tf.Graph, and run whatever is fed. A range always includes 0. A feed without indices is
     left out.
     """
-    checked = [op for op in operations if op.type in _CHECKS and all(one.shape.rank is not None for one in op.inputs)]
-    checked = [op for op in checked if op.node_def.attr["bad_indices_policy"].s != b"IGNORE"]
-    if not checked:
-        return {}
     tracer = _Tracer(feeds)
+    checked = [
+        op for op in operations if op.type in _CHECKS and _has_known_ranks(op) and any(map(tracer.trace, op.inputs))
+    ]
+    checked = [op for op in checked if op.node_def.attr["bad_indices_policy"].s != b"IGNORE"]
     low, high = np.full(tracer.count + 1, _LOWEST), np.full(tracer.count + 1, _HIGHEST)
     for op in checked:
         for number, least, greatest in _CHECKS[op.type](op):
@@ -202,6 +202,10 @@ def _run(op: Any, values: Iterable[Any]) -> list[Array]:
         )
         with reference_session(graph) as session:
             return list(session.run(results))
+
+
+def _has_known_ranks(op: Any) -> bool:
+    return all(tensor.shape.rank is not None for tensor in (*op.inputs, *op.outputs))
 
 
 def _is_small(tensor: Any) -> bool:

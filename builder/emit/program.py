@@ -137,7 +137,7 @@ def _both_ports(program: Program) -> list[str]:
 
 def _program(name: str, program: Program, fields: dict[str, str], used: Iterable[Step]) -> str:
     lines = "".join(f"    .{field} = {value},\n" for field, value in fields.items())
-    ranges = "    .ranges = ranges,\n    .range_count = COUNT(ranges),\n" if list(_ranges(program)) else ""
+    ranges = "    .ranges = ranges,\n    .range_count = COUNT(ranges),\n" if _ranges(program) else ""
     run = "" if "part" in fields else "    .run = run_program,\n"
     parts = f"    .parts = {program.parts}u,\n" if program.parts else ""
     parts += f"    .values = {values_offset(program)}u,\n" if program.parts and program.dense_end else ""

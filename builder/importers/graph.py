@@ -228,6 +228,7 @@ def _port(row: Any) -> Port:
 
 
 def _range(row: Any, elements: int) -> IndexRange:
+    """Read a range of a feed of so many ``elements``. Raises TypeError or ValueError for anything else."""
     found = IndexRange(**row)
     low, high = integer_limits("int64")
     if not all(type(number) is int and low <= number <= high for number in astuple(found)):

@@ -91,6 +91,7 @@ class BadCall:
 
     @property
     def status(self) -> int:
+        """What it must be answered with."""
         return CF_ERR_RANGE if self.field == "index" else CF_ERR_ARGUMENT
 
 
@@ -133,12 +134,10 @@ def refusal(model: Model, feeds: list[Bytes], call: BadCall) -> str:
         len(outputs) + call.change * (call.field == "fetch"),
     )
     status, why = model.library.run(model.opened, slots[: len(inputs)], slots[len(inputs) :], counts)
+    if status == CF_OK:
+        return "is accepted"
     if status != call.status:
-        return (
-            "is accepted"
-            if status == CF_OK
-            else f"is answered with {status_name(status)}, not {status_name(call.status)}"
-        )
+        return f"is answered with {status_name(status)}, not {status_name(call.status)}"
     if not why:
         return "is refused without a text in cf_last_error"
     if any(not b.intact or bool((b.data != POISONS[0]).any()) for b in outputs):

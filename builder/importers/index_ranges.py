@@ -51,7 +51,7 @@ def find_index_ranges(operations: Iterable[Any], feeds: Mapping[str, TensorSpec]
     """
     tracer = _Tracer(feeds)
     checked = [
-        op for op in operations if op.type in _CHECKS and _has_known_ranks(op) and any(map(tracer.trace, op.inputs))
+        op for op in operations if op.type in _CHECKS and _looks_at_indices(op) and any(map(tracer.trace, op.inputs))
     ]
     checked = [op for op in checked if op.node_def.attr["bad_indices_policy"].s != b"IGNORE"]
     low, high = np.full(tracer.count + 1, _LOWEST), np.full(tracer.count + 1, _HIGHEST)
@@ -204,8 +204,10 @@ def _run(op: Any, values: Iterable[Any]) -> list[Array]:
             return list(session.run(results))
 
 
-def _has_known_ranks(op: Any) -> bool:
-    return all(tensor.shape.rank is not None for tensor in (*op.inputs, *op.outputs))
+def _looks_at_indices(op: Any) -> bool:
+    """Tell whether TensorFlow is known to look at the indices of ``op``, as it does not for every empty result."""
+    known = all(tensor.shape.rank is not None for tensor in (*op.inputs, *op.outputs))
+    return known and all(0 not in tensor.shape.as_list() for tensor in op.outputs)
 
 
 def _is_small(tensor: Any) -> bool:

@@ -54,6 +54,7 @@ ABI = (
     "test_cascades.py",
     "test_dense_end.py",
     "test_feeds_in_place.py",
+    "test_index_ranges.py",
     "test_outside_weights.py::test_the_file_beside_the_library_is_taken",
     "test_outside_weights.py::test_two_models_of_one_library_have_weights_of_their_own",
     "test_outside_weights.py::test_weights_may_be_handed_over_in_memory",

@@ -40,7 +40,7 @@ CHECKED: dict[str, Model] = {
         input=TABLE, indices=i[:, None], updates=TABLE[:2]
     ),
     "Slice, sizes": lambda i: tf.slice(TABLE, i, [3, 2]),
-    "Slice, the rest": lambda i: tf.slice(TABLE, i, [-1, 0]),
+    "Slice, the rest": lambda i: tf.slice(TABLE, i, [-1, 1]),
     "SparseSegmentMean": lambda i: tf.sparse.segment_mean(TABLE, i, [0, 1]),
     "SparseSegmentSqrtN": lambda i: tf.sparse.segment_sqrt_n(TABLE, i, [0, 1]),
     "SparseSegmentSum": lambda i: tf.sparse.segment_sum(TABLE, i, [0, 1]),
@@ -113,6 +113,8 @@ CALCULATED: dict[str, Model] = {
     "clipped": lambda i: tf.gather(TABLE, tf.clip_by_value(i, 0, 9)),
     "another wrap": lambda i: tf.gather(TABLE, tf.where(i < 0, i + 5, i)),
     "another condition": lambda i: tf.gather(TABLE, tf.where(i < 1, i + 10, i)),
+    "of nothing": lambda i: tf.gather(TABLE[:, :0], i),
+    "of nothing, summed": lambda i: tf.math.unsorted_segment_sum(TABLE[:2, :0], i, 10),
     "in a branch": lambda i: tf.cond(i[0] > 1, lambda: tf.gather(TABLE, i), lambda: TABLE[:2]),
     "OneHot": lambda i: tf.one_hot(i, 10),
     "InTopK": lambda i: tf.math.in_top_k(i, TABLE[:2], 1),

@@ -8,9 +8,11 @@ from typing import get_args
 
 import pytest
 
+from builder.library.abi import CF_ERR_RANGE, STATUS
 from builder.lower import cascade, factors, fft, packing
 from builder.lower.fused_steps import ActivationName, Algorithm
 from builder.spec.model import WeightType
+from handler.model import OUT_OF_RANGE
 
 RUNTIME = Path(__file__).parents[2] / "builder" / "runtime"
 
@@ -59,3 +61,10 @@ def test_the_enums_are_named_as_emit_prints_them() -> None:
     assert _enumerators("cf_weight_type", "ops/weight_type.h") == list(get_args(WeightType))
     assert _enumerators("cf_algorithm") == list(get_args(Algorithm))
     assert ["identity", *_enumerators("cf_activation")] == list(get_args(ActivationName))
+
+
+def test_the_statuses_are_those_of_the_abi() -> None:
+    text = (RUNTIME / "abi" / "model.h").read_text()
+    statuses = {int(number): name for name, number in re.findall(r"(CF_ERR_\w+) = (\d+)", text)}
+    assert statuses == STATUS
+    assert statuses[CF_ERR_RANGE] == statuses[OUT_OF_RANGE] == "CF_ERR_RANGE"

@@ -133,7 +133,9 @@ def _choose_fetches(ports: ModelPorts, spec: ModelSpec) -> dict[str, str]:
     ]
     if len(chosen) > 1 and any(output.fetch is None for output in spec.outputs):
         problems.append(f"The model has several outputs: add `fetch = ...` under [[outputs]] ({', '.join(chosen)}).")
-    problems += [p for name in chosen.values() if name in known for p in check_dtype(known[name], "output")]
+    problems += [
+        p for name in chosen.values() if name in known for p in check_dtype(known[name], "output", spec.source.format)
+    ]
     if problems:
         raise ImportModelError("\n".join(problems))
     return chosen

@@ -29,6 +29,7 @@ from builder.importers.rewrite import (
 )
 from builder.importers.rewrites.apply import needs_rewriting, rewrite_ops
 from builder.importers.rewrites.layout import for_a_cpu
+from builder.importers.shapes import CAST
 from builder.importers.state import spec_of, without_debugging
 from builder.importers.tf import tensorflow
 from builder.importers.xla_ops import kernels, look
@@ -80,14 +81,17 @@ def write_frozen(
                 with tf.name_scope("preprocess"):
                     inputs[tensor] = sound_to_input(placeholder, audio, dtype, shapes[name])
             else:
-                port = TensorSpec(name, dtype.name, shapes[name])
-                placeholder = inputs[tensor] = _placeholder(port)
+                port = TensorSpec(name, "float32" if dtype.name in CAST else dtype.name, shapes[name])
+                placeholder = _placeholder(port)
+                inputs[tensor] = placeholder if placeholder.dtype == dtype else tf.cast(placeholder, dtype)
             feeds.append(Port(port, placeholder.name))
         found = _import(source, inputs, tensors)
         results = {}
         for (visible, _), scores in zip(fetches.items(), found, strict=True):
             with tf.name_scope("activation"):
                 answer = finish(scores, ending(spec, visible, len(fetches)), visible)
+            if answer.dtype.name in CAST:
+                answer = tf.cast(answer, tf.float32)
             results[visible] = tf.identity(answer, name=f"fetch/{c_identifier(visible)}")
         first = {MODEL_SCOPE + node: variable.value for node, variable in raw.states.items()}
         specs = _fetch_specs(graph.as_graph_def(), feeds, results, first, spec)

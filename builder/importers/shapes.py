@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from builder.errors import ImportModelError
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.spec import AudioInput, ImageInput, ModelSpec, TextInput, sound_shapes
+from builder.spec import AudioInput, Format, ImageInput, ModelSpec, TextInput, sound_shapes
 from builder.spec.tensor import ITEM_SIZES
 
 Shape = tuple[int, ...]
@@ -18,12 +18,12 @@ _INSTEAD = {
     "string": "answer with numbers, and leave this one out by [[fetches]]",
     "complex64": "feed real and imaginary parts as two float32 tensors",
     "complex128": "feed real and imaginary parts as two float64 tensors",
-    "float16": "wrap the model so that it casts from and to float32 itself",
     "bfloat16": "wrap the model so that it casts from and to float32 itself",
     "resource": "freeze the graph first",
     "variant": "choose a dense tensor instead",
 }
-_CAST = {"float16", "bfloat16"}  # the graph casts pixels and sound itself, so these may stand behind them
+CAST = {"float16", "bfloat16"}
+"""Types that callers pass as float32: the graph casts from and to it."""
 
 
 def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
@@ -47,7 +47,7 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
     shapes: dict[str, Shape] = {}
     for port in ports.feeds:
         own = media if port.name == media_feed else None
-        problems += check_dtype(port, "input", own is not None) if port.dtype != STRING else []
+        problems += check_dtype(port, "input", spec.source.format) if port.dtype != STRING else []
         given = next((f.shape for f in spec.feeds if f.name == port.name), None)
         try:
             shapes[port.name] = _pin(port, given, spec.batch, own)
@@ -76,9 +76,13 @@ def _text_problems(text: TextInput, ports: ModelPorts, shapes: Mapping[str, Shap
             yield f"[text] {key} is {name!r} {list(shape)}{other}: inputs of text are [batch, length], all the same."
 
 
-def check_dtype(port: PortInfo, kind: str, cast: bool = False) -> list[str]:
-    """A message if the port's dtype cannot cross the C ABI, and the graph does not ``cast`` it."""
-    if port.dtype in ITEM_SIZES or (cast and port.dtype in _CAST):
+def check_dtype(port: PortInfo, kind: str, form: Format) -> list[str]:
+    """A message if the port's dtype cannot cross the C ABI, and the graph does not cast it.
+
+    ``form``: the model's. The frameworks' own answers pass through NumPy's files, which know no bfloat16.
+    """
+    passed = CAST - ({"bfloat16"} if form in ("jax", "pytorch") else set())
+    if port.dtype in ITEM_SIZES or port.dtype in passed:
         return []
     instead = _INSTEAD.get(port.dtype, "use one of those")
     return [

@@ -190,7 +190,7 @@ class TestShapes:
         ("dtype", "why"),
         [
             ("string", "The output 'y' is strings that no number chooses: leave it out"),
-            *((dtype, f"'x' is {dtype}.*What to do") for dtype in ("complex64", "float16", "bfloat16")),
+            *((dtype, f"'x' is {dtype}.*What to do") for dtype in ("complex64", "complex128")),
         ],
     )
     def test_dtypes_that_cannot_cross_the_abi(self, tmp_path: Path, dtype: str, why: str) -> None:
@@ -200,6 +200,18 @@ class TestShapes:
             (tmp_path / "g.pb").write_bytes(graph.as_graph_def().SerializeToString())
         with pytest.raises(ImportModelError, match=why):
             freeze(tmp_path / "g.pb", tmp_path / "out", feeds=(FeedSpec("x"),), fetches=(FetchSpec("y"),))
+
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+    def test_half_precision_crosses_the_abi_as_float32(self, tmp_path: Path, dtype: str) -> None:
+        with tf.Graph().as_default() as graph:
+            x = tf.compat.v1.placeholder(dtype, [4], name="x")
+            tf.multiply(x, x, name="y")
+            (tmp_path / "g.pb").write_bytes(graph.as_graph_def().SerializeToString())
+        frozen = freeze(tmp_path / "g.pb", tmp_path / "out", feeds=(FeedSpec("x"),), fetches=(FetchSpec("y"),))
+        assert [port.spec.dtype for port in (*frozen.feeds, *frozen.fetches)] == ["float32", "float32"]
+        values = np.array([0.1, -3.3, 70.7, 0], np.float32)
+        expected = tf.cast(tf.square(tf.cast(values, dtype)), "float32").numpy()
+        np.testing.assert_array_equal(run_graph(frozen, {"x": values})["y"], expected)
 
 
 class TestImage:

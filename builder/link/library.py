@@ -21,7 +21,7 @@ KERNEL_SOURCES = tuple(
 )
 """Runtime files compiled for the model's CPU."""
 
-THREAD_SOURCES = ("platform/threads.c", "platform/cpus.c")
+THREAD_SOURCES = ("platform/threads.c", "platform/cpus.c", "platform/bfloat16.c")
 """Runtime files compiled for any CPU of the architecture, beside model.c."""
 
 FUSED_SOURCE = "fused/kernels.c"

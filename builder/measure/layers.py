@@ -33,6 +33,7 @@ from builder.verify.agreement import allowed_sensitivity, errors, jsonable
 from builder.verify.golden import Golden
 from builder.verify.inner import inner_values
 from builder.verify.machine import HERE, machine_for
+from builder.verify.reading import read_graph
 from builder.verify.rounding import FLIPPED_SHARE
 from builder.verify.sensitivity import nudge_constants, nudged_calls, sensitivity
 from builder.verify.verification import Verification
@@ -196,7 +197,8 @@ def _ask(graph: FrozenGraph, ops: list[str], restored: Path | None) -> None:
         return rounded_reference(graph, restored) if restored else graph.reference()
 
     theirs = inner_values(graph, reference(), feeds, ops)
-    moved = inner_values(graph, nudge_constants(reference()), nudged_calls({"": feeds})[""], ops)
+    calls = nudged_calls({"": feeds}, read_graph(graph, graph.reference()).feeds)
+    moved = inner_values(graph, nudge_constants(reference()), calls[""], ops)
     found = zip(_KINDS, (theirs, moved), strict=True)
     save_arrays(Path(_VALUES), {f"{kind}/{ops.index(op)}": v for kind, values in found for op, v in values.items()})
 

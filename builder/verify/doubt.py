@@ -19,21 +19,31 @@ from builder.verify.expected import ExpectedOutput
 Array = NDArray[Any]
 
 
+ENOUGH = 3
+"""Cases that must be left where TensorFlow is undecided on others."""
+MOST_ALLOWED = allowed_sensitivity(MOST_SENSITIVE)
+"""The share of the largest magnitude of an answer that a library may be off, whatever the sensitivity."""
+
+
 def doubts(
     outputs: Sequence[ExpectedOutput],
     answers: Mapping[str, Mapping[str, Array]],
     moved: Mapping[str, Mapping[str, Array]],
     when: str,
+    share: float = MOST_ALLOWED,
 ) -> dict[str, str]:
     """The cases whose answer moves further than any library may be off, with the reason in words.
 
     ``answers`` and ``moved``: arrays by case and fetch; of ``moved`` cases may be missing. ``when``: what moved them.
+    ``share``: of the largest magnitude of an answer, what a library may be off.
     """
-    found = {case: _doubt(outputs, answers[case], after) for case, after in moved.items()}
+    found = {case: _doubt(outputs, answers[case], after, share) for case, after in moved.items()}
     return {case: f"{text} {when}" for case, text in found.items() if text}
 
 
-def _doubt(outputs: Sequence[ExpectedOutput], before: Mapping[str, Array], after: Mapping[str, Array]) -> str:
+def _doubt(
+    outputs: Sequence[ExpectedOutput], before: Mapping[str, Array], after: Mapping[str, Array], most: float
+) -> str:
     """In words, where TensorFlow's answer moves furthest beyond what is allowed; empty where it does not."""
     for output in outputs:
         name = output.fetch.name
@@ -41,8 +51,8 @@ def _doubt(outputs: Sequence[ExpectedOutput], before: Mapping[str, Array], after
             sizes = f"{list(before[name].shape)} to {list(after[name].shape)}"
             return f"the size of TensorFlow's own {output.name} goes from {sizes}"
         exact = not output.fetch.dtype.startswith("float")
-        share = 0.0 if exact else allowed_sensitivity(MOST_SENSITIVE)
-        error, allowed = errors(after[name], before[name], _widest(output.tolerance, exact), share)
+        tolerance = Tolerance(0.0, 0.0) if exact else widest(output.tolerance)
+        error, allowed = errors(after[name], before[name], tolerance, 0.0 if exact else most)
         beyond = ~(error <= allowed)
         if beyond.any():
             at = np.unravel_index(int(np.where(beyond, error, -1.0).argmax()), error.shape)
@@ -50,9 +60,7 @@ def _doubt(outputs: Sequence[ExpectedOutput], before: Mapping[str, Array], after
     return ""
 
 
-def _widest(tolerance: Tolerance, exact: bool) -> Tolerance:
+def widest(tolerance: Tolerance) -> Tolerance:
     """What a library may be off at most: a narrower tolerance than the default puts no case in doubt."""
-    if exact:
-        return Tolerance(0.0, 0.0)
     default = Tolerance()
     return Tolerance(max(tolerance.absolute, default.absolute), max(tolerance.relative, default.relative))

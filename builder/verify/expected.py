@@ -88,13 +88,16 @@ def open_expected(graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None
     with ExitStack() as stack:
         golden = stack.enter_context(Golden.open(graph.golden_path))
         golden.require_fits(feeds, fetches)
-        outputs = tuple(
-            replace(o, sensitivity=golden.sensitivity(o.fetch.name)) if o.tolerance == Tolerance() else o
-            for o in outputs
-        )
+        outputs = tuple(_with_sensitivity(o, golden) if o.tolerance == Tolerance() else o for o in outputs)
         known = rounding.golden if rounding else None
         same = stack.enter_context(Golden.open(known)) if known else None
         yield Expected(feeds, fetches, outputs, golden, rounding, same)
+
+
+def _with_sensitivity(output: ExpectedOutput, golden: Golden) -> ExpectedOutput:
+    name = output.fetch.name
+    tolerance = widened(output.tolerance, golden.rounding(name), golden, golden.cases, output.fetch)
+    return replace(output, sensitivity=golden.sensitivity(name), tolerance=tolerance)
 
 
 def widened(tolerance: Tolerance, share: float, golden: Golden, cases: tuple[str, ...], fetch: TensorSpec) -> Tolerance:

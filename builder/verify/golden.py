@@ -1,7 +1,8 @@
 """golden.npz: TensorFlow's answers to a model's golden inputs. Nothing else reads or writes that file.
 
 It has an array for every feed and fetch of every case, ``feed/<case>/<name>`` and ``fetch/<case>/<name>``, and for
-floating-point fetches ``sensitivity/<name>``. Of cases that decide nothing there is only the reason,
+floating-point fetches ``sensitivity/<name>``, or ``rounding/<name>`` where the graph computes in half precision.
+Of cases that decide nothing there is only the reason,
 ``undecided/<case>`` (see ``builder.verify.doubt``). This module needs NumPy alone: the process that runs a library
 reads it.
 """
@@ -61,16 +62,18 @@ class Golden:
         cases: Mapping[str, GoldenCase],
         sensitivity: Mapping[str, float] | None = None,
         undecided: Mapping[str, str] | None = None,
+        rounding: Mapping[str, float] | None = None,
     ) -> None:
         """Write the file: the same bytes for the same ``cases``.
 
-        ``sensitivity``: see the method, by fetch. ``undecided``: see the property.
+        ``sensitivity``, ``rounding``: see the methods, by fetch. ``undecided``: see the property.
         """
         arrays: dict[str, Array] = {}
         for name, case in cases.items():
             arrays |= {f"feed/{name}/{feed}": value for feed, value in case.feeds.items()}
             arrays |= {f"fetch/{name}/{fetch}": value for fetch, value in case.fetches.items()}
         arrays |= {f"sensitivity/{fetch}": np.array(share) for fetch, share in (sensitivity or {}).items()}
+        arrays |= {f"rounding/{fetch}": np.array(share) for fetch, share in (rounding or {}).items()}
         arrays |= {f"undecided/{case}": np.array(why) for case, why in (undecided or {}).items()}
         save_arrays(path, arrays)
 
@@ -94,7 +97,16 @@ class Golden:
         As a share of the largest magnitude in the answer; the greatest share of all cases. 0.0 where the file does not
         say: for integers, and answers recorded without it. See ``builder.verify.sensitivity``.
         """
-        key = f"sensitivity/{fetch}"
+        return self._share(f"sensitivity/{fetch}")
+
+    def rounding(self, fetch: str) -> float:
+        """How far an answer may be off since the graph itself computes in half precision.
+
+        As a share of the largest magnitude over all cases; 0.0 for float32. See ``builder.verify.reference``.
+        """
+        return self._share(f"rounding/{fetch}")
+
+    def _share(self, key: str) -> float:
         return float(self._arrays[key]) if key in self._arrays else 0.0
 
     def require_fits(self, feeds: Sequence[TensorSpec], fetches: Sequence[TensorSpec]) -> None:

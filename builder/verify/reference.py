@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,21 +21,23 @@ from builder.importers.tf import reference_session, tensorflow
 from builder.importers.walk import walk
 from builder.spec import ModelSpec
 from builder.spec.tensor import TensorSpec
-from builder.verify.doubt import doubts
+from builder.verify.agreement import errors
+from builder.verify.doubt import ENOUGH, MOST_ALLOWED, doubts, widest
 from builder.verify.expected import ExpectedOutput, outputs_of
 from builder.verify.float64 import in_float64
 from builder.verify.golden import Golden, GoldenCase
 from builder.verify.inputs import EDGES, PROBES, cases, examples, further_cases, is_text, scaled
+from builder.verify.reading import WHOLE, Reading, read_graph
+from builder.verify.rounding import ROUNDING_SHARE
 from builder.verify.samples import golden_samples, is_sample
-from builder.verify.sensitivity import moved_zeros, nudge_constants, nudged_calls, sensitivity
+from builder.verify.sensitivity import FLOATS, moved_zeros, nudge_constants, nudged_calls, sensitivity
+from builder.verify.ties import UNSTABLE, break_ties
 
 Array = NDArray[Any]
 Feeds = Mapping[str, Array]
 """The arrays of one call, by feed."""
 Fetches = dict[str, Array]
 
-ENOUGH = 3
-"""Cases that must be left where TensorFlow is undecided on others."""
 SAMPLES = 16
 """How many of the user's own inputs are golden ones at most: each is run several times, by TensorFlow too."""
 
@@ -45,10 +49,13 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
     function made of strings where the graph began with them, and at most
     ``SAMPLES`` of the spec's samples. Another random one takes the place of each that TensorFlow itself is undecided
     on, or cannot run. Of a graph with state they are one sequence of calls, in the order of the file, from the first
-    state on. Raises VerifyError for a graph whose answers are random, for samples that TensorFlow cannot run, and where
-    fewer than ``ENOUGH`` cases are left; UsageError for samples that do not fit.
+    state on. Where float64 shows that TensorFlow's float32 answer is off, the answer is that of float64. Inputs of
+    floating point that the graph reads as whole numbers get those. Raises VerifyError for a graph whose answers are
+    random, for samples that TensorFlow cannot run, and where fewer than ``ENOUGH`` cases are left; UsageError for
+    samples that do not fit.
     """
-    random = random_nodes(graph.reference())
+    reference = graph.reference()
+    random = random_nodes(reference)
     if random:
         raise VerifyError(
             f"The graph draws random numbers ({', '.join(random[:5])}{', ...' if len(random) > 5 else ''}), so its "
@@ -57,23 +64,34 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
         )
     feeds = [port.spec for port in graph.feeds]
     outputs = outputs_of(spec, tuple(port.spec for port in graph.fetches))
-    calls: dict[str, Feeds] = {**dict(cases(spec, feeds)), **dict(examples(graph))}
+    types = read_graph(graph, reference).feeds
+    del reference  # weights are large
+    drawn = [replace(feed, dtype="int32") if types.get(feed.name) == WHOLE else feed for feed in feeds]
+    calls: dict[str, Feeds] = {**dict(_cast_calls(cases(spec, drawn), feeds)), **dict(examples(graph))}
     calls |= dict(golden_samples(spec, feeds, SAMPLES))
-    others = _of_new_sizes(graph, calls, dict(scaled(feeds)))
-    calls, probes, further = calls | others, PROBES | others.keys(), further_cases(feeds)
+    others = _of_new_sizes(graph, calls, dict(_cast_calls(scaled(drawn), feeds)))
+    calls, probes, further = calls | others, PROBES | others.keys(), _cast_calls(further_cases(drawn), feeds)
     undecided: dict[str, str] = {}
     while True:
         asked = ask(graph, calls, may_fail=[case for case in calls if not (is_sample(case) or is_text(case))])
         found = {case: why for case, why in asked.failed.items() if case not in probes}
-        found |= _doubts(asked, graph, outputs)
+        exact = {} if graph.states else _in_float64(graph, asked.calls)
+        found |= _doubts(asked, graph, outputs, exact)
         if not found:
             break
         undecided |= found
         calls = {case: feeds for case, feeds in calls.items() if case not in undecided}
         calls |= dict(islice(further, len(found)))
     if undecided and len(asked.calls) < ENOUGH:
-        raise VerifyError(_too_few(undecided, len(asked.calls)))
-    asked.write(graph.golden_path, undecided)
+        raise VerifyError(explain_too_few(undecided, len(asked.calls), feeds))
+    replace(asked, exact=_find_more_exact(asked, outputs, exact)).write(graph.golden_path, undecided)
+
+
+def _cast_calls(calls: Iterable[tuple[str, Feeds]], feeds: Sequence[TensorSpec]) -> Iterator[tuple[str, Feeds]]:
+    """Return ``calls`` in the types of ``feeds``."""
+    types = {feed.name: feed.dtype for feed in feeds}
+    for case, arrays in calls:
+        yield case, {name: array.astype(types[name], copy=False) for name, array in arrays.items()}
 
 
 def _of_new_sizes(graph: FrozenGraph, calls: Mapping[str, Feeds], further: Mapping[str, Feeds]) -> dict[str, Feeds]:
@@ -95,14 +113,47 @@ def _of_new_sizes(graph: FrozenGraph, calls: Mapping[str, Feeds], further: Mappi
     return chosen
 
 
-def _too_few(undecided: Mapping[str, str], left: int) -> str:
-    reasons = "".join(f"\n  {case}: {why}" for case, why in list(undecided.items())[:3])
-    return (
-        f"TensorFlow itself is undecided on {len(undecided)} of {len(undecided) + left} golden inputs, or cannot run "
-        f"them:{reasons}\n"
-        f"That leaves {left} to judge a library by, and {ENOUGH} are needed. Give inputs that the "
-        'model is made for: `samples = "samples.npz"` under [golden] in model.toml (docs/verification.md).'
+_CANNOT_RUN = "TensorFlow cannot run the graph on it: "
+
+
+def explain_too_few(undecided: Mapping[str, str], left: int, feeds: Sequence[TensorSpec]) -> str:
+    """Say why so few golden inputs are left; the most frequent kind of reason comes first."""
+    raises = f"TensorFlow cannot run the model (with {', '.join(f'{f.name} {list(f.shape)}' for f in feeds)}) on"
+    no_number = "TensorFlow's own answer is NaN or a number, as the last bit of an input or a weight has it, on"
+    jumps = "TensorFlow's own answer jumps with the last bit of an input or a weight, on"
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for case, why in undecided.items():
+        kind = raises if why.startswith(_CANNOT_RUN) else no_number if " nan " in why else jumps
+        kinds[kind].append(f"{case}: {why.removeprefix(_CANNOT_RUN)}")
+    ordered = sorted(kinds.items(), key=lambda pair: -len(pair[1]))
+    lines = [f"{kind} {len(of)} of {len(undecided) + left} golden inputs:\n  {of[0]}" for kind, of in ordered]
+    shape = "If a shape is at fault, give another one under [[feeds]] in model.toml. " if raises in kinds else ""
+    return "\n".join(lines) + (
+        f"\nThat leaves {left} to judge a library by, and {ENOUGH} are needed. {shape}Give inputs that the model is "
+        'made for: `samples = "samples.npz"` under [golden] in model.toml (docs/verification.md).'
     )
+
+
+def _find_more_exact(
+    asked: Asked, outputs: Sequence[ExpectedOutput], exact: Mapping[str, Fetches]
+) -> dict[str, dict[str, Array]]:
+    """Return the answers of float64 that take the place of TensorFlow's own, by case and fetch.
+
+    Those that TensorFlow's own is further off than half of what a library may be, but not so far that in float64 the
+    graph may be another function: by more than ``MOST_ALLOWED`` / 2.
+    """
+    found: dict[str, dict[str, Array]] = {}
+    for case, fetches in exact.items():
+        for output in outputs:
+            name = output.fetch.name
+            own, wide = asked.answers[case][name], fetches[name]
+            if own.dtype.name not in FLOATS or own.shape != wide.shape:
+                continue
+            error, allowed = errors(own, wide, widest(output.tolerance))
+            limit = allowed + MOST_ALLOWED / 2 * float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
+            if (error > allowed / 2).any() and (error <= limit).all():
+                found.setdefault(case, {})[name] = wide
+    return found
 
 
 @dataclass(frozen=True)
@@ -110,18 +161,36 @@ class Asked:
     """TensorFlow's ``answers`` to ``calls``, and those when weights and inputs ``moved`` by one ulp.
 
     By case, each in the order of the calls; without those that TensorFlow could not run, which ``failed`` has, with
-    the reason.
+    the reason. ``exact``: answers of float64 that take the place of some.
     """
 
     calls: Mapping[str, Feeds]
     answers: Mapping[str, Fetches]
     moved: Mapping[str, Fetches]
     failed: Mapping[str, str]
+    reading: Reading
+    exact: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
+
+    @property
+    def share(self) -> float:
+        """The share of the largest magnitude of an answer that a library may be off at most."""
+        return ROUNDING_SHARE[self.reading.narrowest] or MOST_ALLOWED
 
     def write(self, path: Path, undecided: Mapping[str, str] | None = None) -> None:
-        """As a golden file, which says how sensitive the answers are."""
-        found = {case: GoldenCase(feeds, self.answers[case]) for case, feeds in self.calls.items()}
-        Golden.write(path, found, sensitivity(self.answers, self.moved), undecided)
+        """As a golden file, which says how sensitive the answers are.
+
+        Twice the sensitivity is allowed; of how far float32 is off float64, once.
+        """
+        found = {
+            case: GoldenCase(feeds, {**self.answers[case], **self.exact.get(case, {})})
+            for case, feeds in self.calls.items()
+        }
+        shares, rounding = sensitivity(self.answers, self.moved), dict[str, float]()
+        for name, share in sensitivity(self.answers, self.exact).items():
+            shares[name] = shares.get(name, 0.0) + share / 2
+        if self.reading.narrowest != "float32":
+            shares, rounding = {}, {name: min(2 * share, self.share) for name, share in shares.items()}
+        Golden.write(path, found, shares, undecided, rounding)
 
 
 def ask(graph: FrozenGraph, calls: Mapping[str, Feeds], may_fail: Collection[str] = ()) -> Asked:
@@ -131,26 +200,38 @@ def ask(graph: FrozenGraph, calls: Mapping[str, Feeds], may_fail: Collection[str
     Raises VerifyError where it cannot run another, or no call is left.
     """
     failed: dict[str, str] = {}
+    reading = read_graph(graph, graph.reference())
     fetched = dict(answers(graph, graph.reference(), calls, may_fail, failed))
     if calls and not fetched and not failed:
         sizes = ", ".join(f"{p.spec.name} {p.spec.says()}" for p in graph.fetches if p.spec.dynamic)
         raise VerifyError(f"Every golden input gives more than `max_size` in model.toml allows ({sizes}): raise it.")
     run = {case: calls[case] for case in fetched}
-    moved = answers(graph, nudge_constants(graph.reference()), nudged_calls(run), may_fail=run)
-    return Asked(run, fetched, dict(moved), failed)
+    moved = answers(graph, nudge_constants(graph.reference()), nudged_calls(run, reading.feeds), may_fail=run)
+    return Asked(run, fetched, dict(moved), failed, reading)
 
 
-def _doubts(asked: Asked, graph: FrozenGraph, outputs: Sequence[ExpectedOutput]) -> dict[str, str]:
-    """Of the cases ``asked``, those that TensorFlow is undecided on, and why; of a sequence of calls the first."""
-    found = doubts(outputs, asked.answers, asked.moved, "when weights and inputs move by one unit in the last place")
+def _doubts(
+    asked: Asked, graph: FrozenGraph, outputs: Sequence[ExpectedOutput], exact: Mapping[str, Fetches]
+) -> dict[str, str]:
+    """Of the cases ``asked``, those that TensorFlow is undecided on, and why; of a sequence of calls the first.
+
+    ``exact``: its answers in float64, where it has them.
+    """
+
+    def find(moved: Iterable[tuple[str, Fetches]], when: str) -> dict[str, str]:
+        return doubts(outputs, asked.answers, dict(moved), when, asked.share)
+
+    found = find(asked.moved.items(), "when weights and inputs move by one unit in the last place")
     if not graph.states:
-        zeros = moved_zeros(asked.calls)
-        moved = dict(answers(graph, graph.reference(), zeros, may_fail=zeros)) if zeros else {}
-        found = doubts(outputs, asked.answers, moved, "when zeros of the input move by 1e-7") | found
-        edges = {case: feeds for case, feeds in asked.calls.items() if case in EDGES}
-        found = doubts(outputs, asked.answers, _in_float64(graph, edges), "in float64") | found
-    first = [case for case in asked.calls if case in found][: 1 if graph.states else None]
-    return {case: found[case] for case in first}
+        zeros = moved_zeros(asked.calls, asked.reading.feeds)
+        moved = answers(graph, graph.reference(), zeros, may_fail=zeros) if zeros else ()
+        found = find(moved, "when zeros of the input move by 1e-7") | found
+        found = find(((case, one) for case, one in exact.items() if case in EDGES), "in float64") | found
+        for first in (True, False) if UNSTABLE in asked.reading.ops else ():
+            moved = answers(graph, break_ties(graph.reference(), first=first), asked.calls, may_fail=asked.calls)
+            found = find(moved, "when equal scores move apart, whose order an unstable sort decides") | found
+    chosen = [case for case in asked.calls if case in found][: 1 if graph.states else None]
+    return {case: found[case] for case in chosen}
 
 
 def _in_float64(graph: FrozenGraph, calls: Mapping[str, Feeds]) -> dict[str, Fetches]:
@@ -203,10 +284,10 @@ def _answers(
                     [p.tensor for p in graph.fetches], {p.tensor: feeds[p.spec.name] for p in graph.feeds}
                 )
             except tf.errors.OpError as error:
-                reason = " ".join(error.message.split())[:300]
+                reason = _read_reason(error)
                 if case in may_fail:  # out of the range of an index, say: TensorFlow has no answer to agree with
                     if failed is not None:
-                        failed[case] = f"TensorFlow cannot run the graph on it: {reason}"
+                        failed[case] = _CANNOT_RUN + reason
                     assign(loaded, session, state)
                     continue
                 raise VerifyError(f"TensorFlow cannot run the graph on {case}: {reason}") from error
@@ -216,6 +297,12 @@ def _answers(
             state = read(loaded, session, {p.tensor: p.spec.dtype for p in graph.states})
             pairs = zip(graph.fetches, found, strict=True)
             yield case, {port.spec.name: np.asarray(answer, port.spec.dtype) for port, answer in pairs}
+
+
+def _read_reason(error: Any) -> str:
+    """Return TensorFlow's own reason for an error, after the name of the node that raised it."""
+    text = " ".join(error.message.split())
+    return re.sub(r"^Graph execution error: .*?Node: ('[^']*') ", r"\1: ", text)[:300]
 
 
 def _too_large(fetches: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]]) -> bool:

@@ -2,7 +2,8 @@
 
 float32 sums come out differently in another order, and TensorFlow's order depends on the processor. In a deep network
 such differences of one ulp grow, in some a thousandfold, so an answer of TensorFlow's is only so certain. One more
-run measures how certain: every weight and every input moves up or down by one ulp, at random.
+run measures how certain: every weight and every input moves up or down by one ulp, at random. Where the graph rounds it
+to half precision before it computes, that is an ulp of that type: rounding would swallow a smaller one.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import ml_dtypes  # noqa: F401 (NumPy knows bfloat16 by it)
 import numpy as np
 from numpy.typing import NDArray
 
 from builder.importers.tf import tensorflow
-from builder.importers.walk import walk
+from builder.verify.reading import HALVES, WHOLE, read_types
 
 Array = NDArray[Any]
 
 FLOATS = ("float16", "float32", "float64")
+_MOVABLE = (*FLOATS, "bfloat16")
 _SEED = 1
 
 
@@ -29,24 +32,34 @@ def nudge_constants(definition: Any) -> Any:
     """
     tf, random = tensorflow(), np.random.Generator(np.random.PCG64(_SEED))
     enums = {tf.dtypes.as_dtype(name).as_datatype_enum for name in FLOATS}
-    for _, node in walk(definition):
-        if node.op == "Const" and (tensor := node.attr["value"].tensor).dtype in enums:
-            values = tf.make_ndarray(tensor)
-            if values.size > 1:
-                tensor.CopyFrom(tf.make_tensor_proto(nudged(values, random)))
+    for nodes in (definition.node, *(function.node_def for function in definition.library.function)):
+        types = read_types(nodes, definition.library)
+        for node in nodes:
+            read_as = types.get(node.name, "")
+            if node.op == "Const" and ((tensor := node.attr["value"].tensor).dtype in enums or read_as in HALVES):
+                values = tf.make_ndarray(tensor)
+                if values.size > 1:
+                    tensor.CopyFrom(tf.make_tensor_proto(nudged(values, random, read_as)))
     return definition
 
 
-def nudged_calls(calls: Mapping[str, Mapping[str, Array]]) -> dict[str, dict[str, Array]]:
-    """``calls``, by case and feed, with every floating-point input moved by one ulp."""
-    random = np.random.Generator(np.random.PCG64(_SEED))
-    return {case: {name: nudged(value, random) for name, value in feeds.items()} for case, feeds in calls.items()}
+def nudged_calls(
+    calls: Mapping[str, Mapping[str, Array]], types: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Array]]:
+    """``calls``, by case and feed, with floating-point inputs moved by one ulp; ``types``: ``Reading.feeds``."""
+    random, types = np.random.Generator(np.random.PCG64(_SEED)), types or {}
+    return {
+        case: {name: nudged(value, random, types.get(name, "")) for name, value in feeds.items()}
+        for case, feeds in calls.items()
+    }
 
 
-def moved_zeros(calls: Mapping[str, Mapping[str, Array]]) -> dict[str, dict[str, Array]]:
+def moved_zeros(
+    calls: Mapping[str, Mapping[str, Array]], types: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Array]]:
     """``calls`` with each floating-point input that is 0 throughout as far from 0 as 1 is from its neighbour.
 
-    Without those that have no such input: zeros among other numbers may be a mask.
+    Without those that have no such input: zeros among other numbers may be a mask. ``types``: ``Reading.feeds``.
     """
     random = np.random.Generator(np.random.PCG64(_SEED))
     found: dict[str, dict[str, Array]] = {}
@@ -54,19 +67,25 @@ def moved_zeros(calls: Mapping[str, Mapping[str, Array]]) -> dict[str, dict[str,
         blank = {
             n: nudged(np.ones_like(v), random) - 1
             for n, v in feeds.items()
-            if v.dtype.name in FLOATS and v.size and not v.any()
+            if v.dtype.name in FLOATS and v.size and not v.any() and (types or {}).get(n) != WHOLE
         }
         if blank:
             found[case] = {**feeds, **blank}
     return found
 
 
-def nudged(values: Array, random: np.random.Generator) -> Array:
-    """``values`` with each number the next one up or down; zeros, and arrays that are not of FLOATS, as they are."""
-    if values.dtype.name not in FLOATS:
+def nudged(values: Array, random: np.random.Generator, read_as: str = "") -> Array:
+    """``values`` with each number the next one up or down; zeros, and whole numbers, as they are.
+
+    ``read_as``: what the graph rounds them to. Of one of HALVES, they move by an ulp of that; WHOLE ones stay.
+    """
+    if values.dtype.name not in _MOVABLE or read_as == WHOLE:
         return values
     ends = np.where(random.integers(0, 2, values.shape, dtype=np.int8), np.inf, -np.inf).astype(values.dtype)
-    moved: Array = np.where(values == 0, values, np.nextafter(values, ends))
+    with np.errstate(over="ignore"):
+        rounded = values.astype(read_as) if read_as in HALVES else values
+    after = np.nextafter(rounded, ends.astype(rounded.dtype)).astype(values.dtype)
+    moved: Array = np.where((values == 0) | (np.isinf(rounded) & np.isfinite(values)), values, after)
     return moved
 
 
@@ -75,14 +94,15 @@ def sensitivity(
 ) -> dict[str, float]:
     """The largest change of each floating-point fetch over all cases, as a share of the largest magnitude in its case.
 
-    Both arguments are arrays by case and fetch. What is not finite in either counts for nothing, nor does an answer
-    that gets another size.
+    Both arguments are arrays by case and fetch, of which the second may miss some. What is not finite in either counts
+    for nothing, nor does an answer that gets another size.
     """
     found: dict[str, float] = {}
     for case, moved in nudged_answers.items():
-        for name, values in answers[case].items():
-            if values.dtype.name in FLOATS and values.shape == moved[name].shape:
-                found[name] = max(found.get(name, 0.0), _share(values, moved[name]))
+        for name, after in moved.items():
+            values = answers[case][name]
+            if values.dtype.name in FLOATS and values.shape == after.shape:
+                found[name] = max(found.get(name, 0.0), _share(values, after))
     return found
 
 

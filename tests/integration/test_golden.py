@@ -15,6 +15,8 @@ from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
 from builder.spec import ImageInput
+from builder.verify.agreement import agree
+from builder.verify.expected import open_expected
 from builder.verify.golden import Golden
 from builder.verify.reference import make
 from tests.support.models import run_graph, save_graph, spec_for
@@ -153,7 +155,7 @@ def test_an_input_that_tensorflow_cannot_run_is_replaced(tmp_path: Path) -> None
 def test_a_graph_that_tensorflow_cannot_run(tmp_path: Path) -> None:
     graph = save_graph(lambda x: tf.debugging.check_numerics(0 * x / 0, "0 / 0"), {"x": ("float32", (4,))}, tmp_path)
     with pytest.raises(
-        VerifyError, match=r"or cannot run them:\n  zeros: TensorFlow cannot run the graph on it: .*0 / 0"
+        VerifyError, match=r"cannot run the model \(with x \[4\]\) on 12 of 12 golden inputs:\n  zeros: .*0 / 0"
     ):
         golden(graph)
 
@@ -203,7 +205,7 @@ def test_inputs_of_ones_own_are_golden_too(tmp_path: Path) -> None:
 
 def test_a_graph_that_is_always_undecided_is_refused(tmp_path: Path) -> None:
     graph = save_graph(lambda x: tf.sin(1e12 * x), {"x": ("float32", (8,))}, tmp_path)
-    said = r"undecided on 13 of 13 golden inputs, or cannot run them:\n  zeros: .*\n(.*\n)+That leaves 0 .*\[golden\]"
+    said = r"answer jumps .* 13 of 13 golden inputs:\n  zeros: .*\nThat leaves 0 .*\[golden\]"
     with pytest.raises(VerifyError, match=said):
         golden(graph)
     assert not graph.golden_path.exists()
@@ -240,3 +242,87 @@ def test_a_size_that_xla_does_not_see(tmp_path: Path) -> None:
     graph = save_graph(lambda x: tf.raw_ops.UniqueV2(x=kept(x)["y"], axis=[0])[1], {"x": ("float32", (9,))}, tmp_path)
     with pytest.raises(VerifyError, match=r"TensorFlow's y has the shape .*XLA compiles it as \[9\]"):
         golden(graph)
+
+
+def long_mean(x: Any) -> Any:
+    """TensorFlow adds up 50,176 floats one after the other, and an ulp of each says nothing of that."""
+    return tf.reduce_mean(x + 1.7, [1, 2])
+
+
+def test_float64_answers_where_float32_is_off(tmp_path: Path) -> None:
+    """The mean of equal numbers is that number, TensorFlow's is not; a wrong answer is still one."""
+    graph = save_graph(long_mean, {"x": ("float32", (1, 224, 224, 2))}, tmp_path)
+    spec = spec_for(graph.graph_path)
+    make(spec, graph)
+    own = run_graph(graph, {"x": np.zeros((1, 224, 224, 2), np.float32)})["y"]
+    true = np.full((1, 2), 1.7, np.float32)
+    assert abs(own - true).max() > 2e-4
+    with open_expected(graph, spec) as expected:
+        (output,), wanted = expected.outputs, expected.golden.fetch("zeros", "y")
+    np.testing.assert_array_equal(wanted, true)
+
+    def passes(answer: np.ndarray) -> bool:
+        rows = [("zeros", answer, wanted)]
+        return agree("y", output.fetch, "raw", output.tolerance, rows, output.sensitivity).passed
+
+    assert passes(true)
+    assert passes(own)
+    assert not passes(true + np.float32(2e-3))
+    assert not passes(true - np.float32(2e-3))
+
+
+def test_float64_does_not_answer_where_the_graph_would_be_another(tmp_path: Path) -> None:
+    """Numbers so large that float32 has no fractions beside them round; float64 does not."""
+    graph = save_graph(lambda x: (x + 1.5 * 2**17) - 1.5 * 2**17, {"x": ("float32", (50,))}, tmp_path)
+    arrays = golden(graph)
+    values = arrays["feed/random-0/x"]
+    np.testing.assert_array_equal(arrays["fetch/random-0/y"], np.float32(values + np.float32(196608)) - 196608)
+    assert abs(arrays["fetch/random-0/y"] - values).max() > 0.005
+
+
+def embedded(x: Any, dtype: str = "int32") -> Any:
+    table = tf.constant(np.random.default_rng(1).normal(size=(7, 3)).astype("float32"))
+    return {"y": tf.gather(table, tf.cast(tf.reshape(x, (2, 6)), dtype)), "there": tf.not_equal(x, 0.0)}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_a_float_input_of_whole_numbers_gets_whole_numbers(tmp_path: Path, dtype: str) -> None:
+    arrays = golden(save_graph(lambda x: embedded(x, dtype), {"x": ("float32", (12,))}, tmp_path))
+    assert names(arrays) == ["zeros", "extremes", "random-0", "random-1", "random-2"]
+    for case in names(arrays):
+        values = arrays[f"feed/{case}/x"]
+        assert values.dtype == np.float32
+        assert set(values) <= set(range(7))
+    assert not [key for key in arrays if key.startswith("undecided/")]
+
+
+def test_a_float_input_that_is_also_computed_with_gets_any_numbers(tmp_path: Path) -> None:
+    graph = save_graph(lambda x: x - tf.cast(tf.cast(x, "int32"), "float32"), {"x": ("float32", (9,))}, tmp_path)
+    arrays = golden(graph)
+    assert abs(arrays["fetch/random-0/y"]).max() > 0.1
+
+
+@pytest.mark.parametrize(("dtype", "least", "most"), [("bfloat16", 5e-4, 0.1), ("float16", 5e-5, 0.02)])
+def test_mixed_precision_is_as_unsure_as_its_type(tmp_path: Path, dtype: str, least: float, most: float) -> None:
+    """Weights that are only stored in half precision make nothing less sure: what computes with them decides."""
+    weights = np.random.default_rng(2).normal(size=(8, 16)).astype("float32")
+    feeds = {"x": ("float32", (1, 8))}
+
+    def mixed(x: Any) -> Any:
+        return tf.cast(tf.matmul(tf.cast(x, dtype), tf.cast(tf.constant(weights), dtype)), "float32")
+
+    def stored(x: Any) -> Any:
+        return tf.matmul(x, tf.cast(tf.constant(weights, dtype), "float32"))
+
+    def loop(x: Any) -> Any:
+        return tf.while_loop(lambda i, a: i < 1, lambda i, a: (i + 1, mixed(a)[:, :8]), [0, x])[1]
+
+    shares = {}
+    for function in (mixed, stored, loop):
+        graph = save_graph(function, feeds, tmp_path / function.__name__)
+        make(spec_for(graph.graph_path), graph)
+        with Golden.open(graph.golden_path) as file:
+            shares[function.__name__] = file.rounding("y")
+    assert least < shares["mixed"] <= most
+    assert least < shares["loop"] <= most
+    assert shares["stored"] == 0.0

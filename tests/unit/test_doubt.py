@@ -13,6 +13,7 @@ from builder.spec.tensor import TensorSpec
 from builder.verify.agreement import MOST_SENSITIVE
 from builder.verify.doubt import doubts
 from builder.verify.expected import ExpectedOutput
+from builder.verify.reference import explain_too_few
 from builder.verify.sensitivity import moved_zeros
 
 NAN, INF = math.nan, math.inf
@@ -76,3 +77,19 @@ def test_only_inputs_without_any_number_move_off_zero() -> None:
     assert (sound.dtype, sound.shape) == (np.float32, (1, 50))
     assert set(np.unique(sound)) == {np.float32(-(2.0**-24)), np.float32(2.0**-23)}
     assert not calls["blank"]["sound"].any()
+
+
+RAISES = "TensorFlow cannot run the graph on it: 'model/add': Incompatible shapes"
+NO_NUMBER = "TensorFlow's own y goes from nan to 0.5 when it moves"
+JUMPS = "TensorFlow's own y goes from 0 to 0.5 when it moves"
+
+
+@pytest.mark.parametrize("most", [RAISES, NO_NUMBER, JUMPS])
+def test_the_most_frequent_kind_of_reason_comes_first(most: str) -> None:
+    reasons = [RAISES, NO_NUMBER, JUMPS, most]
+    text = explain_too_few({str(i): why for i, why in enumerate(reasons)}, 1, [TensorSpec("x", "float32", (1, 128))])
+    first, example, *rest = text.splitlines()
+    assert "2 of 5" in first
+    assert example.endswith(most.removeprefix("TensorFlow cannot run the graph on it: "))
+    assert sum("1 of 5" in line for line in rest) == 2
+    assert "x [1, 128]" in text

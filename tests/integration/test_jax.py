@@ -116,6 +116,26 @@ def test_a_program_that_answers_otherwise(imported: tuple[ModelSpec, FrozenGraph
         framework.adopt(spec, graph, tmp_path, "JAX")
 
 
+def test_an_input_on_which_two_runs_of_the_program_differ_by_rounding(
+    imported: tuple[ModelSpec, FrozenGraph], tmp_path: Path
+) -> None:
+    """It judges no library; and where too few are left, it is no rounding."""
+    spec, graph = imported
+    answered(graph, tmp_path)
+    with np.load(tmp_path / framework.ANSWERED) as file:
+        answers = {key: file[key] for key in file.files}
+    save_arrays(tmp_path / framework.ANSWERED, {key: value + np.float32(1e-3) for key, value in answers.items()})
+    with pytest.raises(VerifyError, match="does not answer as JAX does"):
+        framework.adopt(spec, graph, tmp_path, "JAX")
+    answers["random-0/0"][0, 1] += 1e-3
+    save_arrays(tmp_path / framework.ANSWERED, answers)
+    framework.adopt(spec, graph, tmp_path, "JAX")
+    with Golden.open(graph.golden_path) as golden:
+        assert "random-0" not in golden.cases
+        assert "JAX" in golden.undecided["random-0"]
+        assert len(golden.cases) >= 3
+
+
 def test_a_case_without_an_answer(imported: tuple[ModelSpec, FrozenGraph], tmp_path: Path) -> None:
     spec, graph = imported
     framework.ask(graph, tmp_path)

@@ -13,15 +13,15 @@ from typing import Any
 import jax
 import numpy as np
 from jax import export
-from jax._src.export._export import _module_to_bytecode  # no public name writes a module that was changed
 from jax._src.interpreters.mlir import make_ir_context, refine_polymorphic_shapes
+from jax.extend.mlir import serialize_portable_artifact
 from jaxlib.mlir import ir
 from numpy.typing import NDArray
 
 from builder.errors import ImportModelError
 from builder.importers.loaded import Shape
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.program import Program
+from builder.importers.program import STABLEHLO, Program
 
 Array = NDArray[Any]
 
@@ -47,7 +47,7 @@ def program_of(function: Callable[..., Sequence[Any]], ports: ModelPorts, shapes
         module = refine_polymorphic_shapes(exported.mlir_module(serialized=False))  # which also inlines all calls
     weights = hoist(module)
     return Program(
-        _module_to_bytecode(module),
+        serialize_portable_artifact(module, STABLEHLO, True),  # ops of other dialects stay as they are
         exported.calling_convention_version,
         {f"weight_{i}": value for i, value in enumerate(weights)},
         ports,

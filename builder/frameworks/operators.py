@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import torch
 
+from builder.frameworks.lacking import LACKING, unchecked
 from builder.frameworks.recurrent import gru, lstm, rnn_relu, rnn_tanh
 
 _POOLS = (torch.ops.aten.max_pool2d_with_indices, torch.ops.aten.max_pool3d_with_indices)
@@ -28,19 +29,21 @@ def decompositions() -> dict[Any, Any]:
     for operator in _LOOPS:
         del table[operator]
     table[torch.ops.aten.hardswish.default] = _hard_swish
+    for operator, function in unchecked().items():  # an update would make a table that forgets the rest
+        table[operator] = function
     return table
 
 
 def improve(operators: MutableMapping[Any, Any], make: Callable[..., Any]) -> None:
-    """Replace such operators in torchax's table, in place, and add loops; ``make`` is torchax's ``Operator``.
+    """Replace such operators in torchax's table, in place, and add loops and what it lacks.
 
-    With 64-bit types in JAX, torchax takes the maximum of float32 in float64.
+    ``make`` is torchax's ``Operator``. With 64-bit types in JAX, torchax takes the maximum of float32 in float64.
     """
     for operator, entry in list(operators.items()):
         if getattr(operator, "overloadpacket", operator) not in _POOLS:
             continue
         operators[operator] = dataclasses.replace(entry, func=_in_its_own_type(entry.func))
-    for operator, function in _LOOPS.items():
+    for operator, function in {**_LOOPS, **LACKING}.items():
         operators[operator] = make(operator, function, True, False, False, False)
 
 

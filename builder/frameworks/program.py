@@ -47,7 +47,7 @@ def program_of(function: Callable[..., Sequence[Any]], ports: ModelPorts, shapes
         module = refine_polymorphic_shapes(exported.mlir_module(serialized=False))  # which also inlines all calls
     weights = hoist(module)
     return Program(
-        serialize_portable_artifact(module, STABLEHLO, True),  # ops of other dialects stay as they are
+        serialize_portable_artifact(module, STABLEHLO),
         exported.calling_convention_version,
         {f"weight_{i}": value for i, value in enumerate(weights)},
         ports,
@@ -80,12 +80,12 @@ def hoist(module: Any) -> list[Array]:
 def _weight(op: Any) -> Array | None:
     if op.name != _CONSTANT:
         return None
-    attribute = op.attributes["value"]
-    if not isinstance(attribute, ir.DenseElementsAttr):
-        return None
-    dense, kind = attribute, ir.ShapedType(attribute.type)
+    kind = ir.ShapedType(op.results[0].type)
     dtype = _DTYPES.get(str(kind.element_type))
-    if dtype is None or dense.is_splat or len(dense) < SMALLEST:
+    if dtype is None:  # the binding cannot even name an attribute of complex numbers
+        return None
+    dense = op.attributes["value"]
+    if not isinstance(dense, ir.DenseElementsAttr) or dense.is_splat or len(dense) < SMALLEST:
         return None
     return np.array(dense, dtype).reshape(kind.shape)
 

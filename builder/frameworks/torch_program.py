@@ -1,10 +1,12 @@
-"""A program of torch.export as a JAX function: torchax's operators, and ours where they are faster."""
+"""A program of torch.export as a JAX function: torchax's operators, and ours where these are missing or slower."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+import torch
 from torch.export.graph_signature import InputKind
 
 from builder.frameworks.operators import decompositions, improve
@@ -22,10 +24,23 @@ def as_jax(program: Any) -> Callable[..., list[Any]]:
     improve(torchax.ops_registry.all_aten_ops, torchax.ops_registry.Operator)
     states = environment.t2j_copy(_states(program))
 
+    class Interpreter(torchax.JaxInterpreter):  # type: ignore[misc, name-defined]
+        def run_node(self, node: Any) -> Any:
+            return _in_declared_type(super().run_node(node), node.meta.get("val"))
+
     def function(*feeds: Any) -> list[Any]:
-        return list(torchax.JaxInterpreter(program.graph_module).run(*states, *feeds, enable_io_processing=False))
+        return list(Interpreter(program.graph_module).run(*states, *feeds, enable_io_processing=False))
 
     return function
+
+
+def _in_declared_type(value: Any, declared: Any) -> Any:
+    """``value`` of a node in the type that PyTorch has for it, where JAX's rules of promotion gave another."""
+    if isinstance(declared, (tuple, list)) and isinstance(value, (tuple, list)):
+        return [_in_declared_type(one, other) for one, other in zip(value, declared, strict=False)]
+    if isinstance(declared, torch.Tensor) and isinstance(value, jax.Array):
+        return value.astype(str(declared.dtype).removeprefix("torch."))
+    return value
 
 
 def _states(program: Any) -> Sequence[Any]:

@@ -152,8 +152,9 @@ def _through(graph: FrozenGraph, golden: Golden, answered: dict[str, list[Array]
                 raise VerifyError(f"The answers to {case} are not those that were asked for.")
             fed = {p.tensor: golden.feed(case, p.spec.name) for p in graph.feeds}
             for result, value in zip(results, answers, strict=True):
-                if result.dtype.as_numpy_dtype != value.dtype or result.shape.as_list() != list(value.shape):
-                    raise VerifyError(f"An answer to {case} is {value.dtype}{list(value.shape)}, not {result.shape}.")
+                wanted, found = (f"{a.dtype.name}{list(a.shape)}" for a in (result, value))
+                if wanted != found:
+                    raise VerifyError(f"An answer to {case} is {found}, not {wanted}.")
                 fed[result] = value
             found = session.run([p.tensor for p in graph.fetches], fed)
             pairs = zip(graph.fetches, found, strict=True)

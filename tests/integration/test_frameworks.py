@@ -41,13 +41,13 @@ def jax_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", ["dense", "pictures", "attention", "lstm", "gru"])
 def test_a_network_of_flax(jax_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = empty_project(tmp_path, monkeypatch)
-    toml = tmp_path / "model.toml"
-    toml.write_text(f'[model]\nsource = "{jax_models / name}.jax"\nname = "{name}"\n')
-    assert main(["bundle", str(toml), "--in", "host"]) == 0
-    manifest = json.loads(Bundle.load(project.dist / name).manifest.read_text())
-    assert manifest["verification"]["passed"]
-    assert_answers(project.dist / name / "layer" / "lib" / "libmodel.so", jax_models / f"{name}.npz")
+    assert_builds(jax_models / f"{name}.jax", tmp_path, monkeypatch)
+
+
+def test_functions_that_stablehlo_has_under_names_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = environment_of(FRAMEWORKS["jax"], print) / "bin" / "python"
+    subprocess.run([python, NETWORKS / "jax_functions.py", tmp_path], check=True, timeout=600)
+    assert_builds(tmp_path / "functions.jax", tmp_path, monkeypatch)
 
 
 def test_a_program_that_calls_what_is_outside_of_it(
@@ -69,18 +69,22 @@ def torch_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-SMALL = ("small", "unet", "lstm", "loops")
+SMALL = ("small", "unet", "lstm", "loops", "operators")
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_network_of_pytorch(torch_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = empty_project(tmp_path, monkeypatch)
-    toml = tmp_path / "model.toml"
-    toml.write_text(f'[model]\nsource = "{torch_models / name}.pt2"\nname = "{name}"\ntrust = true\n')
-    assert main(["bundle", str(toml), "--in", "host"]) == 0
-    manifest = json.loads(Bundle.load(project.dist / name).manifest.read_text())
-    assert manifest["verification"]["passed"]
-    assert_answers(project.dist / name / "layer" / "lib" / "libmodel.so", torch_models / f"{name}.npz")
+    assert_builds(torch_models / f"{name}.pt2", tmp_path, monkeypatch)
+
+
+def test_pytorchs_operators_that_torchax_lacks() -> None:
+    python = environment_of(FRAMEWORKS["pytorch"], print) / "bin" / "python"
+    variables = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
+    command = [python, NETWORKS / "torch_operator_cases.py"]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, timeout=600, check=True, env=os.environ | variables
+    )
+    assert done.stdout == "49 runs\n"
 
 
 def test_a_file_of_pytorch_is_read_only_if_it_is_trusted(
@@ -113,6 +117,18 @@ def test_convolutions_of_channels_first_run_channels_last() -> None:
         command, capture_output=True, text=True, timeout=600, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
     )
     assert done.stdout == "68 runs\n"
+
+
+def assert_builds(model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model builds, and its library answers as is recorded beside the model."""
+    project = empty_project(folder, monkeypatch)
+    toml = folder / "model.toml"
+    trust = "trust = true\n" if model.suffix == ".pt2" else ""
+    toml.write_text(f'[model]\nsource = "{model}"\nname = "{model.stem}"\n{trust}')
+    assert main(["bundle", str(toml), "--in", "host"]) == 0
+    manifest = json.loads(Bundle.load(project.dist / model.stem).manifest.read_text())
+    assert manifest["verification"]["passed"]
+    assert_answers(project.dist / model.stem / "layer" / "lib" / "libmodel.so", model.with_suffix(".npz"))
 
 
 def assert_answers(library: Path, recorded: Path) -> None:

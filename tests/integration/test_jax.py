@@ -16,7 +16,7 @@ from builder.errors import VerifyError
 from builder.importers import freeze_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.program import Program, open_program
+from builder.importers.program import STABLEHLO, Program, open_program
 from builder.importers.tf import tensorflow
 from builder.preflight import render
 from builder.spec import ImageInput, ModelSpec, OutputSpec
@@ -64,6 +64,13 @@ def test_the_frozen_graph_answers_as_the_program_does(saved: Path, tmp_path: Pat
     expected = np.exp(np.maximum(x @ first, 0) @ second)
     (answer,) = run_graph(freeze(saved, tmp_path), {"x": x}).values()
     np.testing.assert_allclose(answer, expected / expected.sum(), rtol=1e-5)
+
+
+def test_programs_are_written_for_the_stablehlo_that_tensorflow_has() -> None:
+    tensorflow()
+    from tensorflow.compiler.mlir.stablehlo import stablehlo
+
+    assert stablehlo.get_current_version() == STABLEHLO
 
 
 @pytest.fixture(scope="module")

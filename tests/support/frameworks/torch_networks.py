@@ -242,11 +242,32 @@ class Small(nn.Module):
         return {"scores": self.second(torch.cat([x.flatten(1), numbers], 1)), "features": x}
 
 
+class Operators(nn.Module):
+    """What torchax lacks, and what StableHLO has under names of its own."""
+
+    def forward(self, picture: Tensor, x: Tensor) -> dict[str, Tensor]:
+        whole = (3 * x).to(torch.int32)
+        classes = x.argsort(-1)
+        return {
+            "pooled": functional.adaptive_max_pool2d(picture, (4, 5)),
+            "shrunk": functional.interpolate(picture, (5, 7), mode="bilinear", antialias=True),
+            "divided": whole // 3,
+            "one_hot": functional.one_hot(classes, x.shape[-1]),
+            "places": torch.searchsorted(torch.tensor([-1.0, 0.0, 1.0]), x, right=True),
+            "first": x.topk(2)[1],
+            "third": x.kthvalue(3)[0],
+            "gelu": x * 0.5 * (1.0 + torch.erf(x / 2**0.5)),
+            "hyperbolic": torch.stack([x.sinh(), x.cosh(), x.asinh(), (x * x + 1).acosh(), x.tanh().atanh()]),
+            "angles": torch.stack([x.tanh().asin(), x.tanh().acos()]),
+        }
+
+
 PICTURE = ((1, 3, 224, 224),)
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], Sequence[tuple[int, ...]]]] = {
     "small": (Small, ((2, 3, 16, 16), (2, 6))),
     "lstm": (Recurrent, ((1, 40),)),
     "loops": (Loops, ((1, 9, 6),)),
+    "operators": (Operators, ((1, 3, 11, 13), (1, 7))),
     "unet": (lambda: UNet(16, 3), ((1, 3, 128, 128),)),
     "resnet18": (lambda: resnet((2, 2, 2, 2), bottleneck=False), PICTURE),
     "resnet50": (lambda: resnet((3, 4, 6, 3), bottleneck=True), PICTURE),

@@ -1,0 +1,132 @@
+"""Operators of PyTorch that torchax lacks, or has only in part."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Array = Any
+Kernel = Callable[[NDArray[Any]], NDArray[Any]]
+
+aten = torch.ops.aten
+
+
+def unchecked() -> dict[Any, Callable[..., Any]]:
+    """Decompositions that leave out a check of the result, which is an effect and no value."""
+    invert = lambda matrix: torch.linalg.inv_ex(matrix)[0]  # noqa: E731
+    return {
+        aten.linalg_inv.default: invert,
+        aten.inverse.default: invert,
+        aten.linalg_solve.default: lambda a, b, *, left=True: torch.linalg.solve_ex(a, b, left=left)[0],
+        aten.linalg_cholesky.default: lambda a, *, upper=False: torch.linalg.cholesky_ex(a, upper=upper)[0],
+    }
+
+
+def ignore(*_: Any) -> None:
+    """Assert nothing: a library has no way to raise what PyTorch raises."""
+
+
+def search_sorted(
+    sequence: Array, values: Array, *, out_int32: bool = False, right: bool = False, side: str | None = None,
+    sorter: Array = None,
+) -> Array:  # fmt: skip
+    """Return the place of each value in its row of ``sequence``, or in all of it where it has one dimension."""
+    sequence = sequence if sorter is None else jnp.take_along_axis(sequence, sorter, -1)
+    side = "right" if right or side == "right" else "left"
+    find = functools.partial(jnp.searchsorted, side=side, method="scan_unrolled")  # no program with a loop is fused
+    if sequence.ndim == 1:
+        return find(sequence, values)
+    rows = (array.reshape(-1, array.shape[-1]) for array in (sequence, values))
+    return jax.vmap(find)(*rows).reshape(values.shape)
+
+
+def adaptive_max_pool(x: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
+    """Return the maxima of windows that cover the last dimensions, and where each is in these, as one number."""
+    inner = x.shape[x.ndim - len(sizes) :]
+    places: Array = np.arange(math.prod(inner)).reshape(inner)
+    for axis, (size, out) in enumerate(zip(inner, sizes, strict=True)):
+        windows = _windows(size, out)
+        places = np.take(places, windows, axis=2 * axis)  # windows of one length: the last place is repeated
+    order = [*range(0, 2 * len(sizes), 2), *range(1, 2 * len(sizes), 2)]
+    places = places.transpose(order).reshape(*sizes, -1)
+    found = jnp.take(x.reshape(*x.shape[: -len(sizes)], -1), places, axis=-1)
+    chosen = found.argmax(-1, keepdims=True)
+    return found.max(-1), jnp.take_along_axis(jnp.broadcast_to(places, found.shape), chosen, -1)[..., 0]
+
+
+def _windows(size: int, out: int) -> NDArray[Any]:
+    """The places in each of ``out`` windows, as rows."""
+    starts = np.arange(out) * size // out
+    ends = -(-(np.arange(out) + 1) * size // out)
+    return np.minimum(starts[:, None] + np.arange((ends - starts).max()), ends[:, None] - 1)
+
+
+def solve(a: Array, b: Array, *, left: bool = True) -> tuple[Array, ...]:
+    """Return x of a x = b, or of x a = b, for matrices or vectors b, and no decomposition of a."""
+    vectors = b.ndim == 1 or b.shape == a.shape[:-1]
+    right = b[..., None] if vectors else b if left else b.mT
+    x = jnp.linalg.solve(a if left else a.mT, right)
+    return (x[..., 0] if vectors else x if left else x.mT, None, None, None)
+
+
+def smooth_resize(kernel: Kernel, support: float) -> Callable[..., Array]:
+    """Make a resizing of the last two dimensions, whose ``kernel`` widens where a side shrinks."""
+
+    def resize(x: Array, sizes: Sequence[int], align_corners: bool, *scales: float | None) -> Array:
+        given = [*scales, None, None][:2]
+        steps = [_step(n, out, align_corners, by) for n, out, by in zip(x.shape[-2:], sizes, given, strict=True)]
+        rows, columns = (_shares(x.shape[i], sizes[i], steps[i], kernel, support) for i in (-2, -1))
+        return jnp.einsum("...hw,oh,pw->...op", x, rows.astype(x.dtype), columns.astype(x.dtype))
+
+    return resize
+
+
+def _step(size: int, out: int, align_corners: bool, scale: float | None) -> float:
+    """How many pixels one pixel of the result goes on."""
+    if align_corners:
+        return (size - 1) / (out - 1) if out > 1 else 0.0
+    return 1 / scale if scale else size / out
+
+
+def _shares(size: int, out: int, step: float, kernel: Kernel, support: float) -> NDArray[Any]:
+    """The share of each of ``size`` pixels, along the last axis, in each of ``out``."""
+    wide = max(step, 1.0)
+    centers = step * (np.arange(out)[:, None] + 0.5)
+    pixels = np.arange(size)
+    first, end = (np.trunc(centers + sign * support * wide + 0.5) for sign in (-1, 1))
+    shares = np.where((pixels >= first) & (pixels < end), kernel(np.abs(pixels - centers + 0.5) / wide), 0)
+    found: NDArray[Any] = shares / shares.sum(-1, keepdims=True)
+    return found
+
+
+def _linear(x: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(np.maximum(1 - x, 0))
+
+
+def _cubic(x: NDArray[Any]) -> NDArray[Any]:
+    """Keys' cubic with a = -0.5, as Pillow's."""
+    near, far = (1.5 * x - 2.5) * x * x + 1, ((-0.5 * x + 2.5) * x - 4) * x + 2
+    return np.asarray(np.where(x < 1, near, np.where(x < 2, far, 0)))
+
+
+LACKING: Mapping[Any, Callable[..., Any]] = {
+    aten._assert_async: ignore,
+    aten._assert_scalar: ignore,
+    aten.searchsorted: search_sorted,
+    aten.searchsorted.Tensor: search_sorted,
+    aten.bucketize: lambda values, sequence, **options: search_sorted(sequence, values, **options),
+    aten.adaptive_max_pool2d: adaptive_max_pool,
+    aten.adaptive_max_pool3d: adaptive_max_pool,
+    aten._upsample_bilinear2d_aa: smooth_resize(_linear, 1),
+    aten._upsample_bicubic2d_aa: smooth_resize(_cubic, 2),
+    aten._linalg_solve_ex: solve,
+    aten._linalg_det: lambda matrix: (jnp.linalg.det(matrix), None, None),
+}

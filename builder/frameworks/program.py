@@ -19,6 +19,7 @@ from jaxlib.mlir import ir
 from numpy.typing import NDArray
 
 from builder.errors import ImportModelError
+from builder.frameworks.lapack import replace_lapack
 from builder.importers.loaded import Shape
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.program import STABLEHLO, Program
@@ -45,6 +46,7 @@ def program_of(function: Callable[..., Sequence[Any]], ports: ModelPorts, shapes
         raise ImportModelError(f"The model cannot be written as a program for {dict(shapes)}: {reason}") from error
     with make_ir_context():
         module = refine_polymorphic_shapes(exported.mlir_module(serialized=False))  # which also inlines all calls
+    replace_lapack(module)
     weights = hoist(module)
     return Program(
         serialize_portable_artifact(module, STABLEHLO),

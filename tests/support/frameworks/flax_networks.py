@@ -118,9 +118,6 @@ def main(folder: Path) -> None:
         arrays = {f"feed_{i}": value for i, value in enumerate(feeds)}
         np.savez(folder / f"{name}.npz", **arrays, **{f"fetch_{i}": value for i, value in enumerate(answers)})
 
-    calls = export.export(jax.jit(jnp.linalg.cholesky), platforms=["cpu"])(jax.ShapeDtypeStruct((4, 4), jnp.float32))
-    (folder / "calls.jax").write_bytes(calls.serialize())  # LAPACK, which is in JAX's process alone
-
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))

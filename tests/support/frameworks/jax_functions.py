@@ -1,9 +1,9 @@
-"""Functions of JAX that StableHLO has under names of its own, exported by JAX.
+"""Functions of JAX that StableHLO has under names of its own, and those of LAPACK, exported by JAX.
 
     python jax_functions.py FOLDER
 
-writes ``FOLDER/functions.jax``, and ``functions.npz`` with an input and what JAX answers to it. It runs in the
-environment that coldforge makes for JAX.
+writes ``FOLDER/functions.jax`` and ``algebra.jax``, each with an ``.npz`` of an input and what JAX answers to it, and
+``calls.jax``, which calls what XLA does not have. It runs in the environment that coldforge makes for JAX.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
-from jax.scipy import special
+from jax.scipy import linalg, special
 
 
 def functions(x: Any) -> dict[str, Any]:
@@ -33,13 +33,33 @@ def functions(x: Any) -> dict[str, Any]:
     }
 
 
+def algebra(x: Any) -> dict[str, Any]:
+    a = jnp.tanh(x) + 4 * jnp.eye(5)
+    lower, upper = jnp.tril(a), jnp.triu(a)
+    inside, _ = lax.scan(lambda carry, row: (carry + jnp.linalg.det(row), None), jnp.float32(0), a)
+    return {
+        "solved": jnp.linalg.solve(a, x[..., :2]),
+        "inverse": jnp.linalg.inv(a),
+        "inside": inside,
+        "determinants": jnp.stack([jnp.linalg.det(a), jnp.linalg.slogdet(a)[1]]),
+        "cholesky": jnp.linalg.cholesky(a @ a.mT, symmetrize_input=False),
+        "lower": linalg.solve_triangular(lower, x, lower=True, unit_diagonal=True),
+        "upper": linalg.solve_triangular(upper, x, trans=1),
+        "right": lax.linalg.triangular_solve(upper, x, left_side=False),
+        "pivots": linalg.lu_factor(x)[1],
+    }
+
+
 def main(folder: Path) -> None:
-    function = jax.jit(functions)
-    exported = export.export(function, platforms=["cpu"])(jax.ShapeDtypeStruct((3, 13), jnp.float32))
-    (folder / "functions.jax").write_bytes(exported.serialize())
-    x = np.random.default_rng(0).standard_normal((3, 13)).astype(np.float32)
-    answers = jax.tree.leaves(function(x))
-    np.savez(folder / "functions.npz", feed_0=x, **{f"fetch_{i}": value for i, value in enumerate(answers)})
+    random = np.random.default_rng(0)
+    for function, shape in ((functions, (3, 13)), (algebra, (2, 5, 5))):
+        name, x = function.__name__, random.standard_normal(shape).astype(np.float32)
+        exported = export.export(jax.jit(function), platforms=["cpu"])(x)
+        (folder / f"{name}.jax").write_bytes(exported.serialize())
+        answers = jax.tree.leaves(jax.jit(function)(x))
+        np.savez(folder / f"{name}.npz", feed_0=x, **{f"fetch_{i}": value for i, value in enumerate(answers)})
+    calls = export.export(jax.jit(jnp.linalg.eigvalsh), platforms=["cpu"])(jax.ShapeDtypeStruct((4, 4), jnp.float32))
+    (folder / "calls.jax").write_bytes(calls.serialize())
 
 
 if __name__ == "__main__":

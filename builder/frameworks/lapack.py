@@ -1,0 +1,90 @@
+"""LAPACK's functions as what XLA has in their place: JAX calls them on a CPU, and they are in its process alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax._src.lax.linalg import _lu_unblocked  # JAX's own way where there is no LAPACK, and no public name has it
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import func
+from jaxlib.mlir.dialects import stablehlo as hlo
+
+_TARGET = re.compile(r"lapack_[sd](\w+)_ffi")
+
+
+def replace_lapack(module: Any) -> None:
+    """Replace the calls of LAPACK that XLA can do without it, in place."""
+    with module.context, ir.Location.unknown():
+        for call in list(_custom_calls(module.operation)):
+            target = _TARGET.fullmatch(call.attributes["call_target_name"].value)
+            replacement = _REPLACEMENTS.get(target[1]) if target else None
+            if replacement is None:
+                continue
+            with ir.InsertionPoint(call):
+                results = replacement(module, call)
+            for old, new in zip(call.results, results, strict=True):
+                old.replace_all_uses_with(new)
+            call.erase()
+
+
+def _custom_calls(operation: Any) -> Iterator[Any]:
+    for block in (block for region in operation.regions for block in region.blocks):
+        for inner in block.operations:
+            yield from _custom_calls(inner.operation)
+            if inner.operation.name == "stablehlo.custom_call":
+                yield inner.operation
+
+
+def _letter(call: Any, name: str) -> str:
+    """The letter that LAPACK gets for an argument."""
+    return chr(ir.DictAttr(call.attributes["mhlo.backend_config"])[name].value)
+
+
+def _success(call: Any) -> Any:
+    """The last result of most functions, for each matrix: 0."""
+    kind = call.results[-1].type
+    return hlo.constant(ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(kind.element_type, 0)))
+
+
+def _cholesky(_: Any, call: Any) -> Sequence[Any]:
+    return [hlo.cholesky(call.operands[0], lower=ir.BoolAttr.get(_letter(call, "uplo") == "L")), _success(call)]
+
+
+def _triangular_solve(_: Any, call: Any) -> Sequence[Any]:
+    settings = zip(("side", "uplo", "diag"), "LLU", strict=True)
+    left, lower, unit = (ir.BoolAttr.get(_letter(call, name) == letter) for name, letter in settings)
+    transposed = hlo.TransposeAttr.get("NO_TRANSPOSE" if _letter(call, "trans_x") == "N" else "TRANSPOSE")
+    return [hlo.triangular_solve(*call.operands, left, lower, unit, transposed)]
+
+
+def _lu(module: Any, call: Any) -> Sequence[Any]:
+    """The results of a function that is added to ``module``, and whose own functions have names of their own."""
+    matrices = ir.RankedTensorType(call.operands[0].type)
+    lowered = jax.jit(_decompose).lower(jax.ShapeDtypeStruct(matrices.shape, f"float{matrices.element_type.width}"))
+    prefix = f"lu{len(module.body.operations)}_"
+    text = re.sub(r"@(\w+)", rf"@{prefix}\1", str(lowered.compiler_ir("stablehlo")))
+    for function in ir.Module.parse(text.replace("func public", "func private")).body.operations:
+        function.operation.clone(ip=ir.InsertionPoint(module.body))
+    types = [result.type for result in list(call.results)[:2]]
+    return [*func.CallOp(types, f"{prefix}main", list(call.operands)).results, _success(call)]
+
+
+def _decompose(a: Any) -> tuple[Any, Any]:
+    """The LU decomposition of each matrix, and LAPACK's pivots, which count from 1."""
+    decompose = _lu_unblocked
+    for _ in a.shape[:-2]:
+        decompose = jax.vmap(decompose)
+    pivots, _, lu = decompose(a)
+    return lu, (pivots + 1).astype(jnp.int32)
+
+
+_REPLACEMENTS: Mapping[str, Callable[[Any, Any], Sequence[Any]]] = {
+    "getrf": _lu,
+    "potrf": _cholesky,
+    "trsm": _triangular_solve,
+}
+"""By the function's name without the letter of its type. Each takes the module and the call, and gives its results."""

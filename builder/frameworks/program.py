@@ -22,7 +22,8 @@ from builder.errors import ImportModelError
 from builder.frameworks.lapack import replace_lapack
 from builder.importers.loaded import Shape
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.program import STABLEHLO, Program
+from builder.importers.program import Program
+from builder.importers.stablehlo import STABLEHLO
 
 Array = NDArray[Any]
 

@@ -23,7 +23,7 @@ from builder.importers.rewrite import (
     reachable,
     without_side_effects,
 )
-from builder.importers.stablehlo import foreign_calls
+from builder.importers.stablehlo import STABLEHLO, foreign_calls, unreadable_version
 from builder.importers.state import WRITES
 from builder.importers.tf import tensorflow
 from builder.importers.xla_ops import TAKEN, OpReport, compiled, constant_size, look
@@ -75,7 +75,7 @@ def _admit(
         strings = bool(taken - IMPORTED)  # which the caller takes away
         left = tuple(u for u in found.unsupported if u.op not in taken and not (strings and "= string" in u.reason))
         raise UnsupportedOpsError(replace(found, unsupported=left))
-    _require_own_calls(source)
+    _require_readable_programs(source)
     return source, dict(feeds)
 
 
@@ -231,9 +231,16 @@ def _require_sizes(graph_def: Any) -> None:
             )
 
 
-def _require_own_calls(graph_def: Any) -> None:
+def _require_readable_programs(graph_def: Any) -> None:
     for node in all_nodes(graph_def):
-        if node.op == "XlaCallModule" and (names := foreign_calls(node.attr["module"].s)):
+        if node.op != "XlaCallModule":
+            continue
+        if version := unreadable_version(node.attr["module"].s):
+            raise ImportModelError(
+                f"The program in {visible(node.name)} was written for StableHLO {version}, and has ops that "
+                f"TensorFlow's {STABLEHLO} does not know: give the function as jax.export serialises it (docs/jax.md)."
+            )
+        if names := foreign_calls(node.attr["module"].s):
             raise ImportModelError(
                 f"The program in {visible(node.name)} calls functions outside it: {', '.join(map(visible, names))}. "
                 "Export the model without custom calls."

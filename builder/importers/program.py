@@ -26,9 +26,6 @@ Array = NDArray[Any]
 NODE = "program"
 """The node of the graph that is the program."""
 
-STABLEHLO = "1.13.7"
-"""TensorFlow's version of StableHLO. JAX's own is newer, and would write ops that TensorFlow does not know."""
-
 _MODULE, _WEIGHTS, _PORTS = "program.mlir", "weights.npz", "ports.json"
 
 

@@ -41,6 +41,32 @@ def constants_size(module: bytes) -> int:
     return size
 
 
+STABLEHLO = "1.13.7"
+"""TensorFlow's version of StableHLO. JAX's own is newer, and would write ops that TensorFlow does not know."""
+
+_WRITTEN_FOR = re.compile(rb"ML\xefR.StableHLO_v(\d+\.\d+\.\d+)\0", re.DOTALL)
+
+
+def unreadable_version(module: bytes) -> str | None:
+    """The version of StableHLO that ``module`` was written for, where TensorFlow cannot read all of it."""
+    written = _WRITTEN_FOR.match(module)
+    version = written[1].decode() if written else STABLEHLO
+    if _numbers(version) <= _numbers(STABLEHLO):
+        return None
+    tensorflow()
+    from tensorflow.compiler.mlir.stablehlo import stablehlo
+
+    try:
+        stablehlo.deserialize_portable_artifact_str(module)
+    except ValueError:
+        return version
+    return None
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
 INSIDE = {
     "Sharding",
     "SPMDFullToShardShape",

@@ -12,11 +12,12 @@ import pytest
 
 from builder import preflight
 from builder.arrays import save_arrays
-from builder.errors import VerifyError
+from builder.errors import ImportModelError, VerifyError
 from builder.importers import freeze_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.program import STABLEHLO, Program, open_program
+from builder.importers.program import Program, open_program
+from builder.importers.stablehlo import STABLEHLO
 from builder.importers.tf import tensorflow
 from builder.preflight import render
 from builder.spec import ImageInput, ModelSpec, OutputSpec
@@ -33,10 +34,12 @@ CALLING_CONVENTION = 10
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """The SavedModel that jax2tf makes of the program: its one op, with the weights inside."""
+    return save(tmp_path / "jax", (ROOT / "tests" / "data" / "dense.stablehlo").read_bytes())
+
+
+def save(folder: Path, module: bytes) -> Path:
     tf = tensorflow()
     from tensorflow.compiler.tf2xla.python.xla import call_module
-
-    module = (ROOT / "tests" / "data" / "dense.stablehlo").read_bytes()
 
     @tf.function(input_signature=[tf.TensorSpec((1, 16), tf.float32, "x")])  # type: ignore[untyped-decorator]
     def serve(x: object) -> object:
@@ -45,8 +48,16 @@ def saved(tmp_path: Path) -> Path:
         )
         return {"y": y}
 
-    tf.saved_model.save(tf.Module(), str(tmp_path / "jax"), signatures={"serving_default": serve})
-    return tmp_path / "jax"
+    tf.saved_model.save(tf.Module(), str(folder), signatures={"serving_default": serve})
+    return folder
+
+
+def test_a_program_with_ops_that_tensorflow_does_not_know(tmp_path: Path) -> None:
+    module = (ROOT / "tests" / "data" / "dense.stablehlo").read_bytes()
+    assert module.count(b"exponential_v2") == 1
+    saved = save(tmp_path / "jax", module.replace(b"exponential_v2", b"exponential_v9"))
+    with pytest.raises(ImportModelError, match=r"written for StableHLO 1\.15\.0, .*jax\.export"):
+        freeze(saved, tmp_path)
 
 
 def test_the_forecast_counts_the_weights_inside_the_program(saved: Path, tmp_path: Path) -> None:

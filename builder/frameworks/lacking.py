@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from jax import lax
 from numpy.typing import NDArray
 
 Array = Any
@@ -19,8 +20,8 @@ Kernel = Callable[[NDArray[Any]], NDArray[Any]]
 aten = torch.ops.aten
 
 
-def unchecked() -> dict[Any, Callable[..., Any]]:
-    """Decompositions that leave out a check of the result, which is an effect and no value."""
+def unchecked_decompositions() -> dict[Any, Callable[..., Any]]:
+    """Make decompositions without a check of the result, which is an effect and no value."""
     invert = lambda matrix: torch.linalg.inv_ex(matrix)[0]  # noqa: E731
     return {
         aten.linalg_inv.default: invert,
@@ -51,19 +52,21 @@ def search_sorted(
 def adaptive_max_pool(x: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
     """Return the maxima of windows that cover the last dimensions, and where each is in these, as one number."""
     inner = x.shape[x.ndim - len(sizes) :]
-    places: Array = np.arange(math.prod(inner)).reshape(inner)
+    maxima, places = x, np.arange(math.prod(inner)).reshape(inner)
     for axis, (size, out) in enumerate(zip(inner, sizes, strict=True)):
-        windows = _windows(size, out)
-        places = np.take(places, windows, axis=2 * axis)  # windows of one length: the last place is repeated
+        windows, dim = _windows(size, out), x.ndim - len(sizes) + axis
+        parts = [lax.slice_in_dim(maxima, row[0], row[-1] + 1, axis=dim).max(dim) for row in windows.tolist()]
+        maxima = jnp.stack(parts, dim)
+        places = np.take(places, windows, axis=2 * axis)
     order = [*range(0, 2 * len(sizes), 2), *range(1, 2 * len(sizes), 2)]
     places = places.transpose(order).reshape(*sizes, -1)
-    found = jnp.take(x.reshape(*x.shape[: -len(sizes)], -1), places, axis=-1)
+    found = jnp.take(x.reshape(*x.shape[: -len(sizes)], -1), places, axis=-1)  # left out where nobody asks for places
     chosen = found.argmax(-1, keepdims=True)
-    return found.max(-1), jnp.take_along_axis(jnp.broadcast_to(places, found.shape), chosen, -1)[..., 0]
+    return maxima, jnp.take_along_axis(jnp.broadcast_to(places, found.shape), chosen, -1)[..., 0]
 
 
 def _windows(size: int, out: int) -> NDArray[Any]:
-    """The places in each of ``out`` windows, as rows."""
+    """Return the places in each of ``out`` windows, as rows of one length: the last place is repeated."""
     starts = np.arange(out) * size // out
     ends = -(-(np.arange(out) + 1) * size // out)
     return np.minimum(starts[:, None] + np.arange((ends - starts).max()), ends[:, None] - 1)
@@ -90,14 +93,14 @@ def smooth_resize(kernel: Kernel, support: float) -> Callable[..., Array]:
 
 
 def _step(size: int, out: int, align_corners: bool, scale: float | None) -> float:
-    """How many pixels one pixel of the result goes on."""
+    """Return the distance in pixels between the centers of two pixels of the result."""
     if align_corners:
         return (size - 1) / (out - 1) if out > 1 else 0.0
     return 1 / scale if scale else size / out
 
 
 def _shares(size: int, out: int, step: float, kernel: Kernel, support: float) -> NDArray[Any]:
-    """The share of each of ``size`` pixels, along the last axis, in each of ``out``."""
+    """Return the share of each of ``size`` pixels, along the last axis, in each of ``out``."""
     wide = max(step, 1.0)
     centers = step * (np.arange(out)[:, None] + 0.5)
     pixels = np.arange(size)
@@ -112,12 +115,12 @@ def _linear(x: NDArray[Any]) -> NDArray[Any]:
 
 
 def _cubic(x: NDArray[Any]) -> NDArray[Any]:
-    """Keys' cubic with a = -0.5, as Pillow's."""
+    """Return Keys' cubic with a = -0.5, as Pillow does."""
     near, far = (1.5 * x - 2.5) * x * x + 1, ((-0.5 * x + 2.5) * x - 4) * x + 2
     return np.asarray(np.where(x < 1, near, np.where(x < 2, far, 0)))
 
 
-LACKING: Mapping[Any, Callable[..., Any]] = {
+OPERATORS: Mapping[Any, Callable[..., Any]] = {
     aten._assert_async: ignore,
     aten._assert_scalar: ignore,
     aten.searchsorted: search_sorted,
@@ -130,3 +133,4 @@ LACKING: Mapping[Any, Callable[..., Any]] = {
     aten._linalg_solve_ex: solve,
     aten._linalg_det: lambda matrix: (jnp.linalg.det(matrix), None, None),
 }
+"""JAX functions by the operator that they are for."""

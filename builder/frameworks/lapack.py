@@ -40,12 +40,12 @@ def _custom_calls(operation: Any) -> Iterator[Any]:
 
 
 def _letter(call: Any, name: str) -> str:
-    """The letter that LAPACK gets for an argument."""
+    """Return the letter that LAPACK gets for an argument."""
     return chr(ir.DictAttr(call.attributes["mhlo.backend_config"])[name].value)
 
 
 def _success(call: Any) -> Any:
-    """The last result of most functions, for each matrix: 0."""
+    """Make the last result of most functions: 0 for each matrix."""
     kind = call.results[-1].type
     return hlo.constant(ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(kind.element_type, 0)))
 
@@ -62,7 +62,7 @@ def _triangular_solve(_: Any, call: Any) -> Sequence[Any]:
 
 
 def _lu(module: Any, call: Any) -> Sequence[Any]:
-    """The results of a function that is added to ``module``, and whose own functions have names of their own."""
+    """Add a function to ``module``, with those that it calls, and call it."""
     matrices = ir.RankedTensorType(call.operands[0].type)
     lowered = jax.jit(_decompose).lower(jax.ShapeDtypeStruct(matrices.shape, f"float{matrices.element_type.width}"))
     prefix = f"lu{len(module.body.operations)}_"
@@ -74,7 +74,7 @@ def _lu(module: Any, call: Any) -> Sequence[Any]:
 
 
 def _decompose(a: Any) -> tuple[Any, Any]:
-    """The LU decomposition of each matrix, and LAPACK's pivots, which count from 1."""
+    """Return the LU decomposition of each matrix, and LAPACK's pivots, which count from 1."""
     decompose = _lu_unblocked
     for _ in a.shape[:-2]:
         decompose = jax.vmap(decompose)

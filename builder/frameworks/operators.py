@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import torch
 
-from builder.frameworks.lacking import LACKING, unchecked
+from builder.frameworks import lacking
 from builder.frameworks.recurrent import gru, lstm, rnn_relu, rnn_tanh
 
 _POOLS = (torch.ops.aten.max_pool2d_with_indices, torch.ops.aten.max_pool3d_with_indices)
@@ -29,7 +29,7 @@ def decompositions() -> dict[Any, Any]:
     for operator in _LOOPS:
         del table[operator]
     table[torch.ops.aten.hardswish.default] = _hard_swish
-    for operator, function in unchecked().items():  # an update would make a table that forgets the rest
+    for operator, function in lacking.unchecked_decompositions().items():  # `|` would give a plain dict
         table[operator] = function
     return table
 
@@ -43,7 +43,7 @@ def improve(operators: MutableMapping[Any, Any], make: Callable[..., Any]) -> No
         if getattr(operator, "overloadpacket", operator) not in _POOLS:
             continue
         operators[operator] = dataclasses.replace(entry, func=_in_its_own_type(entry.func))
-    for operator, function in {**_LOOPS, **LACKING}.items():
+    for operator, function in {**_LOOPS, **lacking.OPERATORS}.items():
         operators[operator] = make(operator, function, True, False, False, False)
 
 

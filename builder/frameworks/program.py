@@ -42,15 +42,16 @@ def program_of(function: Callable[..., Sequence[Any]], ports: ModelPorts, shapes
     feeds = [jax.ShapeDtypeStruct(shapes[port.name], port.dtype) for port in ports.feeds]
     try:
         exported = export.export(jax.jit(function, keep_unused=True), platforms=["cpu"])(*feeds)
+        with make_ir_context():
+            module = refine_polymorphic_shapes(exported.mlir_module(serialized=False))  # which also inlines all calls
+        replace_lapack(module)
+        weights = hoist(module)
+        written = serialize_portable_artifact(module, STABLEHLO)
     except Exception as error:
         reason = " ".join(str(error).split())[:400]
         raise ImportModelError(f"The model cannot be written as a program for {dict(shapes)}: {reason}") from error
-    with make_ir_context():
-        module = refine_polymorphic_shapes(exported.mlir_module(serialized=False))  # which also inlines all calls
-    replace_lapack(module)
-    weights = hoist(module)
     return Program(
-        serialize_portable_artifact(module, STABLEHLO),
+        written,
         exported.calling_convention_version,
         {f"weight_{i}": value for i, value in enumerate(weights)},
         ports,

@@ -232,6 +232,7 @@ def _require_sizes(graph_def: Any) -> None:
 
 
 def _require_readable_programs(graph_def: Any) -> None:
+    """Raise for a program that TensorFlow cannot read, or that calls what neither it nor XLA has."""
     for node in all_nodes(graph_def):
         if node.op != "XlaCallModule":
             continue

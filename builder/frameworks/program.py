@@ -65,7 +65,7 @@ def hoist(module: Any) -> list[Array]:
 
     A weight is a constant of numbers that differ, of at least SMALLEST elements.
     """
-    (main,) = (op for op in module.body.operations if op.name.value == "main")
+    (main,) = (op for op in module.body.operations if op.attributes["sym_name"].value == "main")
     block = main.regions[0].blocks[0]
     with module.context, ir.Location.unknown(module.context) as nowhere:
         found = [(op, value) for op in list(block.operations) if (value := _weight(op.operation)) is not None]

@@ -106,17 +106,17 @@ def _saved(value: tuple[_Scope, Any, int]) -> Saved | None:
     scope, node, number = value
     if node.op != "RestoreV2" or len(node.input) < 3:
         return None
-    names, parts = (_strings(scope.find(tensor)) for tensor in node.input[1:3])
+    name, part = (_read_text(scope.find(tensor), number) for tensor in node.input[1:3])
     types = node.attr["dtypes"].list.type
-    if number >= min(len(names), len(parts), len(types)):
+    if name is None or part is None or number >= len(types):
         return None
-    return Saved(names[number], parts[number], types[number])
+    return Saved(name, part, types[number])
 
 
-def _strings(constant: tuple[_Scope, Any, int] | None) -> list[str]:
-    if constant is None or constant[1].op != "Const":
-        return []
-    return [text.decode(errors="replace") for text in constant[1].attr["value"].tensor.string_val]
+def _read_text(constant: tuple[_Scope, Any, int] | None, number: int) -> str | None:
+    """Read one text of a constant; the others are left alone, as there may be thousands of them."""
+    texts = constant[1].attr["value"].tensor.string_val if constant and constant[1].op == "Const" else ()
+    return texts[number].decode(errors="replace") if number < len(texts) else None
 
 
 def read(folder: Path, wanted: Mapping[str, Saved]) -> dict[str, NDArray[Any]]:

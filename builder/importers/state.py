@@ -142,15 +142,19 @@ def assign(graph: Any, session: Any, values: Mapping[str, NDArray[Any]]) -> None
     The values are fed, since a graph holds 2 GB at most.
     """
     tf = tensorflow()
-    for node, value in values.items():
-        variable = graph.get_tensor_by_name(f"{node}:0")
-        with graph.as_default():
-            given = tf.compat.v1.placeholder(value.dtype, value.shape)
+    assignments, feeds = [], {}
+    with graph.as_default():
+        for node, value in values.items():
+            variable = graph.get_tensor_by_name(f"{node}:0")
+            placeholder = tf.compat.v1.placeholder(value.dtype, value.shape)
             if variable.dtype == tf.resource:
-                assigned = tf.raw_ops.AssignVariableOp(resource=variable, value=given)
+                assignment = tf.raw_ops.AssignVariableOp(resource=variable, value=placeholder)
             else:
-                assigned = tf.raw_ops.Assign(ref=variable, value=given)
-        session.run(assigned, {given: value})
+                assignment = tf.raw_ops.Assign(ref=variable, value=placeholder)
+            assignments.append(assignment)
+            feeds[placeholder] = value
+        assign_all = tf.group(*assignments)  # one run: each extends the session by what is new in the graph
+    session.run(assign_all, feeds)
 
 
 def read(graph: Any, session: Any, nodes: Mapping[str, str]) -> dict[str, NDArray[Any]]:

@@ -50,6 +50,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     from builder.importers.words import cut_words, lengths_of, string_feeds
     from builder.importers.written import looked_up_as_numbers
 
+    warnings = loaded.ports.warnings
     loaded, examples = without_examples(loaded, spec)
     if loaded.ports.have_strings:
         loaded = without_strings(loaded, spec)
@@ -75,6 +76,9 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     given = examples.input({*raw.feeds, *(one.name for one in inputs)}) if examples else None
     graph = write_frozen(raw, shapes, fetches, spec, folder, inputs, given)
     check_outputs(spec, graph)
+    if warnings:
+        graph = replace(graph, warnings=warnings)
+        graph.save()
     return graph
 
 

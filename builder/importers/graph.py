@@ -106,6 +106,8 @@ class FrozenGraph:
     """Variables that the graph writes: ``tensor`` is the node of the handle. Their first values: ``state.npz``."""
     strings: tuple[StringInput, ...] = ()
     examples: ExampleInput | None = None
+    warnings: tuple[str, ...] = ()
+    """As ``ModelPorts`` has them."""
 
     @property
     def given(self) -> Given:
@@ -173,6 +175,7 @@ class FrozenGraph:
             "states": [p.to_dict() for p in self.states],
             **({"strings": [one.to_dict() for one in self.strings]} if self.strings else {}),
             **({"examples": asdict(self.examples)} if self.examples else {}),
+            **({"warnings": list(self.warnings)} if self.warnings else {}),
         }
         self.ports_path.write_text(json.dumps(ports, indent=1))
 
@@ -190,7 +193,8 @@ class FrozenGraph:
             variables = {_text(node): _text(name) for node, name in found["variables"].items()}
             strings = tuple(map(_strings, found.get("strings", [])))
             examples = _examples(found["examples"]) if "examples" in found else None
-            return cls(folder, feeds, fetches, variables, states, strings, examples)
+            warnings = tuple(map(_text, found.get("warnings", [])))
+            return cls(folder, feeds, fetches, variables, states, strings, examples, warnings)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SandboxError(
                 f"The process that read the model left a {_PORTS} that does not say what its inputs and outputs are. "

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.errors import ImportModelError
-from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, Shape, distinct
+from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, Shape, describe_renames, distinct
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import keep_cases_functional, node_of
 from builder.importers.saved_model import freeze as freeze_saved_model
@@ -43,11 +43,12 @@ def open_keras(source: Source, path: Path) -> LoadedModel:
             f"{path.name} holds a {type(model).__name__} without fixed inputs and outputs. "
             "Call it once on an example and save it with model.export(folder), then use that SavedModel."
         )
-    feeds = distinct([_layer_name(t) for t in model.inputs])
-    fetches = distinct(_fetch_names(model))
+    inputs, outputs = [_layer_name(t) for t in model.inputs], _fetch_names(model)
+    feeds, fetches = distinct(inputs), distinct(outputs)
     ports = ModelPorts(
         tuple(_port(n, t) for n, t in zip(feeds, model.inputs, strict=True)),
         tuple(_port(n, t) for n, t in zip(fetches, model.outputs, strict=True)),
+        warnings=(*describe_renames("input", inputs, feeds), *describe_renames("output", outputs, fetches)),
     )
     return LoadedModel(ports, lambda shapes: _freeze(model, ports, shapes))
 

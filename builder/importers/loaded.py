@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,15 @@ def distinct(names: list[str]) -> list[str]:
         seen.add(c_identifier(candidate).lower())
         result.append(candidate)
     return result
+
+
+def describe_renames(kind: str, names: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
+    """Say which ``names`` of a model's inputs or outputs (the ``kind``) callers know by another name, as ``given``."""
+    return tuple(
+        f"the {kind} {name!r} is called {other!r}: in C, another {kind} would have the same name"
+        for name, other in zip(names, given, strict=True)
+        if name != other
+    )
 
 
 def tensor_name(name: str) -> str:

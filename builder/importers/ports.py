@@ -74,6 +74,8 @@ class ModelPorts:
     signature: str | None = None
     signatures: tuple[str, ...] = ()
     facts: GraphFacts | None = None
+    warnings: tuple[str, ...] = ()
+    """What a caller would not expect, such as a name that had to be changed."""
 
     @property
     def have_strings(self) -> bool:
@@ -86,8 +88,9 @@ class ModelPorts:
         try:
             feeds, fetches = (tuple(_port(row) for row in found[key]) for key in ("feeds", "fetches"))
             signature = None if found["signature"] is None else str(found["signature"])
+            signatures, warnings = (tuple(map(str, found.get(key, ()))) for key in ("signatures", "warnings"))
             facts = GraphFacts.of_json(found["facts"]) if found.get("facts") else None
-            return cls(feeds, fetches, signature, tuple(str(name) for name in found["signatures"]), facts)
+            return cls(feeds, fetches, signature, signatures, facts, warnings)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ImportModelError("The process that read the model did not report its inputs and outputs.") from error
 

@@ -21,8 +21,9 @@ from builder.importers.checkpoint import read, saved_variables
 from builder.importers.examples import PARSE_OPS
 from builder.importers.frontier import HOST_OPS
 from builder.importers.hashes import HASHES
-from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, distinct
+from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, describe_renames, distinct
 from builder.importers.object_graph import captured_variables
+from builder.importers.port_order import order_inputs, order_outputs
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import inline_calls, keep_reachable, node_of, without_side_effects
 from builder.importers.state import Variable, assign, state_of
@@ -49,12 +50,14 @@ def open_saved_model(source: Source, path: Path) -> LoadedModel:
     }
     name = _choose(source.signature, tuple(signatures), path)
     definition = signatures[name]
-    inputs, outputs = _named(definition.inputs), _named(definition.outputs)
+    inputs, renamed_inputs = _named(definition.inputs, order_inputs(meta.graph_def, definition), "input")
+    outputs, renamed_outputs = _named(definition.outputs, order_outputs(definition), "output")
     ports = ModelPorts(
         tuple(_port(key, info, path) for key, info in inputs.items()),
         tuple(_port(key, info, path) for key, info in outputs.items()),
         name,
         tuple(signatures),
+        warnings=(*renamed_inputs, *renamed_outputs),
     )
     feeds = {key: info.name for key, info in inputs.items()}
     fetches = {key: info.name for key, info in outputs.items()}
@@ -95,10 +98,10 @@ def _choose(wanted: str | None, there: tuple[str, ...], path: Path) -> str:
     return wanted
 
 
-def _named(infos: Mapping[str, Any]) -> dict[str, Any]:
-    """``infos`` under distinct names, sorted: a protobuf map has no order of its own."""
-    keys = sorted(infos)
-    return {name: infos[key] for name, key in zip(distinct(keys), keys, strict=True)}
+def _named(infos: Mapping[str, Any], keys: list[str], kind: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Give ``infos`` distinct names, in the order of ``keys``, and say which had to be changed."""
+    names = distinct(keys)
+    return {name: infos[key] for name, key in zip(names, keys, strict=True)}, describe_renames(kind, keys, names)
 
 
 def _port(key: str, info: Any, path: Path) -> PortInfo:
@@ -176,9 +179,12 @@ def _freeze(
     kept = state_of(flat, tensors)
     if not kept:
         flat = keep_reachable(without_side_effects(flat), tensors, feeds.values())
+    for node in flat.node:
+        node.attr.pop("_class", None)  # a node beside which it was to be placed; that may be gone
     names = {n.name: _variable_name(n) for n in flat.node if n.op in _VARIABLES}
     values = session.run({node: f"{node}/Read/ReadVariableOp:0" for node in kept}) if kept else {}
-    nodes = sorted({node_of(tensor) for tensor in tensors})
+    # Feeds, too: one that no fetch reads is still an input of the model.
+    nodes = sorted({node_of(tensor) for tensor in (*tensors, *feeds.values())})
     frozen = convert_variables_to_constants_from_session_graph(session, flat, nodes, variable_names_denylist=kept)
     states = {node: Variable(names[node], np.asarray(value)) for node, value in values.items()}
     return RawGraph(frozen, feeds, fetches, {n: v for n, v in names.items() if n not in kept}, states, tables)

@@ -19,6 +19,7 @@ def render(found: Inspection) -> str:
     if len(ports.signatures) > 1:
         others = ", ".join(visible(name) for name in ports.signatures if name != ports.signature)
         lines.append(f"signature: {visible(ports.signature or '')}; the model also has {others}")
+    lines += [f"warning: {visible(text)}" for text in ports.warnings]
     if found.dynamic:
         lines.append(f"the data decides the size of {', '.join(map(visible, found.dynamic))}")
     if found.strings:

@@ -68,7 +68,8 @@ def judge(
     """The verification of what was ``found`` when ``library``, a file's name, was run on (some of) the cases."""
     cases = tuple(found.answers)
     rows, same = _agreements(expected, found.answers)
-    warnings = [f"golden input {case} decides nothing: {why}" for case, why in expected.golden.undecided.items()]
+    warnings = [*expected.warnings]
+    warnings += [f"golden input {case} decides nothing: {why}" for case, why in expected.golden.undecided.items()]
     warnings += _warnings(rows, cases)
     warnings += _photograph_warnings(expected, rows, list(filter(is_photograph, cases)))
     if len(cases) < len(expected.cases):

@@ -38,6 +38,7 @@ class Expected:
     """The golden inputs of a graph and TensorFlow's answers to them, open.
 
     ``same``: its answers with the weights rounded as the library's are, where they are, and it can say.
+    ``warnings``: of the graph.
     """
 
     feeds: tuple[TensorSpec, ...]
@@ -46,6 +47,7 @@ class Expected:
     golden: Golden
     rounding: Rounding | None = None
     same: Golden | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def cases(self) -> tuple[str, ...]:
@@ -91,7 +93,7 @@ def open_expected(graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None
         outputs = tuple(_with_sensitivity(o, golden) if o.tolerance == Tolerance() else o for o in outputs)
         known = rounding.golden if rounding else None
         same = stack.enter_context(Golden.open(known)) if known else None
-        yield Expected(feeds, fetches, outputs, golden, rounding, same)
+        yield Expected(feeds, fetches, outputs, golden, rounding, same, graph.warnings)
 
 
 def _with_sensitivity(output: ExpectedOutput, golden: Golden) -> ExpectedOutput:

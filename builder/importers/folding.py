@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from builder.importers.rewrite import called_by, keep_reachable, node_of
+from builder.importers.rewrite import become_constant, called_by, keep_reachable, node_of
 from builder.importers.rewrites import REWRITES
 from builder.importers.tf import reference_session, tensorflow
 
@@ -74,7 +74,7 @@ def _fold(
     except (ValueError, TypeError, tf.errors.OpError):
         return {}  # whoever imports or runs the graph says what is wrong with it
     for name, value in zip(ends, values, strict=True):
-        _become_constant(known[name], value)
+        become_constant(known[name], value)
     renamed = {name: tensor_of(name) for name in ends}
     for node in nodes:
         node.input[:] = [
@@ -141,13 +141,3 @@ def _small(graph: Any) -> set[str]:
         if operation.type == "Const" or (None not in given and size <= max(LARGEST, *filter(None, given), 0)):
             sizes[operation.name] = size
     return set(sizes)
-
-
-def _become_constant(node: Any, value: Any) -> None:
-    tf = tensorflow()
-    name = node.name
-    node.Clear()
-    node.name, node.op = name, "Const"
-    proto = tf.make_tensor_proto(value)
-    node.attr["dtype"].type = proto.dtype
-    node.attr["value"].tensor.CopyFrom(proto)

@@ -86,6 +86,16 @@ def stand_in(
     node.attr["f"].func.name = name
 
 
+def become_constant(node: Any, value: Any) -> None:
+    """Turn ``node`` into a constant of the same name."""
+    proto = tensorflow().make_tensor_proto(value)
+    name = node.name
+    node.Clear()
+    node.name, node.op = name, "Const"
+    node.attr["dtype"].type = proto.dtype
+    node.attr["value"].tensor.CopyFrom(proto)
+
+
 def keep_reachable(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str]) -> Any:
     """The nodes that ``fetches`` need, in their old order; what lies before a placeholder among ``feeds`` goes."""
     # A feed in mid-graph keeps what is before it: import_graph_def wants its inputs, the last pruning drops them.

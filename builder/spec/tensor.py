@@ -118,5 +118,6 @@ class TensorSpec:
 
 
 def c_identifier(name: str) -> str:
-    """``name`` with everything that C does not allow in an identifier's tail replaced by ``_``."""
-    return re.sub(r"\W", "_", name, flags=re.ASCII)
+    """Make an identifier of C of ``name``: ``_`` for every other character, and before a leading digit."""
+    identifier = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"_{identifier}" if identifier[:1].isdigit() else identifier

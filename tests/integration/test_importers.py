@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,7 @@ def test_names_are_distinct_as_c_identifiers(names: list[str]) -> None:
     result = distinct(names)
     assert len({c_identifier(name).lower() for name in result}) == len(names)
     assert all(new.startswith(old) for old, new in zip(names, result, strict=True))
+    assert all(re.fullmatch(r"[A-Za-z_]\w*", c_identifier(name), re.ASCII) for name in result)
     if len({c_identifier(name).lower() for name in names}) == len(names):
         assert result == names
 

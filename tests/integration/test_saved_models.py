@@ -140,3 +140,23 @@ def test_names_that_had_to_be_changed_are_reported(tmp_path: Path, suffix: str) 
     assert "'y'" in warning
     assert "'y_2'" in warning
     assert freeze(path, tmp_path / "out").warnings == ports.warnings
+
+
+def test_scales_that_only_known_sizes_decide(tmp_path: Path) -> None:
+    """The scale is a quotient of the picture's own sizes, which are there where only the batch is open."""
+
+    def resized(w: Any, x: Any) -> dict[str, Any]:
+        size = tf.shape(x)[1:3] // 2
+        return {
+            "antialias": tf.image.resize(x, (3, 4), antialias=True),
+            "half": tf.image.resize(x, size, antialias=True),
+            **{kind: tf.image.resize(x, (9, 8), kind) for kind in ("lanczos3", "mitchellcubic")},
+        }
+
+    module = save_module(tmp_path / "m", resized, x=[None, 5, 7, 2])
+    graph = freeze(tmp_path / "m", tmp_path / "out")
+    assert graph.original_path.exists()  # ops were rewritten
+    x = np.random.default_rng(0).normal(size=(1, 5, 7, 2)).astype("float32")
+    answers = run_graph(graph, {"x": x})
+    for name, expected in module.f(x).items():
+        np.testing.assert_allclose(answers[name], expected, atol=1e-5)

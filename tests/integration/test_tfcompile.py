@@ -54,7 +54,7 @@ BUILDS: dict[str, tuple[Callable[..., Any], Feeds]] = {
     "float64": (lambda x: tf.nn.softmax(tf.matmul(x, x)), {"x": ("float64", (4, 4))}),
     "int32": (lambda x: tf.matmul(x, x), {"x": ("int32", (4, 4))}),
     "uint16": (lambda x: x + x, {"x": ("uint16", (4,))}),
-    "bool": (lambda x: tf.logical_not(x), {"x": ("bool", (4,))}),
+    "bool, and names that begin with digits": (lambda x: {"2nd": tf.logical_not(x)}, {"1st": ("bool", (4,))}),
     "half inside": (lambda x: tf.cast(tf.nn.relu(tf.cast(x, "float16")), F), {"x": (F, (4,))}),
     "conv2d": (lambda x: tf.nn.conv2d(x, tf.ones([3, 3, 2, 2]), 1, "SAME"), {"x": (F, (1, 8, 8, 2))}),
     "conv3d": (lambda x: tf.nn.conv3d(x, tf.ones([2, 2, 2, 1, 2]), [1] * 5, "SAME"), {"x": (F, (1, 4, 4, 4, 1))}),

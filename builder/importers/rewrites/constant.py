@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.importers.rewrite import become_constant
 from builder.importers.tf import reference_session, tensorflow
 
 Constants = Mapping[int, NDArray[Any]]
 """Arguments of a function that are the same constant in every call, by number."""
 
 _PASSED_ON = {"Identity", "Cast"}
+_OF_SHAPES = {"Shape", "Size", "Rank"}
 
 
 def constant_of(tensor: Any, constants: Constants) -> NDArray[Any] | None:
@@ -43,8 +45,8 @@ def _known(tensor: Any, constants: Constants) -> NDArray[Any] | None:
         return None if shape is None or wanted is None else resolved(shape, wanted)
     if value is None and tensor.op.type in _PASSED_ON:
         return _cast(_known(tensor.op.inputs[0], constants), tensor.dtype)
-    if value is None and not arguments and (operations := _deciding(tensor)):
-        value = _run(tensor, operations)
+    if value is None and not arguments and (nodes := _deciding(tensor)):
+        value = _run(tensor, nodes)
     return None if value is None else np.asarray(value)
 
 
@@ -53,24 +55,32 @@ def _cast(value: NDArray[Any] | None, dtype: Any) -> NDArray[Any] | None:
 
 
 def _deciding(tensor: Any) -> list[Any]:
-    """The operations that lead to ``tensor``, if those are constants and what is made of them; none if not."""
-    todo, seen = [tensor.op], dict[Any, None]()
+    """The nodes that lead to ``tensor``, if those are constants and what is made of them; none if not.
+
+    What is asked of a shape that is known is a constant, whatever has that shape.
+    """
+    from tensorflow.python.framework import tensor_util
+
+    todo, nodes = [tensor.op], dict[Any, Any]()
     while todo:
         operation = todo.pop()
-        if operation in seen:
+        if operation in nodes:
             continue
-        seen[operation] = None
+        node = nodes[operation] = operation.node_def
+        if operation.type in _OF_SHAPES and (value := tensor_util.constant_value(operation.outputs[0])) is not None:
+            become_constant(node, value)
+            continue
         if operation.type in ("Placeholder", "VarHandleOp") or operation.op_def.is_stateful:
             return []
         todo += [t.op for t in operation.inputs]
-    return list(seen)
+    return list(nodes.values())
 
 
-def _run(tensor: Any, operations: list[Any]) -> Any:
+def _run(tensor: Any, nodes: list[Any]) -> Any:
     """``tensor``, by a graph that has only what leads to it: elsewhere there may be ops that TensorFlow cannot run."""
     tf = tensorflow()
     definition = tf.compat.v1.GraphDef()
-    definition.node.extend(operation.node_def for operation in operations)
+    definition.node.extend(nodes)
     if any(attr.HasField("func") or attr.list.func for node in definition.node for attr in node.attr.values()):
         definition.library.CopyFrom(tensor.graph.as_graph_def().library)
     with tf.Graph().as_default() as graph:

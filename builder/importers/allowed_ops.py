@@ -18,6 +18,7 @@ from builder.importers.loaded import tensor_name
 from builder.importers.rewrite import (
     all_nodes,
     called_by,
+    drop_unread_optionals,
     keep_reachable,
     node_of,
     reachable,
@@ -65,6 +66,7 @@ def _admit(
 ) -> tuple[Any, dict[str, str]]:
     _require_names(source)
     _require_sizes(source)
+    drop_unread_optionals(source)
     graph = _Graph(source, taken)
     moved = graph.disarm(graph.definition.node, {node_of(f) for f in fetches}, {tensor_name(t) for t in feeds.values()})
     if graph.changed:

@@ -22,6 +22,12 @@ INEXACT = frozenset({
 })  # fmt: skip
 """Ops whose last bits are XLA's own."""
 
+_PREDICATES = {"If": 0, "StatelessIf": 0, "Switch": 1}
+"""Which input of an op chooses the branch."""
+
+BESIDE_DRAWS = frozenset({"Add", "AddV2", "GreaterEqual", "Mul", "Sub"})
+"""Ops by which dropout makes a mask of random numbers: see ``builder.importers.dead_code``."""
+
 LARGEST = 4 << 20
 """Bytes that a result may have whatever it is made of."""
 
@@ -32,8 +38,9 @@ _NEVER = ("Placeholder", "Random", "Stateless", "Xla", "Enter", "Merge", "Switch
 def fold_constants(definition: Any, fetches: Collection[str], feeds: Collection[str]) -> Any:
     """What ``fetches`` need of a GraphDef, with constants for what INEXACT ops, and rewritten ones, make of constants.
 
-    At top level and in each function; ``fetches`` and ``feeds`` are tensors, and nothing is computed past a feed. The
-    results are no larger than LARGEST or than what they are made of. Runs these ops, so they have to be allowed.
+    Predicates that constants decide become constants, too. At top level and in each function; ``fetches`` and ``feeds``
+    are tensors, and nothing is computed past a feed. The results are no larger than LARGEST or than what they are made
+    of. Runs these ops, so they have to be allowed.
     """
     result = type(definition)()
     result.CopyFrom(definition)
@@ -54,8 +61,8 @@ def _fold(
     """Replace nodes by constants where they stand. Returns their names, and how readers call what they give."""
     named = {node.name: node for node in nodes if _may_be_known(node, functions) and node.name not in fed}
     known = _closed(named)
-    inexact = _inexact(known)
-    if not inexact:
+    wanted = _inexact(known) | _find_predicates(nodes, known)
+    if not wanted:
         return {}
     tf = tensorflow()
     graph_def = tf.compat.v1.GraphDef()
@@ -68,7 +75,7 @@ def _fold(
             tf.import_graph_def(graph_def, name="")
         small = _small(graph)
         read = {node_of(t) for node in nodes if node.name not in small for t in node.input if not t.startswith("^")}
-        ends = sorted(inexact & small & (read | fetched))
+        ends = sorted(wanted & small & (read | fetched))
         with reference_session(graph) as session:
             values = session.run([f"{name}:0" for name in ends])
     except (ValueError, TypeError, tf.errors.OpError):
@@ -87,7 +94,9 @@ def _may_be_known(node: Any, functions: set[str]) -> bool:
     from tensorflow.python.framework import op_def_registry
 
     definition = op_def_registry.get(node.op)
-    if definition is None or definition.is_stateful or node.op.startswith(_NEVER):
+    if definition is None or definition.is_stateful:
+        return False
+    if node.op.startswith(_NEVER) and node.op != "PlaceholderWithDefault":  # which has it, as no feed is asked for
         return False
     if not functions.isdisjoint(called_by(node)) or any(t.startswith("^") for t in node.input):
         return False
@@ -126,6 +135,14 @@ def _inexact(known: Mapping[str, Any]) -> set[str]:
         if node.op in INEXACT or node.op in REWRITES or any(node_of(tensor) in found for tensor in node.input):
             found.add(name)
     return found
+
+
+def _find_predicates(nodes: Any, known: Mapping[str, Any]) -> set[str]:
+    """Find those of ``known`` that choose a branch, or that random numbers may be computed and compared with."""
+    tensors = [node.input[_PREDICATES[node.op]] for node in nodes if node.op in _PREDICATES]
+    if any(node.op == "RandomUniform" for node in nodes):
+        tensors += [tensor for node in nodes if node.op in BESIDE_DRAWS for tensor in node.input]
+    return {name for name in map(node_of, tensors) if name in known and known[name].op != "Const"}
 
 
 def _small(graph: Any) -> set[str]:

@@ -11,8 +11,8 @@ from builder.arrays import save_arrays
 from builder.errors import ImportModelError
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.bounds import Bounded, bounds
+from builder.importers.dead_code import remove_dead_code
 from builder.importers.endings import ending, finish
-from builder.importers.folding import fold_constants
 from builder.importers.graph import MODEL_SCOPE, ExampleInput, FrozenGraph, Port, StringInput
 from builder.importers.index_ranges import find_index_ranges
 from builder.importers.loaded import RawGraph, Shape
@@ -61,7 +61,7 @@ def write_frozen(
     # Canonical before as well: the notes include shapes that are no longer true.
     source = pure(keep_reachable(source, tensors, raw.feeds.values()))
     source = canonical(keep_reachable(source, tensors, raw.feeds.values()))
-    source = fold_constants(source, tensors, raw.feeds.values())
+    source = remove_dead_code(source, tensors, raw.feeds.values(), pure)
     _refuse_loose_placeholders(source, tensors, raw.feeds)
     media = spec.image or spec.audio
     media_feed = (media.feed or next(iter(raw.feeds))) if media else None

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from builder.importers.tf import tensorflow
 
 _V1_LOOPS = {"Enter", "RefEnter", "Switch", "RefSwitch"}
@@ -119,11 +121,16 @@ def _with_called_functions(nodes: Sequence[Any], graph_def: Any) -> Any:
 
 def inline_calls(graph_def: Any, ports: Iterable[str]) -> Any:
     """With PartitionedCall and friends replaced by their bodies; While, If and Case stay functional."""
+    if not any("PartitionedCall" in n.op or n.op in _function_names(graph_def) for n in graph_def.node):
+        return graph_def
+    return run_grappler(graph_def, ports, "function")
+
+
+def run_grappler(graph_def: Any, ports: Iterable[str], optimiser: str) -> Any:
+    """Run one of Grappler's optimisers on a GraphDef; it keeps the tensors ``ports``."""
     tf = tensorflow()
     from tensorflow.python.grappler import tf_optimizer
 
-    if not any("PartitionedCall" in n.op or n.op in _function_names(graph_def) for n in graph_def.node):
-        return graph_def
     meta = tf.compat.v1.MetaGraphDef()
     meta.graph_def.CopyFrom(graph_def)  # once: the weights are large
     for node in all_nodes(meta.graph_def):
@@ -134,7 +141,7 @@ def inline_calls(graph_def: Any, ports: Iterable[str]) -> Any:
     meta.collection_def["train_op"].node_list.value.extend(ports)
     config = tf.compat.v1.ConfigProto()
     config.graph_options.rewrite_options.min_graph_nodes = -1
-    config.graph_options.rewrite_options.optimizers.append("function")
+    config.graph_options.rewrite_options.optimizers.append(optimiser)
     return tf_optimizer.OptimizeGraph(config, meta)
 
 
@@ -156,6 +163,32 @@ def without_side_effects(graph_def: Any) -> Any:
         del function.signature.control_output[:]
         prune_function(function)
     return result
+
+
+def drop_unread_optionals(graph_def: Any) -> None:
+    """Let branches of an If return 0, in ``graph_def`` itself, where only a gradient would have read their Optional."""
+    variant = tensorflow().variant.as_datatype_enum
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    scopes = [(graph_def.node, ()), *((f.node_def, f.ret.values()) for f in functions.values())]
+    for nodes, results in scopes:
+        read = {*results, *(tensor for node in nodes for tensor in node.input)}
+        for node in (node for node in nodes if node.op in ("If", "StatelessIf")):
+            types = node.attr["Tout"].list.type
+            for i in [i for i, dtype in enumerate(types) if dtype == variant]:
+                if read.isdisjoint((f"{node.name}:{i}", f"{node.name}:output:{i}", *([node.name] if i == 0 else []))):
+                    types[i] = tensorflow().float32.as_datatype_enum
+                    for branch in ("then_branch", "else_branch"):
+                        _return_zero(functions.get(node.attr[branch].func.name), i)
+
+
+def _return_zero(function: Any, number: int) -> None:
+    if function is None or number >= len(function.signature.output_arg):
+        return  # a damaged graph, which whoever imports it refuses
+    output = function.signature.output_arg[number]
+    output.type = tensorflow().float32.as_datatype_enum
+    zero = function.node_def.add(name=f"{output.name}/unread_{len(function.node_def)}")
+    become_constant(zero, np.float32(0))
+    function.ret[output.name] = f"{zero.name}:output:0"
 
 
 def prune_function(function: Any) -> None:

@@ -215,7 +215,7 @@ def _traced(node: Any, rewrite: Rewrite, operation: Any, constants: Constants, g
     except _LeftAsItIs:
         return None
     inner = concrete.graph.as_graph_def().library.function
-    return [_with_own_names(concrete.function_def), *inner]
+    return [with_own_names(concrete.function_def), *inner]
 
 
 def _is_known(shape: Any, *, first: bool) -> bool:
@@ -223,7 +223,7 @@ def _is_known(shape: Any, *, first: bool) -> bool:
     return shape.rank is not None and shape[0 if first else 1 :].is_fully_defined()
 
 
-def _with_own_names(function: Any) -> Any:
+def with_own_names(function: Any) -> Any:
     """``function`` with names that no node has below the one it stands for: where it is inlined they must be new."""
     arguments = {a.name: f"rewritten_{i}" for i, a in enumerate(function.signature.input_arg)}
     names = arguments | {n.name: f"rewritten/{n.name}" for n in function.node_def}

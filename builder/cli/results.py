@@ -58,6 +58,10 @@ _PORT = _object(
     name=_text(),
     dtype=_text("NumPy's name, or TensorFlow's where NumPy has none"),
     shape=_or_null(_list(_or_null(_whole()), "null is a dimension that the model leaves open; null for any shape")),
+    value={
+        "type": ["number", "boolean", "null"],
+        **_said("for inference, of an input that seems only to tell it from training"),
+    },
 )
 
 _SCALING = _object(

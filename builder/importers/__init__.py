@@ -11,7 +11,7 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import LoadedModel
 from builder.importers.outputs import check_outputs
 from builder.importers.ports import ModelPorts
-from builder.importers.shapes import check_dtype, pin_shapes
+from builder.importers.shapes import check_dtype, describe_fixed_batch, pin_shapes
 from builder.spec import FeedSpec, FetchSpec, ModelSpec, Source
 from builder.spec.tensor import c_identifier
 
@@ -39,6 +39,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     has ops that cannot be compiled, before anything of it runs.
     """
     from builder.importers.allowed_ops import admit
+    from builder.importers.constant_feeds import with_constant_feeds
     from builder.importers.crosses import crossed_fingerprints
     from builder.importers.example_front import require_alike
     from builder.importers.examples import without_examples
@@ -50,7 +51,8 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     from builder.importers.words import cut_words, lengths_of, string_feeds
     from builder.importers.written import looked_up_as_numbers
 
-    warnings = loaded.ports.warnings
+    warnings = (*loaded.ports.warnings, *describe_fixed_batch(loaded.ports, spec))
+    loaded, spec = with_constant_feeds(loaded, spec)
     loaded, examples = without_examples(loaded, spec)
     if loaded.ports.have_strings:
         loaded = without_strings(loaded, spec)

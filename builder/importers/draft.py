@@ -202,10 +202,17 @@ def _feeds(ports: ModelPorts, form: Format, image: ImageInput | None, notes: dic
     for port in ports.feeds:
         pictured = image is not None and image.feed in (port.name, None)
         open_dims = port.shape is not None and None in port.shape[1:] and not pictured
+        place = f"feeds.{len(feeds)}"
+        if port.value is not None:
+            notes[f"{place}.value"] = (
+                "Check: it seems only to tell training from inference, for which this is its value. Delete the line if "
+                "callers are to pass it."
+            )
+            feeds.append(FeedSpec(port.name, value=(port.value,)))
+            continue
         if form != "graph_def" and not open_dims and port.shape is not None:
             continue
         shape = None
-        place = f"feeds.{len(feeds)}"
         if port.shape is None and not pictured:
             notes[place] = f"Add the shape {port.name} is called with, batch first: the model leaves its rank open."
         elif open_dims and port.shape is not None:

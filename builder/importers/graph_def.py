@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from builder.errors import ImportModelError
 from builder.importers.allowed_ops import UnsupportedOpsError, admit, may_admit, output_type
+from builder.importers.constant_feeds import propose_values
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import node_of
@@ -41,6 +44,8 @@ def open_graph_def(source: Source, path: Path, feeds: Sequence[FeedSpec], fetche
     try:
         known, inside = admit(graph_def, [*shown_fetches.values()], shown_feeds)
         infos = _infos(known, path, inside, shown_fetches, shapes)
+        values = propose_values(known, [*shown_fetches.values()], inside)
+        infos = replace(infos, feeds=tuple(replace(port, value=values.get(port.name)) for port in infos.feeds))
     except UnsupportedOpsError:  # which whoever freezes the graph meets again
         infos = ModelPorts(_told(graph_def, shown_feeds, shapes), _told(graph_def, shown_fetches, {}))
 
@@ -135,7 +140,7 @@ def _guess(
 
 
 def _may_be_fetch(node: Any) -> bool:
-    return node.op not in _NO_RESULT
+    return node.op not in _NO_RESULT and not re.search("(^|/)(pred_id|switch_[tf])$", node.name)  # ends of tf.cond
 
 
 def _infos(

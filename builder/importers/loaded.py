@@ -57,11 +57,11 @@ def distinct(names: list[str]) -> list[str]:
     return result
 
 
-def describe_renames(kind: str, names: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
-    """Say which ``names`` of a model's inputs or outputs (the ``kind``) callers know by another name, as ``given``."""
+def describe_renames(kind: str, names: Sequence[str], visible: Sequence[str]) -> tuple[str, ...]:
+    """Say which ``names`` of inputs or outputs (the ``kind``) callers know by another name, the ``visible`` one."""
     return tuple(
         f"the {kind} {name!r} is called {other!r}: in C, another {kind} would have the same name"
-        for name, other in zip(names, given, strict=True)
+        for name, other in zip(names, visible, strict=True)
         if name != other
     )
 

@@ -61,7 +61,7 @@ def find_facts(graph: FrozenGraph, length: int | None = None) -> GraphFacts:
 def _study_graph(loaded: LoadedModel, source: Source, lengths: Sequence[int]) -> GraphFacts | None:
     """Freeze the model, and run it where it leaves lengths open. None where it cannot be frozen as it is."""
     for length in lengths:
-        feeds = tuple(FeedSpec(port.name, _choose_shape(port, length)) for port in loaded.ports.feeds)
+        feeds = tuple(_choose_feed(port, length) for port in loaded.ports.feeds)
         spec = ModelSpec(Path("model.toml"), "model", "1", source, feeds=feeds)
         # A build says why a model cannot be frozen; here, it only means that less is known.
         with contextlib.suppress(Exception), tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
@@ -69,6 +69,12 @@ def _study_graph(loaded: LoadedModel, source: Source, lengths: Sequence[int]) ->
             if len(lengths) == 1 or _can_run(graph):
                 return find_facts(graph, length)
     return None
+
+
+def _choose_feed(port: PortInfo, length: int) -> FeedSpec:
+    if port.value is not None:
+        return FeedSpec(port.name, value=(port.value,))
+    return FeedSpec(port.name, _choose_shape(port, length))
 
 
 def _choose_shape(port: PortInfo, length: int) -> tuple[int, ...] | None:

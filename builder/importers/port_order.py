@@ -39,6 +39,6 @@ def _passed_inputs(graph_def: Any, results: set[str]) -> Iterator[str]:
                     yield from (given[name] for name in map(node_of, inner.input) if name in given)
 
 
-def _natural_key(name: str) -> tuple[list[str | int], str]:
-    parts = re.split(r"([0-9]+)", name)
-    return [int(part) if i % 2 else part for i, part in enumerate(parts)], name
+def _natural_key(name: str) -> list[tuple[int, str]]:
+    """Compare digits as numbers: the longer one is the larger."""
+    return [(len(part) if i % 2 else 0, part) for i, part in enumerate(re.split("([0-9]+)", name))]

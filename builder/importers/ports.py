@@ -27,6 +27,8 @@ class PortInfo:
     name: str
     dtype: str
     shape: tuple[int | None, ...] | None
+    value: bool | float | None = None
+    """For inference, of an input that seems only to tell it from training."""
 
     @property
     def may_be_image(self) -> bool:
@@ -98,4 +100,5 @@ class ModelPorts:
 def _port(row: Any) -> PortInfo:
     shape = row["shape"]
     dims = None if shape is None else tuple(None if dim is None else int(dim) for dim in shape)
-    return PortInfo(str(row["name"]), str(row["dtype"]), dims)
+    value = row.get("value")
+    return PortInfo(str(row["name"]), str(row["dtype"]), dims, value if isinstance(value, bool | float) else None)

@@ -9,6 +9,7 @@ and needs them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from builder.errors import ImportModelError
 from builder.escape import visible
 from builder.importers.allowed_ops import admit
 from builder.importers.checkpoint import read, saved_variables
+from builder.importers.constant_feeds import propose_values
 from builder.importers.examples import PARSE_OPS
 from builder.importers.frontier import HOST_OPS
 from builder.importers.hashes import HASHES
@@ -52,15 +54,16 @@ def open_saved_model(source: Source, path: Path) -> LoadedModel:
     definition = signatures[name]
     inputs, renamed_inputs = _named(definition.inputs, order_inputs(meta.graph_def, definition), "input")
     outputs, renamed_outputs = _named(definition.outputs, order_outputs(definition), "output")
+    feeds = {key: info.name for key, info in inputs.items()}
+    fetches = {key: info.name for key, info in outputs.items()}
+    values = propose_values(meta.graph_def, [*fetches.values()], feeds)
     ports = ModelPorts(
-        tuple(_port(key, info, path) for key, info in inputs.items()),
+        tuple(replace(_port(key, info, path), value=values.get(key)) for key, info in inputs.items()),
         tuple(_port(key, info, path) for key, info in outputs.items()),
         name,
         tuple(signatures),
         warnings=(*renamed_inputs, *renamed_outputs),
     )
-    feeds = {key: info.name for key, info in inputs.items()}
-    fetches = {key: info.name for key, info in outputs.items()}
     taken = HOST_OPS | STRING_STEPS | PARSE_OPS if ports.have_strings else frozenset()
     return LoadedModel(ports, lambda _: freeze(path, meta, feeds, fetches, trust=source.trust, taken=taken))
 

@@ -60,6 +60,14 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
     return shapes
 
 
+def describe_fixed_batch(ports: ModelPorts, spec: ModelSpec) -> tuple[str, ...]:
+    """Say that a SavedModel's own batch counts, where all its inputs have the same and ``spec`` has another."""
+    sizes = {port.shape[0] for port in ports.feeds if port.shape and len(port.shape) > 1}
+    if spec.source.format != "saved_model" or len(sizes) != 1 or sizes & {None, spec.batch}:
+        return ()
+    return (f"the model was saved for batches of {sizes.pop()}: `batch = {spec.batch}` under [model] changes nothing",)
+
+
 def _text_problems(text: TextInput, ports: ModelPorts, shapes: Mapping[str, Shape]) -> Iterator[str]:
     """What is wrong with what [text] says of the model's inputs; ``text`` is ``named``."""
     known = {port.name: port for port in ports.feeds}
@@ -123,13 +131,16 @@ def _pin(port: PortInfo, given: Shape | None, batch: int, media: ImageInput | Au
         if all(d is not None and d > 0 for d in shape):
             return tuple(d for d in shape if d is not None)
     if shape is None:
-        what, example = "of unknown rank", f"[{batch}, 16]  # the shape you call it with"
+        what, example = "of unknown rank", f"[]  # a scalar; or the shape you call it with, such as [{batch}, 16]"
     else:
         what = _show(port.shape)
         example = "[" + ", ".join(str(d) if d else "16" for d in shape) + "]  # put your sizes where 16 stands"
+    line = f"shape = {example}"
+    if port.value is not None:
+        line = f"value = {str(port.value).lower()}  # for inference; or `shape = []`, and callers pass it"
     raise ImportModelError(
         f"The input {port.name!r} is {what}, and XLA compiles for fixed sizes only. Add to model.toml:\n\n"
-        f'[[feeds]]\nname = "{port.name}"\nshape = {example}\n'
+        f'[[feeds]]\nname = "{port.name}"\n{line}\n'
     )
 
 

@@ -31,8 +31,9 @@ def to_json(spec: ModelSpec) -> str:
             del further["image"]
     for own in (data, *data["signatures"]):
         for feed in own["feeds"]:
-            if not feed["truncate"]:
-                del feed["truncate"]
+            for key in ("truncate", "value"):
+                if not feed[key]:
+                    del feed[key]
         for output in own["outputs"]:
             for key in [key for key, usual in _LATER.items() if output[key] == usual]:
                 del output[key]

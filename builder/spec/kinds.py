@@ -179,6 +179,20 @@ class Flag:
 
 
 @dataclass(frozen=True)
+class Scalar:
+    """A number of any kind, or true or false."""
+
+    says: str = "a number, or true or false"
+
+    def problems(self, value: object) -> Iterator[Problem]:
+        if not isinstance(value, int | float):
+            yield (), f"is {describe(value)}; must be {self.says}"
+
+    def convert(self, value: Any) -> Any:
+        return value
+
+
+@dataclass(frozen=True)
 class Many:
     """A list of one kind; ``lone`` also takes a single value without brackets."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from builder.spec.address import Address
 from builder.spec.tensor import c_identifier
@@ -86,6 +86,7 @@ class FeedSpec:
     pad: float | None = None  # what the function fills a smaller input up with
     lengths: tuple[int, ...] = ()  # of an input of strings: for each size, how many numbers a text may become
     truncate: bool = False  # whether what a text becomes beyond the largest of ``lengths`` is cut off, and not refused
+    value: tuple[Any, ...] | None = None  # the constant that takes its place: one for all elements, or one for each
 
     @property
     def sizes(self) -> int:

@@ -46,7 +46,9 @@ def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
     feeds, fetches, outputs = (_of_all(spec, kind) for kind in ("feeds", "fetches", "outputs"))
     for i, feed in enumerate(feeds):
         sizes = {"shape" if feed["shapes"] else "shapes": None, "lengths": feed["lengths"] or None}
-        writer.table(FEEDS, f"feeds.{i}", feed | sizes)
+        value = feed["value"]
+        one = {"value": value[0]} if value and len(value) == 1 else {}
+        writer.table(FEEDS, f"feeds.{i}", feed | sizes | one)
     for i, fetch in enumerate(fetches):
         writer.table(FETCHES, f"fetches.{i}", fetch)
     if spec.image:

@@ -145,6 +145,9 @@ def check(tables: Tables, form: Format | None) -> None:
         _distinct(own.feeds, "name", lambda feed: feed.values.get("name"))
         _distinct(own.fetches, "name", lambda fetch: fetch.values.get("name"))
         _distinct(own.fetches, "alias", _visible)
+        for feed in own.feeds:
+            for key in sorted({"lengths", "pad", "shapes"} & feed.present) if "value" in feed.present else ():
+                feed.wrong(key, "is of what callers pass, and value takes its place; keep one of them")
         _shapes(own.feeds)
         _lengths(own.feeds)
         if own.image:
@@ -334,9 +337,10 @@ def _feed_of(table: Table, tables: Tables, form: Format | None, what: str) -> st
 
 def _all_feeds(tables: Tables, form: Format | None) -> list[str]:
     """The model's feeds, where [[feeds]] has all of them: a frozen graph's does, others may have more."""
-    names = [feed.values["name"] for feed in tables.feeds if "name" in feed.values]
+    feeds = [feed for feed in tables.feeds if "value" not in feed.present]
+    names = [feed.values["name"] for feed in feeds if "name" in feed.values]
     listed = form == "graph_def" and "config" not in tables.model.present
-    return names if listed and len(names) == len(tables.feeds) else []
+    return names if listed and len(names) == len(feeds) else []
 
 
 def _image_shape(image: Table, tables: Tables, feed: str | None, channels: int) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from builder.spec.address import FORMS
-from builder.spec.kinds import Choice, Flag, Kind, Many, Number, Text, Whole
+from builder.spec.kinds import Choice, Flag, Kind, Many, Number, Scalar, Text, Whole
 from builder.spec.model import (
     DIRECT_UPLOAD_ZIPPED,
     FORMATS,
@@ -226,6 +226,13 @@ FEEDS = Section(
             "Whether a text that becomes more numbers than the largest of `lengths` is cut off. If not, it is refused, "
             "with status 422.",
             default=FeedSpec.truncate,
+        ),
+        Field(
+            "value",
+            Many(Scalar(), lone=True, several="one for each element"),
+            "A constant in the place of the input, which callers then do not know: `1.0` for a `keep_prob`, `false` "
+            "for an `is_training`. Branches that are then never taken, and a dropout that keeps all, are left out.",
+            otherwise="callers pass it",
         ),
         _SIGNATURE,
     ),

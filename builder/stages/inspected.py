@@ -79,7 +79,7 @@ def _inspect(spec: ModelSpec, model: Path) -> dict[str, Any]:
         return Inspection(loaded.ports, None, preflight(spec, error.ops)).to_json()
     dynamic = tuple(f"{port.spec.name} {port.spec.says()}" for port in graph.fetches if port.spec.dynamic)
     parameters = _parameters(graph, graph.reference())
-    ports = replace(loaded.ports, facts=find_facts(graph))
+    ports = replace(loaded.ports, facts=find_facts(graph), warnings=graph.warnings)
     return Inspection(ports, parameters, preflight(spec, graph), dynamic, _strings(graph)).to_json()
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.errors import VerifyError
+from builder.importers.constant_feeds import propose_values
 from builder.importers.graph import FrozenGraph
 from builder.importers.state import assign, read
 from builder.importers.tf import reference_session, tensorflow
@@ -59,8 +60,7 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
     if random:
         raise VerifyError(
             f"The graph draws random numbers ({', '.join(random[:5])}{', ...' if len(random) > 5 else ''}), so its "
-            "answers cannot be compared with TensorFlow's. Feed the noise or a seed as an input, or use "
-            "stateless ops (tf.random.stateless_uniform) with a fixed seed, or a tf.random.Generator."
+            f"answers cannot be compared with TensorFlow's. {_without_draws(graph)}"
         )
     feeds = [port.spec for port in graph.feeds]
     outputs = outputs_of(spec, tuple(port.spec for port in graph.fetches))
@@ -92,6 +92,19 @@ def _cast_calls(calls: Iterable[tuple[str, Feeds]], feeds: Sequence[TensorSpec])
     types = {feed.name: feed.dtype for feed in feeds}
     for case, arrays in calls:
         yield case, {name: array.astype(types[name], copy=False) for name, array in arrays.items()}
+
+
+def _without_draws(graph: FrozenGraph) -> str:
+    """Say how to build a graph that draws random numbers."""
+    feeds = {port.spec.name: port.tensor for port in graph.feeds}
+    values = propose_values(graph.reference(), [port.tensor for port in graph.fetches], feeds)
+    if values:
+        lines = "\n\n".join(f'[[feeds]]\nname = "{n}"\nvalue = {str(value).lower()}' for n, value in values.items())
+        return f"For inference, give inputs that seem to be for training their values, in model.toml:\n\n{lines}\n"
+    return (
+        "Feed the noise or a seed as an input, or use stateless ops (tf.random.stateless_uniform) with a fixed seed, "
+        "or a tf.random.Generator."
+    )
 
 
 def _of_new_sizes(graph: FrozenGraph, calls: Mapping[str, Feeds], further: Mapping[str, Feeds]) -> dict[str, Feeds]:

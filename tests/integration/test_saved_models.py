@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from builder.importers import describe
+from builder.errors import ImportModelError, VerifyError
+from builder.importers.draft import draft
+from builder.importers.graph import FrozenGraph
+from builder.importers.model_description import describe
 from builder.importers.state import assign
 from builder.importers.tf import tensorflow
+from builder.spec import FeedSpec, FetchSpec
+from builder.verify.reference import make, random_nodes
 from tests.support import needs
 from tests.support.models import freeze, run_graph, spec_for
 
@@ -160,3 +166,146 @@ def test_scales_that_only_known_sizes_decide(tmp_path: Path) -> None:
     answers = run_graph(graph, {"x": x})
     for name, expected in module.f(x).items():
         np.testing.assert_allclose(answers[name], expected, atol=1e-5)
+
+
+def dropout_of_then(x: Any, keep_prob: Any) -> Any:
+    """Dropout as TensorFlow 1 wrote it until 1.12."""
+    drawn = tf.random.uniform(tf.shape(x), dtype=x.dtype)
+    return x / keep_prob * tf.floor(keep_prob + drawn)
+
+
+def save_training_graph(path: Path, keep: Any, training: Any) -> Callable[[Any], Any]:
+    """Save a frozen graph with dropout of every kind; returns TensorFlow's own answers, with nothing dropped.
+
+    ``keep``, ``training``: make the tensors of these names.
+    """
+    v1.disable_control_flow_v2()
+    try:
+        with tf.Graph().as_default() as graph:
+            x = v1.placeholder("float32", [None, 4], "x")
+            keep_prob, is_training = keep(), training()
+            y = v1.nn.dropout(dropout_of_then(x, keep_prob) + 1, keep_prob=keep_prob)
+            y = v1.nn.dropout(y * 2, rate=1 - keep_prob)
+            y = v1.cond(is_training, lambda: v1.nn.dropout(y, keep_prob=0.5), lambda: y * 3)
+            slope = v1.cond(y[0, 0] > 0, lambda: 2.0, lambda: 0.5)  # another branch, which the data chooses
+            tf.add(v1.cond(tf.logical_not(is_training), lambda: y * slope, lambda: -y), 0.0, name="y")
+    finally:
+        v1.enable_control_flow_v2()
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+    flags = {keep_prob: 1.0, is_training: False}
+
+    def answer(feed: Any) -> Any:
+        with v1.Session(graph=graph) as session:
+            return session.run("y:0", {x: feed, **flags})
+
+    return answer
+
+
+def fed() -> tuple[Callable[[], Any], Callable[[], Any]]:
+    return lambda: v1.placeholder("float32", name="keep_prob"), lambda: v1.placeholder("bool", name="is_training")
+
+
+def with_defaults() -> tuple[Callable[[], Any], Callable[[], Any]]:
+    make = v1.placeholder_with_default
+    return lambda: make(1.0, [], "keep_prob"), lambda: make(False, [], "is_training")
+
+
+CONSTANT = (FeedSpec("keep_prob", value=(1,)), FeedSpec("is_training", value=(False,)))
+
+
+@pytest.mark.parametrize(("inputs", "feeds"), [(fed(), CONSTANT), (with_defaults(), ())])
+def test_a_graph_for_training_draws_nothing_where_nothing_is_dropped(
+    inputs: Any, feeds: tuple[FeedSpec, ...], tmp_path: Path
+) -> None:
+    answer = save_training_graph(tmp_path / "m.pb", *inputs)
+    feeds = (FeedSpec("x", (2, 4)), *feeds)
+    graph = freeze(tmp_path / "m.pb", tmp_path / "out", feeds=feeds, fetches=(FetchSpec("y"),))
+    assert names(graph.feeds) == ["x"]
+    assert not random_nodes(graph.definition())
+    ports = describe(spec_for(tmp_path / "m.pb").source, tmp_path / "m.pb")
+    assert [port.name for port in ports.fetches] == ["y"]
+    for x in np.random.default_rng(0).normal(size=(4, 2, 4)).astype("float32"):
+        np.testing.assert_array_equal(run_graph(graph, {"x": x})["y"], answer(x))
+
+
+def test_inputs_that_tell_training_from_inference_are_found(tmp_path: Path) -> None:
+    """By what they do, whatever they are called; what else a scalar may be is left alone."""
+    v1.disable_control_flow_v2()
+    try:
+        with tf.Graph().as_default():
+            x, gain, a, b = (v1.placeholder("float32", shape) for shape in ([None, 4], [], [], None))
+            flag, limit = v1.placeholder("bool", []), v1.placeholder("float32", [])
+            y = v1.nn.dropout(dropout_of_then(x * gain, a), rate=b)
+            y = v1.cond(flag, lambda: v1.nn.dropout(y, rate=0.5), lambda: y)
+            y = v1.cond(limit > 0, lambda: y, lambda: -y)
+            v1.get_variable("w", [])
+            inputs = {"x": x, "gain": gain, "a": a, "b": b, "flag": flag, "limit": limit}
+            save_v1(tmp_path / "m", inputs, {"y": y})
+    finally:
+        v1.enable_control_flow_v2()
+    source = spec_for(tmp_path / "m").source
+    found = {port.name: port.value for port in describe(source, tmp_path / "m").feeds}
+    assert found == {"x": None, "gain": None, "a": 1.0, "b": 0.0, "flag": False, "limit": None}
+    spec = draft(tmp_path / "m", describe)
+    constants = {feed.name: feed.value for feed in spec.feeds}
+    assert constants == {"a": (1.0,), "b": (0.0,), "flag": (False,)}
+    graph = freeze(tmp_path / "m", tmp_path / "out", feeds=spec.feeds)
+    assert names(graph.feeds) == ["gain", "limit", "x"]
+    # Without them, the refusal names them.
+    fed = freeze(tmp_path / "m", tmp_path / "fed", feeds=(FeedSpec("b", ()),))
+    with pytest.raises(VerifyError) as error:
+        make(spec_for(tmp_path / "m"), fed)
+    for name, value in (("a", "1.0"), ("b", "0.0"), ("flag", "false")):
+        assert f'[[feeds]]\nname = "{name}"\nvalue = {value}\n' in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "feed", [FeedSpec("n", value=(1.5,)), FeedSpec("n", value=(1, 2, 3)), FeedSpec("m", value=(1,))]
+)
+def test_a_value_that_an_input_cannot_have(tmp_path: Path, feed: FeedSpec) -> None:
+    with tf.Graph().as_default() as graph:
+        n, x = v1.placeholder("int32", [2], "n"), v1.placeholder("int32", [2], "x")
+        tf.add(n, x, name="y")
+        (tmp_path / "g.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    feeds = (FeedSpec("x"), FeedSpec("n"), feed) if feed.name == "m" else (FeedSpec("x"), feed)
+    with pytest.raises(ImportModelError, match=feed.name):
+        freeze(tmp_path / "g.pb", tmp_path / "out", feeds=feeds, fetches=(FetchSpec("y"),))
+    given = (FeedSpec("x"), FeedSpec("n", value=(3, -4)))
+    frozen = freeze(tmp_path / "g.pb", tmp_path / "out", feeds=given, fetches=(FetchSpec("y"),))
+    np.testing.assert_array_equal(run_graph(frozen, {"x": np.array([1, 1], "int32")})["y"], [4, -3])
+
+
+def test_an_if_with_outputs_for_a_gradient(tmp_path: Path) -> None:
+    """TensorFlow adds Optionals to the outputs of a branch whose gradient was taken; no answer reads them."""
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder("float32", [None, 4], "x")
+        y = tf.cond(x[0, 0] > 0, lambda: tf.exp(tf.sin(x * 2)) * 3, lambda: tf.sin(x))
+        tf.gradients(tf.identity(y, name="y"), x)
+        (tmp_path / "g.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    assert b"OptionalFromValue" in (tmp_path / "g.pb").read_bytes()
+    frozen = freeze(tmp_path / "g.pb", tmp_path / "out", feeds=(FeedSpec("x", (1, 4)),), fetches=(FetchSpec("y"),))
+    with v1.Session(graph=graph) as session:
+        for x in (np.ones((1, 4), "float32"), -np.ones((1, 4), "float32")):
+            np.testing.assert_array_equal(run_graph(frozen, {"x": x})["y"], session.run("y:0", {"x:0": x}))
+
+
+def test_a_branch_that_a_rank_chooses(tmp_path: Path) -> None:
+    """keras.ops.inner multiplies scalars otherwise than vectors; the size of its answer is known."""
+    x, w = keras.Input((4,), name="x"), keras.Input((4,), name="w")
+    model = keras.Model([x, w], keras.ops.inner(x, w))
+    model.export(tmp_path / "m", verbose=False)
+    graph = freeze(tmp_path / "m", tmp_path / "out")
+    assert [port.spec.dynamic for port in graph.fetches] == [()]
+    assert not any("If" in node.op for node in graph.definition().node)
+    feeds = {name: np.random.default_rng(i).normal(size=(1, 4)).astype("float32") for i, name in enumerate("xw")}
+    (answer,) = run_graph(graph, feeds).values()
+    np.testing.assert_allclose(answer, model([feeds["x"], feeds["w"]]), rtol=1e-5)
+
+
+def test_a_batch_that_the_model_fixes_is_reported(tmp_path: Path) -> None:
+    save_module(tmp_path / "m", lambda w, x: {"y": x * w}, x=[2, 3])
+    assert not freeze(tmp_path / "m", tmp_path / "two", batch=2).warnings
+    graph = freeze(tmp_path / "m", tmp_path / "one", batch=1)
+    assert graph.feeds[0].spec.shape == (2, 3)
+    (warning,) = FrozenGraph.load(graph.folder).warnings
+    assert "`batch = 1`" in warning

@@ -447,6 +447,8 @@ unzipped = 1e9
                 '[[feeds]]\nname = "x"\nlengths = [4]\n[[feeds]]\nname = "y"\nshapes = [[1], [2]]',
                 "8: [[feeds]].shapes: cannot stand beside lengths of 'x'",
             ),
+            ('[[feeds]]\nname = "x"\nvalue = 1.0\npad = 0', "6: [[feeds]].pad: is of what callers pass, and value"),
+            ('[[feeds]]\nname = "x"\nvalue = [true, "1"]', "5: [[feeds]].value: item 2: is a string; must be a number"),
             ('[[outputs]]\njoin = true\nlabels = ["a"]', "4: [[outputs]].join: only tokens has one; delete it"),
             ('[[outputs]]\nkind = "raw"\nscores = "b"', "5: [[outputs]].scores: only a detection has one"),
             (
@@ -783,6 +785,9 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
     if weights.type not in ("auto", "int8") and not any(layer.weights == "int8" for layer in layers):
         activations = Activations()
         layers = tuple(replace(layer, activations=None) for layer in layers if layer.weights)
+    numbers = st.booleans() | st.integers(-(2**63), 2**63 - 1) | finite
+    constants = st.lists(numbers, min_size=1, max_size=3).map(lambda value: FeedSpec("constant", value=tuple(value)))
+    fixed = draw(st.lists(constants, max_size=int(named)))
     return ModelSpec(
         path=folder / "model.toml",
         name=draw(st.from_regex(r"[a-z0-9_-]{1,64}", fullmatch=True)),
@@ -793,7 +798,7 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
             config=folder / "graph.config.pbtxt" if form == "graph_def" and draw(st.booleans()) else None,
         ),
         batch=draw(sizes),
-        feeds=tuple(feeds),
+        feeds=(*feeds, *fixed),
         fetches=fetches,
         image=image,
         audio=audio,

@@ -1,0 +1,119 @@
+"""Put constants in the place of inputs, such as a training graph's ``keep_prob``: ``value`` under [[feeds]]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.errors import ImportModelError, PreflightError
+from builder.importers.allowed_ops import admit
+from builder.importers.dead_code import remove_dead_code
+from builder.importers.loaded import LoadedModel, RawGraph, Shape
+from builder.importers.ports import PortInfo
+from builder.importers.rewrite import (
+    all_nodes,
+    become_constant,
+    inline_calls,
+    keep_reachable,
+    node_of,
+    without_side_effects,
+)
+from builder.importers.tf import tensorflow
+from builder.spec import FeedSpec, ModelSpec
+
+Value = bool | float
+
+_DECIDED = {bool: ("If", "StatelessIf", "RandomUniform", "Switch"), float: ("RandomUniform",)}
+"""Ops that an input which tells training from inference decides."""
+
+
+def with_constant_feeds(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedModel, ModelSpec]:
+    """Turn the inputs to which ``spec`` gives a value into constants; neither result has them as inputs any more.
+
+    Raises ImportModelError for a value that the input cannot have.
+    """
+    fixed = {feed.name: feed for feed in spec.feeds if feed.value is not None}
+    values = {p.name: _read_constant(p, fixed[p.name], spec.batch) for p in loaded.ports.feeds if p.name in fixed}
+    if not values:
+        return loaded, spec
+
+    def freeze(shapes: Mapping[str, Shape]) -> RawGraph:
+        return _with_values(loaded.freeze({**shapes, **{name: v.shape for name, v in values.items()}}), values)
+
+    ports = replace(loaded.ports, feeds=tuple(p for p in loaded.ports.feeds if p.name not in values))
+    return LoadedModel(ports, freeze), replace(spec, feeds=tuple(f for f in spec.feeds if f.name not in values))
+
+
+def _with_values(raw: RawGraph, values: Mapping[str, NDArray[Any]]) -> RawGraph:
+    graph_def = type(raw.graph_def)()
+    graph_def.CopyFrom(raw.graph_def)
+    nodes = {node.name: node for node in graph_def.node}
+    for name, value in values.items():
+        become_constant(nodes[node_of(raw.feeds[name])], value)
+    return replace(raw, graph_def=graph_def, feeds={n: t for n, t in raw.feeds.items() if n not in values})
+
+
+def _read_constant(port: PortInfo, feed: FeedSpec, batch: int) -> NDArray[Any]:
+    """Read the value of ``feed`` as an array of the type and shape of ``port``."""
+    wanted = np.array(feed.value)
+    shape = feed.shape if feed.shape is not None else port.shape
+    if shape is None:
+        shape = () if wanted.size == 1 else wanted.shape
+    try:
+        value = wanted.astype(tensorflow().as_dtype(port.dtype).as_numpy_dtype)
+        if value.dtype.kind in "biu" and (value != wanted).any():
+            raise ValueError
+        sizes: list[Any] = [batch if at == 0 and size is None else size for at, size in enumerate(shape)]
+        return value.reshape(sizes) if value.size > 1 else np.full(sizes, value[0])
+    except (TypeError, ValueError) as error:
+        dims = ", ".join("?" if size is None else str(size) for size in shape)
+        raise ImportModelError(
+            f"[[feeds]] gives {port.name!r} the value {', '.join(map(str, wanted.tolist()))}, and it is "
+            f"{port.dtype} [{dims}]: give it one number of that type, or one for each element, and `shape` if a size "
+            "is open."
+        ) from error
+
+
+def propose_values(graph_def: Any, fetches: Sequence[str], feeds: Mapping[str, str]) -> dict[str, Value]:
+    """Find the inputs that only tell training from inference, with their value for inference.
+
+    Those are scalars with which a branch or a random number goes from what ``fetches`` need. ``fetches`` and ``feeds``
+    are tensors. Runs only ops that are allowed.
+    """
+    nodes = {node.name: node for node in graph_def.node}
+    candidates = {n: found for n, t in feeds.items() if (found := _list_values(nodes.get(node_of(t))))}
+    proposed: dict[str, Value] = {}
+    if not candidates:
+        return proposed
+    try:
+        admitted, inside = admit(graph_def, fetches, feeds)
+        ports = [*fetches, *inside.values()]
+        source = without_side_effects(keep_reachable(inline_calls(admitted, ports), fetches, inside.values()))
+        left = remove_dead_code(source, fetches, inside.values())
+        for name, values in candidates.items():
+            for value in values:
+                fixed = _with_values(RawGraph(source, inside, {}), {name: value})
+                rest = remove_dead_code(fixed.graph_def, fetches, fixed.feeds.values())
+                if any(_count_ops(rest, op) < _count_ops(left, op) for op in _DECIDED[type(value.item())]):
+                    proposed[name] = value.item()
+                    break
+    except (PreflightError, ImportModelError, ValueError, tensorflow().errors.OpError):
+        pass  # whoever imports the graph says what is wrong with it
+    return proposed
+
+
+def _list_values(node: Any) -> list[NDArray[Any]]:
+    """Return the values that a scalar input may have for inference; none for other nodes."""
+    if node is None or node.op != "Placeholder" or ("shape" in node.attr and node.attr["shape"].shape.dim):
+        return []
+    dtype = tensorflow().as_dtype(node.attr["dtype"].type)
+    values: tuple[Value, ...] = (False,) if dtype.is_bool else (1.0, 0.0) if dtype.is_floating else ()
+    return [np.array(value, dtype.as_numpy_dtype) for value in values]
+
+
+def _count_ops(definition: Any, op: str) -> int:
+    return sum(node.op == op for node in all_nodes(definition))

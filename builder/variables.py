@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-XLA_FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusion_type="
+XLA_FLAGS = (
+    "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusion_type= --xla_cpu_enable_fast_min_max=false"
+)
 """What XLA compiles with, for every model; the bundle's manifest records it.
 
-Both flags keep XLA from emitting calls into thread pools and libraries that a libmodel.so does not have.
+The first two keep XLA from emitting calls into thread pools and libraries that a libmodel.so does not have. With the
+third, the largest and the least of numbers is NaN where one of them is.
 """
 
 ENVIRONMENT = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from builder.importers.rewrite import become_constant, called_by, keep_reachable, node_of
-from builder.importers.rewrites import REWRITES
+from builder.importers.rewrites import rewrite_of
 from builder.importers.tf import reference_session, tensorflow
 
 INEXACT = frozenset({
@@ -132,7 +132,7 @@ def _inexact(known: Mapping[str, Any]) -> set[str]:
     """Those of the nodes that XLA would give other bits: ``known`` has nodes after those that they read."""
     found: set[str] = set()
     for name, node in known.items():
-        if node.op in INEXACT or node.op in REWRITES or any(node_of(tensor) in found for tensor in node.input):
+        if node.op in INEXACT or rewrite_of(node) or any(node_of(tensor) in found for tensor in node.input):
             found.add(name)
     return found
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from builder.escape import visible
 from builder.importers.graph import MODEL_SCOPE
-from builder.importers.rewrites import REWRITES
+from builder.importers.rewrites import REWRITES, rewrite_of
 from builder.importers.rewrites.apply import Refused
 from builder.importers.rewrites.steps import is_step
 from builder.importers.stablehlo import constants_size
@@ -124,7 +124,7 @@ def look(definition: Any, *, rewritten: bool = False, refused: Iterable[Refused]
         nodes += 1
         convolutions |= "Conv" in node.op
         weights += constant_size(node)
-        known = is_step(node) if rewritten else node.op in REWRITES
+        known = is_step(node) if rewritten else rewrite_of(node) is not None
         if not known and (missing := gap(node, kernels)):
             found.setdefault((node.op, missing), []).append(path)
     unsupported = tuple(

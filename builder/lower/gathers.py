@@ -174,6 +174,9 @@ class _Kernel:
                 case "select" if rows is None and len({*dtypes}) == 1 and (wrapped := self._wrapped(at)) is not None:
                     at, rows, more = wrapped
                     steps += more
+                case "select" if self._is_cast(*inner):
+                    steps.append(inner[0])
+                    at = inner[1]
                 case _:
                     return None
         dtypes.insert(0, shapes.dtype(at.shape))
@@ -193,14 +196,22 @@ class _Kernel:
             return None
         return plain, rows, [less, moved]
 
+    def _is_cast(self, less: Any, whole: Any, least: Any) -> bool:
+        """Return if a select makes integers of floats, as the rewrite of Cast does: x < 2^31 ? whole(x) : -2^31."""
+        if less.opcode != "compare" or less.comparison_direction != "LT" or whole.opcode != "convert":
+            return False
+        bound, lowest = self._number(self.index.operands(less)[1]), self._number(least)
+        return lowest in (-(2**31), -(2**63)) and bound == -lowest and less.operand_ids[0] == whole.operand_ids[0]
+
     def _number(self, instruction: Any) -> int | None:
-        """The one number of a constant, repeated or not."""
+        """The one whole number of a constant, repeated or not."""
         while instruction.opcode in ("broadcast", "bitcast", "reshape", "convert"):
             (instruction,) = self.index.operands(instruction)
         if instruction.opcode != "constant":
             return None
-        numbers = [*instruction.literal.s32s, *instruction.literal.s64s]
-        return int(numbers[0]) if len(numbers) == 1 else None
+        literal = instruction.literal
+        numbers = [*literal.s32s, *literal.s64s, *literal.f32s, *literal.f64s]
+        return int(numbers[0]) if len(numbers) == 1 and float(numbers[0]).is_integer() else None
 
     def _is_zero(self, instruction: Any) -> bool:
         return self._number(instruction) == 0

@@ -30,8 +30,9 @@ and the places of the nodes. Which layers of Keras and which whole networks agre
 _REWRITTEN = """
 ## Rewritten
 
-XLA has no kernel for these {count}, none for some of their types and attributes, or a slow one. The build rewrites them
-as other ops, in loops, branches and functions too. TensorFlow runs the graph as it was, and the library has to agree
+XLA has no kernel for these {count}, none for some of their types and attributes, a slow one, or one that has other
+answers to NaN, zeros of both signs and numbers that do not fit. The build rewrites them as other ops, in loops,
+branches and functions too. TensorFlow runs the graph as it was, and the library has to agree
 with that.
 
 | op | |

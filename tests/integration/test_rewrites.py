@@ -6,7 +6,7 @@ What XLA then makes of it, the zoo tests: tests/support/zoo/rewritten.py.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,16 @@ def normal(rng: Rng, *shape: int, dtype: str = "float32") -> Array:
 
 def whole(rng: Rng, low: int, high: int, *shape: int, dtype: str = "int32") -> Array:
     return rng.integers(low, high, shape).astype(dtype)
+
+
+EXTREMES = (np.nan, np.inf, -np.inf, -0.0, 0.0, 300.0, 3e9, -3e9, 1e19, -1e19)
+
+
+def extreme(rng: Rng, *shape: int, dtype: str = "float32", of: Sequence[float] = EXTREMES) -> Array:
+    """Draw normal numbers, a third of which are replaced by such that ops treat differently."""
+    drawn = np.where(rng.uniform(size=shape) < 0.33, rng.choice(of, shape), rng.normal(size=shape))
+    with np.errstate(over="ignore"):
+        return drawn.astype(tensorflow().as_dtype(dtype).as_numpy_dtype)
 
 
 def image(rng: Rng, *, channels: int | None = None) -> Array:
@@ -415,11 +425,67 @@ def nth_element(rng: Rng) -> Arguments:
 
 
 def in_top_k(rng: Rng) -> Arguments:
+    """Half of the rows finite, of which some numbers are equal."""
+    predictions = np.round(normal(rng, 10, 6), 1)
+    predictions[5:] = extreme(rng, 5, 6)
+    return {"predictions": predictions, "targets": whole(rng, -1, 7, 10), "k": int(rng.integers(1, 7))}
+
+
+def in_top_k_2(rng: Rng) -> Arguments:
+    dtype = str(rng.choice(["int32", "int64"]))
+    arguments = in_top_k(rng)
+    return {**arguments, "targets": arguments["targets"].astype(dtype), "k": np.asarray(arguments["k"], dtype)}
+
+
+def top_k(rng: Rng) -> Arguments:
+    """Of numbers that are often equal; TensorFlow does not say where NaN comes."""
+    dtype = str(rng.choice(["float32", "float64", "float16", "bfloat16"]))
     return {
-        "predictions": np.round(normal(rng, 5, 6), 1),
-        "targets": whole(rng, -1, 7, 5),
-        "k": int(rng.integers(1, 7)),
+        "input": extreme(rng, 3, 9, dtype=dtype, of=(0.0, -0.0, 1.0, np.inf, -np.inf)),
+        "k": Known(rng.integers(1, 10)),
+        "index_type": rng.choice([np.int16, np.int32, np.int64]),
     }
+
+
+def arg_extreme(rng: Rng) -> Arguments:
+    """A column with nothing but NaN, and one without another number than an infinite one."""
+    values = extreme(rng, 5, 9, dtype=str(rng.choice(["float32", "float64", "float16", "bfloat16"])))
+    values[:, 0], values[:, 1], values[:, 2] = np.nan, -np.inf, np.inf
+    return {"input": values, "dimension": Known(rng.integers(2)), "output_type": rng.choice([np.int32, np.int64])}
+
+
+def bucketize(rng: Rng) -> Arguments:
+    return {
+        "input": extreme(rng, 9, dtype=str(rng.choice(["float32", "float64"]))),
+        "boundaries": [-1.0, 0.0, 0.5, 1e9],
+    }
+
+
+def upper_bound(rng: Rng) -> Arguments:
+    dtype = str(rng.choice(["float32", "float64"]))
+    return {
+        "sorted_inputs": np.sort(extreme(rng, 3, 6, dtype=dtype, of=(0.0, np.inf, -np.inf))),
+        "values": extreme(rng, 3, 9, dtype=dtype),
+        "out_type": rng.choice([np.int32, np.int64]),
+    }
+
+
+def cast(rng: Rng) -> Arguments:
+    dtype = str(rng.choice(["float32", "float64", "float16", "bfloat16"]))
+    return {"x": extreme(rng, 40, dtype=dtype), "DstT": rng.choice([np.int32, np.int64])}
+
+
+def absolute(rng: Rng) -> Arguments:
+    dtype = rng.choice([np.int8, np.int16, np.int32, np.int64])
+    ends = np.iinfo(dtype)
+    return {"x": np.append(rng.integers(ends.min, ends.max, 9, dtype), [ends.min, ends.max, 0]).astype(dtype)}
+
+
+def probability(rng: Rng) -> Arguments:
+    """Also in both tails, at both ends, and outside of them."""
+    dtype = str(rng.choice(["float32", "float64"]))
+    small = 10 ** rng.uniform(-37, -1, 20)
+    return {"x": np.concatenate([rng.uniform(0, 1, 20), small, 1 - small, [0, 1, -0.1, 1.1, np.nan]]).astype(dtype)}
 
 
 def histogram(rng: Rng) -> Arguments:
@@ -492,13 +558,18 @@ def keyed(rng: Rng) -> Arguments:
 
 
 OPS: dict[str, Drawn] = {
+    "Abs": Drawn(absolute),
+    "ArgMax": Drawn(arg_extreme),
+    "ArgMin": Drawn(arg_extreme),
     "AudioSpectrogram": Drawn(spectrogram, ulps=4),
     "Bincount": Drawn(counted, ulps=4),
     "BesselI0": Drawn(lambda rng: {"x": normal(rng, 40) * 6}, ulps=8),
     "BesselI1": Drawn(lambda rng: {"x": normal(rng, 40, dtype="float64") * 6}, ulps=8),
     "BlockLSTM": Drawn(block_lstm, ulps=32, outputs=(1, 6), draws=2),
     "BlockLSTMV2": Drawn(block_lstm_2, ulps=32, outputs=(1, 6), draws=2),
+    "Bucketize": Drawn(bucketize),
     "CTCGreedyDecoder": Drawn(ctc, ulps=4),
+    "Cast": Drawn(cast),
     "CheckNumerics": Drawn(passed_on),
     "CheckNumericsV2": Drawn(passed_on),
     "Conv3D": Drawn(volume_convolved, ulps=16),
@@ -513,12 +584,14 @@ OPS: dict[str, Drawn] = {
     "ImageProjectiveTransformV2": Drawn(transform),
     "ImageProjectiveTransformV3": Drawn(transform_filled),
     "InTopK": Drawn(in_top_k),
+    "InTopKV2": Drawn(in_top_k_2),
     "LSTMBlockCell": Drawn(lstm_cell, ulps=16),
     "LogMatrixDeterminant": Drawn(matrix, ulps=256, draws=2),
     "Lu": Drawn(matrix, ulps=256, draws=2),
     "MatrixDeterminant": Drawn(matrix, ulps=256, draws=2),
     "MaxPoolWithArgmax": Drawn(max_pool_with_argmax),
     "Mfcc": Drawn(mfcc, ulps=8),
+    "Ndtri": Drawn(probability, ulps=4),
     "NthElement": Drawn(nth_element),
     "Print": Drawn(lambda rng: {"input": normal(rng, 3), "data": [normal(rng, 2)], "first_n": 0}),
     "RaggedGather": Drawn(ragged_rows),
@@ -549,10 +622,12 @@ OPS: dict[str, Drawn] = {
     "StatelessRandomNormalV2": Drawn(keyed, ulps=4),
     "StatelessRandomUniform": Drawn(seeded),
     "StatelessRandomUniformV2": Drawn(keyed),
+    "TopKV2": Drawn(top_k),
     "TridiagonalSolve": Drawn(tridiagonal, ulps=256),
     "UniqueWithCounts": Drawn(unique_with_counts),
     "UniqueWithCountsV2": Drawn(unique_with_counts_2),
     "UnravelIndex": Drawn(unravel_index),
+    "UpperBound": Drawn(upper_bound),
 }
 
 
@@ -585,6 +660,22 @@ def test_a_resize_that_xla_gets_right_stays_as_it_is() -> None:
     definition, _, _ = graph_of("ResizeBilinear", [arguments])
     assert needs_rewriting(definition)
     assert not rewrite_ops(definition).changed
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments"),
+    [
+        ("Abs", {"x": np.ones(3, "float32")}),
+        ("ArgMax", {"input": np.ones((2, 3), "int32"), "dimension": Known(1)}),
+        ("Bucketize", {"input": np.ones(3, "int32"), "boundaries": [0.0, 2.0]}),
+        ("Cast", {"x": np.ones(3, "int32"), "DstT": np.int64}),
+        ("Cast", {"x": np.ones(3, "float32"), "DstT": np.uint8}),
+        ("TopKV2", {"input": np.ones((2, 3), "int32"), "k": Known(2)}),
+    ],
+)
+def test_types_that_xla_gets_right_stay_as_they_are(op: str, arguments: Arguments) -> None:
+    definition, _, _ = graph_of(op, [arguments])
+    assert not needs_rewriting(definition)
 
 
 def test_a_size_is_computed_beside_ops_that_tensorflow_cannot_run() -> None:

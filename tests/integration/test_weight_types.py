@@ -22,6 +22,7 @@ from builder.cli import main
 from builder.emit import emit
 from builder.errors import SpecError
 from builder.importers.graph import FrozenGraph
+from builder.importers.rewrites import REWRITES
 from builder.link.library import link_library
 from builder.lower import Options, lower
 from builder.lower.compress import Rules
@@ -143,6 +144,27 @@ def test_rows_of_tables_inside_and_before_a_loop(
     tables = {s.layer: (s.weight_type, s.kept) for s in walk(lowered.program.steps) if isinstance(s, GatherStep)}
     assert sorted(tables.values()) == [("float32", "another step reads the same weights"), ("int8", ""), ("int8", "")]
     assert sizes.as_float32 - sizes.bytes > 2 * 3 * 300 * 40
+
+
+def test_rows_by_numbers_that_are_floats(compiled: Callable[[str], tuple[Case, FrozenGraph]]) -> None:
+    """A cast asks whether a float fits into an integer, and does not count as another reader of the indices."""
+    _, graph = compiled("embeddings")
+    lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=Options(weights=Rules("int8")))
+    tables = [step for step in walk(lowered.program.steps) if isinstance(step, GatherStep)]
+    assert sorted((step.index, step.weight_type) for step in tables) == [("float32", "int8"), ("int32", "int8")]
+
+
+def test_indices_that_a_float_decides_are_no_cast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As other frameworks write it, which cast without a bound: from 5.0 on the model takes row 7."""
+    import tensorflow as tf
+
+    table = weights(70, 44)
+    monkeypatch.delitem(REWRITES, "Cast")
+    chosen = tf.function(lambda x: tf.gather(table, tf.where(x < 5.0, tf.cast(x, tf.int32), 7)), autograph=False)
+    graph = freeze_function(chosen.get_concrete_function(tf.TensorSpec((1, 12), tf.float32, "x")), ["x"], tmp_path)
+    compile_here(graph, tmp_path)
+    lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=Options(weights=Rules("int8")))
+    assert "float32" not in {step.index for step in walk(lowered.program.steps) if isinstance(step, GatherStep)}
 
 
 def test_layers_have_exceptions_by_name(compiled: Callable[[str], tuple[Case, FrozenGraph]], tmp_path: Path) -> None:

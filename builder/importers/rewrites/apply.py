@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.importers.rewrite import all_nodes, called_by, node_of, output_names
-from builder.importers.rewrites import OPEN, REWRITES
+from builder.importers.rewrites import OPEN, rewrite_of
 from builder.importers.rewrites.constant import Constants, constant_of
 from builder.importers.rewrites.limits import rows_of, sizes_of
 from builder.importers.rewrites.op import NotRewritten, Op, Output, Rewrite
@@ -36,16 +36,12 @@ class Rewritten:
     refused: tuple[Refused, ...]
 
 
-def _by_op(node: Any) -> Rewrite | None:
-    return REWRITES.get(node.op)
-
-
-def needs_rewriting(definition: Any, choose: Choose = _by_op) -> bool:
+def needs_rewriting(definition: Any, choose: Choose = rewrite_of) -> bool:
     """Whether any node of a GraphDef has a rewrite."""
     return any(map(choose, all_nodes(definition)))
 
 
-def rewrite_ops(definition: Any, choose: Choose = _by_op) -> Rewritten:
+def rewrite_ops(definition: Any, choose: Choose = rewrite_of) -> Rewritten:
     """Rewrite what ``choose`` says in a GraphDef, whose placeholders have static shapes. Leaves its argument alone."""
     tf = tensorflow()
     result = type(definition)()

@@ -19,6 +19,13 @@ leave the op as it is. Raises NotRewritten.
 """
 
 
+Only = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""By op: attributes, and the types that they have where the op is rewritten."""
+
+FLOATS = ("bfloat16", "float16", "float32", "float64")
+WHOLE = ("int8", "int16", "int32", "int64")
+
+
 class NotRewritten(Exception):
     """Why an op cannot be rewritten here, in words for the model's author."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.importers.rewrites.op import Op, Rewrite
+from builder.importers.rewrites.op import FLOATS, Only, Op, Rewrite
 from builder.importers.tf import tensorflow
 
 
@@ -40,11 +40,50 @@ def _ordered(bits: Any) -> Any:
     return tf.where(bits < 0, tf.bitwise.bitwise_xor(bits, tf.int32.max), bits)
 
 
-def in_top_k(op: Op, predictions: Any, targets: Any) -> Any:
-    """By the op of version 2, which XLA has. The same answers."""
+def in_top_k(op: Op, predictions: Any, targets: Any, k: Any = None) -> Any:
+    """Count the larger numbers; no target is among the largest of a row with NaN or infinity. The same answers."""
     tf = tensorflow()
-    k = tf.constant(op.attr("k"), targets.dtype)
-    return tf.raw_ops.InTopKV2(predictions=predictions, targets=targets, k=k)
+    classes = predictions.shape[1]
+    k = tf.cast(op.attr("k") if k is None else k, tf.int32)
+    there = tf.logical_and(targets >= 0, targets < classes)
+    wanted = tf.gather(predictions, tf.clip_by_value(targets, 0, classes - 1), batch_dims=1)
+    larger = tf.reduce_sum(tf.cast(predictions > wanted[:, None], tf.int32), axis=1)
+    return tf.reduce_all(tf.math.is_finite(predictions), axis=1) & there & (larger < k)
+
+
+def top_k(op: Op, values: Any, k: Any) -> Any:
+    """Take -0.0 and 0.0 for equal, so that they stay in their order: XLA puts 0.0 first. NaN has another place than in
+    TensorFlow, where it depends on all the other numbers.
+    """
+    tf = tensorflow()
+    keys = tf.where(tf.equal(values, 0), tf.cast(0, values.dtype), values)
+    _, places = tf.raw_ops.TopKV2(input=keys, k=k, sorted=op.attr("sorted"), index_type=op.attr("index_type"))
+    return tf.gather(values, places, batch_dims=len(values.shape) - 1), places
+
+
+def arg_extreme(op: Op, values: Any, axis: Any) -> Any:
+    """Pass over NaN, and answer 0 where all floats are NaN. The same numbers."""
+    tf = tensorflow()
+    if op.type == "ArgMax":
+        least = values.dtype.min
+        return tf.argmax(tf.where(values > least, values, least), axis, op.attr("output_type"))
+    most = values.dtype.max
+    return tf.argmin(tf.where(values < most, values, most), axis, op.attr("output_type"))
+
+
+def bucketize(op: Op, values: Any) -> Any:
+    """Put NaN into the last bucket. The same numbers."""
+    tf = tensorflow()
+    boundaries = op.attr("boundaries")
+    buckets = tf.raw_ops.Bucketize(input=values, boundaries=boundaries)
+    return tf.where(tf.math.is_nan(values), len(boundaries), buckets)
+
+
+def upper_bound(op: Op, ordered: Any, values: Any) -> Any:
+    """Put NaN behind all others. The same numbers."""
+    tf = tensorflow()
+    places = tf.raw_ops.UpperBound(sorted_inputs=ordered, values=values, out_type=op.attr("out_type"))
+    return tf.where(tf.math.is_nan(values), tf.cast(ordered.shape[1], places.dtype), places)
 
 
 def histogram(op: Op, values: Any, value_range: Any, bins: Any) -> Any:
@@ -80,9 +119,19 @@ def euclidean_norm(op: Op, values: Any, axes: Any) -> Any:
 
 
 REWRITES: Mapping[str, Rewrite] = {
+    "ArgMax": arg_extreme,
+    "ArgMin": arg_extreme,
+    "Bucketize": bucketize,
     "EuclideanNorm": euclidean_norm,
     "HistogramFixedWidth": histogram,
     "InTopK": in_top_k,
+    "InTopKV2": in_top_k,
     "NthElement": nth_element,
+    "TopKV2": top_k,
     "UnravelIndex": unravel_index,
+    "UpperBound": upper_bound,
 }
+
+ONLY: Only = {op: {"T": FLOATS} for op in ("ArgMax", "ArgMin", "Bucketize", "TopKV2", "UpperBound")}
+
+OPEN = frozenset({*ONLY, "InTopK", "InTopKV2"})

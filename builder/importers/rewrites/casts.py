@@ -1,0 +1,33 @@
+"""Floats as whole numbers, and their absolute values, as TensorFlow computes them on x86 where they do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from builder.importers.rewrites.op import FLOATS, WHOLE, Only, Op, Rewrite
+from builder.importers.tf import tensorflow
+
+
+def cast(op: Op, x: Any) -> Any:
+    """Make NaN, and floats that do not fit into int32 or int64, the type's least number, as TensorFlow does on x86. XLA
+    takes the nearest bound, and 0 for NaN.
+    """
+    tf = tensorflow()
+    dtype = op.attr("DstT")
+    wide = x if x.dtype.size >= 4 else tf.cast(x, tf.float32)
+    return tf.where(wide < -float(dtype.min), tf.cast(wide, dtype), dtype.min)
+
+
+def absolute(op: Op, x: Any) -> Any:
+    """Take the larger of a whole number and its negative: XLA relies on squares that are not negative, though they
+    overflow. The same numbers.
+    """
+    return tensorflow().maximum(x, -x)
+
+
+REWRITES: Mapping[str, Rewrite] = {"Abs": absolute, "Cast": cast}
+
+ONLY: Only = {"Abs": {"T": WHOLE}, "Cast": {"SrcT": FLOATS, "DstT": ("int32", "int64")}}
+
+OPEN = frozenset(REWRITES)

@@ -36,7 +36,7 @@ GRAPHS = (
     "activations", "argsort", "beam_of_scores", "bits", "casts", "cholesky_and_solve", "cond_inside_while", "conv1d",
     "detection", "embeddings", "half_precision_inside", "lstm", "map_and_scan", "matmul_batched_rank_4",
     "mobilenet_v3_small", "non_max_suppression", "stateless_random_int", "transforms", "boxes_that_are_left",
-    "wide_resnet", "every_pair", "attentions",
+    "wide_resnet", "every_pair", "attentions", "special_numbers",
     *([TOGETHER.name] if TURN == "wasm32" else []),
 )  # fmt: skip
 

@@ -13,7 +13,7 @@ from builder.variables import ENVIRONMENT
 
 os.environ.update(ENVIRONMENT)  # before TensorFlow is loaded: it is to answer here as it does in a build
 
-from . import control, detection, dynamic, layers, maths, networks, refusals, rewritten, signals
+from . import control, detection, dynamic, layers, maths, networks, refusals, rewritten, signals, special
 from .case import CASES, REFUSED, Case
 from .together import TOGETHER, TURN
 
@@ -32,4 +32,5 @@ __all__ = [
     "refusals",
     "rewritten",
     "signals",
+    "special",
 ]

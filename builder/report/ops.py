@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from builder.escape import markdown
 from builder.files import write_file
 from builder.importers.frontier import PICTURE_OPS
 from builder.importers.rewrites import REWRITES
@@ -16,6 +18,8 @@ from builder.importers.word_steps import STEPS
 from builder.importers.xla_ops import BEYOND_RUNTIME, HINTS, TAKEN, kernels
 
 PAGE = Path(__file__).parents[2] / "docs" / "ops.md"
+SPECIAL_VALUES = PAGE.with_name("special-values.json")
+"""What came of ops that were called with special values; ``make conformance GROUPS=special`` writes it."""
 
 _HEAD = """\
 # Ops
@@ -68,6 +72,16 @@ _REFUSED = """
 A model whose answers depend on one of these {count} is refused, with the op's name and its place.
 """
 
+_SPECIAL = """
+## Special values
+
+NaN, infinities, zeros of both signs, ids out of range and the ends of integer types: for each op that is
+[called with them](conformance.md#special-values) and answers otherwise than TensorFlow, the first answer that differs.
+
+| op | |
+|---|---|
+"""
+
 _REASONS: Mapping[str, str] = {
     "They train, or make a gradient.": r"Grad|Apply|Sdca|Backprop|CandidateSampler|Accumulator|KMC2|Kmeans|NegTrain|"
     r"Skipgram|ComputeAccidentalHits|DistortedBoundingBox|BoostedTrees",
@@ -114,6 +128,7 @@ def page() -> str:
     parts += [_FUNCTION.format(pictures=len(pictures)), _listed(pictures)]
     parts += [_STRINGS.format(strings=len(strings)), _listed(strings)]
     parts += [_REFUSED.format(count=len(refused)), *_refusals(refused)]
+    parts += [_SPECIAL, *_differences()]
     return "".join(parts)
 
 
@@ -158,6 +173,16 @@ def _refusals(names: list[str]) -> Iterator[str]:
     if hints := [name for name in names if name in HINTS]:
         yield "\n### What to do instead\n\n| op | |\n|---|---|\n"
         yield from (f"| `{name}` | {HINTS[name]} |\n" for name in hints)
+
+
+def _differences() -> Iterator[str]:
+    """Yield a row for each op that answers special values otherwise than TensorFlow."""
+    differences: dict[str, list[str]] = {}
+    for row in json.loads(SPECIAL_VALUES.read_text(encoding="utf-8")):
+        if row["outcome"] == "differs":
+            differences.setdefault(row["op"], []).append(markdown(row["how"]))
+    for op, texts in differences.items():
+        yield f"| {markdown(op)} | {'<br>'.join(dict.fromkeys(texts))} |\n"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Build whole lists of models: ``python -m tests.conformance [--only TEXT] [GROUP …]``, which is ``make conformance``.
 
-The results are added to docs/conformance.json, of which docs/conformance.md is made.
+The results are added to docs/conformance.json, of which docs/conformance.md is made. The group ``special`` is no list
+of models, but of ops that are called with special values.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from tests.conftest import ROOT
 os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow
 
 from builder.importers.tf import tensorflow
-from tests.conformance import results
+from builder.report import ops
+from tests.conformance import results, special
 from tests.conformance.cases import GROUPS
 from tests.conformance.run import run
 
@@ -24,12 +26,16 @@ FOLDER = ROOT / "build" / "conformance"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
-    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], help="lists to build, all when none is named")
+    every = [*GROUPS, special.GROUP]
+    parser.add_argument("groups", nargs="*", choices=[*every, []], help="lists to build, all when none is named")
     parser.add_argument("--only", default="", help="cases whose name has this text")
     parser.add_argument("--missing", action="store_true", help="only cases that have no result yet")
     given = parser.parse_args()
     tensorflow()
-    cases = [case for name in given.groups or GROUPS for case in GROUPS[name]() if given.only in case.name]
+    groups = given.groups or every
+    if special.GROUP in groups and not (given.only or given.missing):
+        results.write_special(special.rows(FOLDER))
+    cases = [case for name in groups if name in GROUPS for case in GROUPS[name]() if given.only in case.name]
     if given.missing:
         known = results.read()
         cases = [case for case in cases if (case.group, case.name) not in known]
@@ -43,6 +49,7 @@ def main() -> int:
         )
         sys.stdout.flush()
     results.PAGE.write_text(results.text(), encoding="utf-8")
+    ops.PAGE.write_text(ops.page(), encoding="utf-8")
     return 1 if wrong else 0
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from builder.escape import markdown
 from tests.conformance.cases import DAYS
 from tests.conformance.run import Result
+from tests.conformance.special import COLUMNS, Row
 
 _HEAD = f"""\
 # Conformance
@@ -35,6 +36,35 @@ networks, and holds them against this page: in {{days}} days all layers and thos
 ConvNeXtXLarge is not built: its 1.4 GB of weights take more than 18.5 GB to read and compile, and the machine has 23.
 
 """
+
+
+_SPECIAL = """
+## Special values
+
+What each op answers where its input holds NaN, an infinity, zeros of both signs, an id out of range, a number that the
+type of a cast cannot hold, or an end of its integer type: at the first place, in the middle, at the last, everywhere.
+The library is called through its C ABI, and TensorFlow runs the op by itself. (The function refuses NaN and infinities
+before, by the feed's name, unless the feed has `nan = true` in `model.toml`.)
+
+- =: as the framework answers, but for the last digits, and for the sign of a zero.
+- *refused*: the library refuses the call by the feed's name, as TensorFlow raises.
+- *differs*: another answer, or one where TensorFlow raises: [how](ops.md#special-values).
+- *not built*: the build refuses the op.
+
+`make conformance GROUPS=special` makes the table, in a minute.
+
+"""
+_MARKS = {"as the framework": "="}
+
+
+def special_values(rows: Sequence[Row]) -> str:
+    """The page's part on special values."""
+    outcomes = {(row.op, row.value): _MARKS.get(row.outcome, row.outcome) for row in rows}
+    parts = [_SPECIAL, f"| op | {' | '.join(COLUMNS)} |\n|---{'|---' * len(COLUMNS)}|\n"]
+    for op in dict.fromkeys(row.op for row in rows):
+        cells = [outcomes.get((op, value), "") for value in COLUMNS]
+        parts.append(f"| {markdown(op)} | {' | '.join(cells)} |\n")
+    return "".join(parts)
 
 
 def text(results: Sequence[Result], sizes: Mapping[str, int]) -> str:

@@ -1,13 +1,16 @@
-"""What came of every case so far: docs/conformance.json, and the page that is made of it."""
+"""What came of every case so far: docs/conformance.json and special-values.json, and the page that is made of them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 
+from builder.report.ops import SPECIAL_VALUES
 from tests.conformance import page
 from tests.conformance.cases import GROUPS
 from tests.conformance.run import Result
+from tests.conformance.special import Row
 from tests.conftest import ROOT
 
 FILE, PAGE = (ROOT / "docs" / f"conformance.{suffix}" for suffix in ("json", "md"))
@@ -30,6 +33,17 @@ def add(result: Result) -> None:
     FILE.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
 
 
+def read_special() -> list[Row]:
+    """Read what came of ops with special values."""
+    return [Row(**row) for row in json.loads(SPECIAL_VALUES.read_text(encoding="utf-8"))]
+
+
+def write_special(rows: Iterable[Row]) -> None:
+    """Replace all results of special values by ``rows``."""
+    SPECIAL_VALUES.write_text("[\n" + ",\n".join(json.dumps(asdict(row)) for row in rows) + "\n]\n", encoding="utf-8")
+
+
 def text() -> str:
     """The page."""
-    return page.text(list(read().values()), {name: len(cases()) for name, cases in GROUPS.items()})
+    lists = page.text(list(read().values()), {name: len(cases()) for name, cases in GROUPS.items()})
+    return lists + page.special_values(read_special())

@@ -13,7 +13,7 @@ from builder.variables import ENVIRONMENT
 
 os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow
 
-from tests.conformance import applications, layers, results
+from tests.conformance import applications, layers, results, special
 from tests.conformance.case import Case
 from tests.conformance.cases import DAYS, GROUPS, sample
 from tests.conformance.run import run
@@ -60,3 +60,10 @@ def test_does_what_the_page_says(case: Case, tmp_path: Path) -> None:
     found = FOUND.get((case.group, case.name))
     result = run(case, tmp_path)
     assert result.outcome == (found.outcome if found else "agrees"), result.why
+
+
+def test_casts_of_special_values_do_what_the_page_says(tmp_path: Path) -> None:
+    rows = {(row.op, row.value): row.outcome for row in special.rows(tmp_path, ["casts"])}
+    page = {(row.op, row.value): row.outcome for row in results.read_special()}
+    assert len(rows) > 30
+    assert rows == {key: page.get(key) for key in rows}, "run `python -m tests.conformance special`"

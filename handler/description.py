@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import binascii
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 
@@ -41,6 +41,7 @@ class Port(NamedTuple):
     size: int
     dynamic: tuple[int, ...] = ()
     shape_fetch: str = ""
+    nan: bool = False  # whether a request's tensor may hold NaN and infinities
 
     @property
     def elements(self) -> int:
@@ -321,7 +322,8 @@ def parse(text: str) -> Description:
 
 def _signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
     """The model of ``data``, with what one signature takes and gives."""
-    image, size = own["image"], _size(own)
+    image, nan = own["image"], own.get("nan", ())
+    size = _size(own, nan)
     return Description(
         name=data["model"]["name"],
         version=data["model"]["version"],
@@ -335,7 +337,7 @@ def _signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
         batches=tuple(data.get("batches") or [data["batch"]]),
         in_parts=data.get("in_parts", False) is True,
         weights=data["weights"]["layout"] if data.get("weights") else "",
-        sizes=tuple(_size(s) for s in own.get("shapes", [])),
+        sizes=tuple(_size(s, nan) for s in own.get("shapes", [])),
         pad={name: float(value) for name, value in own.get("pad", {}).items()},
         signature=str(own.get("signature", "")),
         audio=_audio(own["audio"]) if own.get("audio") else None,
@@ -349,8 +351,10 @@ def _strings(data: dict[str, Any]) -> StringInput:
     return StringInput(data["name"], tuple(data["shape"]), tuple(data["feeds"]), str(data.get("tokens", "")))
 
 
-def _size(data: dict[str, Any]) -> Size:
-    return Size(tuple(_port(p) for p in data["feeds"]), tuple(_port(p) for p in data["fetches"]))
+def _size(data: dict[str, Any], nan: Sequence[str]) -> Size:
+    """``nan``: the feeds that take NaN."""
+    feeds = tuple(_port(p)._replace(nan=p["name"] in nan) for p in data["feeds"])
+    return Size(feeds, tuple(_port(p) for p in data["fetches"]))
 
 
 def _port(data: dict[str, Any]) -> Port:

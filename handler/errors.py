@@ -196,7 +196,9 @@ class UnfitTextError(HandlerError):
 
 
 class UnfitInputError(HandlerError):
-    """A number is none that the model can take, such as an id that its table has no row for."""
+    """A number is none that the model can take, such as an id that its table has no row for; or it is NaN or an
+    infinity, and `model.toml` has no `nan = true` for the input.
+    """
 
     code = "unfit_input"
     status = 422

@@ -21,7 +21,7 @@ from .budget import JSON_VALUE, TEXTS_TOGETHER, Limits
 from .description import Description
 from .errors import NotTextError, TooLargeError, WrongExampleError, WrongFieldError, WrongShapeError
 from .request import Request, encoded_file
-from .tensors import require_held, require_items
+from .tensors import finite, require_held, require_items
 from .tuples import NamedTuple
 
 KINDS = {"string": (0x0A, "bytes_list"), "float32": (0x12, "float_list"), "int64": (0x1A, "int64_list")}
@@ -103,6 +103,8 @@ def request_of(
     limits.require_memory(JSON_VALUE * count * sum(one.size for one in features if one.dtype == "string"))
     require_answer(count)
     columns: list[list[Value]] = [[] for _ in features]
+    by_name = {port.name: port for port in description.taken}
+    ports = [by_name[name] for name in names]
     for number, example in enumerate(examples):
         place = f"{where}[{number}]"
         data = example if isinstance(example, bytes) else _decoded(example, place, limits)
@@ -110,7 +112,9 @@ def request_of(
             values = parsed(data, features)
         except WrongExampleError as error:
             raise WrongExampleError(f"{place}: {error.message}") from error.__cause__
-        for column, value in zip(columns, values, strict=True):
+        for column, value, feature, port in zip(columns, values, features, ports, strict=True):
+            if isinstance(value, bytes) and value is not feature.default:
+                finite(value, port, f'{place}: the feature "{feature.key}"')
             column.append(value)
     inputs: dict[str, bytes] = {}
     strings: dict[str, tuple[bytes, ...]] = {}

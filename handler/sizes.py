@@ -47,7 +47,7 @@ def within(shape: Shape, port: Port, description: Description) -> Port:
     """
     items = 1 if description.batched else 0
     if _room(shape, port, description) and len(shape) == len(port.shape) and shape[:items] == port.shape[:items]:
-        return Port(port.name, port.dtype, shape, port.size // (port.elements or 1) * prod(shape))
+        return port._replace(shape=shape, size=port.size // (port.elements or 1) * prod(shape))
     return port
 
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import binascii
+import math
 import struct
 from collections.abc import Collection, Sequence
 
 from .budget import Limits
 from .description import Description, Port
-from .errors import HandlerError, NotBase64Error, TooManyImagesError, WrongShapeError, WrongTypeError
+from .errors import (
+    HandlerError,
+    NotBase64Error,
+    TooManyImagesError,
+    UnfitInputError,
+    WrongShapeError,
+    WrongTypeError,
+)
 
 _TYPES: dict[str, set[type]] = {"bool": {bool, int}, "float32": {float, int}, "float64": {float, int}}
 
@@ -36,9 +44,27 @@ def tensor(value: object, port: Port) -> bytes:
     if not types <= _TYPES.get(kind, {int}) or (kind == "bool" and not set(flat) <= {0, 1}):
         raise WrongTypeError(f"{where} must hold {kind} only")
     try:
-        return struct.pack(f"<{len(flat)}{port.format}", *flat)
+        data = struct.pack(f"<{len(flat)}{port.format}", *flat)
     except (struct.error, OverflowError):
         raise WrongTypeError(f"{where} holds a number that {kind} cannot hold") from None
+    return finite(data, port, where)
+
+
+def finite(data: bytes, port: Port, where: str) -> bytes:
+    """Return ``data``, the raw bytes of the feed ``port``. Raises UnfitInputError for NaN and infinities.
+
+    A feed that takes them is not looked at.
+    """
+    if port.nan or not port.dtype.startswith("float"):
+        return data
+    # All of them have 0x7f or 0xff in their last byte, as do the largest of the other numbers.
+    size = struct.calcsize(port.format)
+    last = data[size - 1 :: size]
+    if b"\x7f" in last or b"\xff" in last:
+        for number, value in enumerate(memoryview(data).cast(port.format)):
+            if not math.isfinite(value):
+                raise UnfitInputError(f"{where}: element {number} is NaN or infinite, which this input does not take")
+    return data
 
 
 def description_for(values: dict[str, object], description: Description) -> Description:
@@ -77,7 +103,7 @@ def _raw(value: dict[object, object], where: str, port: Port) -> bytes:
         raise WrongShapeError(f"{where} has {len(data):,} bytes; {port.dtype} {list(port.shape)} is {port.size:,}")
     if port.dtype == "bool" and data.strip(b"\0\1"):
         raise WrongTypeError(f"{where} must hold bytes 0 and 1 only")
-    return data
+    return finite(data, port, where)
 
 
 def of_shape(port: Port, shape: tuple[int, ...], description: Description) -> Port:
@@ -87,7 +113,7 @@ def of_shape(port: Port, shape: tuple[int, ...], description: Description) -> Po
     if not description.batched or not shape or shape[1:] != port.shape[1:] or shape[0] < 1:
         sizes = ["n", *map(str, port.shape[1:])] if description.batched else map(str, port.shape)
         raise WrongShapeError(f'"{port.name}" has the shape {list(shape[:8])}; [{", ".join(sizes)}] is needed')
-    return Port(port.name, port.dtype, shape, port.size // port.shape[0] * shape[0])
+    return port._replace(shape=shape, size=port.size // port.shape[0] * shape[0])
 
 
 def item_count(value: object, port: Port) -> int:

@@ -78,10 +78,12 @@ def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: 
     own, (program, *others) = spec.of_variant(next(iter(of_it))), of_it.values()
     image, audio = own.image, own.audio
     pad = {feed.name: feed.pad for feed in own.feeds if feed.pad is not None}
+    nan = [feed.name for feed in own.feeds if feed.nan]
     return {
         **_ports(program),
         **({"shapes": [_ports(one) for one in (program, *others)]} if others else {}),
         **({"pad": pad} if pad else {}),
+        **({"nan": nan} if nan else {}),
         "image": image
         and {
             "feed": image.feed or program.feeds[0].spec.name,

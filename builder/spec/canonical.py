@@ -31,7 +31,7 @@ def to_json(spec: ModelSpec) -> str:
             del further["image"]
     for own in (data, *data["signatures"]):
         for feed in own["feeds"]:
-            for key in ("truncate", "value"):
+            for key in ("truncate", "nan", "value"):
                 if not feed[key]:
                     del feed[key]
         for output in own["outputs"]:

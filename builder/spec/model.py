@@ -86,6 +86,7 @@ class FeedSpec:
     pad: float | None = None  # what the function fills a smaller input up with
     lengths: tuple[int, ...] = ()  # of an input of strings: for each size, how many numbers a text may become
     truncate: bool = False  # whether what a text becomes beyond the largest of ``lengths`` is cut off, and not refused
+    nan: bool = False  # whether the function takes NaN and infinities
     value: tuple[Any, ...] | None = None  # the constant that takes its place: one for all elements, or one for each
 
     @property

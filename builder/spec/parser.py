@@ -197,8 +197,8 @@ def _feed(feed: Table) -> FeedSpec:
     shape = shapes[0] if shapes else feed.get("shape")
     several = shapes if len(shapes) > 1 else ()
     lengths = feed.get("lengths") or ()
-    truncate, value = feed.get("truncate"), feed.get("value")
-    return FeedSpec(feed.get("name"), shape, several, feed.get("pad"), lengths, truncate, value)
+    truncate, nan, value = feed.get("truncate"), feed.get("nan"), feed.get("value")
+    return FeedSpec(feed.get("name"), shape, several, feed.get("pad"), lengths, truncate, nan, value)
 
 
 def _weights(weights: Table, folder: Path) -> Weights:

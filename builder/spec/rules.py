@@ -365,6 +365,12 @@ def _image_shape(image: Table, tables: Tables, feed: str | None, channels: int) 
                 table.wrong(key, f"item {number + 1} is {list(shape)}; {right}", number)
         if "pad" in table.values:
             table.wrong("pad", "is for an input that takes pictures, and pictures are resized; delete this line")
+        _without_nan(table, "pictures")
+
+
+def _without_nan(feed: Table, what: str) -> None:
+    if feed.get("nan"):
+        feed.wrong("nan", f"is for an input that takes {what}, which has no NaN; delete this line")
 
 
 def _audio(audio: Table, tables: Tables, form: Format | None) -> None:
@@ -382,6 +388,7 @@ def _audio(audio: Table, tables: Tables, form: Format | None) -> None:
             continue
         for key in sorted({"shapes", "pad"} & table.present):
             table.wrong(key, "is for an input that takes sound, and all windows have one length; delete this line")
+        _without_nan(table, "sound")
         shape = table.values.get("shape")
         if shape and length and batches and shape not in sound_shapes(min(batches), length):
             right = f"[audio] and batch make it {[min(batches), length]}: correct one of them, or delete this line"

@@ -234,6 +234,13 @@ FEEDS = Section(
             "for an `is_training`. Branches that are then never taken, and a dropout that keeps all, are left out.",
             otherwise="callers pass it",
         ),
+        Field(
+            "nan",
+            Flag(),
+            "Whether callers may send NaN and infinities, as a model does that takes NaN for a missing number. The "
+            "golden inputs then have some. If not, the function refuses them by the input's name, with status 422.",
+            default=FeedSpec.nan,
+        ),
         _SIGNATURE,
     ),
     repeated=True,

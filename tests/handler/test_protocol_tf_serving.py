@@ -22,7 +22,7 @@ from tests.support.http import Client
 def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
     single = abi_library.echo_description(batch=2)
     single["feeds"], single["fetches"] = [single["feeds"][-2]], [single["fetches"][-2]]
-    single["outputs"] = single["outputs"][-2:-1]
+    single["outputs"], single["nan"] = single["outputs"][-2:-1], ["in_float32"]
     return Client.of(
         tmp_path_factory.mktemp("v1"),
         abi_library.picture_description(batch=2),

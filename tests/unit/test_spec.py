@@ -444,6 +444,14 @@ unzipped = 1e9
             ),
             ('[[feeds]]\nname = "x"\nlengths = [4]\npad = 0', "6: [[feeds]].pad: is of numbers, and lengths are"),
             (
+                '[image]\nfeed = "x"\nwidth = 2\nheight = 2\n[[feeds]]\nname = "x"\nnan = true',
+                "9: [[feeds]].nan: is for an input that takes pictures, which has no NaN",
+            ),
+            (
+                '[audio]\nfeed = "x"\nrate = 8000\nlength = 9\n[[feeds]]\nname = "x"\nnan = true',
+                "9: [[feeds]].nan: is for an input that takes sound, which has no NaN",
+            ),
+            (
                 '[[feeds]]\nname = "x"\nlengths = [4]\n[[feeds]]\nname = "y"\nshapes = [[1], [2]]',
                 "8: [[feeds]].shapes: cannot stand beside lengths of 'x'",
             ),
@@ -711,6 +719,7 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
     lengths = st.sets(sizes, min_size=2, max_size=2).map(lambda two: tuple(sorted(two)))
     feeds = [replace(feed, lengths=draw(st.just(()) | lengths)) for feed in feeds]
     feeds = [replace(feed, truncate=bool(feed.lengths) and draw(st.booleans())) for feed in feeds]
+    feeds[1:] = [replace(feed, nan=draw(st.booleans())) for feed in feeds[1:]]  # the first may be of pictures
     fetches = tuple(map(FetchSpec, draw(unique(lines_of_text, 3) if named else st.just([]))))
     if draw(st.booleans()) and fetches:
         aliases = draw(unique(lines_of_text.map(lambda n: f"alias {n}"), 1))

@@ -32,7 +32,10 @@ TEXT_CASES = 6
 _TEXT = "text-"
 _PHOTO = "photo-"
 
-PROBES = {"extremes", "wide"}
+MISSING, INFINITE, ENDS = "missing", "infinite", "ends"
+"""Cases with NaN and with infinities, in inputs that take them, and with the ends of wide integers."""
+
+PROBES = {"extremes", "wide", MISSING, INFINITE, ENDS}
 """Cases that a valid model may have no answer to."""
 
 EDGES = {"zeros", *PROBES}
@@ -56,9 +59,16 @@ def cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[
     yield "zeros", {f.name: np.zeros(f.shape, f.dtype) for f in feeds}
     yield "extremes", {f.name: extremes(f) for f in feeds}
     for i in range(RANDOM_CASES):
-        yield f"random-{i}", {f.name: random_values(f, i) for f in feeds}
+        values = {f.name: random_values(f, i) for f in feeds}
+        last = i == RANDOM_CASES - 1
+        yield f"random-{i}", {f.name: _with_zeros(values[f.name], f) for f in feeds} if last else values
     if any(_may_be_index(f) for f in feeds):
         yield "wide", {f.name: random_values(f, RANDOM_CASES, _WIDE) for f in feeds}
+        yield ENDS, {f.name: _with_ends(f) for f in feeds}
+    floats = [f for f in feeds if f.dtype.startswith("float") and f.name in {own.name for own in spec.feeds if own.nan}]
+    for case, numbers in ((MISSING, (np.nan,)), (INFINITE, (np.inf, -np.inf))) if floats else ():
+        values = {f.name: random_values(f, RANDOM_CASES) for f in feeds}
+        yield case, values | {f.name: _sprinkled(values[f.name], numbers, f) for f in floats}
     if spec.image is None:
         return
     feed = spec.image.feed or feeds[0].name
@@ -205,6 +215,32 @@ def random_values(feed: TensorSpec, seed: int, end: int = 2) -> Array:
     else:
         values = random.integers(0, end if _may_be_index(feed) else 2, feed.shape).astype(feed.dtype)
     return _with_indices(np.asarray(values), feed)
+
+
+def _with_zeros(values: Array, feed: TensorSpec) -> Array:
+    """Return ``values`` with zeros of both signs, which are ties, in a third of the places; of one float as it is."""
+    return _sprinkled(values, (-0.0, 0.0), feed) if values.dtype.kind == "f" and values.size > 1 else values
+
+
+def _with_ends(feed: TensorSpec) -> Array:
+    """Return random values, of a wide integer with the ends of its type in a third of the places."""
+    values = random_values(feed, RANDOM_CASES)
+    if not _may_be_index(feed):
+        return values
+    info = np.iinfo(feed.dtype)
+    return _sprinkled(values, (info.max, info.min), feed)
+
+
+def _sprinkled(values: Array, numbers: Sequence[float], feed: TensorSpec) -> Array:
+    """Return ``values`` of ``feed`` with ``numbers``, in turn, in every third place from the second on, but for
+    indices.
+    """
+    flat = values.flatten()
+    places = slice(min(1, flat.size - 1), None, 3)
+    flat[places] = np.resize(np.array(numbers, values.dtype), flat[places].size)
+    for (_, indices), (_, own) in zip(_indices(flat, feed), _indices(values, feed), strict=True):
+        indices[:] = own
+    return flat.reshape(values.shape)
 
 
 def _may_be_index(feed: TensorSpec) -> bool:

@@ -27,7 +27,7 @@ from builder.verify.doubt import ENOUGH, MOST_ALLOWED, doubts, widest
 from builder.verify.expected import ExpectedOutput, outputs_of
 from builder.verify.float64 import in_float64
 from builder.verify.golden import Golden, GoldenCase
-from builder.verify.inputs import EDGES, PROBES, cases, examples, further_cases, is_text, scaled
+from builder.verify.inputs import EDGES, ENDS, PROBES, cases, examples, further_cases, is_text, scaled
 from builder.verify.reading import WHOLE, Reading, read_graph
 from builder.verify.rounding import ROUNDING_SHARE
 from builder.verify.samples import golden_samples, is_sample
@@ -64,10 +64,12 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
         )
     feeds = [port.spec for port in graph.feeds]
     outputs = outputs_of(spec, tuple(port.spec for port in graph.fetches))
-    types = read_graph(graph, reference).feeds
+    types, ends = read_graph(graph, reference).feeds, _is_fit_for_ends(graph, reference)
     del reference  # weights are large
     drawn = [replace(feed, dtype="int32") if types.get(feed.name) == WHOLE else feed for feed in feeds]
     calls: dict[str, Feeds] = {**dict(_cast_calls(cases(spec, drawn), feeds)), **dict(examples(graph))}
+    if not ends:
+        calls.pop(ENDS, None)
     calls |= dict(golden_samples(spec, feeds, SAMPLES))
     others = _of_new_sizes(graph, calls, dict(_cast_calls(scaled(drawn), feeds)))
     calls, probes, further = calls | others, PROBES | others.keys(), _cast_calls(further_cases(drawn), feeds)
@@ -105,6 +107,24 @@ def _without_draws(graph: FrozenGraph) -> str:
         "Feed the noise or a seed as an input, or use stateless ops (tf.random.stateless_uniform) with a fixed seed, "
         "or a tf.random.Generator."
     )
+
+
+def _is_fit_for_ends(graph: FrozenGraph, definition: Any) -> bool:
+    """Tell whether the ends of integers are fit for golden inputs of ``graph``; ``definition``: its reference.
+
+    They are not where they may decide how long a loop runs or how large a tensor is, nor where a float may become an
+    integer that its type cannot hold: XLA saturates then, and TensorFlow does not.
+    """
+    tf = tensorflow()
+
+    def is_unfit(node: Any) -> bool:
+        if node.op != "Cast":
+            return "While" in node.op or node.op == "XlaCallModule"  # which may have either
+        source, target = (tf.dtypes.as_dtype(node.attr[key].type) for key in ("SrcT", "DstT"))
+        return bool(source.is_floating and target.is_integer)
+
+    dynamic = any(port.spec.dynamic for port in graph.fetches)
+    return not dynamic and not any(is_unfit(node) for _, node in walk(definition))
 
 
 def _of_new_sizes(graph: FrozenGraph, calls: Mapping[str, Feeds], further: Mapping[str, Feeds]) -> dict[str, Feeds]:

@@ -75,7 +75,7 @@ def moved_zeros(
 
 
 def nudged(values: Array, random: np.random.Generator, read_as: str = "") -> Array:
-    """``values`` with each number the next one up or down; zeros, and whole numbers, as they are.
+    """``values`` with each number the next one up or down; zeros, infinities, and whole numbers, as they are.
 
     ``read_as``: what the graph rounds them to. Of one of HALVES, they move by an ulp of that; WHOLE ones stay.
     """
@@ -85,7 +85,7 @@ def nudged(values: Array, random: np.random.Generator, read_as: str = "") -> Arr
     with np.errstate(over="ignore"):
         rounded = values.astype(read_as) if read_as in HALVES else values
     after = np.nextafter(rounded, ends.astype(rounded.dtype)).astype(values.dtype)
-    moved: Array = np.where((values == 0) | (np.isinf(rounded) & np.isfinite(values)), values, after)
+    moved: Array = np.where((values == 0) | np.isinf(rounded), values, after)
     return moved
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from builder.spec import FeedSpec
 from builder.spec.tensor import IndexRange, TensorSpec
 from builder.verify.inputs import RANDOM_CASES, cases, extremes, random_values
 from tests.support.hand_model import model_spec
@@ -66,7 +67,7 @@ def test_seeds_and_names_give_other_values_and_the_same_ones_again() -> None:
 def test_the_cases_of_a_model_without_pictures(dtype: str, wide: bool, tmp_path: Path) -> None:
     found = dict(cases(model_spec(()), [feed("float32"), feed(dtype, name="other")]))
     assert RANDOM_CASES == 3
-    assert list(found) == ["zeros", "extremes", "random-0", "random-1", "random-2", *(["wide"] if wide else [])]
+    assert list(found) == ["zeros", "extremes", "random-0", "random-1", "random-2", *(["wide", "ends"] if wide else [])]
     assert not found["zeros"]["x"].any()
     for case in found.values():
         assert set(case) == {"x", "other"}
@@ -93,3 +94,35 @@ def test_indices_are_whole_numbers_in_their_range(dtype: str) -> None:
     assert set(ends[..., 0].ravel().tolist()) >= {0, 6}
     assert set(ends[..., 2:].ravel().tolist()) >= {low, 2}
     assert found[0].any() == 0
+
+
+def test_the_last_random_case_has_zeros_of_both_signs_among_its_floats() -> None:
+    found = dict(cases(model_spec(()), [feed("float32"), feed("float64", (), "one"), feed("uint8", name="other")]))
+    signs = np.signbit(found["random-2"]["x"][found["random-2"]["x"] == 0])
+    assert signs.any()
+    assert not signs.all()
+    assert 0.3 < signs.size / found["random-2"]["x"].size < 0.35
+    np.testing.assert_array_equal(found["random-2"]["one"], random_values(feed("float64", (), "one"), 2))
+    np.testing.assert_array_equal(found["random-2"]["other"], random_values(feed("uint8", name="other"), 2))
+
+
+@pytest.mark.parametrize("dtype", INDICES)
+def test_wide_integers_have_a_case_at_the_ends_of_their_type(dtype: str) -> None:
+    values = set(dict(cases(model_spec(()), [feed(dtype)]))["ends"]["x"].ravel().tolist())
+    info = np.iinfo(dtype)
+    assert values == {0, 1, info.min, info.max}
+
+
+@pytest.mark.parametrize("shape", [(40, 50), (1,), (), (0, 3)])
+def test_inputs_that_take_nan_have_cases_of_it_and_of_infinities(shape: tuple[int, ...]) -> None:
+    spec = replace(model_spec(()), feeds=(FeedSpec("x", nan=True), FeedSpec("y")))
+    found = dict(cases(spec, [feed("float32", shape), feed("float32", name="y")]))
+    assert {"missing", "infinite"} <= set(found)
+    for name, arrays in found.items():
+        finite = np.isfinite(arrays["x"])
+        assert np.isfinite(arrays["y"]).all()
+        assert finite.all() == (name not in ("missing", "infinite") or not finite.size), name
+    assert np.isnan(found["missing"]["x"]).any() == bool(np.size(found["missing"]["x"]))
+    if shape == (40, 50):
+        assert set(found["infinite"]["x"][~np.isfinite(found["infinite"]["x"])].tolist()) == {np.inf, -np.inf}
+        assert np.isfinite(found["missing"]["x"]).any()

@@ -31,7 +31,7 @@ def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
             )
     found: dict[tuple[int, ...], str] = {}
     for (variant, graph), first in zip(zip(variants, graphs, strict=True), _smallest(variants, graphs), strict=True):
-        _require_pads(spec.of_variant(variant), graph)
+        _require_numbers(spec.of_variant(variant), graph)
         require_scaling((first[0].batch, first[1]), (variant.batch, graph))
         sizes = (variant.signature, *(port.spec.size for port in (*graph.feeds, *graph.fetches)))
         says = variant.says or "of the first batch and size"
@@ -71,10 +71,15 @@ def require_scaling(first: tuple[int, FrozenGraph], second: tuple[int, FrozenGra
             )
 
 
-def _require_pads(spec: ModelSpec, graph: FrozenGraph) -> None:
+def _require_numbers(spec: ModelSpec, graph: FrozenGraph) -> None:
+    """Raise ImportModelError where a feed's type cannot hold what the spec lets it hold."""
     for feed in spec.feeds:
         port = next((p.spec for p in graph.feeds if p.spec.name == feed.name), None)
-        if feed.pad is None or port is None or port.dtype.startswith("float"):
+        if port is None or port.dtype.startswith("float"):
+            continue
+        if feed.nan:
+            raise ImportModelError(f"[[feeds]] lets {feed.name!r} be NaN, which {port.dtype} cannot hold: delete nan.")
+        if feed.pad is None:
             continue
         low, high = (0, 1) if port.dtype == "bool" else _range(port.dtype)
         if not feed.pad.is_integer() or not low <= feed.pad <= high:

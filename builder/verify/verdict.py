@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from builder.errors import VerifyError
 from builder.verify.agreement import OutputAgreement
+from builder.verify.inputs import INFINITE, MISSING
 from builder.verify.verification import Verification
 
 
@@ -23,6 +24,13 @@ def require(verification: Verification) -> None:
             "Nothing was packed. If the model can live with this difference, raise `absolute` or `relative` for the "
             "output in model.toml; otherwise report it with the model's build folder. `coldforge verify --layers` "
             "names the first step that is off."
+        )
+    off = [row for row in verification.outputs if not row.passed]
+    if off and all(row.worst and row.worst.case in (MISSING, INFINITE) for row in off):
+        advice = (
+            "Nothing was packed. NaN and infinities get other answers than TensorFlow's here: `coldforge verify "
+            "--layers` names the op, and docs/ops.md lists such ops. Without `nan = true` in model.toml the function "
+            "refuses such numbers."
         )
     if verification.too_coarse:
         advice = (

@@ -42,7 +42,7 @@ SPEC = ModelSpec(
     "1",
     Source("graph_def", Path("g.pb")),
     batches=(1, 3),
-    feeds=(FeedSpec("x", (1, 4), tuple((1, n) for n in LENGTHS), pad=-1.0),),
+    feeds=(FeedSpec("x", (1, 4), tuple((1, n) for n in LENGTHS), pad=-1.0, nan=True),),
 )
 
 
@@ -117,7 +117,9 @@ def test_the_description_and_the_header_tell_every_size(library: Path) -> None:
     assert [size["feeds"][0]["shape"] for size in told["shapes"]] == [[1, 4], [1, 8], [1, 16]]
     assert [size["fetches"][0]["bytes"] for size in told["shapes"]] == [16, 32, 64]
     assert told["shapes"][0] == {"feeds": told["feeds"], "fetches": told["fetches"]}
-    assert (told["batches"], told["pad"]) == ([1, 3], {"x": -1})
+    assert (told["batches"], told["pad"], told["nan"]) == ([1, 3], {"x": -1}, ["x"])
+    parsed = parse(json.dumps(told))
+    assert [(port.name, port.nan) for one in parsed.in_sizes for port in one.feeds] == [("x", True)] * 3
     header = (library.parent / "model.h").read_text()
     assert "CF_FEED_X_SIZE 16u" in header
     assert " *   x float32 [1, 8] of 32 bytes, y float32 [1, 8] of 32 bytes, w float32 [1, 4] of 16 bytes\n" in header
@@ -336,6 +338,13 @@ def test_a_pad_must_be_of_the_feeds_type(pad: float, dtype: str, fine: bool) -> 
         return require_variants(spec, [graph((1, 2), (1,), dtype)])
     with pytest.raises(ImportModelError, match=f"pads 'x' with {pad:g}, which {dtype} cannot hold"):
         require_variants(spec, [graph((1, 2), (1,), dtype)])
+
+
+def test_nan_must_be_of_the_feeds_type() -> None:
+    spec = replace(SPEC, batches=(), feeds=(FeedSpec("x", (1, 2), nan=True),))
+    require_variants(spec, [graph((1, 2), (1,), "float32")])
+    with pytest.raises(ImportModelError, match="'x' be NaN, which int32 cannot hold"):
+        require_variants(spec, [graph((1, 2), (1,), "int32")])
 
 
 # The OpenAPI document.

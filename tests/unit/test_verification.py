@@ -16,11 +16,11 @@ from builder.verify.verdict import reason, require
 from builder.verify.verification import Verification, merged
 
 
-def output(name: str, error: float, kind: str = "raw") -> OutputAgreement:
+def output(name: str, error: float, kind: str = "raw", case: str = "zeros") -> OutputAgreement:
     """One that is ``error`` off where 0.1 is allowed."""
     theirs = np.array([[0.0, 1.0], [1.0, 0.0]], np.float32)
     ours = theirs + np.array([[error, 0], [0, 0]], np.float32)
-    return agree(name, TensorSpec(name, "float32", (2, 2)), kind, Tolerance(0.1, 0.0), [("zeros", ours, theirs)])  # type: ignore[arg-type]
+    return agree(name, TensorSpec(name, "float32", (2, 2)), kind, Tolerance(0.1, 0.0), [(case, ours, theirs)])  # type: ignore[arg-type]
 
 
 GOOD, BAD = output("y", 0.0), output("y", 0.5)
@@ -61,6 +61,14 @@ def test_what_passes_and_what_is_only_too_coarse(found: Verification, passed: bo
     assert ("with the same rounded weights, output y" in text) == any(not o.passed for o in found.same_weights)
     assert ("  output y" in text) == any(not o.passed for o in found.outputs)
     assert ("libmodel.so misbehaves: it leaks." in text) == bool(found.failures)
+
+
+@pytest.mark.parametrize(("cases", "advised"), [(("missing", "infinite"), True), (("missing", "zeros"), False)])
+def test_who_may_not_take_nan_is_told_how_to_refuse_it(cases: tuple[str, ...], advised: bool) -> None:
+    rows = [output(f"y{number}", 0.5, case=case) for number, case in enumerate(cases)]
+    with pytest.raises(VerifyError) as caught:
+        require(verification(*rows))
+    assert ("nan = true" in str(caught.value)) == advised
 
 
 def test_the_reason_is_what_is_furthest_off() -> None:

@@ -21,7 +21,7 @@ from .budget import JSON_VALUE, TEXTS_TOGETHER, Limits
 from .description import Description
 from .errors import NotTextError, TooLargeError, WrongExampleError, WrongFieldError, WrongShapeError
 from .request import Request, encoded_file
-from .tensors import finite, require_held, require_items
+from .tensors import require_finite, require_held, require_items
 from .tuples import NamedTuple
 
 KINDS = {"string": (0x0A, "bytes_list"), "float32": (0x12, "float_list"), "int64": (0x1A, "int64_list")}
@@ -114,7 +114,7 @@ def request_of(
             raise WrongExampleError(f"{place}: {error.message}") from error.__cause__
         for column, value, feature, port in zip(columns, values, features, ports, strict=True):
             if isinstance(value, bytes) and value is not feature.default:
-                finite(value, port, f'{place}: the feature "{feature.key}"')
+                require_finite(value, port, f'{place}: the feature "{feature.key}"')
             column.append(value)
     inputs: dict[str, bytes] = {}
     strings: dict[str, tuple[bytes, ...]] = {}

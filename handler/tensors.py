@@ -47,10 +47,10 @@ def tensor(value: object, port: Port) -> bytes:
         data = struct.pack(f"<{len(flat)}{port.format}", *flat)
     except (struct.error, OverflowError):
         raise WrongTypeError(f"{where} holds a number that {kind} cannot hold") from None
-    return finite(data, port, where)
+    return require_finite(data, port, where)
 
 
-def finite(data: bytes, port: Port, where: str) -> bytes:
+def require_finite(data: bytes, port: Port, where: str) -> bytes:
     """Return ``data``, the raw bytes of the feed ``port``. Raises UnfitInputError for NaN and infinities.
 
     A feed that takes them is not looked at.
@@ -103,7 +103,7 @@ def _raw(value: dict[object, object], where: str, port: Port) -> bytes:
         raise WrongShapeError(f"{where} has {len(data):,} bytes; {port.dtype} {list(port.shape)} is {port.size:,}")
     if port.dtype == "bool" and data.strip(b"\0\1"):
         raise WrongTypeError(f"{where} must hold bytes 0 and 1 only")
-    return finite(data, port, where)
+    return require_finite(data, port, where)
 
 
 def of_shape(port: Port, shape: tuple[int, ...], description: Description) -> Port:

@@ -28,7 +28,7 @@ from ..errors import (
 from ..http import HttpRequest, HttpResponse
 from ..request import File, Request, encoded_file, require_together, text_of, texts
 from ..server import Call, Server
-from ..tensors import finite, of_shape, require_held, require_items, tensor
+from ..tensors import of_shape, require_finite, require_held, require_items, tensor
 from ..typed import Any
 from .paths import model_path
 
@@ -280,7 +280,7 @@ def _tensor(value: dict[str, Any], data: memoryview | None, port: Port) -> bytes
     # Compiled code may take any byte but these for both true and false.
     if port.dtype == "bool" and raw.translate(None, b"\0\1"):
         raise WrongTypeError(f'"{port.name}" must hold bytes of 0 and 1 only')
-    return finite(raw, port, f'"{port.name}"')
+    return require_finite(raw, port, f'"{port.name}"')
 
 
 def _require_elements(name: str, shape: tuple[int, ...], most: int) -> None:

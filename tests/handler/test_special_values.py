@@ -16,7 +16,7 @@ from builder.importers.example_protos import proto_of
 from handler.description import Port
 from handler.errors import UnfitInputError
 from handler.protocols.open_inference import LENGTH
-from handler.tensors import finite, tensor
+from handler.tensors import require_finite, tensor
 from tests.support import abi_library
 from tests.support.http import Client
 
@@ -104,8 +104,8 @@ def test_every_number_that_is_not_finite_is_seen_and_no_other(dtype: str, data: 
     raw = struct.pack(f"<{len(numbers)}{port.format}", *numbers)
     first = next((number for number, value in enumerate(numbers) if not math.isfinite(value)), None)
     if first is None:
-        assert finite(raw, port, "x") == tensor(list(numbers), port) == raw
+        assert require_finite(raw, port, "x") == tensor(list(numbers), port) == raw
     else:
         with pytest.raises(UnfitInputError, match=f"x: element {first} "):
-            finite(raw, port, "x")
-    assert finite(raw, port._replace(nan=True), "x") == raw
+            require_finite(raw, port, "x")
+    assert require_finite(raw, port._replace(nan=True), "x") == raw

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 Array = np.ndarray[Any, Any]
 Tensor = Any
-Kind = Literal["floats", "casts", "ids", "integers"]
+Kind = Literal["floats", "loops", "casts", "ids", "integers"]
 """The special values of an op: NaN, infinities and -0.0; those and numbers beyond the type that is cast to; ids out of
-range; the ends of integer types."""
+range; the ends of integer types. Loops are apart, as a graph that has some is compiled another way."""
 KINDS: Sequence[Kind] = get_args(Kind)
 
 
@@ -181,6 +182,14 @@ def _conv(x: Tensor) -> Tensor:
     return tf.nn.conv2d(x, W[3, 3, 4, 8], 1, "SAME")
 
 
+def _recurrent(kind: Any) -> Callable[[Tensor], Tensor]:
+    """Return a layer of Keras whose weights are there before a graph is traced."""
+    weights = keras.initializers.GlorotUniform(seed=1)
+    layer = kind(4, kernel_initializer=weights, recurrent_initializer=weights)
+    layer.build((1, 8, 4))
+    return lambda x: layer(x)
+
+
 LAYERS: Mapping[str, tuple[Callable[[Tensor], Tensor], Sequence[int]]] = {
     "dense": (lambda x: tf.matmul(x, W[6, 8]), PLANE),
     "dense + relu": (lambda x: tf.nn.relu(tf.matmul(x, W[6, 8]) + 0.1), PLANE),
@@ -222,6 +231,9 @@ def _ids() -> Iterator[Probe]:
         "embedding_lookup": lambda i: tf.nn.embedding_lookup(table, i),
         "gather_nd": lambda i: tf.gather_nd(table, i[:, None]),
         "gather (batch_dims)": lambda i: tf.gather(tf.transpose(table), i, batch_dims=1),
+        "crop_and_resize (box)": lambda i: tf.image.crop_and_resize(
+            tf.reshape(table, [rows, 3, 1, 1]), np.tile([0.0, 0.0, 1.0, 1.0], [3, 1]), i, [2, 1]
+        ),
         "one_hot": lambda i: tf.one_hot(i, rows),
         "table[i]": lambda i: table[i[0]],
         "slice": lambda i: tf.slice(table, [i[0], 0], [1, 3]),
@@ -275,6 +287,8 @@ def probes() -> Iterator[Probe]:
         yield Probe(name, call, normal(*PLANE), "floats")
     for name, (call, shape) in LAYERS.items():
         yield Probe(name, call, normal(*shape), "floats")
+    for layer in (keras.layers.LSTM, keras.layers.GRU):
+        yield Probe(layer.__name__, _recurrent(layer), normal(1, 8, 4), "loops")
     for dtype in (*NARROW, "bool"):
         yield Probe(f"cast to {dtype}", partial(tf.cast, dtype=dtype), abs(normal(*PLANE)), "casts")
     yield from _ids()

@@ -79,6 +79,7 @@ _FACTS = _object(
     endings=_by_name(_text(), "the op that makes each output"),
     family=_text("of published image networks, by the names of layers; or empty"),
     length=_or_null(_whole("that was tried for dimensions that the model leaves open")),
+    missing=_list(_text(), "the inputs in which it looks for NaN"),
 )
 
 _LAYER_WEIGHTS = _object(

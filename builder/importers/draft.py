@@ -210,7 +210,8 @@ def _feeds(ports: ModelPorts, form: Format, image: ImageInput | None, notes: dic
             )
             feeds.append(FeedSpec(port.name, value=(port.value,)))
             continue
-        if form != "graph_def" and not open_dims and port.shape is not None:
+        missing = ports.facts is not None and port.name in ports.facts.missing and not pictured
+        if form != "graph_def" and not open_dims and port.shape is not None and not missing:
             continue
         shape = None
         if port.shape is None and not pictured:
@@ -220,7 +221,9 @@ def _feeds(ports: ModelPorts, form: Format, image: ImageInput | None, notes: dic
             length = (ports.facts and ports.facts.length) or ASSUMED_DIM
             shape = tuple(dim or (leading if i == 0 else length) for i, dim in enumerate(port.shape))
             notes[f"{place}.shape"] = f"Check: the model says {_shown(port.shape)}; each ? is taken as {length}."
-        feeds.append(FeedSpec(port.name, shape))
+        if missing:
+            notes[f"{place}.nan"] = "The graph looks for NaN here, as for a missing number: callers may send it."
+        feeds.append(FeedSpec(port.name, shape, nan=missing))
     return tuple(feeds)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from builder.importers.graph import FrozenGraph
+from builder.importers.graph import Port
 from builder.importers.rewrite import node_of, reachable, reads
 
 _TESTS = frozenset({"Bucketize", "IsFinite", "IsInf", "IsNan"})
@@ -19,16 +19,15 @@ _CARRIERS = frozenset({
 """Ops whose output has the NaN of their input."""
 
 
-def find_missing_values(graph: FrozenGraph) -> tuple[str, ...]:
-    """Return the names of the floating-point inputs that ``graph`` tests for NaN, or sorts into buckets."""
-    nodes = graph.reference().node
-    feeds = {node_of(port.tensor): port.spec.name for port in graph.feeds if port.spec.dtype.startswith("float")}
-    carried = reads((node for node in nodes if node.op in _CARRIERS), control=False)
-    tested = reachable(_tested(nodes), carried | {feed: [] for feed in feeds})
-    return tuple(name for feed, name in feeds.items() if feed in tested)
+def find_missing_values(definition: Any, feeds: Sequence[Port]) -> tuple[str, ...]:
+    """Return the names of the floating-point ``feeds`` that a GraphDef tests for NaN, or sorts into buckets."""
+    names = {node_of(port.tensor): port.spec.name for port in feeds if port.spec.dtype.startswith("float")}
+    carried = reads((node for node in definition.node if node.op in _CARRIERS), control=False)
+    tested = reachable(_find_tested(definition.node), carried | {node: [] for node in names})
+    return tuple(name for node, name in names.items() if node in tested)
 
 
-def _tested(nodes: Any) -> Iterator[str]:
+def _find_tested(nodes: Iterable[Any]) -> Iterator[str]:
     """Yield the nodes whose first output a node tests for NaN."""
     for node in nodes:
         itself = node.op in _COMPARISONS and node.input[0] == node.input[1]

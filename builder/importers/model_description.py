@@ -19,6 +19,7 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.image_families import find_family
 from builder.importers.input_scaling import find_scaling
 from builder.importers.loaded import LoadedModel
+from builder.importers.missing_values import find_missing_values
 from builder.importers.ports import ASSUMED_DIM, ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo
 from builder.importers.state import assign
 from builder.importers.tf import reference_session, tensorflow
@@ -55,7 +56,8 @@ def find_facts(graph: FrozenGraph, length: int | None = None) -> GraphFacts:
     scalings = (find_scaling(definition, port.spec.name, port.tensor) for port in images)
     endings = {port.spec.name: _find_ending(nodes, port.tensor) for port in graph.fetches}
     known = {name: op for name, op in endings.items() if op not in _UNKNOWN}
-    return GraphFacts(tuple(filter(None, scalings)), known, find_family(nodes), length)
+    missing = find_missing_values(definition, graph.feeds)
+    return GraphFacts(tuple(filter(None, scalings)), known, find_family(nodes), length, missing)
 
 
 def _study_graph(loaded: LoadedModel, source: Source, lengths: Sequence[int]) -> GraphFacts | None:

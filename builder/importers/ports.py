@@ -46,13 +46,15 @@ class GraphFacts:
     """What a graph does first to each image input that could be followed, and what else was learnt of it.
 
     ``endings``: the op that makes each output, where known. ``family``: the name of its ImageFamily, or "".
-    ``length``: of the dimensions that the model leaves open, one at which it runs.
+    ``length``: of the dimensions that the model leaves open, one at which it runs. ``missing``: the inputs in which it
+    looks for NaN.
     """
 
     scalings: tuple[InputScaling, ...]
     endings: Mapping[str, str] = field(default_factory=dict)
     family: str = ""
     length: int | None = None
+    missing: tuple[str, ...] = ()
 
     @classmethod
     def of_json(cls, row: Any) -> GraphFacts:
@@ -60,7 +62,7 @@ class GraphFacts:
         scalings = tuple(map(InputScaling.of_json, row["scalings"]))
         endings = {str(name): str(op) for name, op in row["endings"].items()}
         length = row["length"] and int(row["length"])
-        return cls(scalings, endings, str(row["family"]), length)
+        return cls(scalings, endings, str(row["family"]), length, tuple(map(str, row["missing"])))
 
 
 @dataclass(frozen=True)

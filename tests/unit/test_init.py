@@ -195,6 +195,17 @@ def test_several_inputs_and_outputs(model: Path) -> None:
     assert "Add the shape anything is called with" in text
 
 
+def test_an_input_in_which_the_graph_looks_for_nan_takes_it(model: Path) -> None:
+    found = ModelPorts(
+        (PortInfo("age", "float32", (None, 3)), PortInfo("fare", "float32", (None, 3))),
+        (CLASSES,),
+        facts=GraphFacts((), missing=("age",)),
+    )
+    spec, text = drafted(model, lambda *_: found)
+    assert spec.feeds == (FeedSpec("age", nan=True),)
+    assert "nan = true" in text
+
+
 def test_rows_that_the_data_decides_are_no_batch(model: Path) -> None:
     """Where the inputs have a fixed batch, an open first dimension of an output is none."""
     found = [PortInfo("scores", "float32", (None, 80)), PortInfo("best", "float32", (None,)), CLASSES]

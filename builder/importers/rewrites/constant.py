@@ -81,6 +81,10 @@ def _run(tensor: Any, nodes: list[Any]) -> Any:
     tf = tensorflow()
     definition = tf.compat.v1.GraphDef()
     definition.node.extend(nodes)
+    for node in definition.node:  # what orders it is not here, and constants wait for nothing
+        inputs = [name for name in node.input if not name.startswith("^")]
+        del node.input[:]
+        node.input.extend(inputs)
     if any(attr.HasField("func") or attr.list.func for node in definition.node for attr in node.attr.values()):
         definition.library.CopyFrom(tensor.graph.as_graph_def().library)
     with tf.Graph().as_default() as graph:

@@ -269,6 +269,7 @@ RESULTS: dict[str, Schema] = {
         signatures=_list(_text(), "of a SavedModel"),
         facts=_or_null(_FACTS),
         warnings=_list(_text(), "what a caller would not expect, such as a name that had to be changed"),
+        origin=_text("of a Keras model: what wrote the file and what read it"),
         parameters=_or_null(_whole("null for a file without variables")),
         dynamic=_list(_text(), "outputs whose size the data decides, with the most that they can have"),
         strings=_list(_text(), "what the function does with strings: inputs, ops, and what the library takes"),

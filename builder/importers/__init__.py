@@ -51,7 +51,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     from builder.importers.words import cut_words, lengths_of, string_feeds
     from builder.importers.written import looked_up_as_numbers
 
-    warnings = (*loaded.ports.warnings, *describe_fixed_batch(loaded.ports, spec))
+    origin, warnings = loaded.ports.origin, (*loaded.ports.warnings, *describe_fixed_batch(loaded.ports, spec))
     loaded, spec = with_constant_feeds(loaded, spec)
     loaded, examples = without_examples(loaded, spec)
     if loaded.ports.have_strings:
@@ -78,8 +78,8 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     given = examples.input({*raw.feeds, *(one.name for one in inputs)}) if examples else None
     graph = write_frozen(raw, shapes, fetches, spec, folder, inputs, given)
     check_outputs(spec, graph)
-    if warnings:
-        graph = replace(graph, warnings=warnings)
+    if warnings or origin:
+        graph = replace(graph, warnings=warnings, origin=origin)
         graph.save()
     return graph
 

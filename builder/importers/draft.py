@@ -84,10 +84,11 @@ def _draft(
     if form in CODE and not trust:
         kind, instead = CODE[form]
         raise ImportModelError(
-            f"{model_path.name} is a {kind} file, which may run code when it is loaded. If you trust where it comes "
-            f"from, run `coldforge init --trust`{instead and f'; else {instead}'}."
+            f"{model_path.name}: a {kind} file may run code when it is loaded. If you trust where this one comes from, "
+            f"add --trust{instead and f'; else {instead}'}."
         )
-    source = replace(origin or Source(form, model_path), trust=trust)
+    weights = _weights_beside(model_path) if model_path.suffix == ".json" else None
+    source = replace(origin or Source(form, model_path, weights=weights), trust=trust)
     if not name:
         name = _name_there(origin.address) if origin and origin.address else name_of(model_path)
     ports = describe(source, model_path)
@@ -142,8 +143,23 @@ def _format(path: Path) -> Format:
         raise ImportModelError(f"{path} is a part of a SavedModel; name its folder, {path.parent}.")
     if form := guess_format(path.name):
         return form
+    if path.suffix == ".json":
+        return "h5"
     raise ImportModelError(
         f"{path.name}: not a known kind of model; use .keras, .h5, .hdf5, .pb, .jax, .pt2 or a SavedModel."
+    )
+
+
+def _weights_beside(architecture: Path) -> Path:
+    """The file with the weights of a Keras model whose architecture is in JSON."""
+    weights = sorted(path for path in architecture.parent.iterdir() if guess_format(path.name) == "h5")
+    own = [path for path in weights if path.name.partition(".")[0] == architecture.stem] or weights
+    if len(own) == 1:
+        return own[0]
+    listed = ", ".join(path.name for path in own) or "no .h5 file"
+    raise ImportModelError(
+        f"{architecture.name} has its weights in another file, and beside it there is {listed}. Write a model.toml "
+        f'with `source = "{architecture.name}"` and `weights = "..."` under [model].'
     )
 
 

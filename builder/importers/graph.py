@@ -108,6 +108,7 @@ class FrozenGraph:
     examples: ExampleInput | None = None
     warnings: tuple[str, ...] = ()
     """As ``ModelPorts`` has them."""
+    origin: str = ""  # of a Keras model: what wrote and what read it
 
     @property
     def given(self) -> Given:
@@ -176,6 +177,7 @@ class FrozenGraph:
             **({"strings": [one.to_dict() for one in self.strings]} if self.strings else {}),
             **({"examples": asdict(self.examples)} if self.examples else {}),
             **({"warnings": list(self.warnings)} if self.warnings else {}),
+            **({"origin": self.origin} if self.origin else {}),
         }
         self.ports_path.write_text(json.dumps(ports, indent=1))
 
@@ -193,8 +195,8 @@ class FrozenGraph:
             variables = {_text(node): _text(name) for node, name in found["variables"].items()}
             strings = tuple(map(_strings, found.get("strings", [])))
             examples = _examples(found["examples"]) if "examples" in found else None
-            warnings = tuple(map(_text, found.get("warnings", [])))
-            return cls(folder, feeds, fetches, variables, states, strings, examples, warnings)
+            warnings, origin = tuple(map(_text, found.get("warnings", []))), _text(found.get("origin", ""))
+            return cls(folder, feeds, fetches, variables, states, strings, examples, warnings, origin)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SandboxError(
                 f"The process that read the model left a {_PORTS} that does not say what its inputs and outputs are. "

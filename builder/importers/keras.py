@@ -1,15 +1,17 @@
-"""Read a Keras model: ``.keras`` in safe mode, ``.h5`` only where the spec trusts it."""
+"""Read a Keras model by the Keras that wrote it: ``.keras`` in safe mode, ``.h5`` only where the spec trusts it."""
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from builder.errors import ImportModelError
+from builder.importers.keras_difference import find_difference
+from builder.importers.keras_errors import clean_reason, find_missing_names, is_unsafe, shorten
+from builder.importers.keras_file import is_hdf5, read_version
+from builder.importers.keras_reader import Reader, reader_of
 from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, Shape, describe_renames, distinct
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import keep_cases_functional, node_of
@@ -21,87 +23,103 @@ from builder.importers.tables import Table, looked_up
 from builder.importers.tf import tensorflow
 from builder.spec import Source
 
-LARGEST_CONFIG = 100_000_000
-"""Bytes; that of a network of a thousand layers has one million."""
-
 _TRUST = f"If you trust where it comes from, {HOW_TO_TRUST}."
 
 
 def open_keras(source: Source, path: Path) -> LoadedModel:
-    """Load the model; its code (Lambda layers, anything in an ``.h5``) runs only if ``source.trust``.
+    """Load the model; its code (Lambda layers, anything in HDF5 or JSON) runs only if ``source.trust``.
 
     Raises ImportModelError for a file that is not trusted, cannot be read, or has no fixed inputs and outputs.
     """
-    if source.format == "h5" and not source.trust:
+    if not source.trust and (source.format == "h5" or is_hdf5(path)):
+        kind = "describes a Keras model in JSON" if source.weights else "is a Keras HDF5 file"
         raise ImportModelError(
-            f"{path.name} is a Keras HDF5 file, which can hold code that runs when it is loaded. {_TRUST} "
+            f"{path.name} {kind}, which can hold code that runs when it is loaded. {_TRUST} "
             "Otherwise save it again as .keras or SavedModel."
         )
-    model = _load(source, path)
+    version = read_version(path)
+    reader, model = _read(source, path, version)
     if not getattr(model, "inputs", None) or not getattr(model, "outputs", None):
         raise ImportModelError(
             f"{path.name} holds a {type(model).__name__} without fixed inputs and outputs. "
-            "Call it once on an example and save it with model.export(folder), then use that SavedModel."
+            f"Call it once on an example and save it with {reader.export_call}, then use that SavedModel."
         )
     inputs, outputs = [_layer_name(t) for t in model.inputs], _fetch_names(model)
     feeds, fetches = distinct(inputs), distinct(outputs)
+    batch = _can_change_batch(reader, model)
     ports = ModelPorts(
-        tuple(_port(n, t) for n, t in zip(feeds, model.inputs, strict=True)),
-        tuple(_port(n, t) for n, t in zip(fetches, model.outputs, strict=True)),
+        tuple(_port(n, t, batch) for n, t in zip(feeds, model.inputs, strict=True)),
+        tuple(_port(n, t, batch) for n, t in zip(fetches, model.outputs, strict=True)),
         warnings=(*describe_renames("input", inputs, feeds), *describe_renames("output", outputs, fetches)),
+        origin=f"written by {f'Keras {version}' if version else 'an unknown Keras'}, read by {reader.title}",
     )
-    return LoadedModel(ports, lambda shapes: _freeze(model, ports, shapes))
+    return LoadedModel(ports, lambda shapes: _freeze(reader, model, ports, shapes))
 
 
-def _load(source: Source, path: Path) -> Any:
-    tensorflow()
-    import keras
+def _read(source: Source, path: Path, version: str | None) -> tuple[Reader, Any]:
+    """Load the model with ``source.keras``, or the Keras that wrote it. Raises ImportModelError."""
+    major = source.keras or (version and (2 if version.partition(".")[0] == "2" else 3))
+    if major:
+        reader = reader_of(major)
+        return reader, _load(reader, source, path)
+    models: list[tuple[Reader, Any]] = []
+    failures: list[ImportModelError] = []
+    for reader in (reader_of(3), reader_of(2)):
+        try:
+            models.append((reader, _load(reader, source, path)))
+        except ImportModelError as error:
+            failures.append(error)
+    if not models:
+        raise failures[-1]
+    if len(models) == 2 and (difference := find_difference(models)):
+        raise ImportModelError(
+            f"{path.name} does not say which Keras wrote it, and Keras 2 and 3 read it differently: {difference}. Say "
+            "which one it was trained with: add `keras = 2` or `keras = 3` under [model] in model.toml."
+        )
+    return models[0]
 
-    _require_sizes(path)
+
+def _load(reader: Reader, source: Source, path: Path) -> Any:
     try:
-        # The suffix decides how Keras reads a file, so a .hdf5 under another name would not load.
-        return keras.saving.load_model(path, compile=False, safe_mode=not source.trust)
+        return reader.read(source, path)
     except Exception as error:
-        reason = " ".join(str(error).split())
-        if "safe_mode" in reason or "unsafe" in reason.lower():
+        if is_unsafe(error):
             raise ImportModelError(
                 f"{path.name} holds code (a Lambda layer or the like) that would run when it is loaded. {_TRUST} "
                 "Otherwise replace the layer by one from keras.ops, or export a SavedModel where the code is at hand."
             ) from error
-        if "Could not locate class" in reason or "Unknown layer" in reason or "custom" in reason.lower():
+        names = reader.find_unknown_layers(path) or find_missing_names(error)
+        layers = tensorflow().keras.layers
+        if custom := [name for name in names if not hasattr(layers, name) and not hasattr(reader.package.layers, name)]:
             raise ImportModelError(
-                f"{path.name} needs classes that only its author has: {_first(reason)} "
-                "Export it there with model.export(folder) and use that SavedModel."
+                f"{path.name} needs classes that only its author has: {', '.join(custom)}. "
+                f"Save it there with {reader.export_call} and use that SavedModel."
             ) from error
+        why = f"it has no {', '.join(names)}." if names else shorten(clean_reason(error))
         raise ImportModelError(
-            f"Keras cannot read {path.name}: {_first(reason)} If another Keras version wrote it, "
-            "export it there with model.export(folder) and use that SavedModel."
+            f"{reader.title} cannot read {path.name}: {why} Where it loads, save it with {reader.export_call} and use "
+            "that SavedModel."
         ) from error
 
 
-def _require_sizes(path: Path) -> None:
-    """An archive of a few kilobytes may unpack to any size. Keras holds its weights against what is stored of them."""
-    if path.suffix == ".keras" and not zipfile.is_zipfile(path):  # of which Keras says that there is no file
-        raise ImportModelError(
-            f"{path.name} is damaged or cut off: a .keras file is a zip archive, and this one has no end. Copy or "
-            "download it again."
-        )
-    with contextlib.suppress(zipfile.BadZipFile, KeyError), zipfile.ZipFile(path) as archive:
-        size = archive.getinfo("config.json").file_size
-        if size > LARGEST_CONFIG:
-            raise ImportModelError(
-                f"config.json in {path.name} says that it has {size:,} bytes; no description of a model is larger than "
-                f"{LARGEST_CONFIG:,}. Save the model again."
-            )
-
-
-def _first(reason: str) -> str:
-    return reason if len(reason) <= 300 else reason[:300].rsplit(" ", 1)[0] + " ..."
+def _can_change_batch(reader: Reader, model: Any) -> bool:
+    """Try if a model that was saved for batches of one size above 1 runs for others, too."""
+    sizes = {tensor.shape[0] for tensor in model.inputs if len(tensor.shape)}
+    if len(sizes) != 1 or sizes.pop() in (None, 1):
+        return False
+    tf = tensorflow()
+    specs = [tf.TensorSpec((1, *t.shape[1:]), getattr(t.dtype, "name", t.dtype)) for t in model.inputs]
+    try:
+        concrete = tf.function(lambda *flat: reader.call(model, flat), autograph=False).get_concrete_function(*specs)
+    except Exception:  # whatever it is, the model says which batch it runs for
+        return False
+    return all(t.shape.rank and t.shape[0] == 1 for t in concrete.outputs)
 
 
 def _layer_name(tensor: Any) -> str:
     # KerasTensor names are counted per process; the layer's name is in the file.
-    return str(tensor._keras_history.operation.name)
+    history = tensor._keras_history
+    return str(history.operation.name if hasattr(history, "operation") else history.layer.name)
 
 
 def _fetch_names(model: Any) -> list[str]:
@@ -113,14 +131,14 @@ def _fetch_names(model: Any) -> list[str]:
     return [_layer_name(t) for t in model.outputs]
 
 
-def _port(name: str, tensor: Any) -> PortInfo:
-    return PortInfo(name, str(tensor.dtype), tuple(tensor.shape))
+def _port(name: str, tensor: Any, any_batch: bool) -> PortInfo:
+    shape = tuple(tensor.shape)
+    return PortInfo(name, str(getattr(tensor.dtype, "name", tensor.dtype)), (None, *shape[1:]) if any_batch else shape)
 
 
-def _freeze(model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGraph:
+def _freeze(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGraph:
     """Trace inference on static shapes, so that shape arithmetic inside layers folds, and inline every call."""
     tf = tensorflow()
-    import keras
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     # What is cut off in front of a graph with strings is tried with several numbers of items.
@@ -129,15 +147,8 @@ def _freeze(model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGr
         tf.TensorSpec(p.shape[:1] + shapes[p.name][1:] if open_ and p.shape else shapes[p.name], p.dtype)
         for p in ports.feeds
     ]
-    # Sequential hands its call on to a Functional of its own, whose input structure is what counts.
-    struct = getattr(model, "_inputs_struct", None)
-
-    def infer(*flat: Any) -> list[Any]:
-        packed = keras.tree.pack_sequence_as(struct, list(flat)) if struct is not None else flat[0]
-        return list(keras.tree.flatten(model(packed, training=False)))
-
     try:
-        function = tf.function(infer, autograph=False)
+        function = tf.function(lambda *flat: reader.call(model, flat), autograph=False)
         concrete = function.get_concrete_function(*specs)
         if written(concrete.graph.as_graph_def()):
             return _freeze_with_state(function, concrete, ports)
@@ -145,9 +156,7 @@ def _freeze(model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGr
         frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
     except Exception as error:
         given = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
-        raise ImportModelError(
-            f"The model cannot be traced with {given}: {_first(' '.join(str(error).split()))}"
-        ) from error
+        raise ImportModelError(f"The model cannot be traced with {given}: {shorten(clean_reason(error))}") from error
     handles = {node_of(inner.name): outer for outer, inner in concrete.graph.captures}
     found: dict[str, Table] = {}
 
@@ -198,7 +207,7 @@ def _freeze_with_state(function: Any, concrete: Any, ports: ModelPorts) -> RawGr
 
 def _captured(model: Any, concrete: Any) -> dict[str, str]:
     """The constants that the model's variables become, each with the variable's name."""
-    names = {id(v.value.handle): name for name, v in named_variables(model)}
+    names = {id(v.handle): name for name, v in named_variables(model)}
     return {node_of(inner.name): names[id(outer)] for outer, inner in concrete.graph.captures if id(outer) in names}
 
 
@@ -214,5 +223,8 @@ def named_variables(model: Any, scope: str = "") -> Iterator[tuple[str, Any]]:
             yield from named_variables(layer, name)
             continue
         for variable in layer.variables:
-            _, _, own = f"/{variable.path}".partition(f"/{layer.name}/")
-            yield name + (own or variable.path), variable
+            if not hasattr(variable, "handle"):  # a table of Keras 2's
+                continue
+            path = variable.path if hasattr(variable, "path") else variable.name.partition(":")[0]
+            _, _, own = f"/{path}".partition(f"/{layer.name}/")
+            yield name + (own or path), variable

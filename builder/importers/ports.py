@@ -80,6 +80,7 @@ class ModelPorts:
     facts: GraphFacts | None = None
     warnings: tuple[str, ...] = ()
     """What a caller would not expect, such as a name that had to be changed."""
+    origin: str = ""  # of a Keras model: what wrote and what read it, as in "written by Keras 2.15.0, read by ..."
 
     @property
     def have_strings(self) -> bool:
@@ -94,7 +95,7 @@ class ModelPorts:
             signature = None if found["signature"] is None else str(found["signature"])
             signatures, warnings = (tuple(map(str, found.get(key, ()))) for key in ("signatures", "warnings"))
             facts = GraphFacts.of_json(found["facts"]) if found.get("facts") else None
-            return cls(feeds, fetches, signature, signatures, facts, warnings)
+            return cls(feeds, fetches, signature, signatures, facts, warnings, str(found["origin"]))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ImportModelError("The process that read the model did not report its inputs and outputs.") from error
 

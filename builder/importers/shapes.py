@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from builder.errors import ImportModelError
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.spec import AudioInput, Format, ImageInput, ModelSpec, TextInput, sound_shapes
+from builder.spec.rules import KERAS
 from builder.spec.tensor import ITEM_SIZES
 
 Shape = tuple[int, ...]
@@ -49,6 +50,10 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
         own = media if port.name == media_feed else None
         problems += check_dtype(port, "input", spec.source.format) if port.dtype != STRING else []
         given = next((f.shape for f in spec.feeds if f.name == port.name), None)
+        fixed = port.shape[0] if port.shape and given is None and spec.source.format in KERAS else None
+        if fixed not in (None, spec.batch):
+            problems.append(f"The model runs for batches of {fixed} alone: write `batch = {fixed}` under [model].")
+            continue
         try:
             shapes[port.name] = _pin(port, given, spec.batch, own)
         except ImportModelError as error:

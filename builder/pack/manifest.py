@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.audit import AuditReport
+from builder.escape import visible
 from builder.library.outside import Layout
 from builder.lower.decisions import LoweringReport
 from builder.pack.limits import SizeTable
@@ -107,8 +108,11 @@ def manifest_head(spec: ModelSpec, digest: Mapping[str, str], versions: Mapping[
     }
 
 
-def source_entry(spec: ModelSpec, digest: Mapping[str, str]) -> dict[str, str]:
-    """Where the model came from, without any path of the machine that built it. ``digest``: its ``content_digest``."""
+def source_entry(spec: ModelSpec, digest: Mapping[str, str], origin: str = "") -> dict[str, str]:
+    """Where the model came from, without any path of the machine that built it.
+
+    ``digest``: its ``content_digest``; ``origin``: what wrote and what read it.
+    """
     source = spec.source
     entry = {"format": str(source.format), **digest}
     if source.package:
@@ -117,4 +121,4 @@ def source_entry(spec: ModelSpec, digest: Mapping[str, str]) -> dict[str, str]:
         entry |= {"uri": source.address.shown} | ({"file": source.file} if source.file else {})
     elif source.path is not None:
         entry["file"] = source.path.name
-    return entry
+    return entry | ({"origin": visible(origin)} if origin else {})

@@ -20,6 +20,8 @@ def render(found: Inspection) -> str:
         others = ", ".join(visible(name) for name in ports.signatures if name != ports.signature)
         lines.append(f"signature: {visible(ports.signature or '')}; the model also has {others}")
     lines += [f"warning: {visible(text)}" for text in ports.warnings]
+    if ports.origin:
+        lines.append(f"file: {visible(ports.origin)}")
     if found.dynamic:
         lines.append(f"the data decides the size of {', '.join(map(visible, found.dynamic))}")
     if found.strings:

@@ -37,9 +37,12 @@ def to_json(spec: ModelSpec) -> str:
         for output in own["outputs"]:
             for key in [key for key, usual in _LATER.items() if output[key] == usual]:
                 del output[key]
-    for key in ("path", "config"):
+    for key in ("path", "config", "weights"):
         if path := data["source"][key]:
             data["source"][key] = relative(path, folder)
+    for key in ("keras", "weights"):
+        if data["source"][key] is None:
+            del data["source"][key]
     data["source"]["address"] = spec.source.address and spec.source.address.shown  # a presigned URL is another each day
     for section in ("weights", "activations"):
         if images := data[section]["images"]:

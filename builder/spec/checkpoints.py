@@ -52,6 +52,15 @@ def only_weights(path: Path) -> str | None:
         lines = _TENSORFLOW
     if lines is None:
         return None
+    return _explain_weights(path, lines)
+
+
+def explain_keras_weights(path: Path) -> str:
+    """Say of a Keras file that holds weights alone what it is, and how to save the model."""
+    return _explain_weights(path, _KERAS)
+
+
+def _explain_weights(path: Path, lines: str) -> str:
     stem = path.name.removesuffix(".index").removesuffix(".meta").partition(".data-")[0]
     return (
         f"{path.name} holds weights and no graph: only the code that made the model can run it. Export it there:\n\n"

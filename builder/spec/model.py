@@ -61,6 +61,8 @@ class Source:
     signature: str | None = None  # SavedModel, the first one; None: serving_default, or the only one
     config: Path | None = None  # absolute; tf2xla.Config text (feeds and fetches) for a frozen GraphDef
     address: Address | None = None
+    keras: int | None = None  # 2 or 3: which one reads a Keras file; None: the one that wrote it
+    weights: Path | None = None  # absolute; of a Keras model whose ``path`` has its architecture alone
 
     @property
     def archived(self) -> bool:

@@ -144,6 +144,8 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
             signature=signatures[0],
             config=config,
             address=address,
+            keras=model.get("keras"),
+            weights=_path(model, "weights", path.parent),
         ),
         batch=min(model.get("batch")),
         batches=tuple(sorted(model.get("batch"))) if len(model.get("batch")) > 1 else (),

@@ -95,9 +95,11 @@ def _model(spec: ModelSpec) -> dict[str, Any]:
     where = relative(source.path, folder) if source.path else None
     if source.address:
         where = source.address.text
-    guessed = guess_format(source.file or (source.address.path if source.address else where) or "")
+    guessed: str | None = guess_format(source.file or (source.address.path if source.address else where) or "")
     if source.address and source.format == "saved_model":
         guessed = "saved_model"
+    if source.weights:
+        guessed = "h5"
     # A folder may be called x.pb and still be a SavedModel, which wins; so that one is always said.
     said = guessed == source.format and not (source.path and is_saved_model(source.path))
     return {
@@ -108,6 +110,8 @@ def _model(spec: ModelSpec) -> dict[str, Any]:
         "name": spec.name,
         "version": spec.version,
         "format": None if said else source.format,
+        "weights": relative(source.weights, folder) if source.weights else None,
+        "keras": source.keras,
         "trust": source.trust,
         "signature": source.signature and (source.signature, *(one.name for one in spec.signatures)),
         "config": relative(source.config, folder) if source.config else None,

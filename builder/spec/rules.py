@@ -30,6 +30,9 @@ _EXTENSIONS: dict[str, Format] = {
 CODE: Mapping[Format, tuple[str, str]] = {"h5": (".h5", "ask its author for a .keras file"), "pytorch": (".pt2", "")}
 """Formats whose files may run code when they are loaded: how they end, and what to do without trust."""
 
+KERAS: tuple[Format, ...] = ("keras", "h5")
+"""The formats of files that Keras writes."""
+
 SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 """The files that make a folder a SavedModel."""
 
@@ -64,6 +67,8 @@ def source_format(model: Table, folder: Path) -> Format | None:
         return "saved_model"
     if guessed := guess_format(name):
         return guessed
+    if path.suffix.lower() == ".json" and "weights" in model.present:
+        return "h5"
     key = "source" if "source" in model.values else "file"
     state = "" if key == "file" or path.exists() else " (and there is no such file or folder)"
     says = model.section.field("format").kind.says
@@ -233,6 +238,10 @@ def _format(tables: Tables, form: Format) -> None:
             model.wrong("sha256", "a SavedModel is a folder and has no SHA-256; delete this line")
     elif "signature" in model.present:
         model.wrong("signature", "only a SavedModel has signatures; delete this line")
+    if form not in KERAS and "keras" in model.present:
+        model.wrong("keras", "only a Keras file is read by one; delete this line")
+    if "weights" in model.present and not (form == "h5" and (model.get("source") or "").lower().endswith(".json")):
+        model.wrong("weights", "only an architecture in JSON has its weights in another file; delete this line")
     if form != "graph_def" and "config" in model.present:
         model.wrong("config", "only a frozen graph takes one; delete it and use [[feeds]] and [[fetches]]")
     elif form == "graph_def" and "config" not in model.present and not (tables.feeds and tables.fetches):

@@ -98,7 +98,8 @@ MODEL = Section(
         Field(
             "source",
             Text(meaning="a path, from the folder of model.toml, or an address", example="model.keras"),
-            "The trained model: a `.keras`, `.h5`, `.hdf5` or `.pb` file, or a SavedModel's folder. Elsewhere than on "
+            "The trained model: a `.keras`, `.h5`, `.hdf5` or `.pb` file, a SavedModel's folder, or the `.json` of a "
+            "Keras model with `weights`. Elsewhere than on "
             f"this disk: {', '.join(f'`{form}`' for form in FORMS.values())}. See docs/sources.md.",
         ),
         Field(
@@ -138,6 +139,19 @@ MODEL = Section(
             Choice(get_args(Format)),
             "The source's format.",
             otherwise="from its name, or what its folder holds",
+        ),
+        Field(
+            "weights",
+            Text(meaning="a path, from the folder of model.toml", example="model.weights.h5"),
+            "The weights of a Keras model, where `source` has its architecture alone: a `.json` file that "
+            "`model.to_json()` wrote.",
+        ),
+        Field(
+            "keras",
+            Whole(2, 3),
+            "Which Keras reads a Keras file. Write it only where the build asks for it, because the file does not say "
+            "which one wrote it.",
+            otherwise="the one that wrote the file",
         ),
         Field(
             "trust",

@@ -80,7 +80,8 @@ def describe_with(
         own = framework_sandbox(sandbox, source.format, say) if foreign else sandbox
         job = functools.partial(own.run, jobs.describe) if foreign else functools.partial(own.run, _describe, thorough)
         with tempfile.TemporaryDirectory(prefix="coldforge-describe-") as folder:
-            done = job(source, path, folder=Path(folder), reads=[path], failed=unreadable)
+            reads = [path, *filter(None, [source.weights])]
+            done = job(source, path, folder=Path(folder), reads=reads, failed=unreadable)
         return ModelPorts.of_json(done.value)
 
     return describe
@@ -103,14 +104,13 @@ def import_part(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph:
 
 def _import_variant(ws: Workspace, variant: Variant, model: Path, *, answers: bool = True) -> FrozenGraph:
     spec = ws.spec.of_variant(variant)
-    own = inputs_of(spec)
     program = converted(ws, spec, model, variant, named(variant))
     framework = framework_of(spec)
     by = f", {framework.name if framework else 'TensorFlow'}'s own answers"
     folder = ws.stage(
         "import",
         f"{spec.source.format} to a frozen graph, preflight{by if answers else ''}{named(variant)}",
-        digest(to_json(spec), model, *([program] if framework else []), tensorflow_version(), *own),
+        digest(to_json(spec), *files_of(spec, model), *([program] if framework else []), tensorflow_version()),
         functools.partial(_import_into, ws, spec, model, program, answers),
         variant.suffix,
     )
@@ -128,7 +128,7 @@ def _import_into(ws: Workspace, spec: ModelSpec, model: Path, program: Path, ans
 
 def files_of(spec: ModelSpec, model: Path) -> list[Path]:
     """The model's own files, and inputs for it."""
-    return [model, *filter(None, [spec.source.config]), *inputs_of(spec)]
+    return [model, *filter(None, [spec.source.config, spec.source.weights]), *inputs_of(spec)]
 
 
 def inputs_of(spec: ModelSpec) -> list[Path]:

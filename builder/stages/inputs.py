@@ -20,6 +20,7 @@ def named_files(spec: ModelSpec) -> Iterator[tuple[str, Path]]:
         yield tuning_path(spec).name, tuning_path(spec)
     for what, path in (
         ("configuration", spec.source.config),
+        ("weights", spec.source.weights),
         ("samples", spec.samples),
         ("tokenizer", spec.text.file if spec.text else None),
         ("pictures for weights", spec.weights.images),

@@ -71,7 +71,7 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
             draft.tokenizers.chmod(0o755)
         manifest = Manifest(
             description=json.loads(model_json),
-            source=source_entry(spec, source_digest),
+            source=source_entry(spec, source_digest, library.compiled.first.graph.origin),
             targets=(ws.target.name,),
             versions=dict(library.versions),
             xla_flags=library.compiled.first.kernels.flags,

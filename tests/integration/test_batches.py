@@ -160,7 +160,7 @@ def test_a_model_that_is_made_for_its_batch_runs_whole(project: Project, capsys:
     from keras import layers as kl
 
     x = keras.Input(batch_shape=(4, 24, 24, 16), name="x")
-    model = keras.Model(x, kl.Conv2D(32, 3)(x))
+    model = keras.Model(x, kl.Conv2D(32, 3)(keras.ops.reshape(x, (4, 24, 24, 16))))
     save_keras(model, project.root / "small.keras")
     bundle = bundled(project, 4)
     assert path_of(bundle) == WHOLE

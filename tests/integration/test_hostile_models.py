@@ -23,10 +23,16 @@ from tests.fuzz.model_file import look
 from tests.fuzz.targets import CORPUS
 from tests.support import hostile, hostile_keras
 from tests.support.hostile_keras import configured, function, replaced
+from tests.support.keras2 import tf_keras
 from tests.support.models import freeze, run_graph, spec_for
 from tests.support.results import printed
 
 pytestmark = pytest.mark.integration
+
+PACKAGES = {"Keras 3": lambda: tensorflow().keras, "Keras 2": tf_keras}
+"""What writes a ``.keras`` file that is then changed."""
+
+OP_LAYERS = "tf_keras.src.layers.core.tf_op_layer"
 
 PORTS = {"feeds": (FeedSpec("x", (1, 4)),), "fetches": (FetchSpec("y"),)}
 
@@ -230,34 +236,40 @@ class TestKeras:
         [
             (configured(activation=function("os", "system")), "needs classes that only its author has"),
             (configured(activation=function("builtins", "exec")), "needs classes that only its author has"),
-            (configured(activation=function("keras.utils", "get_file")), "needs classes that only its author has"),
+            (configured(activation=function("keras.utils", "get_file")), "holds code|author has: get_file"),
             (replaced("subprocess", "Popen", args=["true"]), "needs classes that only its author has"),
             (replaced("keras.layers", "Lambda", function=hostile_keras.LAMBDA), "holds code .*`trust = true`"),
-            (replaced("keras.layers", "TFSMLayer", filepath="/"), "holds code .*`trust = true`"),
+            (replaced("keras.layers", "TFSMLayer", filepath="/"), "holds code .*`trust = true`|has no TFSM"),
             (replaced("keras.layers", "StringLookup", vocabulary="/etc/passwd"), "holds code .*`trust = true`"),
+            (replaced(OP_LAYERS, "TFOpLambda", function="io.write_file"), "holds code|author has"),
+            (replaced(OP_LAYERS, "ClassMethod", cls_symbol="io.gfile.GFile", method_name="x"), "holds code|author has"),
             (configured(units=10**17), "cannot read"),
             (hostile_keras.oversized_configuration, r"config\.json .* says that it has 200,"),
             (hostile_keras.nested_configuration, "cannot read"),
-            (hostile_keras.oversized_data(), "declares 4.00 TB but only 0.00 B are stored"),
+            (hostile_keras.oversized_data(), "declares 4.00 TB but only 0.00 B are stored|holds code"),
         ],
         ids=[
             "a function of the system", "a builtin", "a download", "a program", "bytecode", "another model", "a file",
-            "a large layer", "a large description", "a deep description", "large weights",
+            "a function of TensorFlow", "a method", "a large layer", "a large description", "a deep description",
+            "large weights",
         ],
     )  # fmt: skip
+    @pytest.mark.parametrize("writer", PACKAGES)
     def test_what_it_names_is_not_looked_at(
-        self, change: Callable[[hostile_keras.Members], None], says: str, tmp_path: Path
+        self, writer: str, change: Callable[[hostile_keras.Members], None], says: str, tmp_path: Path
     ) -> None:
         with pytest.raises(ImportModelError, match=says) as error:
-            freeze(hostile_keras.keras(tmp_path / "m.keras", change), tmp_path / "out")
+            freeze(hostile_keras.keras(tmp_path / "m.keras", change, PACKAGES[writer]()), tmp_path / "out")
         assert "root:" not in str(error.value)
         assert not (tmp_path / "out").exists()
 
+    @pytest.mark.parametrize("writer", PACKAGES)
     @pytest.mark.parametrize("change", ["external_link", "external_data", "virtual_data"])
-    def test_weights_of_another_file(self, change: str, tmp_path: Path) -> None:
+    def test_weights_of_another_file(self, change: str, writer: str, tmp_path: Path) -> None:
         other = tmp_path / "other.h5"
         with h5py.File(other, "w") as file:
             file["kernel"] = np.ones((4, 2), np.float32)
-        model = hostile_keras.keras(tmp_path / "m.keras", getattr(hostile_keras, change)(other))
-        with pytest.raises(ImportModelError, match="Not allowed: H5 file with "):
+        changed = getattr(hostile_keras, change)(other)
+        model = hostile_keras.keras(tmp_path / "m.keras", changed, PACKAGES[writer]())
+        with pytest.raises(ImportModelError, match=r"Not allowed: H5 file with |holds code"):
             freeze(model, tmp_path / "out")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builder.cli import main
 from builder.errors import ImportModelError
 from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import distinct
@@ -21,9 +22,10 @@ from builder.importers.shapes import pin_shapes
 from builder.importers.tf import tensorflow
 from builder.spec import FeedSpec, FetchSpec, ImageInput, OutputSpec
 from builder.spec.tensor import TensorSpec, c_identifier
-from tests.support import needs
+from tests.support import keras2, needs
 from tests.support.hostile import change_meta_graph
 from tests.support.models import freeze, run_graph, save_keras, spec_for
+from tests.support.results import printed
 
 pytestmark = pytest.mark.integration
 
@@ -165,7 +167,7 @@ class TestShapes:
     @given(st.lists(st.one_of(st.none(), st.integers(1, 9)), max_size=4), st.integers(1, 9))
     def test_only_a_leading_dimension_is_the_batch(self, shape: list[int | None], batch: int) -> None:
         ports = ModelPorts((PortInfo("x", "float32", tuple(shape)),), ())
-        spec = spec_for(Path("m.keras"), batch=batch)
+        spec = spec_for(Path("saved_model"), batch=batch)
         if None in shape[1:]:
             with pytest.raises(ImportModelError, match=r"\[\[feeds\]\]\nname = \"x\"\nshape = "):
                 pin_shapes(ports, spec)
@@ -505,3 +507,11 @@ def test_labels_are_counted_against_the_output(tmp_path: Path) -> None:
     wrong = OutputSpec("kind", "scores", "classification", labels=("a", "b"))
     with pytest.raises(ImportModelError, match=r"kind: 2 labels for 'scores' \[1, 3\], which has 3 classes"):
         freeze(path, tmp_path, outputs=(wrong,))
+
+
+def test_an_archive_of_keras_2_is_read_in_the_sandbox(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keras2.save(keras2.KINDS["siamese"], tmp_path / "m.keras")
+    assert main(["inspect", str(tmp_path / "m.keras"), "--json"]) == 0
+    found = printed("inspect", capsys.readouterr().out)
+    assert "read by tf-keras" in found["origin"]
+    assert [port["name"] for port in found["feeds"]] == ["a", "b"]

@@ -21,11 +21,11 @@ Members = dict[str, bytes]
 """The files of an archive, by name."""
 
 
-def keras(file: Path, change: Callable[[Members], None]) -> Path:
-    """y = dense(x), float32 [1, 4] to [1, 2], whose archive ``change`` has changed."""
-    layers = tensorflow().keras.layers
-    x = layers.Input((4,), batch_size=1, name="x")
-    tensorflow().keras.Model(x, layers.Dense(2, name="dense")(x)).save(file)
+def keras(file: Path, change: Callable[[Members], None], package: Any = None) -> Path:
+    """y = dense(x), float32 [1, 4] to [1, 2], whose archive ``change`` has changed. ``package``: Keras 2 or 3."""
+    package = package or tensorflow().keras
+    x = package.layers.Input((4,), batch_size=1, name="x")
+    package.Model(x, package.layers.Dense(2, name="dense")(x)).save(file)
     with zipfile.ZipFile(file) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     change(members)

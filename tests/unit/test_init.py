@@ -244,6 +244,20 @@ def test_a_h5_file_needs_trust(tmp_path: Path) -> None:
     assert drafted(path, describe, trust=True)[0].source.trust
 
 
+def test_an_architecture_is_drafted_with_the_weights_beside_it(tmp_path: Path) -> None:
+    path, describe = tmp_path / "m.json", ports([PortInfo("x", "float32", (None, 2))], [CLASSES])
+    path.touch()
+    with pytest.raises(ImportModelError, match="beside it there is no"):
+        draft(path, describe, trust=True)
+    for name in ("a.h5", "b.weights.h5"):
+        (tmp_path / name).touch()
+    with pytest.raises(ImportModelError, match=r"a\.h5, b\.weights\.h5"):
+        draft(path, describe, trust=True)
+    (tmp_path / "m.weights.h5").touch()
+    spec, _ = drafted(path, describe, trust=True)
+    assert spec.source == Source("h5", path, trust=True, weights=tmp_path / "m.weights.h5")
+
+
 def test_trust_is_written_for_every_format(tmp_path: Path) -> None:
     """A .keras file may hold a Lambda layer, and a SavedModel an init op."""
     feeds = [PortInfo("x", "float32", (None, 2))]

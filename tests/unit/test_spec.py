@@ -196,7 +196,8 @@ unzipped = 1e9
             "4: [model].version: is a whole number; must be a string: a version of letters, digits and . _ + -, "
             'like "1"',
             "5: [model].nam: not a key of this section; delete it or use one of source, package, file, sha256, name, "
-            'version, format, trust, signature, config, batch, targets, winograd (did you mean "name"?)',
+            "version, format, weights, keras, trust, signature, config, batch, targets, winograd (did you mean "
+            '"name"?)',
             "6: [model].width: not a key of this section; it belongs in [image]",
             '7: [model].targets: item 1: "sparc" is not known; must be one of "x86_64", "arm64"',
             '7: [model].targets: item 3: "x86_64" is item 2 too; each must differ',
@@ -227,6 +228,11 @@ unzipped = 1e9
             ('[model]\nsource = "m/saved_model.pb"', '2: [model].source: "m/saved_model.pb" is a file of'),
             ('[model]\nsource = "a.keras"\nsignature = "s"', "3: [model].signature: only a SavedModel has signatures"),
             ('[model]\nsource = "a.keras"\nconfig = "c"', "3: [model].config: only a frozen graph takes one"),
+            ('[model]\nsource = "a.keras"\nkeras = 1', "3: [model].keras: 1 is out of range"),
+            ('[model]\nsource = "a.jax"\nkeras = 2', "3: [model].keras: only a Keras file is read by one"),
+            ('[model]\nsource = "a.keras"\nweights = "b.h5"', "3: [model].weights: only an architecture in JSON"),
+            ('[model]\nsource = "a.json"\nweights = "b.h5"', "1: [model].trust: is not set; a .h5 file may run code"),
+            ('[model]\nsource = "a.json"', '2: [model].source: "a.json" does not tell its format'),
             ('[model]\nsource = "a.pb"', "1: [model].config: is missing; a frozen graph does not say"),
             ('[model]\nsource = "a.pb"\nconfig = "c"', '3: [model].config: "c" is not a file'),
             (
@@ -710,7 +716,8 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
         source = Source(form, None, "some-package==1.0", f"data/{draw(names)}", sha, trust)
     else:
         stem = draw(names | st.sampled_from(["m.keras", "m.h5", "m.pb", "../m.hdf5", "deep/folder"]))
-        source = Source(form, Path(os.path.normpath(folder / stem)), sha256=sha, trust=trust)
+        keras = draw(st.sampled_from([None, 2, 3])) if form in ("keras", "h5") else None
+        source = Source(form, Path(os.path.normpath(folder / stem)), sha256=sha, trust=trust, keras=keras)
     named = draw(st.booleans()) or form == "graph_def"
     feeds = [
         FeedSpec(name, draw(st.none() | st.lists(sizes, max_size=4).map(tuple)))

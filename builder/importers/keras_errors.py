@@ -1,0 +1,41 @@
+"""Make what Keras says, where it cannot read a model, fit for a person."""
+
+from __future__ import annotations
+
+import re
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_MISSING = (
+    re.compile(r"Could not locate (?:class|function) '([^']+)'"),
+    re.compile(r"Cannot deserialize object of type `([^`]+)`"),
+    re.compile(r"Unknown [a-z]+(?: [a-z]+)*:? '\{.*'config': '([^']+)'"),
+    re.compile(r"Unknown [a-z]+(?: [a-z]+)*: '?([\w.>/ -]+?)'?\."),
+)
+_FUNCTION = re.compile(r"'class_name': 'function', 'config': '(\w+)', 'registered_name': 'function'")
+_UNSAFE = re.compile("unsafe|safe_mode|not a modeling function", re.IGNORECASE)
+_KEPT = 600
+
+
+def clean_reason(error: Exception) -> str:
+    """Return the innermost reason in one line, without escape codes and the dump of a configuration."""
+    reason = _COLOURS.sub("", str(error)).rpartition("Exception encountered: ")[2]
+    return " ".join(reason.partition("Full object config:")[0].split())
+
+
+def shorten(reason: str) -> str:
+    """Cut a long ``reason`` off between two words."""
+    return reason if len(reason) <= _KEPT else reason[:_KEPT].rsplit(" ", 1)[0] + " ..."
+
+
+def is_unsafe(error: Exception) -> bool:
+    """Tell if Keras refused what would run code."""
+    return _UNSAFE.search(clean_reason(error)) is not None
+
+
+def find_missing_names(error: Exception) -> list[str]:
+    """Find the full name of the class or function that Keras looked for in vain, if that was the reason."""
+    reason = clean_reason(error)
+    names = [match[1] for pattern in _MISSING if (match := pattern.search(reason))][:1]
+    if names == ["function"] and (named := _FUNCTION.search(str(error))):  # Keras names the class of a function
+        return [named[1]]
+    return names

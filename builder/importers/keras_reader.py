@@ -1,0 +1,173 @@
+"""The two packages that read Keras models: Keras 3, and tf-keras for what Keras 2 wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.errors import EnvironmentSetupError
+from builder.importers.keras_file import has_in_hdf5, is_hdf5, read_config
+from builder.importers.tf import tensorflow
+from builder.spec import Source
+
+_INTERNAL = {
+    "TFOpLambda", "SlicingOpLambda", "ClassMethod", "InstanceMethod", "InstanceProperty", "CuDNNLSTM", "CuDNNGRU",
+    "TensorFlowOpLayer", "ModuleWrapper",
+}  # fmt: skip
+"""Layers that Keras 2 has under no public name."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One of the packages. ``major``: the version of Keras whose files it reads."""
+
+    major: int
+    package: Any
+
+    @property
+    def title(self) -> str:
+        """Its name and version."""
+        return f"{'tf-keras' if self.major == 2 else 'Keras'} {self.package.__version__}"
+
+    @property
+    def export_call(self) -> str:
+        """The line that saves a model of it as a SavedModel; Keras 2 has no ``export`` before 2.13."""
+        return "model.save(folder)" if self.major == 2 else "model.export(folder)"
+
+    def read(self, source: Source, path: Path) -> Any:
+        """Load the model at ``path``; its code runs only if ``source.trust``. Raises what the package raises."""
+        with _copied(path, source.weights) as (model, weights), self._patched(source.trust):
+            classes = self._find_classes(model)
+            if weights:
+                loaded = self.package.models.model_from_json(model.read_text("utf-8"), custom_objects=classes)
+                loaded.load_weights(weights)
+                return loaded
+            load = self.package.saving.load_model
+            return load(model, custom_objects=classes, compile=False, safe_mode=not source.trust)
+
+    def find_unknown_layers(self, path: Path) -> list[str]:
+        """Name all layers of the model at ``path`` whose classes the package does not have."""
+        own = _find_operations() if self.major == 3 else _INTERNAL
+        known = {"Functional", *vars(self.package), *vars(self.package.layers), *own}
+        layers = (str(one.get("class_name")) for one in _iterate_layers(read_config(path)))
+        return list(dict.fromkeys(name for name in layers if name not in known))
+
+    def call(self, model: Any, feeds: Sequence[Any]) -> list[Any]:
+        """Infer with ``feeds``, in the order of the model's inputs; the answers are in the order of its outputs."""
+        tree = tensorflow().nest if self.major == 2 else self.package.tree
+        # Sequential hands its call on to a Functional of its own, whose input structure is what counts.
+        struct = getattr(model, "_nested_inputs" if self.major == 2 else "_inputs_struct", None)
+        packed = tree.pack_sequence_as(struct, list(feeds)) if struct is not None else feeds[0]
+        return list(tree.flatten(model(packed, training=False)))
+
+    @contextlib.contextmanager
+    def _patched(self, trust: bool) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            if self.major == 2:
+                from builder.importers.keras2_archive import reading_older_archives, refusing_foreign_objects
+
+                stack.enter_context(reading_older_archives())
+                if not trust:
+                    stack.enter_context(refusing_foreign_objects())
+            yield
+
+    def _find_classes(self, model: Path) -> dict[str, Any]:
+        """Find the package's own classes that it does not find itself, where a file names them without their module."""
+        if self.major == 2:
+            layers = self.package.layers
+            return {
+                "CuDNNLSTM": _make_cpu_twin(layers.LSTM),
+                "CuDNNGRU": _make_cpu_twin(layers.GRU, reset_after=True),
+                "SpectralNormalization": layers.SpectralNormalization,
+            }
+        wanted = {one.get("class_name") for one in _iterate_layers(read_config(model))} if is_hdf5(model) else ()
+        return {name: one for name, one in _find_operations().items() if name in wanted}
+
+
+def reader_of(major: int) -> Reader:
+    """Load the package that reads files of that version. Raises EnvironmentSetupError where tf-keras is missing."""
+    release = tensorflow().__version__
+    if major != 2:
+        import keras
+
+        return Reader(3, keras)
+    try:
+        import tf_keras
+    except ModuleNotFoundError as error:
+        raise EnvironmentSetupError(
+            "the model was written by Keras 2, and tf-keras, which reads such files, is not installed. Install it "
+            f"without what it asks for, which is here already:\n  python -m pip install --no-deps tf-keras=={release}"
+        ) from error
+    return Reader(2, tf_keras)
+
+
+@contextlib.contextmanager
+def _copied(path: Path, weights: Path | None) -> Iterator[tuple[Path, Path | None]]:
+    """Copy the files to names that tell Keras how to read them, where tf-keras may open them for writing, as it does.
+
+    Before 2.12, Keras wrote HDF5 under any name.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder, f"model{'.h5' if is_hdf5(path) else path.suffix}")
+        shutil.copyfile(path, model)
+        if weights is None:
+            yield model, None
+            return
+        by_name = has_in_hdf5(weights, "layer_names", "model_weights")  # and not by the layers' places in the model
+        copy = Path(folder, "weights.h5" if by_name else "model.weights.h5")
+        shutil.copyfile(weights, copy)
+        yield model, copy
+
+
+def _iterate_layers(config: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield each layer and operation in a model's configuration, those of models and layers inside it included."""
+    if isinstance(config, dict):
+        within = config.get("layers", config.get("layer"))
+        yield from (one for one in (within if isinstance(within, list) else [within]) if isinstance(one, dict))
+        config = list(config.values())
+    if isinstance(config, list):
+        for value in config:
+            yield from _iterate_layers(value)
+
+
+def _find_operations() -> Mapping[str, Any]:
+    """Find Keras 3's own operations (``x[:, 0]``, ``x / 255``), which its HDF5 files name as if they were layers."""
+    import keras
+    from keras.src import ops
+    from keras.src.ops.operation import Operation
+
+    modules = (ops.core, ops.image, ops.linalg, ops.math, ops.nn, ops.numpy)
+    found = {n: c for m in modules for n, c in vars(m).items() if isinstance(c, type) and issubclass(c, Operation)}
+    return {name: _choose_by_config(getattr(keras.layers, name, None), one) for name, one in found.items()}
+
+
+def _choose_by_config(layer: Any, operation: Any) -> Any:
+    """Return ``operation``, or a class that makes it or ``layer``, of the same name, as its configuration fits."""
+    if layer is None:
+        return operation
+
+    class Either:
+        @classmethod
+        def from_config(cls, config: Mapping[str, Any]) -> Any:
+            return (layer if "trainable" in config else operation).from_config(config)
+
+    return Either
+
+
+def _make_cpu_twin(layer: Any, **options: Any) -> Any:
+    """Return a class that makes ``layer`` from the configuration of its twin for GPUs, which no CPU runs.
+
+    The weights are converted where they are loaded: tf-keras knows their twins' order.
+    """
+
+    class Twin:
+        @classmethod
+        def from_config(cls, config: Mapping[str, Any]) -> Any:
+            return layer.from_config({**config, **options})
+
+    return Twin

@@ -29,7 +29,7 @@ function head() {
   }
   cards.push(["To upload", bytes(data.zipped)], ["Unzipped", bytes(data.unzipped)], ["Working memory", bytes(data.memory.arena)], ["Worst error", tiny(worst)]);
   byId("cards").append(...cards.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
-  byId("made").textContent = `Made by coldforge ${data.coldforge} of ${model.name} ${model.version}. This file loads nothing and sends nothing.`;
+  byId("made").textContent = `Made by coldforge ${data.coldforge} of ${model.name} ${model.version}${model.source?.origin ? `, ${model.source.origin}` : ""}. This file loads nothing and sends nothing.`;
 }
 
 function stepTable() {

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import date
 
-from tests.conformance import applications, frameworks, layers
+from tests.conformance import applications, frameworks, keras2, layers
 from tests.conformance.case import Case
 from tests.support.days import share
 
 GROUPS: Mapping[str, Callable[[], list[Case]]] = {
     layers.GROUP: layers.cases,
     applications.GROUP: applications.cases,
+    keras2.GROUP: keras2.cases,
     frameworks.PYTORCH: frameworks.pytorch,
     frameworks.JAX: frameworks.jax,
 }

@@ -216,10 +216,14 @@ def untried() -> Iterator[str]:
 
 
 def _make(name: str, number: int) -> Any:
-    config, shapes = LAYERS[name][number - 1]
+    return make(name, *LAYERS[name][number - 1])
+
+
+def make(name: str, config: Mapping[str, Any], shapes: Sequence[Shape], package: Any = keras) -> Any:
+    """A model of one layer, by ``package``, which is Keras 2 or 3."""
     dtype = "int32" if name in INTEGERS else "float32"
-    inputs = [keras.Input(shape, dtype=dtype, name=f"input_{i}") for i, shape in enumerate(shapes)]
-    layer = _layer(name, config)
+    inputs = [package.Input(shape, dtype=dtype, name=f"input_{i}") for i, shape in enumerate(shapes)]
+    layer = _layer(name, config, package.layers)
     if name in NOT_IN_A_GRAPH:
         network = Calls(layer)
         network(np.zeros((1, *shapes[0]), dtype))
@@ -229,7 +233,7 @@ def _make(name: str, number: int) -> Any:
         if len(inputs) > 1 and name not in ("MultiHeadAttention", "GroupQueryAttention")
         else layer(*inputs)
     )
-    return keras.Model(inputs, call)
+    return package.Model(inputs, call)
 
 
 class Calls(keras.Model):
@@ -243,14 +247,14 @@ class Calls(keras.Model):
         return self.layer(inputs, training=False)
 
 
-def _layer(name: str, config: Mapping[str, Any]) -> Any:
+def _layer(name: str, config: Mapping[str, Any], layers: Any) -> Any:
     """The layer, with those inside it that the configuration only names."""
     made = dict(config)
     if "layer" in made:
-        made["layer"] = _layer(made["layer"], INNER[made["layer"]])
+        made["layer"] = _layer(made["layer"], INNER[made["layer"]], layers)
     if "cell" in made:
-        made["cell"] = getattr(keras.layers, made["cell"])(4)
+        made["cell"] = getattr(layers, made["cell"])(4)
     if name == "StackedRNNCells":
-        cell = getattr(keras.layers, made["cells"])
-        return keras.layers.RNN(keras.layers.StackedRNNCells([cell(4), cell(3)]))
-    return getattr(keras.layers, name)(**made)
+        cell = getattr(layers, made["cells"])
+        return layers.RNN(layers.StackedRNNCells([cell(4), cell(3)]))
+    return getattr(layers, name)(**made)

@@ -19,7 +19,8 @@ _HEAD = f"""\
 
 Whole lists of models, each built as it is: made in Keras {{keras}} with seeded weights, saved (as a SavedModel where
 Keras has no graph of it), imported, compiled with TensorFlow {tf.__version__}, linked, and run on the golden inputs.
-So are the networks of PyTorch and JAX that `make test-frameworks` tests, in the frameworks' own formats.
+So are the layers of Keras 2, made by tf-keras of the same version as TensorFlow and saved as `.h5` and as `.keras`, and
+the networks of PyTorch and JAX that `make test-frameworks` tests, in the frameworks' own formats.
 
 - *Agrees*: the library's answers are the framework's, within the tolerance of a model without a `[tolerance]` of its
   own.

@@ -13,7 +13,7 @@ from builder.variables import ENVIRONMENT
 
 os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow
 
-from tests.conformance import applications, layers, results, special
+from tests.conformance import applications, keras2, layers, results, special
 from tests.conformance.case import Case
 from tests.conformance.cases import DAYS, GROUPS, sample
 from tests.conformance.run import run
@@ -40,6 +40,10 @@ def on_its_day(case: Case) -> Any:
 
 def test_every_layer_of_keras_is_tried() -> None:
     assert set(layers.untried()) == NOT_IN_A_MODEL
+
+
+def test_every_layer_of_keras_2_is_tried() -> None:
+    assert set(keras2.untried()) - NOT_IN_A_MODEL == {"AbstractRNNCell", "DenseFeatures"}  # take cells and columns
 
 
 def test_every_case_of_keras_has_its_day() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from builder.errors import ImportModelError
 from builder.escape import visible
-from builder.importers.rewrite import called_by, output_names
+from builder.importers.rewrite import become_constant, called_by, output_names
 from builder.importers.tf import reference_session, tensorflow
 from builder.importers.xla_ops import compiled
 
@@ -222,8 +222,6 @@ def is_read(graph_def: Any, source: str, tensors: Sequence[str]) -> bool:
 
 def without_sizes(graph_def: Any, source: str, shape: Sequence[int]) -> Any:
     """``graph_def`` with constants in place of what asks for the size of the strings ``source``, which is ``shape``."""
-    from tensorflow.python.framework import tensor_util
-
     result = type(graph_def)()
     result.CopyFrom(graph_def)
     same = {source.removesuffix(":0")}
@@ -234,11 +232,7 @@ def without_sizes(graph_def: Any, source: str, shape: Sequence[int]) -> Any:
             continue
         dtype = tensorflow().dtypes.as_dtype(node.attr["out_type"].type or 3).as_numpy_dtype
         value = {"Shape": list(shape), "Size": int(np.prod(shape)), "Rank": len(shape)}[node.op]
-        name = node.name
-        node.Clear()
-        node.name, node.op = name, "Const"
-        node.attr["dtype"].type = tensorflow().dtypes.as_dtype(dtype).as_datatype_enum
-        node.attr["value"].tensor.CopyFrom(tensor_util.make_tensor_proto(np.array(value, dtype)))
+        become_constant(node, np.array(value, dtype))
     return result
 
 

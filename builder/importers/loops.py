@@ -15,7 +15,7 @@ import numpy as np
 
 from builder.errors import ImportModelError
 from builder.importers.frontier import PICTURE_OPS, inner_front
-from builder.importers.rewrite import keep_called_functions, node_of, prune_function
+from builder.importers.rewrite import become_constant, keep_called_functions, node_of, prune_function
 from builder.importers.tf import tensorflow
 
 _LOOPS = {"While", "StatelessWhile"}
@@ -159,8 +159,6 @@ def _plain(function: Any) -> Any:
 
 
 def _constant(node: Any, name: str, value: Sequence[int]) -> str:
-    tf = tensorflow()
-    node.name, node.op = name, "Const"
-    node.attr["dtype"].type = tf.int32.as_datatype_enum
-    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.array(value, np.int32)))
+    node.name = name
+    become_constant(node, np.array(value, np.int32))
     return name

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from builder.importers.loaded import Shape, tensor_name
+from builder.importers.rewrite import become_constant
 from builder.importers.state import handle_of
 from builder.importers.tables import Table
 from builder.importers.tf import tensorflow
@@ -42,15 +44,10 @@ def upstream(tensors: Iterable[Any], within: Collection[Any] | None) -> set[Any]
 
 def with_table_sizes(graph_def: Any, tables: Mapping[str, Table]) -> Any:
     """``graph_def`` with the number of a table's keys where it asks for that."""
-    tf = tensorflow()
     nodes = {node.name: node for node in graph_def.node}
     for node in graph_def.node:
         if node.op == "LookupTableSizeV2" and (handle := handle_of(node.input[0], nodes)) in tables:
-            name = node.name
-            node.Clear()
-            node.name, node.op = name, "Const"
-            node.attr["dtype"].type = tf.int64.as_datatype_enum
-            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(len(tables[handle].keys), tf.int64))
+            become_constant(node, np.int64(len(tables[handle].keys)))
     return graph_def
 
 
@@ -73,10 +70,8 @@ def without(graph_def: Any, cuts: Mapping[str, tuple[str, Shape]], sizes: Mappin
             placeholder.attr["shape"].shape.dim.add(size=dim)
         moved[tensor] = f"{placeholder.name}:0"
     for op, value in sizes.items():
-        fixed = result.node.add(name=f"{op.name}/fixed", op="Const")
-        proto = tf.make_tensor_proto(value)
-        fixed.attr["dtype"].type = proto.dtype
-        fixed.attr["value"].tensor.CopyFrom(proto)
+        fixed = result.node.add(name=f"{op.name}/fixed")
+        become_constant(fixed, value)
         moved[f"{op.name}:0"] = f"{fixed.name}:0"
     for node in result.node:
         node.input[:] = [t if t.startswith("^") else moved.get(tensor_name(t), t) for t in node.input]

@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 
 from builder.errors import ImportModelError
-from builder.spec.checkpoints import explain_keras_weights
+from builder.spec.checkpoints import explain_weights
 
 LARGEST_CONFIG = 100_000_000
 """Bytes; that of a network of a thousand layers has one million."""
@@ -69,7 +69,7 @@ def _read_hdf5_version(path: Path) -> str | None:
     try:
         if not has_in_hdf5(path, "model_config"):
             if has_in_hdf5(path, "layer_names", "layers", "_layer_checkpoint_dependencies"):
-                raise ImportModelError(explain_keras_weights(path))
+                raise ImportModelError(explain_weights(path))
             raise ImportModelError(
                 f"{path.name} is an HDF5 file, but not a Keras model: it has no model_config. Name a file that "
                 "model.save(...) wrote."

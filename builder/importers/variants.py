@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from builder.errors import ImportModelError
 from builder.importers.graph import FrozenGraph
 from builder.spec import ModelSpec, Variant
+from builder.spec.tensor import integer_limits
 
 
 def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
@@ -81,12 +82,6 @@ def _require_numbers(spec: ModelSpec, graph: FrozenGraph) -> None:
             raise ImportModelError(f"[[feeds]] lets {feed.name!r} be NaN, which {port.dtype} cannot hold: delete nan.")
         if feed.pad is None:
             continue
-        low, high = (0, 1) if port.dtype == "bool" else _range(port.dtype)
+        low, high = (0, 1) if port.dtype == "bool" else integer_limits(port.dtype)
         if not feed.pad.is_integer() or not low <= feed.pad <= high:
             raise ImportModelError(f"[[feeds]] pads {feed.name!r} with {feed.pad:g}, which {port.dtype} cannot hold.")
-
-
-def _range(dtype: str) -> tuple[int, int]:
-    bits, signed = int(dtype.lstrip("uint")), not dtype.startswith("u")
-    low = -(2 ** (bits - 1)) if signed else 0
-    return low, low + 2**bits - 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -208,18 +208,6 @@ class _Builder:
         if len(computation.instructions) == 3 and root.opcode in COMMUTATIVE and binary:
             return str(root.opcode)
         return int(computation.id)
-
-
-def ancestors(values: Sequence[Value]) -> Iterator[Value]:
-    """``values`` and everything they are made of, each once."""
-    seen, pending = set(values), list(values)
-    while pending:
-        value = pending.pop()
-        yield value
-        for operand in value.operands:
-            if operand not in seen:
-                seen.add(operand)
-                pending.append(operand)
 
 
 def channel_vector(value: Value) -> NDArray[np.float64] | None:

@@ -50,17 +50,11 @@ def only_weights(path: Path) -> str | None:
             lines = _JAX
     if lines is None and path.with_name(f"{path.name}.index").is_file():  # the name that a saver takes
         lines = _TENSORFLOW
-    if lines is None:
-        return None
-    return _explain_weights(path, lines)
+    return lines and explain_weights(path, lines)
 
 
-def explain_keras_weights(path: Path) -> str:
-    """Say of a Keras file that holds weights alone what it is, and how to save the model."""
-    return _explain_weights(path, _KERAS)
-
-
-def _explain_weights(path: Path, lines: str) -> str:
+def explain_weights(path: Path, lines: str = _KERAS) -> str:
+    """Say of a file that holds weights alone what it is, and by which ``lines`` of code to save the model."""
     stem = path.name.removesuffix(".index").removesuffix(".meta").partition(".data-")[0]
     return (
         f"{path.name} holds weights and no graph: only the code that made the model can run it. Export it there:\n\n"

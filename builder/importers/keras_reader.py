@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,8 +81,9 @@ class Reader:
         if self.major == 2:
             layers = self.package.layers
             return {
-                "CuDNNLSTM": _make_cpu_twin(layers.LSTM),
-                "CuDNNGRU": _make_cpu_twin(layers.GRU, reset_after=True),
+                # Twins for GPUs, which no CPU runs. tf-keras converts their weights where it loads them.
+                "CuDNNLSTM": _make_class(layers.LSTM.from_config),
+                "CuDNNGRU": _make_class(lambda config: layers.GRU.from_config({**config, "reset_after": True})),
                 "SpectralNormalization": layers.SpectralNormalization,
             }
         wanted = {one.get("class_name") for one in _iterate_layers(read_config(model))} if is_hdf5(model) else ()
@@ -150,24 +151,9 @@ def _choose_by_config(layer: Any, operation: Any) -> Any:
     """Return ``operation``, or a class that makes it or ``layer``, of the same name, as its configuration fits."""
     if layer is None:
         return operation
-
-    class Either:
-        @classmethod
-        def from_config(cls, config: Mapping[str, Any]) -> Any:
-            return (layer if "trainable" in config else operation).from_config(config)
-
-    return Either
+    return _make_class(lambda config: (layer if "trainable" in config else operation).from_config(config))
 
 
-def _make_cpu_twin(layer: Any, **options: Any) -> Any:
-    """Return a class that makes ``layer`` from the configuration of its twin for GPUs, which no CPU runs.
-
-    The weights are converted where they are loaded: tf-keras knows their twins' order.
-    """
-
-    class Twin:
-        @classmethod
-        def from_config(cls, config: Mapping[str, Any]) -> Any:
-            return layer.from_config({**config, **options})
-
-    return Twin
+def _make_class(make: Callable[[Any], Any]) -> Any:
+    """Return a class whose objects ``make`` makes from a configuration."""
+    return type("Made", (), {"from_config": staticmethod(make)})

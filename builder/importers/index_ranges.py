@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.importers.rewrites.constant import constant_of
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import tensorflow
 from builder.spec.tensor import INTEGERS, IndexRange, TensorSpec, integer_limits
 
 Array = NDArray[np.int64]
@@ -50,12 +50,10 @@ def find_index_ranges(operations: Iterable[Any], feeds: Mapping[str, TensorSpec]
     left out.
     """
     tracer = _Tracer(feeds)
-    checked = [
-        op for op in operations if op.type in _CHECKS and _looks_at_indices(op) and any(map(tracer.trace, op.inputs))
-    ]
-    checked = [op for op in checked if op.node_def.attr["bad_indices_policy"].s != b"IGNORE"]
     low, high = np.full(tracer.count + 1, _LOWEST), np.full(tracer.count + 1, _HIGHEST)
-    for op in checked:
+    for op in operations:
+        if op.type not in _CHECKS or not _looks_at_indices(op) or not any(map(tracer.trace, op.inputs)):
+            continue
         for number, least, greatest in _CHECKS[op.type](op):
             elements = tracer.trace(op.inputs[number])
             ends = elements and _ends_before(elements, np.asarray(least, np.int64), np.asarray(greatest, np.int64))
@@ -183,31 +181,27 @@ def _moved_inputs(op: Any) -> list[int]:
 
 def _run(op: Any, values: Iterable[Any]) -> list[Array]:
     """Have TensorFlow run ``op`` on int64 in the place of what it moves."""
+    from tensorflow.python.eager import context, execute
+
     tf = tensorflow()
-    definition = tf.compat.v1.GraphDef()
-    node = definition.node.add()
-    node.CopyFrom(op.node_def)
-    node.ClearField("input")
-    node.attr.pop("_class", None)
-    for name in _MOVED_TYPES & set(node.attr):
-        node.attr[name].type = tf.int64.as_datatype_enum
-    with tf.Graph().as_default() as graph:
+    moved, attributes = _moved_inputs(op), list[Any]()
+    for attribute in op.op_def.attr:
+        value = tf.int64 if attribute.name in _MOVED_TYPES else op.get_attr(attribute.name)
+        attributes += [attribute.name, getattr(value, "as_datatype_enum", value)]
+    with context.eager_mode():  # whatever graph is being made
         inputs = [
-            tf.constant(value, tf.int64 if number in _moved_inputs(op) else one.dtype)
+            tf.constant(value, tf.int64 if number in moved else one.dtype)
             for number, (one, value) in enumerate(zip(op.inputs, values, strict=True))
         ]
-        node.input.extend(one.name for one in inputs)
-        results = tf.import_graph_def(
-            definition, {one.name: one for one in inputs}, [f"{node.name}:{i}" for i in range(len(op.outputs))], name=""
-        )
-        with reference_session(graph) as session:
-            return list(session.run(results))
+        results = execute.execute(op.type, len(op.outputs), inputs, tuple(attributes), context.context())
+    return [result.numpy() for result in results]
 
 
 def _looks_at_indices(op: Any) -> bool:
     """Tell whether TensorFlow is known to look at the indices of ``op``, as it does not for every empty result."""
     known = all(tensor.shape.rank is not None for tensor in (*op.inputs, *op.outputs))
-    return known and all(0 not in tensor.shape.as_list() for tensor in op.outputs)
+    ignores = op.node_def.attr["bad_indices_policy"].s == b"IGNORE"
+    return known and not ignores and all(0 not in tensor.shape.as_list() for tensor in op.outputs)
 
 
 def _is_small(tensor: Any) -> bool:

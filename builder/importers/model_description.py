@@ -74,14 +74,10 @@ def _study_graph(loaded: LoadedModel, source: Source, lengths: Sequence[int]) ->
 
 
 def _choose_feed(port: PortInfo, length: int) -> FeedSpec:
-    if port.value is not None:
-        return FeedSpec(port.name, value=(port.value,))
-    return FeedSpec(port.name, _choose_shape(port, length))
-
-
-def _choose_shape(port: PortInfo, length: int) -> tuple[int, ...] | None:
+    if port.value is not None or port.shape is None:
+        return FeedSpec(port.name, value=None if port.value is None else (port.value,))
     size = ASSUMED_SIDE if port.may_be_image else length
-    return None if port.shape is None else tuple(dim or (size if i else 1) for i, dim in enumerate(port.shape))
+    return FeedSpec(port.name, tuple(dim or (size if i else 1) for i, dim in enumerate(port.shape)))
 
 
 def _can_run(graph: FrozenGraph) -> bool:

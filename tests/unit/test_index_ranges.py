@@ -132,7 +132,7 @@ class Traced:
         with tf.Graph().as_default() as self.graph:
             self.feed = tf.compat.v1.placeholder(dtype, shape)
             self.result = model(self.feed)
-        found = find_index_ranges(self.graph.get_operations(), {self.feed.name: self.spec})
+            found = find_index_ranges(self.graph.get_operations(), {self.feed.name: self.spec})  # as a build does
         self.ranges = found.get(self.feed.name, ())
 
     def range_of(self, element: int) -> tuple[int, int]:

@@ -11,10 +11,11 @@ import numpy as np
 from builder.errors import ImportModelError
 from builder.front import labels, pictures
 from builder.importers.examples import without_examples
-from builder.importers.frontier import loaded_graph, run, without_sizes
+from builder.importers.frontier import run, without_sizes
 from builder.importers.loaded import LoadedModel
 from builder.importers.ports import ModelPorts
 from builder.importers.strings import Cut, find_cut
+from builder.importers.tf import loaded_graph
 from builder.spec import FetchSpec, ImageInput, ModelSpec, OutputSpec
 
 SHARE = 0.05

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from builder.errors import ImportModelError
-from builder.importers.frontier import Tail, loaded_graph, run
+from builder.importers.frontier import Tail, run
 from builder.importers.strings import Cut
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tensorflow
 
 MOST = 1 << 17
 """Labels that a table may have."""

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.errors import ImportModelError
-from builder.importers.frontier import loaded_graph, run
+from builder.importers.frontier import run
 from builder.importers.loaded import RawGraph
 from builder.importers.rewrite import all_nodes
 from builder.importers.strings import Pictures, encoded
+from builder.importers.tf import loaded_graph
 from builder.spec import Fit, Grid, ImageInput, Resize
 from builder.verify.inputs import PHOTOGRAPHS
 from builder.verify.pictures import decoded_bytes

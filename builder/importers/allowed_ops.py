@@ -178,9 +178,7 @@ def _placeholders(nodes: Any, tensors: list[str]) -> dict[str, str]:
         placeholder.attr["shape"].shape.unknown_rank = True
         moved[tensor] = f"{fresh}:0"
     for node in nodes:
-        inputs = [moved.get(tensor_name(tensor), tensor) for tensor in node.input]
-        del node.input[:]
-        node.input.extend(inputs)
+        node.input[:] = [moved.get(tensor_name(tensor), tensor) for tensor in node.input]
     return moved
 
 

@@ -20,7 +20,7 @@ from builder.importers.graph import Port
 from builder.importers.loaded import Shape
 from builder.importers.rewrite import canonical
 from builder.importers.state import assign
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tensorflow
 
 _RESULT = re.compile(r"entry_computation_layout=\{\(.*?\)->(?P<result>.*)\}")
 _SHAPE = re.compile(r"\w+\[(?P<sizes>[^\]]*)\]")
@@ -71,17 +71,16 @@ def _observed(
     tfcompile compiles. Raises ImportModelError where the data decides a size."""
     tf = tensorflow()
     seen: list[list[Shape]] = []
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(definition, name="")
-        with reference_session(graph) as session:
-            assign(graph, session, state)
-            for fill in (np.zeros, np.ones, lambda count: np.arange(count) % 5):
-                values = {p.tensor: fill(p.spec.elements).astype(p.spec.dtype).reshape(p.spec.shape) for p in feeds}
-                try:
-                    seen.append([np.shape(answer) for answer in session.run(list(tensors), values)])
-                except tf.errors.OpError as error:
-                    reason = " ".join(str(error.message).split())[:300]
-                    raise ImportModelError(f"The model does not run on the shapes it was given: {reason}") from error
+    graph = loaded_graph(definition)
+    with reference_session(graph) as session:
+        assign(graph, session, state)
+        for fill in (np.zeros, np.ones, lambda count: np.arange(count) % 5):
+            values = {p.tensor: fill(p.spec.elements).astype(p.spec.dtype).reshape(p.spec.shape) for p in feeds}
+            try:
+                seen.append([np.shape(answer) for answer in session.run(list(tensors), values)])
+            except tf.errors.OpError as error:
+                reason = " ".join(str(error.message).split())[:300]
+                raise ImportModelError(f"The model does not run on the shapes it was given: {reason}") from error
     for name, *found in zip(tensors, *seen, strict=True):
         if len(set(found)) > 1:
             raise ImportModelError(

@@ -14,6 +14,7 @@ import numpy as np
 
 from builder.importers.folding import fold_constants
 from builder.importers.rewrite import (
+    become_call,
     become_constant,
     canonical,
     inline_calls,
@@ -36,9 +37,7 @@ def remove_dead_code(
     source = fold_constants(definition, fetches, feeds)
     if _choose_branches(source):
         ports = [*fetches, *feeds]
-        source = inline_calls(
-            run_grappler(source, ports, "loop"), ports
-        )  # that pass is the one for Switch and Merge, too
+        source = inline_calls(run_grappler(source, ports, "loop"), ports)  # that pass is for Switch and Merge, too
         source = canonical(keep_reachable(pure(source), fetches, feeds))
         source = fold_constants(source, fetches, feeds)
     return keep_reachable(source, fetches, feeds) if _drop_draws(source) else source
@@ -46,7 +45,7 @@ def remove_dead_code(
 
 def _choose_branches(definition: Any) -> bool:
     """Call the branch that a constant chooses in the place of an If; returns whether one does there or by a Switch."""
-    changed = False
+    tf, changed = tensorflow(), False
     library = {function.signature.name: function for function in definition.library.function}
     copies: dict[str, str] = {}  # of branches, with names that are new where Grappler puts them in the If's place
     scopes = [definition.node, *(function.node_def for function in library.values())]
@@ -60,19 +59,11 @@ def _choose_branches(definition: Any) -> bool:
                     copy.CopyFrom(with_own_names(library[branch]))
                     copy.signature.name = copies[branch] = f"chosen_{len(copies)}"
                     scopes.append(copy.node_def)
-                _call_function(node, copies.get(branch, branch))
+                types = ([tf.as_dtype(one) for one in node.attr[key].list.type] for key in ("Tin", "Tout"))
+                become_call(node, copies.get(branch, branch), node.input[1:], *types)
                 changed = True
             changed |= node.op == "Switch" and node_of(node.input[1]) in known
     return changed
-
-
-def _call_function(node: Any, function: str) -> None:
-    """Turn an If into a call of ``function``."""
-    call = type(node)(name=node.name, op="PartitionedCall", input=list(node.input)[1:])
-    for key in ("Tin", "Tout"):
-        call.attr[key].CopyFrom(node.attr[key])
-    call.attr["f"].func.name = function
-    node.CopyFrom(call)
 
 
 def _drop_draws(definition: Any) -> bool:

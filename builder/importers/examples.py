@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from builder.errors import ImportModelError
 from builder.escape import visible
-from builder.importers.frontier import is_read, loaded_graph, without_sizes
+from builder.importers.frontier import is_read, without_sizes
 from builder.importers.graph import ExampleFeature, ExampleInput
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, distinct, tensor_name
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import keep_reachable
 from builder.importers.strings import resolved
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tensorflow
 from builder.importers.word_graph import upstream
 from builder.importers.xla_ops import compiled
 from builder.spec import ModelSpec

@@ -12,7 +12,7 @@ from typing import Any
 
 from builder.importers.rewrite import become_constant, called_by, keep_reachable, node_of
 from builder.importers.rewrites import rewrite_of
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tensorflow
 
 INEXACT = frozenset({
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "BesselI0e", "BesselI1e", "Betainc", "Cos", "Cosh",
@@ -71,8 +71,7 @@ def _fold(
         copy.CopyFrom(node)
         copy.input[:] = [node_of(tensor) for tensor in node.input]
     try:
-        with tf.Graph().as_default() as graph:
-            tf.import_graph_def(graph_def, name="")
+        graph = loaded_graph(graph_def)
         small = _small(graph)
         read = {node_of(t) for node in nodes if node.name not in small for t in node.input if not t.startswith("^")}
         ends = sorted(wanted & small & (read | fetched))

@@ -31,7 +31,7 @@ from builder.importers.rewrites.apply import needs_rewriting, rewrite_ops
 from builder.importers.rewrites.layout import for_a_cpu
 from builder.importers.shapes import CAST
 from builder.importers.state import spec_of, without_debugging
-from builder.importers.tf import tensorflow
+from builder.importers.tf import loaded_graph, tensorflow
 from builder.importers.xla_ops import kernels, look
 from builder.spec import ModelSpec
 from builder.spec.tensor import ITEM_SIZES, TensorSpec, c_identifier
@@ -159,9 +159,7 @@ def _dtype_of(graph_def: Any, tensor: str) -> Any:
     node = next(n for n in graph_def.node if n.name == node_of(tensor))
     if node.op in ("Placeholder", "PlaceholderWithDefault"):
         return tf.dtypes.as_dtype(node.attr["dtype"].type)
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(graph_def, name="")
-        return graph.get_tensor_by_name(tensor).dtype
+    return loaded_graph(graph_def).get_tensor_by_name(tensor).dtype
 
 
 def _import(source: Any, inputs: Mapping[str, Any], tensors: list[str]) -> list[Any]:

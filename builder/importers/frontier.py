@@ -19,7 +19,7 @@ import numpy as np
 from builder.errors import ImportModelError
 from builder.escape import visible
 from builder.importers.rewrite import become_constant, called_by, output_names
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tensorflow
 from builder.importers.xla_ops import compiled
 
 PICTURE_OPS = frozenset(
@@ -108,14 +108,6 @@ class Tail:
     tensor: str | None
     ops: tuple[str, ...]
     passed: bool = False
-
-
-def loaded_graph(graph_def: Any) -> Any:
-    """``graph_def`` as a tf.Graph. Its ops have to be admitted."""
-    tf = tensorflow()
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(graph_def, name="")
-    return graph
 
 
 def front_of(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.importers.graph import MODEL_SCOPE
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tensorflow
 
 Array = NDArray[Any]
 Values = tuple[float, ...]
@@ -89,9 +89,7 @@ def find_scaling(definition: Any, feed: str, tensor: str) -> InputScaling | None
 
     None where no single affine map of each channel leads to the layers behind.
     """
-    tf = tensorflow()
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(definition, name="")
+    graph = loaded_graph(definition)
     start = graph.get_tensor_by_name(tensor)
     while (readers := start.consumers()) and not any(op.name.startswith(MODEL_SCOPE) for op in readers):
         start = readers[0].outputs[0]  # of [image], which stands in front of the model
@@ -102,7 +100,7 @@ def find_scaling(definition: Any, feed: str, tensor: str) -> InputScaling | None
     try:
         with reference_session(graph) as session:
             results = [session.run(ends, {start: image}) for image in images]
-    except tf.errors.OpError:  # whoever runs the whole graph says what is wrong with it
+    except tensorflow().errors.OpError:  # whoever runs the whole graph says what is wrong with it
         return None
     maps = {_fit_channels([np.asarray(result[i], np.float64) for result in results]) for i in range(len(ends))}
     if len(maps) != 1 or (only := maps.pop()) is None:

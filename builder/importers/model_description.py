@@ -22,7 +22,7 @@ from builder.importers.loaded import LoadedModel
 from builder.importers.missing_values import find_missing_values
 from builder.importers.ports import ASSUMED_DIM, ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo
 from builder.importers.state import assign
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session
 from builder.spec import FeedSpec, FetchSpec, ModelSpec, Source
 
 _LENGTHS = (ASSUMED_DIM, 32, 512, 16_000, 8)
@@ -82,10 +82,9 @@ def _choose_feed(port: PortInfo, length: int) -> FeedSpec:
 
 def _can_run(graph: FrozenGraph) -> bool:
     """Tell whether TensorFlow computes answers to zeros, none of them empty."""
-    tf = tensorflow()
     zeros = {port.tensor: np.zeros(port.spec.shape, port.spec.dtype) for port in graph.feeds}
-    with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
-        tf.import_graph_def(graph.reference(), name="")
+    loaded = loaded_graph(graph.reference())
+    with reference_session(loaded) as session:
         assign(loaded, session, graph.first_state())
         return all(np.size(value) for value in session.run([port.tensor for port in graph.fetches], zeros))
 

@@ -78,14 +78,16 @@ def stand_in(
     traced = library.function.add()
     traced.CopyFrom(tf.function(scoped, autograph=False).get_concrete_function(*specs).function_def)
     traced.signature.name = name
-    kept = [*inputs]
-    node.op = "PartitionedCall"
+    become_call(node, name, inputs, given, made)
+
+
+def become_call(node: Any, function: str, inputs: Iterable[str], given: Iterable[Any], made: Iterable[Any]) -> None:
+    """Turn ``node`` into a call of ``function`` with ``inputs``, of the DTypes ``given``, and outputs of ``made``."""
+    node.op, node.input[:] = "PartitionedCall", [*inputs]
     node.ClearField("attr")
-    del node.input[:]
-    node.input.extend(kept)
     node.attr["Tin"].list.type.extend(dtype.as_datatype_enum for dtype in given)
     node.attr["Tout"].list.type.extend(dtype.as_datatype_enum for dtype in made)
-    node.attr["f"].func.name = name
+    node.attr["f"].func.name = function
 
 
 def become_constant(node: Any, value: Any) -> None:
@@ -155,9 +157,7 @@ def without_side_effects(graph_def: Any) -> Any:
     if any(n.op in _V1_LOOPS for n in all_nodes(result)):
         return result
     for node in all_nodes(result):
-        data = [i for i in node.input if not i.startswith("^")]
-        del node.input[:]
-        node.input.extend(data)
+        node.input[:] = [i for i in node.input if not i.startswith("^")]
     for function in result.library.function:
         function.control_ret.clear()
         del function.signature.control_output[:]
@@ -245,9 +245,7 @@ def _rename_arguments(function: Any) -> None:
 
     for node in function.node_def:
         node.name = nodes[node.name]
-        tensors = [moved(i) for i in node.input]
-        del node.input[:]
-        node.input.extend(tensors)
+        node.input[:] = [moved(i) for i in node.input]
     controls = {name: nodes[node] for name, node in function.control_ret.items()}
     function.control_ret.clear()
     function.control_ret.update(controls)

@@ -118,8 +118,7 @@ def _drop(nodes: Any) -> set[str]:
         inputs = list(dict.fromkeys(p for i in node.input for p in ([i] if not i.startswith("^") else past(i))))
         data = [i for i in node.input if not i.startswith("^")]
         controls = [i for i in inputs if i.startswith("^")]
-        del node.input[:]
-        node.input.extend([*data, *controls])
+        node.input[:] = [*data, *controls]
     del nodes[:]
     nodes.extend(kept)
     return set(gone)

@@ -13,23 +13,14 @@ from typing import Any
 import numpy as np
 
 from builder.errors import ImportModelError
-from builder.importers.frontier import (
-    PICTURE_OPS,
-    Frontier,
-    Tail,
-    front_of,
-    is_read,
-    loaded_graph,
-    tail_of,
-    without_sizes,
-)
+from builder.importers.frontier import PICTURE_OPS, Frontier, Tail, front_of, is_read, tail_of, without_sizes
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
 from builder.importers.loops import with_loops_in_two
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import keep_reachable, node_of, output_number
 from builder.importers.shapes import pin_shapes
 from builder.importers.tables import looked_up
-from builder.importers.tf import dtype_of, tensorflow
+from builder.importers.tf import dtype_of, loaded_graph, tensorflow
 from builder.spec import ModelSpec
 
 PROBES = ((400, 300), (210, 350), (333, 333), (640, 200))
@@ -164,9 +155,7 @@ def resolved(raw: RawGraph) -> RawGraph:
 
     for node in result.node:
         node.attr.pop("_class", None)
-        inputs = [past(given) for given in node.input]
-        del node.input[:]
-        node.input.extend(inputs)
+        node.input[:] = [past(given) for given in node.input]
     fetches = {name: past(tensor_name(tensor)) for name, tensor in raw.fetches.items()}
     return replace(raw, graph_def=result, fetches=fetches)
 
@@ -246,9 +235,7 @@ def _fed(graph_def: Any, pictures: Pictures, shape: Shape) -> tuple[str, Any]:
         scope += "_"
     old = {frontier.tensor, frontier.tensor.removesuffix(":0")}
     for node in result.node:
-        inputs = [f"{scope}/shaped" if given in old else given for given in node.input]
-        del node.input[:]
-        node.input.extend(inputs)
+        node.input[:] = [f"{scope}/shaped" if given in old else given for given in node.input]
     placeholder = result.node.add(name=f"{scope}/pixels", op="Placeholder")
     placeholder.attr["dtype"].type = dtype
     placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())

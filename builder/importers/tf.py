@@ -42,6 +42,14 @@ def dtype_name(enum: int) -> str:
     return str(dtype_of(enum).name)
 
 
+def loaded_graph(graph_def: Any) -> Any:
+    """``graph_def`` as a tf.Graph. Its ops have to be admitted."""
+    tf = tensorflow()
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+    return graph
+
+
 def reference_session(graph: Any) -> Any:
     """A session that runs ``graph`` as it is written: op by op, in one order, on one thread.
 

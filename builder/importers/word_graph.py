@@ -12,7 +12,7 @@ from builder.importers.loaded import Shape, tensor_name
 from builder.importers.rewrite import become_constant
 from builder.importers.state import handle_of
 from builder.importers.tables import Table
-from builder.importers.tf import tensorflow
+from builder.importers.tf import loaded_graph, tensorflow
 from builder.spec.tensor import c_identifier
 
 
@@ -57,11 +57,8 @@ def placeholder_of(feed: str) -> str:
 
 def without(graph_def: Any, cuts: Mapping[str, tuple[str, Shape]], sizes: Mapping[Any, NDArray[Any]]) -> Any:
     """``graph_def`` with a placeholder in the place of each tensor of ``cuts``, and constants in that of ``sizes``."""
-    tf = tensorflow()
-    result = type(graph_def)()
+    result, graph = type(graph_def)(), loaded_graph(graph_def)
     result.CopyFrom(graph_def)
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(graph_def, name="")
     moved = {}
     for tensor, (feed, shape) in cuts.items():
         placeholder = result.node.add(name=placeholder_of(feed), op="Placeholder")

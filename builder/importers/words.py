@@ -25,7 +25,7 @@ from builder.importers.rewrite import all_nodes, inline_calls, keep_reachable, n
 from builder.importers.state import handle_of
 from builder.importers.tables import Table
 from builder.importers.texts import ODD, Strings, in_shape, known_words, strings_like
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tensorflow
 from builder.importers.word_front import Cut, Front, OpenShape, shapes_of, with_pads
 from builder.importers.word_graph import downstream, of_strings, placeholder_of, upstream, with_table_sizes, without
 from builder.importers.word_steps import ALIASES, STEPS, NotAStepError, Recipe, constant, step_of, table
@@ -102,7 +102,6 @@ class _Cutter:
         closed: bool,
         lengths: Mapping[str, FeedSpec],
     ) -> None:
-        tf = tensorflow()
         self.closed, self.lengths = closed, lengths
         self.raw, self.given = raw, shapes
         names = string_feeds(raw)
@@ -116,8 +115,7 @@ class _Cutter:
                 + "."
             )
         self.nodes = {node.name: node for node in raw.graph_def.node}
-        with tf.Graph().as_default() as self.graph:
-            tf.import_graph_def(raw.graph_def, name="")
+        self.graph = loaded_graph(raw.graph_def)
         self.ops = self.graph.get_operations()
         self.fetched = [self.graph.get_tensor_by_name(name) for name in fetches]
         starts = {self.graph.get_tensor_by_name(name).op for name in self.sources.values()}

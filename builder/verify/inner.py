@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from builder.importers.graph import FrozenGraph
 from builder.importers.state import assign
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session
 
 Array = NDArray[Any]
 
@@ -22,9 +22,8 @@ def inner_values(
 
     ``definition``: the reference of ``graph``, perhaps with other constants. Variables have their first values.
     """
-    tf = tensorflow()
-    with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
-        tf.import_graph_def(definition, name="")
+    loaded = loaded_graph(definition)
+    with reference_session(loaded) as session:
         assign(loaded, session, graph.first_state())
         known = {op.name: op.outputs[0] for op in loaded.get_operations() if op.name in set(ops) and op.outputs}
         wanted = {name: tensor for name, tensor in known.items() if tensor.dtype.is_floating or tensor.dtype.is_integer}

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builder.importers.rewrite import all_nodes, called_by, node_of, output_names
+from builder.importers.rewrite import all_nodes, become_call, called_by, node_of, output_names
 from builder.importers.rewrites import OPEN, rewrite_of
 from builder.importers.rewrites.constant import Constants, constant_of
 from builder.importers.rewrites.limits import rows_of, sizes_of
 from builder.importers.rewrites.op import NotRewritten, Op, Output, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import loaded_graph, tensorflow
 
 _BRANCHING = {"If", "StatelessIf", "Case", "StatelessCase"}
 _LOOPS = {"While", "StatelessWhile"}
@@ -43,11 +43,8 @@ def needs_rewriting(definition: Any, choose: Choose = rewrite_of) -> bool:
 
 def rewrite_ops(definition: Any, choose: Choose = rewrite_of) -> Rewritten:
     """Rewrite what ``choose`` says in a GraphDef, whose placeholders have static shapes. Leaves its argument alone."""
-    tf = tensorflow()
-    result = type(definition)()
+    result, graph = type(definition)(), loaded_graph(definition)
     result.CopyFrom(definition)
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(definition, name="")
     rewriter = _Rewriter(result, graph, choose)
     rewriter.nodes(result.node, graph, {}, "")
     result.library.function.extend(rewriter.made)
@@ -104,14 +101,7 @@ class _Rewriter:
         outputs = [f"{node.name}:{name}" for name in output_names(operation)]
         name = f"rewritten_{len(self.made)}"
         self._add(function, name)
-        inputs = [*node.input]
-        node.ClearField("attr")
-        del node.input[:]
-        node.op = "PartitionedCall"
-        node.input.extend(inputs)
-        node.attr["Tin"].list.type.extend(t.dtype.as_datatype_enum for t in operation.inputs)
-        node.attr["Tout"].list.type.extend(t.dtype.as_datatype_enum for t in operation.outputs)
-        node.attr["f"].func.name = name
+        become_call(node, name, node.input, [t.dtype for t in operation.inputs], [t.dtype for t in operation.outputs])
         return {old: f"{node.name}:output:{i}" for i, old in enumerate(outputs)}
 
     def _add(self, function: Any, name: str) -> None:
@@ -143,9 +133,7 @@ class _Rewriter:
             graph = _function_graph(source, [t.shape for t in given], self.graph)
             renamed = self.nodes(function.node_def, graph, own, f"{path} > ")
             for inner in function.node_def:
-                inputs = [renamed.get(tensor, tensor) for tensor in inner.input]
-                del inner.input[:]
-                inner.input.extend(inputs)
+                inner.input[:] = [renamed.get(tensor, tensor) for tensor in inner.input]
             for key, tensor in function.ret.items():
                 function.ret[key] = renamed.get(tensor, tensor)
         _call_others(node, names)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.importers.rewrite import become_constant
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tensorflow
 
 Constants = Mapping[int, NDArray[Any]]
 """Arguments of a function that are the same constant in every call, by number."""
@@ -78,19 +78,14 @@ def _deciding(tensor: Any) -> list[Any]:
 
 def _run(tensor: Any, nodes: list[Any]) -> Any:
     """``tensor``, by a graph that has only what leads to it: elsewhere there may be ops that TensorFlow cannot run."""
-    tf = tensorflow()
-    definition = tf.compat.v1.GraphDef()
+    definition = tensorflow().compat.v1.GraphDef()
     definition.node.extend(nodes)
     for node in definition.node:  # what orders it is not here, and constants wait for nothing
-        inputs = [name for name in node.input if not name.startswith("^")]
-        del node.input[:]
-        node.input.extend(inputs)
+        node.input[:] = [name for name in node.input if not name.startswith("^")]
     if any(attr.HasField("func") or attr.list.func for node in definition.node for attr in node.attr.values()):
         definition.library.CopyFrom(tensor.graph.as_graph_def().library)
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(definition, name="")
-        with reference_session(graph) as session:
-            return session.run(tensor.name)
+    with reference_session(loaded_graph(definition)) as session:
+        return session.run(tensor.name)
 
 
 def _range(tensor: Any, constants: Constants) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from builder.errors import ImportModelError
 from builder.importers.frontier import run
 from builder.importers.loaded import RawGraph
-from builder.importers.rewrite import all_nodes
+from builder.importers.rewrite import all_nodes, copy_message
 from builder.importers.strings import Pictures, encoded
 from builder.importers.tf import loaded_graph
 from builder.spec import Fit, Grid, ImageInput, Resize
@@ -110,8 +110,7 @@ class Host:
 
 def _accurate(graph_def: Any) -> Any:
     """``graph_def`` with JPEG files decoded accurately, whatever op decodes them."""
-    result = type(graph_def)()
-    result.CopyFrom(graph_def)
+    result = copy_message(graph_def)
     for node in all_nodes(result):
         if node.op in ("DecodeImage", "DecodePng", "DecodeBmp", "DecodeGif") and node.attr["dtype"].type in (0, _UINT8):
             channels = node.attr["channels"].i

@@ -18,6 +18,7 @@ from builder.importers.loaded import tensor_name
 from builder.importers.rewrite import (
     all_nodes,
     called_by,
+    copy_message,
     drop_unread_optionals,
     keep_reachable,
     node_of,
@@ -95,8 +96,7 @@ class _Graph:
 
     def __init__(self, graph_def: Any, taken: Collection[str]) -> None:
         self.taken = taken
-        self.definition = type(graph_def)()
-        self.definition.CopyFrom(graph_def)
+        self.definition = copy_message(graph_def)
         self.functions = {f.signature.name: f for f in self.definition.library.function}
         self.changed = False
         self._forbidden: dict[str, bool] = {}

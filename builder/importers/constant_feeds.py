@@ -17,6 +17,7 @@ from builder.importers.ports import PortInfo
 from builder.importers.rewrite import (
     all_nodes,
     become_constant,
+    copy_message,
     inline_calls,
     keep_reachable,
     node_of,
@@ -49,8 +50,7 @@ def with_constant_feeds(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedMod
 
 
 def _with_values(raw: RawGraph, values: Mapping[str, NDArray[Any]]) -> RawGraph:
-    graph_def = type(raw.graph_def)()
-    graph_def.CopyFrom(raw.graph_def)
+    graph_def = copy_message(raw.graph_def)
     nodes = {node.name: node for node in graph_def.node}
     for name, value in values.items():
         become_constant(nodes[node_of(raw.feeds[name])], value)

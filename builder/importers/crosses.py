@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from builder.importers.hashes import fingerprints, written_from
-from builder.importers.rewrite import stand_in
+from builder.importers.rewrite import copy_message, stand_in
 from builder.importers.tf import dtype_of, tensorflow
 
 
@@ -25,8 +25,7 @@ def crossed_fingerprints(graph_def: Any) -> Any:
     if not found:
         return graph_def
     tf = tensorflow()
-    result = type(graph_def)()
-    result.CopyFrom(graph_def)
+    result = copy_message(graph_def)
     nodes = {node.name: node for node in graph_def.node}
     for number, node in enumerate(one for one in result.node if one.name in found):
         written = [written_from(given, nodes) for given in node.input]

@@ -21,7 +21,7 @@ from builder.importers.frontier import is_read, without_sizes
 from builder.importers.graph import ExampleFeature, ExampleInput
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, distinct, tensor_name
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.rewrite import keep_reachable
+from builder.importers.rewrite import copy_message, keep_reachable
 from builder.importers.strings import resolved
 from builder.importers.tf import loaded_graph, reference_session, tensorflow
 from builder.importers.word_graph import upstream
@@ -284,8 +284,7 @@ def _named(features: Sequence[Read], taken: Sequence[str]) -> tuple[Read, ...]:
 def _cut(raw: RawGraph, features: Sequence[Read], lead: tuple[None, ...]) -> RawGraph:
     """``raw`` with a placeholder for each of ``features``."""
     tf = tensorflow()
-    result = type(raw.graph_def)()
-    result.CopyFrom(raw.graph_def)
+    result = copy_message(raw.graph_def)
     moved, feeds = dict[str, str](), dict[str, str]()
     for one in features:
         placeholder = result.node.add(name=f"example/{c_identifier(one.name)}", op="Placeholder")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from builder.importers.rewrite import become_constant, called_by, keep_reachable, node_of
+from builder.importers.rewrite import become_constant, called_by, copy_message, keep_reachable, node_of
 from builder.importers.rewrites import rewrite_of
 from builder.importers.tf import loaded_graph, reference_session, tensorflow
 
@@ -42,8 +42,7 @@ def fold_constants(definition: Any, fetches: Collection[str], feeds: Collection[
     are tensors, and nothing is computed past a feed. The results are no larger than LARGEST or than what they are made
     of. Runs these ops, so they have to be allowed.
     """
-    result = type(definition)()
-    result.CopyFrom(definition)
+    result = copy_message(definition)
     functions = {f.signature.name for f in result.library.function}
     _fold(result.node, set(map(node_of, fetches)), set(map(node_of, feeds)), functions, lambda name: name)
     for function in result.library.function:

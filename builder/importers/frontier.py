@@ -18,7 +18,7 @@ import numpy as np
 
 from builder.errors import ImportModelError
 from builder.escape import visible
-from builder.importers.rewrite import become_constant, called_by, output_names
+from builder.importers.rewrite import become_constant, called_by, copy_message, output_names
 from builder.importers.tf import loaded_graph, reference_session, tensorflow
 from builder.importers.xla_ops import compiled
 
@@ -214,8 +214,7 @@ def is_read(graph_def: Any, source: str, tensors: Sequence[str]) -> bool:
 
 def without_sizes(graph_def: Any, source: str, shape: Sequence[int]) -> Any:
     """``graph_def`` with constants in place of what asks for the size of the strings ``source``, which is ``shape``."""
-    result = type(graph_def)()
-    result.CopyFrom(graph_def)
+    result = copy_message(graph_def)
     same = {source.removesuffix(":0")}
     while more := {n.name for n in result.node if n.op == "Identity" and n.input[0].removesuffix(":0") in same} - same:
         same |= more

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from builder.importers.rewrite import node_of, stand_in
+from builder.importers.rewrite import copy_message, node_of, stand_in
 from builder.importers.rewrites.hashing import mixed, remainder, turned, word
 from builder.importers.tf import dtype_of, tensorflow
 
@@ -41,8 +41,7 @@ def hashed_numbers(graph_def: Any) -> Any:
     if not found:
         return graph_def
     tf = tensorflow()
-    result = type(graph_def)()
-    result.CopyFrom(graph_def)
+    result = copy_message(graph_def)
     for number, node in enumerate(one for one in result.node if one.name in found):
         source = found[node.name]
         dtype = dtype_of(source.attr["T"].type)

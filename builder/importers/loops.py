@@ -15,7 +15,7 @@ import numpy as np
 
 from builder.errors import ImportModelError
 from builder.importers.frontier import PICTURE_OPS, inner_front
-from builder.importers.rewrite import become_constant, keep_called_functions, node_of, prune_function
+from builder.importers.rewrite import become_constant, copy_message, keep_called_functions, node_of, prune_function
 from builder.importers.tf import tensorflow
 
 _LOOPS = {"While", "StatelessWhile"}
@@ -43,8 +43,7 @@ def with_loops_in_two(graph_def: Any, probes: Sequence[bytes], least: int) -> An
 
     ``probes``: encoded pictures of different sizes; ``least``: numbers of the smallest picture.
     """
-    result = type(graph_def)()
-    result.CopyFrom(graph_def)
+    result = copy_message(graph_def)
     changed = False
     for node in [n for n in result.node if n.op in _LOOPS]:
         functions = {f.signature.name: f for f in result.library.function}
@@ -147,8 +146,7 @@ def _body(graph_def: Any, loop: _Map, which: str) -> Any:
 
 def _plain(function: Any) -> Any:
     """A copy without what only waits for others, as assertions of what is decoded, and without notes of placing."""
-    result = type(function)()
-    result.CopyFrom(function)
+    result = copy_message(function)
     result.control_ret.clear()
     del result.signature.control_output[:]
     for node in result.node_def:

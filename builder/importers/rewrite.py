@@ -153,7 +153,7 @@ def without_side_effects(graph_def: Any) -> Any:
     A frozen graph has no state for them to order. Graphs with TensorFlow 1 loops keep theirs: there they say
     which loop a constant belongs to.
     """
-    result = _copy(graph_def)
+    result = copy_message(graph_def)
     if any(n.op in _V1_LOOPS for n in all_nodes(result)):
         return result
     for node in all_nodes(result):
@@ -293,9 +293,10 @@ def all_nodes(graph_def: Any) -> Iterator[Any]:
         yield from function.node_def
 
 
-def _copy(graph_def: Any) -> Any:
-    result = type(graph_def)()
-    result.CopyFrom(graph_def)
+def copy_message(message: Any) -> Any:
+    """Copy a GraphDef, one of its functions, or another protobuf."""
+    result = type(message)()
+    result.CopyFrom(message)
     return result
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.errors import ImportModelError
-from builder.importers.rewrite import called_by, node_of, output_number, reachable, reads
+from builder.importers.rewrite import called_by, copy_message, node_of, output_number, reachable, reads
 from builder.importers.tf import tensorflow
 from builder.spec.tensor import ITEM_SIZES, TensorSpec
 
@@ -92,8 +92,7 @@ def state_of(graph_def: Any, fetches: Iterable[str]) -> set[str]:
 
 def without_debugging(graph_def: Any) -> Any:
     """Without assertions and prints; what waited for one waits for what it waited for."""
-    result = type(graph_def)()
-    result.CopyFrom(graph_def)
+    result = copy_message(graph_def)
     _drop(result.node)
     for function in result.library.function:
         gone = _drop(function.node_def)

@@ -17,7 +17,7 @@ from builder.importers.frontier import PICTURE_OPS, Frontier, Tail, front_of, is
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
 from builder.importers.loops import with_loops_in_two
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.rewrite import keep_reachable, node_of, output_number
+from builder.importers.rewrite import copy_message, keep_reachable, node_of, output_number
 from builder.importers.shapes import pin_shapes
 from builder.importers.tables import looked_up
 from builder.importers.tf import dtype_of, loaded_graph, tensorflow
@@ -144,8 +144,7 @@ def _with_labels(raw: RawGraph) -> RawGraph:
 
 def resolved(raw: RawGraph) -> RawGraph:
     """``raw`` without nodes IdentityN at its top, which make all outputs one op's, and without notes of placing."""
-    result = type(raw.graph_def)()
-    result.CopyFrom(raw.graph_def)
+    result = copy_message(raw.graph_def)
     nodes = {node.name: node for node in result.node if node.op == "IdentityN"}
 
     def past(tensor: str) -> str:
@@ -227,8 +226,7 @@ def _fed(graph_def: Any, pictures: Pictures, shape: Shape) -> tuple[str, Any]:
 
     frontier = pictures.frontier
     dtype = tf.dtypes.as_dtype(frontier.dtype).as_datatype_enum
-    result = type(graph_def)()
-    result.CopyFrom(graph_def)
+    result = copy_message(graph_def)
     names = {node.name for node in result.node}
     scope = "pictures"
     while any(name.startswith(f"{scope}/") for name in names):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.importers.rewrite import called_by, node_of, reachable, reads, stand_in
+from builder.importers.rewrite import called_by, copy_message, node_of, reachable, reads, stand_in
 from builder.importers.state import handle_of
 from builder.importers.table_files import FILE_FILL, read_file
 from builder.importers.tf import dtype_of, tensorflow
@@ -145,8 +145,7 @@ def looked_up(graph_def: Any, table_of: Callable[[str, Any, Any], Table | None],
     ``table_of``: a table by its node and the DTypes of keys and values. ``into_strings``: of numbers in tables of
     strings, too, for a graph whose strings are cut off.
     """
-    result = type(graph_def)()
-    result.CopyFrom(graph_def)
+    result = copy_message(graph_def)
     nodes = {node.name: node for node in result.node}
     for number, node in enumerate(n for n in result.node if n.op == _FIND):
         dtypes = dtype_of(node.attr["Tin"].type), dtype_of(node.attr["Tout"].type)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.importers.loaded import Shape, tensor_name
-from builder.importers.rewrite import become_constant
+from builder.importers.rewrite import become_constant, copy_message
 from builder.importers.state import handle_of
 from builder.importers.tables import Table
 from builder.importers.tf import loaded_graph, tensorflow
@@ -57,8 +57,7 @@ def placeholder_of(feed: str) -> str:
 
 def without(graph_def: Any, cuts: Mapping[str, tuple[str, Shape]], sizes: Mapping[Any, NDArray[Any]]) -> Any:
     """``graph_def`` with a placeholder in the place of each tensor of ``cuts``, and constants in that of ``sizes``."""
-    result, graph = type(graph_def)(), loaded_graph(graph_def)
-    result.CopyFrom(graph_def)
+    result, graph = copy_message(graph_def), loaded_graph(graph_def)
     moved = {}
     for tensor, (feed, shape) in cuts.items():
         placeholder = result.node.add(name=placeholder_of(feed), op="Placeholder")

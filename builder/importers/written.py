@@ -10,7 +10,7 @@ import numpy as np
 
 from builder.importers.hashes import written_from
 from builder.importers.loaded import RawGraph
-from builder.importers.rewrite import stand_in
+from builder.importers.rewrite import copy_message, stand_in
 from builder.importers.state import handle_of
 from builder.importers.tables import Table, find
 from builder.importers.tf import dtype_of, tensorflow
@@ -29,8 +29,7 @@ def looked_up_as_numbers(raw: RawGraph) -> RawGraph:
                 found[node.name] = (source, table)
     if not found:
         return raw
-    result = type(raw.graph_def)()
-    result.CopyFrom(raw.graph_def)
+    result = copy_message(raw.graph_def)
     for number, node in enumerate(one for one in result.node if one.name in found):
         source, table = found[node.name]
         dtypes = dtype_of(source.attr["T"].type), dtype_of(node.attr["Tout"].type)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builder.importers.rewrite import all_nodes, become_call, called_by, node_of, output_names
+from builder.importers.rewrite import all_nodes, become_call, called_by, copy_message, node_of, output_names
 from builder.importers.rewrites import OPEN, rewrite_of
 from builder.importers.rewrites.constant import Constants, constant_of
 from builder.importers.rewrites.limits import rows_of, sizes_of
@@ -43,8 +43,7 @@ def needs_rewriting(definition: Any, choose: Choose = rewrite_of) -> bool:
 
 def rewrite_ops(definition: Any, choose: Choose = rewrite_of) -> Rewritten:
     """Rewrite what ``choose`` says in a GraphDef, whose placeholders have static shapes. Leaves its argument alone."""
-    result, graph = type(definition)(), loaded_graph(definition)
-    result.CopyFrom(definition)
+    result, graph = copy_message(definition), loaded_graph(definition)
     rewriter = _Rewriter(result, graph, choose)
     rewriter.nodes(result.node, graph, {}, "")
     result.library.function.extend(rewriter.made)
@@ -126,8 +125,7 @@ class _Rewriter:
                 known if node.op not in _LOOPS else {i: known[i] for i in _unchanged(node, self.functions) & set(known)}
             )
             name = f"rewritten_{len(self.made)}"
-            function = type(source)()
-            function.CopyFrom(source)
+            function = copy_message(source)
             function.signature.name = names[called] = name
             self.made.append(function)
             graph = _function_graph(source, [t.shape for t in given], self.graph)
@@ -216,8 +214,7 @@ def with_own_names(function: Any) -> Any:
         control, name = ("^" if tensor.startswith("^") else ""), node_of(tensor)
         return control + names[name] + tensor.removeprefix("^")[len(name) :]
 
-    result = type(function)()
-    result.CopyFrom(function)
+    result = copy_message(function)
     for argument in result.signature.input_arg:
         argument.name = names[argument.name]
     for node in result.node_def:

@@ -44,9 +44,7 @@ def find_difference(models: Sequence[tuple[Reader, Any]]) -> str:
 def _draw_input(tensor: Any, side: int) -> Any:
     random = np.random.default_rng(17)
     dtype = str(getattr(tensor.dtype, "name", tensor.dtype))
-    shape = [2, *(size or side for size in tensor.shape[1:])] if len(tensor.shape) else []
-    if tensor.shape and tensor.shape[0]:
-        shape[0] = tensor.shape[0]
+    shape = [size or (side if at else 2) for at, size in enumerate(tensor.shape)]
     if dtype == STRING:
         return np.full(shape, "a")
     if dtype.startswith("float") or dtype == "bfloat16":

@@ -90,7 +90,8 @@ def _root(tensor: str, body: Any) -> str:
 def _split(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tuple[int, ...]) -> None:
     """``tensor``: of the body, after which the second loop goes on."""
     scope, old = f"{loop.node.name}/pixels", loop.node
-    size = _constant(graph_def.node.add(), f"{scope}/shape", shape)
+    size = f"{scope}/shape"
+    become_constant(graph_def.node.add(name=size), np.array(shape, np.int32))
     first = _body(graph_def, loop, "first")
     write = next(n for n in first.node_def if n.name == loop.write.name)
     write.input[2] = tensor
@@ -121,7 +122,7 @@ def _split(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tuple[int
     read = next(n for n in second.node_def if n.name == loop.read.name)
     for node in second.node_def:
         node.input[:] = [f"{read.name}:item:0" if given == tensor else given for given in node.input]
-    _constant(second.node_def.add(), f"{read.name}/shape", shape)
+    become_constant(second.node_def.add(name=f"{read.name}/shape"), np.array(shape, np.int32))
     read.input[2] = f"{read.name}/shape:output:0"
     read.attr["element_dtype"].type = dtype
     prune_function(second)
@@ -154,9 +155,3 @@ def _plain(function: Any) -> Any:
         node.input[:] = [given for given in node.input if not given.startswith("^")]
     prune_function(result)
     return result
-
-
-def _constant(node: Any, name: str, value: Sequence[int]) -> str:
-    node.name = name
-    become_constant(node, np.array(value, np.int32))
-    return name

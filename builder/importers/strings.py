@@ -17,7 +17,7 @@ from builder.importers.frontier import PICTURE_OPS, Frontier, Tail, front_of, is
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
 from builder.importers.loops import with_loops_in_two
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.rewrite import copy_message, keep_reachable, node_of, output_number
+from builder.importers.rewrite import become_constant, copy_message, keep_reachable, node_of, output_number
 from builder.importers.shapes import pin_shapes
 from builder.importers.tables import looked_up
 from builder.importers.tf import dtype_of, loaded_graph, tensorflow
@@ -222,8 +222,6 @@ def _size(shape: Shape, count: int, *, scalar: bool) -> tuple[int, int, int] | N
 def _fed(graph_def: Any, pictures: Pictures, shape: Shape) -> tuple[str, Any]:
     """A placeholder of ``shape``, and the graph in which it takes the frontier's place."""
     tf = tensorflow()
-    from tensorflow.python.framework import tensor_util
-
     frontier = pictures.frontier
     dtype = tf.dtypes.as_dtype(frontier.dtype).as_datatype_enum
     result = copy_message(graph_def)
@@ -237,9 +235,7 @@ def _fed(graph_def: Any, pictures: Pictures, shape: Shape) -> tuple[str, Any]:
     placeholder = result.node.add(name=f"{scope}/pixels", op="Placeholder")
     placeholder.attr["dtype"].type = dtype
     placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
-    sizes = result.node.add(name=f"{scope}/shape", op="Const")
-    sizes.attr["dtype"].type = tf.int32.as_datatype_enum
-    sizes.attr["value"].tensor.CopyFrom(tensor_util.make_tensor_proto(np.array(frontier.shape, np.int32)))
+    become_constant(result.node.add(name=f"{scope}/shape"), np.array(frontier.shape, np.int32))
     shaped = result.node.add(name=f"{scope}/shaped", op="Reshape", input=[f"{scope}/pixels", f"{scope}/shape"])
     shaped.attr["T"].type = dtype
     shaped.attr["Tshape"].type = dtype_of(3).as_datatype_enum

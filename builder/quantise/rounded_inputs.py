@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from builder.importers.rewrite import become_constant
 from builder.importers.tf import tensorflow
 from builder.lower.compress import RoundedInput
 from builder.lower.fused_steps import Quantisation
@@ -120,10 +121,7 @@ def _insert(scope: Scope, product: Any, operand: int, by: Quantisation) -> None:
 
 
 def _constant(scope: Scope, name: str, value: np.float32) -> str:
-    tf = tensorflow()
-    node = scope.nodes.add(name=name, op="Const")
-    node.attr["dtype"].type = tf.float32.as_datatype_enum
-    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+    become_constant(scope.nodes.add(name=name), value)
     return scope.reference(name, "output")
 
 

@@ -39,8 +39,9 @@ _MOVED = {
     "SplitV", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unpack",
 }  # fmt: skip
 """Ops that move elements and do not change them."""
+_FOLLOWED = _UNCHANGED | _MOVED | {"Cast", "SelectV2"}
 _MOVED_TYPES = {"T", "Tparams"}
-"""What such ops call the type of what they move."""
+"""What ops that move elements call the type of what they move."""
 
 
 def find_index_ranges(operations: Iterable[Any], feeds: Mapping[str, TensorSpec]) -> dict[str, tuple[IndexRange, ...]]:
@@ -110,9 +111,15 @@ class _Tracer:
 
     def trace(self, tensor: Any) -> _Elements | None:
         """Find the elements that ``tensor`` consists of; None where there are none that are known."""
-        if tensor.name not in self._traced:
-            self._traced[tensor.name] = None  # a loop leads back here
-            self._traced[tensor.name] = self._trace(tensor)
+        stack = [(tensor, False)]  # a long chain is too deep for recursion
+        while stack:
+            one, traced_inputs = stack.pop()
+            if traced_inputs:
+                self._traced[one.name] = self._trace(one)
+            elif one.name not in self._traced:
+                self._traced[one.name] = None  # a loop leads back here
+                stack.append((one, True))
+                stack += [(source, False) for source in one.op.inputs if one.op.type in _FOLLOWED]
         return self._traced[tensor.name]
 
     def _trace(self, tensor: Any) -> _Elements | None:
@@ -279,7 +286,7 @@ _CHECKS: Mapping[str, Callable[[Any], Iterable[Check]]] = {
     "Slice": lambda op: [(1, 0, _sizes(op.inputs[0]) - np.maximum(_constant(op.inputs[2], 0), 0))],
     "SparseSoftmaxCrossEntropyWithLogits": lambda op: [(1, 0, _sizes(op.inputs[0])[1] - 1)],
     "SparseTensorDenseMatMul": lambda op: [(0, 0, _constant(op.inputs[2], _HIGHEST) - 1)],
-    "SparseToDense": lambda op: [(0, 0, _sizes(op.outputs[0]) - 1)],
+    "SparseToDense": lambda op: [(0, 0, (_sizes(op.outputs[0]) - 1)[() if op.inputs[0].shape.rank else 0])],
     "StridedSlice": _check_strided_slice,
     "UnravelIndex": lambda op: [(0, _LOWEST, _constant(op.inputs[1], _HIGHEST).prod() - 1)],
     **dict.fromkeys(

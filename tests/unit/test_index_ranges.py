@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -61,6 +62,9 @@ CHECKED: dict[str, Model] = {
     "SparseToDense, a place": lambda i: raw.SparseToDense(
         sparse_indices=i[None], output_shape=[10, 3], sparse_values=[1.0], default_value=0.0
     ),
+    "SparseToDense, one": lambda i: raw.SparseToDense(
+        sparse_indices=i[0], output_shape=[10], sparse_values=1.0, default_value=0.0
+    ),
     "StridedSlice, rows": lambda i: tf.constant(TABLE)[i[0]],
     "StridedSlice, columns": lambda i: tf.constant(TABLE)[tf.newaxis, ..., i[1]],
     "StridedSlice, both": lambda i: tf.constant(TABLE)[i[0], tf.newaxis, i[1]],
@@ -101,6 +105,7 @@ MOVED: dict[str, Model] = {
     "Tile": lambda i: tf.tile(i, [2]),
     "Transpose": lambda i: tf.transpose(tf.stack([i, [2, 3]])),
     "Unpack": lambda i: tf.unstack(i)[1],
+    "a long chain": lambda i: functools.reduce(lambda ids, _: tf.identity(ids), range(1500), i),
     "NumPy's negative ones": lambda i: count_from_the_end(i),
     "NumPy's negative ones, moved": lambda i: tf.transpose(count_from_the_end(tf.tile(i[None], [2, 1]))),
 }

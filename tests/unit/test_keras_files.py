@@ -130,6 +130,23 @@ class TestNobodySaysWhoWroteIt:
         require_agreement(answers(spec_of(path, tmp_path, keras=2), tmp_path / "2", feeds), second)
         require_agreement(answers(spec_of(path, tmp_path, keras=3), tmp_path / "3", feeds), [third(feeds[0])])
 
+    def test_only_large_inputs_show_the_difference(self, tmp_path: Path) -> None:
+        def build(keras: Any) -> Any:
+            gate = keras.layers.Dense(3, "hard_sigmoid", kernel_initializer=keras.initializers.Constant(0.001))
+            return keras.Sequential([keras.Input((4,)), gate])
+
+        keras = keras2.tf_keras()
+        build(keras).save(tmp_path / "m.h5")
+        path = keras2.without_version(tmp_path / "m.h5")
+        with pytest.raises(ImportModelError, match="`keras = 2` or `keras = 3`"):
+            open_model(spec_of(path, tmp_path), path)
+
+    def test_indices_in_a_float_input(self, tmp_path: Path) -> None:
+        build = lambda keras: keras.Sequential([keras.Input((4,)), keras.layers.Embedding(5, 3)])  # noqa: E731
+        keras2.save(build, tmp_path / "m.h5")
+        path = keras2.without_version(tmp_path / "m.h5")
+        assert open_model(spec_of(path, tmp_path), path).ports.feeds
+
     @pytest.mark.parametrize(("kind", "reader"), [("slashes", "tf-keras"), ("thresholded", "tf-keras")])
     def test_one_reads_it(self, kind: str, reader: str, tmp_path: Path) -> None:
         model = keras2.save(keras2.KINDS[kind], tmp_path / "m.h5")

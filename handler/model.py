@@ -240,14 +240,21 @@ def _texts(path: str, description: Description) -> Any:
 
 def _unfit(reason: str, description: Description, before: int) -> str:
     """The library's ``reason``, "feed NAME: element NUMBER must be RANGE, not INDEX", without the caller's data. The
-    element is counted in the whole request, of which other runs had ``before`` items.
+    element is counted in the whole request, of which other runs had ``before`` items. In a feed that was filled up,
+    where the caller counts otherwise, it is named by its place in each dimension.
     """
     name, _, rest = reason.removeprefix("feed ").rpartition(": element ")
     number, _, rule = rest.partition(" ")
     name = name.rstrip("\ufffd")  # a long one is cut off, at times within a letter
-    port = next(port for port in description.feeds if port.name.startswith(name))
+    port = min((port for port in description.feeds if port.name.startswith(name)), key=lambda port: len(port.name))
     element = int(number) + before * port.elements // description.batch
-    return f'"{name}": element {element} {rule.rpartition(",")[0]}'
+    if port.name not in description.pad:
+        return f'"{name}": element {element} {rule.rpartition(",")[0]}'
+    places: list[int] = []
+    for size in reversed(port.shape[1:]):
+        element, place = divmod(element, size)
+        places.insert(0, place)
+    return f'"{name}": element {[element, *places]} {rule.rpartition(",")[0]}'
 
 
 def _text(pointer: Any) -> str:

@@ -21,8 +21,13 @@ LARGEST = {"int8": 127, "uint8": 255, "int16": 32767, "uint16": 65535}
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
-    return Client(Server({"rows": Model(str(build(tmp_path_factory.mktemp("ranges"))))}, Limits()))
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(build(tmp_path_factory.mktemp("ranges")))
+
+
+@pytest.fixture(scope="module")
+def client(library: str) -> Client:
+    return Client(Server({"rows": Model(library)}, Limits()))
 
 
 def arrays(dtype: str = "int32", item: int = 0, column: int = 0) -> dict[str, np.ndarray]:
@@ -89,3 +94,13 @@ def test_a_binary_tensor_of_open_inference(client: Client) -> None:
     response = client.send("POST", "/v2/models/rows/infer", body, headers)
     assert response.status == 422
     assert b"element 14 " in (response.body if isinstance(response.body, bytes) else response.body.encode())
+
+
+def test_an_input_that_is_filled_up(library: str) -> None:
+    model = Model(library)
+    model.description = model.description._replace(pad={"int16": 0.0})
+    lists = {name: array.tolist() for name, array in arrays("int16", 3).items()}
+    lists["int16"] = [row[:2] for row in lists["int16"]]
+    status, answer = Client(Server({"rows": model}, Limits())).post("/predict", {"inputs": lists})
+    assert status == 422
+    assert '"int16": element [3, 0] ' in answer["error"]["message"]

@@ -106,6 +106,19 @@ def sensitivity(
     return found
 
 
+def joint_sensitivity(
+    answers: Mapping[str, Mapping[str, Array]], nudged_answers: Mapping[str, Mapping[str, Array]]
+) -> dict[str, float]:
+    """Return the same change as a share of the largest magnitude over all cases: no small answer excuses large ones."""
+    pairs: dict[str, list[tuple[Array, Array]]] = {}
+    for case, moved in nudged_answers.items():
+        for name, after in moved.items():
+            values = answers[case][name]
+            if values.dtype.name in FLOATS and values.shape == after.shape:
+                pairs.setdefault(name, []).append((values.ravel(), after.ravel()))
+    return {name: _share(*map(np.concatenate, zip(*ones, strict=True))) for name, ones in pairs.items()}
+
+
 def _share(values: Array, moved: Array) -> float:
     finite = np.isfinite(values) & np.isfinite(moved)
     before, after = values[finite].astype(np.float64), moved[finite].astype(np.float64)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from builder.verify.sensitivity import FLOATS, nudged, nudged_calls, sensitivity
+from builder.verify.sensitivity import FLOATS, joint_sensitivity, nudged, nudged_calls, sensitivity
 
 NAN, INF = math.nan, math.inf
 
@@ -69,3 +69,10 @@ def test_the_greatest_change_as_a_share(before: list[list[float]], after: list[l
 
 def test_whole_numbers_have_no_sensitivity() -> None:
     assert sensitivity({"a": {"k": np.array([1])}}, {"a": {"k": np.array([2])}}) == {}
+
+
+def test_a_small_answer_does_not_excuse_large_ones() -> None:
+    answers = {"small": {"y": np.array([0.01], "f"), "n": np.array([1])}, "large": {"y": np.array([1.0], "f")}}
+    moved = {"small": {"y": np.array([0.015], "f"), "n": np.array([2])}, "large": {"y": np.array([1.01], "f")}}
+    assert sensitivity(answers, moved) == pytest.approx({"y": 0.5}, rel=1e-4)
+    assert joint_sensitivity(answers, moved) == pytest.approx({"y": 0.01}, rel=1e-4)

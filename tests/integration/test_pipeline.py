@@ -298,11 +298,12 @@ def test_inspect_as_text_and_json(project: Project, capsys: pytest.CaptureFixtur
     assert main(["inspect", "small.keras"]) == 0
     said = capsys.readouterr().out
     assert "inputs\n  picture  float32 [?, 12, 12, 3]\noutputs\n  classes  float32 [?, 4]\n" in said
-    assert "\ninput picture: as it is\nparameters: 292\n" in said
+    assert "\ninput picture: as it is\nfile: written by Keras 3" in said
+    assert "\nparameters: 292\n" in said
     assert "XLA has a kernel for each" in said
     assert main(["inspect", write_spec(project), "--json"]) == 0
     found = printed("inspect", capsys.readouterr().out)
-    assert found["feeds"] == [{"name": "picture", "dtype": "float32", "shape": [None, 12, 12, 3]}]
+    assert found["feeds"] == [{"name": "picture", "dtype": "float32", "shape": [None, 12, 12, 3], "value": None}]
     assert [fetch["name"] for fetch in found["fetches"]] == ["classes"]
     (scaling,) = found["facts"]["scalings"]
     assert scaling["scale"] == [1, 1, 1], "the model's own, without what [image] adds"

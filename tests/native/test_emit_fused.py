@@ -164,7 +164,7 @@ def test_two_models_at_once(built: tuple[Path, Any]) -> None:
 def test_the_library_passes_the_audit_and_is_small(built: tuple[Path, Any]) -> None:
     library, _ = built
     require(audit(library, X86_64))
-    assert library.stat().st_size < 408_000
+    assert library.stat().st_size < 410_000
 
 
 def isa(description: Path) -> list[str]:

@@ -196,7 +196,7 @@ class UnfitTextError(HandlerError):
 
 
 class UnfitInputError(HandlerError):
-    """A number is none that the model can take, such as an id that its table has no row for; or it is NaN or an
+    """The model cannot take a number, such as an id that its table has no row for; or the number is NaN or an
     infinity, and `model.toml` has no `nan = true` for the input.
     """
 

@@ -113,7 +113,7 @@ def fetched_model(options: Options, project: Project) -> tuple[Path, Source | No
 
 
 def describe_for(options: Options, *, thorough: bool = False) -> Describe:
-    """What reads a model's inputs and outputs, in a sandbox; to be ``thorough``, it freezes the graph, too."""
+    """Return what reads a model's inputs and outputs in a sandbox; to be ``thorough``, it freezes the graph, too."""
     from builder.sandbox import Sandbox
     from builder.stages.imported import describe_with
 

@@ -41,7 +41,7 @@ _MOVED = {
 """Ops that move elements and do not change them."""
 _FOLLOWED = _UNCHANGED | _MOVED | {"Cast", "SelectV2"}
 _MOVED_TYPES = {"T", "Tparams"}
-"""What ops that move elements call the type of what they move."""
+"""Names of the attribute that has the type of the elements that an op moves."""
 
 
 def find_index_ranges(operations: Iterable[Any], feeds: Mapping[str, TensorSpec]) -> dict[str, tuple[IndexRange, ...]]:
@@ -302,4 +302,4 @@ _CHECKS: Mapping[str, Callable[[Any], Iterable[Check]]] = {
         lambda op: [(1, _LOWEST, _sizes(op.outputs[0])[0] - 1)],
     ),
 }
-"""What TensorFlow raises on, by op. An index that is out of range means nothing to the others (``OneHot``)."""
+"""Checks of the indices that TensorFlow raises on, by op. Other ops take any index (``OneHot``)."""

@@ -33,7 +33,7 @@ _OF_SHAPES = frozenset({"Rank", "Shape", "Size"})
 
 _WHITE = 255.0
 _MOST_ELEMENTS = 1 << 25
-"""Of a batch of images that is followed."""
+"""Elements of the largest batch of images that is followed."""
 _NEAR = 1e-4
 _LARGEST_DEVIATION, _LARGEST_MEAN = 5.0, 2.0
 """Pixels of 0..1 have neither a deviation nor a mean beyond these; those of 0..255 have one of them."""

@@ -23,10 +23,10 @@ _CLASSES = {
     "constraints", "engine", "initializers", "layers", "losses", "metrics", "mixed_precision", "models", "optimizers",
     "regularizers",
 }  # fmt: skip
-"""Of tf_keras.src: those whose classes make up models."""
+"""Modules of tf_keras.src whose classes make up models."""
 
 _FUNCTIONS = {"activations", "losses", "metrics"}
-"""Of tf_keras.src: those whose functions do."""
+"""Modules of tf_keras.src whose functions make up models."""
 
 _OPERATIONS = {
     "array_ops", "array_ops_stack", "bitwise_ops", "check_ops", "clip_ops", "embedding_ops", "image_ops",
@@ -34,7 +34,7 @@ _OPERATIONS = {
     "signal.fft_ops", "signal.spectral_ops", "sort_ops", "special_math_ops", "spectral_ops", "string_ops",
     "tensor_getitem_override",
 }  # fmt: skip
-"""Of tensorflow.python.ops: modules whose functions compute, and do nothing else."""
+"""Modules of tensorflow.python.ops whose functions compute, and do nothing else."""
 
 
 @contextlib.contextmanager

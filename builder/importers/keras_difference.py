@@ -21,7 +21,7 @@ _SCALES = (1, 16, 256, 0)
 """
 
 _ABSOLUTE, _RELATIVE = 1e-4, 1e-3
-"""How far rounding takes answers apart, with room to spare; another formula takes them further.
+"""Differences that rounding can make, with room to spare; another formula makes larger ones.
 
 The first is of the largest number of an answer, where that is above 1.
 """

@@ -43,7 +43,7 @@ class PortInfo:
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """What a graph does first to each image input that could be followed, and what else was learnt of it.
+    """Facts read from a graph: its first steps for each image input that could be followed, and others.
 
     ``endings``: the op that makes each output, where known. ``family``: the name of its ImageFamily, or "".
     ``length``: of the dimensions that the model leaves open, one at which it runs. ``missing``: the inputs in which it
@@ -79,7 +79,7 @@ class ModelPorts:
     signatures: tuple[str, ...] = ()
     facts: GraphFacts | None = None
     warnings: tuple[str, ...] = ()
-    """What a caller would not expect, such as a name that had to be changed."""
+    """Surprises for a caller, such as a name that had to be changed, in words."""
     origin: str = ""  # of a Keras model: what wrote and what read it, as in "written by Keras 2.15.0, read by ..."
 
     @property

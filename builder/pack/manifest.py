@@ -109,7 +109,7 @@ def manifest_head(spec: ModelSpec, digest: Mapping[str, str], versions: Mapping[
 
 
 def source_entry(spec: ModelSpec, digest: Mapping[str, str], origin: str = "") -> dict[str, str]:
-    """Where the model came from, without any path of the machine that built it.
+    """Describe where the model came from, without any path of the machine that built it.
 
     ``digest``: its ``content_digest``; ``origin``: what wrote and what read it.
     """

@@ -19,7 +19,7 @@ from builder.importers.xla_ops import BEYOND_RUNTIME, HINTS, TAKEN, kernels
 
 PAGE = Path(__file__).parents[2] / "docs" / "ops.md"
 SPECIAL_VALUES = PAGE.with_name("special-values.json")
-"""What came of ops that were called with special values; ``make conformance GROUPS=special`` writes it."""
+"""Results of calling ops with special values; ``make conformance GROUPS=special`` writes them."""
 
 _HEAD = """\
 # Ops

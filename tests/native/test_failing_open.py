@@ -92,15 +92,21 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     compiled("kernel", [folder / "kernel.c"])
     emit(program(), SPEC, X86_64, folder, kernels=[folder / "kernel" / "kernel.o"])
     names = ("abi/model.c", "abi/weights.c", f"platform/cpu_{X86_64.name}.c", *THREAD_SOURCES)
-    compiled("runtime", [folder / "program.c", *(RUNTIME / name for name in names)])
+    runtime = [folder / "program.c", *(RUNTIME / name for name in names)]
+    compiled("runtime", runtime)
+    # AddressSanitizer's allocator keeps, in a child, the locks of its parent's threads: a fork at that moment hangs.
+    forkable = [option for option in options if not option.startswith("-fsanitize=address")]
+    compiled("forkable", [folder / "kernel.c", *runtime], forkable)
     compiled("ops", [RUNTIME / name for name in KERNEL_SOURCES], ["-O0", "-march=x86-64-v3"])  # not what is tested here
 
-    def linked(main: str, wrap: Sequence[str] = (), without: Sequence[str] = ()) -> Path:
-        objects = [path for name in ("kernel", "runtime", "ops") for path in sorted((folder / name).glob("*.o"))]
+    def linked(main: str, wrap: Sequence[str] = (), without: Sequence[str] = (), forks: bool = False) -> Path:
+        folders = ("forkable", "ops") if forks else ("kernel", "runtime", "ops")
+        objects = [path for name in folders for path in sorted((folder / name).glob("*.o"))]
         used = [str(path) for path in objects if path.stem not in without]
         include = [f"-I{RUNTIME}", f"-I{RUNTIME / 'abi'}"]
         wraps = [f"-Wl,--wrap={name}" for name in wrap]
-        run = [gcc, *options, *wraps, *include, str(SUPPORT / main), *used, "-lm", "-ldl", "-lpthread"]
+        chosen = forkable if forks else options
+        run = [gcc, *chosen, *wraps, *include, str(SUPPORT / main), *used, "-lm", "-ldl", "-lpthread"]
         subprocess.run([*run, "-o", str(folder / main.removesuffix(".c"))], check=True)
         return folder / main.removesuffix(".c")
 
@@ -170,7 +176,7 @@ def test_damaged_weights_are_refused_or_harmless(build: Build, tmp_path: Path) -
 def test_what_was_opened_may_be_run_and_closed_in_a_fork(build: Build) -> None:
     """And threads that call run() at once wait for each other. A child that waited for its parent's threads, or for a
     lock that one of them holds, would be killed."""
-    assert lines(build("forked.c")) == []
+    assert lines(build("forked.c", forks=True)) == []
 
 
 def test_the_kernels_are_the_processors_or_lesser_ones_that_were_asked_for(build: Build) -> None:

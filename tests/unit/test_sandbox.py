@@ -439,7 +439,8 @@ import sys, time, pathlib
 from dataclasses import replace
 from builder.sandbox import Sandbox
 replace(Sandbox.here(), preloaded=(sys.argv[2],)).start()
-while not pathlib.Path(sys.argv[1]).exists():
+loaded = pathlib.Path(sys.argv[1])
+while not (loaded.exists() and loaded.read_text()):
     time.sleep(0.02)
 """
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{place}"}

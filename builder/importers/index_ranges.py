@@ -73,7 +73,7 @@ class _Elements:
     """Elements of feeds that a tensor consists of.
 
     ``numbers`` counts the elements of all feeds from 1 on, and is 0 for others. ``wrap``: so much was added to negative
-    ones. ``exact``: greater ones may have been rounded, or have become negative where an integer cannot hold them; None
+    ones. ``exact``: greater ones may have been rounded, or have become others where an integer cannot hold them; None
     where neither can be.
     """
 
@@ -165,17 +165,23 @@ class _Tracer:
 
 
 def _cast(elements: _Elements | None, source: Any, target: Any) -> _Elements | None:
-    """Return ``elements`` after a cast that keeps whole numbers, but for large ones; None after another."""
+    """Return ``elements`` after a cast that keeps whole numbers, but for large ones; None after another.
+
+    The range of an index that is cast to int32 is that of its own type: 2**32 + 3, of which TensorFlow makes 3, is
+    refused.
+    """
     if elements is None or source == target:
         return elements
     if target.name in _EXACT:
         if source.name in _EXACT and _EXACT[target.name] < _EXACT[source.name]:
             return None  # 9.9999999 may become 10
         return replace(elements, exact=min(_EXACT[target.name], elements.exact or _HIGHEST))
-    if target.name not in INTEGERS or source.name in _EXACT:
-        return elements if target.name in ("int32", "int64") else None
-    (low, high), (least, greatest) = integer_limits(target.name), integer_limits(source.name)
-    return elements if low <= least and greatest <= high else None
+    if source.name not in _EXACT and target.name in INTEGERS:
+        (low, high), (least, greatest) = integer_limits(target.name), integer_limits(source.name)
+        if low <= least and greatest <= high:
+            return elements
+        elements = replace(elements, exact=min(high + 1, elements.exact or _HIGHEST))
+    return elements if target.name in ("int32", "int64") else None
 
 
 def _moved_inputs(op: Any) -> list[int]:

@@ -195,6 +195,24 @@ def test_a_range_is_of_the_type_of_the_input(dtype: str) -> None:
     assert (one.first, one.count, one.period, one.minimum, one.maximum) == (0, 1, 1, 0, most)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint32", "uint64"])
+def test_a_wide_index_is_looked_at_before_it_is_cast(dtype: str) -> None:
+    traced = Traced(lambda ids: tf.gather(TABLE, tf.cast(ids, tf.int32)), dtype)
+    (one,) = traced.ranges
+    assert (one.first, one.count, one.period, one.minimum, one.maximum) == (0, 1, 1, 0, 9)
+    low, high = integer_limits(dtype)
+    for value in {low, max(low, -1), 0, 9, 10, 1 << 31, (1 << 32) - 1, 3 - (low >> 31), high}:
+        index = int(np.asarray(value, dtype).astype(np.int32))  # TensorFlow takes what is left of a larger number
+        assert traced.answers([0, value]) == (0 <= index <= 9)
+
+
+def test_a_range_without_a_lower_end_is_not_known_before_a_cast() -> None:
+    def model(ids: Any) -> Any:
+        return tf.math.unsorted_segment_sum(TABLE[:2], tf.cast(ids, tf.int32), 10)
+
+    assert Traced(model, "int64").ranges == ()
+
+
 def test_a_range_that_holds_every_value_is_none() -> None:
     assert Traced(lambda ids: tf.gather(np.zeros(256), tf.cast(ids, tf.int32)), "uint8").ranges == ()
 

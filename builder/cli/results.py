@@ -62,6 +62,7 @@ _PORT = _object(
         "type": ["number", "boolean", "null"],
         **_said("for inference, of an input that seems only to tell it from training"),
     },
+    rows={"type": ["integer", "null"], **_said("of the table of which PyTorch looks up every element of an input")},
 )
 
 _SCALING = _object(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,15 @@ from builder.importers.loaded import Shape, distinct
 from builder.importers.ports import ModelPorts, PortInfo
 
 Array = NDArray[Any]
+
+_ATEN = torch.ops.aten
+_MOVE = {
+    _ATEN._to_copy.default, _ATEN.alias.default, _ATEN.clone.default, _ATEN.contiguous.default, _ATEN.detach.default,
+    _ATEN.expand.default, _ATEN.flatten.using_ints, _ATEN.permute.default, _ATEN.reshape.default, _ATEN.squeeze.default,
+    _ATEN.squeeze.dim, _ATEN.squeeze.dims, _ATEN.t.default, _ATEN.to.dtype, _ATEN.transpose.int, _ATEN.unflatten.int,
+    _ATEN.unsqueeze.default, _ATEN.view.default,
+}  # fmt: skip
+"""Operators that move the elements of their first argument, and do not change indices."""
 
 
 def open_torch(path: Path) -> FrameworkModel:
@@ -56,11 +66,33 @@ def open_torch(path: Path) -> FrameworkModel:
 def _feeds(program: Any, file: str) -> tuple[PortInfo, ...]:
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     names = list(program.graph_signature.user_inputs)
-    visible = distinct([str(name) for name in names])
-    return tuple(
+    visible, rows = distinct([str(name) for name in names]), _count_rows(program)
+    ports = [
         _port(shown, nodes[name].meta["val"] if name in nodes else name, file)
         for shown, name in zip(visible, names, strict=True)
-    )
+    ]
+    return tuple(replace(port, rows=rows.get(name)) for port, name in zip(ports, names, strict=True))
+
+
+def _count_rows(program: Any) -> dict[str, int]:
+    """Find the inputs all of whose elements are looked up, and the rows of the (smallest) table of each.
+
+    PyTorch raises on an index outside of the table; the program that is made of the model would take the nearest row.
+    """
+    rows: dict[str, int] = {}
+    for node in program.graph.nodes:
+        if node.target is _ATEN.embedding.default:
+            (table, indices), axis = node.args[:2], 0
+        elif node.target is _ATEN.index_select.default:
+            table, axis, indices = node.args
+        else:
+            continue
+        while indices.target in _MOVE:
+            indices = indices.args[0]
+        size = table.meta["val"].shape[axis]
+        if indices.op == "placeholder" and isinstance(size, int):
+            rows[indices.name] = min(size, rows.get(indices.name, size))
+    return rows
 
 
 def _fetches(program: Any, file: str) -> tuple[PortInfo, ...]:

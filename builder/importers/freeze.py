@@ -34,7 +34,7 @@ from builder.importers.state import spec_of, without_debugging
 from builder.importers.tf import loaded_graph, tensorflow
 from builder.importers.xla_ops import kernels, look
 from builder.spec import ModelSpec
-from builder.spec.tensor import ITEM_SIZES, TensorSpec, c_identifier
+from builder.spec.tensor import ITEM_SIZES, IndexRange, TensorSpec, c_identifier
 
 
 def write_frozen(
@@ -97,7 +97,7 @@ def write_frozen(
         specs = _fetch_specs(graph.as_graph_def(), feeds, results, first, spec)
         ports = tuple(Port(fetch, tensor.name) for fetch, tensor in _with_shapes(results, specs))
         complete = graph.as_graph_def()
-        feeds = _with_ranges(graph, feeds, ports)
+        feeds = _with_ranges(graph, feeds, ports, raw.ranges)
     pruned = _pruned(complete, ports, feeds)
     if needs_rewriting(pruned, for_a_cpu):  # TensorFlow is to answer with this graph
         runnable = rewrite_ops(pruned, for_a_cpu).definition
@@ -118,13 +118,16 @@ def write_frozen(
     return frozen
 
 
-def _with_ranges(graph: Any, feeds: list[Port], fetches: tuple[Port, ...]) -> list[Port]:
-    """``feeds`` with the ranges of the indices in them."""
+def _with_ranges(
+    graph: Any, feeds: list[Port], fetches: tuple[Port, ...], hidden: Mapping[str, tuple[IndexRange, ...]]
+) -> list[Port]:
+    """Return ``feeds`` with the ranges of the indices in them. ``hidden``: those that the graph does not show."""
     inputs = {op.name: [tensor.op.name for tensor in op.inputs] for op in graph.get_operations()}
     run = reachable([node_of(port.tensor) for port in fetches], inputs)
     operations = [op for op in graph.get_operations() if op.name in run]
     ranges = find_index_ranges(operations, {port.tensor: port.spec for port in feeds})
-    return [replace(port, spec=replace(port.spec, ranges=ranges.get(port.tensor, ()))) for port in feeds]
+    all_ranges = {port.tensor: hidden.get(port.spec.name, ()) for port in feeds} | ranges
+    return [replace(port, spec=replace(port.spec, ranges=all_ranges[port.tensor])) for port in feeds]
 
 
 def _pruned(graph_def: Any, fetches: tuple[Port, ...], feeds: list[Port]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from builder.importers.ports import ModelPorts
 from builder.importers.state import Variable
 from builder.importers.tables import Table
-from builder.spec.tensor import c_identifier
+from builder.spec.tensor import IndexRange, c_identifier
 
 Shape = tuple[int, ...]
 
@@ -33,6 +33,8 @@ class RawGraph:
     states: Mapping[str, Variable] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
     asserts: bool = False  # whether it had assertions, which may be gone
+    ranges: Mapping[str, tuple[IndexRange, ...]] = field(default_factory=dict)
+    """Ranges of indices that the graph does not show, by feed."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ class PortInfo:
     shape: tuple[int | None, ...] | None
     value: bool | float | None = None
     """For inference, of an input that seems only to tell it from training."""
+    rows: int | None = None
+    """The rows of the table in which every element of the input is looked up; the framework raises on others."""
 
     @property
     def may_be_image(self) -> bool:
@@ -103,5 +105,6 @@ class ModelPorts:
 def _port(row: Any) -> PortInfo:
     shape = row["shape"]
     dims = None if shape is None else tuple(None if dim is None else int(dim) for dim in shape)
-    value = row.get("value")
-    return PortInfo(str(row["name"]), str(row["dtype"]), dims, value if isinstance(value, bool | float) else None)
+    value, rows = row.get("value"), row.get("rows")
+    value = value if isinstance(value, bool | float) else None
+    return PortInfo(str(row["name"]), str(row["dtype"]), dims, value, rows and max(1, int(rows)))

@@ -20,6 +20,7 @@ from builder.errors import ImportModelError
 from builder.importers.loaded import LoadedModel, RawGraph, Shape
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.tf import tensorflow
+from builder.spec.tensor import IndexRange
 
 Array = NDArray[Any]
 
@@ -94,4 +95,5 @@ def _freeze(program: Program, shapes: Mapping[str, Shape]) -> RawGraph:
         {port.name: tensor.name for port, tensor in zip(program.feeds, feeds, strict=True)},
         {port.name: tensor.name for port, tensor in zip(program.fetches, results, strict=True)},
         {tensor.op.name: name for tensor, name in zip(weights, program.weights, strict=True)},
+        ranges={port.name: (IndexRange(0, 1, 1, 0, port.rows - 1),) for port in program.ports.feeds if port.rows},
     )

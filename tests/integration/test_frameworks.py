@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,17 +80,24 @@ SMALL = ("small", "unet", "lstm", "loops", "operators")
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_network_of_pytorch(torch_models: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_builds(torch_models / f"{name}.pt2", tmp_path, monkeypatch)
+    manifest = assert_builds(torch_models / f"{name}.pt2", tmp_path, monkeypatch)
+    if name == "lstm":  # its ids are looked up in a table of 200 rows
+        assert [(feed["minimum"], feed["maximum"]) for feed in manifest["feeds"]] == [(0, 199)]
 
 
-def test_pytorchs_operators_that_torchax_lacks() -> None:
+@pytest.mark.parametrize(
+    ("script", "printed_last"),
+    [("torch_operator_cases.py", "49 runs\n"), ("torch_index_cases.py", "10 of 10 agree\n")],
+    ids=["operators that torchax lacks", "indices of tables"],
+)
+def test_cases_agree_with_pytorch(script: str, printed_last: str) -> None:
     python = environment_of(FRAMEWORKS["pytorch"], print) / "bin" / "python"
     variables = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
-    command = [python, NETWORKS / "torch_operator_cases.py"]
+    command = [python, NETWORKS / script]
     done = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, timeout=600, check=True, env=os.environ | variables
     )
-    assert done.stdout == "49 runs\n"
+    assert done.stdout == printed_last
 
 
 def test_a_file_of_pytorch_is_read_only_if_it_is_trusted(
@@ -124,8 +132,8 @@ def test_convolutions_of_channels_first_run_channels_last() -> None:
     assert done.stdout == "68 runs\n"
 
 
-def assert_builds(model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model builds, and its library answers as is recorded beside the model."""
+def assert_builds(model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Build the model, whose library answers as is recorded beside the model. Returns the bundle's manifest."""
     project = empty_project(folder, monkeypatch)
     toml = folder / "model.toml"
     trust = "trust = true\n" if model.suffix == ".pt2" else ""
@@ -134,6 +142,7 @@ def assert_builds(model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     manifest = json.loads(Bundle.load(project.dist / model.stem).manifest.read_text())
     assert manifest["verification"]["passed"]
     assert_answers(project.dist / model.stem / "layer" / "lib" / "libmodel.so", model.with_suffix(".npz"))
+    return manifest
 
 
 def assert_answers(library: Path, recorded: Path) -> None:

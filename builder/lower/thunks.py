@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, assert_never
+from typing import Any
 
 from builder.errors import LowerError
 from builder.lower.broadcasts import find_broadcast
@@ -38,6 +39,18 @@ StraightStep = (
     | GatherStep
 )
 WITH_SCRATCH = (SortStep, FftStep, NmsStep, CombinedNmsStep, EnclosedStep)
+_FIELDS: Mapping[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    ConvolutionStep: (("input", "kernel"), ("output",)),
+    DotStep: (("lhs", "rhs"), ("out",)),
+    CopyStep: (("source",), ("target",)),
+    TopKStep: (("values",), ("out_values", "out_indices")),
+    FftStep: (("input", "tables"), ("output",)),
+    NmsStep: (("boxes", "scores"), ("indices", "kept", "found")),
+    CombinedNmsStep: (("boxes", "scores"), ("out_boxes", "out_scores", "out_classes", "found")),
+    BroadcastStep: (("source", "other"), ("target",)),
+    GatherStep: (("indices", "table"), ("output",)),
+}
+"""The fields that a step reads, and those that it writes. KernelStep and SortStep have lists of buffers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,51 +72,18 @@ class Thunk:
     def rebuilt(self, reads: list[Buffer], writes: list[Buffer], scratch: Buffer | None) -> StraightStep | CallStep:
         """The step over other memory."""
         step = self.step
-        match step:
-            case EnclosedStep():
-                assert scratch is not None
-                return step.rebuilt(reads, writes, scratch)
-            case KernelStep():
-                return replace(step, buffers=(*reads, *writes))
-            case ConvolutionStep():
-                return replace(step, input=reads[0], kernel=reads[1], output=writes[0])
-            case DotStep():
-                return replace(step, lhs=reads[0], rhs=reads[1], out=writes[0])
-            case CopyStep():
-                return replace(step, source=reads[0], target=writes[0])
-            case BroadcastStep():
-                return replace(step, source=reads[0], other=reads[1] if len(reads) > 1 else None, target=writes[0])
-            case GatherStep():
-                return replace(step, indices=reads[0], table=reads[1], output=writes[0])
-            case SortStep():
-                assert scratch is not None
-                return replace(step, buffers=tuple(writes), scratch=scratch)
-            case FftStep():
-                assert scratch is not None
-                return replace(step, input=reads[0], tables=reads[1], output=writes[0], scratch=scratch)
-            case NmsStep():
-                assert scratch is not None
-                indices, kept, found = writes
-                return replace(
-                    step, boxes=reads[0], scores=reads[1], indices=indices, kept=kept, found=found, scratch=scratch
-                )
-            case CombinedNmsStep():
-                assert scratch is not None
-                boxes, scores, classes, found = writes
-                return replace(
-                    step,
-                    boxes=reads[0],
-                    scores=reads[1],
-                    out_boxes=boxes,
-                    out_scores=scores,
-                    out_classes=classes,
-                    found=found,
-                    scratch=scratch,
-                )
-            case TopKStep():
-                return replace(step, values=reads[0], out_values=writes[0], out_indices=writes[1])
-            case _:
-                assert_never(step)
+        if isinstance(step, EnclosedStep):
+            assert scratch is not None
+            return step.rebuilt(reads, writes, scratch)
+        if isinstance(step, KernelStep):
+            return replace(step, buffers=(*reads, *writes))
+        fields: dict[str, Any] = {"scratch": scratch} if isinstance(step, WITH_SCRATCH) else {}
+        if isinstance(step, SortStep):
+            return replace(step, buffers=tuple(writes), **fields)
+        read, written = _FIELDS[type(step)]
+        fields |= zip(read, reads, strict=False)  # of a BroadcastStep, there may be no other
+        fields |= zip(written, writes, strict=True)
+        return replace(step, **fields)
 
     @property
     def scratch_size(self) -> int:
@@ -151,32 +131,14 @@ def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False)
 
 
 def _ports(step: StraightStep, proto: Any) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
-    match step:
-        case KernelStep():
-            count = len(proto.kernel_thunk.arguments_buffers)
-            return step.buffers[:count], step.buffers[count:]
-        case ConvolutionStep():
-            return (step.input, step.kernel), (step.output,)
-        case DotStep():
-            return (step.lhs, step.rhs), (step.out,)
-        case CopyStep():
-            return (step.source,), (step.target,)
-        case BroadcastStep():
-            return (step.source, *(() if step.other is None else (step.other,))), (step.target,)
-        case GatherStep():
-            return (step.indices, step.table), (step.output,)
-        case SortStep():
-            return step.buffers, step.buffers
-        case FftStep():
-            return (step.input, step.tables), (step.output,)
-        case NmsStep():
-            return (step.boxes, step.scores), (step.indices, step.kept, step.found)
-        case CombinedNmsStep():
-            return (step.boxes, step.scores), (step.out_boxes, step.out_scores, step.out_classes, step.found)
-        case TopKStep():
-            return (step.values,), (step.out_values, step.out_indices)
-        case _:
-            assert_never(step)
+    if isinstance(step, KernelStep):
+        count = len(proto.kernel_thunk.arguments_buffers)
+        return step.buffers[:count], step.buffers[count:]
+    if isinstance(step, SortStep):
+        return step.buffers, step.buffers
+    values = ([getattr(step, name) for name in names] for names in _FIELDS[type(step)])
+    read, written = (tuple(buffer for buffer in buffers if buffer is not None) for buffers in values)
+    return read, written
 
 
 def _output(dag: Dag, name: str, index: int, count: int) -> Value | None:

@@ -10,6 +10,7 @@ from builder.errors import PreflightError, SizeLimitError
 from builder.importers.graph import FrozenGraph
 from builder.importers.xla_ops import OpReport, Unsupported, look
 from builder.pack.limits import ways_out
+from builder.records import NOT_A_RECORD, read_part
 from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, WeightsPlace
 
 LIBRARY_OVERHEAD = 400_000
@@ -86,15 +87,10 @@ class Preflight:
     @classmethod
     def of_json(cls, found: Any) -> Preflight:
         """What ``to_json`` gave. Raises PreflightError for anything else: the process that looked was not itself."""
-        sizes = ("nodes", "weights", "library", "dependencies", "max_unzipped", "max_zipped")
         try:
-            rows = tuple(
-                Unsupported(str(r["op"]), str(r["reason"]), r["hint"] and str(r["hint"]), tuple(map(str, r["nodes"])))
-                for r in found["unsupported"]
-            )
-            counts = {name: int(found[name]) for name in sizes}
-            return cls(unsupported=rows, place=found["place"], **counts)
-        except (LookupError, TypeError, ValueError) as error:
+            rows = [{name: value for name, value in row.items() if name != "count"} for row in found["unsupported"]]
+            return read_part(cls, found | {"unsupported": rows})
+        except (*NOT_A_RECORD, AttributeError) as error:
             raise PreflightError("The process that read the model did not report its graph.") from error
 
 

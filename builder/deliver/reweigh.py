@@ -25,6 +25,7 @@ from builder.lower import Lowered
 from builder.lower.decisions import LayerWeights
 from builder.lower.fused_steps import Quantisation
 from builder.pack.bundle import LIBRARY
+from builder.records import read_record
 from builder.stages.compile import CompiledModel, Compiler, compiler
 from builder.stages.completed import completed
 from builder.stages.imported import import_variants
@@ -114,7 +115,7 @@ def _wanted(ws: Workspace) -> Layout:
 def _quantisations(bundle: Path) -> dict[str, Quantisation]:
     """How the library in the folder ``bundle`` rounds its layers' inputs, which is compiled into it."""
     manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
-    layers = (LayerWeights.of_json(layer) for layer in manifest["lowering"]["weights"]["layers"])
+    layers = (read_record(LayerWeights, layer) for layer in manifest["lowering"]["weights"]["layers"])
     return {layer.layer: layer.input for layer in layers if layer.input is not None}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
@@ -14,7 +13,8 @@ from numpy.typing import NDArray
 
 from builder.errors import SandboxError
 from builder.importers.tf import tensorflow
-from builder.spec.tensor import IndexRange, TensorSpec, integer_limits
+from builder.records import read_record
+from builder.spec.tensor import TensorSpec, integer_limits
 
 MODEL_SCOPE = "model/"
 """Where the model's own nodes are in graph.pb; ports are under ``feed/`` and ``fetch/``."""
@@ -190,13 +190,11 @@ class FrozenGraph:
         try:
             with (folder / _PORTS).open("rb") as file:
                 found = json.loads(file.read(_LARGEST_PORTS))
-            feeds, fetches, states = (tuple(map(_port, found[key])) for key in ("feeds", "fetches", "states"))
-            _require_shapes(feeds, fetches, states)
-            variables = {_text(node): _text(name) for node, name in found["variables"].items()}
-            strings = tuple(map(_strings, found.get("strings", [])))
-            examples = _examples(found["examples"]) if "examples" in found else None
-            warnings, origin = tuple(map(_text, found.get("warnings", []))), _text(found.get("origin", ""))
-            return cls(folder, feeds, fetches, variables, states, strings, examples, warnings, origin)
+            graph = read_record(cls, found | {"folder": folder})
+            for port in (*graph.feeds, *graph.fetches, *graph.states):
+                _require_tensor(port.spec)
+            _require_shapes(graph.feeds, graph.fetches, graph.states)
+            return graph
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SandboxError(
                 f"The process that read the model left a {_PORTS} that does not say what its inputs and outputs are. "
@@ -218,51 +216,15 @@ def _require_shapes(feeds: tuple[Port, ...], fetches: tuple[Port, ...], states: 
             raise ValueError("shape")
 
 
-def _port(row: Any) -> Port:
-    spec = row["spec"]
-    shape, dynamic = spec["shape"], spec.get("dynamic", [])
-    if not isinstance(shape, list) or not all(type(dim) is int and dim >= 0 for dim in shape):
-        raise TypeError("shape")
-    if not isinstance(dynamic, list) or not all(type(at) is int and 0 <= at < len(shape) for at in dynamic):
-        raise TypeError("dynamic")
-    ranges = tuple(_range(one, math.prod(shape)) for one in spec.get("ranges", []))
-    tensor = TensorSpec(_text(spec["name"]), _text(spec["dtype"]), tuple(shape), tuple(dynamic), ranges)
-    port = Port(tensor, _text(row["tensor"]))
-    if port.spec.size > _LARGEST_TENSOR:
+def _require_tensor(spec: TensorSpec) -> None:
+    """Raise TypeError, ValueError or LookupError for a tensor that cannot be."""
+    if min(spec.shape, default=0) < 0 or not set(spec.dynamic) <= set(range(len(spec.shape))):
+        raise ValueError("shape")
+    if spec.size > _LARGEST_TENSOR:
         raise ValueError("size")
-    return port
-
-
-def _range(row: Any, elements: int) -> IndexRange:
-    """Read a range of a feed of so many ``elements``. Raises TypeError or ValueError for anything else."""
-    found = IndexRange(**row)
     low, high = integer_limits("int64")
-    if not all(type(number) is int and low <= number <= high for number in astuple(found)):
-        raise TypeError("range")
-    if not (0 <= found.first < found.first + found.count <= found.period and elements % found.period == 0):
-        raise ValueError("range")
-    return found
-
-
-def _strings(row: Any) -> StringInput:
-    shape = row["shape"]
-    if not isinstance(shape, list) or not all(type(dim) is int and dim >= 0 for dim in shape):
-        raise TypeError("shape")
-    feeds, tokens = tuple(map(_text, row["feeds"])), _text(row.get("tokens", ""))
-    return StringInput(_text(row["name"]), tuple(shape), feeds, tokens)
-
-
-def _examples(row: Any) -> ExampleInput:
-    def default(value: object) -> str | tuple[str, ...] | None:
-        if isinstance(value, list):
-            return tuple(map(_text, value))
-        return None if value is None else _text(value)
-
-    features = [ExampleFeature(_text(f["key"]), _text(f["name"]), default(f["default"])) for f in row["features"]]
-    return ExampleInput(_text(row["name"]), tuple(features))
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("text")
-    return value
+    for one in spec.ranges:
+        if not low <= min(astuple(one)) <= max(astuple(one)) <= high:
+            raise ValueError("limits")
+        if not (0 <= one.first < one.first + one.count <= one.period and spec.elements % one.period == 0):
+            raise ValueError("range")

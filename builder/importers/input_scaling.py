@@ -52,13 +52,6 @@ class InputScaling:
     reverses: bool = False
     size: tuple[int, int] | None = None
 
-    @classmethod
-    def of_json(cls, row: Any) -> InputScaling:
-        """Read back what ``dataclasses.asdict`` and JSON made. Raises LookupError, TypeError or ValueError."""
-        scale, offset = (tuple(map(float, row[key])) for key in ("scale", "offset"))
-        size = row["size"] and (int(row["size"][0]), int(row["size"][1]))
-        return cls(str(row["feed"]), scale, offset, bool(row["reverses"]), size)
-
     @property
     def scales(self) -> bool:
         """True where the graph changes the values of pixels."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from builder.errors import ImportModelError
 from builder.importers.input_scaling import InputScaling
+from builder.records import NOT_A_RECORD, read_part
 
 ASSUMED_SIDE = 224
 """Pixels of an image whose size the model leaves open: what most published networks were trained on."""
@@ -58,14 +59,6 @@ class GraphFacts:
     length: int | None = None
     missing: tuple[str, ...] = ()
 
-    @classmethod
-    def of_json(cls, row: Any) -> GraphFacts:
-        """Read back what ``dataclasses.asdict`` and JSON made. Raises LookupError, TypeError or ValueError."""
-        scalings = tuple(map(InputScaling.of_json, row["scalings"]))
-        endings = {str(name): str(op) for name, op in row["endings"].items()}
-        length = row["length"] and int(row["length"])
-        return cls(scalings, endings, str(row["family"]), length, tuple(map(str, row["missing"])))
-
 
 @dataclass(frozen=True)
 class ModelPorts:
@@ -93,18 +86,6 @@ class ModelPorts:
     def of_json(cls, found: Any) -> ModelPorts:
         """What ``dataclasses.asdict`` made, after a way through JSON. Raises ImportModelError for anything else."""
         try:
-            feeds, fetches = (tuple(_port(row) for row in found[key]) for key in ("feeds", "fetches"))
-            signature = None if found["signature"] is None else str(found["signature"])
-            signatures, warnings = (tuple(map(str, found.get(key, ()))) for key in ("signatures", "warnings"))
-            facts = GraphFacts.of_json(found["facts"]) if found.get("facts") else None
-            return cls(feeds, fetches, signature, signatures, facts, warnings, str(found["origin"]))
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            return read_part(cls, found)
+        except NOT_A_RECORD as error:
             raise ImportModelError("The process that read the model did not report its inputs and outputs.") from error
-
-
-def _port(row: Any) -> PortInfo:
-    shape = row["shape"]
-    dims = None if shape is None else tuple(None if dim is None else int(dim) for dim in shape)
-    value, rows = row.get("value"), row.get("rows")
-    value = value if isinstance(value, bool | float) else None
-    return PortInfo(str(row["name"]), str(row["dtype"]), dims, value, rows and max(1, int(rows)))

@@ -95,5 +95,7 @@ def _freeze(program: Program, shapes: Mapping[str, Shape]) -> RawGraph:
         {port.name: tensor.name for port, tensor in zip(program.feeds, feeds, strict=True)},
         {port.name: tensor.name for port, tensor in zip(program.fetches, results, strict=True)},
         {tensor.op.name: name for tensor, name in zip(weights, program.weights, strict=True)},
-        ranges={port.name: (IndexRange(0, 1, 1, 0, port.rows - 1),) for port in program.ports.feeds if port.rows},
+        ranges={
+            port.name: (IndexRange(0, 1, 1, 0, max(port.rows, 1) - 1),) for port in program.ports.feeds if port.rows
+        },
     )

@@ -14,6 +14,7 @@ from builder.lower.geometry import THIN_CHANNELS
 from builder.lower.notes import Note
 from builder.lower.packing import PANEL, TILED, choose, thin_block, winograd_band
 from builder.lower.program import CascadeStep, Program, Step, walk
+from builder.records import read_record
 from builder.spec.model import WeightType
 
 Chooser = Literal["rule", "tuning"]
@@ -70,12 +71,6 @@ class LayerWeights:
     kept: str = ""
     input: Quantisation | None = None
     input_kept: str = ""
-
-    @classmethod
-    def of_json(cls, data: Mapping[str, Any]) -> LayerWeights:
-        """What ``asdict`` made of one, with or without what is empty."""
-        by = data.get("input")
-        return cls(**{**data, "input": by and Quantisation(**by)})
 
 
 def layer_weights(program: Program, kept: Mapping[str, str] | None = None) -> tuple[LayerWeights, ...]:
@@ -201,11 +196,7 @@ class LoweringReport:
     @classmethod
     def load(cls, path: Path) -> LoweringReport:
         """What ``save`` wrote."""
-        data = json.loads(path.read_text(encoding="utf-8"))
-        decisions = tuple(Decision(**d | {"fused": tuple(d["fused"])}) for d in data.pop("decisions"))
-        given_up = tuple((path, why) for path, why in data.pop("given_up"))
-        weights = tuple(LayerWeights.of_json(w) for w in data.pop("weights"))
-        return cls(**data, decisions=decisions, given_up=given_up, weights=weights)
+        return read_record(cls, json.loads(path.read_text(encoding="utf-8")))
 
 
 def decisions(

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from builder.quantise.kinds import FLOAT32, Kind
+from builder.records import read_part
 
 MARGINS = {1: 1.02, 2: 1.1}
 """By threads, the multiple of float32's time that is still not slower. A library and its copy mostly differ by less.
@@ -106,20 +107,11 @@ class Choice:
     @classmethod
     def of_dict(cls, data: Mapping[str, Any]) -> Choice:
         """What ``to_dict`` made. Raises KeyError, TypeError or ValueError for anything else."""
-        return cls(
-            float(data["accuracy"]), str(data["inputs"]), tuple(map(_tried, data["tried"])), str(data["untimed"])
-        )
-
-
-def _tried(data: Mapping[str, Any]) -> Tried:
-    return Tried(Kind(**data["kind"]), float(data["agreement"]), data["timing"] and _timing(data["timing"]))
-
-
-def _timing(data: Mapping[str, Any]) -> Timing:
-    ratios = tuple(Ratio(str(r["isa"]), int(r["threads"]), float(r["time"])) for r in data["ratios"])
-    if unknown := {ratio.threads for ratio in ratios} - MARGINS.keys():
-        raise ValueError(f"times on {unknown} threads")
-    return Timing(ratios, tuple(map(str, data["lacking"])))
+        choice = read_part(cls, data)
+        ratios = (ratio for one in choice.tried if one.timing for ratio in one.timing.ratios)
+        if unknown := {ratio.threads for ratio in ratios} - MARGINS.keys():
+            raise ValueError(f"times on {unknown} threads")
+        return choice
 
 
 def _times(timing: Timing) -> Iterator[str]:

@@ -78,7 +78,7 @@ def feed(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]
         lambda ports: ports.update(feeds={"x": 1}),
         lambda ports: ports.update(variables={"w": ["x"]}),
         lambda ports: ports.update(variables=[1]),
-        lambda ports: ports.pop("states"),
+        lambda ports: ports.pop("fetches"),
     ],
 )
 def test_ports_that_are_none_are_refused(change: Callable[[dict[str, Any]], object], tmp_path: Path) -> None:

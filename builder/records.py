@@ -1,0 +1,56 @@
+"""Read dataclasses back from JSON, as ``dataclasses.asdict`` and ``json`` wrote them."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+NOT_A_RECORD = (TypeError, ValueError, LookupError)
+
+
+def read_record(kind: type[T], data: Any) -> T:
+    """Make a dataclass of ``data``, by the types of its fields. Raises one of NOT_A_RECORD for data that do not fit."""
+    hints = typing.get_type_hints(kind)
+    return kind(**{name: _read(hints[name], value) for name, value in _require(dict, data).items()})
+
+
+def read_part(kind: type[T], data: Any) -> T:
+    """Make a dataclass of those of ``data`` that are called like its fields; none may miss. Raises as ``read_record``.
+
+    There may be others.
+    """
+    return read_record(kind, {field.name: data[field.name] for field in fields(typing.cast(Any, kind))})
+
+
+def _read(kind: Any, data: Any) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if is_dataclass(kind):
+        return read_record(typing.cast(type, kind), data)
+    if origin in (typing.Union, types.UnionType):
+        for one in arguments:
+            try:
+                return _read(one, data)
+            except NOT_A_RECORD:
+                continue
+    if origin is typing.Literal and data in arguments:
+        return data
+    if origin in (dict, Mapping):
+        return {_require(str, key): _read(arguments[1], value) for key, value in _require(dict, data).items()}
+    if origin is tuple:
+        values = _require(list, data)
+        kinds = [arguments[0]] * len(values) if arguments[-1] is ... else arguments
+        return tuple(_read(one, value) for one, value in zip(kinds, values, strict=True))
+    if kind is float and type(data) is int:
+        return float(data)
+    return data if kind is Any else _require(kind, data)
+
+
+def _require(kind: Any, data: Any) -> Any:
+    """Raise TypeError for what is not of the type ``kind``; a bool is no int."""
+    if not isinstance(kind, type) or not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
+        raise TypeError(f"{str(data)[:80]} is no {getattr(kind, '__name__', kind)}")
+    return data

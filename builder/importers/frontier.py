@@ -20,6 +20,7 @@ from builder.errors import ImportModelError
 from builder.escape import visible
 from builder.importers.rewrite import become_constant, called_by, copy_message, output_names
 from builder.importers.tf import loaded_graph, reference_session, tensorflow
+from builder.importers.word_graph import upstream
 from builder.importers.xla_ops import compiled
 
 PICTURE_OPS = frozenset(
@@ -254,12 +255,7 @@ def _between(graph: Any, start: Any, ends: Sequence[Any]) -> list[Any]:
             if any(given.op in down and (given.op is not start.op or given is start) for given in op.inputs):
                 down.add(op)
                 changed = True
-    up, todo = set[Any](), [end.op for end in ends]
-    while todo:
-        op = todo.pop()
-        if op not in up:
-            up.add(op)
-            todo += [given.op for given in op.inputs]
+    up = upstream(ends, None)
     return [op for op in ops if op in down and op in up and op is not start.op]
 
 
@@ -330,16 +326,8 @@ def _strings(op: Any) -> bool:
 
 def _depends(tensor: Any) -> bool:
     """Whether the values of ``tensor``, not only its size, depend on what is fed."""
-    todo, seen = [tensor.op], set[Any]()
-    while todo:
-        op = todo.pop()
-        if op in seen or op.type in _SIZES:
-            continue
-        if op.type.startswith("Placeholder"):
-            return True
-        seen.add(op)
-        todo += [given.op for given in op.inputs]
-    return False
+    others = {op for op in tensor.graph.get_operations() if op.type not in _SIZES}
+    return any(op.type.startswith("Placeholder") for op in upstream([tensor], others))
 
 
 def _works_on_strings(graph_def: Any) -> set[str]:

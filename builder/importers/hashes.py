@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from builder.importers.rewrite import copy_message, node_of, stand_in
+from builder.importers.rewrite import copy_message, source_of, stand_in
 from builder.importers.rewrites.hashing import mixed, remainder, turned, word
 from builder.importers.tf import dtype_of, tensorflow
 
@@ -70,10 +70,7 @@ def fingerprints(x: Any) -> Any:
 def written_from(tensor: str, nodes: Mapping[str, Any]) -> Any | None:
     """The node that writes whole numbers as ``tensor``, as they are."""
     tf = tensorflow()
-    node, seen = nodes.get(node_of(tensor)), set[str]()
-    while node is not None and node.op == "Identity" and node.input and node.name not in seen:
-        seen.add(node.name)
-        node = nodes.get(node_of(node.input[0]))
+    node = nodes.get(source_of(tensor, nodes))
     if node is None or node.op != "AsString" or not node.input:
         return None
     whole = {

@@ -15,7 +15,7 @@ import numpy as np
 
 from builder.errors import ImportModelError
 from builder.importers.frontier import PICTURE_OPS, inner_front
-from builder.importers.rewrite import become_constant, copy_message, keep_called_functions, node_of, prune_function
+from builder.importers.rewrite import become_constant, copy_message, keep_called_functions, prune_function, source_of
 from builder.importers.tf import tensorflow
 
 _LOOPS = {"While", "StatelessWhile"}
@@ -71,20 +71,11 @@ def _map_of(node: Any, functions: Mapping[str, Any]) -> _Map | None:
     if len(reads) != 1 or len(writes) != 1 or len(reads[0].input) < 3 or len(writes[0].input) < 3:
         return None
     places = {argument.name: number for number, argument in enumerate(body.signature.input_arg)}
-    given, made = (places.get(_root(one.input[0], body)) for one in (reads[0], writes[0]))
+    nodes = {n.name: n for n in body.node_def}
+    given, made = (places.get(source_of(one.input[0], nodes)) for one in (reads[0], writes[0]))
     if given is None or made is None or max(given, made) >= len(node.input):
         return None
     return _Map(node, body, reads[0], writes[0], given, made)
-
-
-def _root(tensor: str, body: Any) -> str:
-    """The node, or the argument, that ``tensor`` is of."""
-    nodes = {n.name: n for n in body.node_def}
-    name, seen = node_of(tensor), set[str]()
-    while name in nodes and nodes[name].op == "Identity" and nodes[name].input and name not in seen:
-        seen.add(name)
-        name = node_of(nodes[name].input[0])
-    return name
 
 
 def _split(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tuple[int, ...]) -> None:
@@ -100,7 +91,7 @@ def _split(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tuple[int
 
     nodes = {n.name: n for n in graph_def.node}
     kept = graph_def.node.add()
-    kept.CopyFrom(nodes[_root_of(old.input[loop.made], nodes)])
+    kept.CopyFrom(nodes[source_of(old.input[loop.made], nodes)])
     kept.name = f"{scope}/reserved"
     kept.input[0] = size
     kept.attr["element_dtype"].type = dtype
@@ -128,13 +119,6 @@ def _split(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tuple[int
     prune_function(second)
     old.attr["body"].func.name = second.signature.name
     old.input[loop.given] = listed.name
-
-
-def _root_of(tensor: str, nodes: Mapping[str, Any]) -> str:
-    name = node_of(tensor)
-    while nodes[name].op == "Identity":
-        name = node_of(nodes[name].input[0])
-    return name
 
 
 def _body(graph_def: Any, loop: _Map, which: str) -> Any:

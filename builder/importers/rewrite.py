@@ -39,6 +39,15 @@ def output_names(operation: Any) -> list[str]:
     return names
 
 
+def source_of(tensor: str, nodes: Mapping[str, Any]) -> str:
+    """Find the node, or the function's argument, that ``tensor`` is of, past Identity; ``nodes`` may be no graph."""
+    name, seen = node_of(tensor), set[str]()
+    while name in nodes and nodes[name].op == "Identity" and nodes[name].input and name not in seen:
+        seen.add(name)
+        name = node_of(nodes[name].input[0])
+    return name
+
+
 def reads(nodes: Iterable[Any], *, control: bool = True) -> dict[str, list[str]]:
     """The names of the nodes that each node reads or, if ``control``, waits for."""
     return {n.name: [node_of(i) for i in n.input if control or not i.startswith("^")] for n in nodes}

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.importers.rewrite import called_by, copy_message, node_of, reachable, reads, stand_in
+from builder.importers.rewrite import called_by, copy_message, node_of, reachable, reads, source_of, stand_in
 from builder.importers.state import handle_of
 from builder.importers.table_files import FILE_FILL, read_file
 from builder.importers.tf import dtype_of, tensorflow
@@ -77,27 +77,18 @@ def filled(graph_def: Any, init_ops: Iterable[str], files: Mapping[str, Path]) -
         body, known = todo.pop()
         own = {node.name: node for node in body}
         for node in body:
-            given = tuple(known.get(_source(t, own), "") for t in node.input if not t.startswith("^"))
+            given = tuple(known.get(source_of(t, own), "") for t in node.input if not t.startswith("^"))
             called = next((name for name in called_by(node) if name in functions), None)
             if called is not None and node.op in {*_CALLS, called}:
                 if (called, *given) not in seen:
                     seen.add((called, *given))
                     arguments = [a.name for a in functions[called].signature.input_arg]
                     todo.append((functions[called].node_def, dict(zip(arguments, given, strict=False))))
-            elif node.op != "Identity":  # which _source follows
+            elif node.op != "Identity":  # which source_of follows
                 for table in tables.intersection(given):
                     fills.setdefault(table, []).append((node, given[1:] if node.op in _FILL else ()))
     found = {table: _table(nodes[table], *fill[0], nodes, files) for table, fill in fills.items() if len(fill) == 1}
     return {name: table for name, table in found.items() if table is not None}
-
-
-def _source(tensor: str, nodes: Mapping[str, Any]) -> str:
-    """The node, or the function's argument, that ``tensor`` comes from; ``nodes`` may be no graph at all."""
-    name, seen = node_of(tensor), set[str]()
-    while name in nodes and nodes[name].op == "Identity" and nodes[name].input and name not in seen:
-        seen.add(name)
-        name = node_of(nodes[name].input[0])
-    return name
 
 
 def _table(

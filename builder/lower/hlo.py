@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,14 +101,19 @@ class Dag:
     @functools.cached_property
     def live(self) -> list[Value]:
         """What the outputs need, operands first."""
-        seen = set(self.outputs)
-        pending = list(self.outputs)
-        while pending:
-            for operand in pending.pop().operands:
-                if operand not in seen:
-                    seen.add(operand)
-                    pending.append(operand)
-        return [v for v in self.values if v in seen]
+        needed = find_sources(self.outputs)
+        return [v for v in self.values if v in needed]
+
+
+def find_sources(values: Iterable[Value]) -> set[Value]:
+    """Return ``values`` and all that they are made of."""
+    found, pending = set[Value](), [*values]
+    while pending:
+        value = pending.pop()
+        if value not in found:
+            found.add(value)
+            pending += value.operands
+    return found
 
 
 def read_dag(result: Any) -> Dag:

@@ -7,7 +7,7 @@ these must be the new state, as the cell computes it. That is told by values, as
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from builder.errors import LowerError
 from builder.lower.activations import ELEMENTWISE, apply
 from builder.lower.fused_steps import Recurrence
-from builder.lower.hlo import Value, read_computation
+from builder.lower.hlo import Value, find_sources, read_computation
 from builder.lower.hlo_index import HloIndex
 
 _FEWEST = 4
@@ -399,15 +399,9 @@ def _through(value: Value) -> Value:
     return value
 
 
-def _live(root: Value) -> Iterator[Value]:
+def _live(root: Value) -> list[Value]:
     """``root`` and what it is made of, operands first."""
-    seen, pending = {root}, [root]
-    while pending:
-        for operand in pending.pop().operands:
-            if operand not in seen:
-                seen.add(operand)
-                pending.append(operand)
-    yield from sorted(seen, key=lambda v: v.number)
+    return sorted(find_sources([root]), key=lambda v: v.number)
 
 
 def _numbers(output: tuple[int | None, int] | None) -> list[int]:

@@ -97,26 +97,29 @@ def sensitivity(
     Both arguments are arrays by case and fetch, of which the second may miss some. What is not finite in either counts
     for nothing, nor does an answer that gets another size.
     """
-    found: dict[str, float] = {}
-    for case, moved in nudged_answers.items():
-        for name, after in moved.items():
-            values = answers[case][name]
-            if values.dtype.name in FLOATS and values.shape == after.shape:
-                found[name] = max(found.get(name, 0.0), _share(values, after))
-    return found
+    pairs = _pair_answers(answers, nudged_answers)
+    return {name: max(_share(*pair) for pair in ones) for name, ones in pairs.items()}
 
 
 def joint_sensitivity(
     answers: Mapping[str, Mapping[str, Array]], nudged_answers: Mapping[str, Mapping[str, Array]]
 ) -> dict[str, float]:
     """Return the same change as a share of the largest magnitude over all cases: no small answer excuses large ones."""
+    pairs = _pair_answers(answers, nudged_answers)
+    return {name: _share(*map(np.concatenate, zip(*ones, strict=True))) for name, ones in pairs.items()}
+
+
+def _pair_answers(
+    answers: Mapping[str, Mapping[str, Array]], nudged_answers: Mapping[str, Mapping[str, Array]]
+) -> dict[str, list[tuple[Array, Array]]]:
+    """Pair what a floating-point fetch is in each case, flat, with what it became, if that has the same size."""
     pairs: dict[str, list[tuple[Array, Array]]] = {}
     for case, moved in nudged_answers.items():
         for name, after in moved.items():
             values = answers[case][name]
             if values.dtype.name in FLOATS and values.shape == after.shape:
                 pairs.setdefault(name, []).append((values.ravel(), after.ravel()))
-    return {name: _share(*map(np.concatenate, zip(*ones, strict=True))) for name, ones in pairs.items()}
+    return pairs
 
 
 def _share(values: Array, moved: Array) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builder.importers.rewrite import all_nodes, become_call, called_by, copy_message, node_of, output_names
+from builder.importers.rewrite import all_nodes, become_call, called_by, copy_message, node_of, output_names, source_of
 from builder.importers.rewrites import OPEN, rewrite_of
 from builder.importers.rewrites.constant import Constants, constant_of
 from builder.importers.rewrites.limits import rows_of, sizes_of
@@ -158,13 +158,7 @@ def _unchanged(node: Any, functions: Mapping[str, Any]) -> set[int]:
     body = functions[node.attr["body"].func.name]
     arguments = [a.name for a in body.signature.input_arg]
     nodes = {n.name: n for n in body.node_def}
-
-    def root(tensor: str) -> str:
-        while (name := node_of(tensor)) in nodes and nodes[name].op == "Identity":
-            tensor = nodes[name].input[0]
-        return name
-
-    results = [root(body.ret[output.name]) for output in body.signature.output_arg]
+    results = [source_of(body.ret[output.name], nodes) for output in body.signature.output_arg]
     return {i for i, (argument, result) in enumerate(zip(arguments, results, strict=True)) if argument == result}
 
 

@@ -14,7 +14,6 @@ from builder.cli.command import (
     Command,
     Family,
     Options,
-    add_json,
     answer,
     load_spec,
     progress_of,
@@ -33,7 +32,6 @@ WATCH_SECONDS = 2.0
 
 def _add_endpoint(parser: Arguments) -> None:
     parser.add_argument("--endpoint-url", metavar="URL", help="endpoint of another AWS, such as a local emulator")
-    add_json(parser)
 
 
 def _add_run(parser: Arguments) -> None:

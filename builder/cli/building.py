@@ -15,7 +15,6 @@ from builder.cli.command import (
     Arguments,
     Command,
     Options,
-    add_json,
     add_model,
     add_route,
     add_target,
@@ -48,7 +47,6 @@ def _bundle_arguments(parser: Arguments) -> None:
     )
     add_target(parser)
     add_route(parser)
-    add_json(parser)
 
 
 def bundle(options: Options, project: Project) -> int:
@@ -103,11 +101,6 @@ def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundl
     return built.bundle
 
 
-def _wasm_arguments(parser: Arguments) -> None:
-    add_model(parser)
-    add_json(parser)
-
-
 def wasm(options: Options, project: Project) -> int:
     from builder.wasm.build import build_wasm
     from builder.wasm.report import modules_table
@@ -130,7 +123,6 @@ def _bindings_arguments(parser: Arguments) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="(default: dist/bindings/<model>/<language>)")
     parser.add_argument("--static", action="store_true", help="add libmodel.a, to be linked into a program")
     add_target(parser)
-    add_json(parser)
 
 
 def bindings(options: Options, project: Project) -> int:
@@ -149,7 +141,6 @@ def bindings(options: Options, project: Project) -> int:
 def _export_arguments(parser: Arguments) -> None:
     add_model(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: dist/<model>-export)")
-    add_json(parser)
 
 
 def export(options: Options, project: Project) -> int:
@@ -173,7 +164,6 @@ def export(options: Options, project: Project) -> int:
 def _selftest_arguments(parser: Arguments) -> None:
     add_model(parser)
     add_target(parser)
-    add_json(parser)
 
 
 def selftest(options: Options, project: Project) -> int:
@@ -199,7 +189,6 @@ def _weights_arguments(parser: Arguments) -> None:
     add_model(parser)
     add_target(parser)
     parser.add_argument("--output", type=Path, help="where to write (default: dist/<model>.weights)")
-    add_json(parser)
 
 
 def weights(options: Options, project: Project) -> int:
@@ -223,7 +212,7 @@ def weights(options: Options, project: Project) -> int:
 
 COMMANDS = (
     Command("bundle", "compile a model, or several, and pack them as one Lambda layer", _bundle_arguments, bundle),
-    Command("wasm", "compile a model to WebAssembly", _wasm_arguments, wasm),
+    Command("wasm", "compile a model to WebAssembly", add_model, wasm),
     Command("bindings", "write a package that calls a model from another language", _bindings_arguments, bindings),
     Command("export", "write a model's weights, graph and configuration for others to read", _export_arguments, export),
     Command("selftest", "build and run a test and a benchmark program for a bundle", _selftest_arguments, selftest),

@@ -70,6 +70,7 @@ def named(given: Command | Family) -> Iterator[tuple[str, Command]]:
 
 def add_common(parser: Arguments) -> None:
     """What every command takes."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("-q", "--quiet", action="store_true", help="show no progress: only the result, or the error")
     shown.add_argument(
@@ -96,10 +97,6 @@ def add_route(parser: Arguments) -> None:
     help = "docker, host, or auto: in Docker when an engine answers and the image can read the model (default: auto)"
     action = parser.add_argument("--in", dest="route", default="auto", metavar="WHERE", help=help)
     completed(action, one_of("docker", "host", "auto"))
-
-
-def add_json(parser: Arguments) -> None:
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def add_trust(parser: Arguments) -> None:

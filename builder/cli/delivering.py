@@ -11,7 +11,6 @@ from builder.cli.command import (
     Command,
     Options,
     add_bundled_models,
-    add_json,
     add_target,
     answer,
     load_spec,
@@ -29,7 +28,6 @@ def _publish_arguments(parser: Arguments) -> None:
     parser.add_argument("--bucket", help="S3 bucket for a zip over 50 MB (default: the one SAM made)")
     parser.add_argument("--prune", type=int, metavar="N", help="keep the newest N versions and those in use")
     parser.add_argument("--endpoint-url", metavar="URL", help="endpoint of another AWS, such as a local emulator")
-    add_json(parser)
 
 
 def publish(options: Options, project: Project) -> int:
@@ -65,7 +63,6 @@ def publish(options: Options, project: Project) -> int:
 def _stage_arguments(parser: Arguments) -> None:
     add_bundled_models(parser)
     add_target(parser)
-    add_json(parser)
 
 
 def stage(options: Options, project: Project) -> int:
@@ -85,7 +82,6 @@ def _parameters_arguments(parser: Arguments) -> None:
     parser.add_argument(
         "--env", default="default", metavar="NAME", help="an environment of samconfig.toml (default: default)"
     )
-    add_json(parser)
 
 
 def parameters(options: Options, project: Project) -> int:
@@ -100,7 +96,6 @@ def parameters(options: Options, project: Project) -> int:
 def _template_arguments(parser: Arguments) -> None:
     parser.add_argument("form", choices=("terraform", "cdk"), help="what it is for")
     parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="where the files go (default: .)")
-    add_json(parser)
 
 
 def template(options: Options, project: Project) -> int:
@@ -123,7 +118,6 @@ def _check_arguments(parser: Arguments) -> None:
         "--template", type=Path, default=Path(".aws-sam/build/template.yaml"), metavar="FILE",
         help="the built template (default: .aws-sam/build/template.yaml)",
     )  # fmt: skip
-    add_json(parser)
 
 
 def check(options: Options, _project: Project) -> int:

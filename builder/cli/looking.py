@@ -11,7 +11,6 @@ from builder.cli.command import (
     Arguments,
     Command,
     Options,
-    add_json,
     add_model,
     add_route,
     add_trust,
@@ -48,7 +47,6 @@ def _where_arguments(parser: Arguments) -> None:
     help = f"{MODEL} that would be built (default: any)"
     completed(parser.add_argument("models", nargs="*", metavar="model", help=help), models)
     add_route(parser)
-    add_json(parser)
 
 
 def where(options: Options, project: Project) -> int:
@@ -61,7 +59,6 @@ def where(options: Options, project: Project) -> int:
 
 def _check_spec_arguments(parser: Arguments) -> None:
     parser.add_argument("specs", nargs="+", type=Path, metavar="FILE", help="a model.toml")
-    add_json(parser)
 
 
 def check_spec(options: Options, _project: Project) -> int:
@@ -78,7 +75,6 @@ def check_spec(options: Options, _project: Project) -> int:
 
 def _inspect_arguments(parser: Arguments) -> None:
     parser.add_argument("model", help=f"{MODEL}, or a model file, or its address (docs/sources.md)")
-    add_json(parser)
     add_trust(parser)
 
 
@@ -124,7 +120,6 @@ def _explain_arguments(parser: Arguments) -> None:
     add_model(parser)
     _add_seconds(parser, 3.0)
     parser.add_argument("--threads", type=int, default=1, help="threads to run on (default: 1)")
-    add_json(parser)
 
 
 def explain(options: Options, project: Project) -> int:
@@ -143,7 +138,6 @@ def _verify_arguments(parser: Arguments) -> None:
     add_model(parser)
     help = "compare each step with TensorFlow's tensor, and name the first that is off"
     parser.add_argument("--layers", action="store_true", help=help)
-    add_json(parser)
 
 
 def verify(options: Options, project: Project) -> int:
@@ -163,7 +157,6 @@ def verify(options: Options, project: Project) -> int:
 def _tune_arguments(parser: Arguments) -> None:
     add_model(parser)
     _add_seconds(parser, 10.0)
-    add_json(parser)
 
 
 def tune(options: Options, project: Project) -> int:
@@ -188,7 +181,6 @@ def _accuracy_arguments(parser: Arguments) -> None:
         help="a folder of pictures, or one with a folder for each label, or an .npz file with an array for each "
         "input, and perhaps labels; may be repeated",
     )  # fmt: skip
-    add_json(parser)
 
 
 def accuracy(options: Options, project: Project) -> int:
@@ -208,7 +200,6 @@ def _init_arguments(parser: Arguments) -> None:
     )
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     add_trust(parser)
-    add_json(parser)
 
 
 def init(options: Options, project: Project) -> int:
@@ -227,7 +218,7 @@ def init(options: Options, project: Project) -> int:
 
 
 COMMANDS = (
-    Command("doctor", "say what this machine has, and what it lacks for which command", add_json, doctor),
+    Command("doctor", "say what this machine has, and what it lacks for which command", lambda _: None, doctor),
     Command("where", "say where a build would run, docker or host", _where_arguments, where),
     Command("check-spec", "check model.toml files without reading a model", _check_spec_arguments, check_spec),
     Command("inspect", "say what a model takes and gives, and whether it can be compiled", _inspect_arguments, inspect),

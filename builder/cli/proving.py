@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.cli.command import MODEL, Arguments, Command, Options, add_json, answer, load_spec, progress_of, relative
+from builder.cli.command import MODEL, Arguments, Command, Options, answer, load_spec, progress_of, relative
 from builder.project import Project
 
 
@@ -15,7 +15,6 @@ def _bundle_argument(parser: Arguments) -> None:
 def _sign_arguments(parser: Arguments) -> None:
     _bundle_argument(parser)
     parser.add_argument("--key", type=Path, required=True, metavar="PEM", help="private ed25519 key")
-    add_json(parser)
 
 
 def sign(options: Options, _project: Project) -> int:
@@ -29,7 +28,6 @@ def sign(options: Options, _project: Project) -> int:
 def _verify_arguments(parser: Arguments) -> None:
     _bundle_argument(parser)
     parser.add_argument("--key", type=Path, metavar="PEM", help="public ed25519 key of the signer")
-    add_json(parser)
 
 
 def verify_bundle(options: Options, _project: Project) -> int:
@@ -44,7 +42,6 @@ def verify_bundle(options: Options, _project: Project) -> int:
 def _reproduce_arguments(parser: Arguments) -> None:
     _bundle_argument(parser)
     parser.add_argument("--model", help=f"{MODEL}, if it is not the recorded one")
-    add_json(parser)
 
 
 def reproduce(options: Options, project: Project) -> int:

@@ -15,7 +15,6 @@ from builder.cli.command import (
     Command,
     Options,
     add_bundled_models,
-    add_json,
     add_model,
     add_target,
     answer,
@@ -39,7 +38,6 @@ def _invoke_arguments(parser: Arguments) -> None:
     )
     sent.add_argument("--payload", metavar="JSON", help="the same, on the command line (default: zeros)")
     add_target(parser)
-    add_json(parser)
 
 
 def invoke(options: Options, project: Project) -> int:
@@ -76,11 +74,6 @@ def invoke(options: Options, project: Project) -> int:
     return 0
 
 
-def _sample_arguments(parser: Arguments) -> None:
-    add_model(parser)
-    add_json(parser)
-
-
 def sample(options: Options, project: Project) -> int:
     from builder.local import rie
 
@@ -96,7 +89,6 @@ def _serve_arguments(parser: Arguments) -> None:
         "--port", type=int, default=8080, help="port to serve on (default: 8080; 0 takes any free port)"
     )
     parser.add_argument("--cors", default="", metavar="ORIGINS", help="origins whose pages may call the function, or *")
-    add_json(parser)
 
 
 def serve(options: Options, project: Project) -> int:
@@ -128,7 +120,6 @@ def _bench_arguments(parser: Arguments) -> None:
     parser.add_argument(
         "--starts", type=int, default=5, help="cold starts of the function; 0 leaves the function out (default: 5)"
     )
-    add_json(parser)
 
 
 def bench(options: Options, project: Project) -> int:
@@ -154,7 +145,6 @@ def _cost_arguments(parser: Arguments) -> None:
     )
     parser.add_argument("--rounds", type=int, default=5, help="cold starts with each size (default: 5)")
     parser.add_argument("--seconds", type=float, default=1.0, help="of warm requests after each start (default: 1)")
-    add_json(parser)
 
 
 def cost(options: Options, project: Project) -> int:
@@ -188,7 +178,7 @@ COMMANDS = (
     Command(
         "invoke", "run a bundle on an image or a text in Lambda's emulator, without Docker", _invoke_arguments, invoke
     ),
-    Command("sample", "print a request that a bundle's model takes: a photograph, zeros", _sample_arguments, sample),
+    Command("sample", "print a request that a bundle's model takes: a photograph, zeros", add_model, sample),
     Command(
         "serve", "serve a bundle on this machine as its Function URL does, without Docker", _serve_arguments, serve
     ),

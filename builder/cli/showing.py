@@ -8,7 +8,6 @@ from builder.cli.command import (
     Arguments,
     Command,
     Options,
-    add_json,
     add_model,
     answer,
     load_spec,
@@ -30,7 +29,6 @@ def _diff_arguments(parser: Arguments) -> None:
     )
     parser.add_argument("--threads", type=int, default=1, help="threads to run on (default: 1)")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure, about (default: 3)")
-    add_json(parser)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page, too")
 
 
@@ -73,7 +71,6 @@ def _report_arguments(parser: Arguments) -> None:
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="where to write (default: report.html in the bundle's folder)"
     )
-    add_json(parser)
 
 
 def report(options: Options, project: Project) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.cli.command import Arguments, Command, Options, add_json, add_trust, answer, relative
+from builder.cli.command import Arguments, Command, Options, add_trust, answer, relative
 from builder.cli.looking import describe_for, fetched_model
 from builder.project import Project
 
@@ -19,7 +19,6 @@ def _new_arguments(parser: Arguments) -> None:
         "--update", action="store_true", help="write nothing: show how the files differ from what it would write today"
     )
     add_trust(parser)
-    add_json(parser)
 
 
 def new(options: Options, project: Project) -> int:

@@ -340,7 +340,7 @@ def _signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
         sizes=tuple(_size(s, nan) for s in own.get("shapes", [])),
         pad={name: float(value) for name, value in own.get("pad", {}).items()},
         signature=str(own.get("signature", "")),
-        audio=_audio(own["audio"]) if own.get("audio") else None,
+        audio=AudioInput(**{key: own["audio"][key] for key in AudioInput._fields}) if own.get("audio") else None,
         strings=tuple(map(_strings, own.get("strings", []))),
         text=TextInput(**{key: own["text"][key] for key in TextInput._fields}) if own.get("text") else None,
         examples=_examples(own["examples"]) if own.get("examples") else None,
@@ -380,10 +380,6 @@ def _image(data: dict[str, Any]) -> ImageInput:
         if key in known:
             known[key] = tuple(known[key])
     return ImageInput(**known)
-
-
-def _audio(data: dict[str, Any]) -> AudioInput:
-    return AudioInput(**{key: data[key] for key in AudioInput._fields})
 
 
 def _examples(data: dict[str, Any]) -> ExampleInput:

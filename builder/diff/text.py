@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from builder.diff.difference import Change, Difference, Figure
+from builder.diff.difference import Difference, Figure
 from builder.diff.speed import Speed
 from builder.escape import markdown
 
@@ -37,7 +37,8 @@ def tables(found: Difference) -> Iterator[Table]:
         ("Packages", "package", found.packages),
     ):
         if changes:
-            yield Table(title, (head, "before", "after"), tuple(_change(change) for change in changes))
+            rows = tuple((change.what, _short(change.before), _short(change.after)) for change in changes)
+            yield Table(title, (head, "before", "after"), rows)
 
 
 def summary(found: Difference) -> str:
@@ -97,10 +98,6 @@ def _changed(figure: Figure) -> str:
         return "same"
     share = f" ({100 * step / figure.before:+.1f} %)" if figure.before else ""
     return f"{step:+,}{share}" if isinstance(step, int) else f"{step:+.2g}{share}"
-
-
-def _change(change: Change) -> tuple[str, ...]:
-    return change.what, _short(change.before), _short(change.after)
 
 
 def _short(value: str | None) -> str:

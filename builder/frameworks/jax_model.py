@@ -30,7 +30,8 @@ def open_jax(path: Path) -> FrameworkModel:
     try:
         exported = export.deserialize(bytearray(path.read_bytes()))
     except Exception as error:  # a flatbuffer that is none fails in many ways
-        raise ImportModelError(f"{path.name} is not what jax.export's `serialize()` gives: {_words(error)}") from error
+        reason = " ".join(str(error).split())[:300]
+        raise ImportModelError(f"{path.name} is not what jax.export's `serialize()` gives: {reason}") from error
     _require_runs_here(exported, path.name)
     arguments, results = exported.in_tree, exported.out_tree
 
@@ -72,7 +73,3 @@ def _ports(paths: Sequence[tuple[Any, ...]], kind: str, avals: Sequence[Any]) ->
         PortInfo(name, str(aval.dtype), tuple(d if isinstance(d, int) else None for d in aval.shape))
         for name, aval in zip(names, avals, strict=True)
     )
-
-
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

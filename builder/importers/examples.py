@@ -112,7 +112,8 @@ def without_examples(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedModel,
     definition = keep_reachable(raw.graph_def, wanted, raw.feeds.values())
     _require_outside_of_functions(definition)
     graph = loaded_graph(definition)
-    ops = [op for op in graph.get_operations() if op.type in PARSE_OPS and _is_needed(op, wanted)]
+    parsing = (op for op in graph.get_operations() if op.type in PARSE_OPS)
+    ops = [op for op in parsing if any(_is_read(tensor, wanted) for tensor in op.outputs)]
     if not ops:
         return same, None
     if spec.image or spec.audio or spec.text:
@@ -151,10 +152,6 @@ def _require_outside_of_functions(graph_def: Any) -> None:
             f"{visible(inside[0].op)} ({visible(inside[0].name)}) stands inside of a loop or a branch (tf.map_fn): "
             "give tf.io.parse_example the whole batch."
         )
-
-
-def _is_needed(op: Any, wanted: Sequence[str]) -> bool:
-    return any(_is_read(tensor, wanted) for tensor in op.outputs)
 
 
 def _is_read(tensor: Any, wanted: Sequence[str]) -> bool:

@@ -132,7 +132,8 @@ def _with_called_functions(nodes: Sequence[Any], graph_def: Any) -> Any:
 
 def inline_calls(graph_def: Any, ports: Iterable[str]) -> Any:
     """With PartitionedCall and friends replaced by their bodies; While, If and Case stay functional."""
-    if not any("PartitionedCall" in n.op or n.op in _function_names(graph_def) for n in graph_def.node):
+    functions = {f.signature.name for f in graph_def.library.function}
+    if not any("PartitionedCall" in n.op or n.op in functions for n in graph_def.node):
         return graph_def
     return run_grappler(graph_def, ports, "function")
 
@@ -290,10 +291,6 @@ def _calls(node: Any) -> Iterator[Any]:
             yield value.func
         elif value.HasField("list"):
             yield from value.list.func
-
-
-def _function_names(graph_def: Any) -> set[str]:
-    return {f.signature.name for f in graph_def.library.function}
 
 
 def all_nodes(graph_def: Any) -> Iterator[Any]:

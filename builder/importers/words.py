@@ -197,7 +197,9 @@ class _Cutter:
         """``front`` with the ops on single numbers behind it that leave no more tensors to be fed than there were."""
         for op in self._ordered(self.down - front):
             further = self._closed([op]) - front
-            light = further and all(one.type in _LIGHT and _of_whole_numbers(one) for one in further)
+            tensors = [tensor for one in further for tensor in (*one.inputs, *one.outputs)]
+            whole = all(tensor.dtype.is_integer or tensor.dtype.is_bool for tensor in tensors)
+            light = further and whole and all(one.type in _LIGHT for one in further)
             if light and len(self._edges(front | further)) <= len(self._edges(front)):
                 front = front | further
         return front
@@ -397,7 +399,3 @@ class _Cutter:
         names = list(dict.fromkeys(op.type for op in ops[: ops.index(end)] if of_strings(op))) if end in ops else []
         names = [*names[:_SHOWN], f"[{end.type}]"] if end else names
         return f"  {', '.join(map(visible, self.sources))} -> " + " -> ".join(map(visible, names))
-
-
-def _of_whole_numbers(op: Any) -> bool:
-    return all(t.dtype.is_integer or t.dtype.is_bool for t in (*op.inputs, *op.outputs))

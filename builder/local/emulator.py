@@ -117,7 +117,8 @@ class Emulator:
     @property
     def peak_rss(self) -> int:
         """Bytes the function's process has had in memory at most; 0 while there is none."""
-        return max((_peak_rss(pid) for pid in self._family()), default=0)
+        family = _descendants(self._process.pid) if self._process else []
+        return max(map(_peak_rss, family), default=0)
 
     def _start(self) -> bool:
         assert self._folder is not None
@@ -188,9 +189,6 @@ class Emulator:
         for pid in family:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-
-    def _family(self) -> list[int]:
-        return _descendants(self._process.pid) if self._process else []
 
     def _read(self, name: str) -> str:
         if self._folder is None:

@@ -111,7 +111,7 @@ class _Exchange:
                 kept = self._new(product.output.size)
                 copied = RowStep(row.name, row.index, rows.stored.buffer, kept, row.count)
                 changed[row.step] = [copied] if row.needed_once else [copied, *changed[row.step]]
-                changed[number] = [_copy(product.name, kept, product.output)]
+                changed[number] = [CopyStep(product.name, kept, product.output, 4, (kept.size // 4,), (1,), (1,))]
             elif product is not None and product.weights.size >= LEAST_WEIGHTS:
                 changed[number] = [self._layer(product)]
             else:
@@ -292,10 +292,6 @@ def _rows(buffer: Buffer, rows: int, width: int) -> View:
     return View(buffer, 0, rows * width, rows * width, width)
 
 
-def _copy(name: str, source: Buffer, target: Buffer) -> CopyStep:
-    return CopyStep(name, source, target, 4, (source.size // 4,), (1,), (1,))
-
-
 def _note(step: Step) -> Note:
     if isinstance(step, LayerStep):
         moved = step.weights.size + step.input.buffer.size + step.stored.buffer.size
@@ -305,9 +301,6 @@ def _note(step: Step) -> Note:
         return Note(step.name, "recurrent", what, sums, flop_of_step(step), step.weights.size)
     if isinstance(step, GatherStep):
         return Note(step.name, "gather", (step.weight_type,), "", 0, 0)
-    inside = ("with layers inside",) if isinstance(step, WhileStep) and _has_layer(step.body) else ()
+    layers = isinstance(step, WhileStep) and any(isinstance(s, LayerStep | RowStep) for s in step.body)
+    inside = ("with layers inside",) if layers else ()
     return Note(step.name, "copy" if isinstance(step, CopyStep | RowStep) else "xla", inside, "", 0, 0)
-
-
-def _has_layer(steps: Steps) -> bool:
-    return any(isinstance(s, LayerStep | RowStep) for s in steps)

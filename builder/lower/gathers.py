@@ -140,12 +140,8 @@ class _Kernel:
         parts = (chain.argument, *chain.steps, table)
         plain = count == taken and all(shapes.is_row_major(i.shape) and i.opcode != "transpose" for i in parts)
         result = plain and self._through(self.root) is table and _rows_last(table)
-        name = table.metadata.op_name or op_name(self._outside(place))
+        name = table.metadata.op_name or op_name(self.index.operands(self.instruction)[place])
         return Gather(name, place, number, rows, width, count, dtype, wide, chain.rows is not None, result=result)
-
-    def _outside(self, number: int) -> Any:
-        """The instruction that gives an argument."""
-        return self.index.operands(self.instruction)[number]
 
     def _through(self, instruction: Any) -> Any:
         """What an instruction is, but for bitcasts."""

@@ -187,7 +187,8 @@ class Products:
         whole = list(array.shape.dimensions)
         if [1, *whole[1:]] != list(piece.shape.dimensions) or not shapes.is_row_major(array.shape):
             return None
-        if shapes.dtype(first.shape) != "int32" or any(not _is_zero(o) for o in others):
+        zeros = all(other.opcode == "constant" and list(other.literal.s32s) == [0] for other in others)
+        if shapes.dtype(first.shape) != "int32" or not zeros:
             return None
         numbers = self.module.argument(outer, array), self.module.argument(outer, first)
         if numbers[0] is None or numbers[1] is None:
@@ -210,10 +211,6 @@ class Products:
         if weight is None or len(weight.data) < buffer.size:
             return None
         return np.frombuffer(weight.data[: buffer.size], np.float32)
-
-
-def _is_zero(instruction: Any) -> bool:
-    return instruction.opcode == "constant" and list(instruction.literal.s32s) == [0]
 
 
 def _last_contracted(data: Any, dot: Any) -> bool:

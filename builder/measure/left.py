@@ -115,8 +115,11 @@ def read_rightly(left: Left, lefts: Sequence[Left], right: Container[Left], lowe
     place = next(i for i, one in enumerate(steps) if one is step)
     while True:
         memory = _memory_of(step)
-        reader = next((i for i in range(place + 1, len(steps)) if _touches(steps[i], memory)), None)
-        if memory is None or reader is None:
+        if memory is None:
+            return False
+        later = range(place + 1, len(steps))
+        reader = next((i for i in later if any(buffer.overlaps(memory) for buffer in _buffers(steps[i]))), None)
+        if reader is None:
             return False
         step, place = steps[reader], reader
         if id(step) in known:
@@ -130,10 +133,6 @@ def _memory_of(step: Step) -> Buffer | None:
         case PoolStep() | NormStep() | AttentionStep() | RepackStep():
             return step.output.buffer
     return _written(step)
-
-
-def _touches(step: Step, memory: Buffer | None) -> bool:
-    return memory is not None and any(buffer.overlaps(memory) for buffer in _buffers(step))
 
 
 def _buffers(part: object) -> Iterator[Buffer]:

@@ -63,7 +63,8 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
             for weights in bundle.folder.glob("*.weights"):
                 place_file(weights, fresh / weights.name)
             (fresh / name).mkdir()
-            for path in _papers(bundle):
+            papers = bundle.header, bundle.description, bundle.manifest, bundle.sbom, bundle.notice, bundle.statement
+            for path in papers:
                 shutil.copyfile(path, fresh / name / path.name)
         inside = [_moved(bundle, place) for bundle, place in zip(bundles, places, strict=True)]
         _write(draft.layer / LAYER_MANIFEST, {"schema": SCHEMA_VERSION, "models": inside})
@@ -109,10 +110,6 @@ def _moved(bundle: Bundle, place: str) -> dict[str, Any]:
     folder = place.removesuffix(Path(LIBRARY).name)
     files = {folder + Path(path).name: entry for path, entry in manifest["files"].items()}
     return manifest | {"files": files}
-
-
-def _papers(bundle: Bundle) -> tuple[Path, ...]:
-    return bundle.header, bundle.description, bundle.manifest, bundle.sbom, bundle.notice, bundle.statement
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

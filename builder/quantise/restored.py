@@ -7,6 +7,7 @@ library: a constant of the same numbers in the same order, or its transpose, tak
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,8 @@ def exchange(definition: Any, wanted: Mapping[str, Array]) -> dict[str, list[tup
     found: dict[str, list[tuple[Scope, str]]] = {}
     for scope, node in _constants(definition):
         tensor = node.attr["value"].tensor
-        if tensor.dtype != tf.float32.as_datatype_enum or _elements(tensor) not in sizes:
+        elements = math.prod(dim.size for dim in tensor.tensor_shape.dim)
+        if tensor.dtype != tf.float32.as_datatype_enum or elements not in sizes:
             continue
         old = tf.make_ndarray(tensor)
         new = None
@@ -121,7 +123,3 @@ def exchange(definition: Any, wanted: Mapping[str, Array]) -> dict[str, list[tup
 
 def _constants(definition: Any) -> Iterator[tuple[Scope, Any]]:
     yield from ((scope, node) for scope in scopes(definition) for node in scope.nodes if node.op == "Const")
-
-
-def _elements(tensor: Any) -> int:
-    return int(np.prod([dim.size for dim in tensor.tensor_shape.dim]))

@@ -60,7 +60,8 @@ def fetch_file(source: Source, store: Store, show: Show, bounds: Bounds) -> Path
     """The one file that is fetched, where it is kept. Raises as ``fetch`` does."""
     address = source.address
     assert address
-    name, key = _name(source, address), record_key(source)
+    key = record_key(source)
+    name = PurePosixPath(source.file).name if address.kind == "mlflow" and source.file else address.name
     digest = source.sha256 or (store.recorded(key) if address.pinned else None)
     kept = store.kept(digest, name) if digest else None
     if kept is None:
@@ -105,10 +106,6 @@ def record_key(source: Source) -> str:
     address = source.address
     assert address
     return f"{address.shown} {source.file}" if address.kind == "mlflow" else address.shown
-
-
-def _name(source: Source, address: Address) -> str:
-    return PurePosixPath(source.file).name if address.kind == "mlflow" and source.file else address.name
 
 
 def _fetch(source: Source, address: Address, name: str, store: Store, show: Show, bounds: Bounds) -> Path:

@@ -30,7 +30,7 @@ def bundle_statement(ws: Workspace, library: VerifiedLibrary, folder: Path, part
         external={"model": _place(ws), "target": ws.target.name, "package": ws.spec.packaging},
         internal=internal,
         materials=[*_materials(ws, library, parts)],
-        builder=_builder(),
+        builder="coldforge:container" if os.environ.get(BASE) else "coldforge:host",
         versions=library.versions,
     )
 
@@ -39,10 +39,6 @@ def _place(ws: Workspace) -> str:
     """model.toml's path in the checkout, or its name alone: no path of this machine."""
     path, root = ws.spec.path.resolve(), Path(os.environ.get(CHECKOUT) or ws.project.root.resolve())
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
-
-
-def _builder(environment: Mapping[str, str] = os.environ) -> str:
-    return "coldforge:container" if environment.get(BASE) else "coldforge:host"
 
 
 def _materials(ws: Workspace, library: VerifiedLibrary, parts: Sequence[Part]) -> Iterator[Material]:

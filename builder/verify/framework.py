@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from builder.arrays import save_arrays
 from builder.errors import VerifyError
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
+from builder.importers.loaded import tensor_name
 from builder.importers.program import NODE
 from builder.importers.tf import reference_session, tensorflow
 from builder.spec import ModelSpec
@@ -57,7 +58,7 @@ def ask(graph: FrozenGraph, folder: Path) -> None:
         Golden.open(graph.golden_path) as golden,
     ):
         tf.import_graph_def(definition, name="")
-        entering = [loaded.as_graph_element(name) for name in _tensors(program.input[: len(graph.feeds)])]
+        entering = [loaded.get_tensor_by_name(tensor_name(name)) for name in program.input[: len(graph.feeds)]]
         for case in golden.cases:
             found = session.run(entering, {p.tensor: golden.feed(case, p.spec.name) for p in graph.feeds})
             asked |= {key_of(case, number): value for number, value in enumerate(found)}
@@ -122,10 +123,6 @@ def _disagreement(framework: str, output: str, found: Any) -> str:
         f"What was made of the model does not answer as {framework} does: output {output!r} is off by up to "
         f"{found.max_absolute:.3g} in {found.beyond} of {found.elements} elements{where}. Please report this model."
     )
-
-
-def _tensors(names: Any) -> list[str]:
-    return [name if ":" in name else f"{name}:0" for name in names]
 
 
 def _read(path: Path, framework: str) -> dict[str, list[Array]]:

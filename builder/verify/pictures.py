@@ -30,12 +30,7 @@ def labelled_pictures(
     if most is not None and len(files) > most:
         chosen = [int(i) for i in np.linspace(0, len(files) - 1, most)]
         files, labels = [files[i] for i in chosen], None if labels is None else labels[chosen]
-    return np.stack([_decoded(file, spec.image) for file in files]), labels, output
-
-
-def _decoded(path: Path, image: ImageInput) -> Array:
-    """The picture at ``path`` as the function decodes it: uint8 [height, width, channels]."""
-    return decoded_bytes(path.read_bytes(), image, str(path))
+    return np.stack([decoded_bytes(file.read_bytes(), spec.image, str(file)) for file in files]), labels, output
 
 
 def decoded_bytes(data: bytes, image: ImageInput, where: str = "a picture") -> Array:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from ..answer import Number, Tensor, require_possible, shortest, tensors
+from ..answer import Tensor, require_possible, shortest, tensors
 from ..budget import Limits
 from ..description import Description, Port, StringInput
 from ..errors import (
@@ -442,11 +442,7 @@ def _classes(tensor: Tensor, count: int, description: Description) -> tuple[tupl
     texts = []
     for start in range(0, len(values), length or 1):
         row = values[start : start + length]
-        for index in sorted(range(length), key=lambda i: _rank(row[i]))[:count]:
+        for index in sorted(range(length), key=lambda i: (row[i] is None, -(row[i] or 0)))[:count]:
             label = f":{labels[index]}" if index < len(labels) else ""
             texts.append(f"{float('nan') if row[index] is None else row[index]:f}:{index}{label}")
     return (*items, min(count, length)), texts
-
-
-def _rank(value: Number) -> tuple[bool, float]:
-    return value is None, -(value or 0)

@@ -116,7 +116,11 @@ _OPTIONS = {
 def _options(models: list[Description]) -> dict[str, Schema]:
     """What may be asked of the answers of all ``models``: see ``options``."""
     found: dict[str, Schema] = {"top_k": {"type": "integer", "minimum": 1, "maximum": 999_999_999}}
-    sizes = [[port.shape[-1] for port in model.fetches if port.name in _embeddings(model)] for model in models]
+    embeddings = [[output.fetch for output in model.outputs if output.kind == "embedding"] for model in models]
+    sizes = [
+        [port.shape[-1] for port in model.fetches if port.name in own]
+        for model, own in zip(models, embeddings, strict=True)
+    ]
     if all(sizes):
         found["dimensions"] = {"type": "integer", "minimum": 1, "maximum": min(map(min, sizes))}
     formats = [
@@ -127,10 +131,6 @@ def _options(models: list[Description]) -> dict[str, Schema]:
     if all(any(output.kind == "detection" for output in model.outputs) for model in models):
         found["threshold"] = {"type": "number"}
     return found
-
-
-def _embeddings(model: Description) -> list[str]:
-    return [output.fetch for output in model.outputs if output.kind == "embedding"]
 
 
 def _items(model: Description) -> list[Schema]:

@@ -44,14 +44,11 @@ def _known(tensor: Any, constants: Constants) -> NDArray[Any] | None:
         shape, wanted = (constant_of(given, constants) for given in tensor.op.inputs[1:])
         return None if shape is None or wanted is None else resolved(shape, wanted)
     if value is None and tensor.op.type in _PASSED_ON:
-        return _cast(_known(tensor.op.inputs[0], constants), tensor.dtype)
+        source = _known(tensor.op.inputs[0], constants)
+        return None if source is None else source.astype(tensor.dtype.as_numpy_dtype)
     if value is None and not arguments and (nodes := _deciding(tensor)):
         value = _run(tensor, nodes)
     return None if value is None else np.asarray(value)
-
-
-def _cast(value: NDArray[Any] | None, dtype: Any) -> NDArray[Any] | None:
-    return None if value is None else value.astype(dtype.as_numpy_dtype)
 
 
 def _deciding(tensor: Any) -> list[Any]:

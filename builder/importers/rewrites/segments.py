@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from builder.importers.rewrites.op import Op, Rewrite
@@ -65,32 +65,12 @@ def _mean(rows: Any, ids: Any, count: int, root: bool) -> Any:
     return sums / numbers if rows.dtype.is_floating or rows.dtype.is_complex else tf.truncatediv(sums, numbers)
 
 
-def _average(data: Any, ids: Any, count: int) -> Any:
-    return _mean(data, ids, count, root=False)
-
-
-def _sum(data: Any, ids: Any, count: int) -> Any:
-    return tensorflow().math.unsorted_segment_sum(data, ids, count)
-
-
-def _product(data: Any, ids: Any, count: int) -> Any:
-    return tensorflow().math.unsorted_segment_prod(data, ids, count)
-
-
-def _minimum(data: Any, ids: Any, count: int) -> Any:
-    return tensorflow().math.unsorted_segment_min(data, ids, count)
-
-
-def _maximum(data: Any, ids: Any, count: int) -> Any:
-    return tensorflow().math.unsorted_segment_max(data, ids, count)
-
-
-_UNSORTED = {
-    "SegmentMax": _maximum,
-    "SegmentMean": _average,
-    "SegmentMin": _minimum,
-    "SegmentProd": _product,
-    "SegmentSum": _sum,
+_UNSORTED: Mapping[str, Callable[[Any, Any, int], Any]] = {
+    "SegmentMax": lambda *rows: tensorflow().math.unsorted_segment_max(*rows),
+    "SegmentMean": lambda rows, ids, count: _mean(rows, ids, count, root=False),
+    "SegmentMin": lambda *rows: tensorflow().math.unsorted_segment_min(*rows),
+    "SegmentProd": lambda *rows: tensorflow().math.unsorted_segment_prod(*rows),
+    "SegmentSum": lambda *rows: tensorflow().math.unsorted_segment_sum(*rows),
 }
 
 REWRITES: Mapping[str, Rewrite] = {

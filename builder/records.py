@@ -1,15 +1,31 @@
-"""Read dataclasses back from JSON, as ``dataclasses.asdict`` and ``json`` wrote them."""
+"""Dataclasses as rows of JSON, and read back from them."""
 
 from __future__ import annotations
 
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 NOT_A_RECORD = (TypeError, ValueError, LookupError)
+
+
+def dump_record(record: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass for JSON, without those that have their default."""
+    row = {}
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if value != (field.default if field.default_factory is MISSING else field.default_factory()):
+            row[field.name] = _dump(value)
+    return row
+
+
+def _dump(value: Any) -> Any:
+    if is_dataclass(value):
+        return dump_record(value)
+    return tuple(map(_dump, value)) if isinstance(value, tuple) else value
 
 
 def read_record(kind: type[T], data: Any) -> T:

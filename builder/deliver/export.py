@@ -16,6 +16,7 @@ from builder.errors import UsageError
 from builder.files import replacing
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
 from builder.pack.manifest import FileEntry, manifest_head
+from builder.records import dump_record
 from builder.spec import FetchSpec, ModelSpec, Source, render
 from builder.spec.tensor import c_identifier
 from builder.stages.completed import completed
@@ -123,8 +124,8 @@ def _in_c(name: str | None) -> str | None:
 def _content(graph: FrozenGraph, weights: tuple[Weight, ...], files: tuple[FileEntry, ...]) -> dict[str, Any]:
     return {
         "files": [asdict(file) for file in files],
-        "feeds": [port.to_dict() for port in graph.feeds],
-        "fetches": [port.to_dict() for port in graph.fetches],
+        "feeds": list(map(dump_record, graph.feeds)),
+        "fetches": list(map(dump_record, graph.fetches)),
         "weights": [
             {"name": w.name, "node": w.node, "dtype": w.value.dtype.name, "shape": list(w.value.shape)} for w in weights
         ],

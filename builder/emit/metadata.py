@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from builder import __version__
@@ -12,6 +11,7 @@ from builder.importers.graph import Given
 from builder.library.abi import ABI_VERSION
 from builder.library.outside import Layout
 from builder.lower.program import BoundState, Program
+from builder.records import dump_record
 from builder.spec import AudioInput, ModelSpec, OutputSpec, TextInput, Variant
 
 
@@ -42,14 +42,14 @@ def model_json(
         **({"in_parts": True} if _in_parts(programs, spec.batch) else {}),
         **({"signature": spec.source.signature} if further else {}),
         **_signature(spec, programs, first),
-        **_given(given, first),
+        **(dump_record(given[first]) if given else {}),
     }
     if further:
         description["signatures"] = [
             {
                 "signature": spec.signatures[number - 1].name,
                 **_signature(spec, programs, number),
-                **_given(given, number),
+                **(dump_record(given[number]) if given else {}),
             }
             for number in further
         ]
@@ -62,14 +62,6 @@ def _in_parts(programs: Mapping[Variant, Program], smallest: int) -> bool:
     """Whether there are larger batches, and all of them run in parts."""
     larger = [program for variant, program in programs.items() if variant.batch > smallest]
     return bool(larger) and all(program.parts for program in larger)
-
-
-def _given(given: Sequence[Given], signature: int) -> dict[str, Any]:
-    one = given[signature] if given else Given()
-    return {
-        **({"strings": [own.to_dict() for own in one.strings]} if one.strings else {}),
-        **({"examples": asdict(one.examples)} if one.examples else {}),
-    }
 
 
 def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from builder.errors import SandboxError
 from builder.importers.tf import tensorflow
-from builder.records import read_record
+from builder.records import dump_record, read_record
 from builder.spec.tensor import TensorSpec, integer_limits
 
 MODEL_SCOPE = "model/"
@@ -32,14 +32,6 @@ class Port:
     spec: TensorSpec
     tensor: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        row = asdict(self)
-        for key in ("dynamic", "ranges"):
-            if not row["spec"][key]:
-                del row["spec"][key]
-        return row
-
 
 @dataclass(frozen=True)
 class StringInput:
@@ -51,13 +43,6 @@ class StringInput:
     shape: tuple[int, ...]
     feeds: tuple[str, ...]
     tokens: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        row = asdict(self)
-        if not self.tokens:
-            del row["tokens"]
-        return row
 
 
 @dataclass(frozen=True)
@@ -169,17 +154,9 @@ class FrozenGraph:
 
     def save(self) -> None:
         """Write the ports beside the files, for ``load``."""
-        ports = {
-            "feeds": [p.to_dict() for p in self.feeds],
-            "fetches": [p.to_dict() for p in self.fetches],
-            "variables": dict(self.variables),
-            "states": [p.to_dict() for p in self.states],
-            **({"strings": [one.to_dict() for one in self.strings]} if self.strings else {}),
-            **({"examples": asdict(self.examples)} if self.examples else {}),
-            **({"warnings": list(self.warnings)} if self.warnings else {}),
-            **({"origin": self.origin} if self.origin else {}),
-        }
-        self.ports_path.write_text(json.dumps(ports, indent=1))
+        row = dump_record(self)
+        del row["folder"]
+        self.ports_path.write_text(json.dumps(row, indent=1))
 
     @classmethod
     def load(cls, folder: Path) -> FrozenGraph:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from builder.records import NOT_A_RECORD, read_part, read_record
+from builder.records import NOT_A_RECORD, dump_record, read_part, read_record
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,11 @@ def test_it_is_read_as_it_was_written(tree: Tree) -> None:
     assert read == tree
     assert [type(leaf.value) for leaf in read.leaves] == [type(leaf.value) for leaf in tree.leaves]
     assert read_part(Tree, row(tree) | {"other": 1}) == tree
+    assert read_record(Tree, json.loads(json.dumps(dump_record(tree)))) == tree
+
+
+def test_what_has_its_default_is_not_written() -> None:
+    assert dump_record(Tree((Leaf("a", 0.5),))) == {"leaves": ({"kind": "a", "share": 0.5},)}
 
 
 def test_a_whole_number_is_a_float_too_and_defaults_may_miss() -> None:

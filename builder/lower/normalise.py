@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from builder.lower.activations import ELEMENTWISE, apply
 from builder.lower.hlo import Dag, Value, channel_vector
-from builder.lower.softmax import reduction
+from builder.lower.softmax import is_plain, reduction
 
 _FEWEST = 8
 """Channels: with fewer, most lanes of the kernel's vectors would be idle."""
@@ -89,13 +89,9 @@ def _sources(root: Value) -> list[Value]:
                 pending.append((operand, depth + 1))
     rows = root.elements
     return sorted(
-        (v for v in found if _plain(v) and v.dims[-1] >= _FEWEST and v.elements == rows * v.dims[-1]),
+        (v for v in found if is_plain(v) and v.dims[-1] >= _FEWEST and v.elements == rows * v.dims[-1]),
         key=lambda v: v.number,
     )
-
-
-def _plain(value: Value) -> bool:
-    return value.dtype == "float32" and value.row_major and len(value.dims) > 0
 
 
 class _Rows:
@@ -118,7 +114,7 @@ class _Rows:
 
     def is_source(self, value: Value) -> bool:
         """Whether it is the source's bytes, row by row."""
-        return value.base is self.source.base and _plain(value) and self._shape(value) == "all"
+        return value.base is self.source.base and is_plain(value) and self._shape(value) == "all"
 
     def is_whole(self, value: Value) -> bool:
         """Whether it has a number for each channel of each row."""
@@ -163,7 +159,7 @@ class _Rows:
         vector = channel_vector(value)
         if vector is not None:
             return vector[None] if vector.size in (1, self.channels) else None
-        if (not _plain(value) and value.dims) or value.dtype != "float32":
+        if (not is_plain(value) and value.dims) or value.dtype != "float32":
             return None
         summed = reduction(value, "add")
         if summed is not None:
@@ -219,7 +215,7 @@ def _ends(rows: _Rows, root: Value, dag: Dag) -> Iterator[tuple[Value, tuple[Val
         partial = [part for value in inside for part in rows.partial.get(value, ())]
         whole = {*region, *partial}
         closed = all(user in whole for value in (*inside, *partial) for user in dag.users[value])
-        if latest in made and closed and latest.op != "bitcast" and _plain(latest) and rows.is_whole(latest):
+        if latest in made and closed and latest.op != "bitcast" and is_plain(latest) and rows.is_whole(latest):
             yield latest, (*inside, *partial)
 
 

@@ -51,7 +51,7 @@ def _some_kept(value: Value, source: Value) -> tuple[Value, ...] | None:
 
 
 def _plain_softmax(value: Value) -> Softmax | None:
-    if value.op != "divide" or not _plain(value):
+    if value.op != "divide" or not is_plain(value):
         return None
     exponential, total = value.operands
     if exponential.op != "exponential" or exponential.dims != value.dims:
@@ -62,18 +62,19 @@ def _plain_softmax(value: Value) -> Softmax | None:
         return None
     source, largest = difference.operands
     most = _reduced(largest, "maximum")
-    if most is None or most[0] is not source or not _plain(source):
+    if most is None or most[0] is not source or not is_plain(source):
         return None
     return Softmax(source, (value, exponential, difference, *summed[1], *most[1]))
 
 
-def _plain(value: Value) -> bool:
+def is_plain(value: Value) -> bool:
+    """Tell whether it is float32, dense in the order of its dimensions, and no scalar."""
     return value.dtype == "float32" and value.row_major and len(value.dims) > 0
 
 
 def _reduced(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
     """What ``value`` repeats the sum or maximum of along the last dimension, and the values on the way."""
-    if value.op != "broadcast" or not _plain(value):
+    if value.op != "broadcast" or not is_plain(value):
         return None
     inside = [value, value.operands[0]]
     reduced = value.operands[0].base

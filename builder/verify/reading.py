@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.importers.graph import FrozenGraph
-from builder.importers.rewrite import called_by, node_of
+from builder.importers.rewrite import called_by, node_of, reachable
 from builder.importers.tf import dtype_name
 from builder.spec import WeightType
 
@@ -30,18 +30,20 @@ def read_types(nodes: Sequence[Any], library: Any) -> dict[str, str]:
 
     ``nodes``: of a GraphDef or of one of its functions; ``library``: the GraphDef's.
     """
-    readers: dict[str, list[Any]] = defaultdict(list)
-    for node in nodes:
-        for name in {node_of(tensor) for tensor in node.input if not tensor.startswith("^")}:
-            readers[name].append(node)
     bodies = {function.signature.name: function.node_def for function in library.function}
-    found = {
-        node.name: _classify_readings(
-            dtype_name(node.attr["dtype"].type), set(_find_readings(node.name, readers, bodies))
-        )
-        for node in nodes
-        if node.op in ("Const", "Placeholder")
-    }
+    passed_on: dict[str, list[str]] = {node.name: [] for node in nodes}
+    readings: dict[str, set[str]] = defaultdict(set)
+    for node in nodes:
+        for source in {node_of(tensor) for tensor in node.input if not tensor.startswith("^")}:
+            if node.op in _MOVING:
+                passed_on.setdefault(source, []).append(node.name)
+            else:
+                readings[source].update(_list_readings(node, bodies))
+    found = {}
+    for node in nodes:
+        if node.op in ("Const", "Placeholder"):
+            own = set().union(*(readings[name] for name in reachable([node.name], passed_on)))
+            found[node.name] = _classify_readings(dtype_name(node.attr["dtype"].type), own)
     return {name: kind for name, kind in found.items() if kind}
 
 
@@ -68,20 +70,14 @@ def read_graph(graph: FrozenGraph, definition: Any) -> Reading:
     return Reading(feeds, narrowest, frozenset(node.op for node in definition.node))
 
 
-def _find_readings(name: str, readers: Mapping[str, list[Any]], bodies: Mapping[str, Iterable[Any]]) -> Iterator[str]:
-    """Yield the types that the numbers of ``name`` are cast to, in loops too, and the ops that compute with them."""
-    todo, seen = [name], set[str]()
-    while todo:
-        for reader in readers[todo.pop()]:
-            if reader.op in _MOVING:
-                todo += {reader.name} - seen
-                seen.add(reader.name)
-            elif reader.op == "Cast":
-                yield dtype_name(reader.attr["DstT"].type)
-            else:
-                yield reader.op
-                for called in called_by(reader):
-                    yield from (dtype_name(n.attr["DstT"].type) for n in bodies.get(called, ()) if n.op == "Cast")
+def _list_readings(node: Any, bodies: Mapping[str, Iterable[Any]]) -> Iterator[str]:
+    """Yield the types that ``node`` casts what it reads to, in loops too, or the op that computes with it."""
+    if node.op == "Cast":
+        yield dtype_name(node.attr["DstT"].type)
+        return
+    yield node.op
+    for called in called_by(node):
+        yield from (dtype_name(n.attr["DstT"].type) for n in bodies.get(called, ()) if n.op == "Cast")
 
 
 def _classify_readings(own: str, readings: set[str]) -> str:

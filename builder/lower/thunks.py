@@ -39,7 +39,7 @@ StraightStep = (
     | GatherStep
 )
 WITH_SCRATCH = (SortStep, FftStep, NmsStep, CombinedNmsStep, EnclosedStep)
-_FIELDS: Mapping[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
+FIELDS: Mapping[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ConvolutionStep: (("input", "kernel"), ("output",)),
     DotStep: (("lhs", "rhs"), ("out",)),
     CopyStep: (("source",), ("target",)),
@@ -80,7 +80,7 @@ class Thunk:
         fields: dict[str, Any] = {"scratch": scratch} if isinstance(step, WITH_SCRATCH) else {}
         if isinstance(step, SortStep):
             return replace(step, buffers=tuple(writes), **fields)
-        read, written = _FIELDS[type(step)]
+        read, written = FIELDS[type(step)]
         fields |= zip(read, reads, strict=False)  # of a BroadcastStep, there may be no other
         fields |= zip(written, writes, strict=True)
         return replace(step, **fields)
@@ -136,7 +136,7 @@ def _ports(step: StraightStep, proto: Any) -> tuple[tuple[Buffer, ...], tuple[Bu
         return step.buffers[:count], step.buffers[count:]
     if isinstance(step, SortStep):
         return step.buffers, step.buffers
-    values = ([getattr(step, name) for name in names] for names in _FIELDS[type(step)])
+    values = ([getattr(step, name) for name in names] for names in FIELDS[type(step)])
     read, written = (tuple(buffer for buffer in buffers if buffer is not None) for buffers in values)
     return read, written
 

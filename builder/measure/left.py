@@ -10,19 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.lower import Lowered
-from builder.lower.fused_steps import (
-    AttentionStep,
-    BroadcastStep,
-    GatherStep,
-    LayerStep,
-    NormStep,
-    PoolStep,
-    RepackStep,
-)
+from builder.lower.fused_steps import AttentionStep, LayerStep, NormStep, PoolStep, RepackStep
 from builder.lower.hlo_index import HloIndex
 from builder.lower.program import Step, walk
 from builder.lower.shapes import ELEMENT_TYPES, strides
-from builder.lower.steps import Buffer, ConvolutionStep, CopyStep, DotStep, FftStep, KernelStep
+from builder.lower.steps import Buffer, KernelStep
+from builder.lower.thunks import FIELDS
 from builder.quantise.observe import picture
 
 Array = NDArray[Any]
@@ -92,16 +85,10 @@ def _is_whole(buffer: Buffer | None, shape: Any) -> bool:
 
 def _written(step: Step) -> Buffer | None:
     """The one buffer that a step of XLA's writes; None where it is another step, or writes several."""
-    match step:
-        case KernelStep():
-            return step.buffers[-1]
-        case ConvolutionStep() | FftStep() | GatherStep():
-            return step.output
-        case DotStep():
-            return step.out
-        case CopyStep() | BroadcastStep():
-            return step.target
-    return None
+    if isinstance(step, KernelStep):
+        return step.buffers[-1]
+    _, names = FIELDS.get(type(step), ((), ()))
+    return getattr(step, names[0]) if len(names) == 1 else None
 
 
 def read_rightly(left: Left, lefts: Sequence[Left], right: Container[Left], lowered: Lowered) -> bool:

@@ -81,10 +81,8 @@ def layer_weights(program: Program, kept: Mapping[str, str] | None = None) -> tu
     found = []
     tables: set[tuple[str, int]] = set()
     for step in walk(program.steps):
-        if isinstance(step, LayerStep):
+        if isinstance(step, LayerStep | RecurrentStep):
             found.append(_weights(step, kept or {}))
-        elif isinstance(step, RecurrentStep):
-            found.append(_recurrent(step, kept or {}))
         elif isinstance(step, GatherStep) and (step.layer, step.table.offset) not in tables:
             tables.add((step.layer, step.table.offset))
             found.append(_table(step))
@@ -97,22 +95,12 @@ def _table(step: GatherStep) -> LayerWeights:
     return LayerWeights(step.name, step.layer, step.weight_type, count, size, 4 * count, step.kept)
 
 
-def _recurrent(step: RecurrentStep, kept: Mapping[str, str]) -> LayerWeights:
-    size = sum(b.size for b in (step.weights, step.weight_scale, step.weight_sums) if b is not None)
-    as_float32 = step.weights.size // ITEM_SIZES[step.weight_type] * ITEM_SIZES["float32"]
-    count = step.geometry.weights
-    why = "" if step.quantisation else kept.get(step.layer, "")
-    return LayerWeights(
-        step.name, step.layer, step.weight_type, count, size, as_float32, step.kept, step.quantisation, why
-    )
-
-
-def _weights(step: LayerStep, kept: Mapping[str, str]) -> LayerWeights:
+def _weights(step: LayerStep | RecurrentStep, kept: Mapping[str, str]) -> LayerWeights:
     size = sum(b.size for b in (step.weights, step.weight_scale, step.weight_sums) if b is not None)
     count = step.geometry.weights
     stored = step.weights.size // ITEM_SIZES[step.weight_type]
-    if step.weight_type != "float32" and choose(step.geometry) == "thin":  # whose weights have no panels to fill
-        stored = count
+    if isinstance(step, LayerStep) and step.weight_type != "float32" and choose(step.geometry) == "thin":
+        stored = count  # without panels to fill
     as_float32 = stored * ITEM_SIZES["float32"]
     why = "" if step.quantisation else kept.get(step.layer, "")
     return LayerWeights(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,8 +73,8 @@ def examine(
             "library": str(library.resolve()),
             "golden": str(graph.golden_path.resolve()),
             "cases": list(cases),
-            "feeds": _ports(p.spec for p in graph.feeds),
-            "fetches": _ports(p.spec for p in graph.fetches),
+            "feeds": list_ports(p.spec for p in graph.feeds),
+            "fetches": list_ports(p.spec for p in graph.fetches),
             "signature": variant.of if variant else "",
             "state": sum(p.spec.size for p in graph.states),
             "step": str(step),
@@ -90,7 +90,8 @@ def examine(
         return Examination(ran, found["describe"], tuple(found["failures"]))
 
 
-def _ports(specs: Iterator[TensorSpec]) -> list[dict[str, Any]]:
+def list_ports(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
+    """Describe feeds or fetches for ``builder.verify.run``."""
     return [{"name": s.name, "bytes": s.size, "dtype": s.dtype, "beyond": list(s.indices_beyond())} for s in specs]
 
 

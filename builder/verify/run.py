@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,11 +25,21 @@ from builder.verify.golden import Golden
 Library = LoadedLibrary | RemoteLibrary
 
 
+class Runner(Protocol):
+    """What runs a library, or what stands for one: ``run`` and ``flat`` of LoadedLibrary."""
+
+    def run(
+        self, model: int, feeds: Sequence[Slot], fetches: Sequence[Slot], counts: tuple[int, int]
+    ) -> tuple[int, str]: ...
+
+    def flat(self, feeds: Sequence[Slot], fetches: Sequence[Slot]) -> int: ...
+
+
 @dataclass(frozen=True)
 class Model:
     """An opened model, and the names and sizes (bytes) of its tensors."""
 
-    library: Library
+    library: Runner
     opened: int
     feeds: list[dict[str, Any]]
     fetches: list[dict[str, Any]]
@@ -224,7 +234,7 @@ def examine(request: dict[str, Any], golden: Golden) -> dict[str, Any]:
     for case in reversed(cases if thorough else cases[:1]):
         if not state:
             check(case, "in reverse order from unaligned buffers", POISONS[1], offset=1)
-    if model.library.has_flat and not request["signature"] and not late():  # run() is of the first one
+    if library.has_flat and not request["signature"] and not late():  # run() is of the first one
         check(cases[0], "through the flat run()", POISONS[0], flat=True)
     if state:
         library.reset(model.opened)
@@ -237,12 +247,12 @@ def examine(request: dict[str, Any], golden: Golden) -> dict[str, Any]:
     if state or not late():  # a refused call leaves the state alone
         check(list(answers)[1] if state and len(answers) > 1 else cases[0], "after bad calls", POISONS[0])
     step("closing it")
-    model.library.close(model.opened)
-    model.library.close(0)
+    library.close(model.opened)
+    library.close(0)
     named = {f"{c}/{f}": data for c, case in enumerate(answers) for f, data in enumerate(answers[case])}
     np.savez(request["answers"], **named)  # type: ignore[arg-type]
     return {
-        "describe": model.library.describe(),
+        "describe": library.describe(),
         "failures": list(dict.fromkeys(failures)),
         "cases": list(answers),
     }

@@ -11,7 +11,7 @@ from builder.lower.broadcasts import find_broadcast
 from builder.lower.enclosed import EnclosedStep, Enclosures
 from builder.lower.fused_steps import BroadcastStep, GatherStep
 from builder.lower.hlo import Dag, Value, intermediate, require_entry
-from builder.lower.program import CallStep, Program
+from builder.lower.program import Program, Step
 from builder.lower.steps import (
     Buffer,
     CombinedNmsStep,
@@ -25,19 +25,6 @@ from builder.lower.steps import (
     TopKStep,
 )
 
-StraightStep = (
-    KernelStep
-    | ConvolutionStep
-    | DotStep
-    | CopyStep
-    | SortStep
-    | TopKStep
-    | FftStep
-    | NmsStep
-    | CombinedNmsStep
-    | BroadcastStep
-    | GatherStep
-)
 WITH_SCRATCH = (SortStep, FftStep, NmsStep, CombinedNmsStep, EnclosedStep)
 FIELDS: Mapping[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ConvolutionStep: (("input", "kernel"), ("output",)),
@@ -51,6 +38,7 @@ FIELDS: Mapping[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
     GatherStep: (("indices", "table"), ("output",)),
 }
 """The fields that a step reads, and those that it writes. KernelStep and SortStep have lists of buffers."""
+_STRAIGHT = (KernelStep, SortStep, *FIELDS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +46,7 @@ class Thunk:
     """A step of the faithful program. ``sources``: a Value, the Buffer of a constant, or the bytes of a new one."""
 
     number: int
-    step: StraightStep | EnclosedStep
+    step: Step | EnclosedStep
     reads: tuple[Buffer, ...]
     writes: tuple[Buffer, ...]
     sources: tuple[Value | Buffer | bytes, ...]
@@ -69,7 +57,7 @@ class Thunk:
         """The reads through whose pointer the kernel stores ``write``."""
         return [i for i, buffer in enumerate(self.reads) if buffer == self.writes[write] and buffer.size]
 
-    def rebuilt(self, reads: list[Buffer], writes: list[Buffer], scratch: Buffer | None) -> StraightStep | CallStep:
+    def rebuilt(self, reads: list[Buffer], writes: list[Buffer], scratch: Buffer | None) -> Step:
         """The step over other memory."""
         step = self.step
         if isinstance(step, EnclosedStep):
@@ -102,9 +90,9 @@ def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False)
     enclosures = Enclosures(result) if enclose else None
     last = {step.name: number for number, step in enumerate(faithful.steps)}
     for number, (step, proto) in enumerate(zip(faithful.steps, result.thunk_sequence.thunks, strict=True)):
-        if not isinstance(step, StraightStep):
+        if not isinstance(step, _STRAIGHT):
             raise LowerError(f"{step.name} is a {type(step).__name__.removesuffix('Step').lower()}")
-        made: StraightStep | EnclosedStep = step
+        made: Step | EnclosedStep = step
         if enclosures is not None and isinstance(step, KernelStep) and (enclosed := enclosures.enclose(step)):
             made, reads, writes = enclosed
         else:
@@ -130,7 +118,7 @@ def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False)
     return thunks
 
 
-def _ports(step: StraightStep, proto: Any) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+def _ports(step: Step, proto: Any) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
     if isinstance(step, KernelStep):
         count = len(proto.kernel_thunk.arguments_buffers)
         return step.buffers[:count], step.buffers[count:]

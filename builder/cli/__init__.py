@@ -40,8 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complete(parser)
         options = parser.parse_args(given)
         with _inside(options.work_in):
-            code: int = options.command(options, Project.here())
-        return code
+            return options.command(options, Project.here()) or 0
     except ColdforgeError as error:
         print(terminal(f"coldforge: {error}"), file=sys.stderr)
         return error.exit_code

@@ -78,7 +78,7 @@ def _start_arguments(parser: Arguments) -> None:
     _add_endpoint(parser)
 
 
-def start(options: Options, project: Project) -> int:
+def start(options: Options, project: Project) -> None:
     from builder.batch.start import Asked, started
 
     _require_positive(options, "limit", "max_concurrency", "per_invocation", "memory", "timeout", "ms")
@@ -102,7 +102,6 @@ def start(options: Options, project: Project) -> int:
     progress = progress_of(options)
     found = started(asked, lambda: _times(options, project), _clients(options), progress.say, dry_run=options.dry_run)
     _answer_started(options, found)
-    return 0
 
 
 def _status_arguments(parser: Arguments) -> None:
@@ -110,17 +109,16 @@ def _status_arguments(parser: Arguments) -> None:
     _add_endpoint(parser)
 
 
-def status(options: Options, _project: Project) -> int:
+def status(options: Options, _project: Project) -> None:
     from builder.batch.jobs import render, status
     from builder.batch.run import Run
 
     client = _clients(options)
     found = status(Run.load(options.run, client("s3")), client("stepfunctions"))
     answer(options, found.to_dict(), render(found))
-    return 0
 
 
-def watch(options: Options, _project: Project) -> int:
+def watch(options: Options, _project: Project) -> None:
     from builder.batch.jobs import bar, render, watched
     from builder.batch.run import Run
 
@@ -139,17 +137,16 @@ def watch(options: Options, _project: Project) -> int:
                 )
     except KeyboardInterrupt:
         print(f"\nit goes on; `coldforge batch stop {options.run}` would end it.", file=sys.stderr)
-        return 0
+        return
     if not options.json:
         say(("\r\033[K" if alive else "") + render(found))
     if found.state != "SUCCEEDED":
         raise BatchError(
             f"the map ended as {found.state}; `coldforge batch resume {options.run}` runs what is missing."
         )
-    return 0
 
 
-def stop(options: Options, _project: Project) -> int:
+def stop(options: Options, _project: Project) -> None:
     from builder.batch.jobs import render, status, stop
     from builder.batch.run import Run
 
@@ -158,7 +155,6 @@ def stop(options: Options, _project: Project) -> int:
     stop(run, client("stepfunctions"))
     found = status(run, client("stepfunctions"))
     answer(options, found.to_dict(), render(found))
-    return 0
 
 
 def _resume_arguments(parser: Arguments) -> None:
@@ -174,7 +170,7 @@ def _resume_arguments(parser: Arguments) -> None:
     _add_endpoint(parser)
 
 
-def resume(options: Options, project: Project) -> int:
+def resume(options: Options, project: Project) -> None:
     from builder.batch.jobs import redrive
     from builder.batch.run import Run
     from builder.batch.start import Started, resumed
@@ -185,14 +181,13 @@ def resume(options: Options, project: Project) -> int:
     if options.redrive:
         redrive(run, client("stepfunctions"))
         _answer_started(options, Started(str(run.place), run.last.execution, run.last.items, run.reused, None))
-        return 0
+        return
     found = resumed(
         run, options.stack or _stack(options, project), lambda: _times(options, project), client,
         progress_of(options).say, per_invocation=options.per_invocation, all_failed=options.all_failed,
         dry_run=options.dry_run,
     )  # fmt: skip
     _answer_started(options, found)
-    return 0
 
 
 def _collect_arguments(parser: Arguments) -> None:
@@ -203,7 +198,7 @@ def _collect_arguments(parser: Arguments) -> None:
     _add_endpoint(parser)
 
 
-def collect(options: Options, _project: Project) -> int:
+def collect(options: Options, _project: Project) -> None:
     from builder.batch.collect import collect, ending_of, render
     from builder.batch.rows import rows
     from builder.batch.run import Run
@@ -217,7 +212,6 @@ def collect(options: Options, _project: Project) -> int:
         {"file": found.file, "rows": found.rows, "failed": found.failed, "columns": list(found.columns)},
         render(found),
     )
-    return 0
 
 
 def _answer_started(options: Options, found: Started) -> None:

@@ -49,7 +49,7 @@ def _bundle_arguments(parser: Arguments) -> None:
     add_route(parser)
 
 
-def bundle(options: Options, project: Project) -> int:
+def bundle(options: Options, project: Project) -> None:
     from builder.docker.run import route_of
     from builder.pack.join import join_active, joined_name
     from builder.report.text import size_table
@@ -73,7 +73,6 @@ def bundle(options: Options, project: Project) -> int:
             tell(how_to_try(options.models, json.loads(bundles[0].description.read_text())))
     if options.json:
         answer(options, {"bundles": made}, "")
-    return 0
 
 
 def _untold(_: str) -> None:
@@ -101,7 +100,7 @@ def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundl
     return built.bundle
 
 
-def wasm(options: Options, project: Project) -> int:
+def wasm(options: Options, project: Project) -> None:
     from builder.wasm.build import build_wasm
     from builder.wasm.report import modules_table
 
@@ -113,7 +112,6 @@ def wasm(options: Options, project: Project) -> int:
     text = f"modules: {folder} ({ws.progress.total():.1f} s)\ntry it: node {folder}/predict.mjs"
     rows = [{"file": m.path, "bytes": m.path.stat().st_size, **m.to_dict()} for m in modules]
     answer(options, {"modules": rows}, f"{modules_table(modules)}\n\n{text}")
-    return 0
 
 
 def _bindings_arguments(parser: Arguments) -> None:
@@ -125,7 +123,7 @@ def _bindings_arguments(parser: Arguments) -> None:
     add_target(parser)
 
 
-def bindings(options: Options, project: Project) -> int:
+def bindings(options: Options, project: Project) -> None:
     from builder.bindings.build import build_bindings
 
     spec = load_spec(options.model, project)
@@ -135,7 +133,6 @@ def bindings(options: Options, project: Project) -> int:
         folder = build_bindings(ws, options.lang, static=options.static, out=options.out, named=options.model)
     text = f"{options.lang} package: {relative(folder)} (README.md says how to run its example)"
     answer(options, {"language": options.lang, "folder": folder}, text)
-    return 0
 
 
 def _export_arguments(parser: Arguments) -> None:
@@ -143,7 +140,7 @@ def _export_arguments(parser: Arguments) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: dist/<model>-export)")
 
 
-def export(options: Options, project: Project) -> int:
+def export(options: Options, project: Project) -> None:
     from builder.deliver.export import export_model
 
     ws = workspace_of(options, project)
@@ -158,7 +155,6 @@ def export(options: Options, project: Project) -> int:
         "parameters": done.parameters,
     }
     answer(options, result, "\n".join([*files, "", text]))
-    return 0
 
 
 def _selftest_arguments(parser: Arguments) -> None:
@@ -166,7 +162,7 @@ def _selftest_arguments(parser: Arguments) -> None:
     add_target(parser)
 
 
-def selftest(options: Options, project: Project) -> int:
+def selftest(options: Options, project: Project) -> None:
     from builder.selftest.programs import selftest
 
     spec = load_spec(options.model, project)
@@ -182,7 +178,6 @@ def selftest(options: Options, project: Project) -> int:
         lines.append(done.said or f"NOT RUN: {done.machine.missing}")
         lines.append(f"programs: {relative(done.test)}, {relative(done.benchmark)}")
     answer(options, {"programs": rows}, "\n".join(lines))
-    return 0
 
 
 def _weights_arguments(parser: Arguments) -> None:
@@ -191,7 +186,7 @@ def _weights_arguments(parser: Arguments) -> None:
     parser.add_argument("--output", type=Path, help="where to write (default: dist/<model>.weights)")
 
 
-def weights(options: Options, project: Project) -> int:
+def weights(options: Options, project: Project) -> None:
     from builder.deliver.reweigh import reweigh
     from builder.report.text import agreement_table
 
@@ -207,7 +202,6 @@ def weights(options: Options, project: Project) -> int:
         rows.append({"target": target.name, "file": made.path, "sha256": made.sha256})
         parts.append(f"{agreement_table(made.verification)}\n\nweights: {relative(made.path)}, SHA-256 {made.sha256}")
     answer(options, {"weights": rows}, "\n".join(parts))
-    return 0
 
 
 COMMANDS = (

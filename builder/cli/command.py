@@ -29,12 +29,12 @@ DEFAULT_MODEL = "(default: the project's)"
 
 @dataclass(frozen=True)
 class Command:
-    """``arguments`` adds a command's arguments to its parser; ``run`` gets them parsed and returns the exit code."""
+    """``arguments`` adds a command's arguments to its parser; ``run`` gets them parsed, and may return an exit code."""
 
     name: str
     help: str
     arguments: Callable[[Arguments], None]
-    run: Callable[[Options, Project], int]
+    run: Callable[[Options, Project], int | None]
 
     def add_to(self, commands: Any) -> None:
         """``commands``: what ``ArgumentParser.add_subparsers`` returns."""

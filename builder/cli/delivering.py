@@ -30,7 +30,7 @@ def _publish_arguments(parser: Arguments) -> None:
     parser.add_argument("--endpoint-url", metavar="URL", help="endpoint of another AWS, such as a local emulator")
 
 
-def publish(options: Options, project: Project) -> int:
+def publish(options: Options, project: Project) -> None:
     from builder.deliver.publish import layers_of, publish
     from builder.pack.join import joined_name
 
@@ -57,7 +57,6 @@ def publish(options: Options, project: Project) -> int:
             continue
         gone = f"; deleted {', '.join(map(str, done.pruned))}" if done.pruned else ""
         print(f"{done.arn}  ({'new' if done.created else 'AWS had the same bytes already'}{gone})")
-    return 0
 
 
 def _stage_arguments(parser: Arguments) -> None:
@@ -65,14 +64,13 @@ def _stage_arguments(parser: Arguments) -> None:
     add_target(parser)
 
 
-def stage(options: Options, project: Project) -> int:
+def stage(options: Options, project: Project) -> None:
     from builder.deliver.stage import stage
 
     specs = [load_spec(model, project) for model in options.models]
     *_, target = targets_of(options, specs[0])
     staged = stage([spec.name for spec in specs], project, target, " ".join(options.models))
     answer(options, asdict(staged), f"{staged.name} {staged.version}")
-    return 0
 
 
 def _parameters_arguments(parser: Arguments) -> None:
@@ -84,13 +82,12 @@ def _parameters_arguments(parser: Arguments) -> None:
     )
 
 
-def parameters(options: Options, project: Project) -> int:
+def parameters(options: Options, project: Project) -> None:
     from builder.deliver.environments import parameters
 
     found = parameters(project.root / "samconfig.toml", options.env, options.parameters)
     if found or options.json:
         answer(options, {"parameters": found}, "\n".join(f"{name}={value}" for name, value in found.items()))
-    return 0
 
 
 def _template_arguments(parser: Arguments) -> None:
@@ -98,7 +95,7 @@ def _template_arguments(parser: Arguments) -> None:
     parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="where the files go (default: .)")
 
 
-def template(options: Options, project: Project) -> int:
+def template(options: Options, project: Project) -> None:
     from builder.infrastructure.cdk import cdk_construct
     from builder.infrastructure.facts import facts_of
     from builder.infrastructure.terraform import terraform_module
@@ -109,7 +106,6 @@ def template(options: Options, project: Project) -> int:
         write_file(options.out / name, text)
     written = [str(options.out / name) for name in files]
     answer(options, {"files": written}, "\n".join(written))
-    return 0
 
 
 def _check_arguments(parser: Arguments) -> None:
@@ -120,7 +116,7 @@ def _check_arguments(parser: Arguments) -> None:
     )  # fmt: skip
 
 
-def check(options: Options, _project: Project) -> int:
+def check(options: Options, _project: Project) -> None:
     from builder.deliver.template_check import require
 
     if wrong := [p for p in options.parameters if "=" not in p]:
@@ -128,7 +124,6 @@ def check(options: Options, _project: Project) -> int:
     require(options.template, dict(p.split("=", 1) for p in options.parameters))
     if options.json:
         answer(options, {"template": options.template.resolve()}, "")
-    return 0
 
 
 COMMANDS = (

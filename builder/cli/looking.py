@@ -49,19 +49,18 @@ def _where_arguments(parser: Arguments) -> None:
     add_route(parser)
 
 
-def where(options: Options, project: Project) -> int:
+def where(options: Options, project: Project) -> None:
     from builder.docker.run import route_of
 
     route = route_of(options.route, [load_spec(model, project) for model in options.models])
     answer(options, {"route": route}, route)
-    return 0
 
 
 def _check_spec_arguments(parser: Arguments) -> None:
     parser.add_argument("specs", nargs="+", type=Path, metavar="FILE", help="a model.toml")
 
 
-def check_spec(options: Options, _project: Project) -> int:
+def check_spec(options: Options, _project: Project) -> None:
     from builder.spec.parser import load_all
 
     specs = load_all(options.specs)
@@ -70,7 +69,6 @@ def check_spec(options: Options, _project: Project) -> int:
         for path, spec in zip(options.specs, specs, strict=True)
     ]
     answer(options, {"specs": found}, "\n".join(f"{one['file']}: {one['name']} {one['version']}" for one in found))
-    return 0
 
 
 def _inspect_arguments(parser: Arguments) -> None:
@@ -122,7 +120,7 @@ def _explain_arguments(parser: Arguments) -> None:
     parser.add_argument("--threads", type=int, default=1, help="threads to run on (default: 1)")
 
 
-def explain(options: Options, project: Project) -> int:
+def explain(options: Options, project: Project) -> None:
     from builder.measure import explain
 
     if options.threads < 1:
@@ -131,7 +129,6 @@ def explain(options: Options, project: Project) -> int:
     with ws.held():
         found = explain.explain(ws, threads=options.threads, seconds=options.seconds)
     say(found.to_json() if options.json else explain.render(found))
-    return 0
 
 
 def _verify_arguments(parser: Arguments) -> None:
@@ -140,7 +137,7 @@ def _verify_arguments(parser: Arguments) -> None:
     parser.add_argument("--layers", action="store_true", help=help)
 
 
-def verify(options: Options, project: Project) -> int:
+def verify(options: Options, project: Project) -> None:
     from builder.measure.layers import render, verify_model
     from builder.report.text import agreement_table
     from builder.verify.verdict import require
@@ -151,7 +148,6 @@ def verify(options: Options, project: Project) -> int:
     parts = [agreement_table(found.verification), *([render(found.layers)] if found.layers else [])]
     answer(options, found.to_dict(), "\n\n".join(parts))
     require(found.verification)
-    return 0
 
 
 def _tune_arguments(parser: Arguments) -> None:
@@ -159,14 +155,13 @@ def _tune_arguments(parser: Arguments) -> None:
     _add_seconds(parser, 10.0)
 
 
-def tune(options: Options, project: Project) -> int:
+def tune(options: Options, project: Project) -> None:
     from builder.measure import tune
 
     ws = workspace_of(options, project)
     with ws.held():
         found = tune.tune(ws, seconds=options.seconds)
     answer(options, tune.to_dict(found), tune.render(found))
-    return 0
 
 
 def _add_seconds(parser: Arguments, seconds: float) -> None:
@@ -183,14 +178,13 @@ def _accuracy_arguments(parser: Arguments) -> None:
     )  # fmt: skip
 
 
-def accuracy(options: Options, project: Project) -> int:
+def accuracy(options: Options, project: Project) -> None:
     from builder.measure import accuracy as measured
 
     ws = workspace_of(options, project)
     with ws.held():
         found = measured.accuracy(ws, images=options.images)
     say(found.to_json() if options.json else measured.render(found))
-    return 0
 
 
 def _init_arguments(parser: Arguments) -> None:
@@ -202,7 +196,7 @@ def _init_arguments(parser: Arguments) -> None:
     add_trust(parser)
 
 
-def init(options: Options, project: Project) -> int:
+def init(options: Options, project: Project) -> None:
     from builder.importers.draft import draft_text
 
     folder = Path.cwd() if is_address(options.model) else Path(options.model).resolve().parent
@@ -214,7 +208,6 @@ def init(options: Options, project: Project) -> int:
     write_file(output, draft_text(path, describe, toml=output, trust=options.trust, origin=origin))
     text = f"wrote {relative(output)}: check it, then run `{bundle_command(str(relative(output)))}`"
     answer(options, {"file": output.resolve()}, text)
-    return 0
 
 
 COMMANDS = (

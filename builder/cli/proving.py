@@ -17,12 +17,11 @@ def _sign_arguments(parser: Arguments) -> None:
     parser.add_argument("--key", type=Path, required=True, metavar="PEM", help="private ed25519 key")
 
 
-def sign(options: Options, _project: Project) -> int:
+def sign(options: Options, _project: Project) -> None:
     from builder.deliver.bundle_check import sign_bundle
 
     envelope = sign_bundle(options.bundle, options.key)
     answer(options, {"file": envelope.resolve()}, f"signed: {relative(envelope)}")
-    return 0
 
 
 def _verify_arguments(parser: Arguments) -> None:
@@ -30,13 +29,12 @@ def _verify_arguments(parser: Arguments) -> None:
     parser.add_argument("--key", type=Path, metavar="PEM", help="public ed25519 key of the signer")
 
 
-def verify_bundle(options: Options, _project: Project) -> int:
+def verify_bundle(options: Options, _project: Project) -> None:
     from builder.deliver.bundle_check import check_bundle
     from builder.report.proof import checked_lines
 
     checked = check_bundle(options.bundle, options.key)
     answer(options, checked.to_dict(), "\n".join(checked_lines(checked)))
-    return 0
 
 
 def _reproduce_arguments(parser: Arguments) -> None:
@@ -44,7 +42,7 @@ def _reproduce_arguments(parser: Arguments) -> None:
     parser.add_argument("--model", help=f"{MODEL}, if it is not the recorded one")
 
 
-def reproduce(options: Options, project: Project) -> int:
+def reproduce(options: Options, project: Project) -> None:
     from builder.deliver.reproduce import reproduce
     from builder.report.proof import comparison_lines, require_identical
 
@@ -52,7 +50,6 @@ def reproduce(options: Options, project: Project) -> int:
     done = reproduce(options.bundle, project, progress_of(options), spec)
     answer(options, done.to_dict(), "\n".join(comparison_lines(done)))
     require_identical(done)
-    return 0
 
 
 COMMANDS = (

@@ -40,7 +40,7 @@ def _invoke_arguments(parser: Arguments) -> None:
     add_target(parser)
 
 
-def invoke(options: Options, project: Project) -> int:
+def invoke(options: Options, project: Project) -> None:
     from builder.local import rie
 
     if options.target and options.target != host_target().name:
@@ -71,16 +71,14 @@ def invoke(options: Options, project: Project) -> int:
             told(result.note)
         told(result.times)
     rie.require_answer(result.answer)
-    return 0
 
 
-def sample(options: Options, project: Project) -> int:
+def sample(options: Options, project: Project) -> None:
     from builder.local import rie
 
     name = load_spec(options.model, project).name
     request = rie.default_event(project.dist / f"{name}{host_target().suffix}")
     answer(options, {"request": request}, json.dumps(request, indent=1))
-    return 0
 
 
 def _serve_arguments(parser: Arguments) -> None:
@@ -91,7 +89,7 @@ def _serve_arguments(parser: Arguments) -> None:
     parser.add_argument("--cors", default="", metavar="ORIGINS", help="origins whose pages may call the function, or *")
 
 
-def serve(options: Options, project: Project) -> int:
+def serve(options: Options, project: Project) -> None:
     from builder.local import http, rie
 
     layer = _layer(options.models, project)
@@ -110,7 +108,6 @@ def serve(options: Options, project: Project) -> int:
         answer(options, {"url": url}, f"{url} (Ctrl-C ends)")
         sys.stdout.flush()
         threading.Event().wait()
-    return 0
 
 
 def _bench_arguments(parser: Arguments) -> None:
@@ -122,7 +119,7 @@ def _bench_arguments(parser: Arguments) -> None:
     )
 
 
-def bench(options: Options, project: Project) -> int:
+def bench(options: Options, project: Project) -> None:
     from builder.measure import bench
     from builder.pack.bundle import find_bundle
 
@@ -132,7 +129,6 @@ def bench(options: Options, project: Project) -> int:
     bundle = find_bundle(project.dist, name, host_target(), options.model)
     found = bench.bench(bundle, threads=options.threads, seconds=options.seconds, starts=options.starts)
     say(found.to_json() if options.json else bench.render(found))
-    return 0
 
 
 def _cost_arguments(parser: Arguments) -> None:
@@ -147,7 +143,7 @@ def _cost_arguments(parser: Arguments) -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="of warm requests after each start (default: 1)")
 
 
-def cost(options: Options, project: Project) -> int:
+def cost(options: Options, project: Project) -> None:
     from builder.measure import cost
     from builder.pack.bundle import find_bundle
 
@@ -164,7 +160,6 @@ def cost(options: Options, project: Project) -> int:
         say=progress_of(options).say,
     )
     answer(options, found.to_dict(), cost.render(found))
-    return 0
 
 
 def _layer(models: Sequence[str], project: Project) -> Path:

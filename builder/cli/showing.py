@@ -32,7 +32,7 @@ def _diff_arguments(parser: Arguments) -> None:
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page, too")
 
 
-def diff(options: Options, project: Project) -> int:
+def diff(options: Options, project: Project) -> None:
     from builder.diff.difference import compare
     from builder.diff.facts import Facts
     from builder.diff.speed import measure
@@ -48,7 +48,6 @@ def diff(options: Options, project: Project) -> int:
     if options.html:
         write_file(options.html, diff_page(found))
         progress_of(options).say(f"page: {relative(options.html)}")
-    return 0
 
 
 def _bundle_folder(named: str, project: Project) -> Path:
@@ -73,7 +72,7 @@ def _report_arguments(parser: Arguments) -> None:
     )
 
 
-def report(options: Options, project: Project) -> int:
+def report(options: Options, project: Project) -> None:
     from builder.page.gather import gather
     from builder.page.report import report_page
     from builder.targets import host_target
@@ -87,7 +86,6 @@ def report(options: Options, project: Project) -> int:
         output = options.output or ws.bundle / "report.html"
         write_file(output, report_page(data))
     answer(options, {"file": str(output)}, f"report: {relative(output)}")
-    return 0
 
 
 COMMANDS = (

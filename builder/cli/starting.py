@@ -21,7 +21,7 @@ def _new_arguments(parser: Arguments) -> None:
     add_trust(parser)
 
 
-def new(options: Options, project: Project) -> int:
+def new(options: Options, project: Project) -> None:
     from builder.importers.draft import draft_text
     from builder.scaffold import Service, differences, example_model, service_files, write_service
 
@@ -30,7 +30,7 @@ def new(options: Options, project: Project) -> int:
     if options.update:
         diff = "".join(differences(options.folder, files))
         answer(options, {"files": [], "diff": diff}, diff or f"{relative(options.folder)} is as it would be written")
-        return 0
+        return
     if options.model:
         path, origin = fetched_model(options, project)
         describe = describe_for(options, thorough=True)
@@ -41,7 +41,6 @@ def new(options: Options, project: Project) -> int:
     written = write_service(options.folder, {"model.toml": toml, **files}, copied)
     text = f"wrote {relative(options.folder)}: check model.toml there, then run `make bundle` and `make test` in it"
     answer(options, {"files": written, "diff": ""}, text)
-    return 0
 
 
 COMMANDS = (Command("new", "write a project for a model of one's own: stack, tests and CI", _new_arguments, new),)

@@ -9,7 +9,7 @@ from typing import Any
 
 from builder.deliver.safetensors import DTYPES, METADATA, Array
 from builder.importers.graph import MODEL_SCOPE
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 TABLE = 64
 """Elements from which on a constant counts as a weight although it was no variable: a table, quantised weights."""
@@ -40,12 +40,12 @@ def weights_of(graph_def: Any, variables: Mapping[str, str]) -> tuple[Weight, ..
             continue
         name = _distinct(name or node.removeprefix(MODEL_SCOPE), taken)
         taken.add(name)
-        found.append(Weight(name, node, tensorflow().make_ndarray(tensor)))
+        found.append(Weight(name, node, tf.make_ndarray(tensor)))
     return tuple(found)
 
 
 def _constants(graph_def: Any) -> Iterator[tuple[str, Any]]:
-    types = tensorflow().dtypes
+    types = tf.dtypes
     for node in graph_def.node:
         if node.op == "Const" and node.name.startswith(MODEL_SCOPE):
             tensor = node.attr["value"].tensor
@@ -55,7 +55,7 @@ def _constants(graph_def: Any) -> Iterator[tuple[str, Any]]:
 
 def _is_weight(tensor: Any, *, frozen: bool) -> bool:
     sizes = [d.size for d in tensor.tensor_shape.dim]
-    floating = tensorflow().dtypes.as_dtype(tensor.dtype).is_floating
+    floating = tf.dtypes.as_dtype(tensor.dtype).is_floating
     return bool(frozen and floating and sizes) or math.prod(sizes) >= TABLE
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from builder.errors import ImportModelError
 from builder.importers.frontier import Tail, run
 from builder.importers.strings import Cut
-from builder.importers.tf import loaded_graph, reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tf
 
 MOST = 1 << 17
 """Labels that a table may have."""
@@ -49,7 +49,7 @@ def table(cut: Cut, tail: Tail) -> Table:
             value = np.full(shape, number, chosen.dtype.as_numpy_dtype)
             try:
                 found = np.ravel(session.run(strings, {chosen.name: value}))
-            except tensorflow().errors.OpError:  # beyond the last one
+            except tf.errors.OpError:  # beyond the last one
                 break
             if found.size != value.size or len(set(found)) > 1:
                 raise ImportModelError(

@@ -20,7 +20,7 @@ from builder.importers.graph import Port
 from builder.importers.loaded import Shape
 from builder.importers.rewrite import canonical
 from builder.importers.state import assign
-from builder.importers.tf import loaded_graph, reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tf
 
 _RESULT = re.compile(r"entry_computation_layout=\{\(.*?\)->(?P<result>.*)\}")
 _SHAPE = re.compile(r"\w+\[(?P<sizes>[^\]]*)\]")
@@ -42,7 +42,6 @@ def bounds(
     ``state``: the first value of each variable that the graph writes, by the node of its handle.
     Raises ImportModelError with XLA's reason where it cannot.
     """
-    tf = tensorflow()
     if any(node.op == "Enter" for node in definition.node):
         return _observed(definition, feeds, tensors, state)
     # A process knows a function's name once: that of another graph must not be taken.
@@ -69,7 +68,6 @@ def _observed(
 ) -> tuple[Bounded, ...]:
     """What TensorFlow gives for different data, of a graph with loops of TensorFlow 1: XLA takes them apart only when
     tfcompile compiles. Raises ImportModelError where the data decides a size."""
-    tf = tensorflow()
     seen: list[list[Shape]] = []
     graph = loaded_graph(definition)
     with reference_session(graph) as session:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from builder.errors import ImportModelError
 from builder.escape import visible
 from builder.importers.rewrite import called_by, node_of, output_number
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 _SAME = {"Identity", "IdentityN", "EnsureShape", "StopGradient"}
 _ASSIGNS = {"Assign", "AssignVariableOp"}
@@ -126,7 +126,6 @@ def read(folder: Path, wanted: Mapping[str, Saved]) -> dict[str, NDArray[Any]]:
     """
     if not wanted:
         return {}
-    tf = tensorflow()
     with open_checkpoint(folder):
         return {
             node: np.asarray(
@@ -147,7 +146,7 @@ def open_checkpoint(folder: Path) -> Iterator[Any]:
 
     Raises ImportModelError where it cannot be read, now or within, or declares more than its files hold.
     """
-    tf, prefix = tensorflow(), _prefix(folder)
+    prefix = _prefix(folder)
     try:
         reader = tf.train.load_checkpoint(str(prefix))
         _require_sizes(prefix, reader)

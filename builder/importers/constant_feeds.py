@@ -23,7 +23,7 @@ from builder.importers.rewrite import (
     node_of,
     without_side_effects,
 )
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 from builder.spec import FeedSpec, ModelSpec
 
 Value = bool | float
@@ -64,7 +64,7 @@ def _read_constant(port: PortInfo, feed: FeedSpec, batch: int) -> NDArray[Any]:
     if shape is None:
         shape = () if wanted.size == 1 else wanted.shape
     try:
-        value = wanted.astype(tensorflow().as_dtype(port.dtype).as_numpy_dtype)
+        value = wanted.astype(tf.as_dtype(port.dtype).as_numpy_dtype)
         if value.dtype.kind in "biu" and (value != wanted).any():
             raise ValueError
         sizes: list[Any] = [batch if at == 0 and size is None else size for at, size in enumerate(shape)]
@@ -101,7 +101,7 @@ def propose_values(graph_def: Any, fetches: Sequence[str], feeds: Mapping[str, s
                 if any(_count_ops(rest, op) < _count_ops(left, op) for op in _DECIDED[type(value.item())]):
                     proposed[name] = value.item()
                     break
-    except (PreflightError, ImportModelError, ValueError, tensorflow().errors.OpError):
+    except (PreflightError, ImportModelError, ValueError, tf.errors.OpError):
         pass  # whoever imports the graph says what is wrong with it
     return proposed
 
@@ -110,7 +110,7 @@ def _list_values(node: Any) -> list[NDArray[Any]]:
     """Return the values that a scalar input may have for inference; none for other nodes."""
     if node is None or node.op != "Placeholder" or ("shape" in node.attr and node.attr["shape"].shape.dim):
         return []
-    dtype = tensorflow().as_dtype(node.attr["dtype"].type)
+    dtype = tf.as_dtype(node.attr["dtype"].type)
     values: tuple[Value, ...] = (False,) if dtype.is_bool else (1.0, 0.0) if dtype.is_floating else ()
     return [np.array(value, dtype.as_numpy_dtype) for value in values]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from builder.importers.hashes import fingerprints, written_from
 from builder.importers.rewrite import copy_message, stand_in
-from builder.importers.tf import dtype_of, tensorflow
+from builder.importers.tf import dtype_of, tf
 
 
 def crossed_fingerprints(graph_def: Any) -> Any:
@@ -24,7 +24,6 @@ def crossed_fingerprints(graph_def: Any) -> Any:
     found = {node.name for node in graph_def.node if _of_strings(node)}
     if not found:
         return graph_def
-    tf = tensorflow()
     result = copy_message(graph_def)
     nodes = {node.name: node for node in graph_def.node}
     for number, node in enumerate(one for one in result.node if one.name in found):
@@ -39,7 +38,6 @@ def crossed_fingerprints(graph_def: Any) -> Any:
 
 def _crossed(buckets: int, key: int, written: Sequence[bool], *columns: Any) -> Any:
     """``written``: which of ``columns`` are numbers that would be strings."""
-    tf = tensorflow()
     numbers = [
         _fingerprints(one) if one.dtype == tf.string else fingerprints(one) if as_string else one
         for one, as_string in zip(columns, written, strict=True)
@@ -53,7 +51,6 @@ def _crossed(buckets: int, key: int, written: Sequence[bool], *columns: Any) -> 
 
 def _of_strings(node: Any) -> bool:
     """Whether it hashes dense columns alone, and one of them is of strings."""
-    tf = tensorflow()
     if node.op != "SparseCross" or node.attr["N"].i or not node.attr["hashed_output"].b:
         return False
     kinds, strings = list(node.attr["dense_types"].list.type), tf.string.as_datatype_enum
@@ -63,6 +60,5 @@ def _of_strings(node: Any) -> bool:
 
 def _fingerprints(column: Any) -> Any:
     """Of strings of any shape, int64."""
-    tf = tensorflow()
     found = tf.raw_ops.Fingerprint(data=tf.reshape(column, [-1]), method="farmhash64")
     return tf.reshape(tf.bitcast(found, tf.int64), tf.shape(column))

@@ -24,7 +24,7 @@ from builder.importers.rewrite import (
     without_side_effects,
 )
 from builder.importers.rewrites.apply import with_own_names
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 
 def remove_dead_code(
@@ -45,7 +45,7 @@ def remove_dead_code(
 
 def _choose_branches(definition: Any) -> bool:
     """Call the branch that a constant chooses in the place of an If; returns whether one does there or by a Switch."""
-    tf, changed = tensorflow(), False
+    changed = False
     library = {function.signature.name: function for function in definition.library.function}
     copies: dict[str, str] = {}  # of branches, with names that are new where Grappler puts them in the If's place
     scopes = [definition.node, *(function.node_def for function in library.values())]
@@ -99,7 +99,7 @@ def _find_draw(tensor: str, nodes: Mapping[str, Any], scalars: Mapping[str, floa
 
 def _fill_with_one(definition: Any, node: Any, draw: Any) -> None:
     """Let ``node`` be 1, or true, in the shape of ``draw``."""
-    dtype = tensorflow().dtypes.as_dtype(node.attr["T"].type if node.op == "Floor" else "bool")
+    dtype = tf.dtypes.as_dtype(node.attr["T"].type if node.op == "Floor" else "bool")
     value = definition.node.add(name=f"{node.name}/value")
     become_constant(value, np.ones((), dtype.as_numpy_dtype))
     filled = type(node)(name=node.name, op="Fill", input=[draw.input[0], value.name])
@@ -114,6 +114,6 @@ def _read_scalars(nodes: Iterable[Any], kind: str) -> dict[str, Any]:
     for node in nodes:
         if node.op == "Const":  # to ask another for the attribute would add it
             tensor = node.attr["value"].tensor
-            if not tensor.tensor_shape.dim and getattr(tensorflow().as_dtype(tensor.dtype), kind):
-                values[node.name] = tensorflow().make_ndarray(tensor).item()
+            if not tensor.tensor_shape.dim and getattr(tf.as_dtype(tensor.dtype), kind):
+                values[node.name] = tf.make_ndarray(tensor).item()
     return values

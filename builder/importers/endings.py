@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.errors import ImportModelError
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 from builder.spec import Activation, ModelSpec, OutputSpec
 
 _LEAST = 1e-24
@@ -54,7 +54,6 @@ def finish(value: Any, wanted: Ending, fetch: str) -> Any:
 
     Raises ImportModelError where that cannot be.
     """
-    tf = tensorflow()
     if wanted.segmentation:
         return class_map(value, wanted, fetch)
     value = _activate(value, wanted.activation, fetch)
@@ -79,7 +78,6 @@ def class_map(value: Any, wanted: Ending, fetch: str) -> Any:
     Scores are [batch, height, width, classes]; or [batch, classes, height, width] where as many labels tell. One class
     is 1 where its score, after the activation, is more than a half.
     """
-    tf = tensorflow()
     shape = value.shape.as_list() if value.shape.rank in (3, 4) else []
     labels, floating = wanted.labels, value.dtype.is_floating
     if not shape or None in shape or floating != (len(shape) == 4):
@@ -102,7 +100,6 @@ def class_map(value: Any, wanted: Ending, fetch: str) -> Any:
 
 
 def _activate(scores: Any, activation: Activation, fetch: str) -> Any:
-    tf = tensorflow()
     if activation == "none":
         return scores
     _require_floats(scores, activation, fetch)

@@ -23,7 +23,7 @@ from builder.importers.loaded import LoadedModel, RawGraph, Shape, distinct, ten
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import copy_message, keep_reachable
 from builder.importers.strings import resolved
-from builder.importers.tf import loaded_graph, reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tf
 from builder.importers.word_graph import upstream
 from builder.importers.xla_ops import compiled
 from builder.spec import ModelSpec
@@ -218,7 +218,7 @@ def _feature(key: bytes, shape: Any, default: NDArray[Any], tensor: Any) -> Read
     if not shape.num_elements():
         raise ImportModelError(f"{where} has no values: its shape is {shape.as_list()}.")
     given = default if default.size else None
-    if given is not None and tensor.dtype == tensorflow().string:
+    if given is not None and tensor.dtype == tf.string:
         try:
             [one.decode() for one in given.ravel().tolist()]
         except UnicodeDecodeError as error:
@@ -228,7 +228,6 @@ def _feature(key: bytes, shape: Any, default: NDArray[Any], tensor: Any) -> Read
 
 def _dense(graph: Any, op: Any) -> tuple[int, list[bytes], list[Any], list[NDArray[Any]]]:
     """Of the fixed-length features: the number of the first output, and the key, shape and default of each."""
-    tf = tensorflow()
     shapes = [tf.TensorShape(shape) for shape in op.get_attr("dense_shapes")]
     count, inputs = len(shapes), list(op.inputs)
     defaults = _constants(graph, inputs[len(inputs) - count :])
@@ -280,7 +279,6 @@ def _named(features: Sequence[Read], taken: Sequence[str]) -> tuple[Read, ...]:
 
 def _cut(raw: RawGraph, features: Sequence[Read], lead: tuple[None, ...]) -> RawGraph:
     """``raw`` with a placeholder for each of ``features``."""
-    tf = tensorflow()
     result = copy_message(raw.graph_def)
     moved, feeds = dict[str, str](), dict[str, str]()
     for one in features:

@@ -12,7 +12,7 @@ from typing import Any
 
 from builder.importers.rewrite import become_constant, called_by, copy_message, keep_reachable, node_of
 from builder.importers.rewrites import rewrite_of
-from builder.importers.tf import loaded_graph, reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tf
 
 INEXACT = frozenset({
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "BesselI0e", "BesselI1e", "Betainc", "Cos", "Cosh",
@@ -63,7 +63,6 @@ def _fold(
     wanted = _inexact(known) | _find_predicates(nodes, known)
     if not wanted:
         return {}
-    tf = tensorflow()
     graph_def = tf.compat.v1.GraphDef()
     for node in known.values():
         copy = graph_def.node.add()
@@ -145,7 +144,6 @@ def _find_predicates(nodes: Any, known: Mapping[str, Any]) -> set[str]:
 
 def _small(graph: Any) -> set[str]:
     """Names of operations whose result, and whatever it is made of, is not too large to be computed and kept."""
-    tf = tensorflow()
     sizes: dict[str, int] = {}
     for operation in graph.get_operations():
         (output,) = operation.outputs

@@ -31,7 +31,7 @@ from builder.importers.rewrites.apply import needs_rewriting, rewrite_ops
 from builder.importers.rewrites.layout import for_a_cpu
 from builder.importers.shapes import CAST
 from builder.importers.state import spec_of, without_debugging
-from builder.importers.tf import loaded_graph, tensorflow
+from builder.importers.tf import loaded_graph, tensorflow, tf
 from builder.importers.xla_ops import kernels, look
 from builder.spec import ModelSpec
 from builder.spec.tensor import ITEM_SIZES, IndexRange, TensorSpec, c_identifier
@@ -53,7 +53,6 @@ def write_frozen(
     Raises ImportModelError where shapes do not fit together, XLA cannot bound the size of a fetch, or the graph reads a
     placeholder that is no feed.
     """
-    tf = tensorflow()
     tensors = [raw.fetches[name] for name in fetches.values()]
     source = inline_calls(keep_reachable(raw.graph_def, tensors, raw.feeds.values()), [*tensors, *raw.feeds.values()])
     # Writes hang on control edges. A graph without state has nothing for them to order.
@@ -152,13 +151,11 @@ def _rewritten(graph_def: Any, tensors: list[str]) -> Any | None:
 
 
 def _placeholder(port: TensorSpec) -> Any:
-    tf = tensorflow()
     return tf.compat.v1.placeholder(port.dtype, port.shape, name=f"feed/{c_identifier(port.name)}")
 
 
 def _dtype_of(graph_def: Any, tensor: str) -> Any:
     """The dtype of a feed's tensor, which is a placeholder nearly always and anything at times."""
-    tf = tensorflow()
     node = next(n for n in graph_def.node if n.name == node_of(tensor))
     if node.op in ("Placeholder", "PlaceholderWithDefault"):
         return tf.dtypes.as_dtype(node.attr["dtype"].type)
@@ -166,7 +163,6 @@ def _dtype_of(graph_def: Any, tensor: str) -> Any:
 
 
 def _import(source: Any, inputs: Mapping[str, Any], tensors: list[str]) -> list[Any]:
-    tf = tensorflow()
     try:
         return list(
             tf.import_graph_def(source, input_map=dict(inputs), return_elements=tensors, name=MODEL_SCOPE.rstrip("/"))
@@ -234,7 +230,6 @@ def _fetch_specs(
 
 def _with_shapes(results: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> Iterator[tuple[TensorSpec, Any]]:
     """Every fetch and its tensor; after one whose size the data decides, that of its shape."""
-    tf = tensorflow()
     names = {c_identifier(name).lower() for name in results}
     for name, tensor in results.items():
         spec = specs[name]
@@ -251,7 +246,7 @@ def _with_shapes(results: Mapping[str, Any], specs: Mapping[str, TensorSpec]) ->
 
 
 def _config(graph: FrozenGraph) -> str:
-    tf = tensorflow()
+    tensorflow()
     from google.protobuf import text_format
     from tensorflow.compiler.tf2xla import tf2xla_pb2
 

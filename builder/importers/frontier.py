@@ -19,7 +19,7 @@ import numpy as np
 from builder.errors import ImportModelError
 from builder.escape import visible
 from builder.importers.rewrite import become_constant, called_by, copy_message, output_names
-from builder.importers.tf import loaded_graph, reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tf
 from builder.importers.word_graph import upstream
 from builder.importers.xla_ops import compiled
 
@@ -222,7 +222,7 @@ def without_sizes(graph_def: Any, source: str, shape: Sequence[int]) -> Any:
     for node in result.node:
         if node.op not in ("Shape", "Size", "Rank") or node.input[0].removesuffix(":0") not in same:
             continue
-        dtype = tensorflow().dtypes.as_dtype(node.attr["out_type"].type or 3).as_numpy_dtype
+        dtype = tf.dtypes.as_dtype(node.attr["out_type"].type or 3).as_numpy_dtype
         value = {"Shape": list(shape), "Size": int(np.prod(shape)), "Rank": len(shape)}[node.op]
         become_constant(node, np.array(value, dtype))
     return result
@@ -230,7 +230,6 @@ def without_sizes(graph_def: Any, source: str, shape: Sequence[int]) -> Any:
 
 def run(graph: Any, tensors: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
     """What TensorFlow gives for ``tensors`` of a tf.Graph; ``feeds``: by tensor. Raises ImportModelError."""
-    tf = tensorflow()
     with reference_session(graph) as session:
         try:
             return list(session.run(list(tensors), dict(feeds)))
@@ -320,7 +319,6 @@ def _is_of_numbers(tensor: Any) -> bool:
 
 def _strings(op: Any) -> bool:
     """Whether strings go in or come out of an op."""
-    tf = tensorflow()
     return any(tensor.dtype == tf.string for tensor in (*op.inputs, *op.outputs))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.errors import SandboxError
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 from builder.records import dump_record, read_record
 from builder.spec.tensor import TensorSpec, integer_limits
 
@@ -180,7 +180,7 @@ class FrozenGraph:
 
 
 def _graph_def(path: Path) -> Any:
-    return tensorflow().compat.v1.GraphDef.FromString(path.read_bytes())
+    return tf.compat.v1.GraphDef.FromString(path.read_bytes())
 
 
 def _require_shapes(feeds: tuple[Port, ...], fetches: tuple[Port, ...], states: tuple[Port, ...]) -> None:

@@ -15,7 +15,7 @@ from builder.importers.constant_feeds import propose_values
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import node_of
-from builder.importers.tf import dtype_name, tensorflow
+from builder.importers.tf import dtype_name, tensorflow, tf
 from builder.spec import FeedSpec, FetchSpec, Source
 
 _VARIABLES = {"VariableV2", "Variable", "VarHandleOp", "VarIsInitializedOp"}
@@ -58,7 +58,7 @@ def open_graph_def(source: Source, path: Path, feeds: Sequence[FeedSpec], fetche
 
 
 def _read(path: Path) -> Any:
-    tf = tensorflow()
+    tensorflow()
     from google.protobuf import text_format
     from google.protobuf.message import DecodeError
 
@@ -150,7 +150,6 @@ def _infos(
     fetches: Mapping[str, str],
     shapes: Mapping[str, Shape | None],
 ) -> ModelPorts:
-    tf = tensorflow()
     with tf.Graph().as_default() as graph:
         try:
             tf.import_graph_def(graph_def, name="")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from builder.importers.rewrite import copy_message, source_of, stand_in
 from builder.importers.rewrites.hashing import mixed, remainder, turned, word
-from builder.importers.tf import dtype_of, tensorflow
+from builder.importers.tf import dtype_of, tf
 
 _K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 _SIP = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
@@ -40,7 +40,6 @@ def hashed_numbers(graph_def: Any) -> Any:
     found = {n.name: one for n in graph_def.node if _is_hash(n) and (one := written_from(n.input[0], nodes))}
     if not found:
         return graph_def
-    tf = tensorflow()
     result = copy_message(graph_def)
     for number, node in enumerate(one for one in result.node if one.name in found):
         source = found[node.name]
@@ -63,13 +62,11 @@ def _is_hash(node: Any) -> bool:
 
 def fingerprints(x: Any) -> Any:
     """Of whole numbers of any shape: int64, the bits of FarmHash's Fingerprint64 of each as it is written."""
-    tf = tensorflow()
     return tf.bitcast(_fingerprint(_written(tf.cast(x, tf.int64))), tf.int64)
 
 
 def written_from(tensor: str, nodes: Mapping[str, Any]) -> Any | None:
     """The node that writes whole numbers as ``tensor``, as they are."""
-    tf = tensorflow()
     node = nodes.get(source_of(tensor, nodes))
     if node is None or node.op != "AsString" or not node.input:
         return None
@@ -82,7 +79,6 @@ def written_from(tensor: str, nodes: Mapping[str, Any]) -> Any | None:
 
 def _written(x: Any) -> _Written:
     """int64 of any shape."""
-    tf = tensorflow()
     bitwise, zero = tf.bitwise, word(0)
     negative, bits = x < 0, tf.bitcast(x, tf.uint64)
     rest = tf.where(negative, zero - bits, bits)
@@ -120,7 +116,6 @@ def _fast(node: Any) -> Callable[[_Written], Any]:
 
 def _fingerprint(text: _Written) -> Any:
     """FarmHash's Fingerprint64 of 1 to 20 letters. It turns bits down, by 64 less than here."""
-    tf = tensorflow()
     bitwise, size = tf.bitwise, text.size
     times = word(_K2) + 2 * size
     first, second, _ = text.words
@@ -138,7 +133,7 @@ def _fingerprint(text: _Written) -> Any:
 
 
 def _pair(u: Any, v: Any, times: Any) -> Any:
-    xor = tensorflow().bitwise.bitwise_xor
+    xor = tf.bitwise.bitwise_xor
     return mixed(xor(v, mixed(xor(u, v) * times)) * times) * times
 
 
@@ -149,7 +144,6 @@ def _strong(node: Any) -> Callable[[_Written], Any]:
 
 def _siphash(text: _Written, key: tuple[int, int]) -> Any:
     """SipHash-2-4 of at most 23 letters."""
-    tf = tensorflow()
     bitwise = tf.bitwise
     state = [tf.zeros_like(text.size) + word(one ^ key[at % 2]) for at, one in enumerate(_SIP)]
     whole = bitwise.right_shift(text.size, word(3))
@@ -167,7 +161,7 @@ def _siphash(text: _Written, key: tuple[int, int]) -> Any:
 
 
 def _rounds(state: list[Any], count: int) -> list[Any]:
-    xor = tensorflow().bitwise.bitwise_xor
+    xor = tf.bitwise.bitwise_xor
     a, b, c, d = state
     for _ in range(count):
         a, c = a + b, c + d

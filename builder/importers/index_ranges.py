@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.importers.rewrites.constant import constant_of
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tensorflow, tf
 from builder.spec.tensor import INTEGERS, IndexRange, TensorSpec, integer_limits
 
 Array = NDArray[np.int64]
@@ -196,7 +196,7 @@ def _run(op: Any, values: Iterable[Any]) -> list[Array]:
     """Have TensorFlow run ``op`` on int64 in the place of what it moves."""
     from tensorflow.python.eager import context, execute
 
-    tf = tensorflow()
+    tensorflow()
     moved, attributes = _moved_inputs(op), list[Any]()
     for attribute in op.op_def.attr:
         value = tf.int64 if attribute.name in _MOVED_TYPES else op.get_attr(attribute.name)

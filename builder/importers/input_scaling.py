@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.importers.graph import MODEL_SCOPE
-from builder.importers.tf import loaded_graph, reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tf
 
 Array = NDArray[Any]
 Values = tuple[float, ...]
@@ -93,7 +93,7 @@ def find_scaling(definition: Any, feed: str, tensor: str) -> InputScaling | None
     try:
         with reference_session(graph) as session:
             results = [session.run(ends, {start: image}) for image in images]
-    except tensorflow().errors.OpError:  # whoever runs the whole graph says what is wrong with it
+    except tf.errors.OpError:  # whoever runs the whole graph says what is wrong with it
         return None
     maps = {_fit_channels([np.asarray(result[i], np.float64) for result in results]) for i in range(len(ends))}
     if len(maps) != 1 or (only := maps.pop()) is None:

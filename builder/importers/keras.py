@@ -20,7 +20,7 @@ from builder.importers.saved_model import meta_graph
 from builder.importers.shapes import STRING
 from builder.importers.state import written
 from builder.importers.tables import Table, looked_up
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tensorflow, tf
 from builder.spec import Source
 
 _TRUST = f"If you trust where it comes from, {HOW_TO_TRUST}."
@@ -89,7 +89,7 @@ def _load(reader: Reader, source: Source, path: Path) -> Any:
                 "Otherwise replace the layer by one from keras.ops, or export a SavedModel where the code is at hand."
             ) from error
         names = reader.find_unknown_layers(path) or find_missing_names(error)
-        layers = tensorflow().keras.layers
+        layers = tf.keras.layers
         if custom := [name for name in names if not hasattr(layers, name) and not hasattr(reader.package.layers, name)]:
             raise ImportModelError(
                 f"{path.name} needs classes that only its author has: {', '.join(custom)}. "
@@ -107,7 +107,6 @@ def _can_change_batch(reader: Reader, model: Any) -> bool:
     sizes = {tensor.shape[0] for tensor in model.inputs if len(tensor.shape)}
     if len(sizes) != 1 or sizes.pop() in (None, 1):
         return False
-    tf = tensorflow()
     specs = [tf.TensorSpec((1, *t.shape[1:]), getattr(t.dtype, "name", t.dtype)) for t in model.inputs]
     try:
         concrete = tf.function(lambda *flat: reader.call(model, flat), autograph=False).get_concrete_function(*specs)
@@ -138,7 +137,7 @@ def _port(name: str, tensor: Any, any_batch: bool) -> PortInfo:
 
 def _freeze(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGraph:
     """Trace inference on static shapes, so that shape arithmetic inside layers folds, and inline every call."""
-    tf = tensorflow()
+    tensorflow()
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     # What is cut off in front of a graph with strings is tried with several numbers of items.
@@ -178,7 +177,6 @@ def _freeze(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[str, 
 
 def _table(handle: Any, keys: Any, values: Any) -> Table | None:
     """What is in a table that Keras filled when it loaded the model; None where there is none."""
-    tf = tensorflow()
     if handle is None:
         return None
     found = tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=keys, Tvalues=values)
@@ -187,7 +185,6 @@ def _table(handle: Any, keys: Any, values: Any) -> Table | None:
 
 def _freeze_with_state(function: Any, concrete: Any, ports: ModelPorts) -> RawGraph:
     """Freeze by way of a SavedModel, whose importer knows what to do with variables that are written."""
-    tf = tensorflow()
 
     def signature(*flat: Any) -> dict[str, Any]:
         return {f"fetch_{i}": tensor for i, tensor in enumerate(function(*flat))}

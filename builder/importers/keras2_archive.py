@@ -14,7 +14,7 @@ from unittest import mock
 
 import h5py
 
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 _LAYERS = "_layer_checkpoint_dependencies"
 """In the weights of Keras 2.12 and 2.13, the group that is called ``layers`` today."""
@@ -62,7 +62,7 @@ def reading_older_archives() -> Iterator[None]:
     with (
         mock.patch.object(serialization_lib, "_retrieve_class_or_fn", retrieve_renamed),
         mock.patch.object(saving_lib.H5IOStore, "get", get_either),
-        mock.patch.object(tensorflow().keras.layers, "InputSpec", InputSpec),
+        mock.patch.object(tf.keras.layers, "InputSpec", InputSpec),
     ):
         yield
 

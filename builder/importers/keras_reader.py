@@ -12,7 +12,7 @@ from typing import Any
 
 from builder.errors import EnvironmentSetupError
 from builder.importers.keras_file import has_in_hdf5, is_hdf5, read_config
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 from builder.spec import Source
 
 _INTERNAL = {
@@ -59,7 +59,7 @@ class Reader:
 
     def call(self, model: Any, feeds: Sequence[Any]) -> list[Any]:
         """Infer with ``feeds``, in the order of the model's inputs; the answers are in the order of its outputs."""
-        tree = tensorflow().nest if self.major == 2 else self.package.tree
+        tree = tf.nest if self.major == 2 else self.package.tree
         # Sequential hands its call on to a Functional of its own, whose input structure is what counts.
         struct = getattr(model, "_nested_inputs" if self.major == 2 else "_inputs_struct", None)
         packed = tree.pack_sequence_as(struct, list(feeds)) if struct is not None else feeds[0]
@@ -92,7 +92,7 @@ class Reader:
 
 def reader_of(major: int) -> Reader:
     """Load the package that reads files of that version. Raises EnvironmentSetupError where tf-keras is missing."""
-    release = tensorflow().__version__
+    release = tf.__version__
     if major != 2:
         import keras
 

@@ -16,7 +16,7 @@ import numpy as np
 from builder.errors import ImportModelError
 from builder.importers.frontier import PICTURE_OPS, inner_front
 from builder.importers.rewrite import become_constant, copy_message, keep_called_functions, prune_function, source_of
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 _LOOPS = {"While", "StatelessWhile"}
 _WHOLE = {"Max", "Mean", "Min", "Prod", "Sum"}
@@ -62,7 +62,7 @@ def with_loops_in_two(graph_def: Any, probes: Sequence[bytes], least: int) -> An
 
 def _map_of(node: Any, functions: Mapping[str, Any]) -> _Map | None:
     """The loop of ``node``, where it is a map over strings."""
-    strings = tensorflow().string.as_datatype_enum
+    strings = tf.string.as_datatype_enum
     body = functions.get(node.attr["body"].func.name)
     if body is None:
         return None
@@ -107,7 +107,7 @@ def _split(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tuple[int
     stacked.attr["num_elements"].i = -1
     listed = graph_def.node.add(name=f"{scope}/listed", op="TensorListFromTensor", input=[stacked.name, size])
     listed.attr["element_dtype"].type = dtype
-    listed.attr["shape_type"].type = tensorflow().int32.as_datatype_enum
+    listed.attr["shape_type"].type = tf.int32.as_datatype_enum
 
     second = _body(graph_def, loop, "second")
     read = next(n for n in second.node_def if n.name == loop.read.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from builder.errors import ImportModelError
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 from builder.spec import AudioInput, ImageInput
 
 
@@ -15,7 +15,6 @@ def image_to_input(pixels: Any, image: ImageInput, dtype: Any, shape: tuple[int,
     Computes ``(pixel - mean) * scale`` in float32 (float64 for a float64 model), channels in the model's order.
     Raises ImportModelError if an integer model is given a mean or scale.
     """
-    tf = tensorflow()
     channels = image.channels
     mean, scale = _per_channel(image.mean, channels, "mean"), _per_channel(image.scale, channels, "scale")
     value = pixels
@@ -50,7 +49,6 @@ def sound_to_input(samples: Any, audio: AudioInput, dtype: Any, shape: tuple[int
     Normalises each window and multiplies it by ``scale``, in float32. ``standard`` is (x - mean) / sqrt(variance +
     1e-7), as transformers' Wav2Vec2FeatureExtractor has it. Raises ImportModelError if the model takes integers.
     """
-    tf = tensorflow()
     if not dtype.is_floating:
         raise ImportModelError(
             f"The input of sound is {dtype.name}, and [audio] gives floats: wrap the model so that it casts them."

@@ -19,7 +19,7 @@ from builder.arrays import save_arrays
 from builder.errors import ImportModelError
 from builder.importers.loaded import LoadedModel, RawGraph, Shape
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tensorflow, tf
 from builder.spec.tensor import IndexRange
 
 Array = NDArray[Any]
@@ -73,7 +73,7 @@ def open_program(folder: Path) -> LoadedModel:
 
 
 def _freeze(program: Program, shapes: Mapping[str, Shape]) -> RawGraph:
-    tf = tensorflow()
+    tensorflow()
     from tensorflow.compiler.tf2xla.ops.gen_xla_ops import xla_call_module
 
     if {port.name: port.shape for port in program.feeds} != dict(shapes):

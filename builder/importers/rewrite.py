@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tensorflow, tf
 
 _V1_LOOPS = {"Enter", "RefEnter", "Switch", "RefSwitch"}
 
@@ -77,7 +77,6 @@ def stand_in(
 
     ``function``: of symbolic tensors, of the DTypes ``given`` and of any shape, to one of ``made``.
     """
-    tf = tensorflow()
 
     def scoped(*values: Any) -> Any:
         with tf.name_scope(name):
@@ -101,7 +100,7 @@ def become_call(node: Any, function: str, inputs: Iterable[str], given: Iterable
 
 def become_constant(node: Any, value: Any) -> None:
     """Turn ``node`` into a constant of the same name."""
-    proto = tensorflow().make_tensor_proto(value)
+    proto = tf.make_tensor_proto(value)
     name = node.name
     node.Clear()
     node.name, node.op = name, "Const"
@@ -140,7 +139,7 @@ def inline_calls(graph_def: Any, ports: Iterable[str]) -> Any:
 
 def run_grappler(graph_def: Any, ports: Iterable[str], optimiser: str) -> Any:
     """Run one of Grappler's optimisers on a GraphDef; it keeps the tensors ``ports``."""
-    tf = tensorflow()
+    tensorflow()
     from tensorflow.python.grappler import tf_optimizer
 
     meta = tf.compat.v1.MetaGraphDef()
@@ -177,7 +176,7 @@ def without_side_effects(graph_def: Any) -> Any:
 
 def drop_unread_optionals(graph_def: Any) -> None:
     """Let branches of an If return 0, in ``graph_def`` itself, where only a gradient would have read their Optional."""
-    variant = tensorflow().variant.as_datatype_enum
+    variant = tf.variant.as_datatype_enum
     functions = {f.signature.name: f for f in graph_def.library.function}
     scopes = [(graph_def.node, ()), *((f.node_def, f.ret.values()) for f in functions.values())]
     for nodes, results in scopes:
@@ -186,7 +185,7 @@ def drop_unread_optionals(graph_def: Any) -> None:
             types = node.attr["Tout"].list.type
             for i in [i for i, dtype in enumerate(types) if dtype == variant]:
                 if read.isdisjoint((f"{node.name}:{i}", f"{node.name}:output:{i}", *([node.name] if i == 0 else []))):
-                    types[i] = tensorflow().float32.as_datatype_enum
+                    types[i] = tf.float32.as_datatype_enum
                     for branch in ("then_branch", "else_branch"):
                         _return_zero(functions.get(node.attr[branch].func.name), i)
 
@@ -195,7 +194,7 @@ def _return_zero(function: Any, number: int) -> None:
     if function is None or number >= len(function.signature.output_arg):
         return  # a damaged graph, which whoever imports it refuses
     output = function.signature.output_arg[number]
-    output.type = tensorflow().float32.as_datatype_enum
+    output.type = tf.float32.as_datatype_enum
     zero = function.node_def.add(name=f"{output.name}/unread_{len(function.node_def)}")
     become_constant(zero, np.float32(0))
     function.ret[output.name] = f"{zero.name}:output:0"

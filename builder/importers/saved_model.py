@@ -31,7 +31,7 @@ from builder.importers.rewrite import inline_calls, keep_reachable, node_of, wit
 from builder.importers.state import Variable, assign, state_of
 from builder.importers.table_files import assets
 from builder.importers.tables import TABLES, Table, filled, looked_up
-from builder.importers.tf import dtype_name, tensorflow
+from builder.importers.tf import dtype_name, tensorflow, tf
 from builder.importers.word_steps import STRING_STEPS
 from builder.spec import Source
 
@@ -133,7 +133,6 @@ def freeze(
     checkpoint, the model's init op may run. ``taken``: further ops that the caller takes away.
     Raises ImportModelError, UnsupportedOpsError for ops that cannot be compiled.
     """
-    tf = tensorflow()
     tensors = [*fetches.values()]
     tables = filled(meta.graph_def, _init_ops(meta), assets(meta, path))
     source, feeds = admit(meta.graph_def, tensors, feeds, {*taken, *HASHES, *(TABLES if tables else ())})
@@ -162,7 +161,6 @@ def freeze(
 
 def _add_reads(graph: Any, values: Mapping[str, Any]) -> None:
     """Give each variable behind a handle the node from which the conversion to constants reads its value."""
-    tf = tensorflow()
     for node, value in values.items():
         variable = graph.get_tensor_by_name(f"{node}:0")
         if variable.dtype == tf.resource:

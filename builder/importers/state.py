@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from builder.errors import ImportModelError
 from builder.importers.rewrite import called_by, copy_message, node_of, output_number, reachable, reads
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 from builder.spec.tensor import ITEM_SIZES, TensorSpec
 
 WRITES = re.compile(r"Assign(Add|Sub)?VariableOp$|Rng(ReadAnd)?Skip$|Resource(Scatter|Apply|Sparse|StridedSliceAssign)")
@@ -139,7 +139,6 @@ def assign(graph: Any, session: Any, values: Mapping[str, NDArray[Any]]) -> None
 
     The values are fed, since a graph holds 2 GB at most.
     """
-    tf = tensorflow()
     assignments, feeds = [], {}
     with graph.as_default():
         for node, value in values.items():
@@ -159,7 +158,6 @@ def read(graph: Any, session: Any, nodes: Mapping[str, str]) -> dict[str, NDArra
     """The values of variables, by node; ``nodes``: node of each handle to its dtype."""
     if not nodes:
         return {}
-    tf = tensorflow()
     with graph.as_default():
         tensors = {
             node: tf.raw_ops.ReadVariableOp(resource=graph.get_tensor_by_name(f"{node}:0"), dtype=dtype)

@@ -20,7 +20,7 @@ from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import become_constant, copy_message, keep_reachable, node_of, output_number
 from builder.importers.shapes import pin_shapes
 from builder.importers.tables import looked_up
-from builder.importers.tf import dtype_of, loaded_graph, tensorflow
+from builder.importers.tf import dtype_of, loaded_graph, tf
 from builder.spec import ModelSpec
 
 PROBES = ((400, 300), (210, 350), (333, 333), (640, 200))
@@ -199,7 +199,6 @@ def probe(width: int, height: int) -> Any:
 
 def encoded(pixels: Any, base64: bool = False) -> bytes:
     """A JPEG of uint8 [height, width, 3], or its web-safe base64, as ``tf.io.decode_base64`` takes it."""
-    tf = tensorflow()
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         data = tf.io.encode_jpeg(pixels, quality=100, chroma_downsampling=False)
         made: bytes = session.run(tf.io.encode_base64(data) if base64 else data)
@@ -221,7 +220,6 @@ def _size(shape: Shape, count: int, *, scalar: bool) -> tuple[int, int, int] | N
 
 def _fed(graph_def: Any, pictures: Pictures, shape: Shape) -> tuple[str, Any]:
     """A placeholder of ``shape``, and the graph in which it takes the frontier's place."""
-    tf = tensorflow()
     frontier = pictures.frontier
     dtype = tf.dtypes.as_dtype(frontier.dtype).as_datatype_enum
     result = copy_message(graph_def)

@@ -12,7 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from builder.importers.rewrite import node_of
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tensorflow, tf
 
 FILE_FILL = "InitializeTableFromTextFileV2"
 """The op: https://www.tensorflow.org/api_docs/python/tf/raw_ops/InitializeTableFromTextFileV2."""
@@ -64,7 +64,6 @@ def read_file(table: Any, fill: Any, path: Path | None) -> tuple[NDArray[Any], N
 
     In the order of the values; None where there is no such file, or TensorFlow refuses what is in it.
     """
-    tf = tensorflow()
     if path is None or not 0 < path.stat().st_size <= _LARGEST:
         return None
     try:

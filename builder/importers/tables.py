@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from builder.importers.rewrite import called_by, copy_message, node_of, reachable, reads, source_of, stand_in
 from builder.importers.state import handle_of
 from builder.importers.table_files import FILE_FILL, read_file
-from builder.importers.tf import dtype_of, tensorflow
+from builder.importers.tf import dtype_of, tf
 from builder.importers.xla_ops import constant_size
 
 TABLES = frozenset({"HashTableV2", "LookupTableFindV2"})
@@ -149,7 +149,6 @@ def looked_up(graph_def: Any, table_of: Callable[[str, Any, Any], Table | None],
 
 def find(table: Table, keys: Any, default: Any) -> Any:
     """The values of ``keys``, a tensor of any shape, and ``default`` for those that the table lacks."""
-    tf = tensorflow()
     steps = (len(table.keys) - 1).bit_length()
     padding = (0, 2**steps - len(table.keys))
     # The last key fills up to a power of two: then no step leaves the table.

@@ -23,10 +23,23 @@ def tensorflow(*, leave_ir: bool = False) -> Any:
     return tensorflow
 
 
+class _LazyTensorFlow:
+    """TensorFlow, which is imported where one of its names is first asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(tensorflow(), name)
+        setattr(self, name, value)
+        return value
+
+
+tf: Any = _LazyTensorFlow()
+"""What modules use. ``tensorflow()`` has to be called before a module of TensorFlow's own is imported."""
+
+
 def dtype_of(enum: int) -> Any:
     """The DType of a DataType value in a model. Raises ImportModelError where there is none."""
     try:
-        return tensorflow().dtypes.as_dtype(enum)
+        return tf.dtypes.as_dtype(enum)
     except TypeError as error:
         raise ImportModelError(
             f"The model has a tensor of type number {enum}, which TensorFlow does not know: its file is damaged, or "
@@ -44,7 +57,6 @@ def dtype_name(enum: int) -> str:
 
 def loaded_graph(graph_def: Any) -> Any:
     """``graph_def`` as a tf.Graph. Its ops have to be admitted."""
-    tf = tensorflow()
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
     return graph
@@ -55,7 +67,7 @@ def reference_session(graph: Any) -> Any:
 
     Grappler's rewrites are off: its fused convolutions refuse groups, and the reference must not be rewritten.
     """
-    v1 = tensorflow().compat.v1
+    v1 = tf.compat.v1
     config = v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     return v1.Session(graph=graph, config=config)

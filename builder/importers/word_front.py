@@ -20,7 +20,7 @@ from builder.importers.graph import EXAMPLES, WORDS, StringInput
 from builder.importers.loaded import RawGraph, Shape
 from builder.importers.tables import Table
 from builder.importers.texts import Strings
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import reference_session, tf
 from builder.importers.word_steps import Recipe
 
 CASES = 6
@@ -47,7 +47,6 @@ class Front:
 
     def answers(self, tensors: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> list[list[NDArray[Any]]]:
         """What TensorFlow gives for ``tensors``, for each of ``runs`` (values by tensor). Raises ImportModelError."""
-        tf = tensorflow()
         with tf.Graph().as_default() as graph:
             handles = {f"{node}:0": _table_in(graph, one) for node, one in self.tables.items()}
             inputs = {name: handle for name, (handle, _) in handles.items()}
@@ -242,7 +241,6 @@ def _longer(rows: NDArray[Any], shape: Shape, pad: Any) -> NDArray[Any]:
 def _require_answers(
     cut: Cut, fetches: Sequence[str], made: Sequence[Mapping[str, NDArray[Any]]], of_words: Collection[str]
 ) -> None:
-    tf = tensorflow()
     others = {name: tensor for name, tensor in cut.raw.feeds.items() if name not in cut.whole.cuts}
     random = np.random.Generator(np.random.PCG64(1))
     with tf.Graph().as_default() as graph:
@@ -297,12 +295,10 @@ def _differs(cut: Cut, item: Sequence[Sequence[bytes]]) -> str:
 
 def _table_in(graph: Any, one: Table) -> tuple[Any, Any]:
     """A table with these keys and values in ``graph``: its handle, and the op that fills it."""
-    tf = tensorflow()
     keys, values = (tf.constant(array.tolist(), _dtype(array)) for array in (one.keys, one.values))
     handle = tf.raw_ops.HashTableV2(key_dtype=keys.dtype, value_dtype=values.dtype)
     return handle, tf.raw_ops.LookupTableImportV2(table_handle=handle, keys=keys, values=values)
 
 
 def _dtype(array: NDArray[Any]) -> Any:
-    tf = tensorflow()
     return tf.string if array.dtype.kind in "OS" else tf.dtypes.as_dtype(array.dtype)

@@ -12,13 +12,12 @@ from builder.importers.loaded import Shape, tensor_name
 from builder.importers.rewrite import become_constant, copy_message
 from builder.importers.state import handle_of
 from builder.importers.tables import Table
-from builder.importers.tf import loaded_graph, tensorflow
+from builder.importers.tf import loaded_graph, tf
 from builder.spec.tensor import c_identifier
 
 
 def of_strings(op: Any) -> bool:
     """Whether strings, or the handle of a table, go in or come out."""
-    tf = tensorflow()
     return any(tensor.dtype in (tf.string, tf.resource) for tensor in (*op.inputs, *op.outputs))
 
 

@@ -25,7 +25,7 @@ from builder.importers.rewrite import all_nodes, inline_calls, keep_reachable, n
 from builder.importers.state import handle_of
 from builder.importers.tables import Table
 from builder.importers.texts import ODD, Strings, in_shape, known_words, strings_like
-from builder.importers.tf import loaded_graph, reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tf
 from builder.importers.word_front import Cut, Front, OpenShape, shapes_of, with_pads
 from builder.importers.word_graph import downstream, of_strings, placeholder_of, upstream, with_table_sizes, without
 from builder.importers.word_steps import ALIASES, STEPS, NotAStepError, Recipe, constant, step_of, table
@@ -48,7 +48,6 @@ _SHOWN = 16
 
 def string_feeds(raw: RawGraph) -> list[str]:
     """The feeds that take strings."""
-    tf = tensorflow()
     nodes = {node.name: node for node in raw.graph_def.node}
     return [
         name
@@ -139,7 +138,6 @@ class _Cutter:
 
     def _fixed_sizes(self) -> dict[Any, Any]:
         """What ops that ask for a size give, by op, where that is known once the batch is."""
-        tf = tensorflow()
         with tf.Graph().as_default() as pinned:
             inputs = {
                 tensor: tf.compat.v1.placeholder(
@@ -164,7 +162,7 @@ class _Cutter:
             cuts = self._edges(front)
             self._require_steps(front, grown)
             runs = [self.probes(count, seed) for seed, count in enumerate(self.counts)]
-            numbers = [tensor for tensor in cuts if tensor.dtype != tensorflow().variant]
+            numbers = [tensor for tensor in cuts if tensor.dtype != tf.variant]
             whole = Front(self.raw.graph_def, self.sources, self.tables, {t.name: t.name for t in numbers})
             shapes = shapes_of(whole, numbers, runs)
             varying = [tensor for tensor in cuts if not self._taken(tensor, shapes)]
@@ -239,7 +237,7 @@ class _Cutter:
         read = {tensor for op in behind for tensor in op.inputs} | set(self.fetched)
         sources = {self.graph.get_tensor_by_name(name).op for name in self.sources.values()}
         found = [t for op in self.ops if op in front and op not in sources for t in op.outputs if t in read]
-        if strings := [t for t in found if t.dtype == tensorflow().string]:
+        if strings := [t for t in found if t.dtype == tf.string]:
             raise ImportModelError(f"The answer {visible(strings[0].name)} is strings; leave it out with [[fetches]].")
         return found
 
@@ -282,7 +280,6 @@ class _Cutter:
 
     def _constants(self, front: Collection[Any]) -> dict[Any, NDArray[Any]]:
         """The tensors that the front reads, and that no feed decides."""
-        tf = tensorflow()
         read = {t for op in front for t in op.inputs if t.op not in self.wide and t.dtype != tf.resource}
         for tensor in read:
             ways = upstream([tensor], None)

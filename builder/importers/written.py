@@ -13,7 +13,7 @@ from builder.importers.loaded import RawGraph
 from builder.importers.rewrite import copy_message, stand_in
 from builder.importers.state import handle_of
 from builder.importers.tables import Table, find
-from builder.importers.tf import dtype_of, tensorflow
+from builder.importers.tf import dtype_of, tf
 
 _MOST = 2**63
 
@@ -39,7 +39,6 @@ def looked_up_as_numbers(raw: RawGraph) -> RawGraph:
 
 
 def _find(table: Table, numbers: Any, default: Any) -> Any:
-    tf = tensorflow()
     return find(table, tf.cast(numbers, tf.int64), default)
 
 

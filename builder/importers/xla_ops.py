@@ -17,7 +17,7 @@ from builder.importers.rewrites import REWRITES, rewrite_of
 from builder.importers.rewrites.apply import Refused
 from builder.importers.rewrites.steps import is_step
 from builder.importers.stablehlo import constants_size
-from builder.importers.tf import dtype_name, dtype_of, tensorflow
+from builder.importers.tf import dtype_name, dtype_of, tensorflow, tf
 from builder.importers.walk import walk
 
 _DEVICE = "XLA_CPU_JIT"
@@ -194,7 +194,7 @@ def _register_xla() -> None:
     """XLA's kernels only come into the registry when something is first compiled."""
     from tensorflow.python.eager.context import eager_mode
 
-    tf = tensorflow()
+    tensorflow()
     with eager_mode():  # in the middle of writing a graph, too
         tf.function(lambda x: x + x, jit_compile=True)(tf.zeros([]))
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from builder.arrays import save_arrays
 from builder.importers.graph import FrozenGraph
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 from builder.lower.compress import ITEM_SIZES, Array, RoundedInput, constant_digest
 from builder.lower.fused_steps import Quantisation
 from builder.quantise.rounded_inputs import Scope, round_inputs, scopes
@@ -101,7 +101,6 @@ assert set(_COARSENESS) == set(ITEM_SIZES)
 
 def exchange(definition: Any, wanted: Mapping[str, Array]) -> dict[str, list[tuple[Scope, str]]]:
     """Give every constant of a GraphDef that is in ``wanted`` its new numbers; where they were found, by key."""
-    tf = tensorflow()
     sizes = {array.size for array in wanted.values()}
     found: dict[str, list[tuple[Scope, str]]] = {}
     for scope, node in _constants(definition):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from builder.importers.rewrite import become_constant
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 from builder.lower.compress import RoundedInput
 from builder.lower.fused_steps import Quantisation
 
@@ -127,5 +127,5 @@ def _constant(scope: Scope, name: str, value: np.float32) -> str:
 
 def _node(scope: Scope, name: str, op: str, inputs: Sequence[str], output: str) -> str:
     node = scope.nodes.add(name=name, op=op, input=inputs)
-    node.attr["T"].type = tensorflow().float32.as_datatype_enum
+    node.attr["T"].type = tf.float32.as_datatype_enum
     return scope.reference(name, output)

@@ -13,7 +13,7 @@ from builder.escape import markdown
 from builder.files import write_file
 from builder.importers.frontier import PICTURE_OPS
 from builder.importers.rewrites import REWRITES
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tensorflow, tf
 from builder.importers.word_steps import STEPS
 from builder.importers.xla_ops import BEYOND_RUNTIME, HINTS, TAKEN, kernels
 
@@ -121,7 +121,7 @@ def page() -> str:
     pictures = [n for n in rest if n in PICTURE_OPS]
     strings = [n for n in rest if n in STEPS | {"HashTableV2", "LookupTableSizeV2"} and n not in compiled]
     refused = [n for n in rest if n not in {*compiled, *pictures, *strings}]
-    head = _HEAD.format(version=tensorflow().__version__, count=len(names), without=len(names) - len(runnable))
+    head = _HEAD.format(version=tf.__version__, count=len(names), without=len(names) - len(runnable))
     parts = [head, _REWRITTEN.format(count=len(rewritten))]
     parts += _rewrites(rewritten)
     parts += [_COMPILED.format(count=len(compiled)), _listed(compiled)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from builder.importers.rewrite import all_nodes
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 LARGEST = 500_000_000
 """Bytes of a graph that is worth its copy, twice as large; a GraphDef holds 2 GB."""
@@ -22,7 +22,6 @@ def in_float64(definition: Any) -> Any | None:
     nodes = list(all_nodes(definition))
     if any(part in node.op for node in nodes for part in _OTHER_NUMBERS) or definition.ByteSize() > LARGEST:
         return None
-    tf = tensorflow()
     wider = {tf.float32.as_datatype_enum: tf.float64, tf.complex64.as_datatype_enum: tf.complex128}
     enums = {narrow: wide.as_datatype_enum for narrow, wide in wider.items()}
     for node in nodes:

@@ -25,7 +25,7 @@ from builder.errors import VerifyError
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
 from builder.importers.loaded import tensor_name
 from builder.importers.program import NODE
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import reference_session, tf
 from builder.spec import ModelSpec
 from builder.verify.agreement import OutputAgreement, agree
 from builder.verify.doubt import ENOUGH, doubts
@@ -48,7 +48,6 @@ def case_of(key: str) -> str:
 
 def ask(graph: FrozenGraph, folder: Path) -> None:
     """Write ASKED into ``folder``: what enters the program of ``graph`` in each golden case."""
-    tf = tensorflow()
     definition = graph.definition()
     (program,) = (node for node in definition.node if node.name == MODEL_SCOPE + NODE)
     asked: dict[str, Array] = {}
@@ -139,7 +138,6 @@ def _read(path: Path, framework: str) -> dict[str, list[Array]]:
 
 def _through(graph: FrozenGraph, golden: Golden, answered: dict[str, list[Array]]) -> dict[str, dict[str, Array]]:
     """The fetches of each case that was answered, from the program's results on."""
-    tf = tensorflow()
     truth = {}
     with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
         tf.import_graph_def(graph.definition(), name="")

@@ -18,7 +18,7 @@ from builder.errors import VerifyError
 from builder.importers.constant_feeds import propose_values
 from builder.importers.graph import FrozenGraph
 from builder.importers.state import assign, read
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import reference_session, tensorflow, tf
 from builder.importers.walk import walk
 from builder.spec import ModelSpec
 from builder.spec.tensor import TensorSpec
@@ -122,7 +122,6 @@ def _is_fit_for_ends(graph: FrozenGraph, definition: Any) -> bool:
     They are not where they may decide how long a loop runs or how large a tensor is, nor where a float may become an
     integer that its type cannot hold: XLA saturates then, and TensorFlow does not.
     """
-    tf = tensorflow()
 
     def is_unfit(node: Any) -> bool:
         if node.op != "Cast":
@@ -322,7 +321,6 @@ def _answers(
     may_fail: Collection[str],
     failed: dict[str, str] | None,
 ) -> Iterator[tuple[str, Fetches]]:
-    tf = tensorflow()
     with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
         tf.import_graph_def(definition, name="")
         state = graph.first_state()

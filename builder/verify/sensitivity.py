@@ -15,7 +15,7 @@ import ml_dtypes  # noqa: F401 (NumPy knows bfloat16 by it)
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 from builder.verify.reading import HALVES, WHOLE, read_types
 
 Array = NDArray[Any]
@@ -30,7 +30,7 @@ def nudge_constants(definition: Any) -> Any:
 
     Those of one element are rather thresholds and epsilons than weights. Zeros stay zero.
     """
-    tf, random = tensorflow(), np.random.Generator(np.random.PCG64(_SEED))
+    random = np.random.Generator(np.random.PCG64(_SEED))
     enums = {tf.dtypes.as_dtype(name).as_datatype_enum for name in FLOATS}
     for nodes in (definition.node, *(function.node_def for function in definition.library.function)):
         types = read_types(nodes, definition.library)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from builder.importers.rewrite import stand_in
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 UNSTABLE = "CombinedNonMaxSuppression"
 """TensorFlow's op that sorts by ``std::sort``."""
@@ -19,7 +19,7 @@ def break_ties(definition: Any, *, first: bool) -> Any:
 
     ``first``: the first of several equal ones stays the greatest; else the last does.
     """
-    floats = [tensorflow().float32]
+    floats = [tf.float32]
     for number, node in enumerate([node for node in definition.node if node.op == UNSTABLE]):
         apart = definition.node.add(name=f"{node.name}/ties")
         name, scores = f"break_ties_{number}", [node.input[_SCORES]]
@@ -30,7 +30,6 @@ def break_ties(definition: Any, *, first: bool) -> Any:
 
 def _move_apart(scores: Any, first: bool) -> Any:
     """Return ``scores`` with those that are equal to others lower by 0, 1, 2, ... units in the last place."""
-    tf = tensorflow()
     flat = tf.reshape(scores, [-1])
     order = tf.argsort(flat if first else tf.reverse(flat, [0]), stable=True)
     places = order if first else tf.size(flat) - 1 - order

@@ -28,7 +28,7 @@ from builder.importers.rewrites import (
     windows,
 )
 from builder.importers.rewrites.op import NotRewritten, Only, Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 __all__ = ["OPEN", "REWRITES", "NotRewritten", "Op", "Rewrite", "rewrite_of"]
 
@@ -73,5 +73,5 @@ def rewrite_of(node: Any) -> Rewrite | None:
 
 
 def _has_type(node: Any, attribute: str, *types: str) -> bool:
-    as_dtype = tensorflow().dtypes.as_dtype
+    as_dtype = tf.dtypes.as_dtype
     return node.attr[attribute].type in {as_dtype(name).as_datatype_enum for name in types}

@@ -15,7 +15,7 @@ from builder.importers.rewrites import OPEN, rewrite_of
 from builder.importers.rewrites.constant import Constants, constant_of
 from builder.importers.rewrites.limits import rows_of, sizes_of
 from builder.importers.rewrites.op import NotRewritten, Op, Output, Rewrite
-from builder.importers.tf import loaded_graph, tensorflow
+from builder.importers.tf import loaded_graph, tf
 
 _BRANCHING = {"If", "StatelessIf", "Case", "StatelessCase"}
 _LOOPS = {"While", "StatelessWhile"}
@@ -164,7 +164,6 @@ def _unchanged(node: Any, functions: Mapping[str, Any]) -> set[int]:
 
 def _traced(node: Any, rewrite: Rewrite, operation: Any, constants: Constants, graph: Any) -> list[Any] | None:
     """The FunctionDef of what stands for ``node``, and those that it calls; None where it is to stay."""
-    tf = tensorflow()
     unknown = [i for i, t in enumerate(operation.inputs) if not _is_known(t.shape, first=node.op not in OPEN)]
     if unknown:
         raise NotRewritten(f"the shape of its input {unknown[0]} is not known before it runs")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from builder.importers.rewrites.op import Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 _FLOOR = 1e-12
 """The least that a logarithm is taken of."""
@@ -19,7 +19,6 @@ def spectrogram(op: Op, samples: Any) -> Any:
     """Hann's window and a Fourier transform of the next power of two. Off by a few units in the last place of the peak:
     TensorFlow computes it in float64.
     """
-    tf = tensorflow()
     size, stride = op.attr("window_size"), op.attr("stride")
     length = 1 << (size - 1).bit_length()
     window = 0.5 - 0.5 * np.cos(2.0 * np.pi * np.arange(size) / size)
@@ -33,7 +32,6 @@ def mfcc(op: Op, spectrogram: Any, sample_rate: Any) -> Any:
     """With a constant sample rate: a product with mel filters, a logarithm, a product with cosines. Off by a few units
     in the last place of the largest coefficient.
     """
-    tf = tensorflow()
     bands, wanted = op.attr("filterbank_channel_count"), op.attr("dct_coefficient_count")
     limits = op.attr("lower_frequency_limit"), op.attr("upper_frequency_limit")
     filters = _filterbank(spectrogram.shape[2], int(op.constant(1)), bands, *limits)

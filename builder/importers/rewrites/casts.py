@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from builder.importers.rewrites.op import FLOATS, WHOLE, Only, Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 
 def cast(op: Op, x: Any) -> Any:
     """Make NaN, and floats that do not fit into int32 or int64, the type's least number, as TensorFlow does on x86. XLA
     takes the nearest bound, and 0 for NaN.
     """
-    tf = tensorflow()
     dtype = op.attr("DstT")
     wide = x if x.dtype.size >= 4 else tf.cast(x, tf.float32)
     return tf.where(wide < -float(dtype.min), tf.cast(wide, dtype), dtype.min)
@@ -23,7 +22,7 @@ def absolute(op: Op, x: Any) -> Any:
     """Take the larger of a whole number and its negative: XLA relies on squares that are not negative, though they
     overflow. The same numbers.
     """
-    return tensorflow().maximum(x, -x)
+    return tf.maximum(x, -x)
 
 
 REWRITES: Mapping[str, Rewrite] = {"Abs": absolute, "Cast": cast}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.importers.rewrite import become_constant
-from builder.importers.tf import loaded_graph, reference_session, tensorflow
+from builder.importers.tf import loaded_graph, reference_session, tensorflow, tf
 
 Constants = Mapping[int, NDArray[Any]]
 """Arguments of a function that are the same constant in every call, by number."""
@@ -30,7 +30,7 @@ def constant_of(tensor: Any, constants: Constants) -> NDArray[Any] | None:
 def _known(tensor: Any, constants: Constants) -> NDArray[Any] | None:
     from tensorflow.python.framework import tensor_util
 
-    tf = tensorflow()
+    tensorflow()
     graph = tensor.graph
     arguments = getattr(graph, "inputs", ())
     for number, argument in enumerate(arguments):
@@ -75,7 +75,7 @@ def _deciding(tensor: Any) -> list[Any]:
 
 def _run(tensor: Any, nodes: list[Any]) -> Any:
     """``tensor``, by a graph that has only what leads to it: elsewhere there may be ops that TensorFlow cannot run."""
-    definition = tensorflow().compat.v1.GraphDef()
+    definition = tf.compat.v1.GraphDef()
     definition.node.extend(nodes)
     for node in definition.node:  # what orders it is not here, and constants wait for nothing
         node.input[:] = [name for name in node.input if not name.startswith("^")]

@@ -7,19 +7,18 @@ from typing import Any
 
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
 from builder.importers.rewrites.open_sizes import with_room
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 
 def dense_bincount(op: Op, values: Any, size: Any, weights: Any) -> Any:
     """The same op with a constant size, such as ``minlength = maxlength`` in ``tf.math.bincount`` gives."""
-    return tensorflow().raw_ops.DenseBincount(
+    return tf.raw_ops.DenseBincount(
         input=values, size=op.constant(1), weights=weights, binary_output=op.attr("binary_output")
     )
 
 
 def bincount(op: Op, values: Any, size: Any, weights: Any) -> Any:
     """``DenseBincount`` of all values in a row."""
-    tf = tensorflow()
     flat, weights = (tf.reshape(tensor, [-1]) for tensor in (values, weights))
     return tf.raw_ops.DenseBincount(input=flat, size=op.constant(1), weights=weights)
 
@@ -41,7 +40,6 @@ def unique_with_counts(op: Op, values: Any, axis: Any = None) -> Any:
 
 def _distinct(values: Any, dtype: Any) -> tuple[Any, Any, Any]:
     """The values, the place among them of each that is given, and how often each comes."""
-    tf = tensorflow()
     roomy, there = with_room(values)
     # What is beyond stands for the first value again, and so for nothing new.
     given = tf.where(tf.range(tf.size(roomy)) < there, roomy, roomy[0]) if roomy is not values else values

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from builder.importers.rewrites.op import Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 
 def crop_and_resize(op: Op, image: Any, boxes: Any, box_index: Any, crop_size: Any) -> Any:
@@ -14,7 +14,6 @@ def crop_and_resize(op: Op, image: Any, boxes: Any, box_index: Any, crop_size: A
 
     To the bit as TensorFlow, until products and sums are fused when it is compiled.
     """
-    tf = tensorflow()
     rows, columns = (int(n) for n in op.constant(3))
     batch, height, width, _ = image.shape
     y = _places(boxes[:, 0], boxes[:, 2], height, rows)[:, :, None]
@@ -35,7 +34,6 @@ def crop_and_resize(op: Op, image: Any, boxes: Any, box_index: Any, crop_size: A
 
 def _places(low: Any, high: Any, length: int, wanted: int) -> Any:
     """[boxes, wanted]: where each pixel of a crop lies in the image, in its pixels."""
-    tf = tensorflow()
     last = float(length - 1)
     if wanted == 1:
         return (0.5 * (low + high) * last)[:, None]
@@ -45,14 +43,12 @@ def _places(low: Any, high: Any, length: int, wanted: int) -> Any:
 
 def _rounded(at: Any) -> Any:
     """The nearest integer, halves away from 0 as in C."""
-    tf = tensorflow()
     whole = tf.floor(tf.abs(at))
     return tf.sign(at) * (whole + tf.cast(tf.abs(at) - whole >= 0.5, at.dtype))
 
 
 def _reader(images: Any, picture: Any) -> Callable[[Any, Any], Any]:
     """A function of (y, x), whole numbers, to the pixels there; places outside give the nearest pixel."""
-    tf = tensorflow()
     _, height, width, _ = images.shape
     flat = tf.reshape(images, (-1, images.shape[3]))
 
@@ -70,7 +66,6 @@ def transform(op: Op, images: Any, transforms: Any, output_shape: Any, fill_valu
     To the bit as TensorFlow, until products and sums are fused when it is compiled: a place right between two pixels
     may then fall to the other one.
     """
-    tf = tensorflow()
     rows, columns = (int(n) for n in op.constant(2))
     batch, height, width, _ = images.shape
     nearest = op.attr("interpolation") == "NEAREST"
@@ -105,12 +100,11 @@ def _constant(at: Any, length: int) -> Any:
 
 
 def _nearest(at: Any, length: int) -> Any:
-    return tensorflow().clip_by_value(at, 0.0, float(length - 1))
+    return tf.clip_by_value(at, 0.0, float(length - 1))
 
 
 def _reflect(at: Any, length: int) -> Any:
     """dcba|abcd|dcba."""
-    tf = tensorflow()
     if length <= 1:
         return _nearest(at, length)
     twice = 2.0 * length
@@ -123,7 +117,6 @@ def _reflect(at: Any, length: int) -> Any:
 
 def _wrap(at: Any, length: int) -> Any:
     """abcd|abcd|abcd."""
-    tf = tensorflow()
     if length <= 1:
         return _nearest(at, length)
     below = at + length * (_whole(-at / float(length - 1)) + 1.0)
@@ -133,7 +126,6 @@ def _wrap(at: Any, length: int) -> Any:
 
 def _whole(x: Any) -> Any:
     """Without its fraction, as C converts to an integer."""
-    tf = tensorflow()
     return tf.sign(x) * tf.floor(tf.abs(x))
 
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from builder.importers.rewrites.op import Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 
 def greedy(op: Op, scores: Any, lengths: Any) -> Any:
     """The best class of each step, without blanks and, if asked, repetitions. The same symbols; the scores are off by
     the order of the sums.
     """
-    tf = tensorflow()
     steps, batch, classes = scores.shape
     blank = op.attr("blank_index")
     blank = blank + classes if blank < 0 else blank

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 _TIMES = 0xC6A4A7935BD1E995
 _MOST = 2**63 - 1
@@ -16,7 +16,6 @@ _MOST = 2**63 - 1
 
 def cross(op: Op, *inputs: Any) -> Any:
     """Of dense columns of whole numbers, every combination of one of each, hashed. The same bits."""
-    tf = tensorflow()
     if op.attr("N") or op.attr("internal_type") != tf.int64 or not op.attr("hashed_output"):
         raise NotRewritten("it is not of dense columns of whole numbers")
     if any(column.dtype != tf.int64 or column.shape.rank != 2 for column in inputs):
@@ -34,7 +33,7 @@ def cross(op: Op, *inputs: Any) -> Any:
 
 def joined_hash(first: Any, second: Any) -> Any:
     """Of two hashes one, uint64: ``FingerprintCat64`` in tensorflow/core/platform/fingerprint.h."""
-    bitwise, times = tensorflow().bitwise, word(_TIMES)
+    bitwise, times = tf.bitwise, word(_TIMES)
     found = bitwise.bitwise_xor(first, times)
     found = bitwise.bitwise_xor(found, mixed(second * times) * times) * times
     return mixed(mixed(found) * times)
@@ -42,23 +41,22 @@ def joined_hash(first: Any, second: Any) -> Any:
 
 def word(value: int) -> Any:
     """A constant of 64 bits."""
-    return tensorflow().constant(value, tensorflow().uint64)
+    return tf.constant(value, tf.uint64)
 
 
 def mixed(value: Any) -> Any:
-    bitwise = tensorflow().bitwise
+    bitwise = tf.bitwise
     return bitwise.bitwise_xor(value, bitwise.right_shift(value, word(47)))
 
 
 def turned(value: Any, by: int) -> Any:
     """Its bits, moved up by so many; those that leave come in again."""
-    bitwise = tensorflow().bitwise
+    bitwise = tf.bitwise
     return bitwise.bitwise_or(bitwise.left_shift(value, word(by)), bitwise.right_shift(value, word(64 - by)))
 
 
 def remainder(value: Any, by: int) -> Any:
     """int64, at least 0."""
-    tf = tensorflow()
     return tf.bitcast(tf.math.floormod(value, word(by)), tf.int64)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from builder.importers.rewrites.op import Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 
 def passed_on(op: Op, value: Any, *rest: Any) -> Any:
     """The first input, as it is. Nothing is printed, and no number is refused."""
-    return tensorflow().identity(value)
+    return tf.identity(value)
 
 
 REWRITES: Mapping[str, Rewrite] = dict.fromkeys(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from builder.importers.rewrites.op import Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 _DEPTHWISE = "DepthwiseConv2dNative"
 _LAST = {"NCHW": "NHWC", "NCDHW": "NDHWC"}
@@ -45,7 +45,6 @@ _SIGNATURES = {
 
 def channels_last(op: Op, *inputs: Any) -> Any:
     """With its channels last, between two transpositions."""
-    tf = tensorflow()
     layout, signature = op.attr("data_format"), _SIGNATURES[op.type]
     taps = {name: op.attr(name) for name in signature.by_axis}
     dilated = op.type == _DEPTHWISE and _is_dilated(taps["dilations"])
@@ -74,7 +73,6 @@ def _moved(values: Sequence[int], order: Sequence[int]) -> list[int]:
 
 def _spread(taps: Any, dilations: Sequence[int]) -> Any:
     """[rows, columns, channels, multiplier] with zeros between the taps."""
-    tf = tensorflow()
     rows, columns, *rest = taps.shape
     down, across = dilations
     apart = tf.pad(taps[:, None, :, None], [[0, 0], [0, down - 1], [0, 0], [0, across - 1], [0, 0], [0, 0]])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 
 def lu(op: Op, matrix: Any) -> Any:
@@ -14,7 +14,6 @@ def lu(op: Op, matrix: Any) -> Any:
 
     A matrix that TensorFlow refuses as not invertible gives 0 on U's diagonal.
     """
-    tf = tensorflow()
     packed, rows, _ = _eliminated(_real(matrix))
     return packed, tf.cast(rows, op.attr("output_idx_type"))
 
@@ -22,12 +21,11 @@ def lu(op: Op, matrix: Any) -> Any:
 def determinant(op: Op, matrix: Any) -> Any:
     """The product of U's diagonal, times the sign of the rows' order. As for Lu."""
     packed, _, sign = _eliminated(_real(matrix))
-    return tensorflow().reduce_prod(tensorflow().linalg.diag_part(packed), axis=-1) * sign
+    return tf.reduce_prod(tf.linalg.diag_part(packed), axis=-1) * sign
 
 
 def log_determinant(op: Op, matrix: Any) -> Any:
     """The determinant's sign, and the logarithm of its size. As for Lu."""
-    tf = tensorflow()
     packed, _, sign = _eliminated(_real(matrix))
     diagonal = tf.linalg.diag_part(packed)
     sizes = tf.reduce_sum(tf.math.log(tf.abs(diagonal)), axis=-1)
@@ -44,7 +42,6 @@ def _real(matrix: Any) -> Any:
 
 def _eliminated(matrix: Any) -> tuple[Any, Any, Any]:
     """[..., n, n], the [..., n] rows in their new order as int32, and [...] 1 or -1 for the sign of that order."""
-    tf = tensorflow()
     size = matrix.shape[-1]
     batch = tuple(matrix.shape[:-2])
     number = tf.range(size)
@@ -73,7 +70,6 @@ def tridiagonal_solve(op: Op, diagonals: Any, right: Any) -> Any:
     """With partial pivots, where XLA has no kernel for them. Off by rounding that grows with the matrix's condition. A
     matrix that TensorFlow refuses as not invertible gives infinities.
     """
-    tf = tensorflow()
     if not op.attr("partial_pivoting"):
         return None
     if op.attr("perturb_singular"):

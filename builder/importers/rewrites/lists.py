@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from builder.importers.rewrites.op import Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 
 def scatter_into(op: Op, handle: Any, tensor: Any, indices: Any) -> Any:
@@ -16,7 +16,6 @@ def scatter_into(op: Op, handle: Any, tensor: Any, indices: Any) -> Any:
 
 def scatter(op: Op, tensor: Any, indices: Any, element_shape: Any, num_elements: Any = None) -> Any:
     """A list whose length is told or, where the places are constants, ends with the last of them. The same bits."""
-    tf = tensorflow()
     length = -1 if num_elements is None else int(op.constant(3))
     if length < 0:
         length = int(op.constant(1).max(initial=-1)) + 1
@@ -27,7 +26,6 @@ def scatter(op: Op, tensor: Any, indices: Any, element_shape: Any, num_elements:
 
 
 def _set(handle: Any, tensor: Any, indices: Any) -> Any:
-    tf = tensorflow()
 
     def step(number: Any, handle: Any) -> tuple[Any, Any]:
         item = tf.gather(tensor, number)

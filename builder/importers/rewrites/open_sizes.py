@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tensorflow, tf
 
 
 def with_room(tensor: Any) -> tuple[Any, Any]:
@@ -12,7 +12,7 @@ def with_room(tensor: Any) -> tuple[Any, Any]:
 
     Sorting and counting want a size that is the same for all data.
     """
-    tf = tensorflow()
+    tensorflow()
     if tensor.shape[0] is not None:
         return tensor, tf.constant(tensor.shape[0])
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
@@ -24,7 +24,6 @@ def with_room(tensor: Any) -> tuple[Any, Any]:
 
 def numbers(tensor: Any) -> Any:
     """0, 1, 2 and so on, int32, as many as ``tensor`` has on its first axis."""
-    tf = tensorflow()
     return tf.range(tensor.shape[0] if tensor.shape[0] is not None else tf.shape(tensor)[0])
 
 

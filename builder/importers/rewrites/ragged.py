@@ -11,7 +11,7 @@ import numpy as np
 
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
 from builder.importers.rewrites.open_sizes import numbers, with_room
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 _FIRST_PARTITION = 3
 """RaggedTensorToTensor's input of that number: after the shape, the values and the default."""
@@ -22,7 +22,6 @@ def to_tensor(op: Op, shape: Any, values: Any, default: Any, *partitions: Any) -
 
     Rows, and values in rows, beyond a constant shape are left out.
     """
-    tf = tensorflow()
     kinds, ragged = list(op.attr("row_partition_types")), list(partitions)
     first = None
     if kinds[0] == "FIRST_DIM_SIZE":
@@ -60,7 +59,6 @@ def _require_rows(partitions: Sequence[Any]) -> None:
 
 def _located(kind: str, partition: Any, items: Any) -> tuple[Any, Any]:
     """Of ``items``, which are 0, 1, 2 and so on: the row of each, and its place within that row."""
-    tf = tensorflow()
     if kind == "ROW_SPLITS":
         row = tf.searchsorted(partition, items, side="right") - 1
         return row, items - tf.gather(partition, row)
@@ -98,7 +96,6 @@ def _sizes(
 
 def to_sparse(op: Op, *tensors: Any) -> Any:
     """Of row splits that may be fed. The same bits."""
-    tf = tensorflow()
     *splits, values = tensors
     _require_rows(splits)
     inner = tuple(values.shape[1:])
@@ -125,7 +122,6 @@ def rows(op: Op, *tensors: Any) -> Any:
     """The rows that are named, one after the other. Room is for the longest row as often as there are names, and the
     longest can be all of them where row splits are fed. The same bits.
     """
-    tf = tensorflow()
     *splits, values, named = tensors
     _require_rows([*splits, named])
     sizes = named.shape.as_list()
@@ -149,7 +145,6 @@ def rows(op: Op, *tensors: Any) -> Any:
 
 def counted_up(op: Op, starts: Any, limits: Any, steps: Any) -> Any:
     """Of constants: nothing bounds how long the rows of others are. The same bits."""
-    tf = tensorflow()
     given = [np.atleast_1d(op.constant(number)) for number in range(3)]
     parts = [np.arange(*one, dtype=given[0].dtype) for one in zip(*np.broadcast_arrays(*given), strict=True)]
     splits = np.cumsum([0, *map(len, parts)])

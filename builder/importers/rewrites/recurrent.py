@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.importers.rewrites.op import Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,6 @@ class _Lstm:
 
         ``given``: the input times its part of the kernel, and the bias.
         """
-        tf = tensorflow()
         gates = dict(zip(self.order, tf.split(given + hidden @ self.kernel, 4, axis=1), strict=True))
         into, forget, out = gates["i"], gates["f"] + self.forget_bias, gates["o"]
         if self.peepholes:
@@ -58,7 +57,6 @@ def block_lstm(
     """As LSTMBlockCell, step by step. From step number seq_len_max on all seven outputs are 0, where TensorFlow
     only sets states and outputs.
     """
-    tf = tensorflow()
     time, batch, features = x.shape
     cell = _lstm(op, w[features:], (wci, wcf, wco))
     given = tf.reshape(tf.reshape(x, (-1, features)) @ w[:features] + b, (time, batch, -1))
@@ -75,7 +73,6 @@ def block_lstm(
 
 def gru_cell(op: Op, x: Any, hidden: Any, w_ru: Any, w_c: Any, b_ru: Any, b_c: Any) -> Any:
     """All four outputs. Off by a few units in the last place."""
-    tf = tensorflow()
     reset, update = tf.split(tf.sigmoid(tf.concat([x, hidden], 1) @ w_ru + b_ru), 2, axis=1)
     candidate = tf.tanh(tf.concat([x, hidden * reset], 1) @ w_c + b_c)
     return reset, update, candidate, (1.0 - update) * candidate + update * hidden

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
-from builder.importers.tf import reference_session, tensorflow
+from builder.importers.tf import reference_session, tf
 
 Weights = npt.NDArray[np.float32]
 
@@ -27,7 +27,7 @@ def resize(op: Op, images: Any, size: Any) -> Any:
     """
     rows, columns = _size(op)
     options = {name: op.attr(name) for name in _OPTIONS[op.type]}
-    kernel = getattr(tensorflow().raw_ops, op.type)
+    kernel = getattr(tf.raw_ops, op.type)
 
     def axis(length: int, wanted: int) -> Weights:
         return _weights(length, lambda units: kernel(images=units, size=[wanted, 1], **options))
@@ -39,7 +39,7 @@ def scale_and_translate(op: Op, images: Any, size: Any, scale: Any, translation:
     """The same, of constant size, scale and translation."""
     rows, columns = _size(op)
     scales, offsets = op.constant(2), op.constant(3)
-    kernel = tensorflow().raw_ops.ScaleAndTranslate
+    kernel = tf.raw_ops.ScaleAndTranslate
 
     def axis(length: int, wanted: int, number: int) -> Weights:
         along = {"scale": [scales[number], 1.0], "translation": [offsets[number], 0.0]}
@@ -59,7 +59,6 @@ def _size(op: Op) -> tuple[int, int]:
 
 def _weights(length: int, kernel: Any) -> Weights:
     """[wanted, length]: what ``kernel`` makes of ``length`` images of one column, each with one pixel set."""
-    tf = tensorflow()
     units = np.eye(length, dtype=np.float32).reshape(1, length, 1, length)
     with tf.Graph().as_default() as graph:
         resized = kernel(tf.constant(units))
@@ -69,7 +68,6 @@ def _weights(length: int, kernel: Any) -> Weights:
 
 def _by_axes(images: Any, rows: Weights, columns: Weights) -> Any:
     """Rows first where that makes the image smaller, for columns take longer: their pixels lie apart."""
-    tf = tensorflow()
     images = tf.cast(images, tf.float32)
     if rows.shape[0] < rows.shape[1]:
         return _axis(_axis(images, rows, 1), columns, 2)
@@ -77,7 +75,6 @@ def _by_axes(images: Any, rows: Weights, columns: Weights) -> Any:
 
 
 def _axis(images: Any, weights: Weights, axis: int) -> Any:
-    tf = tensorflow()
     wanted, length = weights.shape
     if wanted == length and np.array_equal(weights, np.eye(length)):
         return images
@@ -116,7 +113,7 @@ def bilinear(op: Op, images: Any, size: Any) -> Any:
     axes = ((images.shape[1], rows), (images.shape[2], columns))
     if not any(_xla_slips(length, wanted, align, half) for length, wanted in axes):
         return None
-    images = tensorflow().cast(images, tensorflow().float32)
+    images = tf.cast(images, tf.float32)
     return _blended(_blended(images, columns, align, half, 2), rows, align, half, 1)
 
 
@@ -147,7 +144,6 @@ def _xla_slips(length: int, wanted: int, align: bool, half: bool) -> bool:
 
 
 def _blended(images: Any, wanted: int, align: bool, half: bool, axis: int) -> Any:
-    tf = tensorflow()
     length = images.shape[axis]
     at, scale = np.arange(wanted, dtype=np.float32), _scale(length, wanted, align)
     position = (at + np.float32(0.5)) * scale - np.float32(0.5) if half else at * scale

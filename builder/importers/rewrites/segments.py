@@ -7,14 +7,13 @@ from typing import Any
 
 from builder.importers.rewrites.op import Op, Rewrite
 from builder.importers.rewrites.open_sizes import first
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 
 def segment(op: Op, data: Any, ids: Any) -> Any:
     """Of ids that are constants, or the rows of a sparse tensor of constant shape: either says how many segments there
     can be. Off by the order of the sums.
     """
-    tf = tensorflow()
     ids, count, number = _segments(op, ids, 1)
     result = _UNSORTED[op.type](data, ids, count)
     if op.type in ("SegmentMin", "SegmentMax"):
@@ -28,7 +27,6 @@ def sparse_segment(op: Op, data: Any, indices: Any, ids: Any, num_segments: Any 
     """Of the rows that are named: their sum, mean, or sum over the root of how many there are. How many segments there
     can be is told by an input, or as for SegmentSum. Off by the order of the sums.
     """
-    tf = tensorflow()
     number = None
     if num_segments is not None:
         count = int(op.constant(3))
@@ -47,7 +45,6 @@ def _segments(op: Op, ids: Any, place: int) -> tuple[Any, int, Any | None]:
 
     The last id says how many there are.
     """
-    tf = tensorflow()
     if (known := op.known(place)) is not None:
         return known, int(known[-1]) + 1 if known.size else 0, None
     rows = op.rows(place)
@@ -57,7 +54,6 @@ def _segments(op: Op, ids: Any, place: int) -> tuple[Any, int, Any | None]:
 
 
 def _mean(rows: Any, ids: Any, count: int, root: bool) -> Any:
-    tf = tensorflow()
     sums = tf.math.unsorted_segment_sum(rows, ids, count)
     ones = tf.ones_like(ids, rows.dtype)
     numbers = tf.maximum(tf.math.unsorted_segment_sum(ones, ids, count), tf.cast(1, rows.dtype))
@@ -66,11 +62,11 @@ def _mean(rows: Any, ids: Any, count: int, root: bool) -> Any:
 
 
 _UNSORTED: Mapping[str, Callable[[Any, Any, int], Any]] = {
-    "SegmentMax": lambda *rows: tensorflow().math.unsorted_segment_max(*rows),
+    "SegmentMax": lambda *rows: tf.math.unsorted_segment_max(*rows),
     "SegmentMean": lambda rows, ids, count: _mean(rows, ids, count, root=False),
-    "SegmentMin": lambda *rows: tensorflow().math.unsorted_segment_min(*rows),
-    "SegmentProd": lambda *rows: tensorflow().math.unsorted_segment_prod(*rows),
-    "SegmentSum": lambda *rows: tensorflow().math.unsorted_segment_sum(*rows),
+    "SegmentMin": lambda *rows: tf.math.unsorted_segment_min(*rows),
+    "SegmentProd": lambda *rows: tf.math.unsorted_segment_prod(*rows),
+    "SegmentSum": lambda *rows: tf.math.unsorted_segment_sum(*rows),
 }
 
 REWRITES: Mapping[str, Rewrite] = {

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from builder.importers.rewrites.op import FLOATS, Only, Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 
 def nth_element(op: Op, values: Any, n: Any) -> Any:
     """Bit by bit, each by a count of the smaller numbers of a row; numbers of other types than float32 and int32 by
     sorting each row. The same bits.
     """
-    tf = tensorflow()
     if op.attr("reverse"):
         n = values.shape[-1] - 1 - n
     if values.dtype not in (tf.float32, tf.int32):
@@ -36,13 +35,11 @@ def nth_element(op: Op, values: Any, n: Any) -> Any:
 
 def _ordered(bits: Any) -> Any:
     """Those of floats as numbers of the same order, and back."""
-    tf = tensorflow()
     return tf.where(bits < 0, tf.bitwise.bitwise_xor(bits, tf.int32.max), bits)
 
 
 def in_top_k(op: Op, predictions: Any, targets: Any, k: Any = None) -> Any:
     """Count the larger numbers; no target is among the largest of a row with NaN or infinity. The same answers."""
-    tf = tensorflow()
     classes = predictions.shape[1]
     k = tf.cast(op.attr("k") if k is None else k, tf.int32)
     there = tf.logical_and(targets >= 0, targets < classes)
@@ -55,7 +52,6 @@ def top_k(op: Op, values: Any, k: Any) -> Any:
     """Take -0.0 and 0.0 for equal, so that they stay in their order: XLA puts 0.0 first. NaN has another place than in
     TensorFlow, where it depends on all the other numbers.
     """
-    tf = tensorflow()
     keys = tf.where(tf.equal(values, 0), tf.cast(0, values.dtype), values)
     _, places = tf.raw_ops.TopKV2(input=keys, k=k, sorted=op.attr("sorted"), index_type=op.attr("index_type"))
     return tf.gather(values, places, batch_dims=len(values.shape) - 1), places
@@ -63,7 +59,6 @@ def top_k(op: Op, values: Any, k: Any) -> Any:
 
 def arg_extreme(op: Op, values: Any, axis: Any) -> Any:
     """Pass over NaN, and answer 0 where all floats are NaN. The same numbers."""
-    tf = tensorflow()
     if op.type == "ArgMax":
         least = values.dtype.min
         return tf.argmax(tf.where(values > least, values, least), axis, op.attr("output_type"))
@@ -73,7 +68,6 @@ def arg_extreme(op: Op, values: Any, axis: Any) -> Any:
 
 def bucketize(op: Op, values: Any) -> Any:
     """Put NaN into the last bucket. The same numbers."""
-    tf = tensorflow()
     boundaries = op.attr("boundaries")
     buckets = tf.raw_ops.Bucketize(input=values, boundaries=boundaries)
     return tf.where(tf.math.is_nan(values), len(boundaries), buckets)
@@ -81,7 +75,6 @@ def bucketize(op: Op, values: Any) -> Any:
 
 def upper_bound(op: Op, ordered: Any, values: Any) -> Any:
     """Put NaN behind all others. The same numbers."""
-    tf = tensorflow()
     places = tf.raw_ops.UpperBound(sorted_inputs=ordered, values=values, out_type=op.attr("out_type"))
     return tf.where(tf.math.is_nan(values), tf.cast(ordered.shape[1], places.dtype), places)
 
@@ -90,7 +83,6 @@ def histogram(op: Op, values: Any, value_range: Any, bins: Any) -> Any:
     """With a constant number of bins. The same counts, but compiled, a value right between two bins may count in the
     other: XLA divides by a constant with its reciprocal.
     """
-    tf = tensorflow()
     count = int(op.constant(2))
     dtype = op.attr("dtype")
     if values.shape.num_elements() == 0:
@@ -105,7 +97,6 @@ def histogram(op: Op, values: Any, value_range: Any, bins: Any) -> Any:
 
 def unravel_index(op: Op, indices: Any, dims: Any) -> Any:
     """Of constant dims. The same numbers."""
-    tf = tensorflow()
     sizes = op.constant(1)
     steps = np.cumprod([1, *sizes[:0:-1]], dtype=sizes.dtype)[::-1]
     return tf.stack([indices // step % size for step, size in zip(steps, sizes, strict=True)])
@@ -113,7 +104,6 @@ def unravel_index(op: Op, indices: Any, dims: Any) -> Any:
 
 def euclidean_norm(op: Op, values: Any, axes: Any) -> Any:
     """Over constant axes. Off by the order of the sums."""
-    tf = tensorflow()
     squares = tf.reduce_sum(values * tf.math.conj(values), axis=op.constant(1).tolist(), keepdims=op.attr("keep_dims"))
     return tf.sqrt(squares)
 

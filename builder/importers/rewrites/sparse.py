@@ -10,7 +10,7 @@ import numpy as np
 from builder.importers.rewrites.constant import resolved
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
 from builder.importers.rewrites.open_sizes import first, numbers, with_room
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 
 def matmul(op: Op, indices: Any, values: Any, shape: Any, dense: Any) -> Any:
@@ -18,7 +18,6 @@ def matmul(op: Op, indices: Any, values: Any, shape: Any, dense: Any) -> Any:
 
     Off by the order of the sums.
     """
-    tf = tensorflow()
     rows, columns = (int(n) for n in op.constant(2))
     row, column = indices[:, 0], indices[:, 1]
     if op.attr("adjoint_a"):
@@ -30,12 +29,11 @@ def matmul(op: Op, indices: Any, values: Any, shape: Any, dense: Any) -> Any:
 
 def add(op: Op, indices: Any, values: Any, shape: Any, dense: Any) -> Any:
     """Each value added to the element at its place. The same bits."""
-    return tensorflow().tensor_scatter_nd_add(dense, indices, values)
+    return tf.tensor_scatter_nd_add(dense, indices, values)
 
 
 def elementwise(op: Op, indices: Any, values: Any, shape: Any, dense: Any) -> Any:
     """Each value with the dense element at its place. The shape has to be a constant. The same bits."""
-    tf = tensorflow()
     there = tf.gather_nd(tf.broadcast_to(dense, op.constant(2)), indices)
     if op.type == "SparseDenseCwiseMul":
         return values * there
@@ -47,7 +45,6 @@ def reduce(op: Op, indices: Any, values: Any, shape: Any, axes: Any) -> Any:
 
     Off by the order of the sums.
     """
-    tf = tensorflow()
     sizes = [int(n) for n in op.constant(2)]
     rank, gone = len(sizes), op.constant(3).ravel()
     if not gone.size:
@@ -68,7 +65,6 @@ def reduce(op: Op, indices: Any, values: Any, shape: Any, axes: Any) -> Any:
 
 def softmax(op: Op, indices: Any, values: Any, shape: Any) -> Any:
     """Over the values of each row. The shape has to be a constant. Off by a few units in the last place."""
-    tf = tensorflow()
     sizes = [int(n) for n in op.constant(2)]
     row = _number(indices[:, :-1], sizes[:-1])
     rows = int(np.prod(sizes[:-1], dtype=np.int64))
@@ -78,7 +74,6 @@ def softmax(op: Op, indices: Any, values: Any, shape: Any) -> Any:
 
 def reshape(op: Op, indices: Any, shape: Any, wanted: Any) -> Any:
     """Both shapes have to be constants. The same numbers."""
-    tf = tensorflow()
     old = np.asarray(op.constant(1), np.int64)
     new = resolved(old, op.constant(2))
     number, steps = _number(indices, old), _steps(new)
@@ -90,7 +85,6 @@ def reorder(op: Op, indices: Any, values: Any, shape: Any) -> Any:
     """By row, then by column, and so on. The shape has to be a constant. The same values in the same order; TensorFlow
     leaves open which of two values at one place comes first.
     """
-    tf = tensorflow()
     sizes = np.asarray(op.constant(2), np.int64)
     place, there = with_room(_number(indices, sizes))
     order = tf.argsort(tf.where(tf.range(place.shape[0]) < there, place, int(np.prod(sizes))), stable=True)
@@ -103,7 +97,6 @@ def to_dense(op: Op, indices: Any, shape: Any, values: Any, default: Any) -> Any
     """Left to XLA where the shape is a constant. That of a CTC decoder is as long as the longest of its answers."""
     if op.known(1) is not None:
         return None
-    tf = tensorflow()
     sizes, decided = op.sizes(1)
     dense = tf.raw_ops.SparseToDense(
         sparse_indices=indices,
@@ -118,7 +111,6 @@ def to_dense(op: Op, indices: Any, shape: Any, values: Any, default: Any) -> Any
 
 def fill_empty_rows(op: Op, indices: Any, values: Any, shape: Any, default: Any) -> Any:
     """All four outputs. The shape has to be a constant. The same bits."""
-    tf = tensorflow()
     rows = int(op.constant(2)[0])
     if (known := op.known(0)) is not None:
         return _filled(known, values, rows, default)
@@ -141,7 +133,6 @@ def fill_empty_rows(op: Op, indices: Any, values: Any, shape: Any, default: Any)
 
 def _filled(indices: Any, values: Any, rows: int, default: Any) -> Any:
     """Where it is known which rows are empty."""
-    tf = tensorflow()
     empty = np.setdiff1d(np.arange(rows), indices[:, 0])
     added = np.pad(empty[:, None], [(0, 0), (0, indices.shape[1] - 1)])
     places = np.concatenate([indices, added])
@@ -156,7 +147,6 @@ def _filled(indices: Any, values: Any, rows: int, default: Any) -> Any:
 
 def _number(indices: Any, sizes: Any) -> Any:
     """[values]: the place of each when all axes are laid out in one."""
-    tf = tensorflow()
     if not len(sizes):
         return tf.zeros_like(indices, tf.int64)[:, 0]
     return tf.reduce_sum(indices * _steps(np.asarray(sizes, np.int64)), axis=1)

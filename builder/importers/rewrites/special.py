@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from builder.importers.rewrites.op import Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 # The inverse of the normal distribution: quotients of polynomials, the highest power first, for the middle, for both
 # tails, and for their ends. Coefficients: Cephes' ndtri.c (S. L. Moshier, netlib.org/cephes; its README: "may be used
@@ -36,14 +36,12 @@ _END = (
 
 def bessel(op: Op, x: Any) -> Any:
     """From the one that is scaled by exp(-|x|). Off by a few units in the last place."""
-    tf = tensorflow()
     scaled = {"BesselI0": tf.math.bessel_i0e, "BesselI1": tf.math.bessel_i1e}[op.type]
     return tf.exp(tf.abs(x)) * scaled(x)
 
 
 def ndtri(op: Op, p: Any) -> Any:
     """Use TensorFlow's own formula: XLA's gives -infinity below 1e-7. Off by a few units in the last place."""
-    tf = tensorflow()
 
     def quotient(polynomials: Any, x: Any) -> Any:
         over, under = (tf.math.polyval([tf.constant(c, x.dtype) for c in one], x) for one in polynomials)

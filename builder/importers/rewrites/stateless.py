@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from builder.importers.rewrites.op import Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 _MANTISSA, _ONE = 0x7FFFFF, 0x3F800000
 _LEAST = 1e-7
@@ -24,7 +24,7 @@ def uniform(op: Op, _shape: Any, *seed: Any) -> Any:
 
 def normal(op: Op, _shape: Any, *seed: Any) -> Any:
     """By Box and Muller, of two uniform numbers two. Off by a few units in the last place."""
-    tf, shape = tensorflow(), _shape_of(op)
+    shape = _shape_of(op)
     if shape is None:
         return None
     count = math.prod(shape)
@@ -38,21 +38,20 @@ def normal(op: Op, _shape: Any, *seed: Any) -> Any:
 def _shape_of(op: Op) -> tuple[int, ...] | None:
     """The shape of the answer; None where it is not of float32, or has an open size."""
     (answer,) = op.outputs
-    if answer.dtype != tensorflow().float32 or answer.shape is None or None in answer.shape:
+    if answer.dtype != tf.float32 or answer.shape is None or None in answer.shape:
         return None
     return tuple(size for size in answer.shape if size is not None)
 
 
 def _bits(op: Op, shape: tuple[int, ...], seed: tuple[Any, ...]) -> Any:
     """32 for each number. ``seed``: two numbers, or a key, a counter and the algorithm."""
-    raw, names = tensorflow().raw_ops, ("seed",) if len(seed) == 1 else ("key", "counter", "alg")
+    raw, names = tf.raw_ops, ("seed",) if len(seed) == 1 else ("key", "counter", "alg")
     full = raw.StatelessRandomUniformFullInt if len(seed) == 1 else raw.StatelessRandomUniformFullIntV2
-    return full(shape=shape, dtype=tensorflow().uint32, **dict(zip(names, seed, strict=True)))
+    return full(shape=shape, dtype=tf.uint32, **dict(zip(names, seed, strict=True)))
 
 
 def _floats(bits: Any) -> Any:
     """In [0, 1): the lower 23 bits are the mantissa of a number in [1, 2)."""
-    tf = tensorflow()
     mantissa = tf.bitwise.bitwise_and(bits, tf.constant(_MANTISSA, tf.uint32))
     return tf.bitcast(tf.bitwise.bitwise_or(mantissa, tf.constant(_ONE, tf.uint32)), tf.float32) - 1.0
 

@@ -10,7 +10,7 @@ import numpy as np
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
 from builder.importers.rewrites.open_sizes import numbers, with_room
 from builder.importers.rewrites.steps import COMBINED_NMS, NMS, cut, step
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 _PADDABLE = ("NonMaxSuppressionV4", "NonMaxSuppressionV5")
 _LOWEST = float(np.finfo(np.float32).min)
@@ -21,7 +21,6 @@ def suppressed(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
     have to be constants. Without padding the outputs are as long as there are boxes. The data may decide how many boxes
     are given.
     """
-    tf = tensorflow()
     if boxes.dtype != tf.float32:
         raise NotRewritten(f"its boxes are {boxes.dtype.name}, and there is a kernel for float32 only")
     size = max(0, int(op.constant(2)))
@@ -48,14 +47,12 @@ def suppressed(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
 
 def _with_room(boxes: Any, scores: Any) -> tuple[Any, Any]:
     """All boxes that there is room for, with scores; of those that are not there, one that no threshold takes."""
-    tf = tensorflow()
     (boxes, there), (scores, _) = with_room(boxes), with_room(scores)
     return boxes, tf.where(numbers(scores) < there, scores, -np.inf)
 
 
 def combined(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
     """A step of the runtime: the same boxes. Equal scores of different classes come in the order of the classes."""
-    tf = tensorflow()
     batch, count, _, _ = boxes.shape
     per_class, size = int(op.constant(2)), int(op.constant(3))
     if op.attr("pad_per_class"):

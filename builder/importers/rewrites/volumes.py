@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 
 def convolved(op: Op, volumes: Any, kernel: Any) -> Any:
@@ -14,7 +14,6 @@ def convolved(op: Op, volumes: Any, kernel: Any) -> Any:
     times as fast, and takes as many times the input's memory as the kernel is deep. Of float32, with constant weights,
     without dilation and groups; others run as XLA compiles them, as do kernels that are deep only (3 x 1 x 1).
     """
-    tf = tensorflow()
     depth, taps = volumes.shape[1], kernel.shape[0]
     plain = op.attr("data_format") == "NDHWC" and set(op.attr("dilations")) == {1} and volumes.dtype == tf.float32
     only_deep = taps > 1 and kernel.shape[1] == kernel.shape[2] == 1

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
-from builder.importers.tf import tensorflow
+from builder.importers.tf import tf
 
 _MOST = 1024
 """Places of a window: each is some nodes of the graph."""
@@ -54,7 +54,7 @@ def _axes(
 def _padded(x: Any, axes: Sequence[Axis], value: Any) -> Any:
     """[batch, axes..., channels] with ``value`` around."""
     around = [(0, 0), *((axis.before, max(axis.after, 0)) for axis in axes), (0, 0)]
-    return tensorflow().pad(x, around, constant_values=value)
+    return tf.pad(x, around, constant_values=value)
 
 
 def _places(axes: Sequence[Axis]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
@@ -68,7 +68,6 @@ def _places(axes: Sequence[Axis]) -> Iterator[tuple[tuple[int, ...], tuple[slice
 
 def max_pool_with_argmax(op: Op, x: Any) -> Any:
     """Of the first of equal values, as in TensorFlow. The same bits."""
-    tf = tensorflow()
     batch, height, width, channels = x.shape
     _, *sizes, depth = op.attr("ksize")
     _, *strides, _ = op.attr("strides")
@@ -94,7 +93,6 @@ def max_pool_with_argmax(op: Op, x: Any) -> Any:
 
 def dilation(op: Op, x: Any, kernel: Any) -> Any:
     """The largest of pixel plus kernel over a window; the padding never counts. The same bits."""
-    tf = tensorflow()
     height, width, _ = kernel.shape
     _, *strides, _ = op.attr("strides")
     _, *rates, _ = op.attr("rates")
@@ -110,7 +108,6 @@ def dilation(op: Op, x: Any, kernel: Any) -> Any:
 
 def volume_patches(op: Op, x: Any) -> Any:
     """Each window's values side by side, as channels. The same bits."""
-    tf = tensorflow()
     _, *sizes, _ = op.attr("ksizes")
     _, *strides, _ = op.attr("strides")
     axes = _axes(op, x.shape[1:4], sizes, strides, (1, 1, 1))

@@ -1,4 +1,4 @@
-"""Files of arrays that are the same bytes for the same arrays."""
+"""Arrays, and files of them that are the same bytes for the same arrays."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Array = NDArray[Any]
 
-def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+
+def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write ``arrays`` as ``numpy.savez`` does, but without the time of day."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, value in arrays.items():

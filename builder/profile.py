@@ -14,11 +14,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.cache import code_digest, digest, run_cached
 from builder.emit import GeneratedSources
 from builder.importers.graph import FrozenGraph
@@ -28,8 +27,6 @@ from builder.lower.program import Program, walk
 from builder.spec import ModelSpec
 from builder.verify.golden import Golden
 from builder.xla.tfcompile import CompiledGraph
-
-Array = NDArray[Any]
 
 MIN_ROUNDS, MAX_ROUNDS = 5, 1000
 LIMIT = "COLDFORGE_CPU"

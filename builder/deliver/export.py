@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from builder.arrays import Array
 from builder.cache import content_digest
 from builder.deliver import safetensors
-from builder.deliver.safetensors import Array
 from builder.deliver.variables import Weight, weights_of
 from builder.errors import UsageError
 from builder.files import replacing

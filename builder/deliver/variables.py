@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from builder.deliver.safetensors import DTYPES, METADATA, Array
+from builder.arrays import Array
+from builder.deliver.safetensors import DTYPES, METADATA
 from builder.importers.graph import MODEL_SCOPE
 from builder.importers.tf import tf
 

@@ -9,15 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 from jax import export, tree_util
-from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.errors import ImportModelError
 from builder.frameworks.model import FrameworkModel
 from builder.frameworks.names import distinct_names
 from builder.importers.loaded import Shape
 from builder.importers.ports import ModelPorts, PortInfo
-
-Array = NDArray[Any]
 
 _PLATFORM = "cpu"
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from builder.arrays import save_arrays
+from builder.arrays import Array, save_arrays
 from builder.errors import ImportModelError
 from builder.escape import visible
-from builder.frameworks.model import Array, FrameworkModel
+from builder.frameworks.model import FrameworkModel
 from builder.importers.loaded import HOW_TO_TRUST
 from builder.importers.shapes import pin_shapes
 from builder.spec import ModelSpec, Source

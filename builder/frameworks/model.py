@@ -6,12 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from numpy.typing import NDArray
-
+from builder.arrays import Array
 from builder.importers.loaded import Shape
 from builder.importers.ports import ModelPorts
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,14 @@ from jax import export
 from jax._src.interpreters.mlir import make_ir_context, refine_polymorphic_shapes
 from jax.extend.mlir import serialize_portable_artifact
 from jaxlib.mlir import ir
-from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.errors import ImportModelError
 from builder.frameworks.lapack import replace_lapack
 from builder.importers.loaded import Shape
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.program import Program
 from builder.importers.stablehlo import STABLEHLO
-
-Array = NDArray[Any]
 
 SMALLEST = 16
 """Elements of a constant that is taken for a weight; smaller ones are rather thresholds and paddings."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch.utils import _pytree as pytree
 
+from builder.arrays import Array
 from builder.errors import ImportModelError
 from builder.frameworks.channels_last import channels_last
 from builder.frameworks.model import FrameworkModel
@@ -18,8 +18,6 @@ from builder.frameworks.names import distinct_names
 from builder.frameworks.torch_program import as_jax
 from builder.importers.loaded import Shape, distinct
 from builder.importers.ports import ModelPorts, PortInfo
-
-Array = NDArray[Any]
 
 _ATEN = torch.ops.aten
 _MOVE = {

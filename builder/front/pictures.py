@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.errors import ImportModelError
 from builder.importers.frontier import run
 from builder.importers.loaded import RawGraph
@@ -25,8 +25,6 @@ from builder.importers.tf import loaded_graph
 from builder.spec import Fit, Grid, ImageInput, Resize
 from builder.verify.inputs import PHOTOGRAPHS
 from builder.verify.pictures import decoded_bytes
-
-Array = NDArray[Any]
 
 LARGEST, MEAN = 2.0, 0.75
 """Grey levels by which the function's pixels may be off TensorFlow's at most, and in the mean over a photograph. To

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.importers.graph import MODEL_SCOPE
 from builder.importers.tf import loaded_graph, reference_session, tf
 
-Array = NDArray[Any]
 Values = tuple[float, ...]
 
 _LINEAR = frozenset({

@@ -10,19 +10,15 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from builder.arrays import save_arrays
+from builder.arrays import Array, save_arrays
 from builder.errors import ImportModelError
 from builder.importers.loaded import LoadedModel, RawGraph, Shape
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.tf import tensorflow, tf
 from builder.spec.tensor import IndexRange
-
-Array = NDArray[Any]
 
 NODE = "program"
 """The node of the graph that is the program."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.errors import VerifyError
 from builder.library.abi import CF_OK, status_name
 from builder.library.client import LoadedLibrary, Refused, port_array
-
-Array = NDArray[Any]
 
 
 class OpenedModel:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.errors import LowerError
 from builder.lower.activations import ELEMENTWISE, apply
 from builder.lower.fused_steps import Recurrence
@@ -27,7 +28,6 @@ _TOLERANCE = 1e-5
 _SCALES = ((1.0, 1.0), (1.0, 1e4), (1e4, 1e4))
 """Of products and of states, by draw: in the last ones, a cell that limits what lies beyond common values shows it."""
 
-Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
 

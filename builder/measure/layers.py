@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.arrays import save_arrays
+from builder.arrays import Array, save_arrays
 from builder.errors import VerifyError
 from builder.files import scratch
 from builder.importers.graph import FrozenGraph
@@ -40,7 +40,6 @@ from builder.verify.verification import Verification
 from builder.workspace import Workspace
 from builder.xla.result import read_result
 
-Array = NDArray[Any]
 Feeds = Mapping[str, Array]
 
 FLOOR = 3e-5

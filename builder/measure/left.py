@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.lower import Lowered
 from builder.lower.fused_steps import AttentionStep, LayerStep, NormStep, PoolStep, RepackStep
 from builder.lower.hlo_index import HloIndex
@@ -17,8 +18,6 @@ from builder.lower.shapes import ELEMENT_TYPES, strides
 from builder.lower.steps import Buffer, KernelStep
 from builder.lower.thunks import FIELDS
 from builder.quantise.observe import picture
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

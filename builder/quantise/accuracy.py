@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.importers.graph import FrozenGraph, Port
 from builder.library.opened import OpenedModel
 from builder.spec import ModelSpec
 from builder.verify.reference import answers
 from builder.verify.samples import Inputs
 
-Array = NDArray[Any]
 Answers = dict[str, Array]
 """Answers of each fetch, by its name: [items, ...]."""
 

@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.spec import OutputKind, Tolerance
 from builder.spec.tensor import TensorSpec
 
-Array = NDArray[Any]
 Scalar = float | int | bool
 
 MOST_SENSITIVE = 1e-3

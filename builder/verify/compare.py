@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.importers.graph import FrozenGraph
 from builder.spec import ModelSpec, Variant
 from builder.spec.tensor import TensorSpec
-from builder.verify.agreement import Array, OutputAgreement, agree
+from builder.verify.agreement import OutputAgreement, agree
 from builder.verify.description import description_failures
 from builder.verify.examination import Examination, Watch, examine, unwatched
 from builder.verify.expected import Expected, open_expected, widened

@@ -7,17 +7,13 @@ TensorFlow on another processor would answer otherwise, and so may a library tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.spec import Tolerance
 from builder.verify.agreement import MOST_SENSITIVE, allowed_sensitivity, errors
 from builder.verify.expected import ExpectedOutput
-
-Array = NDArray[Any]
-
 
 ENOUGH = 3
 """Cases that must be left where TensorFlow is undecided on others."""

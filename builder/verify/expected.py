@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from builder.arrays import Array
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph
 from builder.spec import ModelSpec, OutputKind, Tolerance
 from builder.spec.tensor import TensorSpec
-from builder.verify.agreement import Array, allowed_sensitivity
+from builder.verify.agreement import allowed_sensitivity
 from builder.verify.golden import Golden
 from builder.verify.rounding import Rounding
 

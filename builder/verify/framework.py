@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from builder.arrays import save_arrays
+from builder.arrays import Array, save_arrays
 from builder.errors import VerifyError
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
 from builder.importers.loaded import tensor_name
@@ -32,8 +31,6 @@ from builder.verify.doubt import ENOUGH, doubts
 from builder.verify.expected import ExpectedOutput, open_expected
 from builder.verify.golden import Golden, GoldenCase
 from builder.verify.inputs import PROBES
-
-Array = NDArray[Any]
 
 ASKED, ANSWERED = "asked.npz", "answered.npz"
 

@@ -14,18 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from builder.arrays import save_arrays
+from builder.arrays import Array, save_arrays
 from builder.errors import VerifyError
 
 if TYPE_CHECKING:
     from builder.spec.tensor import TensorSpec
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

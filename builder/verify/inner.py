@@ -6,13 +6,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.importers.graph import FrozenGraph
 from builder.importers.state import assign
 from builder.importers.tf import loaded_graph, reference_session
-
-Array = NDArray[Any]
 
 
 def inner_values(

@@ -5,16 +5,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.importers.graph import FrozenGraph
 from builder.spec import ImageInput, ModelSpec, TextInput
 from builder.spec.tensor import IndexRange, TensorSpec
-
-Array = NDArray[Any]
 
 RANDOM_CASES = 3
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.errors import UsageError
 from builder.spec import AudioInput, ModelSpec
 from builder.verify.labelled import labelled_files
-
-Array = NDArray[Any]
 
 SUFFIXES = {".wav"}
 

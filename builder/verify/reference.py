@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.errors import VerifyError
 from builder.importers.constant_feeds import propose_values
 from builder.importers.graph import FrozenGraph
@@ -41,7 +41,6 @@ from builder.verify.sensitivity import (
 )
 from builder.verify.ties import UNSTABLE, break_ties
 
-Array = NDArray[Any]
 Feeds = Mapping[str, Array]
 """The arrays of one call, by feed."""
 Fetches = dict[str, Array]

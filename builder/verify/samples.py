@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.errors import UsageError
 from builder.spec import ModelSpec
 from builder.spec.tensor import TensorSpec
@@ -20,7 +20,6 @@ from builder.verify.pictures import labelled_pictures
 from builder.verify.recordings import labelled_recordings
 from builder.verify.texts import labelled_texts
 
-Array = NDArray[Any]
 Feeds = dict[str, Array]
 
 _IMAGES, _LABELS, _CASE = "images", "labels", "sample-"

@@ -13,12 +13,10 @@ from typing import Any
 
 import ml_dtypes  # noqa: F401 (NumPy knows bfloat16 by it)
 import numpy as np
-from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.importers.tf import tf
 from builder.verify.reading import HALVES, WHOLE, read_types
-
-Array = NDArray[Any]
 
 FLOATS = ("float16", "float32", "float64")
 _MOVABLE = (*FLOATS, "bfloat16")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.errors import UsageError
 from builder.spec import ModelSpec
 from builder.spec.tensor import TensorSpec
 from builder.verify.inputs import text_feeds
 from builder.verify.labelled import labelled_files
-
-Array = NDArray[Any]
 
 SUFFIX = ".txt"
 

@@ -124,9 +124,8 @@ class _Cutter:
         needed = upstream(self.fetched, None)
         self.wide &= needed
         self.down &= needed
-        self.tables = {
-            name: one for name, one in raw.tables.items() if name in {op.name for op in upstream(self.fetched, None)}
-        }
+        needed_names = {op.name for op in needed}
+        self.tables = {name: one for name, one in raw.tables.items() if name in needed_names}
 
     @property
     def counts(self) -> tuple[int, ...]:

@@ -27,13 +27,19 @@ def sign(options: Options, _project: Project) -> None:
 def _verify_arguments(parser: Arguments) -> None:
     _bundle_argument(parser)
     parser.add_argument("--key", type=Path, metavar="PEM", help="public ed25519 key of the signer")
+    parser.add_argument("--model", metavar="NAME", help="the model that it must be of")
+    parser.add_argument("--version", help="the model's version that it must be of")
+    parser.add_argument("--strict", action="store_true", help="refuse files and signatures that are not checked")
 
 
 def verify_bundle(options: Options, _project: Project) -> None:
-    from builder.deliver.bundle_check import check_bundle
+    from builder.deliver.bundle_check import check_bundle, require_all_checked, require_model
     from builder.report.proof import checked_lines
 
     checked = check_bundle(options.bundle, options.key)
+    require_model(checked, options.model, options.version)
+    if options.strict:
+        require_all_checked(checked)
     answer(options, checked.to_dict(), "\n".join(checked_lines(checked)))
 
 

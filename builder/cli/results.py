@@ -455,6 +455,8 @@ RESULTS: dict[str, Schema] = {
     "sign": _object(file=_text("the envelope")),
     "verify-bundle": _object(
         folder=_text(),
+        name=_text("of the model"),
+        version=_text("of the model"),
         files=_by_name(_text("SHA-256"), "those that the statement names"),
         inputs=_whole("that the statement records"),
         signed_by=_or_null(_text("the key whose signature was checked")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -11,11 +12,14 @@ from typing import Any
 
 from builder.cache import file_digest
 from builder.deliver.envelope import opened, require_signature, signed
-from builder.deliver.statement import NEXT, is_plain, parse_statement, read_plain, subjects_of
+from builder.deliver.statement import NEXT, is_plain, parse_statement, read_plain, require_form, subjects_of
 from builder.errors import BundleError
 from builder.escape import visible
 from builder.files import write_file
+from builder.pack.bundle import LAYER_MANIFEST, Bundle, find_bundle
+from builder.pack.join import read_identity
 from builder.pack.provenance import APART, ENVELOPE, STATEMENT
+from builder.targets import Target
 
 _MADE_LATER = re.compile(rf"({'|'.join(APART)})/.+|[^/]+_(test|benchmark)|report\.html")
 """What other commands put beside a finished bundle (wasm, selftest, report). Nothing of it is deployed."""
@@ -25,11 +29,14 @@ _MADE_LATER = re.compile(rf"({'|'.join(APART)})/.+|[^/]+_(test|benchmark)|report
 class Checked:
     """A bundle that is what ``statement`` says. ``key``: whose signature was checked; ``signers``: whose was not.
 
-    ``beside``: files in its folder that other commands made of it later. The statement says nothing of them.
+    ``name`` as under dist/, and the versions of its models with + between them. ``beside``: files in its folder that
+    other commands made of it later. The statement says nothing of them.
     """
 
     folder: Path
     statement: dict[str, Any]
+    name: str
+    version: str
     key: str
     signers: tuple[str, ...]
     beside: tuple[str, ...]
@@ -38,6 +45,8 @@ class Checked:
         """For JSON; ``signed_by`` was checked, ``not_checked`` was not."""
         return {
             "folder": str(self.folder.resolve()),
+            "name": self.name,
+            "version": self.version,
             "files": self.subjects,
             "inputs": len(self.statement["predicate"]["buildDefinition"]["resolvedDependencies"]),
             "signed_by": self.key or None,
@@ -57,7 +66,33 @@ def check_bundle(folder: Path, key: Path | None = None) -> Checked:
     text = read_plain(folder, STATEMENT)
     statement, beside = _consistent(folder, text)
     signer, signers = _signature(folder, text, key)
-    return Checked(folder, statement, signer, signers, beside)
+    return Checked(folder, statement, *_identity(folder), signer, signers, beside)
+
+
+def find_checked(dist: Path, name: str, target: Target, named: str = "") -> Bundle:
+    """Find the bundle ``name`` as ``find_bundle`` does, and check that it is what its statement says.
+
+    Raises UsageError where there is none, and BundleError as ``check_bundle`` and ``require_model`` do.
+    """
+    folder = dist / f"{name}{target.suffix}"
+    if folder.is_dir():
+        require_model(check_bundle(folder), name)
+    return find_bundle(dist, name, target, named)
+
+
+def require_model(checked: Checked, name: str | None = None, version: str | None = None) -> None:
+    """Raise BundleError for a bundle of another model or version. None: any."""
+    for kind, wanted, found in (("model", name, checked.name), ("version", version, checked.version)):
+        if wanted is not None and wanted != found:
+            raise BundleError(f"{checked.folder} is a bundle of {kind} {visible(found)}, not of {wanted}. {NEXT}")
+
+
+def require_all_checked(checked: Checked) -> None:
+    """Raise BundleError for a bundle with a file or a signature that was not checked."""
+    if checked.beside:
+        raise BundleError(f"{STATEMENT} does not name {visible(checked.beside[0])}: delete it, or leave out --strict.")
+    if not checked.key:
+        raise BundleError("no signature was checked: name the signer's public key with --key, or leave out --strict.")
 
 
 def sign_bundle(folder: Path, key: Path) -> Path:
@@ -88,6 +123,20 @@ def _consistent(folder: Path, text: bytes) -> tuple[dict[str, Any], tuple[str, .
         if not _MADE_LATER.fullmatch(name):
             raise BundleError(f"{visible(name)} is in the bundle, but {STATEMENT} does not name it. {NEXT}")
     return statement, beside
+
+
+def _identity(folder: Path) -> tuple[str, str]:
+    """Read the name and version that both manifests of the bundle have. Raises BundleError."""
+    identities = []
+    for name in ("manifest.json", f"layer/{LAYER_MANIFEST}"):
+        with require_form(name, "manifest"):
+            identities.append(read_identity(json.loads(read_plain(folder, name))))
+    whole, layer = identities
+    if whole != layer:
+        raise BundleError(
+            f"manifest.json is of {visible(' '.join(whole))}, its layer of {visible(' '.join(layer))}. {NEXT}"
+        )
+    return whole
 
 
 def _signature(folder: Path, statement: bytes, key: Path | None) -> tuple[str, tuple[str, ...]]:

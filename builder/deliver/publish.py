@@ -22,9 +22,9 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTT
 
 from builder.cache import file_digest
 from builder.commands import bundle_command, either
+from builder.deliver.bundle_check import find_checked
 from builder.errors import PublishError, UsageError
 from builder.files import replacing_file
-from builder.pack.bundle import find_bundle
 from builder.pack.dependencies import build_dependencies
 from builder.pack.layer import write_zip
 from builder.project import Project
@@ -65,10 +65,11 @@ def layers_of(
 ) -> Iterator[Layer]:
     """The layer of the bundle ``name``, and the ``dependencies`` layer, zipped here, where that is wanted.
 
-    ``named``: what `make bundle` calls the bundle. Raises UsageError where there is none, or none with a layer.
+    ``named``: what `make bundle` calls the bundle. Raises UsageError where there is none, or none with a layer, and
+    BundleError for one that is not what its statement says.
     """
     suffix = target.suffix
-    bundle = find_bundle(project.dist, name, target, named)
+    bundle = find_checked(project.dist, name, target, named)
     if not bundle.archive.is_file():
         raise UsageError(f"the bundle of {name} is for a container image, and has no layer to publish.")
     yield Layer(f"coldforge-{name}{suffix}", bundle.archive, target)

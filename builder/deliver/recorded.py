@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from builder.deliver.statement import NEXT, read_plain
-from builder.errors import BundleError
-from builder.escape import visible
+from builder.deliver.statement import read_plain, require_form
 from builder.quantise.choice import Choice
 
 
@@ -16,9 +14,6 @@ def recorded_choice(folder: Path) -> Choice | None:
 
     Raises BundleError for a manifest that is none.
     """
-    try:
+    with require_form("manifest.json", "manifest"):
         found = json.loads(read_plain(folder, "manifest.json")).get("auto")
         return None if found is None else Choice.of_dict(found)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        what = visible(f"{type(error).__name__}: {error}")
-        raise BundleError(f"manifest.json is not a bundle's manifest ({what}). {NEXT}") from error

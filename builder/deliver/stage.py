@@ -11,13 +11,14 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from builder.deliver.bundle_check import find_checked
+from builder.deliver.statement import require_form
 from builder.files import replacing
-from builder.pack.bundle import LAYER_MANIFEST, activate, find_bundle
+from builder.pack.bundle import LAYER_MANIFEST, activate
 from builder.pack.dependencies import build_dependencies
 from builder.pack.function import add_function
-from builder.pack.join import joined_name
+from builder.pack.join import joined_name, read_identity
 from builder.project import Project
 from builder.targets import Target
 
@@ -33,10 +34,10 @@ class Staged:
 def stage(names: Sequence[str], project: Project, target: Target, named: str = "") -> Staged:
     """Make the bundle of the models ``names`` the active one for ``target``.
 
-    ``named``: what `make bundle` calls them. Raises UsageError where there is no such bundle, and
-    EnvironmentSetupError where the other layers cannot be made.
+    ``named``: what `make bundle` calls them. Raises UsageError where there is no such bundle, BundleError for one that
+    is not what its statement says, and EnvironmentSetupError where the other layers cannot be made.
     """
-    bundle = find_bundle(project.dist, joined_name(names), target, named)
+    bundle = find_checked(project.dist, joined_name(names), target, named)
     if project.is_checkout:
         content = activate(bundle, project.layers, target)
     else:
@@ -56,10 +57,9 @@ def _stage_others(project: Project, target: Target) -> None:
 
 
 def staged_in(layer: Path) -> Staged | None:
-    """What the model layer in the folder ``layer`` holds; None for another layer."""
+    """What the model layer in the folder ``layer`` holds; None for another layer. Raises BundleError."""
     path = layer / LAYER_MANIFEST
     if not path.is_file():
         return None
-    manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    models = [one["model"] for one in manifest.get("models", [manifest])]
-    return Staged(joined_name([str(m["name"]) for m in models]), "+".join(str(m["version"]) for m in models))
+    with require_form(LAYER_MANIFEST, "manifest"):
+        return Staged(*read_identity(json.loads(path.read_text(encoding="utf-8"))))

@@ -8,6 +8,7 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,9 +24,19 @@ NEXT = "Do not deploy this bundle: fetch it again from whoever built it, or buil
 _LARGEST = 16 << 20  # bytes: ten thousand files would need a tenth of it
 
 
+@contextmanager
+def require_form(name: str, kind: str) -> Iterator[None]:
+    """Raise BundleError where the block finds the file ``name`` not to be of the form that a bundle's ``kind`` has."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        what = visible(f"{type(error).__name__}: {error}")
+        raise BundleError(f"{name} is not a bundle's {kind} ({what}). {NEXT}") from error
+
+
 def parse_statement(text: bytes) -> dict[str, Any]:
     """A statement of the form that ``coldforge bundle`` writes. Raises BundleError."""
-    try:
+    with require_form(STATEMENT, "statement"):
         statement = json.loads(text)
         definition = statement["predicate"]["buildDefinition"]
         wrong = [
@@ -44,9 +55,6 @@ def parse_statement(text: bytes) -> dict[str, Any]:
         builder = statement["predicate"]["runDetails"]["builder"]
         if not (isinstance(builder["id"], str) and isinstance(builder["version"], dict)):
             wrong.append("it does not say where and with what it was built")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        what = visible(f"{type(error).__name__}: {error}")
-        raise BundleError(f"{STATEMENT} is not a bundle's statement ({what}). {NEXT}") from error
     if wrong:
         raise BundleError(f"{STATEMENT} is not a bundle's statement: {visible(wrong[0])}. {NEXT}")
     result: dict[str, Any] = statement
@@ -88,7 +96,9 @@ def read_plain(folder: Path, name: str) -> bytes:
     """A small file of the bundle. Raises BundleError."""
     try:
         if not is_plain(folder, name) or (folder / name).stat().st_size > _LARGEST:
-            raise BundleError(f"{folder} has no {name}: name a bundle's folder, such as dist/emotion.")
+            raise BundleError(
+                f"{folder} has no {name}: name a bundle's folder, such as dist/emotion, or build the bundle again."
+            )
         return (folder / name).read_bytes()
     except OSError as error:
         raise BundleError(f"{name} cannot be read: {error.strerror}") from error

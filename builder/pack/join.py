@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,15 @@ def joined_name(names: Sequence[str]) -> str:
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{twice[0]} is named twice; give one of the two another name in its model.toml.")
     return "-".join(names)
+
+
+def read_identity(manifest: Mapping[str, Any]) -> tuple[str, str]:
+    """Read the name of a bundle or layer, as under dist/, and its models' versions with + between them.
+
+    Raises KeyError, TypeError or AttributeError for what is not a manifest.
+    """
+    models = [one["model"] for one in manifest.get("models", [manifest])]
+    return "-".join(str(model["name"]) for model in models), "+".join(str(model["version"]) for model in models)
 
 
 def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int | None = None) -> Bundle:

@@ -28,9 +28,9 @@ from tests.support.results import printed
 
 FILES = {
     "layer/lib/libmodel.so": b"\x7fELF library",
-    "layer/model/manifest.json": b"{}",
+    "layer/model/manifest.json": b'{"model": {"name": "digits", "version": "2"}}',
     "layer.zip": b"PK",
-    "manifest.json": b'{"a": 1}',
+    "manifest.json": b'{"model": {"name": "digits", "version": "2"}}',
     "sbom.cdx.json": b"{}",
     "NOTICE": b"thanks",
     "model.h": b"/* */",
@@ -51,8 +51,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write_keys(tmp_path_factory.mktemp("keys"), "ours")
 
 
-def make_bundle(folder: Path) -> Path:
-    for name, data in FILES.items():
+def make_bundle(folder: Path, manifest: bytes = FILES["manifest.json"]) -> Path:
+    for name, data in (FILES | {"manifest.json": manifest}).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
     text = statement_json(
@@ -219,6 +219,37 @@ def test_a_bundle_that_is_not_signed_does_not_pass_with_a_key(tmp_path: Path, ke
     assert check_bundle(folder).signers == ()
     with pytest.raises(BundleError, match="nobody has signed this bundle"):
         check_bundle(folder, keys[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--model", "emotion"), "a bundle of model digits, not of emotion"),
+        (("--model", "digits", "--version", "1"), "a bundle of version 2, not of 1"),
+        (("--strict",), "no signature was checked"),
+        (("--strict", "--key", "KEY"), None),
+        (("--model", "digits", "--version", "2", "--strict", "--key", "KEY"), None),
+        (("--model", "", "--key", "KEY"), "a bundle of model digits, not of"),
+    ],
+)
+def test_what_must_be_in_it(
+    bundle: Path,
+    keys: tuple[Path, Path],
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    says: str | None,
+) -> None:
+    command = ["verify-bundle", str(bundle), *(str(keys[1]) if word == "KEY" else word for word in options)]
+    assert main(command) == (0 if says is None else BundleError.exit_code)
+    assert (says or "digits 2") in "".join(capsys.readouterr())
+    (bundle / "report.html").write_bytes(b"")
+    assert (main(command) == 0) is (says is None and "--strict" not in options)
+
+
+def test_a_layer_of_another_model_than_the_bundle(tmp_path: Path) -> None:
+    folder = make_bundle(tmp_path, manifest=b'{"model": {"name": "emotion", "version": "2"}}')
+    with pytest.raises(BundleError, match=r"manifest.json is of emotion 2, its layer of digits 2"):
+        check_bundle(folder)
 
 
 def test_a_changed_bundle_is_not_signed(tmp_path: Path, keys: tuple[Path, Path]) -> None:

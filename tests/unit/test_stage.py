@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builder.cli import main
 from builder.deliver.stage import Staged, stage, staged_in
 from builder.deliver.template_check import problems
-from builder.errors import UsageError
+from builder.errors import BundleError, UsageError
+from builder.pack.provenance import BUILD_TYPE, STATEMENT, statement_json
 from builder.project import Project
 from builder.targets import ARM64, X86_64
 from tests.support.results import printed
@@ -28,16 +32,40 @@ Resources:
 """
 
 
-def bundle(project: Project, folder: str, *models: tuple[str, str]) -> None:
-    """A bundle's folder with what staging reads of it."""
-    about = [{"model": {"name": name, "version": version}} for name, version in models]
-    layer = project.dist / folder / "layer"
-    (layer / "model").mkdir(parents=True)
-    (layer / "model" / "manifest.json").write_text(json.dumps(about[0] if len(about) == 1 else {"models": about}))
-    (layer / "lib").mkdir()
-    (layer / "lib" / "libmodel.so").write_text(folder)
+def bundle(project: Project, folder: str, *models: tuple[str, str]) -> Path:
+    """A bundle's folder with what staging and publishing read of it, and its statement."""
+    about: list[dict[str, Any]] = [{"model": {"name": name, "version": version}} for name, version in models]
+    manifest = about[0] if len(about) == 1 else {"models": about}
     sizes = {"components": [], "max_unzipped": 1, "max_zipped": 1}
-    (project.dist / folder / "manifest.json").write_text(json.dumps({"sizes": sizes}))
+    made = project.dist / folder
+    for name, text in {
+        "layer/model/manifest.json": json.dumps(manifest),
+        "layer/lib/libmodel.so": folder,
+        "layer.zip": "PK",
+        "manifest.json": json.dumps(manifest | {"sizes": sizes}),
+        "sbom.cdx.json": "{}",
+        "NOTICE": "",
+    }.items():
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        (made / name).write_text(text)
+    return state(made)
+
+
+def state(folder: Path) -> Path:
+    """Write the statement of the files that are in ``folder``."""
+    (folder / STATEMENT).unlink(missing_ok=True)
+    text = statement_json(
+        folder,
+        build_type=BUILD_TYPE,
+        external={"model": "model.toml", "target": "x86_64", "package": "zip"},
+        internal={},
+        materials=[],
+        builder="coldforge:host",
+        versions={},
+        environment={},
+    )
+    (folder / STATEMENT).write_text(text)
+    return folder
 
 
 @pytest.fixture
@@ -94,3 +122,84 @@ def test_a_stack_is_not_given_another_model(project: Project) -> None:
     assert list(problems(template, {"ModelName": "digits"})) == []
     stage(["digits", "emotion"], project, X86_64)
     assert list(problems(template, {"ModelName": "digits-emotion"})) == []
+
+
+def exchange(path: Path) -> None:
+    path.write_text("another")
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def link(path: Path) -> None:
+    """Put a link to the very same bytes, outside of the bundle, in the place of ``path``."""
+    folder = next(folder for folder in path.parents if (folder / STATEMENT).exists())
+    path.symlink_to(path.rename(folder.with_name(f"moved-{path.name}")))
+
+
+def add(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("print('hello')")
+
+
+def add_link(path: Path) -> None:
+    path.symlink_to("/")
+
+
+def add_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+ATTACKS: list[tuple[Callable[[Path], None], str]] = [
+    (add, "layer/python/sitecustomize.py"),
+    (add, "layer/lib/other.so"),
+    (add, "sitecustomize.py"),
+    (add_link, "layer/python"),
+    (add_link, "layer/lib/link"),
+    (add_pipe, "layer/lib/pipe"),
+    (exchange, "layer/lib/libmodel.so"),
+    (exchange, "layer/model/manifest.json"),
+    (exchange, "layer.zip"),
+    (delete, "layer/lib/libmodel.so"),
+    (delete, "layer.zip"),
+    (delete, STATEMENT),
+    (link, "layer/lib/libmodel.so"),
+    (link, "layer/lib"),
+    (link, "layer.zip"),
+    (delete, "manifest.json"),
+]
+
+
+@pytest.mark.parametrize("command", ["stage", "publish"])
+@pytest.mark.parametrize(("attack", "name"), ATTACKS)
+def test_a_bundle_that_its_statement_contradicts_reaches_no_layer(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    attack: Callable[[Path], None],
+    name: str,
+) -> None:
+    (project.root / "model.toml").write_text('[model]\nname = "digits"\nsource = "digits.keras"\n')
+    monkeypatch.setattr(Project, "here", classmethod(lambda cls: project))
+    stage(["emotion"], project, X86_64)
+    attack(project.dist / "digits" / name)
+    assert main([command, str(project.root), "--target", "x86_64"]) == BundleError.exit_code
+    assert name in capsys.readouterr().err
+    assert staged_in(project.layers / "model" / "content") == Staged("emotion", "1")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "layer/model/manifest.json"])
+def test_a_manifest_that_is_nested_too_deep_is_an_error_by_name(project: Project, name: str) -> None:
+    (project.dist / "digits" / name).write_text("[" * 100_000 + "]" * 100_000)
+    state(project.dist / "digits")
+    with pytest.raises(BundleError, match=f"{name} is not a bundle's manifest"):
+        stage(["digits"], project, X86_64)
+    assert staged_in(project.layers / "model" / "content") is None
+
+
+def test_a_bundle_of_another_model_is_not_taken_for_the_named_one(project: Project) -> None:
+    (project.dist / "emotion").rename(project.dist / "flowers")
+    with pytest.raises(BundleError, match="a bundle of model emotion, not of flowers"):
+        stage(["flowers"], project, X86_64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -12,6 +11,7 @@ from typing import Any
 
 from builder.commands import bundle_command
 from builder.errors import UsageError
+from builder.json_input import parse_json
 from builder.library.abi import ABI_VERSION
 from builder.spec.tensor import TensorSpec
 
@@ -141,7 +141,7 @@ def describe(text: str) -> Description:
     Raises UsageError for one of another version, and for a model that takes or gives nothing.
     """
     try:
-        data = json.loads(text)
+        data = parse_json(text)
         if data["abi"] != ABI_VERSION:
             raise UsageError(
                 f"the bundle has ABI {data['abi']}, not {ABI_VERSION}: make it again with `{bundle_command()}`."

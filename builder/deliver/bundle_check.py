@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from builder.deliver.statement import NEXT, is_plain, parse_statement, read_plai
 from builder.errors import BundleError
 from builder.escape import visible
 from builder.files import write_file
+from builder.json_input import parse_json
 from builder.pack.bundle import LAYER_MANIFEST, Bundle, find_bundle
 from builder.pack.join import read_identity
 from builder.pack.provenance import APART, ENVELOPE, STATEMENT
@@ -130,7 +130,7 @@ def _identity(folder: Path) -> tuple[str, str]:
     identities = []
     for name in ("manifest.json", f"layer/{LAYER_MANIFEST}"):
         with require_form(name, "manifest"):
-            identities.append(read_identity(json.loads(read_plain(folder, name))))
+            identities.append(read_identity(parse_json(read_plain(folder, name))))
     whole, layer = identities
     if whole != layer:
         raise BundleError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from builder.deliver.differences import differences, first_difference
 from builder.deliver.statement import parse_statement, read_plain, subjects_of
+from builder.json_input import parse_json
 from builder.pack.provenance import STATEMENT
 
 
@@ -44,49 +46,63 @@ def compare(recorded: Path, made: Path) -> Comparison:
             differing[name] = "only in the first" if name in before else "only in the new one"
         elif before[name] != after[name]:
             one, other = recorded / name, made / name
-            if Path(name).name == "manifest.json" and _unmeasured(one) == _unmeasured(other):
-                if where := _measured(one, other):
-                    measured[name] = where
+            if Path(name).name == "manifest.json" and _unmeasured(one, before) == _unmeasured(other, after):
+                measured[name] = _measured(one, other)
             else:
                 differing[name] = first_difference(one, other)
     return Comparison(len(before), differing, measured, tuple(_inputs(recorded, made)))
 
 
-def _unmeasured(path: Path) -> Any:
-    """A manifest without what depends on the machine that built: its Python, how TensorFlow's answers differ there, and
-    what "auto" measured; what it chose is in the weights.
+def _unmeasured(path: Path, subjects: Mapping[str, str]) -> str | bytes:
+    """The text of a manifest without what depends on the machine that built: its Python, how TensorFlow's answers
+    differ there, and what "auto" measured; what it chose is in the weights.
 
-    Digests and sizes of other files go too: those files are compared themselves. What is no manifest stays as it is.
+    A joined bundle's manifest has the digest of each model's manifest: whether that is the one which ``subjects``, its
+    statement, names stands in its place. What is no manifest stays as it is.
     """
 
     def without(manifest: Any) -> Any:
         if not isinstance(manifest, dict):
             return manifest
-        kept = {key: value for key, value in manifest.items() if key not in ("verification", "auto", "files", "sizes")}
+        kept = {key: value for key, value in manifest.items() if key not in ("verification", "auto")}
         if isinstance(models := kept.get("models"), list):
             kept["models"] = [without(one) for one in models]
         if isinstance(tools := kept.get("built_with"), dict):
             kept["built_with"] = {key: value for key, value in tools.items() if key != "python"}
+        if isinstance(files := kept.get("files"), dict):
+            kept["files"] = {name: _entry(name, entry) for name, entry in files.items()}
         return kept
 
-    return without(_json(path))
+    def _entry(name: str, entry: Any) -> Any:
+        if name not in subjects or not re.fullmatch(r"[^/]+/manifest\.json", name):
+            return entry
+        return entry == {"bytes": (path.parent / name).stat().st_size, "sha256": subjects[name]}
+
+    manifest = _json(path)
+    return manifest if isinstance(manifest, bytes) else _text(without(manifest))
 
 
 def _measured(recorded: Path, made: Path) -> str:
-    """The first place where two manifests differ in what was measured; empty where they do not."""
-    before, after = _json(recorded), _json(made)
-    keys = ("verification", "auto", "built_with", "models")
-    found = (where for key in keys for where in differences(before.get(key), after.get(key), key))
-    return next(found, "")
+    """The first place where two manifests differ in what was measured."""
+    return next(differences(_json(recorded), _json(made)), "how it is written")
 
 
 def _json(path: Path) -> Any:
-    """What a file of JSON says; its bytes where it is none."""
+    """What a file of JSON says; its bytes where it is none, or is not written as a bundle's manifest is.
+
+    So no key that stands twice, of which each reader takes another, is left out of the comparison.
+    """
     data = path.read_bytes()
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
+        value = parse_json(data)
+        return value if _text(value).encode() == data else data
+    except ValueError:
         return data
+
+
+def _text(value: Any) -> str:
+    """JSON as a bundle's manifest is written. Raises ValueError for a number that is not finite."""
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
 def _inputs(recorded: Path, made: Path) -> Iterator[str]:

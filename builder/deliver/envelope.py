@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.errors import BundleError, UsageError
+from builder.json_input import parse_json
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -31,12 +32,12 @@ def signed(payload: bytes, key: Path) -> str:
 def opened(text: str) -> tuple[bytes, dict[str, bytes]]:
     """The payload of an envelope and its signatures by their keys' names, unchecked. Raises ValueError."""
     try:
-        envelope: dict[str, Any] = json.loads(text)
+        envelope: dict[str, Any] = parse_json(text)
         if envelope["payloadType"] != PAYLOAD_TYPE:
             raise ValueError(f"its payload is of type {envelope['payloadType']!r}")
         found = {str(one["keyid"]): _bytes(one["sig"]) for one in envelope["signatures"]}
         return _bytes(envelope["payload"]), found
-    except (KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
+    except (KeyError, TypeError, AttributeError, binascii.Error) as error:
         raise ValueError(f"it is no DSSE envelope ({type(error).__name__}: {error})") from error
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from builder.deliver.statement import read_plain, require_form
+from builder.json_input import parse_json
 from builder.quantise.choice import Choice
 
 
@@ -15,5 +15,5 @@ def recorded_choice(folder: Path) -> Choice | None:
     Raises BundleError for a manifest that is none.
     """
     with require_form("manifest.json", "manifest"):
-        found = json.loads(read_plain(folder, "manifest.json")).get("auto")
+        found = parse_json(read_plain(folder, "manifest.json")).get("auto")
         return None if found is None else Choice.of_dict(found)

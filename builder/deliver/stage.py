@@ -6,7 +6,6 @@ beside the model's layer, and SAM has nothing to build.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from builder.deliver.bundle_check import find_checked
 from builder.deliver.statement import require_form
 from builder.files import replacing
+from builder.json_input import parse_json
 from builder.pack.bundle import LAYER_MANIFEST, activate
 from builder.pack.dependencies import build_dependencies
 from builder.pack.function import add_function
@@ -62,4 +62,4 @@ def staged_in(layer: Path) -> Staged | None:
     if not path.is_file():
         return None
     with require_form(LAYER_MANIFEST, "manifest"):
-        return Staged(*read_identity(json.loads(path.read_text(encoding="utf-8"))))
+        return Staged(*read_identity(parse_json(path.read_text(encoding="utf-8"))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -14,6 +13,7 @@ from typing import Any
 
 from builder.errors import BundleError
 from builder.escape import visible
+from builder.json_input import parse_json
 from builder.pack.bundle import EVERY_BUNDLE
 from builder.pack.layer import EPOCH
 from builder.pack.provenance import BUILD_TYPE, JOIN_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE
@@ -29,7 +29,7 @@ def require_form(name: str, kind: str) -> Iterator[None]:
     """Raise BundleError where the block finds the file ``name`` not to be of the form that a bundle's ``kind`` has."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         what = visible(f"{type(error).__name__}: {error}")
         raise BundleError(f"{name} is not a bundle's {kind} ({what}). {NEXT}") from error
 
@@ -37,7 +37,7 @@ def require_form(name: str, kind: str) -> Iterator[None]:
 def parse_statement(text: bytes) -> dict[str, Any]:
     """A statement of the form that ``coldforge bundle`` writes. Raises BundleError."""
     with require_form(STATEMENT, "statement"):
-        statement = json.loads(text)
+        statement = parse_json(text)
         definition = statement["predicate"]["buildDefinition"]
         wrong = [
             f"{key} is {found!r}"

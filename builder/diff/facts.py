@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from builder.audit.facts import read_facts
 from builder.errors import BundleError, UsageError
+from builder.json_input import parse_json
 from builder.pack.bundle import Bundle
 
 
@@ -61,7 +61,7 @@ class Facts:
         broken."""
         try:
             bundle = Bundle.load(folder)
-            manifest = json.loads(bundle.manifest.read_text(encoding="utf-8"))
+            manifest = parse_json(bundle.manifest.read_text(encoding="utf-8"))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(
                 f"there is no bundle in {folder}: name a folder such as dist/emotion, or a model."
@@ -70,7 +70,7 @@ class Facts:
             raise UsageError(f"{folder} is a bundle of several models: name the bundle of one, such as dist/emotion.")
         sections = _sections(bundle.library)
         try:
-            bill = json.loads(bundle.sbom.read_text(encoding="utf-8"))
+            bill = parse_json(bundle.sbom.read_text(encoding="utf-8"))
             facts = cls(bundle, manifest, sections, tuple(_packages(bill)))
             _ = facts.title, facts.steps  # both are there to be read
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from builder.commands import bundle_command
 from builder.errors import UsageError
 from builder.files import replacing
+from builder.json_input import parse_json
 from builder.library.outside import FILE
 from builder.pack.layer import files_of
 from builder.pack.limits import SizeTable
@@ -124,8 +124,8 @@ class Bundle:
 
     @classmethod
     def load(cls, folder: Path) -> Bundle:
-        """A bundle built earlier; raises OSError or KeyError when ``folder`` does not hold one."""
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        """A bundle built earlier. Raises OSError, ValueError, KeyError or TypeError where ``folder`` holds none."""
+        manifest = parse_json((folder / "manifest.json").read_text(encoding="utf-8"))
         return cls(folder, SizeTable.from_dict(manifest["sizes"]))
 
 
@@ -133,7 +133,7 @@ def find_bundle(dist: Path, name: str, target: Target, named: str = "") -> Bundl
     """A bundle built earlier, of one model or joined; ``named``: what the build calls it. Raises UsageError."""
     try:
         return Bundle.load(dist / f"{name}{target.suffix}")
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         again = bundle_command(named or name, target)
         raise UsageError(f"there is no bundle of {name} for {target.name}: run `{again}` first.") from error
 

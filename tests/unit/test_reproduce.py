@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import struct
+import tracemalloc
 import zipfile
+import zlib
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +24,14 @@ MANIFEST = {
     "built_with": {"python": "3.11", "zig": "0"},
     "verification": {"worst": 1e-7},
     "auto": {"accuracy": 0.99},
-    "files": {},
+    "files": {"NOTICE": {"bytes": 0, "sha256": sha256(b"").hexdigest()}},
+    "sizes": {"components": [{"name": "model layer", "unzipped": 4, "zipped": 2, "layer": True}], "unzipped": 4},
     "abi": 1,
 }
+
+
+def manifest_text(manifest: Any) -> str:
+    return json.dumps(manifest, indent=2) + "\n"
 
 
 def bundle(folder: Path, *, toml: str = "1", zig: str = "0", header: str = "a\nb\n", **manifest: Any) -> Path:
@@ -30,7 +39,7 @@ def bundle(folder: Path, *, toml: str = "1", zig: str = "0", header: str = "a\nb
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"")
     (folder / "model.h").write_text(header)
-    (folder / "manifest.json").write_text(json.dumps(MANIFEST | manifest))
+    (folder / "manifest.json").write_text(manifest_text(MANIFEST | manifest))
     return restate(folder, toml=toml, zig=zig)
 
 
@@ -89,6 +98,104 @@ def test_what_a_machine_measures_is_said_apart(tmp_path: Path, manifest: dict[st
     done = compare(bundle(tmp_path / "a"), bundle(tmp_path / "b", **manifest))
     assert done.identical
     assert done.measured == {"manifest.json": where}
+
+
+FORGED = {"bytes": 0, "sha256": "0" * 64}
+
+
+@pytest.mark.parametrize(
+    ("forged", "where"),
+    [
+        ({"files": {"NOTICE": FORGED}}, "files.NOTICE.sha256"),
+        ({"files": {"NOTICE": MANIFEST["files"]["NOTICE"] | {"bytes": False}}}, "how it is written"),
+        ({"files": {}}, "files.NOTICE: only in the new one"),
+        ({"files": MANIFEST["files"] | {"layer/evil.so": FORGED}}, "files.layer/evil.so: only in the first"),
+        ({"sizes": MANIFEST["sizes"] | {"unzipped": 1}}, "sizes.unzipped: 1 → 4"),
+        ({"sizes": MANIFEST["sizes"] | {"components": []}}, "sizes.components: []"),
+        (
+            {"sizes": MANIFEST["sizes"] | {"components": []}, "verification": {"worst": 0}},
+            "verification.worst: 0 → 1e-07",
+        ),
+        ({"more": 1}, "more: only in the first"),
+    ],
+)
+def test_no_forged_size_or_digest_is_identical(tmp_path: Path, forged: dict[str, Any], where: str) -> None:
+    done = compare(bundle(tmp_path / "a", **forged), bundle(tmp_path / "b"))
+    assert done.differing["manifest.json"].startswith(where)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        manifest_text(MANIFEST).replace('  "abi"', '  "abi": 2,\n  "abi"'),
+        manifest_text(MANIFEST).replace('  "files"', '  "sizes": 1,\n  "files"'),
+        manifest_text(MANIFEST) + " ",
+        json.dumps(MANIFEST),
+    ],
+)
+def test_a_manifest_that_is_written_in_another_way_is_not_identical(tmp_path: Path, text: str) -> None:
+    a, b = bundle(tmp_path / "a"), bundle(tmp_path / "b")
+    (a / "manifest.json").write_text(text)
+    assert compare(restate(a), b).differing == {"manifest.json": "how it is written"}
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_the_digest_of_a_models_manifest_in_a_joined_bundle(tmp_path: Path, honest: bool) -> None:
+    """That manifest has what was measured, so its digest may be another, but must be its own."""
+    made = []
+    for number, worst in enumerate((1e-7, 2e-7)):
+        folder = bundle(tmp_path / str(number))
+        inner = manifest_text(MANIFEST | {"verification": {"worst": worst}})
+        (folder / "one").mkdir()
+        (folder / "one" / "manifest.json").write_text(inner)
+        entry = {"bytes": len(inner), "sha256": sha256(inner.encode()).hexdigest()}
+        files = {"one/manifest.json": entry if honest or number else FORGED}
+        (folder / "manifest.json").write_text(manifest_text(MANIFEST | {"files": files}))
+        made.append(restate(folder))
+    done = compare(*made)
+    assert done.identical is honest
+    assert done.measured["one/manifest.json"] == "verification.worst: 1e-07 → 2e-07"
+
+
+def elf(*sections: tuple[int, int, bytes]) -> bytes:
+    """An ELF file with sections of (type, flags, data), all of them without a name."""
+    offset, headers, data = 64, bytes(64), b""
+    for kind, flags, content in sections:
+        headers += struct.pack("<IIQQQQIIQQ", 0, kind, flags, 0, offset + len(data), len(content), 0, 0, 1, 0)
+        data += content
+    names = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 63, 1, 0, 0, 1, 0)
+    head = b"\x7fELF\x02\x01\x01" + bytes(9)
+    count = len(sections) + 2
+    head += struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, offset + len(data), 0, 64, 0, 0, 64, count, count - 1)
+    return head + data + headers + names
+
+
+def test_a_section_is_not_decompressed(tmp_path: Path) -> None:
+    """What would be 64 MB is compared in less memory than that."""
+    compressed = struct.pack("<IIQQ", 1, 0, 64 << 20, 1) + zlib.compress(bytes(64 << 20), 1)
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.write_bytes(elf((1, 0x800, compressed), (1, 0, b"1")))
+    b.write_bytes(elf((1, 0x800, compressed), (1, 0, b"2")))
+    tracemalloc.start()
+    try:
+        assert first_difference(a, b) == "section , byte 0 of 1"
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("depth", [200, 400, 900, 100_000])
+@pytest.mark.parametrize("name", ["manifest.json", "layer/model/manifest.json", STATEMENT])
+def test_json_that_is_nested_too_deep(tmp_path: Path, depth: int, name: str) -> None:
+    a, b = bundle(tmp_path / "a"), bundle(tmp_path / "b")
+    deep = "[" * depth + "]" * depth
+    if name == STATEMENT:
+        (a / name).write_text((a / name).read_text().replace('"--a"', deep))
+        with pytest.raises(BundleError, match="nested"):
+            compare(a, b)
+        return
+    (a / name).write_text(deep)
+    assert name in compare(restate(a), b).differing
 
 
 def test_a_file_that_only_one_has(tmp_path: Path) -> None:

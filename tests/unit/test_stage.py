@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from builder.bindings.describe import describe
 from builder.cli import main
+from builder.deliver.envelope import opened
 from builder.deliver.stage import Staged, stage, staged_in
 from builder.deliver.template_check import problems
+from builder.diff.facts import Facts
 from builder.errors import BundleError, UsageError
+from builder.pack.bundle import find_bundle
 from builder.pack.provenance import BUILD_TYPE, STATEMENT, statement_json
 from builder.project import Project
 from builder.targets import ARM64, X86_64
@@ -197,6 +201,20 @@ def test_a_manifest_that_is_nested_too_deep_is_an_error_by_name(project: Project
     with pytest.raises(BundleError, match=f"{name} is not a bundle's manifest"):
         stage(["digits"], project, X86_64)
     assert staged_in(project.layers / "model" / "content") is None
+
+
+@pytest.mark.parametrize("text", ["[" * 101 + "]" * 101, '{"a":' * 500 + "1" + "}" * 500, "[" * 100_000, "[]", "3"])
+def test_json_of_another_form_is_an_error_of_every_reader(project: Project, text: str) -> None:
+    for name in ("manifest.json", "sbom.cdx.json"):
+        (project.dist / "digits" / name).write_text(text)
+    with pytest.raises(UsageError, match="there is no bundle"):
+        find_bundle(project.dist, "digits", X86_64)
+    with pytest.raises(UsageError, match="there is no bundle"):
+        Facts.read(project.dist / "digits")
+    with pytest.raises(UsageError, match=r"model\.json cannot be used"):
+        describe(text)
+    with pytest.raises(ValueError, match=r"DSSE|nested"):
+        opened(text)
 
 
 def test_a_bundle_of_another_model_is_not_taken_for_the_named_one(project: Project) -> None:

@@ -185,7 +185,7 @@ def _name_there(address: Address) -> str:
 
 
 def _as_name(text: str) -> str:
-    name = re.sub(r"[^a-z0-9_-]+", "_", text.lower()).strip("_")[:64]
+    name = re.sub(r"[^a-z0-9_-]+", "_", text.lower()).strip("_-")[:64]
     return name or "model"
 
 

@@ -331,7 +331,7 @@ class ModelSpec:
     """Everything a build of one model needs to know from its author."""
 
     path: Path  # model.toml, absolute
-    name: str  # [a-z0-9_-]+
+    name: str  # [a-z0-9_][a-z0-9_-]*
     version: str
     source: Source
     batch: int = 1  # the smallest, where there are several

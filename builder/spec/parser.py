@@ -86,7 +86,7 @@ def _text(path: Path) -> str:
 
 def _default_name(path: Path) -> str:
     stem = path.parent.name if path.name == "model.toml" else path.stem
-    return re.sub(r"[^a-z0-9_-]+", "_", stem.lower()).strip("_")[:64]
+    return re.sub(r"[^a-z0-9_-]+", "_", stem.lower()).strip("_-")[:64]
 
 
 def _prepare(output: Table, folder: Path) -> None:

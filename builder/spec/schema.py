@@ -121,8 +121,8 @@ MODEL = Section(
         Field(
             "name",
             Text(
-                f"[a-z0-9_-]{{1,64}}{''.join(f'(?<!{suffix})' for suffix in _SUFFIXES)}",
-                f"a name of a-z, 0-9, _ and -, at most 64, not {' or '.join(f'…{suffix}' for suffix in _SUFFIXES)}",
+                f"[a-z0-9_][a-z0-9_-]{{0,63}}{''.join(f'(?<!{suffix})' for suffix in _SUFFIXES)}",
+                f"a name of a-z, 0-9, _ and -, at most 64, not -… or {' or '.join(f'…{suffix}' for suffix in _SUFFIXES)}",
                 "emotion",
             ),
             "The model's name in answers, and the name of its build and dist folders.",

@@ -89,7 +89,7 @@ def test_terraform_refuses_what_the_template_refuses(module: Path) -> None:
         "Playground must be one of off, on.",
         "MemorySize must be 128 or more.",
         "JwtIssuer must match (https://[^ ,?#]+)?.",
-        "ModelName must match [a-z0-9_-]{1,110}.",
+        "ModelName must match [a-z0-9_][a-z0-9_-]{0,109}.",
     ):
         assert message in " ".join(done.stderr.replace("│", " ").split())
 

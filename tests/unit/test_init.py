@@ -150,6 +150,9 @@ def test_facts_come_back_from_json() -> None:
         ("hub/bit/saved_model/1/saved_model", "bit"),
         ("runs/7/model.keras", "runs"),
         ("8bit.keras", "8bit"),
+        ("-rf", "rf"),
+        ("--help.keras", "help"),
+        ("-.keras", "model"),
     ],
 )
 def test_what_says_nothing_is_no_name(path: str, name: str, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def mistakes(folder: Path, text: str) -> list[str]:
 
 class TestLoad:
     def test_the_shortest_file(self, tmp_path: Path) -> None:
-        folder = tmp_path / "My Model!"
+        folder = tmp_path / "-My Model!"
         folder.mkdir()
         spec = load(write(folder, '[model]\nsource = "model.keras"'))
         assert spec == ModelSpec(
@@ -249,7 +249,10 @@ unzipped = 1e9
             ('[model]\npackage = "a>=1"', '2: [model].package: "a>=1" cannot be used; must be a string: a package and'),
             ('[model]\npackage = "--index-url=x==1"', "2: [model].package: "),
             ('[model]\nfile = "../b.keras"\npackage = "a==1"', '2: [model].file: "../b.keras" cannot be used'),
-            ('[model]\nsource = "a.keras"\nname = "A b"', '3: [model].name: "A b" cannot be used'),
+            *(
+                (f'[model]\nsource = "a.keras"\nname = "{name}"', f'3: [model].name: "{name}" cannot be used')
+                for name in ("A b", "-rf", "--help", "-", "..", "a/b")
+            ),
             (
                 '[model]\nsource = "a.keras"\ntrust = "yes"',
                 "3: [model].trust: is a string; must be true or false",
@@ -806,7 +809,7 @@ def specs(draw: st.DrawFn, folder: Path) -> ModelSpec:
     fixed = draw(st.lists(constants, max_size=int(named)))
     return ModelSpec(
         path=folder / "model.toml",
-        name=draw(st.from_regex(r"[a-z0-9_-]{1,64}", fullmatch=True)),
+        name=draw(st.from_regex(r"[a-z0-9_][a-z0-9_-]{0,63}", fullmatch=True)),
         version=draw(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,9}", fullmatch=True)),
         source=replace(
             source,

@@ -14,6 +14,9 @@ from collections.abc import Callable
 from builder.errors import LowerError
 
 _LONGEST = 2000  # characters of one C literal: a C99 compiler need not take more than 4095
+_LINKED = re.compile(r"@|#(?=\d)|GH(?=-\d)|(?i:https?|ftp):(?=//)|(?i:www)(?=\.)")
+"""What makes links and mentions of plain text: https://github.github.com/gfm/#autolinks-extension- and
+https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/autolinked-references-and-urls."""
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
@@ -86,8 +89,12 @@ def toml_string(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Text of one line in a paragraph, a heading or a cell of a table: no HTML, link, code or further cell."""
-    return re.sub(r"[\\`*\[\]|~]", r"\\\g<0>", html(" ".join(text.split()), quote=False))
+    """Text of one line in a paragraph, a heading or a cell of a table: no HTML, link, code or further cell.
+
+    Nor does GitHub find an address, an issue or somebody to notify in it: a space of no width parts what it looks for.
+    """
+    escaped = re.sub(r"[\\`*\[\]|~]", r"\\\g<0>", html(" ".join(text.split()), quote=False))
+    return _LINKED.sub(r"\g<0>&#8203;", escaped)
 
 
 def html(text: str, *, quote: bool = True) -> str:

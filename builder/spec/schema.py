@@ -122,7 +122,7 @@ MODEL = Section(
             "name",
             Text(
                 f"[a-z0-9_][a-z0-9_-]{{0,63}}{''.join(f'(?<!{suffix})' for suffix in _SUFFIXES)}",
-                f"a name of a-z, 0-9, _ and -, at most 64, not -… or {' or '.join(f'…{suffix}' for suffix in _SUFFIXES)}",
+                f"a name of a-z, 0-9, _ and -, at most 64, not -…{''.join(f' or …{end}' for end in _SUFFIXES)}",
                 "emotion",
             ),
             "The model's name in answers, and the name of its build and dist folders.",

@@ -32,6 +32,8 @@ from builder.spec.tensor import TensorSpec
 from tests.support.abi_library import picture_description
 from tests.support.every_step import EVERY_STEP, SPEC, arena
 from tests.support.hostile import NAMES
+from tests.support.needs import missing
+from tests.support.pages import ROOT
 from tests.unit.test_bindings import parts_of
 
 ANYTHING = st.one_of(st.sampled_from(NAMES), st.text(st.characters(exclude_categories=()), max_size=30))
@@ -114,6 +116,32 @@ def test_markdown_is_text(text: str) -> None:
     tokens = MarkdownIt("gfm-like", {"linkify": False}).parseInline(f"a {escape.markdown(text)} z")
     kinds = {child.type for token in tokens for child in token.children or ()}
     assert kinds <= {"text", "em_open", "em_close", "strong_open", "strong_close", "text_special"}
+
+
+LINKED = ("@octocat", "@org/team", "a@b.example", "mailto:a@b.example", "#12", "o/r#12", "HTTPS://a.example/x")
+LINKED += ("http://a.example", "_https://a.example", "ftp://a.example", "www.a.example", "(WWW.a.example)")
+
+
+def test_markdown_mentions_nobody_and_links_to_nothing() -> None:
+    """As pymdownx.magiclink finds what GitHub links, in the packages of the site."""
+    python = ROOT / ".venv-docs" / "bin" / "python"
+    if not python.exists():
+        missing("there is no .venv-docs (make docs installs it)")
+    code = (
+        "import json, sys, markdown\n"
+        "github = {'provider': 'github', 'user': 'o', 'repo': 'r', 'repo_url_shorthand': True,\n"
+        "          'social_url_shorthand': True}\n"
+        "for text in json.load(sys.stdin):\n"
+        "    html = markdown.markdown(text, extensions=['pymdownx.magiclink'],\n"
+        "                             extension_configs={'pymdownx.magiclink': github})\n"
+        "    print(html.count('<a '))\n"
+    )
+    texts = [f"x {text} y" for text in (*LINKED, *map(escape.markdown, (*LINKED, *NAMES)))]
+    done = subprocess.run([python, "-c", code], input=json.dumps(texts), capture_output=True, text=True, check=True)
+    links = [int(line) for line in done.stdout.split()]
+    assert min(links[: len(LINKED)]) > 0  # as they are
+    assert max(links[len(LINKED) :]) == 0
+    assert "GH&#8203;-3" in escape.markdown("GH-3")  # which magiclink does not know
 
 
 def test_a_word_of_a_shell(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every image that a Dockerfile of this repository builds on is named by its digest."""
+"""Every image that a Dockerfile builds on, and every action that a workflow runs, is named by its digest."""
 
 from __future__ import annotations
 
@@ -83,3 +83,13 @@ def test_the_functions_image_may_be_built_on_another_base() -> None:
     changed = dockerfile({"COLDFORGE_LAMBDA_IMAGE": r"registry.example/python:3.13\1"})
     assert unpinned(changed) == [r"registry.example/python:3.13\1"]
     assert len(changed.splitlines()) == len(dockerfile({}).splitlines())
+
+
+def test_every_action_is_named_by_its_commit() -> None:
+    """In our action, the workflow of a new project and the documentation, by one commit of each everywhere."""
+    files = [ROOT / "action.yml", *(ROOT / "builder").rglob("*.yml.in"), *(ROOT / "docs").glob("*.md")]
+    lines = [line for file in files for line in re.findall(r"uses: *(.+)", file.read_text(encoding="utf-8"))]
+    others = {line for line in lines if not line.startswith("OWNER/coldforge@")}  # a placeholder
+    assert {line for line in others if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d\S*", line)} == set()
+    names = [line.partition("@")[0] for line in others]
+    assert len(set(names)) == len(names) == 7

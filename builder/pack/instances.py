@@ -74,7 +74,7 @@ _EDITS = {
     r"^  ProvisionedConcurrency:\n(?:    .*\n)+": "",
     r"^  ReservedConcurrency:\n(?:    .*\n)+": "",
     r", and at most ReservedConcurrency\.": ".",
-    r"\|/mnt/\[\^\*\?\]\*\)\?\"": ')?"',
+    r"\|/mnt/\[\^\*\?\$\]\*\)\?\"": ')?"',
     r"^(      s3://bucket/prefix/ with <model>\.weights in it), or a path on FileSystem, .*\n      the library\.\n": (
         r"\1. Empty - beside the library.\n"
     ),

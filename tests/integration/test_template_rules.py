@@ -24,6 +24,7 @@ CURED_BY = {
     "CKV_AWS_115": "ReservedConcurrency",
     "CKV_AWS_117": "FileSystem",  # a VPC, which nothing else needs
     "CKV_AWS_158": "KmsKeyArn",
+    "CKV_AWS_27": "KmsKeyArn",  # it does not know SQS's own encryption, which is on
     "CKV_AWS_173": "KmsKeyArn",
 }
 """What checkov misses in a stack with the defaults, and the parameter that switches it on."""

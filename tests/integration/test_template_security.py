@@ -50,7 +50,7 @@ SETS: dict[str, dict[str, str]] = {
     "ordered": {"Queue": "fifo", "QueueMaximumConcurrency": "9"},
     "two queues": {"Queue": "fifo", "QueueArn": QUEUE},
     "results": {"ResultsBucket": "answers"},
-    "failures": {"KeepFailures": "on"},
+    "no failures": {"KeepFailures": "off"},
     "key": {"KmsKeyArn": KEY},
     "batches": {"Batch": "on", "BatchSources": "shop/photos/,archive/", "ResultsBucket": "answers"},
     "tokens": {"JwtIssuer": ISSUER, "JwtAudience": "app,other-app", "ApiAccessLog": "on"},
@@ -69,7 +69,6 @@ SETS: dict[str, dict[str, str]] = {
         "FileSystem": ACCESS_POINT,
         "GradualDeployment": "Canary10Percent5Minutes",
         "HostedZoneId": "Z1",
-        "KeepFailures": "on",
         "KeepLogs": "on",
         "KmsKeyArn": KEY,
         "PermissionsBoundaryArn": BOUNDARY,
@@ -175,8 +174,8 @@ MAY: dict[str, set[str]] = {
     "ordered": {"take a message of its own queue"},
     "two queues": {"take a message", "take a message of its own queue"},
     "results": {"write a result"},
-    "failures": {"keep a failure"},
-    "key": set(),
+    "no failures": set(),
+    "key": {"encrypt a failure", "decrypt a message"},
     "batches": {"read a source", "read a whole source", "write a result"},
     "tokens": set(),
     "signed REST": set(),
@@ -189,13 +188,12 @@ MAY: dict[str, set[str]] = {
         "take a message",
         "take a message of its own queue",
         "decrypt a message",
-        "keep a failure",
         "encrypt a failure",
         "mount",
         "let Lambda join the network",
     },
 }
-"""Besides its own log, which it may always write."""
+"""Besides its own log and, unless that is off, the queue for failures, to which it may always write."""
 
 WITHOUT_RESOURCE = {
     "xray:PutTraceSegments",
@@ -260,8 +258,9 @@ def test_the_emulators_iam_decides_as_aws_documents_it() -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_what_the_function_may_do_and_nothing_else(name: str, decided: dict[str, set[str]]) -> None:
-    own = "write its kept log" if SETS[name].get("KeepLogs") == "on" else "write its log"
-    assert decided[name] == MAY[name] | {own}
+    own = {"write its kept log" if SETS[name].get("KeepLogs") == "on" else "write its log"}
+    own |= {"keep a failure"} if SETS[name].get("KeepFailures") != "off" else set()
+    assert decided[name] == MAY[name] | own
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -278,13 +277,13 @@ def test_no_role_may_do_a_thing_to_everything(name: str, made: dict[str, Stack])
 
 def test_no_statement_is_about_what_no_parameter_named(made: dict[str, Stack]) -> None:
     """An empty parameter must not leave a policy for every bucket or queue behind."""
-    (only,) = policies(made["defaults"], "Role")
+    (only,) = policies(made["no failures"], "Role")
     assert [row["Resource"] for row in only["Statement"]] == [f"{LOG}:*"]
 
 
 def test_what_is_off_is_not_there(made: dict[str, Stack]) -> None:
     stack = made["defaults"]
-    kinds = {row["Type"] for row in stack.values()}
+    kinds = {row["Type"] for row in made["no failures"].values()}
     assert not {kind for kind in kinds if kind.startswith(WHERE_ASKED)}
     assert not {"ApiLogGroup", "KeptLogGroup", "KeptApiLogGroup"} & stack.keys()
     assert (
@@ -321,7 +320,7 @@ def test_what_is_on_reaches_the_resource(made: dict[str, Stack]) -> None:
     assert stack["RestStage"]["MethodSettings"] == [{"ResourcePath": "/*", "HttpMethod": "*"} | limits]
     for settings in (stage["AccessLogSettings"], stack["RestStage"]["AccessLogSetting"]):
         assert settings["DestinationArn"] == f"arn:aws:logs:{AWS}:log-group:KeptApiLogGroup"
-    assert made["failures"]["FailureQueue"]["Properties"]["SqsManagedSseEnabled"] is True
+    assert made["defaults"]["FailureQueue"]["Properties"]["SqsManagedSseEnabled"] is True
 
 
 def test_the_access_log_is_json_without_what_the_caller_wrote(made: dict[str, Stack]) -> None:
@@ -338,6 +337,8 @@ def test_failures_are_kept_of_the_function(made: dict[str, Stack]) -> None:
     queue = f"arn:aws:sqs:{AWS}:FailureQueue"
     destination = stack["FailureDestination"]
     assert destination["DestinationConfig"] == {"OnFailure": {"Destination": queue}}
+    for name, made_of in made.items():
+        assert ("FailureDestination" in made_of) is (name != "no failures")
     assert destination["Qualifier"] == stack["FunctionAliaslive"]["Name"]
     assert made["everything"]["FailureDestination"]["DependsOn"] in made["everything"]
     (deny,) = stack["FailureQueuePolicy"]["PolicyDocument"]["Statement"]

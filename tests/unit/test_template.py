@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from builder.pack.instances import instances_template
 from tests.conftest import ROOT
 
 WEB_ACL = "arn:aws:wafv2:eu-west-1:123456789012:regional/webacl/team/1"
+QUEUE = "arn:aws:sqs:eu-west-1:123456789012:pictures"
 CERTIFICATE = "arn:aws:acm:eu-west-1:123456789012:certificate/1"
 LAYERS = """\
   Model:
@@ -155,9 +158,9 @@ def unbuilt(tmp_path: Path) -> Path:
         ({"ApiRateLimit": "many"}, "ApiRateLimit is 'many'; it must be a number"),
         ({"QueueMaximumConcurrency": "1"}, "QueueMaximumConcurrency is '1'; it must match"),
         ({"QueueMaximumConcurrency": "1001"}, "QueueMaximumConcurrency is '1001'; it must match"),
-        ({"QueueArn": "q", "QueueMaximumConcurrency": "1"}, "QueueMapping: MaximumConcurrency 1; Lambda takes 2 to"),
+        ({"QueueArn": QUEUE, "QueueMaximumConcurrency": "1"}, "QueueMapping: MaximumConcurrency 1; Lambda takes 2 to"),
         (
-            {"QueueArn": "q", "ReservedConcurrency": "3"},
+            {"QueueArn": QUEUE, "ReservedConcurrency": "3"},
             "QueueMapping: the queue may keep any number of instances busy, and the function has 3: what is turned "
             "away uses up the attempts of messages. Set QueueMaximumConcurrency to 3 at most.",
         ),
@@ -193,20 +196,60 @@ def test_what_aws_refuses_of_parameters(unbuilt: Path, given: dict[str, str], sa
     assert [problem for problem in problems(unbuilt, given) if problem.startswith(says)]
 
 
+def parameters_of_policies(template: dict[str, Any]) -> set[str]:
+    """The parameters of text whose values reach a policy, or a role."""
+    policies = [row for row in template["Resources"].values() if row["Type"].startswith("AWS::IAM::")]
+    named = set(re.findall(r"\w+", json.dumps(policies)))
+    return {name for name, row in template["Parameters"].items() if row["Type"] == "String" and name in named} - {
+        name for name, row in template["Parameters"].items() if "AllowedValues" in row
+    }
+
+
+VALUES = {
+    "S3Sources": "shop/photos/,archive/",
+    "BatchSources": "shop/photos/",
+    "Weights": "s3://models/emotion.weights",
+    "FileSystem": "arn:aws:elasticfilesystem:eu-west-1:123456789012:access-point/fsap-0123456789abcdef0",
+    "KmsKeyArn": "arn:aws:kms:eu-west-1:123456789012:key/12345678-1234-1234-1234-123456789012",
+    "PermissionsBoundaryArn": "arn:aws:iam::123456789012:policy/teams/bound",
+    "PicturesBucket": "inbox",
+    "PicturesPrefix": "in/",
+    "QueueArn": QUEUE,
+    "ResultsBucket": "answers",
+    "ResultsPrefix": "coldforge/",
+}
+
+
+def test_no_parameter_widens_a_policy(unbuilt: Path) -> None:
+    """Wildcards and variables of IAM, anywhere in a value, would let the function reach what nobody named."""
+    template = yaml.load(REAL.read_text(), Loader=Loader)
+    assert parameters_of_policies(template) == VALUES.keys()
+    assert list(problems(unbuilt, VALUES)) == []
+    patterns = {name: re.compile(template["Parameters"][name]["AllowedPattern"]) for name in VALUES}
+    for bad in ("*", "?", "${aws:PrincipalTag/x}"):
+        for name, value in VALUES.items():
+            wrong = [bad, *(f"{value[:at]}{bad}{value[at:]}" for at in range(len(value) + 1))]
+            assert not [one for one in wrong if patterns[name].fullmatch(one)], name
+    said = "\n".join(problems(unbuilt, dict.fromkeys(VALUES, "*")))
+    assert all(f"{name} is '*'; it must match" in said for name in VALUES)
+
+
 @pytest.mark.parametrize(
     "given",
     [
         {},
-        {"QueueArn": "q", "QueueMaximumConcurrency": "2"},
-        {"QueueArn": "q", "QueueMaximumConcurrency": "1000"},
+        {"QueueArn": QUEUE, "QueueMaximumConcurrency": "2"},
+        {"QueueArn": QUEUE, "QueueMaximumConcurrency": "1000"},
         {"ReservedConcurrency": "0"},
-        {"QueueArn": "q", "ReservedConcurrency": "0"},
+        {"QueueArn": QUEUE, "ReservedConcurrency": "0"},
         {"Queue": "on", "ReservedConcurrency": "2", "QueueMaximumConcurrency": "2"},
         {"Queue": "on", "Timeout": "60", "QueueVisibilityTimeout": "360"},
-        {"QueueArn": "q", "Timeout": "900"},
+        {"QueueArn": QUEUE, "Timeout": "900"},
         {"Queue": "fifo"},
         {"ReservedConcurrency": "4", "ProvisionedConcurrency": "4"},
-        {"KeepFailures": "on", "PicturesBucket": "inbox"},
+        {"KeepFailures": "off", "PicturesBucket": "inbox"},
+        {"AlarmTopic": "arn:aws:sns:eu-west-1:123456789012:alarms"},
+        {"ResultsBucket": "answers", "ResultsPrefix": ""},
         {"DebugSampling": "0.01"},
         {"JwtIssuer": "https://issuer.example/tenant", "JwtAudience": "a,b"},
         {"RestApi": "keys", "WebAclArn": WEB_ACL},

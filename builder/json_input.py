@@ -18,11 +18,8 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("its lists and objects are nested too deep") from error
     level = [value]
     for _ in range(_DEEPEST + 1):
-        level = [child for one in level if isinstance(one, dict | list) for child in _children(one)]
+        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = [child for children in inner for child in children]
         if not level:
             return value
     raise ValueError(f"its lists and objects are nested more than {_DEEPEST} levels deep")
-
-
-def _children(value: dict[str, Any] | list[Any]) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else value

@@ -84,7 +84,7 @@ def require_model(checked: Checked, name: str | None = None, version: str | None
     """Raise BundleError for a bundle of another model or version. None: any."""
     for kind, wanted, found in (("model", name, checked.name), ("version", version, checked.version)):
         if wanted is not None and wanted != found:
-            raise BundleError(f"{checked.folder} is a bundle of {kind} {visible(found)}, not of {wanted}. {NEXT}")
+            raise BundleError(f"{checked.folder} is a bundle of {kind} {found}, not of {wanted}. {NEXT}")
 
 
 def require_all_checked(checked: Checked) -> None:
@@ -131,12 +131,10 @@ def _identity(folder: Path) -> tuple[str, str]:
     for name in ("manifest.json", f"layer/{LAYER_MANIFEST}"):
         with require_form(name, "manifest"):
             identities.append(read_identity(parse_json(read_plain(folder, name))))
-    whole, layer = identities
+    whole, layer = (" ".join(identity) for identity in identities)
     if whole != layer:
-        raise BundleError(
-            f"manifest.json is of {visible(' '.join(whole))}, its layer of {visible(' '.join(layer))}. {NEXT}"
-        )
-    return whole
+        raise BundleError(f"manifest.json is of {whole}, its layer of {layer}. {NEXT}")
+    return identities[0]
 
 
 def _signature(folder: Path, statement: bytes, key: Path | None) -> tuple[str, tuple[str, ...]]:

@@ -12,6 +12,7 @@ sbom.cdx.json  NOTICE  provenance.json
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,10 +42,13 @@ def joined_name(names: Sequence[str]) -> str:
 def read_identity(manifest: Mapping[str, Any]) -> tuple[str, str]:
     """Read the name of a bundle or layer, as under dist/, and its models' versions with + between them.
 
-    Raises KeyError, TypeError or AttributeError for what is not a manifest.
+    Raises ValueError, KeyError, TypeError or AttributeError for what is not a manifest.
     """
     models = [one["model"] for one in manifest.get("models", [manifest])]
-    return "-".join(str(model["name"]) for model in models), "+".join(str(model["version"]) for model in models)
+    name, version = "-".join(model["name"] for model in models), "+".join(model["version"] for model in models)
+    if not re.fullmatch(r"[a-z0-9_][a-z0-9_-]* [\w.+-]+", f"{name} {version}", re.ASCII):
+        raise ValueError(f"no model is called {name!r} {version!r}")
+    return name, version
 
 
 def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int | None = None) -> Bundle:

@@ -14,7 +14,7 @@ def checked_lines(checked: Checked) -> Iterator[str]:
     """What was checked, and what was not."""
     predicate = checked.statement["predicate"]
     definition, builder = predicate["buildDefinition"], predicate["runDetails"]["builder"]
-    yield visible(f"{checked.name} {checked.version}")
+    yield f"{checked.name} {checked.version}"
     yield f"{len(checked.subjects)} files are those that the statement names."
     yield f"built by {visible(builder['id'])} from {len(definition['resolvedDependencies'])} recorded inputs:"
     for entry in definition["resolvedDependencies"]:

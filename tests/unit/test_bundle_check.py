@@ -252,6 +252,27 @@ def test_a_layer_of_another_model_than_the_bundle(tmp_path: Path) -> None:
         check_bundle(folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("-rf", "1"),
+        ("a b", "1"),
+        ("", "1"),
+        ("a", ""),
+        ("a", "\x1b[2J"),
+        ("a\n", "1"),
+        ("../a", "1"),
+        (3, "1"),
+        ("a", None),
+    ],
+)
+def test_a_manifest_with_a_name_that_no_model_has(tmp_path: Path, name: Any, version: Any) -> None:
+    folder = make_bundle(tmp_path, manifest=json.dumps({"model": {"name": name, "version": version}}).encode())
+    with pytest.raises(BundleError, match=r"manifest\.json is not a bundle's manifest") as caught:
+        check_bundle(folder)
+    assert str(caught.value).isprintable()
+
+
 def test_a_changed_bundle_is_not_signed(tmp_path: Path, keys: tuple[Path, Path]) -> None:
     folder = make_bundle(tmp_path)
     (folder / "layer.zip").write_bytes(b"another")

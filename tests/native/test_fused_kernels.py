@@ -313,7 +313,7 @@ def test_every_float16_number_is_unpacked(kernels: Kernels, table: str) -> None:
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("table", TABLES)
 def test_activations_over_their_whole_range(kernels: Kernels, table: str, activation: str) -> None:
-    """Within 3e-7 of the larger of 1 and |x|, NaN stays NaN; the exponential does not overflow."""
+    """Within 3e-7 of the larger of 1 and |x|, also at infinity; NaN stays NaN; the exponential does not overflow."""
     values = np.concatenate([np.linspace(-110, 110, 4001), np.linspace(-5, 5, 4001), [0.0, 1e-8, -1e-8, 3e4, -3e4]])
     values = values.astype(np.float32)
     case = Case(Geometry(1, 1, (1, len(values)), 1), "direct", in_size=(1, len(values)), activation=activation)
@@ -330,6 +330,12 @@ def test_activations_over_their_whole_range(kernels: Kernels, table: str, activa
     if activation in ("sigmoid", "swish"):  # relative as well, to the smallest normal numbers
         normal = np.abs(values) < 80
         assert (error[normal] <= 1e-6 * np.abs(expected[normal])).all()
+    values = np.where(np.arange(len(values)) % 2, np.inf, -np.inf)
+    p.picture.inner[...] = values.reshape(1, 1, -1, 1)
+    kernels.run(p, table)
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = activate(activation, values, case.low, case.high)
+    np.testing.assert_allclose(p.output.inner.ravel(), expected, atol=1e-6)
     p.picture.inner[...] = np.nan
     kernels.run(p, table)
     assert np.isnan(p.output.inner).all()

@@ -41,13 +41,18 @@ INLINE vec exp_of_negative(vec x) { return exp_in_range(at_least(x, splat(-87.33
 INLINE vec sigmoid_vec(vec x) { return splat(1.0f) / (splat(1.0f) + exp_vec(-x)); }
 
 /*
- * tanh: a rational function, x p(x^2) / q(x^2), on [-7.905, 7.905], outside of which it is +-1.
+ * tanh: a rational function, x p(x^2) / q(x^2), up to a bound at which float32 makes it exactly +-1.
  *
  * Coefficients and bound: Eigen 3.4.0, Eigen/src/Core/MathFunctionsImpl.h, generic_fast_tanh_float (P. Gonnet and
  * G. Guennebaud, MPL 2.0), which XLA uses as well.
  */
+#if defined(__FMA__) || defined(__aarch64__)
+#define TANH_BOUND 7.99881172180175781f
+#else
+#define TANH_BOUND 7.90531110763549805f
+#endif
 INLINE vec tanh_numerator(vec x, vec *denominator) {
-    x = clamp(x, splat(-7.90531110763549805f), splat(7.90531110763549805f));
+    x = clamp(x, splat(-TANH_BOUND), splat(TANH_BOUND));
     const vec q = x * x;
     vec p = splat(-2.76076847742355e-16f);
     p = p * q + splat(2.00018790482477e-13f);
@@ -111,12 +116,18 @@ INLINE vec elu_vec(vec x) {
     return choose(x > zero(), x, splat(2.0f) * t / (splat(1.0f) - t));
 }
 
+/* x / (1 + e^-x). NaN for -infinity, as the frameworks' product of it and 0 is: the 1 is NaN then, and e^-x finite. */
+INLINE vec swish_vec(vec x) {
+    const vec below = at_most(x, splat(87.33654f)), one = below * zero() + splat(1.0f);
+    return x / (one + exp_in_range(-at_least(below, splat(-88.37626f))));
+}
+
 /* `kind` is a constant wherever this is used. */
 INLINE vec activate(cf_activation kind, vec x, vec low, vec high) {
     switch (kind) {
     case CF_CLAMP: return clamp(x, low, high);
     case CF_SIGMOID: return sigmoid_vec(x);
-    case CF_SWISH: return x / (splat(1.0f) + exp_vec(-x));
+    case CF_SWISH: return swish_vec(x);
     case CF_HARD_SIGMOID: return hard_sigmoid_vec(x);
     case CF_HARD_SWISH: return x * hard_sigmoid_vec(x);
     case CF_GELU: return splat(0.5f) * x * (splat(1.0f) + erf_vec(x * splat(0.70710678f)));

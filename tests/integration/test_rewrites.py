@@ -472,7 +472,7 @@ def upper_bound(rng: Rng) -> Arguments:
 
 def cast(rng: Rng) -> Arguments:
     dtype = str(rng.choice(["float32", "float64", "float16", "bfloat16"]))
-    return {"x": extreme(rng, 40, dtype=dtype), "DstT": rng.choice([np.int32, np.int64])}
+    return {"x": extreme(rng, 40, dtype=dtype), "DstT": rng.choice([np.int32, np.int64, np.uint32])}
 
 
 def absolute(rng: Rng) -> Arguments:

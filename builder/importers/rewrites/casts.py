@@ -11,10 +11,12 @@ from builder.importers.tf import tf
 
 def cast(op: Op, x: Any) -> Any:
     """Make NaN, and floats that do not fit into int32 or int64, the type's least number, as TensorFlow does on x86. XLA
-    takes the nearest bound, and 0 for NaN.
+    takes the nearest bound, and 0 for NaN. In uint32, numbers below 0 have the bits that they have in int32.
     """
     dtype = op.attr("DstT")
     wide = x if x.dtype.size >= 4 else tf.cast(x, tf.float32)
+    if dtype == tf.uint32:
+        return tf.where((wide >= -(2.0**31)) & (wide < 2.0**32), tf.cast(tf.cast(wide, tf.int64), dtype), 2**31)
     return tf.where(wide < -float(dtype.min), tf.cast(wide, dtype), dtype.min)
 
 
@@ -27,6 +29,6 @@ def absolute(op: Op, x: Any) -> Any:
 
 REWRITES: Mapping[str, Rewrite] = {"Abs": absolute, "Cast": cast}
 
-ONLY: Only = {"Abs": {"T": WHOLE}, "Cast": {"SrcT": FLOATS, "DstT": ("int32", "int64")}}
+ONLY: Only = {"Abs": {"T": WHOLE}, "Cast": {"SrcT": FLOATS, "DstT": ("int32", "int64", "uint32")}}
 
 OPEN = frozenset(REWRITES)

@@ -29,10 +29,12 @@ TEXT_CASES = 6
 _TEXT = "text-"
 _PHOTO = "photo-"
 
-MISSING, INFINITE, ENDS = "missing", "infinite", "ends"
-"""Cases with NaN and with infinities, in inputs that take them, and with the ends of wide integers."""
+NOT_FINITE = MISSING, INFINITE = ("missing", "infinite")
+"""Cases with NaN and with infinities, in inputs that take them."""
+ENDS = "ends"
+"""A case with the ends of wide integers."""
 
-PROBES = {"extremes", "wide", MISSING, INFINITE, ENDS}
+PROBES = {"extremes", "wide", *NOT_FINITE, ENDS}
 """Cases that a valid model may have no answer to."""
 
 EDGES = {"zeros", *PROBES}

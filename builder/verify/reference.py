@@ -27,7 +27,7 @@ from builder.verify.doubt import ENOUGH, MOST_ALLOWED, doubts, widest
 from builder.verify.expected import ExpectedOutput, outputs_of
 from builder.verify.float64 import in_float64
 from builder.verify.golden import Golden, GoldenCase
-from builder.verify.inputs import EDGES, ENDS, PROBES, cases, examples, further_cases, is_text, scaled
+from builder.verify.inputs import EDGES, ENDS, NOT_FINITE, PROBES, cases, examples, further_cases, is_text, scaled
 from builder.verify.reading import WHOLE, Reading, read_graph
 from builder.verify.rounding import ROUNDING_SHARE
 from builder.verify.samples import golden_samples, is_sample
@@ -40,6 +40,8 @@ from builder.verify.sensitivity import (
     sensitivity,
 )
 from builder.verify.ties import UNSTABLE, break_ties
+from builder.verify.unlike_ops import find_unlike_ops
+from builder.verify.verification import UNLIKE_TENSORFLOW
 
 Feeds = Mapping[str, Array]
 """The arrays of one call, by feed."""
@@ -79,6 +81,10 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
     calls |= dict(golden_samples(spec, feeds, SAMPLES))
     others = _of_new_sizes(graph, calls, dict(_cast_calls(scaled(drawn), feeds)))
     calls, probes, further = calls | others, PROBES | others.keys(), _cast_calls(further_cases(drawn), feeds)
+    special = [calls[case] for case in NOT_FINITE if case in calls]
+    if special and (unlike := find_unlike_ops(graph, special)):
+        warning = f"{UNLIKE_TENSORFLOW} where they reach {', '.join(unlike)}: see docs/ops.md"
+        replace(graph, warnings=(*graph.warnings, warning)).save()
     undecided: dict[str, str] = {}
     while True:
         asked = ask(graph, calls, may_fail=[case for case in calls if not (is_sample(case) or is_text(case))])

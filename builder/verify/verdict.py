@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from builder.errors import VerifyError
 from builder.verify.agreement import OutputAgreement
-from builder.verify.inputs import INFINITE, MISSING
-from builder.verify.verification import Verification
+from builder.verify.inputs import NOT_FINITE
+from builder.verify.verification import UNLIKE_TENSORFLOW, Verification
 
 
 def require(verification: Verification) -> None:
@@ -26,10 +26,11 @@ def require(verification: Verification) -> None:
             "names the first step that is off."
         )
     off = [row for row in verification.outputs if not row.passed]
-    if off and all(row.worst and row.worst.case in (MISSING, INFINITE) for row in off):
+    if off and all(row.worst and row.worst.case in NOT_FINITE for row in off):
+        named = [text for text in verification.warnings if text.startswith(UNLIKE_TENSORFLOW)]
+        unnamed = f"{UNLIKE_TENSORFLOW}: `coldforge verify --layers` names the first step that is off"
         advice = (
-            "Nothing was packed. NaN and infinities get other answers than TensorFlow's here: `coldforge verify "
-            "--layers` names the op, and docs/ops.md lists such ops. Without `nan = true` in model.toml the function "
+            f"Nothing was packed. {'. '.join(named or [unnamed])}. Without `nan = true` in model.toml the function "
             "refuses such numbers."
         )
     if verification.too_coarse:

@@ -7,13 +7,17 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from builder.variables import ENVIRONMENT
 
 os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow
 
-from tests.conformance import applications, keras2, layers, results, special
+import tensorflow as tf
+
+from builder.verify.unlike_ops import UNLIKE, read_type
+from tests.conformance import applications, keras2, layers, results, special, special_ops
 from tests.conformance.case import Case
 from tests.conformance.cases import DAYS, GROUPS, sample
 from tests.conformance.run import run
@@ -64,6 +68,19 @@ def test_does_what_the_page_says(case: Case, tmp_path: Path) -> None:
     found = FOUND.get((case.group, case.name))
     result = run(case, tmp_path)
     assert result.outcome == (found.outcome if found else "agrees"), result.why
+
+
+def test_a_build_names_the_ops_that_differ_on_the_page() -> None:
+    """Each of them, by its op in a graph, and no other op."""
+    probes = {probe.name: probe for probe in special_ops.probes()}
+    named: set[str] = set()
+    for row in results.read_special():
+        if row.outcome == "differs" and row.value in ("NaN", "+inf", "-inf"):
+            graph = tf.function(probes[row.op].function).get_concrete_function(tf.constant(probes[row.op].usual)).graph
+            kinds = {read_type(op) for op in graph.get_operations()} & UNLIKE.keys()
+            assert any(UNLIKE[kind](np.array(special.FLOATS[row.value])).any() for kind in kinds), row
+            named |= kinds
+    assert named == UNLIKE.keys()
 
 
 def test_casts_of_special_values_do_what_the_page_says(tmp_path: Path) -> None:

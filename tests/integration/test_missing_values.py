@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.errors import VerifyError
+from builder.importers.graph import FrozenGraph
 from builder.importers.missing_values import find_missing_values
 from builder.importers.tf import tensorflow
 from builder.spec import FeedSpec
+from builder.verify.compare import verify
 from builder.verify.golden import Golden
 from builder.verify.reference import make
+from builder.verify.verdict import require
+from tests.support.build import build_library
 from tests.support.models import save_graph, spec_for
 
 pytestmark = pytest.mark.integration
@@ -72,6 +77,28 @@ def test_the_ends_of_integers_are_golden_where_they_decide(function: Any, decide
         assert ("ends" in golden.cases) == decided
         if decided:
             assert {np.iinfo(np.int32).min, np.iinfo(np.int32).max} <= set(golden.feed("ends", "x").tolist())
+
+
+def test_a_build_names_the_ops_that_nan_reaches_and_that_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # building the library leaves the current folder
+
+    def outputs(x: Any) -> dict[str, Any]:
+        known = tf.where(tf.math.is_nan(x), tf.zeros_like(x), x)
+        ranked = {"y": tf.math.top_k(x, 3, name="ranked"), "z": tf.math.top_k(known, 3, name="imputed")}
+        return {name: one.values * 2 for name, one in ranked.items()}
+
+    graph = save_graph(outputs, {"x": ("float32", (4, 6))}, tmp_path)
+    spec = spec_for(graph.graph_path, feeds=(FeedSpec("x", nan=True),))
+    make(spec, graph)
+    graph = FrozenGraph.load(tmp_path)
+    verification = verify(build_library(graph, spec, tmp_path).path, graph, spec)
+    with pytest.raises(VerifyError, match=r"ranked \(TopKV2\)") as caught:
+        require(verification)
+    for text in (str(caught.value), *graph.warnings):
+        assert "ranked (TopKV2)" in text
+        assert "imputed" not in text
 
 
 def test_ties_of_zeros_decide_what_sorts(tmp_path: Path) -> None:

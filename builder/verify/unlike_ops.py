@@ -1,0 +1,46 @@
+"""Find the ops of a graph whose answers to NaN and infinities are not TensorFlow's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.importers.graph import MODEL_SCOPE, FrozenGraph
+from builder.importers.state import assign
+from builder.importers.tf import loaded_graph, reference_session, tensorflow
+
+Array = NDArray[Any]
+
+_AT_NAN = ("MaxPool3D", "TopKV2", "UnsortedSegmentMax", "UnsortedSegmentMin")
+_AT_INFINITIES_TOO = (
+    "Cast to int16", "Cast to int8", "Cast to uint16", "Cast to uint8", "Dilation2D", "MaxPool", "ResizeArea",
+    "ResizeBicubic", "ResizeBilinear", "ScaleAndTranslate", "SegmentMax", "SegmentMin",
+)  # fmt: skip
+UNLIKE: Mapping[str, Callable[[Array], Array]] = {
+    **dict.fromkeys(_AT_NAN, np.isnan), **dict.fromkeys(_AT_INFINITIES_TOO, lambda x: ~np.isfinite(x)),
+}  # fmt: skip
+"""Ops, and which elements of their first input they answer in another way: docs/conformance.md shows it."""
+
+
+def find_unlike_ops(graph: FrozenGraph, calls: Iterable[Mapping[str, Array]]) -> list[str]:
+    """Return the ops of ``UNLIKE``, outside of functions, that such elements reach in ``calls``: name (type)."""
+    loaded, found = loaded_graph(graph.reference()), set[str]()
+    ops = [op for op in loaded.get_operations() if read_type(op) in UNLIKE and op.inputs[0].dtype.is_floating]
+    with reference_session(loaded) as session:
+        assign(loaded, session, graph.first_state())
+        for feeds in calls:
+            with contextlib.suppress(tensorflow().errors.OpError):  # it has no answer to differ from
+                fed = {port.tensor: feeds[port.spec.name] for port in graph.feeds}
+                for op, value in zip(ops, session.run([op.inputs[0] for op in ops], fed), strict=True):
+                    if UNLIKE[read_type(op)](np.asarray(value, np.float64)).any():
+                        found.add(f"{op.name.removeprefix(MODEL_SCOPE)} ({read_type(op)})")
+    return sorted(found)
+
+
+def read_type(op: Any) -> str:
+    """Return the type of a tf.Operation; that of a Cast says what it casts to."""
+    return f"Cast to {op.outputs[0].dtype.name}" if op.type == "Cast" else str(op.type)

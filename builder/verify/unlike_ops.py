@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from builder.arrays import Array
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
 from builder.importers.state import assign
-from builder.importers.tf import loaded_graph, reference_session, tensorflow
-
-Array = NDArray[Any]
+from builder.importers.tf import loaded_graph, reference_session, tf
 
 _AT_NAN = ("MaxPool3D", "TopKV2", "UnsortedSegmentMax", "UnsortedSegmentMin")
 _AT_INFINITIES_TOO = (
@@ -33,7 +31,7 @@ def find_unlike_ops(graph: FrozenGraph, calls: Iterable[Mapping[str, Array]]) ->
     with reference_session(loaded) as session:
         assign(loaded, session, graph.first_state())
         for feeds in calls:
-            with contextlib.suppress(tensorflow().errors.OpError):  # it has no answer to differ from
+            with contextlib.suppress(tf.errors.OpError):  # it has no answer to differ from
                 fed = {port.tensor: feeds[port.spec.name] for port in graph.feeds}
                 for op, value in zip(ops, session.run([op.inputs[0] for op in ops], fed), strict=True):
                     if UNLIKE[read_type(op)](np.asarray(value, np.float64)).any():

@@ -189,7 +189,9 @@ class TextTooLongError(HandlerError):
 
 
 class UnfitTextError(HandlerError):
-    """The text is none that the model can take, such as a word where it takes a number."""
+    """The text is none that the model can take, such as a word where it takes a number, or characters that its
+    tokenizer has no token for.
+    """
 
     code = "unfit_text"
     status = 422
@@ -296,6 +298,24 @@ class OutOfTimeError(HandlerError):
     code = "out_of_time"
     status = 503
     retryable = True
+
+
+class LibraryError(Exception):
+    """A library ended in an error that is no Exception. Not the caller's fault: it is answered as ``internal``."""
+
+
+@contextmanager
+def library_errors() -> Iterator[None]:
+    """A context or decorator that turns a library's BaseException, as Rust's panic is one, into LibraryError.
+
+    Otherwise it would pass every ``except Exception`` and end the process. What Python itself raises to end it passes.
+    """
+    try:
+        yield
+    except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise LibraryError(f"{type(error).__name__} from a library") from error
 
 
 class RetryLater(Exception):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from .budget import Limits
 from .deadline import Deadline, seconds_left
 from .description import Description, Port
-from .errors import OutOfTimeError, Refusal, UnknownModelError
+from .errors import OutOfTimeError, Refusal, UnknownModelError, library_errors
 from .model import Model
 from .request import File, Reference, Request, decoded, feeds, items, parts
 from .sources import NOWHERE, Sources
@@ -148,6 +148,7 @@ class Server(NamedTuple):
         seconds["decode"] = time.perf_counter() - start
         return request._replace(recording=None, inputs=inputs, spans=spans, seconds=seconds)
 
+    @library_errors()
     def infer(self, request: Request, call: Call) -> Result:
         """``request``, batch after batch, each decoded when its turn comes. Raises HandlerError, InferenceError.
 

@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from .errors import KeyTooLongError, ObjectChangedError, ObjectNotFoundError, StorageUnavailableError, TooLargeError
+from .errors import (
+    KeyTooLongError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+    StorageUnavailableError,
+    TooLargeError,
+    library_errors,
+)
 from .typed import Any
 
 RESULTS = "COLDFORGE_RESULTS"
@@ -43,6 +50,7 @@ def read(source: S3Object, limit: int, seconds: float) -> bytes:
     return tagged(source, limit, seconds)[0]
 
 
+@library_errors()
 def tagged(source: S3Object, limit: int, seconds: float) -> tuple[bytes, str]:
     """The object's bytes and its ETag, without quotes. Raises as ``read`` does."""
     with _answer(source, seconds) as answer:
@@ -114,6 +122,7 @@ def result_named(name: str) -> S3Object | None:
     return target
 
 
+@library_errors()
 def write(target: S3Object, text: str, seconds: float) -> None:
     """Put ``text``, which is JSON, at ``target``. ``seconds``: see ``s3``. Raises StorageUnavailableError."""
     from botocore.exceptions import BotoCoreError, ClientError

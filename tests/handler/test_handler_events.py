@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import copy
 import importlib
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from handler import storage, work
+from handler import request, storage, work
 from handler.budget import Limits
 from handler.errors import HandlerError, NotTextError, RetryLater, refusal
 from handler.events import KINDS
@@ -209,6 +211,49 @@ def test_sqs_gives_back_only_what_failed(app: ModuleType) -> None:
     assert call(app, event) == {"batchItemFailures": [{"itemIdentifier": ids[1]}]}
     event["Records"][1]["body"] = event["Records"][0]["body"]
     assert call(app, event) == {"batchItemFailures": []}
+
+
+class PanicError(BaseException):
+    """As pyo3's PanicException, no Exception."""
+
+
+def test_a_library_s_panic_fails_alone(app: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    event, count = fixture("sqs"), itertools.count()
+    ids = [record["messageId"] for record in event["Records"]]
+    decode = request.decoded
+
+    def decoded(*options: Any) -> Any:
+        if next(count) == 0:
+            raise PanicError
+        return decode(*options)
+
+    monkeypatch.setattr("handler.server.decoded", decoded)
+    assert call(app, event) == {"batchItemFailures": [{"itemIdentifier": name} for name in ids[:2]]}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in EVENTS.glob("*.json")))
+@pytest.mark.parametrize("place", ["handler.server.decoded", "handler.storage.s3"])
+def test_no_event_lets_a_library_s_panic_out(
+    app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch, name: str, place: str
+) -> None:
+    def panicking(*_: Any) -> None:
+        raise PanicError
+
+    monkeypatch.setattr(place, panicking)
+    with contextlib.suppress(RetryLater):
+        call(app, fixture(name))
+
+
+@pytest.mark.parametrize("ends", [KeyboardInterrupt, SystemExit])
+def test_what_ends_the_process_ends_it(
+    app: ModuleType, monkeypatch: pytest.MonkeyPatch, ends: type[BaseException]
+) -> None:
+    def ending(*_: Any) -> None:
+        raise ends
+
+    monkeypatch.setattr("handler.server.decoded", ending)
+    with pytest.raises(ends):
+        call(app, fixture("sqs"))
 
 
 @pytest.mark.parametrize("poison", [None, {}, 5, "{}", "[]", '"text"', "[" * 100_000, '{"Records": 5}', "{" * 9])

@@ -9,8 +9,9 @@ is decoded or allocated. Rates are nanoseconds of one whole processor, measured 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from .errors import OutOfTimeError, OverBudgetError, StartupError
+from .errors import OutOfTimeError, OverBudgetError, StartupError, TextTooLongError
 from .tuples import NamedTuple
 
 MAX_PIXELS = 50_000_000
@@ -29,6 +30,8 @@ LOCATED_TOKEN = 700
 """Bytes of memory for each token whose place is asked for: the place, and a word in the answer."""
 TRACED_CHARACTER = 160
 """Bytes of memory for each character of the longest text in which words are looked for that a model's steps make."""
+MOST_COMPARISONS = 1_000_000_000
+"""Of a character with one of a pattern, in one step over texts: they take some seconds."""
 MEMORY_SHARE = 0.6
 """Of the function's memory for one request; the rest is the interpreter's, the model's and the event's."""
 PICTURE_SECONDS = 5.0
@@ -140,6 +143,22 @@ class Limits(NamedTuple):
                 f"the request would take {bytes_needed / 1e6:,.0f} MB of memory; one may take at most "
                 f"{self.memory / 1e6:,.0f} MB. Send fewer items at a time, or give the function more memory"
             )
+
+
+LARGEST = Limits()
+"""Those of the largest function."""
+
+
+def require_comparisons(texts: Sequence[bytes | str], cost: int, slope: int, what: str) -> None:
+    """Raises TextTooLongError where ``what``, a pattern, takes too long for ``texts``.
+
+    For one of n characters it compares at most cost·n + slope·n² times, as the builder has found.
+    """
+    if sum(len(text) * (cost + slope * len(text)) for text in texts) > MOST_COMPARISONS:
+        size = sum(map(len, texts))
+        raise TextTooLongError(
+            f"the text has {size:,} characters, for which {what} would take too long; send a shorter one"
+        )
 
 
 def decoding(plugin: str, size: tuple[int, int], file_bytes: int, scans: int = 1, steps: int = 0) -> Cost:

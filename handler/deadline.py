@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from .errors import OutOfTimeError
+
 RESERVE_MS = 200.0
 """Kept for writing the answer and the log."""
 CAUTION = 1.5
@@ -14,6 +16,12 @@ CAUTION = 1.5
 def seconds_left(remaining_ms: float) -> float:
     """Of the function's time, without what is kept."""
     return (remaining_ms - RESERVE_MS) / 1000
+
+
+def require_time(seconds_left: Callable[[], float]) -> None:
+    """Raises OutOfTimeError where none is left for the next step over texts."""
+    if seconds_left() <= 0:
+        raise OutOfTimeError("the function ran out of time; send fewer or shorter texts at a time")
 
 
 class Deadline:

@@ -118,7 +118,7 @@ class Server(NamedTuple):
         count = max(map(len, request.strings.values()))
         self.limits.require_memory(count * sum(port.size // port.shape[0] for port in sizes[-1].values()))
         limits, left = self.limits, lambda: seconds_left(call.remaining_ms())
-        rows = words.rows(request.strings, sizes[-1], limits.characters, left)
+        rows = words.rows(request.strings, sizes[-1], limits, left)
         located: tuple[Located, ...] = ()
         if (tokens := words.tokens) is not None:
             most = sizes[-1][tokens.feed].shape[1]

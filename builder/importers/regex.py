@@ -3,21 +3,28 @@
 TensorFlow's ops use RE2 with its defaults: code points of UTF-8, leftmost-first like Perl. Python's ``re`` goes by the
 same rule but tries one way after another, which takes a time that grows with a power of the text's length, or worse. So
 only patterns are translated whose time is bounded: what is repeated is one character of a set, or a fixed string of
-such, and of repeats without an end each alternative has one at most. Sets are written out as ranges, since ``\\s``,
+such, and where a match may still fail there is at most one repeat without an end. How many characters are compared is
+counted as a polynomial of the text's length (``Growth``). Sets are written out as ranges, since ``\\s``,
 ``\\w`` and ``$`` do not mean the same. Syntax: https://github.com/google/re2/wiki/Syntax.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+
+Growth = tuple[int, int, int]
+"""A number that grows with the text's length n: so many, so many times n, and whether more than that."""
 
 Ranges = tuple[tuple[int, int], ...]
 """First and last code points, ascending and apart."""
 
 LAST = 0x10FFFF
-MOST_WAYS = 64
+MOST_WAYS = 256
 """In how many ways bounded repeats may match at one place."""
+_NOTHING: Growth = (0, 0, 0)
+_ONE: Growth = (1, 0, 0)
 
 _NAMED: dict[str, Ranges] = {
     "d": ((0x30, 0x39),),
@@ -50,40 +57,59 @@ class NotTranslatedError(Exception):
 class Translated:
     """``pattern``: for ``re`` with the flag ASCII, over str. ``groups``: how many it captures.
 
-    ``slow``: whether the time may grow with the square of the text's length.
+    ``cost`` and ``slope``: a text of n characters takes at most cost·n + slope·n² comparisons of one.
     """
 
     pattern: str
     groups: int
-    slow: bool
+    cost: int
+    slope: int
 
 
 @dataclass(frozen=True)
-class _Part:
-    """``ways``: how many ways to match at one place its bounded repeats have; ``open``: it has a repeat without end.
+class Part:
+    """``plain``: a fixed string of sets, which ``width`` are one after another. ``width`` is the least that matches.
 
-    ``plain``: a fixed string of sets, which ``width`` are one after another. ``width`` is the least that matches.
-    ``ends_open``: that repeat is the last of it.
+    ``ways``: in how many it may match at one place; ``cost``: comparisons there, until all of them have failed;
+    ``last``: the same where nothing follows that may fail, so that the first way is taken; ``sure``: it may match
+    nothing.
     """
 
     text: str
     width: int
     plain: bool = False
-    ways: int = 1
-    open: bool = False
-    ends_open: bool = False
+    ways: Growth = _ONE
+    cost: Growth = _ONE
+    last: Growth = _ONE
+    sure: bool = False
     captures: bool = False
+
+
+def _sum(a: Growth, b: Growth) -> Growth:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+def _product(a: Growth, b: Growth) -> Growth:
+    return a[0] * b[0], a[0] * b[1] + a[1] * b[0], a[1] * b[1] + a[2] * sum(b) + b[2] * sum(a)
 
 
 def translated(pattern: str, *, whole: bool = False) -> Translated:
     """Raises NotTranslatedError. ``whole``: for a match of the whole text, which may be empty."""
-    parser = _Parser(pattern)
-    part = parser.alternatives()
-    if parser.at < len(pattern):
-        raise NotTranslatedError("a ) without a (")
+    parser = Parser(pattern)
+    part = parser.parsed()
     if part.width == 0 and not whole:
         raise NotTranslatedError("it may match nothing, and Python goes on elsewhere than RE2 after an empty match")
-    return Translated(part.text, parser.groups, part.open and not part.ends_open and not whole)
+    at_one_place = bounded(part.cost if whole else part.last)
+    # A whole text is tried at one place, where no way looks at more than all of it.
+    cost, slope = (part.ways[0] + at_one_place[1], 0) if whole else at_one_place
+    return Translated(part.text, parser.groups, cost, slope)
+
+
+def bounded(comparisons: Growth) -> tuple[int, int]:
+    """``comparisons`` at one place, without and with each character behind it. Raises NotTranslatedError."""
+    if comparisons[2]:
+        raise NotTranslatedError("two repeats without an end, one after the other")
+    return comparisons[:2]
 
 
 def rewrite_parts(rewrite: str, groups: int) -> list[str | int]:
@@ -99,7 +125,9 @@ def rewrite_parts(rewrite: str, groups: int) -> list[str | int]:
     return parts
 
 
-class _Parser:
+class Parser:
+    """``parsed`` is all of a pattern, in RE2's syntax, translated. It raises NotTranslatedError."""
+
     def __init__(self, pattern: str) -> None:
         self.pattern, self.at, self.groups, self.depth = pattern, 0, 0, 0
 
@@ -117,44 +145,57 @@ class _Parser:
         self.at += 1
         return self.pattern[self.at - 1]
 
-    def alternatives(self) -> _Part:
+    def parsed(self) -> Part:
+        part = self.alternatives()
+        if self.at < len(self.pattern):
+            raise NotTranslatedError("a ) without a (")
+        return part
+
+    def alternatives(self) -> Part:
+        self.depth += 1
+        if self.depth > 50:
+            raise NotTranslatedError("groups within groups, too deep")
         parts = [self._sequence()]
         while self._take("|"):
             parts.append(self._sequence())
+        self.depth -= 1
         if len(parts) == 1:
             return parts[0]
-        return _Part(
+        return Part(
             "|".join(part.text for part in parts),
             min(part.width for part in parts),
-            ways=sum(part.ways for part in parts),
-            open=any(part.open for part in parts),
-            ends_open=all(part.ends_open or not part.open for part in parts),
+            ways=reduce(_sum, (part.ways for part in parts)),
+            cost=reduce(_sum, (part.cost for part in parts)),
+            last=reduce(_sum, (part.last for part in parts)),
+            sure=any(part.sure for part in parts),
             captures=any(part.captures for part in parts),
         )
 
-    def _sequence(self) -> _Part:
-        parts: list[_Part] = []
+    def _sequence(self) -> Part:
+        parts: list[Part] = []
         while self.at < len(self.pattern) and not self._peek("|") and not self._peek(")"):
             parts.append(self._repeated())
-        opened = [at for at, part in enumerate(parts) if part.open]
-        if len(opened) > 1:
-            raise NotTranslatedError("two repeats without an end, one after the other")
-        ways = 1
-        for part in parts:
-            ways *= part.ways
-        if ways > MOST_WAYS:
+        unsure = max((at for at, part in enumerate(parts, 1) if not part.sure), default=0)
+        ways, cost, last = _ONE, _NOTHING, _NOTHING
+        for at, part in enumerate(parts, 1):
+            # What stands behind the last one that may fail is looked at once.
+            last = _sum(last, part.last if at > unsure else _product(ways, part.last if at == unsure else part.cost))
+            cost = _sum(cost, _product(ways, part.cost))
+            ways = _product(ways, part.ways)
+        if max(ways) > MOST_WAYS:
             raise NotTranslatedError("too many repeats one after the other")
-        return _Part(
+        return Part(
             "".join(part.text for part in parts),
             sum(part.width for part in parts),
             all(part.plain for part in parts),
             ways,
-            bool(opened),
-            opened == [len(parts) - 1] and parts[-1].ends_open,
+            cost,
+            last,
+            not unsure,
             any(part.captures for part in parts),
         )
 
-    def _repeated(self) -> _Part:
+    def _repeated(self) -> Part:
         part = self._atom()
         bounds = self._bounds()
         if bounds is None:
@@ -163,12 +204,16 @@ class _Parser:
         lazy = "?" if self._take("?") else ""
         if self.at < len(self.pattern) and self.pattern[self.at] in "*+?":
             raise NotTranslatedError("a repeat of a repeat")
-        if not part.plain or not part.width or part.captures:
+        if not part.width or part.captures or not (part.plain or most == 1):
             raise NotTranslatedError("a repeat of more than one character of a set, or a fixed string of such")
-        many = most is None
-        ways = 1 if most is None else most - least + 1
         text = f"{part.text}{{{least},{'' if most is None else most}}}{lazy}"
-        return _Part(text, part.width * least, most == least, ways, many, many and not lazy)
+        width, sure = part.width * least, least == 0
+        if most is None:
+            return Part(text, width, False, (1, 1, 0), (width, 1, 0), (width, 0, 0), sure)
+        if not part.plain:
+            return replace(part, text=text, width=width, ways=_sum(part.ways, (sure, 0, 0)), sure=sure or part.sure)
+        cost = part.width * most, 0, 0
+        return Part(text, width, most == least, (most - least + 1, 0, 0), cost, cost, sure)
 
     def _bounds(self) -> tuple[int, int | None] | None:
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
@@ -184,7 +229,7 @@ class _Parser:
             raise NotTranslatedError(f"the repeat {found[0]}")
         return least, most
 
-    def _atom(self) -> _Part:
+    def _atom(self) -> Part:
         character = self._next()
         if character == "(":
             return self._group()
@@ -193,31 +238,25 @@ class _Parser:
         if character == ".":
             return _set(_negated(((10, 10),)))
         if character in "^$":
-            return _Part(r"\A" if character == "^" else r"\Z", 0)
+            return Part(r"\A" if character == "^" else r"\Z", 0)
         if character in "*+?":
             raise NotTranslatedError(f"a {character} with nothing before it")
         if character == "\\":
             if self.at < len(self.pattern) and self.pattern[self.at] in _PLACES:
-                return _Part(_PLACES[self._next()], 0)
+                return Part(_PLACES[self._next()], 0)
             return _set(self._escape())
         return _set(((ord(character), ord(character)),))
 
-    def _group(self) -> _Part:
+    def _group(self) -> Part:
         captures = not self._take("?:")
         if captures and self._peek("?"):
             raise NotTranslatedError("a group with (?, other than (?:")
-        self.depth += 1
-        if self.depth > 50:
-            raise NotTranslatedError("groups within groups, too deep")
         self.groups += captures
         inner = self.alternatives()
-        self.depth -= 1
         if not self._take(")"):
             raise NotTranslatedError("a ( without a )")
         text = f"({'' if captures else '?:'}{inner.text})"
-        return _Part(
-            text, inner.width, inner.plain, inner.ways, inner.open, inner.ends_open, captures or inner.captures
-        )
+        return replace(inner, text=text, captures=captures or inner.captures)
 
     def _escape(self) -> Ranges:
         character = self._next()
@@ -287,12 +326,12 @@ def _negated(ranges: Ranges) -> Ranges:
     return (*result, (start, LAST)) if start <= LAST else tuple(result)
 
 
-def _set(ranges: Ranges) -> _Part:
+def _set(ranges: Ranges) -> Part:
     if not ranges:
         raise NotTranslatedError("a class of no character")
     text = "".join(_shown(low) if low == high else f"{_shown(low)}-{_shown(high)}" for low, high in ranges)
     alone = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
-    return _Part(text if alone else f"[{text}]", 1, plain=True)
+    return Part(text if alone else f"[{text}]", 1, plain=True)
 
 
 def _shown(point: int) -> str:

@@ -132,7 +132,7 @@ def _with_pattern(op: Any, known: Known) -> Step:
     pattern = text("pattern", 1)
     try:
         found = translated(pattern, whole=not replaces)
-        attributes: Attributes = {"pattern": found.pattern, "slow": found.slow}
+        attributes: Attributes = {"pattern": found.pattern, "cost": found.cost, "slope": found.slope}
         if replaces:
             attributes["rewrite"] = rewrite_parts(text("rewrite", 2), found.groups)
             attributes["everywhere"] = bool(op.get_attr("replace_global"))

@@ -13,7 +13,8 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 
 from ..budget import LOCATED_TOKEN, TEXTS_TOGETHER
-from ..errors import OutOfTimeError, StartupError, TextTooLongError, TooLargeError
+from ..deadline import require_time
+from ..errors import StartupError, TextTooLongError, TooLargeError
 from ..tuples import NamedTuple
 from ..typed import TYPE_CHECKING, Any, Protocol
 
@@ -106,8 +107,7 @@ class Texts(NamedTuple):
                 f"at most {most:,} characters are allowed in a text, and {TEXTS_TOGETHER} times as many in all"
             )
         for number, text in enumerate(texts):
-            if seconds_left() <= 0:
-                raise OutOfTimeError("the function ran out of time; send fewer texts at a time")
+            require_time(seconds_left)
             found = encode(text, self.longest)
             if not (found.whole or self.truncate):
                 which = f"text {number + 1}" if len(texts) > 1 else "the text"

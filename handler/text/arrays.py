@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise, repeat
 from math import prod
 
-from ..errors import TextTooLongError
+from ..errors import TextTooLongError, UnfitTextError
 from ..tuples import NamedTuple
 from ..typed import Any
 
 MOST = 4_000_000
 """Elements of an array: a text may ask for any number of them."""
+MOST_BYTES = 8_000_000
+"""Of the strings of an array, the same one again and again too: a hash of as many takes seconds."""
 
 
 class Array(NamedTuple):
@@ -44,13 +46,47 @@ def require(size: int) -> None:
         raise TextTooLongError("the text would become more numbers than the function can hold; send a shorter one")
 
 
-def elementwise(function: Callable[..., Any], *arrays: Array) -> Array:
+def require_bytes(size: int) -> None:
+    """Raises TextTooLongError for strings that are too large together."""
+    if size > MOST_BYTES:
+        raise TextTooLongError(f"the text would become more than {MOST_BYTES:,} bytes on its way; send a shorter one")
+
+
+def collect_strings(strings: Iterable[bytes]) -> list[bytes]:
+    """``strings`` as a list. Raises TextTooLongError as soon as they are too large together."""
+    collected, size = [], 0
+    for string in strings:
+        size += len(string) + 8  # and the reference to it
+        require_bytes(size)
+        collected.append(string)
+    return collected
+
+
+def require_numbers(values: Sequence[Any]) -> None:
+    """Raises UnfitTextError for whole numbers of more than 64 bits, which TensorFlow has none of: they become slow."""
+    if values and type(values[0]) is int and not -(1 << 63) <= min(values) <= max(values) < 1 << 64:
+        raise UnfitTextError("a text becomes a number that the model cannot take")
+
+
+def memory_of(array: Array) -> int:
+    """About how many bytes ``array`` takes. Raises TextTooLongError, UnfitTextError for what no step may go on with."""
+    if array.values and isinstance(array.values[0], bytes):
+        size = sum(map(len, array.values))
+        require_bytes(size)
+        return 41 * len(array.values) + size
+    require_numbers(array.values)
+    return 40 * len(array.values)
+
+
+def elementwise(
+    function: Callable[..., Any], *arrays: Array, collect: Callable[[Iterable[Any]], list[Any]] = list
+) -> Array:
     """``function`` of the arrays' elements, with broadcasting."""
     shape = arrays[0].shape
     if any(array.shape != shape for array in arrays):
         shape = _common([array.shape for array in arrays])
         arrays = tuple(Array(shape, broadcast(array, shape)) for array in arrays)
-    return Array(shape, list(map(function, *(array.values for array in arrays))))
+    return Array(shape, collect(map(function, *(array.values for array in arrays))))
 
 
 def _common(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -134,6 +170,7 @@ def concat(*given: Array) -> Array:
     at = axis.scalar % len(parts[0].shape)
     outer = prod(parts[0].shape[:at])
     rows = [prod(one.shape[at:]) for one in parts]
+    require(outer * sum(rows))
     values = [
         value
         for row in range(outer)
@@ -225,6 +262,7 @@ def slice_(x: Array, begin: Array, sizes: Array) -> Array:
 
 
 def tile(x: Array, multiples: Array) -> Array:
+    require(prod(x.shape) * prod(multiples.values))
     axes = [[*range(one)] * int(times) for one, times in zip(x.shape, multiples.values, strict=True)]
     return Array(tuple(map(len, axes)), picked(x.values, x.shape, axes))
 
@@ -268,6 +306,15 @@ def _reduction(function: Callable[[list[Any]], Any]) -> Op:
         return Array(tuple(target), [function(row) for row in rows])
 
     return reduce
+
+
+def _product(row: list[Any]) -> Any:
+    """Of whole numbers. Raises UnfitTextError before it has so many digits that it takes long."""
+    product = 1
+    for value in row:
+        product *= value
+        require_numbers([product])
+    return product
 
 
 def bincount(values: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
@@ -385,7 +432,7 @@ OPS: Mapping[str, Op] = {
     "Pack": pack,
     "Pad": pad,
     "PadV2": pad,
-    "Prod": _reduction(prod),
+    "Prod": _reduction(_product),
     "RaggedBincount": ragged_bincount,
     "RaggedRange": ragged_range,
     "RaggedTensorToTensor": ragged_to_tensor,

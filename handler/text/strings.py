@@ -7,18 +7,17 @@ https://www.tensorflow.org/api_docs/python/tf/raw_ops. Patterns were translated 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from math import prod
 
-from ..errors import TextTooLongError, UnfitTextError
+from ..budget import require_comparisons
+from ..errors import UnfitTextError
 from ..typed import Any
-from .arrays import Array, Op, elementwise, require, vector
+from .arrays import Array, Op, collect_strings, elementwise, require_bytes, vector
 from .fingerprint import fingerprint64, siphash
 
-LONGEST_OF_SLOW = 20_000
-"""Bytes of a text on which a pattern is tried whose time grows with the square of them."""
-
+_A_PATTERN = "one of the model's patterns"
 _NUMBER = re.compile(
     r"[+-]?(?:[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|inf|infinity|nan)", re.I
 )
@@ -54,36 +53,34 @@ def compiled(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return found | {"pattern": pattern}
 
 
-def replace(x: Array, *, pattern: Any, rewrite: Sequence[str | int], everywhere: bool, slow: bool) -> Array:
+def replace(x: Array, *, pattern: Any, rewrite: Sequence[str | int], everywhere: bool, cost: int, slope: int) -> Array:
     """``rewrite``: texts, and numbers of groups."""
+    require_comparisons(x.values, cost, slope, _A_PATTERN)
     replaced = written(rewrite)
 
     def one(text: bytes) -> bytes:
-        _require_short(text, slow)
         return str(pattern.sub(replaced, text.decode(), count=0 if everywhere else 1)).encode()
 
     return _each(one)(x)
 
 
 def written(rewrite: Sequence[str | int]) -> Callable[[re.Match[str]], str]:
-    """What ``rewrite`` puts in the place of a match."""
-    if all(isinstance(part, str) for part in rewrite):
-        fixed = "".join(map(str, rewrite))
-        return lambda match: fixed
-    return lambda match: "".join(part if isinstance(part, str) else match[part] or "" for part in rewrite)
+    """What puts ``rewrite`` in the place of a match. Raises TextTooLongError where it has put too much in all."""
+    size = 0
+
+    def put(match: re.Match[str]) -> str:
+        nonlocal size
+        text = "".join(part if isinstance(part, str) else match[part] or "" for part in rewrite)
+        size += len(text)
+        require_bytes(size)
+        return text
+
+    return put
 
 
-def full_match(x: Array, *, pattern: Any, slow: bool) -> Array:
-    def one(text: bytes) -> bool:
-        _require_short(text, slow)
-        return pattern.fullmatch(text.decode()) is not None
-
-    return _each(one)(x)
-
-
-def _require_short(text: bytes, slow: bool) -> None:
-    if slow and len(text) > LONGEST_OF_SLOW:
-        raise TextTooLongError(f"the text has {len(text):,} bytes; this model takes at most {LONGEST_OF_SLOW:,}")
+def full_match(x: Array, *, pattern: Any, cost: int, slope: int) -> Array:
+    require_comparisons(x.values, cost, slope, _A_PATTERN)
+    return _each(lambda text: pattern.fullmatch(text.decode()) is not None)(x)
 
 
 def split(x: Array, separator: Array, *, maxsplit: int = -1) -> tuple[Array, Array, Array]:
@@ -110,19 +107,23 @@ def ngrams(
     separator: bytes, ngram_widths: Sequence[int], left_pad: bytes, right_pad: bytes, pad_width: int,
     preserve_short_sequences: bool,
 ) -> tuple[Array, Array]:  # fmt: skip
-    found: list[list[bytes]] = []
-    for start, end in pairwise(splits.values):
-        row, tokens = [], data.values[start:end]
-        for width in ngram_widths:
-            padding = width - 1 if pad_width < 0 else min(pad_width, width - 1)
-            padded = [left_pad] * padding + tokens + [right_pad] * padding
-            row += [separator.join(padded[at : at + width]) for at in range(len(padded) - width + 1)]
-        if preserve_short_sequences and tokens and not row:
-            padding = max(pad_width, 0)
-            row.append(separator.join([left_pad] * padding + tokens + [right_pad] * padding))
-        found.append(row)
-        require(sum(map(len, row)))
-    return vector(chain.from_iterable(found)), vector(accumulate(map(len, found), initial=0))
+    ends = [0]
+
+    def joined() -> Iterator[bytes]:
+        for start, end in pairwise(splits.values):
+            tokens, count = data.values[start:end], 0
+            for width in ngram_widths:
+                padding = width - 1 if pad_width < 0 else min(pad_width, width - 1)
+                padded = [left_pad] * padding + tokens + [right_pad] * padding
+                yield from (_joined(separator, padded[at : at + width]) for at in range(len(padded) - width + 1))
+                count += max(len(padded) - width + 1, 0)
+            if preserve_short_sequences and tokens and not count:
+                padding = max(pad_width, 0)
+                yield _joined(separator, [left_pad] * padding + tokens + [right_pad] * padding)
+                count = 1
+            ends.append(ends[-1] + count)
+
+    return vector(collect_strings(joined())), vector(ends)
 
 
 def unicode_decode(x: Array) -> tuple[Array, Array]:
@@ -159,18 +160,24 @@ def substr(x: Array, begin: Array, count: Array) -> Array:
         start = start + len(letters) if start < 0 else start
         return letters[start : start + size].encode()
 
-    return elementwise(one, x, begin, count)
+    return elementwise(one, x, begin, count, collect=collect_strings)
 
 
 def join(*texts: Array, separator: bytes = b"") -> Array:
-    return elementwise(lambda *parts: separator.join(parts), *texts)
+    return elementwise(lambda *parts: _joined(separator, parts), *texts, collect=collect_strings)
+
+
+def _joined(separator: bytes, parts: Sequence[bytes]) -> bytes:
+    """Raises TextTooLongError before a string is made that is too large."""
+    require_bytes(sum(map(len, parts)) + len(separator) * len(parts))
+    return separator.join(parts)
 
 
 def reduce_join(x: Array, axis: Array, *, separator: bytes = b"", keep_dims: bool = False) -> Array:
     """Over the last axis."""
     width = x.shape[-1]
-    rows = [separator.join(x.values[at * width : at * width + width]) for at in range(prod(x.shape[:-1]))]
-    return Array((*x.shape[:-1], *([1] if keep_dims else [])), rows)
+    rows = (_joined(separator, x.values[at * width : at * width + width]) for at in range(prod(x.shape[:-1])))
+    return Array((*x.shape[:-1], *([1] if keep_dims else [])), collect_strings(rows))
 
 
 def as_string(x: Array) -> Array:

@@ -10,15 +10,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ..budget import LOCATED_TOKEN, TRACED_CHARACTER
-from ..errors import OutOfTimeError
+from ..budget import LARGEST, LOCATED_TOKEN, TRACED_CHARACTER, Limits
+from ..deadline import require_time
 from ..tuples import NamedTuple
-from ..typed import TYPE_CHECKING, Any
+from ..typed import Any
 from . import Located, Place
 from .strings import compiled, written
-
-if TYPE_CHECKING:
-    from ..budget import Limits
 
 _SPACE = " \t\n\r\v\f"
 """What ASCII calls so."""
@@ -50,11 +47,15 @@ class Tokens(NamedTuple):
     steps: tuple[Callable[[Traced], Traced], ...]
     split: Callable[[Traced], list[tuple[int, int]]]
 
-    def places(self, text: str, most: int) -> list[Place]:
-        """Where the first ``most`` words stand."""
+    def places(
+        self, text: str, most: int, limits: Limits = LARGEST, seconds_left: Callable[[], float] = lambda: 1.0
+    ) -> list[Place]:
+        """Where the first ``most`` words stand. Raises OverBudgetError, OutOfTimeError."""
         traced = Traced(text, range(len(text)), range(1, len(text) + 1))
         for step in self.steps:
+            require_time(seconds_left)
             traced = step(traced)
+            limits.require_memory(TRACED_CHARACTER * len(traced.text))
         return [Place(number, *traced.span(*word)) for number, word in enumerate(self.split(traced)[:most])]
 
     def located(
@@ -65,10 +66,9 @@ class Tokens(NamedTuple):
         limits.require_memory(LOCATED_TOKEN * words + TRACED_CHARACTER * max(map(len, texts)))
         found = []
         for text in texts:
-            if seconds_left() <= 0:
-                raise OutOfTimeError("the function ran out of time; send fewer texts at a time")
+            require_time(seconds_left)
             sent = text.decode()
-            found.append(Located(sent, self.places(sent, most)))
+            found.append(Located(sent, self.places(sent, most, limits, seconds_left)))
         return tuple(found)
 
 
@@ -96,7 +96,7 @@ def _strip(traced: Traced) -> Traced:
 
 
 def _replace(
-    traced: Traced, *, pattern: re.Pattern[str], rewrite: Sequence[str | int], everywhere: bool, slow: bool
+    traced: Traced, *, pattern: re.Pattern[str], rewrite: Sequence[str | int], everywhere: bool, cost: int, slope: int
 ) -> Traced:
     """What is written in the place of a match comes from all of it. No pattern of the builder's matches nothing."""
     parts: list[str] = []

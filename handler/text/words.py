@@ -26,11 +26,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 
-from ..errors import HandlerError, OutOfTimeError, StartupError, TextTooLongError, UnfitTextError
+from ..budget import LARGEST, Limits
+from ..deadline import require_time
+from ..errors import HandlerError, StartupError, TextTooLongError, UnfitTextError
 from ..tuples import NamedTuple
 from ..typed import TYPE_CHECKING, Any
 from .arrays import OPS as ARRAY_OPS
-from .arrays import Array
+from .arrays import Array, memory_of
 from .strings import OPS as STRING_OPS
 from .strings import compiled
 
@@ -78,17 +80,24 @@ class Words(NamedTuple):
     cut: frozenset[str] = frozenset()
     tokens: Tokens | None = None
 
-    def arrays(self, item: Sequence[Sequence[bytes]]) -> dict[str, Array]:
+    def arrays(
+        self,
+        item: Sequence[Sequence[bytes]],
+        limits: Limits = LARGEST,
+        seconds_left: Callable[[], float] = lambda: 1.0,
+    ) -> dict[str, Array]:
         """What each feed gets for one item: the strings of each input, row-major. Raises HandlerError."""
+        memory = 0
         values = [Array(one.shape, list(given)) for one, given in zip(self.inputs, item, strict=True)]
         values += self.constants
         try:
             for function, of in self.steps:
+                require_time(seconds_left)
                 found = function(*[values[number] for number in of])
-                if isinstance(found, Array):
-                    values.append(found)
-                else:
-                    values += found
+                made = [found] if isinstance(found, Array) else found
+                memory += sum(map(memory_of, made))
+                limits.require_memory(memory)
+                values += made
         except IndexError:
             raise UnfitTextError("a text is not one of those that the model knows") from None
         if any(-1 in values[number].values for number in self.checks):
@@ -99,30 +108,27 @@ class Words(NamedTuple):
         self,
         given: Mapping[str, Sequence[bytes]],
         ports: Mapping[str, Port],
-        most: int = LONGEST,
+        limits: Limits = LARGEST,
         seconds_left: Callable[[], float] = lambda: 1.0,
     ) -> tuple[dict[str, bytes], ...]:
         """Raw bytes of each item by feed, no more than the ``ports`` hold, which are those of the model's largest size.
 
-        ``given``: the strings of each input, valid UTF-8, of at most so many bytes. Raises HandlerError, with the place
-        of the item.
+        ``given``: the strings of each input, valid UTF-8. Raises HandlerError, with the place of the item.
         """
         sizes = [prod(one.shape) for one in self.inputs]
         count = len(given[self.inputs[0].name]) // (sizes[0] or 1)
+        most = min(limits.characters, LONGEST)
         found: list[dict[str, bytes]] = []
         for number in range(count):
-            if seconds_left() <= 0:
-                raise OutOfTimeError("the function ran out of time; send fewer texts at a time")
             item = [
                 given[one.name][number * size : number * size + size]
                 for one, size in zip(self.inputs, sizes, strict=True)
             ]
             try:
-                if any(len(text) > min(most, LONGEST) for texts in item for text in texts):
-                    raise TextTooLongError(
-                        f"a text has more than {min(most, LONGEST):,} bytes, the most that are taken"
-                    )
-                found.append({feed: self._packed(array, ports[feed]) for feed, array in self.arrays(item).items()})
+                if any(len(text) > most for texts in item for text in texts):
+                    raise TextTooLongError(f"a text has more than {most:,} bytes, the most that are taken")
+                arrays = self.arrays(item, limits, seconds_left)
+                found.append({feed: self._packed(array, ports[feed]) for feed, array in arrays.items()})
             except HandlerError as error:
                 where = f" (item {number + 1} of {count})" if count > 1 else ""
                 raise type(error)(error.message + where) from error.__cause__

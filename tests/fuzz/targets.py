@@ -174,7 +174,7 @@ def words(data: bytes) -> Spent:
         with suppress(HandlerError):
             string = text_of(data[1:], "it", limits).encode()
             given = {one.name: [string] * prod(one.shape) for one in steps.inputs}
-            chosen, made = sized(steps, given, sizes, limits.characters)
+            chosen, made = sized(steps, given, sizes, limits=limits)
             if steps.tokens is not None:
                 (located,) = steps.tokens.located([string], size, limits, lambda: 10.0)
                 end = 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builder.importers.regex import translated
 from builder.importers.word_steps import together
 from handler.answers.tokens import words as words_in
 from handler.budget import Limits
@@ -97,10 +99,11 @@ def test_a_row_that_is_longer_than_any_size_is_cut_off() -> None:
 
 def replaced(pattern: str, *rewrite: str | int, everywhere: bool = True) -> dict[str, Any]:
     return {
-        "op": "RegexReplace", "pattern": pattern, "rewrite": rewrite, "everywhere": everywhere, "slow": False,
+        "op": "RegexReplace", "pattern": pattern, "rewrite": rewrite, "everywhere": everywhere, "cost": 1, "slope": 0,
     }  # fmt: skip
 
 
+wide = translated("(?:[a-z]{500}){200}!")
 TRACED = (
     {"op": "StringLower"},
     {"op": "StringLower", "encoding": "utf-8"},
@@ -210,18 +213,103 @@ def test_a_text_that_is_too_long() -> None:
 
 
 def test_a_pattern_whose_time_grows_with_the_square() -> None:
-    step = {"op": "RegexReplace", "of": [0], "pattern": "<[^>]+>", "rewrite": [""], "everywhere": True, "slow": True}
+    step = replaced("<[^>]+>", "") | {"of": [0], "cost": 3, "slope": 2}
     length = {"op": "StringLength", "of": [1]}
     words = read(recipe([step, length], 2))
     one = {"ids": Port("ids", "int64", (1,), 8)}
     assert struct.unpack("<q", tensors(words, {"text": [b"<" * 20_000]}, one)["ids"]) == (20_000,)
-    with pytest.raises(TextTooLongError, match="at most 20,000"):
-        tensors(words, {"text": [b"<" * 20_001]}, one)
+    with pytest.raises(TextTooLongError):
+        tensors(words, {"text": [b"<" * 30_000]}, one)
 
 
 def test_time_that_is_over() -> None:
     with pytest.raises(OutOfTimeError):
         tensors(look_up(), {"text": [b"a"] * 3}, IDS, seconds_left=lambda: 0.0)
+
+
+def test_time_that_is_over_between_two_steps() -> None:
+    steps = [{"op": "StringUpper"}] * 5
+    words = read(recipe([step | {"of": [at]} for at, step in enumerate(steps)], 5))
+    tokens = traced.read({"source": "text", "feed": "ids", "steps": steps, "split": "StringSplitV2"})
+    for run in (
+        lambda clock: words.arrays([[b"a"]], seconds_left=clock),
+        lambda clock: tokens.places("a", 3, seconds_left=clock),
+    ):
+        left = iter([1.0] * 4 + [0.0])
+        with pytest.raises(OutOfTimeError):
+            run(lambda left=left: next(left))
+
+
+LONG = b"ab " * 20_000
+SPLIT = {"op": "StringSplitV2", "of": [0, 1]}
+"""LONG's 20,000 words, as value 3 where there is one constant."""
+
+
+def numbers(*values: int, scalar: bool = False) -> dict[str, Any]:
+    return {"shape": [] if scalar else [len(values)], "numbers": values}
+
+
+def repeated(op: str, first: int, count: int, *behind: int, **attributes: Any) -> list[dict[str, Any]]:
+    """``op`` of the value ``first``, twice, and then of what it made, twice."""
+    return [{"op": op, "of": [at, at, *behind], **attributes} for at in range(first, first + count)]
+
+
+SPACE = {"shape": [], "strings": [" "]}
+GROWING: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
+    "joined with itself": (repeated("StringJoin", 0, 14, separator=""), []),
+    "joined with many": ([{"op": "StringJoin", "of": [0] * 1_000}], []),
+    "each word with the text": ([SPLIT, {"op": "StringJoin", "of": [3, 0]}], [SPACE]),
+    "what stands before each word": (
+        [{"op": "Substr", "of": [0, 1, 2]}], [numbers(*[0] * 20_000), numbers(*range(0, 60_000, 3))],
+    ),
+    "n-grams": (
+        [
+            {"op": "StringSplitV2", "of": [0, 2]},
+            {
+                "op": "StringNGrams", "of": [4, 1], "separator": "", "ngram_widths": [9, 5_000], "left_pad": "",
+                "right_pad": "", "pad_width": 0, "preserve_short_sequences": False,
+            },
+        ],
+        [numbers(0, 20_000), SPACE],
+    ),
+    "copies joined": (
+        [{"op": "BroadcastTo", "of": [0, 1]}, {"op": "ReduceJoin", "of": [3, 2], "separator": ""}],
+        [numbers(1_000), numbers(0)],
+    ),
+    "copies in capitals": (
+        [{"op": "BroadcastTo", "of": [0, 1]}, {"op": "StringUpper", "of": [2]}], [numbers(10_000)],
+    ),
+    "copies split": (
+        [{"op": "BroadcastTo", "of": [0, 2]}, {"op": "StringSplitV2", "of": [3, 1]}], [SPACE, numbers(1_000)],
+    ),
+    "a long text for each letter": ([replaced("[a-z]", "x" * 1_000) | {"of": [0]}], []),
+    "a match many times": ([replaced("(.+)", *[1] * 1_000) | {"of": [0]}], []),
+    "more and more words": ([SPLIT, *repeated("ConcatV2", 4, 14, 2)], [SPACE, numbers(0, scalar=True)]),
+    "tiles": ([{"op": "Tile", "of": [0, 1]}], [numbers(10**12)]),
+    "squares": ([{"op": "StringLength", "of": [0]}, *repeated("Mul", 1, 40)], []),
+    "a product": (
+        [
+            {"op": "StringLength", "of": [0]}, {"op": "BroadcastTo", "of": [3, 1]},
+            {"op": "Prod", "of": [4, 2], "keep_dims": False},
+        ],
+        [numbers(100_000), numbers(0)],
+    ),
+    "a wide pattern": ([replaced(wide.pattern, "") | {"of": [0], "cost": wide.cost, "slope": wide.slope}], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GROWING)
+def test_steps_that_make_too_much_of_a_text_are_stopped(case: str) -> None:
+    steps, constants = GROWING[case]
+    words = read(recipe(steps, 0, constants))
+    limits = Limits(memory=50_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnfitTextError if case in ("squares", "a product") else (OverBudgetError, TextTooLongError)):
+            words.arrays([[LONG]], limits)
+        assert tracemalloc.get_traced_memory()[1] < 2 * limits.memory
+    finally:
+        tracemalloc.stop()
 
 
 def test_other_numbers_than_the_feed_holds() -> None:

@@ -6,18 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from handler.description import Port
-from handler.text.words import LONGEST, Words
+from handler.text.words import Words
 
 
 def sized(
     words: Words,
     given: Mapping[str, Sequence[bytes]],
     sizes: Sequence[Mapping[str, Port]],
-    most: int = LONGEST,
     **options: Any,
 ) -> tuple[int, dict[str, bytes]]:
     """The first of ``sizes`` that holds all items, and the bytes of its feeds."""
-    rows = words.rows(given, sizes[-1], most, **options)
+    rows = words.rows(given, sizes[-1], **options)
     number = words.size_for(rows, sizes)
     return number, words.filled(rows, sizes[number])
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from builder.text.patterns import measure
 from builder.text.prepared import Prepared
 
 KIND = "subwords"
@@ -15,7 +16,8 @@ def prepared(data: Mapping[str, Any], pad: int) -> Prepared:
     """``data``: of a tokenizer.json; how far texts are cut and filled up, the function knows."""
     kept = {**data, "truncation": None, "padding": None}
     text = json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
-    return Prepared(KIND, {}, text.encode(), pad, _added(data.get("post_processor")))
+    limits = measure(data.get("normalizer"), data.get("pre_tokenizer"))
+    return Prepared(KIND, limits, text.encode(), pad, _added(data.get("post_processor")))
 
 
 def _added(processor: Any) -> int:

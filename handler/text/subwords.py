@@ -6,6 +6,8 @@ import os
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 
+from ..budget import require_comparisons
+from ..errors import UnfitTextError, library_errors
 from ..tuples import NamedTuple
 from ..typed import Any
 from . import Encoding, Place
@@ -14,23 +16,39 @@ LIBRARY = "tokenizers.abi3.so"
 
 
 class Subwords(NamedTuple):
-    """``tokenizer``: of the package's class ``Tokenizer``."""
+    """``tokenizer``: of the package's class ``Tokenizer``. ``cost`` and ``slope``: of all its patterns, as
+    ``require_comparisons`` takes them; ``slowest`` is one of them.
+    """
 
     tokenizer: Any
     share: int = 10  # it looks at all of a text, and needs half a kilobyte for each character
+    cost: int = 0
+    slope: int = 0
+    slowest: str = ""
 
     def encode(self, text: str, longest: int) -> Encoding:
-        """At most ``longest`` ids."""
-        self.tokenizer.enable_truncation(longest)
-        found = self.tokenizer.encode(text)
+        """At most ``longest`` ids. Raises UnfitTextError."""
+        found = self._encoded(text, longest)
         return Encoding(found.ids, not found.overflowing)
 
     def located(self, text: str, longest: int) -> tuple[Encoding, list[Place]]:
         """The same, and the place of each."""
-        self.tokenizer.enable_truncation(longest)
-        found = self.tokenizer.encode(text)
+        found = self._encoded(text, longest)
         places = [Place(word, start, end) for word, (start, end) in zip(found.word_ids, found.offsets, strict=True)]
         return Encoding(found.ids, not found.overflowing), places
+
+    def _encoded(self, text: str, longest: int) -> Any:
+        require_comparisons([text], self.cost, self.slope, f"the tokenizer's pattern {self.slowest}")
+        self.tokenizer.enable_truncation(longest)
+        try:
+            with library_errors():
+                return self.tokenizer.encode(text)
+        except MemoryError:
+            raise
+        except Exception as error:  # the package has no class of its own for it
+            raise UnfitTextError(
+                "the tokenizer cannot take the text: it has no token for a part, or gives up"
+            ) from error
 
 
 def load(folder: str) -> Any:
@@ -50,6 +68,8 @@ def read(options: dict[str, Any], data: bytes, folder: str) -> Subwords:
     """``data``: a tokenizer.json; ``folder``: where the library is. Raises OSError, ValueError."""
     package = load(folder)
     try:
-        return Subwords(package.Tokenizer.from_str(data.decode()))
+        with library_errors():
+            tokenizer = package.Tokenizer.from_str(data.decode())
     except Exception as error:  # the package has no class of its own for it
         raise ValueError(str(error)) from error
+    return Subwords(tokenizer, 10 * options["growth"], options["cost"], options["slope"], options["slowest"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,19 @@ from builder.project import cache_folder
 from builder.spec import TextInput
 from builder.targets import ARM64, host_target
 from builder.text import encoder
+from builder.text.patterns import search_cost
 from handler.answers import tokens
 from handler.answers.tokens import Word
-from handler.text import Located, Place
+from handler.budget import Limits, require_comparisons
+from handler.errors import TextTooLongError, UnfitTextError
+from handler.events import answer
+from handler.model import Model
+from handler.server import Server
+from handler.text import Located, Place, subwords
 from handler.text.characters import MARKS
-from handler.text.subwords import load
+from handler.text.subwords import Subwords, load
+from tests.support import abi_library, vocabulary
+from tests.support.http import Client
 from tests.support.tokenizers import LINES, trained
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
@@ -136,6 +146,116 @@ def test_words_are_whole_whatever_the_tokenizer(pairs: dict[str, Any], kind: str
 def words_of(pair: Any, text: str) -> list[Word]:
     _, ours = pair
     return list(tokens.words(Located(text, ours.located(text, 1_000_000)[1])))
+
+
+def of_patterns(model: Any = None, **parts: Any) -> bytes:
+    """A tokenizer.json, of words, and of ``parts``."""
+    model = model or {"type": "WordLevel", "vocab": {"[UNK]": 0, "a": 1}, "unk_token": "[UNK]"}
+    return json.dumps({"version": "1.0", "added_tokens": [], "decoder": None, "model": model} | parts).encode()
+
+
+def splitting(pattern: str) -> dict[str, Any]:
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
+UNBOUNDED = {"growth": 1, "cost": 0, "slope": 0, "slowest": ""}
+PANICS = "a" * 40 + "!"
+
+
+@pytest.fixture(scope="module")
+def panicking(package: TokenizersPackage) -> Subwords:
+    """A tokenizer that gives up on PANICS, which the builder would refuse."""
+    return subwords.read(UNBOUNDED, of_patterns(pre_tokenizer=splitting(r"(a+)+$|\w+|\s+")), str(package.folder))
+
+
+def test_a_text_on_which_the_package_panics_is_refused(panicking: Subwords) -> None:
+    for _ in range(2):
+        with pytest.raises(UnfitTextError):
+            panicking.encode(PANICS, 9)
+        with pytest.raises(UnfitTextError):
+            panicking.located(PANICS, 9)
+        assert panicking.encode("b a", 9).ids == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "[UNK]"},
+        {
+            "type": "WordPiece", "vocab": {"a": 0}, "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 9,
+        },
+        {"type": "Unigram", "vocab": [["a", -1.0]], "unk_id": None},
+    ],
+)  # fmt: skip
+def test_a_text_that_a_tokenizer_has_no_token_for_is_refused(package: TokenizersPackage, model: Any) -> None:
+    found = subwords.read(UNBOUNDED, of_patterns(model), str(package.folder))
+    assert found.encode("a", 9).ids == [0]
+    with pytest.raises(UnfitTextError):
+        found.encode("b", 9)
+
+
+def test_a_message_on_which_the_package_panics_fails_alone(
+    panicking: Subwords, package: TokenizersPackage, tmp_path: Path
+) -> None:
+    library = abi_library.build(tmp_path, abi_library.text_description())
+    vocabulary.write_prepared(tmp_path)
+    model = Model(str(library))
+    model.texts = model.texts._replace(encoder=panicking)
+    client = Client(Server({model.description.name: model}, Limits()))
+    texts = ["a", PANICS, "a a", PANICS, "b"]
+    records = [
+        {"messageId": str(number), "eventSource": "aws:sqs", "body": json.dumps({"text": text})}
+        for number, text in enumerate(texts)
+    ]
+    answered = answer({"Records": records}, client.server, client.call())
+    assert answered == {"batchItemFailures": [{"itemIdentifier": "1"}, {"itemIdentifier": "3"}]}
+    status, refused = client.post("/predict", {"text": PANICS})
+    assert (status, refused["error"]["code"]) == (422, "unfit_text")
+    assert not client.failures
+
+
+def test_a_text_for_which_a_pattern_takes_too_long_is_refused(package: TokenizersPackage, tmp_path: Path) -> None:
+    pattern, path = r"\s+[xz]", tmp_path / "tokenizer.json"
+    doubled = {"type": "Replace", "pattern": {"String": "a"}, "content": "a " * 4}
+    path.write_bytes(of_patterns(pre_tokenizer=splitting(pattern), normalizer=doubled))
+    found = encoder(TextInput(path, package=package.folder), 9).encoder
+    assert found.share == 80
+    assert found.encode(" " * 2_000 + "b", 9).ids == [0]
+    with pytest.raises(TextTooLongError, match=re.escape(pattern)):
+        found.encode(" " * 20_000 + "b", 9)
+
+
+def grown(length: int) -> tuple[str, ...]:
+    """Texts in which all but the last of a pattern that ends with a c is found, and none without a c."""
+    return "a" * length + "!c", "ab" * (length // 2) + "!c"
+
+
+PARTS = st.recursive(
+    st.sampled_from(["a", "b", "[ab]", ".", r"\w", "(?!a)", "$", r"\b"]),
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=3).map("".join)
+        | st.lists(inner, min_size=2, max_size=3).map(lambda parts: f"(?:{'|'.join(parts)})")
+        | st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,3}", "+?", "*+"])).map(
+            lambda pair: f"({pair[0]}){pair[1]}" if len(pair[0]) > 1 else "".join(pair)
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@given(PARTS.flatmap(lambda part: st.sampled_from([part, part + "c", f"(?:{part})c|."])))
+@settings(max_examples=60, deadline=None)
+def test_a_pattern_that_is_accepted_never_gives_up(library: Any, pattern: str) -> None:
+    """The package does where it takes ten million steps at one place: the square of 5,000, or 2 to the power of 24."""
+    try:
+        cost, slope = search_cost(pattern)
+    except ValueError:
+        return
+    made = library.Tokenizer.from_str(of_patterns(pre_tokenizer=splitting(pattern)).decode())
+    for text in grown(5_000):
+        require_comparisons([text], cost, slope, pattern)
+        made.encode(text)
 
 
 def test_a_wheel_for_another_processor_is_taken_as_well(package: TokenizersPackage, tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +123,76 @@ def test_a_vocabulary_that_is_not_of_bert_is_refused(tmp_path: Path) -> None:
 def test_a_length_that_special_tokens_fill_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ImportModelError, match="length is 2, and 2 special tokens alone"):
         prepared(TextInput(None, vocabulary.write(tmp_path), length=2))
+
+
+SPACES = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+FAST = {
+    "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    "gpt4, llama3": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    + SPACES,
+    "deepseek": r"[!-/:-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*" + SPACES,
+    "bloom": r" ?[^(\s|[.,!?…。，、।۔،])]+",
+    "clip": r"<\|startoftext\|>|'s|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
+    "numbers": r"\p{N}{1,3}|[一-龥]+|[0-9]{3}|\b(?<=a)\x{300}(?<name>b)?",
+    "never given back": r"[^\r\n\p{L}]?+\p{L}++|\s++|(?>a+)|[]a&&[^[:alpha:]]]+",
+}
+SLOW = {
+    "gpt4o": r"[^\r\n\p{L}]?[\p{Lu}\p{M}]*[\p{Ll}\p{M}]+(?i:'s|'t)?|\p{N}{1,3}" + SPACES,
+    "smiles": r"(\[[^\]]+]|Br?|Cl?|N|O|\(|\)|>>?|\%[0-9]{2}|[0-9])",
+    "from the right": r"\p{N}{1,3}(?=(?:\p{N}{3})*(?:[^\p{N}]|$))",
+    "spaces within": r"(?:a|\s+(?!\S)|\s+)b",
+}
+REFUSED = (
+    r"(a+)+$|\w+|\s+", r"(a|aa)+b", r"(a*)*b", r"\s+\s+x", r"(?=a*a*b)c", r"(?i)(a+)+b", r"(?:a?){30}a{30}",
+    r"a?" * 20 + "b", r"a{1,3}{1,3}b", r"a{,20}b", r"a{20000}", r"(a)\1", r"(?<n>a)\g<n>", r"(?x)( a + ) +b",
+    r"\p{L}+?\p{L}+?x", "(" * 60 + "a" + ")" * 60, "[a", "(a", "a)", "*a", r"\R+", "(?~a)",
+)  # fmt: skip
+
+
+def splitting(folder: Path, pattern: str) -> TextInput:
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    return written(folder, tokenizer(pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "Digits"}, split]}))
+
+
+def limits_of(text: TextInput) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(prepared(text).partition(b"\n")[0])
+    return found
+
+
+@pytest.mark.parametrize("pattern", FAST.values(), ids=FAST)
+def test_patterns_that_take_time_as_texts_are_long(tmp_path: Path, pattern: str) -> None:
+    found = limits_of(splitting(tmp_path, pattern))
+    assert (found["slope"], found["slowest"]) == (0, pattern)
+    assert 0 < found["cost"] < 200
+
+
+@pytest.mark.parametrize("pattern", SLOW.values(), ids=SLOW)
+def test_patterns_that_take_the_square_of_it(tmp_path: Path, pattern: str) -> None:
+    assert 0 < limits_of(splitting(tmp_path, pattern))["slope"] < 20
+
+
+@pytest.mark.parametrize("pattern", REFUSED)
+def test_a_pattern_whose_time_has_no_bound_is_refused_by_name(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(ImportModelError, match=re.escape(repr(pattern))):
+        prepared(splitting(tmp_path, pattern))
+
+
+def test_what_a_tokenizer_puts_into_texts_counts(tmp_path: Path) -> None:
+    double = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    steps = [double, {"type": "Sequence", "normalizers": [double] * 13}, {"type": "NFC"}]
+    text = written(tmp_path, tokenizer(normalizer={"type": "Sequence", "normalizers": steps}))
+    assert limits_of(text)["growth"] == 2**14
+
+
+def test_what_unicode_makes_longer_counts_for_a_slow_pattern(tmp_path: Path) -> None:
+    longest = max(len(unicodedata.normalize("NFKD", chr(point))) for point in range(sys.maxunicode + 1))
+    text = splitting(tmp_path, "a+b")
+    plain = limits_of(text)
+    assert text.file
+    content = json.loads(text.file.read_text(encoding="utf-8"))
+    composed = limits_of(written(tmp_path, content | {"normalizer": {"type": "NFKC"}}))
+    assert (composed["cost"], composed["slope"]) == (longest * plain["cost"], longest**2 * plain["slope"])
+    assert composed["growth"] == 1
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ _LONGEST = 2000  # characters of one C literal: a C99 compiler need not take mor
 _LINKED = re.compile(r"@|#(?=\d)|GH(?=-\d)|(?i:https?|ftp):(?=//)|(?i:www)(?=\.)")
 """What makes links and mentions of plain text: https://github.github.com/gfm/#autolinks-extension- and
 https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/autolinked-references-and-urls."""
+_HALF_REASON = 2000  # characters; a graph that TensorFlow does not take is in its reason, whole
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
@@ -28,6 +30,12 @@ def visible(text: str) -> str:
 def terminal(text: str) -> str:
     """Lines for a person: without escape sequences and marks that change a terminal or the order of what it shows."""
     return re.sub(r"[^\n\t]+", lambda line: visible(line[0]), text)
+
+
+def describe_error(error: object) -> str:
+    """Return the text of an error on one line, without colours; of an endless one its beginning and its end."""
+    text = visible(" ".join(_COLOURS.sub("", str(error)).split()))
+    return text if len(text) <= 2 * _HALF_REASON else f"{text[:_HALF_REASON]} [...] {text[-_HALF_REASON:]}"
 
 
 def comment(text: str) -> str:

@@ -18,6 +18,7 @@ from builder.batch.rows import MAY_SUCCEED, Row
 from builder.batch.run import Attempt, Run
 from builder.batch.sources import Item
 from builder.errors import BatchError
+from builder.escape import describe_error
 
 RUNNING = ("RUNNING", "PENDING_REDRIVE")
 
@@ -108,7 +109,7 @@ def _failures(states: Any, map_run: str) -> list[dict[str, Any]]:
 
 
 def _error(about: dict[str, Any]) -> str | None:
-    return f"{about['error']}: {str(about.get('cause', ''))[:500]}" if about.get("error") else None
+    return f"{about['error']}: {describe_error(about.get('cause', ''))}" if about.get("error") else None
 
 
 def _rate(done: int, map_run: dict[str, Any]) -> float | None:

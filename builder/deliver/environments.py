@@ -29,7 +29,7 @@ def parameters(samconfig: Path, environment: str, given: Sequence[str]) -> dict[
 def _deploy_table(samconfig: Path, environment: str) -> dict[str, Any]:
     try:
         tables = tomllib.loads(samconfig.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{samconfig} cannot be read: {error}") from None
     known = [name for name, table in tables.items() if isinstance(table, dict) and "deploy" in table]
     if environment not in known:

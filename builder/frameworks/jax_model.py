@@ -12,6 +12,7 @@ from jax import export, tree_util
 
 from builder.arrays import Array
 from builder.errors import ImportModelError
+from builder.escape import describe_error
 from builder.frameworks.model import FrameworkModel
 from builder.frameworks.names import distinct_names
 from builder.importers.loaded import Shape
@@ -28,8 +29,9 @@ def open_jax(path: Path) -> FrameworkModel:
     try:
         exported = export.deserialize(bytearray(path.read_bytes()))
     except Exception as error:  # a flatbuffer that is none fails in many ways
-        reason = " ".join(str(error).split())[:300]
-        raise ImportModelError(f"{path.name} is not what jax.export's `serialize()` gives: {reason}") from error
+        raise ImportModelError(
+            f"{path.name} is not what jax.export's `serialize()` gives: {describe_error(error)}"
+        ) from error
     _require_runs_here(exported, path.name)
     arguments, results = exported.in_tree, exported.out_tree
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from builder.arrays import Array, save_arrays
 from builder.errors import ImportModelError
-from builder.escape import visible
+from builder.escape import describe_error
 from builder.frameworks.model import FrameworkModel
 from builder.importers.loaded import HOW_TO_TRUST
 from builder.importers.shapes import pin_shapes
@@ -54,7 +54,7 @@ def _try(model: FrameworkModel, feeds: Sequence[Array], case: str) -> Sequence[A
     try:
         return model.answer(feeds)
     except Exception as error:  # an index out of range, say: the caller knows which cases may have no answer
-        print(f"no answer to {case}: {visible(' '.join(str(error).split())[:200])}")
+        print(f"no answer to {case}: {describe_error(error)}")
         return ()
 
 

@@ -19,6 +19,7 @@ from jaxlib.mlir import ir
 
 from builder.arrays import Array
 from builder.errors import ImportModelError
+from builder.escape import describe_error
 from builder.frameworks.lapack import replace_lapack
 from builder.importers.loaded import Shape
 from builder.importers.ports import ModelPorts, PortInfo
@@ -46,8 +47,9 @@ def program_of(function: Callable[..., Sequence[Any]], ports: ModelPorts, shapes
         weights = hoist(module)
         written = serialize_portable_artifact(module, STABLEHLO)
     except Exception as error:
-        reason = " ".join(str(error).split())[:400]
-        raise ImportModelError(f"The model cannot be written as a program for {dict(shapes)}: {reason}") from error
+        raise ImportModelError(
+            f"The model cannot be written as a program for {dict(shapes)}: {describe_error(error)}"
+        ) from error
     return Program(
         written,
         exported.calling_convention_version,

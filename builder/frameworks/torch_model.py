@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from builder.arrays import Array
 from builder.errors import ImportModelError
+from builder.escape import describe_error
 from builder.frameworks.channels_last import channels_last
 from builder.frameworks.model import FrameworkModel
 from builder.frameworks.names import distinct_names
@@ -37,8 +38,7 @@ def open_torch(path: Path) -> FrameworkModel:
     try:
         program = torch.export.load(path)
     except Exception as error:  # a zip that is none, an unknown operator, another version
-        reason = " ".join(str(error).split())[:300]
-        raise ImportModelError(f"{path.name} is not what torch.export.save writes: {reason}") from error
+        raise ImportModelError(f"{path.name} is not what torch.export.save writes: {describe_error(error)}") from error
     signature = program.graph_signature
     if written := list(signature.buffers_to_mutate.values()):
         raise ImportModelError(

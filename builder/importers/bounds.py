@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from builder.errors import ImportModelError
+from builder.escape import describe_error
 from builder.importers.graph import Port
 from builder.importers.loaded import Shape
 from builder.importers.rewrite import canonical
@@ -55,8 +56,7 @@ def bounds(
     try:
         text = compiled.experimental_get_compiler_ir(*(tf.TensorSpec(p.spec.shape, p.spec.dtype) for p in feeds))("hlo")
     except (ValueError, TypeError, tf.errors.OpError) as error:
-        reason = " ".join(str(error).split())[:400]
-        raise ImportModelError(f"XLA cannot say how large the model's outputs are: {reason}") from error
+        raise ImportModelError(f"XLA cannot say how large the model's outputs are: {describe_error(error)}") from error
     found = tuple(_shapes(text))[: len(tensors)]
     if len(found) != len(tensors):
         raise ImportModelError("XLA does not say how large the model's outputs are; report this model.")
@@ -77,8 +77,9 @@ def _observed(
             try:
                 seen.append([np.shape(answer) for answer in session.run(list(tensors), values)])
             except tf.errors.OpError as error:
-                reason = " ".join(str(error.message).split())[:300]
-                raise ImportModelError(f"The model does not run on the shapes it was given: {reason}") from error
+                raise ImportModelError(
+                    f"The model does not run on the shapes it was given: {describe_error(error.message)}"
+                ) from error
     for name, *found in zip(tensors, *seen, strict=True):
         if len(set(found)) > 1:
             raise ImportModelError(

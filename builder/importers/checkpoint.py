@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.errors import ImportModelError
-from builder.escape import visible
+from builder.escape import describe_error, visible
 from builder.importers.rewrite import called_by, node_of, output_number
 from builder.importers.tf import tf
 
@@ -152,8 +152,9 @@ def open_checkpoint(folder: Path) -> Iterator[Any]:
         _require_sizes(prefix, reader)
         yield reader
     except (ValueError, tf.errors.OpError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ImportModelError(f"The variables of {visible(folder.name)} cannot be read: {reason}") from error
+        raise ImportModelError(
+            f"The variables of {visible(folder.name)} cannot be read: {describe_error(error)}"
+        ) from error
 
 
 def _prefix(folder: Path) -> Path:

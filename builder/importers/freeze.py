@@ -9,6 +9,7 @@ from typing import Any
 
 from builder.arrays import save_arrays
 from builder.errors import ImportModelError
+from builder.escape import describe_error
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.bounds import Bounded, bounds
 from builder.importers.dead_code import remove_dead_code
@@ -168,8 +169,7 @@ def _import(source: Any, inputs: Mapping[str, Any], tensors: list[str]) -> list[
             tf.import_graph_def(source, input_map=dict(inputs), return_elements=tensors, name=MODEL_SCOPE.rstrip("/"))
         )
     except (ValueError, TypeError, tf.errors.OpError) as error:
-        reason = " ".join(str(error).split())[:400]
-        raise ImportModelError(f"The model does not take the shapes it was given: {reason}") from error
+        raise ImportModelError(f"The model does not take the shapes it was given: {describe_error(error)}") from error
 
 
 def _refuse_loose_placeholders(graph_def: Any, tensors: list[str], feeds: Mapping[str, str]) -> None:

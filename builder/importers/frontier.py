@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from builder.errors import ImportModelError
-from builder.escape import visible
+from builder.escape import describe_error, visible
 from builder.importers.rewrite import become_constant, called_by, copy_message, output_names
 from builder.importers.tf import loaded_graph, reference_session, tf
 from builder.importers.word_graph import upstream
@@ -234,8 +234,9 @@ def run(graph: Any, tensors: Sequence[str], feeds: Mapping[str, Any]) -> list[An
         try:
             return list(session.run(list(tensors), dict(feeds)))
         except tf.errors.OpError as error:
-            reason = " ".join(str(error.message).split())[:300]
-            raise ImportModelError(f"TensorFlow cannot run what the model does with strings: {reason}") from error
+            raise ImportModelError(
+                f"TensorFlow cannot run what the model does with strings: {describe_error(error.message)}"
+            ) from error
 
 
 def _between(graph: Any, start: Any, ends: Sequence[Any]) -> list[Any]:

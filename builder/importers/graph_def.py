@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.errors import ImportModelError
+from builder.escape import describe_error
 from builder.importers.allowed_ops import UnsupportedOpsError, admit, may_admit, output_type
 from builder.importers.constant_feeds import propose_values
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
@@ -154,8 +155,9 @@ def _infos(
         try:
             tf.import_graph_def(graph_def, name="")
         except (ValueError, TypeError, tf.errors.OpError) as error:  # TypeError: a type that it does not know
-            reason = " ".join(str(error).split())[:300]
-            raise ImportModelError(f"{path.name} cannot be read by TensorFlow {tf.__version__}: {reason}") from error
+            raise ImportModelError(
+                f"{path.name} cannot be read by TensorFlow {tf.__version__}: {describe_error(error)}"
+            ) from error
 
         def info(name: str, tensor: str, kind: str) -> PortInfo:
             try:

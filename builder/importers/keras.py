@@ -9,7 +9,7 @@ from typing import Any
 
 from builder.errors import ImportModelError
 from builder.importers.keras_difference import find_difference
-from builder.importers.keras_errors import clean_reason, find_missing_names, is_unsafe, shorten
+from builder.importers.keras_errors import clean_reason, find_missing_names, is_unsafe
 from builder.importers.keras_file import is_hdf5, read_version
 from builder.importers.keras_reader import Reader, reader_of
 from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, Shape, describe_renames, distinct
@@ -95,7 +95,7 @@ def _load(reader: Reader, source: Source, path: Path) -> Any:
                 f"{path.name} needs classes that only its author has: {', '.join(custom)}. "
                 f"Save it there with {reader.export_call} and use that SavedModel."
             ) from error
-        why = f"it has no {', '.join(names)}." if names else shorten(clean_reason(error))
+        why = f"it has no {', '.join(names)}." if names else clean_reason(error)
         raise ImportModelError(
             f"{reader.title} cannot read {path.name}: {why} Where it loads, save it with {reader.export_call} and use "
             "that SavedModel."
@@ -155,7 +155,7 @@ def _freeze(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[str, 
         frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
     except Exception as error:
         given = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
-        raise ImportModelError(f"The model cannot be traced with {given}: {shorten(clean_reason(error))}") from error
+        raise ImportModelError(f"The model cannot be traced with {given}: {clean_reason(error)}") from error
     handles = {node_of(inner.name): outer for outer, inner in concrete.graph.captures}
     found: dict[str, Table] = {}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+from builder.escape import describe_error
+
 _MISSING = (
     re.compile(r"Could not locate (?:class|function) '([^']+)'"),
     re.compile(r"Cannot deserialize object of type `([^`]+)`"),
@@ -13,18 +14,11 @@ _MISSING = (
 )
 _FUNCTION = re.compile(r"'class_name': 'function', 'config': '(\w+)', 'registered_name': 'function'")
 _UNSAFE = re.compile("unsafe|safe_mode|not a modeling function", re.IGNORECASE)
-_KEPT = 600
 
 
 def clean_reason(error: Exception) -> str:
     """Return the innermost reason in one line, without escape codes and the dump of a configuration."""
-    reason = _COLOURS.sub("", str(error)).rpartition("Exception encountered: ")[2]
-    return " ".join(reason.partition("Full object config:")[0].split())
-
-
-def shorten(reason: str) -> str:
-    """Cut a long ``reason`` off between two words."""
-    return reason if len(reason) <= _KEPT else reason[:_KEPT].rsplit(" ", 1)[0] + " ..."
+    return describe_error(str(error).rpartition("Exception encountered: ")[2].partition("Full object config:")[0])
 
 
 def is_unsafe(error: Exception) -> bool:

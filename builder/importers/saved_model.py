@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from builder.errors import ImportModelError
-from builder.escape import visible
+from builder.escape import describe_error, visible
 from builder.importers.allowed_ops import admit
 from builder.importers.checkpoint import read, saved_variables
 from builder.importers.constant_feeds import propose_values
@@ -155,8 +155,7 @@ def freeze(
                 _add_reads(graph, values)
             return _freeze(session, graph, feeds, fetches, tables)
     except Exception as error:
-        reason = " ".join(str(error).split())[:400]
-        raise ImportModelError(f"{visible(path.name)} cannot be restored: {reason}") from error
+        raise ImportModelError(f"{visible(path.name)} cannot be restored: {describe_error(error)}") from error
 
 
 def _add_reads(graph: Any, values: Mapping[str, Any]) -> None:

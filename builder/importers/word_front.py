@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from builder.arrays import save_arrays
 from builder.errors import ImportModelError
-from builder.escape import visible
+from builder.escape import describe_error, visible
 from builder.importers.graph import EXAMPLES, WORDS, StringInput
 from builder.importers.loaded import RawGraph, Shape
 from builder.importers.tables import Table
@@ -59,8 +59,9 @@ class Front:
                     try:
                         found.append(session.run([f"whole/{name}" for name in tensors], feeds))
                     except tf.errors.OpError as error:
-                        reason = " ".join(str(error.message).split())[:300]
-                        raise ImportModelError(f"TensorFlow cannot run the model on strings: {reason}") from error
+                        raise ImportModelError(
+                            f"TensorFlow cannot run the model on strings: {describe_error(error.message)}"
+                        ) from error
         return found
 
 

@@ -16,7 +16,7 @@ from typing import IO, cast
 
 from builder.disk import disk_errors
 from builder.errors import ImportModelError
-from builder.escape import visible
+from builder.escape import describe_error, visible
 from builder.sources.inside import safe_parts
 from builder.sources.transfer import Bounds
 
@@ -49,7 +49,7 @@ def unpack(archive: Path, folder: Path, what: str, bounds: Bounds) -> None:
             else:
                 raise ImportModelError(f"{what} is not an archive: neither .tar, .tar.gz nor .zip.")
         except _BROKEN as error:
-            raise ImportModelError(f"{what} is not a whole archive: {visible(str(error))[:200]}.") from error
+            raise ImportModelError(f"{what} is not a whole archive: {describe_error(error)}.") from error
 
 
 def names_in(folder: Path) -> list[str]:
@@ -90,7 +90,7 @@ class _Room:
                     file.write(chunk)
 
     def refuse(self, name: str, why: str) -> ImportModelError:
-        return ImportModelError(f"{self.what} has a member that is not unpacked: {visible(name)[:200]} {why}.")
+        return ImportModelError(f"{self.what} has a member that is not unpacked: {visible(name)} {why}.")
 
     def _path(self, name: str) -> Path:
         """Where a member goes. Each asking counts as a member."""

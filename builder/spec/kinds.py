@@ -194,13 +194,14 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Many:
-    """A list of one kind; ``lone`` also takes a single value without brackets."""
+    """A list of one kind, ``most`` at most; ``lone`` also takes a single value without brackets."""
 
     of: Kind
     empty: bool = False
     unique: bool = False
     lone: bool = False
     several: str = "one per channel"
+    most: int | None = None
 
     @property
     def says(self) -> str:
@@ -216,6 +217,9 @@ class Many:
             return
         if not value and not self.empty:
             yield (), f"is empty; must be {self.says}"
+        if self.most is not None and len(value) > self.most:
+            yield (), f"has {len(value)} items; it may have {self.most}"
+            return
         first: dict[Any, int] = {}
         for index, item in enumerate(value):
             wrong = [((index, *path), f"item {index + 1}: {problem}") for path, problem in self.of.problems(item)]

@@ -175,7 +175,7 @@ MODEL = Section(
         ),
         Field(
             "batch",
-            Many(Whole(1, 4096), unique=True, lone=True, several="one for each batch in the library"),
+            Many(Whole(1, 4096), unique=True, lone=True, several="one for each batch in the library", most=32),
             "How many items one run takes. This is fixed in the library. If there are several, such as `[1, 4, 16]`, "
             "the library holds all of them, over one copy of the weights, and the function chooses for each request.",
             default=(ModelSpec.batch,),

@@ -74,6 +74,9 @@ def read(text: str, mistakes: Mistakes) -> Tables | None:
     except tomllib.TOMLDecodeError as error:
         mistakes.add(*_syntax(str(error), text))
         return None
+    except RecursionError:
+        mistakes.add(1, "nested too deep to be read; correct this first, the rest is unread")
+        return None
     lines = Lines(text)
     known = {section.name: section for section in SECTIONS}
     for name in data.keys() - known.keys():

@@ -13,7 +13,7 @@ from typing import Any
 
 from builder.cache import digest
 from builder.errors import SandboxError, SpecError
-from builder.escape import visible
+from builder.escape import describe_error, visible
 from builder.importers import open_model
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.signatures import has_strings
@@ -80,7 +80,7 @@ def load_found(folder: Path, spec: ModelSpec) -> tuple[ModelSpec, tuple[str, ...
         lines = tuple(visible(str(line)) for line in json.loads((folder / _LINES).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError, SpecError) as error:
         raise SandboxError(
-            f"The process that read the model left settings that are none: {' '.join(str(error).split())[:300]}"
+            f"The process that read the model left settings that are not valid: {describe_error(error)}"
         ) from error
     return replace(spec, image=found.image, fetches=found.fetches, outputs=found.outputs), lines
 

@@ -97,7 +97,7 @@ def read_tuning(path: Path) -> Tuning | None:
         return Tuning(str(data["kernels"]), str(data["target"]), str(data["cpu"]), layers)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SpecError(
             f"{path} is not a tuning file of this version of coldforge ({type(error).__name__}: {error}); delete it, "
             "or write it again with `coldforge tune`."

@@ -13,7 +13,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from builder.errors import UsageError
-from builder.escape import visible
+from builder.escape import describe_error
 
 LARGEST = 4_000_000_000
 """Bytes of all arrays, unpacked."""
@@ -31,7 +31,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
                 raise UsageError(f"{path} has {what}; at most {MOST:,}, and {LARGEST:,} bytes, are read: take a part.")
             return {member.filename.removesuffix(".npy"): _read(archive, member) for member in members}
     except (OSError, ValueError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        reason = visible(" ".join(str(error).split())[:200])
+        reason = describe_error(error)
         raise UsageError(f"{path} cannot be read as an .npz file of arrays: {reason}") from error
 
 

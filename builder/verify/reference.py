@@ -15,6 +15,7 @@ import numpy as np
 
 from builder.arrays import Array
 from builder.errors import VerifyError
+from builder.escape import describe_error
 from builder.importers.constant_feeds import propose_values
 from builder.importers.graph import FrozenGraph
 from builder.importers.state import assign, read
@@ -353,8 +354,7 @@ def _answers(
 
 def _read_reason(error: Any) -> str:
     """Return TensorFlow's own reason for an error, after the name of the node that raised it."""
-    text = " ".join(error.message.split())
-    return re.sub(r"^Graph execution error: .*?Node: ('[^']*') ", r"\1: ", text)[:300]
+    return re.sub(r"^Graph execution error: .*?Node: ('[^']*') ", r"\1: ", describe_error(error.message))
 
 
 def _too_large(fetches: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]]) -> bool:

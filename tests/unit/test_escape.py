@@ -226,3 +226,15 @@ def test_what_a_person_sees(name: str) -> None:
 def test_c_strings_are_ascii(text: str) -> None:
     assert escape.c_string(text).isascii()
     assert "\n" not in escape.c_literal(text)
+
+
+def test_the_text_of_an_error_is_whole_harmless_and_on_one_line() -> None:
+    error = ValueError("\x1b[1mfirst\x1b[0m\n  second\x07 " + "x" * 3000 + " last")
+    assert escape.describe_error(error) == "first second\\x07 " + "x" * 3000 + " last"
+
+
+def test_of_an_endless_error_the_beginning_and_the_end_are_kept() -> None:
+    text = escape.describe_error("the beginning " + "x" * 100_000 + " the end")
+    assert len(text) < 5000
+    assert text.startswith("the beginning")
+    assert text.endswith("the end")

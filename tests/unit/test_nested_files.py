@@ -1,0 +1,42 @@
+"""Files of a user that are nested deeper than a parser follows: each is refused by its name, without a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builder.deliver.environments import parameters
+from builder.errors import ColdforgeError
+from builder.spec import load
+from builder.spec.model import TextInput
+from builder.stages.tuning import read_tuning
+from builder.text import prepared
+
+LISTS = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "read"),
+    [
+        ("model.toml", f"x = {LISTS}", load),
+        ("tuning.json", LISTS, read_tuning),
+        ("tokenizer.json", LISTS, lambda path: prepared(TextInput(path))),
+        ("samconfig.toml", f"x = {LISTS}", lambda path: parameters(path, "default", [])),
+    ],
+)
+def test_it_is_refused_by_its_name(name: str, content: str, read: Callable[[Path], object], tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ColdforgeError, match=name.replace(".", r"\.")):
+        read(path)
+
+
+def test_a_library_of_thousands_of_batches_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.toml"
+    path.write_text(f'[model]\nsource = "m.keras"\nname = "m"\nbatch = {list(range(1, 3000))}\n', encoding="utf-8")
+    with pytest.raises(ColdforgeError, match="batch"):
+        load(path)
+    path.write_text(f'[model]\nsource = "m.keras"\nname = "m"\nbatch = {list(range(1, 33))}\n', encoding="utf-8")
+    assert len(load(path).batches) == 32

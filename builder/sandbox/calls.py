@@ -7,8 +7,10 @@ LAST = 469
 second set of numbers (x32) lies above as well."""
 
 DENIED: dict[str, tuple[int | None, int | None]] = {
-    # Sockets of any kind: a pathname socket, such as Docker's, is reached past Landlock. socketpair stays.
-    "socket": (41, 198),
+    # Sockets of any kind: a pathname socket, such as Docker's, is reached past Landlock. A pair of streams stays, and
+    # nothing that takes an address or passes a descriptor.
+    "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
+    "accept": (43, 202), "accept4": (288, 242), "sendmsg": (46, 211), "sendmmsg": (307, 269),
     # Programs and processes: nothing is run, and a thread is not a process.
     "execve": (59, 221), "execveat": (322, 281), "fork": (57, None), "vfork": (58, None),
     # Other processes.
@@ -31,7 +33,10 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "file_setattr": (469, 469), "truncate": (76, 45),
     "symlink": (88, None), "symlinkat": (266, 36), "link": (86, None), "linkat": (265, 37),
     "mknod": (133, None), "mknodat": (259, 33),
-    "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265), "fanotify_init": (300, 262),
+    "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
+    # Names and places that Landlock does not hide: of files as they are used, and of what is mounted.
+    "inotify_init": (253, None), "inotify_init1": (294, 26), "inotify_add_watch": (254, 27),
+    "fanotify_init": (300, 262), "fanotify_mark": (301, 263), "statmount": (457, 457), "listmount": (458, 458),
     # The kernel's doors that are open to anyone, and have been broken through before.
     "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
@@ -50,10 +55,19 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
 """Answered with EPERM. By name: the numbers on x86-64 and on aarch64, None where there is no such call."""
 
 CLONE3 = 435
-CLONE, FCNTL, IOCTL, KILL, PRLIMIT, TGKILL = (56, 220), (72, 25), (16, 29), (62, 129), (302, 261), (234, 131)
+CLONE, FCNTL, IOCTL, KILL, TGKILL = (56, 220), (72, 25), (16, 29), (62, 129), (234, 131)
+SOCKETPAIR, SENDTO = (53, 199), (44, 206)
+OF_ITSELF = {
+    "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setattr": (314, 274),
+    "sched_setparam": (142, 118), "sched_setscheduler": (144, 119),
+}  # fmt: skip
+"""Allowed with 0 or the job's own process as the first argument: others are the user's."""
 
 CLONE_THREAD = 0x10000
-SET_OWNER = (8, 15)
-"""fcntl's F_SETOWN and F_SETOWN_EX: who gets a file's signals, which may be SIGKILL."""
+UNIX, STREAM, KIND_OF_SOCKET = 1, 1, 0xF
+"""AF_UNIX, SOCK_STREAM, and the bits of a socket's type that are not flags."""
+FILE_EVENTS = (8, 15, 1024, 1026)
+"""fcntl's F_SETOWN and F_SETOWN_EX (who gets a file's signals, which may be SIGKILL), F_SETLEASE (others wait to open
+the file) and F_NOTIFY."""
 TERMINAL_AND_FLAGS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """Of ioctl: TCGETS (isatty), TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""

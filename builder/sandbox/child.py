@@ -24,10 +24,12 @@ FAILED = 1
 
 SYSTEM = (
     "/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/dev/zero", "/dev/urandom", "/dev/random",
-    "/sys/devices/system", "/sys/fs/cgroup", "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat",
-    "/proc/filesystems", "/proc/sys/vm/overcommit_memory",
+    "/sys/devices/system", "/sys/fs/cgroup", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat",
+    "/proc/filesystems", "/proc/sys/vm/overcommit_memory", "/proc/self/auxv", "/proc/self/cgroup",
+    "/proc/self/cmdline", "/proc/self/environ", "/proc/self/fd", "/proc/self/maps", "/proc/self/smaps",
+    "/proc/self/stat", "/proc/self/statm", "/proc/self/status",
 )  # fmt: skip
-"""What programs read of a system; nobody's secrets, and of ``/proc`` no other process."""
+"""What programs read of a system; nobody's secrets, and of ``/proc`` no other process, no connection and no mount."""
 
 
 def main(request: Request, scratch: Path, server: int) -> NoReturn:

@@ -21,8 +21,9 @@ _SECCOMP = (317, 277)
 _SET_MODE_FILTER, _GET_ACTION_AVAIL = 1, 2
 
 _KILL, _ALLOW, _ERRNO = 0x80000000, 0x7FFF0000, 0x00050000
-_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
+_LOWER, _UPPER = 0, 4  # halves of an argument, in bytes from its place
 
 Instruction = tuple[int, int, int, int]
 """Code, instructions to skip when true and when false, operand."""
@@ -80,10 +81,16 @@ def program(machine: str, pid: int) -> list[Instruction]:
     for number in (calls.KILL[column], calls.TGKILL[column]):
         found += _when(number, 0, [(_JUMP_EQUAL, 1, 0, pid), _refuse(errno.EPERM), allow])
     found += _when(calls.CLONE[column], 0, [(_JUMP_ANY_BIT, 1, 0, calls.CLONE_THREAD), _refuse(errno.EPERM), allow])
-    limits = [(_JUMP_EQUAL, 2, 0, 0), (_JUMP_EQUAL, 1, 0, pid), _refuse(errno.EPERM), allow]
-    found += _when(calls.PRLIMIT[column], 0, limits)
-    for owner in calls.SET_OWNER:
-        found += _when(calls.FCNTL[column], 1, [(_JUMP_EQUAL, 0, 1, owner), _refuse(errno.EPERM)])
+    itself = [(_JUMP_EQUAL, 2, 0, 0), (_JUMP_EQUAL, 1, 0, pid), _refuse(errno.EPERM), allow]
+    for numbers in calls.OF_ITSELF.values():
+        found += _when(numbers[column], 0, itself)
+    found += _when(calls.SOCKETPAIR[column], 0, [(_JUMP_EQUAL, 1, 0, calls.UNIX), _refuse(errno.EPERM)])
+    kind = [(_AND, 0, 0, calls.KIND_OF_SOCKET), (_JUMP_EQUAL, 1, 0, calls.STREAM), _refuse(errno.EPERM), allow]
+    found += _when(calls.SOCKETPAIR[column], 1, kind)
+    for half in (_LOWER, _UPPER):
+        found += _when(calls.SENDTO[column], 4, [(_JUMP_EQUAL, 1, 0, 0), _refuse(errno.EPERM)], half)
+    for command in calls.FILE_EVENTS:
+        found += _when(calls.FCNTL[column], 1, [(_JUMP_EQUAL, 0, 1, command), _refuse(errno.EPERM)])
     known = [(_JUMP_EQUAL, len(calls.TERMINAL_AND_FLAGS) - i, 0, c) for i, c in enumerate(calls.TERMINAL_AND_FLAGS)]
     found += _when(calls.IOCTL[column], 1, [*known, _refuse(errno.ENOTTY), allow])
     return [*found, allow]
@@ -93,7 +100,7 @@ def _refuse(number: int) -> Instruction:
     return _RETURN, 0, 0, _ERRNO | number
 
 
-def _when(number: int, argument: int, then: Sequence[Instruction]) -> list[Instruction]:
-    """For the call ``number``: ``then`` on the lower half of the argument. The number is loaded again after."""
-    inner = [(_LOAD, 0, 0, _ARGUMENTS + 8 * argument), *then, (_LOAD, 0, 0, _NUMBER)]
+def _when(number: int, argument: int, then: Sequence[Instruction], half: int = _LOWER) -> list[Instruction]:
+    """For the call ``number``: ``then`` on one half of the argument. The number is loaded again after."""
+    inner = [(_LOAD, 0, 0, _ARGUMENTS + 8 * argument + half), *then, (_LOAD, 0, 0, _NUMBER)]
     return [(_JUMP_EQUAL, 0, len(inner), number), *inner]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import resource
 import signal
@@ -17,21 +18,23 @@ from pathlib import Path
 _X86 = os.uname().machine == "x86_64"
 _PTRACE, _KEYCTL, _UNSHARE = (101, 250, 272) if _X86 else (117, 219, 97)
 _BPF, _USERFAULTFD, _PERF_EVENT_OPEN = (321, 323, 298) if _X86 else (280, 282, 241)
+_FANOTIFY_INIT, _INOTIFY_INIT1, _SCHED_SETATTR, _STATMOUNT = (300, 294, 314, 457) if _X86 else (262, 26, 274, 457)
 _IO_URING_SETUP, _NEWER_THAN_ALL = 425, 600
 _ATTACH, _CLONE_NEWUSER = 16, 0x10000000
 
 
-def attempt(outside: str, abstract: str, port: int) -> dict[str, str]:
+def attempt(outside: str, abstract: str, port: int, datagrams: str) -> dict[str, str]:
     """Each attack and the name of the error that it met, or ``allowed``.
 
     ``outside``: a folder with ``.aws/credentials`` and ``precious``; ``abstract``: a socket that listens, and TCP's
-    ``port``.
+    ``port``; ``datagrams``: the path of a socket that takes datagrams, as the journal's does.
     """
-    return {name: _tried(attack) for name, attack in attacks(Path(outside), abstract, port).items()}
+    return {name: _tried(attack) for name, attack in attacks(Path(outside), abstract, port, datagrams).items()}
 
 
-def attacks(outside: Path, abstract: str, port: int) -> Mapping[str, Callable[[], object]]:
+def attacks(outside: Path, abstract: str, port: int, datagrams: str) -> Mapping[str, Callable[[], object]]:
     parent = os.getppid()
+    itself = Path("/proc/self")
     return {
         "read a secret": (outside / ".aws" / "credentials").read_bytes,
         "list a home folder": lambda: list(outside.iterdir()),
@@ -55,6 +58,30 @@ def attacks(outside: Path, abstract: str, port: int) -> Mapping[str, Callable[[]
         "open a raw socket": lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW),
         "connect to an abstract socket": lambda: _connect(f"\0{abstract}"),
         "connect to Docker": lambda: _connect("/var/run/docker.sock"),
+        "send a datagram from a pair": lambda: _pair(socket.SOCK_DGRAM).sendto(b"x", datagrams),
+        "connect a pair of datagrams": lambda: _pair(socket.SOCK_DGRAM).connect(datagrams),
+        "a pair of packets": lambda: _pair(socket.SOCK_SEQPACKET),
+        "send to an address from a pair of streams": lambda: _pair(socket.SOCK_STREAM).sendto(b"x", datagrams),
+        "send a message to an address": lambda: _pair(socket.SOCK_STREAM).sendmsg([b"x"], [], 0, datagrams),
+        "pass a descriptor on": lambda: socket.send_fds(_pair(socket.SOCK_STREAM), [b"x"], [1]),
+        "connect a pair of streams": lambda: _pair(socket.SOCK_STREAM).connect(datagrams),
+        "bind a pair": lambda: _pair(socket.SOCK_STREAM).bind("mine-as-well"),
+        "listen": lambda: _pair(socket.SOCK_STREAM).listen(),
+        "accept": lambda: _pair(socket.SOCK_STREAM).accept(),
+        "watch a folder": lambda: _syscall(_INOTIFY_INIT1, 0),
+        "watch a file system": lambda: _syscall(_FANOTIFY_INIT, 0x600, 0),
+        "be told of a folder's files": lambda: fcntl.fcntl(os.open(".", os.O_RDONLY), fcntl.F_NOTIFY, 2),
+        "lease a file": lambda: fcntl.fcntl(os.open("mine", os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK),
+        "list connections": (itself / "net" / "tcp").read_bytes,
+        "list connections of a thread": (itself / "task" / str(os.getpid()) / "net" / "unix").read_bytes,
+        "list mounts": (itself / "mountinfo").read_bytes,
+        "list mounts of a thread": (itself / "task" / str(os.getpid()) / "mounts").read_bytes,
+        "list mounts by a call": lambda: _syscall(_STATMOUNT, 0, 0, 0, 0),
+        "bind the builder to a processor": lambda: os.sched_setaffinity(parent, os.sched_getaffinity(parent)),
+        "schedule the builder": lambda: os.sched_setscheduler(parent, os.SCHED_BATCH, os.sched_param(0)),
+        "schedule the builder as before": lambda: os.sched_setparam(parent, os.sched_param(0)),
+        "schedule the builder anew": lambda: _syscall(_SCHED_SETATTR, parent, ctypes.create_string_buffer(48), 0),
+        "slow the builder down": lambda: os.setpriority(os.PRIO_PROCESS, parent, 19),
         "run a program": lambda: os.execv("/bin/true", ["true"]),
         "run a set-user-ID program": lambda: os.execv("/bin/su", ["su", "-c", "true"]),
         "spawn a program": lambda: os.posix_spawn("/bin/true", ["true"], {}),
@@ -85,6 +112,15 @@ def state() -> dict[str, object]:
         "first environment": [e.split("=")[0] for e in Path("/proc/self/environ").read_text().split("\0")[:-1]],
         "home": os.environ["HOME"],
     }
+
+
+def use_what_is_its_own() -> str:
+    """What libraries do with a pair of streams, and a process with its own processors."""
+    one, other = socket.socketpair()
+    one.send(b"own")
+    os.sched_setaffinity(0, os.sched_getaffinity(0))
+    os.sched_setaffinity(os.getpid(), os.sched_getaffinity(0))
+    return other.recv(3).decode()
 
 
 def read_again(path: str, pause: str) -> list[str]:
@@ -159,6 +195,10 @@ def _moved_out(outside: Path) -> Callable[[], object]:
 def _connect(address: str) -> None:
     with socket.socket(socket.AF_UNIX) as one:
         one.connect(address)
+
+
+def _pair(kind: int) -> socket.socket:
+    return socket.socketpair(socket.AF_UNIX, kind)[0]
 
 
 def _fork() -> None:

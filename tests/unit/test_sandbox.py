@@ -53,16 +53,17 @@ def run(function: Callable[..., Any], *arguments: Any, folder: Path, sandbox: Sa
 
 @dataclass(frozen=True)
 class Outside:
-    """What a job must not reach: a home folder, and sockets that listen."""
+    """What a job must not reach: a home folder, sockets that listen, and one that takes datagrams."""
 
     home: Path
     abstract: str
     port: int
+    datagrams: str
 
     def attempt(self, folder: Path, sandbox: Sandbox) -> dict[str, str]:
         before = self.content()
         found: dict[str, str] = run(
-            attacks.attempt, str(self.home), self.abstract, self.port, folder=folder, sandbox=sandbox
+            attacks.attempt, str(self.home), self.abstract, self.port, self.datagrams, folder=folder, sandbox=sandbox
         )
         assert self.content() == before
         return found
@@ -81,10 +82,16 @@ def outside(tmp_path: Path) -> Iterator[Outside]:
     (home / ".aws" / "credentials").write_text("aws_secret_access_key = stand-in")
     (home / "precious").write_text("precious")
     name = f"coldforge-test-{os.getpid()}"
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as abstract:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as abstract,
+        tempfile.TemporaryDirectory() as short,  # a socket's path has 107 characters at most
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams,
+    ):
         abstract.bind(f"\0{name}")
         abstract.listen()
-        yield Outside(home, name, server.getsockname()[1])
+        datagrams.bind(f"{short}/s")
+        yield Outside(home, name, server.getsockname()[1], f"{short}/s")
 
 
 @pytest.fixture
@@ -111,22 +118,29 @@ def test_landlock_alone_holds_files_network_and_signals(outside: Outside, folder
         "append to a file", "empty a file", "empty a file by opening it", "delete a file", "rename a file",
         "move a file out", "make a folder", "leave a symbolic link", "leave a hard link", "leave a pipe",
         "connect by TCP", "connect to an abstract socket", "run a program", "run a set-user-ID program",
-        "signal the builder", "trace the builder",
+        "signal the builder", "trace the builder", "list connections", "list connections of a thread", "list mounts",
+        "list mounts of a thread",
     }  # fmt: skip
+    assert "send a datagram from a pair" in allowed  # which is why seccomp refuses it
 
 
 def _without_seccomp(outside: Outside, folder: Path) -> dict[str, str]:
     kernel = replace(BARE.kernel, seccomp=False)
-    skipped = ("change a mode", "change a time", "signal everyone", "limit the builder")
+    skipped = ("change a mode", "change a time", "signal everyone", "limit the builder", "slow the builder down")
     found: dict[str, str] = run(
-        _attempt_but, skipped, str(outside.home), outside.abstract, outside.port,
+        _attempt_but, skipped, str(outside.home), outside.abstract, outside.port, outside.datagrams,
         folder=folder, sandbox=replace(BARE, kernel=kernel),
     )  # fmt: skip
     return found
 
 
-def _attempt_but(skipped: tuple[str, ...], home: str, abstract: str, port: int) -> dict[str, str]:
-    return {n: attacks._tried(a) for n, a in attacks.attacks(Path(home), abstract, port).items() if n not in skipped}
+def _attempt_but(skipped: tuple[str, ...], home: str, *sockets: Any) -> dict[str, str]:
+    return {n: attacks._tried(a) for n, a in attacks.attacks(Path(home), *sockets).items() if n not in skipped}
+
+
+@confined
+def test_a_job_keeps_what_is_its_own(folder: Path) -> None:
+    assert run(attacks.use_what_is_its_own, folder=folder) == "own"
 
 
 @confined

@@ -132,9 +132,7 @@ def docker(why_not: str | None) -> Finding:
 def sandbox(kernel: Kernel) -> Finding:
     line = kernel.missing({})
     remedy = "build in Docker, or on Linux 6.2 or newer" if line else ""
-    return Finding(
-        "sandbox", not line, "Landlock and seccomp" if not line else "incomplete", "models of others", remedy
-    )
+    return Finding("sandbox", not line, str(kernel), "models of others", remedy)
 
 
 def memory(meminfo: Path) -> Finding:

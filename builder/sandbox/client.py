@@ -127,9 +127,11 @@ class Sandbox:
     ) -> Done:
         """``function(*arguments)`` in a child that may write ``folder`` and read ``reads``, in ``folder``.
 
-        Raises the ColdforgeError that the function raises; EnvironmentSetupError where memory or time runs out;
-        SandboxError for what it should not have left in ``folder``; and what ``failed`` makes of any other end.
+        Raises the ColdforgeError that the function raises; EnvironmentSetupError where memory or time runs out, or
+        the sandbox is less than ``require_demanded`` wants; SandboxError for what the function should not have left
+        in ``folder``; and what ``failed`` makes of any other end.
         """
+        self.kernel.require_demanded()
         folder = folder.resolve()
         job = Job(function, arguments, folder, tuple(path.resolve() for path in reads), self.limits, self.kernel)
         server = self._server()

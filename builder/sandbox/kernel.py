@@ -6,8 +6,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from builder.errors import EnvironmentSetupError, UsageError
 from builder.sandbox import landlock, seccomp
 
+DEMAND = "COLDFORGE_SANDBOX"
+"""In the environment: ``require`` ends a build where the sandbox is incomplete."""
 CONTAINED = "COLDFORGE_CONTAINED"
 """In the environment of a build in Docker: the container confines it, whatever the kernel lets it do itself."""
 
@@ -25,6 +28,18 @@ class Kernel:
     @classmethod
     def here(cls) -> Kernel:
         return cls(landlock.version(), seccomp.available())
+
+    def __str__(self) -> str:
+        version = f"Landlock {self.landlock}" if self.landlock else "no Landlock"
+        return f"{version}, {'seccomp' if self.seccomp else 'no seccomp'}"
+
+    def require_demanded(self, environment: Mapping[str, str] = os.environ) -> None:
+        """Raise EnvironmentSetupError where DEMAND asks for a complete sandbox, and this one is not."""
+        demand = environment.get(DEMAND, "")
+        if demand not in ("", "require"):
+            raise UsageError(f"{DEMAND}={demand} is not known: it is `require`, or not set.")
+        if demand and (line := self.missing(environment)):
+            raise EnvironmentSetupError(f"{DEMAND}=require, so nothing of the model was read.\n{line}")
 
     def missing(self, environment: Mapping[str, str] = os.environ) -> str:
         """One line for the screen; empty where nothing is missing, and in a container of coldforge's own."""

@@ -281,6 +281,28 @@ def test_what_a_system_lacks_is_said_in_one_line(kernel: Kernel, lacks: list[str
     assert Kernel(3, True).missing({}) == ""
 
 
+@pytest.mark.parametrize("kernel", [Kernel(0, True), Kernel(7, False), Kernel(2, True)])
+def test_no_job_is_done_in_an_incomplete_sandbox_where_a_complete_one_is_required(
+    kernel: Kernel, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLDFORGE_CONTAINED", raising=False)
+    monkeypatch.setenv("COLDFORGE_SANDBOX", "require")
+    with pytest.raises(EnvironmentSetupError, match=r"Landlock|seccomp"):
+        run((folder / "done").touch, folder=folder, sandbox=replace(BARE, kernel=kernel))
+    assert not (folder / "done").exists()
+    monkeypatch.setenv("COLDFORGE_CONTAINED", "1")
+    kernel.require_demanded()
+    monkeypatch.setenv("COLDFORGE_SANDBOX", "required")
+    with pytest.raises(UsageError, match="COLDFORGE_SANDBOX"):
+        Kernel(7, True).require_demanded()
+
+
+@confined
+def test_a_job_is_done_in_a_complete_sandbox_that_is_required(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLDFORGE_SANDBOX", "require")
+    assert run(os.getcwd, folder=folder) == str(folder)
+
+
 def test_a_job_is_done_where_the_system_lacks_everything(folder: Path) -> None:
     assert run(os.getcwd, folder=folder, sandbox=replace(BARE, kernel=Kernel(0, False))) == str(folder)
 

@@ -11,6 +11,7 @@ STATUS = {
     5: "CF_ERR_WEIGHTS",
     6: "CF_ERR_SIZE",
     7: "CF_ERR_RANGE",
+    8: "CF_ERR_BUSY",
 }
 
 

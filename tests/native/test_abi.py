@@ -6,7 +6,10 @@ import ctypes
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,16 +27,22 @@ from builder.targets import X86_64
 from tests.support.instrumented import link
 
 SPEC = ModelSpec(Path("model.toml"), "abi", "1", Source("graph_def", Path("g.pb")))
-CF_OK, CF_ERR_ARGUMENT, CF_ERR_KERNEL = 0, 3, 4
+CF_OK, CF_ERR_ARGUMENT, CF_ERR_KERNEL, CF_ERR_BUSY = 0, 3, 4, 8
 FIRST, AFTER, POISON = 7, 11, 13
+WAIT = 1000
+"""And more: a kernel waits for a byte from the descriptor that is so much less."""
 STATE = 8
 
 KERNEL = f"""
 #include <stdint.h>
 typedef struct {{ void *data; uint64_t size; }} argument;
 typedef struct {{ const void *groups, *group; uint64_t count; const argument *arguments; }} frame;
+long read(int file, void *data, unsigned long size);
 void *fail_at_poison(const frame *f);
 void *fail_at_poison(const frame *f) {{
+    char byte;
+    const int32_t x = *(int32_t *)f->arguments[0].data;
+    if (x >= {WAIT} && read(x - {WAIT}, &byte, 1) != 1) return f->arguments[0].data;
     return *(int32_t *)f->arguments[0].data == {POISON} ? f->arguments[0].data : 0;
 }}
 """
@@ -252,6 +261,36 @@ def test_a_failed_run_leaves_the_state_as_it_was(library: Any, model: ctypes.c_v
     status, fetches = run(library, model, inputs(1))
     assert (status, int(fetches["before"][0]), library.cf_last_error(model)) == (CF_OK, 5, b"")
     assert words_of(fetches) == (0, 1)
+
+
+def test_calls_during_a_run_of_another_thread_are_refused_and_change_nothing(
+    library: Any, model: ctypes.c_void_p
+) -> None:
+    reader, writer = os.pipe()
+    state, size = (ctypes.c_int32 * 2)(9, 3), ctypes.c_size_t(STATE)
+    with ThreadPoolExecutor(1) as pool, closing_files(reader, writer):  # which ends a run that still waits
+        running = pool.submit(run, library, model, inputs(WAIT + reader))
+        end = time.monotonic() + 60
+        while library.cf_get_state(model, (ctypes.c_int32 * 2)(), size) != CF_ERR_BUSY:
+            assert time.monotonic() < end
+        refused, fetches = run(library, model, inputs(1))
+        others = (library.cf_reset(model), library.cf_set_state(model, state, size), library.cf_close(model))
+        os.write(writer, b"x")
+        status, found = running.result(60)
+    assert {refused, *others} == {CF_ERR_BUSY}
+    assert not any(fetch.any() for fetch in fetches.values())
+    assert (status, int(found["before"][0])) == (CF_OK, FIRST)
+    assert before(library, model, 1) == WAIT + reader
+
+
+@contextmanager
+def closing_files(*descriptors: int) -> Iterator[None]:
+    """Close the descriptors at the end, those that others write to first."""
+    try:
+        yield
+    finally:
+        for descriptor in reversed(descriptors):
+            os.close(descriptor)
 
 
 def test_state_of_another_size_is_refused(library: Any, model: ctypes.c_void_p) -> None:

@@ -44,7 +44,10 @@ cf_status cf_open(uint32_t threads, cf_model **model) {
     return *model != NULL ? CF_OK : CF_ERR_MEMORY;
 }
 
-void cf_close(cf_model *model) { free(model); }
+cf_status cf_close(cf_model *model) {
+    free(model);
+    return CF_OK;
+}
 
 cf_status cf_reset(cf_model *model) {
     model->calls = 0;

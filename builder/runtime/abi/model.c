@@ -19,6 +19,7 @@
 
 struct cf_model {
     cf_context context;
+    cf_lock busy; /* held during a call on the model */
 #ifdef CF_PARTS
     cf_context *part_contexts; /* of the other threads, or NULL */
 #endif
@@ -124,8 +125,25 @@ cf_status cf_open_with(uint32_t threads, const uint8_t *weights, void *mapping, 
     return CF_OK;
 }
 
-EXPORT void cf_close(cf_model *model) {
-    if (model == NULL) return;
+static cf_status ended_well(cf_model *model) {
+    model->error[0] = '\0';
+    return CF_OK;
+}
+
+/* Begin a call on the model. Unless the result is CF_OK, the call must do nothing, and not call leave(). */
+static cf_status enter(cf_model *model) {
+    if (model == NULL) return CF_ERR_ARGUMENT;
+    return cf_lock_try(&model->busy) ? CF_OK : CF_ERR_BUSY;
+}
+
+static cf_status leave(cf_model *model, cf_status status) {
+    model->busy = 0; /* nobody waits for it */
+    return status;
+}
+
+EXPORT cf_status cf_close(cf_model *model) {
+    if (model == NULL) return CF_OK;
+    if (enter(model) != CF_OK) return CF_ERR_BUSY;
 #ifdef CF_PARTS
     cf_part_contexts_free(model->part_contexts, cf_threads(&model->context));
 #endif
@@ -134,23 +152,23 @@ EXPORT void cf_close(cf_model *model) {
     free(model->context.state);
     if (model->mapping != NULL) cf_compiled_program.outside->unmap(model->mapping, model->mapped);
     free(model);
+    return CF_OK;
 }
 
 EXPORT cf_status cf_reset(cf_model *model) {
-    if (model == NULL) return CF_ERR_ARGUMENT;
+    const cf_status entered = enter(model);
+    if (entered != CF_OK) return entered;
     model->context.rng_low = RNG_SEED;
     model->context.rng_high = 0;
     for (size_t i = 0; i < cf_compiled_program.state_count; i++) {
         const cf_state *state = &cf_compiled_program.states[i];
         memcpy(model->context.state + state->offset, model->context.weights + state->first, state->size);
     }
-    model->error[0] = '\0';
-    return CF_OK;
+    return leave(model, ended_well(model));
 }
 
 static cf_status check_state(cf_model *model, const void *data, size_t size) {
     const size_t expected = cf_compiled_program.state_size;
-    if (model == NULL) return CF_ERR_ARGUMENT;
     model->error[0] = '\0';
     if (size == expected && (data != NULL || size == 0)) return CF_OK;
     snprintf(model->error, sizeof model->error, "the state has %zu bytes, not %zu", expected,
@@ -159,15 +177,19 @@ static cf_status check_state(cf_model *model, const void *data, size_t size) {
 }
 
 EXPORT cf_status cf_get_state(cf_model *model, void *data, size_t size) {
+    const cf_status entered = enter(model);
+    if (entered != CF_OK) return entered;
     const cf_status status = check_state(model, data, size);
     if (status == CF_OK && size != 0) memcpy(data, model->context.state, size);
-    return status;
+    return leave(model, status);
 }
 
 EXPORT cf_status cf_set_state(cf_model *model, const void *data, size_t size) {
+    const cf_status entered = enter(model);
+    if (entered != CF_OK) return entered;
     const cf_status status = check_state(model, data, size);
     if (status == CF_OK && size != 0) memcpy(model->context.state, data, size);
-    return status;
+    return leave(model, status);
 }
 
 /* Steps change the variables in the arena. The state keeps what they were until a run has ended well. */
@@ -272,20 +294,20 @@ static cf_status check_count(cf_model *model, const char *kind, size_t expected,
 
 /* Of libraries with several signatures only: see public_names in builder/link/library.py. */
 EXPORT cf_status cf_set_signature(cf_model *model, const char *name) {
-    if (model == NULL) return CF_ERR_ARGUMENT;
+    const cf_status entered = enter(model);
+    if (entered != CF_OK) return entered;
     const cf_program *first = &cf_compiled_program;
     for (size_t i = 0; i < first->signature_count; i++) {
         if (name != NULL && strcmp(name, first->signatures[i]) != 0) continue;
         model->signature = i;
-        model->error[0] = '\0';
-        return CF_OK;
+        return leave(model, ended_well(model));
     }
     size_t used = (size_t)snprintf(model->error, sizeof model->error, "there is no signature %.60s; there is", name);
     for (size_t i = 0; i < first->signature_count && used < sizeof model->error; i++) {
         used += (size_t)snprintf(model->error + used, sizeof model->error - used, "%s %s", i != 0 ? "," : "",
                                  first->signatures[i]);
     }
-    return CF_ERR_ARGUMENT;
+    return leave(model, CF_ERR_ARGUMENT);
 }
 
 static cf_status kernel_failed(cf_model *model, cf_status status) {
@@ -293,14 +315,8 @@ static cf_status kernel_failed(cf_model *model, cf_status status) {
     return status;
 }
 
-static cf_status ended_well(cf_model *model) {
-    model->error[0] = '\0';
-    return CF_OK;
-}
-
-EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
-                        const cf_fetch *fetches, size_t fetch_count) {
-    if (model == NULL) return CF_ERR_ARGUMENT;
+static cf_status run_model(cf_model *model, const cf_feed *feeds, size_t feed_count,
+                           const cf_fetch *fetches, size_t fetch_count) {
     const cf_program *program = first_program(model);
     cf_status status = check_count(model, "feeds", program->feed_count, feed_count, feeds);
     if (status == CF_OK) {
@@ -353,6 +369,12 @@ EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count
     }
     store_state(&model->context);
     return ended_well(model);
+}
+
+EXPORT cf_status cf_run(cf_model *model, const cf_feed *feeds, size_t feed_count,
+                        const cf_fetch *fetches, size_t fetch_count) {
+    const cf_status entered = enter(model);
+    return entered == CF_OK ? leave(model, run_model(model, feeds, feed_count, fetches, fetch_count)) : entered;
 }
 
 cf_status cf_run_shared(const cf_feed *feeds, size_t feed_count, const cf_fetch *fetches,

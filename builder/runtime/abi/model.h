@@ -1,9 +1,10 @@
 /* The C ABI of a model compiled by coldforge, version 1.
  *
  * Describe it, open it, run it, close it. Any number of models may be open at once and run in
- * different threads; one opened model is used by one thread at a time. Tensors are dense, row-major
- * and little-endian, and need no particular alignment. Only cf_open allocates memory; no call exits,
- * prints or throws.
+ * different threads; one opened model is used by one thread at a time. While one is in a call on
+ * it, other calls on it do nothing and return CF_ERR_BUSY, cf_close among them. Tensors are dense,
+ * row-major and little-endian, and need no particular alignment. Only cf_open allocates memory; no
+ * call exits, prints or throws.
  */
 #ifndef COLDFORGE_MODEL_H
 #define COLDFORGE_MODEL_H
@@ -37,7 +38,8 @@ typedef enum {
     CF_ERR_KERNEL = 4,   /* a compiled kernel reported an error */
     CF_ERR_WEIGHTS = 5,  /* the weights are missing, or not this model's */
     CF_ERR_SIZE = 6,     /* an answer whose size the data decides is larger than its fetch */
-    CF_ERR_RANGE = 7     /* an index in a feed is out of range; cf_last_error says which */
+    CF_ERR_RANGE = 7,    /* an index in a feed is out of range; cf_last_error says which */
+    CF_ERR_BUSY = 8      /* another thread is in a call on the model; cf_last_error is of that call */
 } cf_status;
 
 /* CF_ABI_VERSION of the library; compare it before anything else. */
@@ -91,8 +93,9 @@ cf_status cf_reset(cf_model *model);
 cf_status cf_get_state(cf_model *model, void *data, size_t size);
 cf_status cf_set_state(cf_model *model, const void *data, size_t size);
 
-/* Free what cf_open took. NULL is allowed. */
-void cf_close(cf_model *model);
+/* Free what cf_open took. NULL is allowed. CF_ERR_BUSY: another thread is in a call on the model, and nothing was
+ * freed; close it after that call. No call may begin on a model that is being closed. */
+cf_status cf_close(cf_model *model);
 
 /* Why the last call on `model` failed, or, for NULL, why the last cf_open failed. Never NULL; valid
  * until the next call on `model`. */

@@ -186,23 +186,23 @@ void cf_pool_free(cf_pool *pool) {
 }
 
 void cf_pool_enter(cf_pool *pool) {
+    if (pool == NULL) return;
     const pid_t self = getpid();
-    if (pool == NULL || pool->owner == self) return;
+    if (pool->owner == self) return;
     pool->owner = self;
     pool->started = 0; /* threads do not follow into the child of a fork */
 }
 
-void cf_lock_take(cf_lock *lock) {
+int cf_lock_try(cf_lock *lock) {
     const int32_t self = getpid();
-    for (;;) {
-        int32_t holder = 0;
-        if (atomic_compare_exchange_strong(lock, &holder, self)) return;
-        if (holder == self) {
-            futex(lock, FUTEX_WAIT, (uint32_t)self);
-        } else if (atomic_compare_exchange_strong(lock, &holder, self)) {
-            return; /* held by a thread that did not follow into this process */
-        }
-    }
+    int32_t holder = 0;
+    if (atomic_compare_exchange_strong(lock, &holder, self)) return 1;
+    /* Held by a thread that did not follow into this process? */
+    return holder != self && atomic_compare_exchange_strong(lock, &holder, self);
+}
+
+void cf_lock_take(cf_lock *lock) {
+    while (!cf_lock_try(lock)) futex(lock, FUTEX_WAIT, (uint32_t)getpid());
 }
 
 void cf_lock_give(cf_lock *lock) {

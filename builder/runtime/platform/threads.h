@@ -33,6 +33,7 @@ void cf_pool_enter(cf_pool *pool);
  * thread of its parent held at that moment, where a mutex would never be given back.
  */
 typedef _Atomic int32_t cf_lock;
+int cf_lock_try(cf_lock *lock); /* 0 if another thread holds it */
 void cf_lock_take(cf_lock *lock);
 void cf_lock_give(cf_lock *lock);
 

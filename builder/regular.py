@@ -115,7 +115,7 @@ def _folder_of(root: Path, name: str) -> Iterator[tuple[int, str]]:
 def _require_regular(found: os.stat_result, name: str) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise SandboxError(f"{name} is {_kind(found.st_mode)}; a build leaves regular files only.")
-    if found.st_nlink != 1:
+    if found.st_nlink > 1:  # 0: it was replaced while it was opened
         raise SandboxError(f"{name} has a hard link elsewhere; a build's files have none.")
 
 

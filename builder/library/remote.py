@@ -6,7 +6,7 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -27,9 +27,10 @@ class RemoteLibrary:
 
     _DESCRIBE, _OPEN, _RUN, _FLAT, _CLOSE, _HAS_FLAT, _RESET, _SIGNATURE = range(8)
 
-    def __init__(self, command: Sequence[str], path: str) -> None:
+    def __init__(self, command: Sequence[str], path: str, prepare: Callable[[], None] | None = None) -> None:
+        """Start the process, which calls ``prepare`` before it becomes ``command``."""
         self.process = subprocess.Popen(
-            [*command, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*command, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=prepare
         )
         self.has_flat = bool(self._call(self._HAS_FLAT)[0])
 

@@ -47,7 +47,8 @@ KEPT = (
     "KERAS_HOME",
     "HOME",
 )
-"""Variables that the server gets: none that a secret is kept in."""
+OURS = "COLDFORGE_"
+"""Variables that a confined process gets, and the beginning of others: none that a secret is kept in."""
 
 TENSORFLOW = (
     "builder.stages.answers",
@@ -137,7 +138,7 @@ class Sandbox:
         server = self._server()
         with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as answer:
             status = server.run(job, log, answer)
-            said = terminal((server.said() if self.verbose else "") + _end_of(log, LOG_SIZE))
+            said = terminal((server.said() if self.verbose else "") + end_of(log, LOG_SIZE))
             given = _given(answer) if status.code == 0 else None
         if given is None:
             raise self._ended(status, said, failed)
@@ -264,7 +265,7 @@ class _Server:
                 f"the process that reads and compiles models was ended from outside ({signal_name(code)}), which "
                 "mostly means that memory ran out."
             )
-        said = terminal(_end_of(self.log, LOG_SIZE))
+        said = terminal(end_of(self.log, LOG_SIZE))
         return f"{self.loads.name} could not be loaded; {self.loads.remedy}.\n{last_words(1, said)}"
 
 
@@ -277,11 +278,15 @@ def _server(_pid: int, preloaded: tuple[str, ...], verbose: bool, loads: Loads) 
 def _environment(
     ours: Mapping[str, str], verbose: bool = False, variables: tuple[tuple[str, str], ...] | None = None
 ) -> dict[str, str]:
-    """The server's variables: KEPT of ``ours``, and ``variables`` or, where they are None, TensorFlow's."""
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, (root, ours.get("PYTHONPATH"))))
-    added = ENVIRONMENT | LOGS[verbose] if variables is None else dict(variables)
-    return {name: ours[name] for name in KEPT if name in ours} | added | {"PYTHONPATH": path}
+    """The server's variables: those kept of ``ours``, and ``variables`` or, where they are None, TensorFlow's."""
+    return kept_variables(ours) | (ENVIRONMENT | LOGS[verbose] if variables is None else dict(variables))
+
+
+def kept_variables(ours: Mapping[str, str]) -> dict[str, str]:
+    """Take from ``ours`` what a confined process may have, and put this code on Python's path."""
+    path = os.pathsep.join(filter(None, (str(Path(__file__).resolve().parents[2]), ours.get("PYTHONPATH"))))
+    kept = {name: value for name, value in ours.items() if name in KEPT or name.startswith(OURS)}
+    return kept | {"PYTHONPATH": path}
 
 
 def _given(answer: IO[bytes]) -> dict[str, Any] | None:
@@ -294,6 +299,7 @@ def _given(answer: IO[bytes]) -> dict[str, Any] | None:
     return None
 
 
-def _end_of(log: IO[bytes], size: int) -> str:
+def end_of(log: IO[bytes], size: int) -> str:
+    """The last ``size`` bytes of ``log`` as text."""
     whole = os.fstat(log.fileno()).st_size
     return os.pread(log.fileno(), size, max(whole - size, 0)).decode("utf-8", "replace")

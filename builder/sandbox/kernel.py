@@ -39,7 +39,7 @@ class Kernel:
         if demand not in ("", "require"):
             raise UsageError(f"{DEMAND}={demand} is not known: it is `require`, or not set.")
         if demand and (line := self.missing(environment)):
-            raise EnvironmentSetupError(f"{DEMAND}=require, so nothing of the model was read.\n{line}")
+            raise EnvironmentSetupError(f"{DEMAND}=require, so nothing of the model is read or run.\n{line}")
 
     def missing(self, environment: Mapping[str, str] = os.environ) -> str:
         """One line for the screen; empty where nothing is missing, and in a container of coldforge's own."""

@@ -18,7 +18,7 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every 
 _VERSION = 1
 _PATH_BENEATH = 1
 
-_WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR, _MAKE_REG = 1 << 4, 1 << 5, 1 << 7, 1 << 8
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
@@ -26,8 +26,8 @@ _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 
 _READ = _READ_FILE | _READ_DIR
 _WRITE = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER | _TRUNCATE
-"""In a folder of one's own. To make links, devices, pipes and sockets, and to run programs, is nobody's right."""
-_ON_FILES = _WRITE_FILE | _READ_FILE | _TRUNCATE
+"""In a folder of one's own. To make links, devices, pipes and sockets is nobody's right."""
+_ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 
 _TCP = 0b11  # to bind, and to connect
 _SCOPES = 0b11  # abstract UNIX sockets, and signals
@@ -52,8 +52,9 @@ def version() -> int:
         return 0
 
 
-def restrict(reads: Iterable[Path], writes: Iterable[Path], abi: int) -> None:
-    """From now on this thread, and all that it starts, reads below ``reads`` and writes below ``writes`` alone.
+def restrict(reads: Iterable[Path], writes: Iterable[Path], programs: Iterable[Path], abi: int) -> None:
+    """From now on this thread, and all that it starts, reads below ``reads``, writes below ``writes`` and runs what is
+    below ``programs`` alone.
 
     ``abi``: what ``version`` said; from 4 on there is no TCP either, from 6 on no abstract socket and no signal to the
     outside. Paths that are not there are passed over; a link stands for what it leads to. Leaves a descriptor of each
@@ -63,7 +64,7 @@ def restrict(reads: Iterable[Path], writes: Iterable[Path], abi: int) -> None:
     rules = _Ruleset(handled, _TCP if abi >= 4 else 0, _SCOPES if abi >= 6 else 0)
     ruleset = syscall(_CREATE_RULESET, ctypes.byref(rules), 24 if abi >= 6 else 16 if abi >= 4 else 8, 0)
     try:
-        for paths, rights in ((reads, _READ), (writes, _WRITE)):
+        for paths, rights in ((reads, _READ), (writes, _WRITE), (programs, _READ | _EXECUTE)):
             for path in paths:
                 _allow(ruleset, path, rights & handled)
         syscall(_RESTRICT_SELF, ruleset, 0)

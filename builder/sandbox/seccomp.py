@@ -49,20 +49,21 @@ def available() -> bool:
     return True
 
 
-def restrict() -> None:
+def restrict(*, runs_program: bool = False) -> None:
     """From now on this thread, and all that it starts, cannot make the calls in ``calls``.
 
-    A call of another architecture kills the process. PR_SET_NO_NEW_PRIVS must be set. Raises OSError.
+    ``runs_program``: but may become another program, as far as Landlock lets it. A call of another architecture kills
+    the process. PR_SET_NO_NEW_PRIVS must be set. Raises OSError.
     """
     machine = platform.machine()
-    instructions = program(machine, os.getpid())
+    instructions = program(machine, os.getpid(), runs_program)
     array = (_Filter * len(instructions))(*(_Filter(*one) for one in instructions))
     whole = _Program(len(instructions), array)
     syscall(_SECCOMP[_ARCHITECTURES[machine][1]], _SET_MODE_FILTER, 0, ctypes.byref(whole))
 
 
-def program(machine: str, pid: int) -> list[Instruction]:
-    """The filter for ``machine``; signals may go to the process ``pid`` alone."""
+def program(machine: str, pid: int, runs_program: bool = False) -> list[Instruction]:
+    """The filter for ``machine``; signals may go to the process ``pid`` alone. ``runs_program``: as ``restrict``."""
     architecture, column = _ARCHITECTURES[machine]
     found = [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -74,8 +75,8 @@ def program(machine: str, pid: int) -> list[Instruction]:
         (_JUMP_EQUAL, 0, 1, calls.CLONE3),  # its flags are out of reach; glibc then takes clone
         _refuse(errno.ENOSYS),
     ]
-    for numbers in calls.DENIED.values():
-        if (number := numbers[column]) is not None:
+    for name, numbers in calls.DENIED.items():
+        if (number := numbers[column]) is not None and not (runs_program and name == "execve"):
             found += [(_JUMP_EQUAL, 0, 1, number), _refuse(errno.EPERM)]
     allow = (_RETURN, 0, 0, _ALLOW)
     for number in (calls.KILL[column], calls.TGKILL[column]):

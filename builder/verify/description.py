@@ -16,14 +16,17 @@ def description_failures(
     """Where cf_describe() is not JSON, or tells another story than the graph."""
     try:
         description = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         yield "cf_describe does not return JSON"
         return
     told: dict[str, Any] = description if isinstance(description, dict) else {}
     if variant:
         if told.get("batch") != variant.batch:
             return  # of further batches it only says that they are there
-        told = _told(told, variant)
+        try:
+            told = _told(told, variant)
+        except (AttributeError, LookupError, TypeError):
+            told = {}
     for key, specs in (("feeds", feeds), ("fetches", fetches)):
         ours = told.get(key)
         theirs = [spec.to_dict() for spec in specs]

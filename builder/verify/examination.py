@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,9 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.errors import VerifyError
+from builder.errors import EnvironmentSetupError, VerifyError
+from builder.escape import terminal
 from builder.importers.graph import FrozenGraph
 from builder.library.abi import ABI_VERSION
+from builder.regular import open_regular
+from builder.sandbox import Kernel, Limits
+from builder.sandbox.client import LOG_SIZE, end_of, kept_variables
+from builder.sandbox.limits import out_of_memory
+from builder.sandbox.words import signal_name
 from builder.spec import Variant
 from builder.spec.tensor import TensorSpec
 from builder.verify.machine import Machine
@@ -30,6 +35,10 @@ EMULATED_SECONDS = 45
 """Seconds after which an emulated processor is given no more golden inputs."""
 GLANCE = 0.1
 """Seconds between two looks at how far the child is."""
+
+_STEP, _ANSWERS, _FINDINGS = "step", "answers", "findings.json"
+_LONGEST_STEP, _LARGEST = 4096, 64 << 20
+"""Bytes of the first and the last that are read."""
 
 Watch = Callable[[int, int, str], None]
 """Gets the number of golden inputs that have an answer, the number of all, and what goes on now."""
@@ -59,15 +68,16 @@ def examine(
     variant: Variant | None = None,
     watch: Watch = unwatched,
 ) -> Examination:
-    """Run ``library`` on ``cases`` of ``graph.golden_path`` on ``machine``, in a child process.
+    """Run ``library`` on ``cases`` of ``graph.golden_path`` on ``machine``, in a child process that is confined.
 
     ``variant``: which program of the library is of this graph, if not the first. ``watch`` is told now and then how
     many of the cases have an answer, and what the child does. Raises VerifyError when the library
-    cannot be loaded or opened, fails, hangs or crashes.
+    cannot be loaded or opened, fails, hangs or crashes; EnvironmentSetupError where it needs more memory than the
+    sandbox has, or the sandbox is less than ``require_demanded`` wants.
     """
+    Kernel.here().require_demanded()
     with tempfile.TemporaryDirectory(prefix="coldforge-verify-") as temporary:
         folder = Path(temporary)
-        step, answers, findings = folder / "step", folder / "answers.npz", folder / "findings.json"
         request = {
             "abi": ABI_VERSION,
             "library": str(library.resolve()),
@@ -77,17 +87,34 @@ def examine(
             "fetches": list_ports(p.spec for p in graph.fetches),
             "signature": variant.of if variant else "",
             "state": sum(p.spec.size for p in graph.states),
-            "step": str(step),
-            "answers": str(answers),
-            "findings": str(findings),
+            "step": str(folder / _STEP),
+            "answers": str(folder / _ANSWERS),
+            "findings": str(folder / _FINDINGS),
             "runner": machine.runner,
             "seconds": EMULATED_SECONDS if machine.runner else TIMEOUT,
         }
-        found = _run(library.name, request, folder / "request.json", watch)
-        with np.load(answers, allow_pickle=False) as arrays:
-            fetches = range(len(graph.fetches))
-            ran = {case: [arrays[f"{i}/{number}"] for number in fetches] for i, case in enumerate(found["cases"])}
-        return Examination(ran, found["describe"], tuple(found["failures"]))
+        _run(library.name, request, folder, watch)
+        try:
+            with open_regular(folder, _FINDINGS) as file:
+                found = json.loads(file.read(_LARGEST))
+            if "refused" in found:
+                raise VerifyError(f"{library.name} cannot be verified: {terminal(str(found['refused']))}.")
+            ran, failures, description = found["cases"], found["failures"], found["describe"]
+            if ran != list(cases)[: len(ran)] or not all(isinstance(text, str) for text in (description, *failures)):
+                raise ValueError("no findings")
+            answers = _read_answers(folder, ran, [p.spec.size for p in graph.fetches])
+            return Examination(answers, description, tuple(map(terminal, failures)))
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError, OSError) as error:
+            why = "it spoils the process that it runs in"
+            raise VerifyError(f"{library.name} left no answers that can be read: {why}.") from error
+
+
+def _read_answers(folder: Path, cases: Sequence[str], sizes: Sequence[int]) -> dict[str, list[NDArray[np.uint8]]]:
+    """Read the bytes of each fetch, of ``sizes``, by case. Raises ValueError where there are others, and OSError."""
+    with open_regular(folder, _ANSWERS) as file:
+        if os.fstat(file.fileno()).st_size != len(cases) * sum(sizes):
+            raise ValueError("another number of answers")
+        return {case: [np.frombuffer(file.read(size), np.uint8) for size in sizes] for case in cases}
 
 
 def list_ports(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
@@ -95,46 +122,50 @@ def list_ports(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
     return [{"name": s.name, "bytes": s.size, "dtype": s.dtype, "beyond": list(s.indices_beyond())} for s in specs]
 
 
-def _run(library: str, request: Mapping[str, Any], path: Path, watch: Watch) -> dict[str, Any]:
-    """The findings of builder/verify/run.py on ``request``, which is written to ``path``. Raises VerifyError."""
+def _run(library: str, request: Mapping[str, Any], folder: Path, watch: Watch) -> None:
+    """Have builder/verify/run.py do ``request``, which leaves its files in ``folder``. Raises VerifyError."""
+    path = folder / "request.json"
     path.write_text(json.dumps(request), encoding="utf-8")
-    step, findings_path = Path(request["step"]), Path(request["findings"])
-    root = str(Path(__file__).resolve().parents[2])
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
     command = [sys.executable, "-P", "-m", "builder.verify.run", str(path)]
+
+    def glance() -> None:
+        answered, what = _step(folder)
+        watch(answered, len(request["cases"]), what)
+
     try:
-        code, said = _watched(command, environment, lambda: _tell(watch, len(request["cases"]), step))
+        code, said = _watched(command, glance)
     except subprocess.TimeoutExpired as error:
-        raise VerifyError(f"{library} did not finish within {TIMEOUT} s while {_step(step)[1]}.") from error
+        raise VerifyError(f"{library} did not finish within {TIMEOUT} s while {_step(folder)[1]}.") from error
     if code < 0:
-        name = signal.Signals(-code).name
+        name = signal_name(code)
         advice = {"SIGILL": " This machine lacks an instruction the library uses."}.get(name, "")
         raise VerifyError(
-            f"{library} crashed ({name}) while {_step(step)[1]}.{advice} Nothing was packed; report it with the "
+            f"{library} crashed ({name}) while {_step(folder)[1]}.{advice} Nothing was packed; report it with the "
             "model's build folder."
         )
-    if code or not findings_path.exists():
+    if "MemoryError" in said:
+        raise EnvironmentSetupError(out_of_memory(Limits.of_machine()))
+    if code:
         raise VerifyError(
-            f"{library} ended the verifying process (exit code {code}) while {_step(step)[1]}: "
+            f"{library} ended the verifying process (exit code {code}) while {_step(folder)[1]}: "
             f"{said.strip()[-2000:] or 'no message'}"
         )
-    findings: dict[str, Any] = json.loads(findings_path.read_text(encoding="utf-8"))
-    if "refused" in findings:
-        raise VerifyError(f"{library} cannot be verified: {findings['refused']}.")
-    return findings
 
 
-def _watched(command: Sequence[str], environment: Mapping[str, str], glance: Callable[[], None]) -> tuple[int, str]:
+def _watched(command: Sequence[str], glance: Callable[[], None]) -> tuple[int, str]:
     """(exit code, standard error) of a child, at which ``glance`` looks while it runs. Raises TimeoutExpired."""
     end = time.monotonic() + TIMEOUT
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
-    ) as process:
+    with (
+        tempfile.TemporaryFile() as log,
+        subprocess.Popen(
+            command, env=kept_variables(os.environ), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log
+        ) as process,
+    ):
         try:
             while True:
                 try:
-                    _, said = process.communicate(timeout=GLANCE)
-                    return process.returncode, said
+                    code = process.wait(GLANCE)
+                    return code, terminal(end_of(log, LOG_SIZE))
                 except subprocess.TimeoutExpired:
                     if time.monotonic() > end:
                         raise
@@ -144,12 +175,11 @@ def _watched(command: Sequence[str], environment: Mapping[str, str], glance: Cal
             raise
 
 
-def _tell(watch: Watch, total: int, step: Path) -> None:
-    answered, what = _step(step)
-    watch(answered, total, what)
-
-
-def _step(path: Path) -> tuple[int, str]:
+def _step(folder: Path) -> tuple[int, str]:
     """(how many golden inputs have an answer, what goes on), as ``builder.verify.run`` wrote it."""
-    answered, _, what = path.read_text(encoding="utf-8").partition(" ") if path.exists() else ("0", "", "starting")
-    return int(answered), what
+    try:
+        with open_regular(folder, _STEP) as file:
+            answered, _, what = file.read(_LONGEST_STEP).decode("utf-8", "replace").partition(" ")
+        return int(answered), terminal(what)
+    except (FileNotFoundError, ValueError):
+        return 0, "starting"

@@ -1,12 +1,15 @@
 """Run libmodel.so on the golden feeds, in a process of its own: a crash here is a finding, not a dead build.
 
 ``builder.verify.examination`` starts it with one argument, a request file (JSON), and reads three files it
-writes: the step it is at, the answers (npz) and the findings (JSON).
+writes: the step it is at, the answers (bytes) and the findings (JSON). Before it loads the library, it confines itself
+as the sandbox's jobs are confined.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,10 +22,16 @@ import numpy as np
 from builder.library.abi import CF_ERR_ARGUMENT, CF_ERR_RANGE, CF_OK, status_name
 from builder.library.buffers import POISONS, Buffer, Bytes, Slot
 from builder.library.client import LoadedLibrary, Refused
+from builder.library.outside import FILE as WEIGHTS
 from builder.library.remote import RemoteLibrary
+from builder.sandbox import Kernel, Limits, privileges
+from builder.sandbox.confinement import confine
 from builder.verify.golden import Golden
 
 Library = LoadedLibrary | RemoteLibrary
+
+LOADERS = ("/lib", "/lib64", "/usr/lib")
+"""Where the program is that loads an emulator."""
 
 
 class Runner(Protocol):
@@ -156,9 +165,21 @@ def refusal(model: Model, feeds: list[Bytes], call: BadCall) -> str:
 
 
 def load(request: dict[str, Any]) -> Library:
-    """The library, in this process or in that of the request's runner. Raises Refused."""
+    """Confine this process, or that of the request's runner, and load the library in it. Raises Refused."""
     runner: list[str] = request["runner"]
-    library = RemoteLibrary(runner, request["library"]) if runner else LoadedLibrary(request["library"])
+    path, parent = Path(request["library"]), os.getpid()
+    reads = [path, path.with_name(WEIGHTS), Path(request["golden"])]
+    if runner:
+        programs = [Path(word) for word in (*LOADERS, *runner) if Path(word).is_absolute()]
+
+        def become_runner() -> None:
+            privileges.die_with_parent(parent)
+            confine(Limits.of_machine(), Kernel.here(), reads, [], programs)
+
+        library: Library = RemoteLibrary(runner, str(path), become_runner)
+    else:
+        confine(Limits.of_machine(), Kernel.here(), reads, [Path(request["findings"]).parent])
+        library = LoadedLibrary(str(path))
     version = library.version()
     if version != request["abi"]:
         raise Refused(f"its ABI version is {version}, not {request['abi']}")
@@ -249,8 +270,9 @@ def examine(request: dict[str, Any], golden: Golden) -> dict[str, Any]:
     step("closing it")
     library.close(model.opened)
     library.close(0)
-    named = {f"{c}/{f}": data for c, case in enumerate(answers) for f, data in enumerate(answers[case])}
-    np.savez(request["answers"], **named)  # type: ignore[arg-type]
+    with Path(request["answers"]).open("wb") as file:
+        for data in itertools.chain.from_iterable(answers.values()):
+            file.write(data.tobytes())
     return {
         "describe": library.describe(),
         "failures": list(dict.fromkeys(failures)),
@@ -279,6 +301,7 @@ def _keeps_state(
 
 def main() -> None:
     request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    privileges.die_with_parent(os.getppid())
     try:
         with Golden.open(Path(request["golden"])) as golden:
             findings = examine(request, golden)

@@ -52,7 +52,7 @@ def check(
     def run(
         behaviour: str = "", cases: dict[str, Case] = CASES, spec: ModelSpec | None = None, watch: Watch = unwatched
     ) -> Verification:
-        monkeypatch.setenv("CF_TEST_BEHAVIOUR", behaviour)
+        monkeypatch.setenv("COLDFORGE_TEST_BEHAVIOUR", behaviour)
         return verify(library, write_golden(tmp_path, cases), spec or model_spec(), machine, watch=watch)
 
     return run
@@ -127,7 +127,7 @@ def test_what_tensorflows_own_answer_moves_by_is_allowed_twice(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A library that is "noticeably" off fails, and passes where TensorFlow is that unsure."""
-    monkeypatch.setenv("CF_TEST_BEHAVIOUR", "noticeably")
+    monkeypatch.setenv("COLDFORGE_TEST_BEHAVIOUR", "noticeably")
     spec = model_spec(())
     assert not verify(library, write_golden(tmp_path, CASES), spec).passed
     off = row(verify(library, write_golden(tmp_path, CASES, {"y": 1e-3}), spec), "y")
@@ -139,7 +139,7 @@ def test_what_tensorflows_own_answer_moves_by_is_allowed_twice(
 def test_a_tolerance_that_is_stated_holds_as_it_is(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CF_TEST_BEHAVIOUR", "slightly")
+    monkeypatch.setenv("COLDFORGE_TEST_BEHAVIOUR", "slightly")
     unsure = write_golden(tmp_path, CASES, {"y": 1e-3})
     assert verify(library, unsure, model_spec((), Tolerance(0.0, 2e-5))).passed
     found = row(verify(library, unsure, model_spec((), Tolerance(0.0, 1e-7))), "y")
@@ -148,12 +148,12 @@ def test_a_tolerance_that_is_stated_holds_as_it_is(
 
 
 def test_no_sensitivity_excuses_a_wrong_kernel(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CF_TEST_BEHAVIOUR", "wrong")
+    monkeypatch.setenv("COLDFORGE_TEST_BEHAVIOUR", "wrong")
     verification = verify(library, write_golden(tmp_path, CASES, {"y": math.inf}), model_spec())
     assert row(verification, "y").beyond >= 3
     with pytest.raises(VerifyError, match=r"0.0001 × \|TensorFlow's\| \+ 0.002 × max \|TensorFlow's\|"):
         require(verification)
-    monkeypatch.setenv("CF_TEST_BEHAVIOUR", "off by one")
+    monkeypatch.setenv("COLDFORGE_TEST_BEHAVIOUR", "off by one")
     assert not verify(library, write_golden(tmp_path, CASES, {"k": 1.0}), model_spec()).passed
 
 
@@ -164,7 +164,7 @@ def test_rounded_weights_may_move_an_answer_by_a_share_of_the_largest(
     graph, spec = write_golden(tmp_path, CASES), model_spec()
 
     def rounded(rounding: Rounding, behaviour: str = "wrong") -> Verification:
-        monkeypatch.setenv("CF_TEST_BEHAVIOUR", behaviour)
+        monkeypatch.setenv("COLDFORGE_TEST_BEHAVIOUR", behaviour)
         return verify(library, graph, spec, HERE, rounding)
 
     coarse = rounded(Rounding("float16", None, "some weights were not found"))

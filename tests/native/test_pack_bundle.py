@@ -89,7 +89,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     model.write_bytes(b"trained")
     (folder / "hand.toml").write_text("")
     spec = replace(model_spec(), path=folder / "hand.toml", source=Source("keras", model))
-    os.environ.pop("CF_TEST_BEHAVIOUR", None)
+    os.environ.pop("COLDFORGE_TEST_BEHAVIOUR", None)
     for name, content in (
         ("layers/dependencies/requirements.txt", LOCK.encode()),
         ("handler/app.py", bytes(2_000)),

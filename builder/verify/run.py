@@ -168,17 +168,18 @@ def load(request: dict[str, Any]) -> Library:
     """Confine this process, or that of the request's runner, and load the library in it. Raises Refused."""
     runner: list[str] = request["runner"]
     path, parent = Path(request["library"]), os.getpid()
+    limits = Limits(Limits.of_machine().memory)  # who started this process looks at the time
     reads = [path, path.with_name(WEIGHTS), Path(request["golden"])]
     if runner:
         programs = [Path(word) for word in (*LOADERS, *runner) if Path(word).is_absolute()]
 
         def become_runner() -> None:
             privileges.die_with_parent(parent)
-            confine(Limits.of_machine(), Kernel.here(), reads, [], programs)
+            confine(limits, Kernel.here(), reads, [], programs)
 
         library: Library = RemoteLibrary(runner, str(path), become_runner)
     else:
-        confine(Limits.of_machine(), Kernel.here(), reads, [Path(request["findings"]).parent])
+        confine(limits, Kernel.here(), reads, [Path(request["findings"]).parent])
         library = LoadedLibrary(str(path))
     version = library.version()
     if version != request["abi"]:

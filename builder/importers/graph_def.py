@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import node_of
 from builder.importers.tf import dtype_name, tensorflow, tf
 from builder.spec import FeedSpec, FetchSpec, Source
+from builder.suggest import did_you_mean
 
 _VARIABLES = {"VariableV2", "Variable", "VarHandleOp", "VarIsInitializedOp"}
 _NO_RESULT = {"NoOp", "Assert", "Print", "PrintV2", "SaveV2", "MergeV2Checkpoints", "Placeholder", "Const"}
@@ -118,8 +118,7 @@ def _check_nodes(graph_def: Any, path: Path, ports: Mapping[str, Mapping[str, st
     for kind, tensors in ports.items():
         for name, tensor in tensors.items():
             if node_of(tensor) not in nodes:
-                close = get_close_matches(node_of(tensor), nodes, 3)
-                hint = f" Did you mean {', '.join(close)}?" if close else ""
+                hint = did_you_mean(node_of(tensor), nodes, 3)
                 problems.append(f"{path.name} has no node {node_of(tensor)} for the {kind} {name!r}.{hint}")
     if problems:
         raise ImportModelError("\n".join(problems))

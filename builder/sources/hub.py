@@ -8,16 +8,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from builder.errors import EnvironmentSetupError, ImportModelError
-from builder.escape import visible
 from builder.sources.http import Access, RefusedError, head_at, json_at
 from builder.sources.transfer import Bounds, BrokenOffError
 from builder.spec.address import Address
+from builder.suggest import did_you_mean
 
 _HUB = "https://huggingface.co"
 
@@ -78,8 +77,7 @@ def _no_file(address: Address, access: Access, environment: Mapping[str, str]) -
     siblings = _asked(address, access, environment).get("siblings")
     rows = siblings if isinstance(siblings, list) else []
     names = [row["rfilename"] for row in rows if isinstance(row, dict) and isinstance(row.get("rfilename"), str)]
-    close = get_close_matches(address.path, names, 3, 0.4)
-    hint = f" Did you mean {visible(' or '.join(close))}?" if close else ""
+    hint = did_you_mean(address.path, names, 3, 0.4)
     return ImportModelError(f"{address.place} has no file {address.path} at {address.revision or 'main'}.{hint}")
 
 

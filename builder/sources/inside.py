@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import PurePosixPath
 
 from builder.errors import ImportModelError
 from builder.escape import visible
 from builder.spec.rules import SAVED_MODEL, guess_format
+from builder.suggest import did_you_mean
 
 ITSELF = "."
 """The name of the folder itself."""
@@ -48,8 +48,7 @@ def choose(names: Iterable[str], file: str | None, what: str) -> str:
         wanted = str(PurePosixPath(file))
         if wanted in found:
             return wanted
-        close = get_close_matches(wanted, found, 3, 0.3)
-        hint = f" Did you mean {visible(' or '.join(close))}?" if close else ""
+        hint = did_you_mean(wanted, found, 3, 0.3)
         raise ImportModelError(f"{what} has no model {file}.{hint}")
     likely = [name for name in found if not guess_format(name)] or found
     if not likely:

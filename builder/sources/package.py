@@ -11,12 +11,12 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 
 from builder.cache import file_digest
 from builder.errors import EnvironmentSetupError, ImportModelError
 from builder.files import scratch
+from builder.suggest import did_you_mean
 
 _OFFLINE = ("NewConnectionError", "NameResolutionError", "ConnectTimeout", "ReadTimeout", "ProxyError", "SSLError")
 
@@ -75,8 +75,7 @@ def _extract(package: str, file: str, wheel: Path, target: Path) -> str:
     try:
         with zipfile.ZipFile(wheel) as members:
             if file not in members.namelist():
-                close = get_close_matches(file, members.namelist(), 3, 0.5)
-                hint = f" Did you mean {' or '.join(close)}?" if close else ""
+                hint = did_you_mean(file, members.namelist(), 3, 0.5)
                 raise ImportModelError(f"{package} has no {file}.{hint}")
             with members.open(file) as packed, target.open("wb") as written:
                 shutil.copyfileobj(packed, written)

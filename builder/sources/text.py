@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 
 from builder.cache import file_digest
@@ -16,6 +15,7 @@ from builder.sources.store import Store
 from builder.sources.transfer import Bounds, Show
 from builder.spec import ModelSpec, Source
 from builder.spec.address import parse_address
+from builder.suggest import did_you_mean
 
 
 def text_beside(spec: ModelSpec, store: Store, show: Show, bounds: Bounds) -> Path:
@@ -70,8 +70,7 @@ def _in_folder(folder: Path, file: str, what: str) -> Path:
     parts, names = safe_parts(file), archive.names_in(folder)
     inside = "/".join(parts or [])
     if inside not in names:
-        close = get_close_matches(inside, names, 3, 0.3)
-        hint = f" Did you mean {visible(' or '.join(close))}?" if close else ""
+        hint = did_you_mean(inside, names, 3, 0.3)
         raise ImportModelError(f"{what} has no {visible(file)}.{hint}")
     return folder / inside
 

@@ -10,10 +10,10 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Protocol
 
 from builder.escape import visible
+from builder.suggest import closest
 
 Problem = tuple[tuple[int, ...], str]
 
@@ -54,8 +54,8 @@ def quoted(options: tuple[str, ...]) -> str:
 
 def suggestion(word: str, known: tuple[str, ...]) -> str:
     """`` (did you mean "x"?)`` or nothing."""
-    close = get_close_matches(word.lower(), known, 1)
-    return f' (did you mean "{close[0]}"?)' if close else ""
+    close = closest(word.lower(), known)
+    return f' (did you mean "{close}"?)' if close else ""
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import shorten
 
 from builder.cache import digest, run_cached
 from builder.errors import EnvironmentSetupError
@@ -80,18 +82,25 @@ def environment_of(framework: Framework, say: Callable[[str], None]) -> Path:
 
 
 def _make(framework: Framework, lock: Path, say: Callable[[str], None], folder: Path) -> None:
-    say(f"setting up {framework.name} in an environment of its own (once; {framework.size} to fetch)")
-    _run(framework, [sys.executable, "-m", "venv", str(folder)])
-    install = ["-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input", "install"]
+    say(f"setting up {framework.name} in an environment of its own (once; {framework.size} to fetch, minutes)")
+    _run(framework, [sys.executable, "-m", "venv", str(folder)], say)
+    install = ["-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--progress-bar", "off"]
     locked = ["--no-deps", "--require-hashes", "-r", str(lock)]
     links = ["--find-links", framework.links] if framework.links else []
-    _run(framework, [str(folder / "bin" / "python"), *install, *links, *locked])
+    _run(framework, [str(folder / "bin" / "python"), *install, *links, *locked], say)
 
 
-def _run(framework: Framework, command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise EnvironmentSetupError(
-            f"{framework.name}'s environment cannot be made; is the package index reachable?\n"
-            f"{done.stderr.strip()[-2000:]}"
-        )
+def _run(framework: Framework, command: list[str], say: Callable[[str], None]) -> None:
+    """Run ``command``; ``say`` hears what pip fetches, with its size, and when it installs that."""
+    with tempfile.TemporaryFile("w+") as errors:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as running:
+            assert running.stdout
+            for line in running.stdout:
+                if line.strip().startswith(("Downloading ", "Using cached ", "Installing ")):
+                    say(f"  {shorten(line.strip(), 100, placeholder=' …')}")
+        if running.returncode:
+            errors.seek(0)
+            raise EnvironmentSetupError(
+                f"{framework.name}'s environment cannot be made; is the package index reachable?\n"
+                f"{errors.read().strip()[-2000:]}"
+            )

@@ -1,0 +1,66 @@
+"""The environment of a framework, made by the real pip from an index of its own: what a person sees meanwhile."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from builder.errors import EnvironmentSetupError
+from builder.frameworks import environment
+from builder.frameworks.environment import Framework, environment_of
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Framework]:
+    """A framework of one small package, which a server on this machine has."""
+    (tmp_path / "web").mkdir()
+    wheel = tmp_path / "web" / "tiny-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("tiny.py", "")
+        file.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        file.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr("tiny-1.0.dist-info/RECORD", "")
+    lock = tmp_path / "requirements" / "tiny.txt"
+    lock.parent.mkdir()
+    lock.write_text(f"tiny==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
+    monkeypatch.setattr(environment, "HOME", tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    handler = functools.partial(_Quiet, directory=tmp_path / "web")
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield Framework("Tiny", "tiny.txt", "1 kB", (), links=f"http://127.0.0.1:{server.server_port}/")
+        server.shutdown()
+
+
+def test_what_is_fetched_is_told_as_it_comes_and_once(framework: Framework) -> None:
+    told: list[str] = []
+    folder = environment_of(framework, told.append)
+    assert list(folder.glob("lib/python*/site-packages/tiny.py"))
+    assert "1 kB" in told[0]
+    (fetched,) = (line for line in told if "tiny-1.0-py3-none-any.whl" in line)
+    assert re.search(r"\(\d+ bytes\)", fetched)
+    assert told.index(fetched) > 0
+    told.clear()
+    assert environment_of(framework, told.append) == folder
+    assert told == []
+
+
+def test_what_a_program_says_last_is_in_the_error(framework: Framework) -> None:
+    program = [sys.executable, "-c", "print('Downloading x'); raise SystemExit('no space is left')"]
+    with pytest.raises(EnvironmentSetupError, match="no space is left"):
+        environment._run(framework, program, lambda _: None)

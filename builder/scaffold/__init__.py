@@ -59,8 +59,9 @@ class Service:
 
     @property
     def name(self) -> str:
-        """As a stack may be called."""
-        return self.model.replace("_", "-")
+        """As a stack may be called: letters, digits and hyphens, of which the first is a letter."""
+        name = self.model.replace("_", "-").strip("-")
+        return name if name[:1].isalpha() else f"model-{name}".rstrip("-")
 
 
 def service_files(service: Service) -> dict[str, str]:

@@ -12,7 +12,8 @@ import yaml
 
 from builder import __version__
 from builder.cli import main
-from builder.deliver.template_check import Loader
+from builder.deliver.environments import parameters
+from builder.deliver.template_check import Loader, problems
 from builder.pack.edits import edited
 from builder.project import HOME
 from builder.scaffold import Service, differences, service_files, service_template
@@ -113,3 +114,21 @@ def test_where_a_command_works(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["-C", str(tmp_path), "where", "--in", "host", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)
     assert Path.cwd() == before
+
+
+@pytest.mark.parametrize(
+    "name", ["2digits", "2024", "Gesichter für alle", "my service", "n" * 200, "__x__", "2" * 200, "日本語", "a.b+c"]
+)
+def test_any_folder_gives_names_that_aws_takes(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """CloudFormation's and SAM's rules; `sam deploy` refused the stack "2digits-dev"."""
+    folder = tmp_path / name
+    assert main(["new", str(folder)]) == 0
+    model = load(folder / "model.toml").name
+    config = tomllib.loads((folder / "samconfig.toml").read_text(encoding="utf-8"))
+    environments = {name: config[name]["deploy"]["parameters"] for name in config if name != "version"}
+    stacks = [row["stack_name"] for row in environments.values() if "stack_name" in row]
+    assert len(stacks) == 4
+    assert all(re.fullmatch("[A-Za-z][A-Za-z0-9-]{0,127}", stack) for stack in stacks)
+    given = parameters(folder / "samconfig.toml", "prod", [])
+    assert given["ModelName"] == model
+    assert not [line for line in problems(folder / "template.yaml", given) if "ModelName" in line]

@@ -28,11 +28,14 @@ PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-
 
 CORS ?=
 
-.PHONY: help doctor setup bundle explain tune accuracy invoke serve bench sam test test-all test-unit tools lint lock clean
+.PHONY: help help-developers doctor setup bundle explain tune accuracy invoke serve bench sam test test-all test-unit tools lint lock clean
 
-help: ## this list
+help: ## this list; `make help-developers` has what coldforge itself is tested, measured and changed with
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
 	@echo "  MODEL=emotion|digits|languages|age_gender|path/to/model.toml   V=1 (verbose)   BUILD_IN=docker|host|auto   TARGET=x86_64|arm64|all   PYTHON=python3.12"
+
+help-developers: ##- what changes to coldforge are made with
+	@grep -hE '^[a-z0-9-]+:.*##- ' $(MAKEFILE_LIST) | awk -F':.*##- ' '{printf "  make %-20s %s\n", $$1, $$2}'
 
 $(VENV)/.build: requirements/build.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "coldforge needs Python 3.11, 3.12 or 3.13; name one with PYTHON=..." >&2; exit 19; }
@@ -113,33 +116,24 @@ setup: $(VENV)/.build ## the virtual environment with everything a build needs
 # MODEL is a list of models, or one path that may have spaces in it.
 MODELS = if [ -e "$(MODEL)" ]; then set -- "$(MODEL)"; else set -- $(MODEL); fi
 
-# Examples whose model is made here rather than fetched.
-MADE_digits     := build/digits/model.keras
-MADE_age_gender := build/age_gender/model.keras
-MADE_languages  := build/languages/model.keras
-MADE_minilm     := build/minilm/model.keras
-build/digits/model.keras: examples/digits/train.py | setup
-	@$(PY) $<
-build/languages/model.keras: examples/languages/train.py | setup
-	@$(PY) $<
-build/age_gender/model.keras: examples/age_gender/make_model.py | setup
-	@$(PY) $<
-build/minilm/model.keras: examples/minilm/make_model.py | setup
-	@PYTHONPATH=. $(PY) $<
+# Examples whose model is trained here rather than fetched, which needs what a build needs.
+TRAINED := digits age_gender languages minilm
+$(TRAINED:%=build/%/model.keras): build/%/model.keras: | setup
+	@$(PY) -m builder.trained $*
 
-bundle: $(foreach m,$(MODEL),$(MADE_$(m))) ## compile MODEL and pack it for Lambda, in dist/; MODEL="a b" packs both
+bundle: $(if $(filter $(TRAINED),$(MODEL)),setup) ## compile MODEL and pack it for Lambda, in dist/; MODEL="a b" packs both
 	@$(MODELS); route=$$($(PYTHON) -m builder.cli where "$$@" --in $(BUILD_IN)) || exit $$?; python=$(PYTHON); \
-	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; python=$(PY); fi; \
+	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; fi; if [ -x $(PY) ]; then python=$(PY); fi; \
 	$$python -m builder.cli bundle "$$@" --in $$route --target "$(TARGET)" --package $(PACKAGE) \
 		$(if $(V),--verbose)
 
-explain: setup $(MADE_$(MODEL)) ## what MODEL runs step by step, and how long each step takes here
+explain: setup ## what MODEL runs step by step, and how long each step takes here
 	@$(PY) -m builder.cli explain "$(MODEL)"
 
-tune: setup $(MADE_$(MODEL)) ## time the algorithms of MODEL's layers here; writes tuning.json beside model.toml
+tune: setup ## time the algorithms of MODEL's layers here; writes tuning.json beside model.toml
 	@$(PY) -m builder.cli tune "$(MODEL)"
 
-accuracy: setup $(MADE_$(MODEL)) ## what each type of weights costs MODEL; IMAGES="FOLDER ..." adds pictures
+accuracy: setup ## what each type of weights costs MODEL; IMAGES="FOLDER ..." adds pictures
 	@$(PY) -m builder.cli accuracy "$(MODEL)" $(IMAGES:%=--images %)
 
 # The engine that a module is verified in.
@@ -153,7 +147,7 @@ $(VENV)/.parquet: requirements/parquet.txt $(VENV)/.build
 	@touch $@
 
 .PHONY: wasm
-wasm: $(VENV)/.wasm $(MADE_$(MODEL)) ## compile MODEL to WebAssembly, in dist/<model>/wasm/
+wasm: $(VENV)/.wasm ## compile MODEL to WebAssembly, in dist/<model>/wasm/
 	@$(PY) -m builder.cli wasm "$(MODEL)"
 
 LANGUAGES := c rust go node python
@@ -169,10 +163,10 @@ bindings: language $(if $(STATIC),setup) $(if $(filter node,$(LANGUAGE)),wasm) b
 		$(if $(STATIC),--static) $(if $(OUT),--out "$(OUT)")
 
 .PHONY: export selftest
-export: setup $(MADE_$(MODEL)) ## MODEL's weights (safetensors), frozen graph and configuration, in dist/<model>-export/
+export: setup ## MODEL's weights (safetensors), frozen graph and configuration, in dist/<model>-export/
 	@$(PY) -m builder.cli export "$(MODEL)"
 
-selftest: setup $(MADE_$(MODEL)) ## a test and a benchmark program for the bundle of MODEL, in dist/<model>/
+selftest: setup ## a test and a benchmark program for the bundle of MODEL, in dist/<model>/
 	@$(PY) -m builder.cli selftest "$(MODEL)" --target "$(TARGET)"
 
 # BUNDLE=dist/NAME; KEY=FILE is an ed25519 key in PEM: the private one to sign, the public one to verify.
@@ -196,7 +190,7 @@ serve: ## the bundle of MODEL behind http://127.0.0.1:8080 (PORT=...), without D
 	@$(MODELS); $(ANY_PY) -m builder.cli serve "$$@" --port $(or $(PORT),8080) --cors "$(CORS)"
 
 .PHONY: bench-model report
-report: setup $(MADE_$(MODEL)) ## what the bundle of MODEL runs, weighs and costs, as a page: dist/<model>/report.html
+report: setup ## what the bundle of MODEL runs, weighs and costs, as a page: dist/<model>/report.html
 	@$(PY) -m builder.cli report "$(MODEL)"
 
 bench-model: setup ## how fast the bundle of MODEL is here: p50, p90, p99, and cold starts; one line to paste
@@ -207,22 +201,15 @@ cost: setup ## with how much memory the function of MODEL is cheapest; COST_FLAG
 	@$(PY) -m builder.cli cost "$(MODEL)" $(COST_FLAGS)
 
 sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
+SAM := SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam
 
-# TARGET=arm64 and the template's Architecture=arm64 are one: the target, where it is not Lambda's default.
-OTHER = $(firstword $(filter-out x86_64 all,$(TARGET) $(patsubst Architecture=%,%,$(filter Architecture=%,$(PARAMETERS)))))
-
-SAM := SAM_CLI_TELEMETRY=0 PYTHON="$(or $(wildcard $(CURDIR)/$(PY)),$(PYTHON))" .venv-sam/bin/sam
-
-# The bundle of MODEL becomes the one that SAM builds: its name is then in $$1, its version in $$2.
-STAGE = $(MODELS); staged=$$($(ANY_PY) -m builder.cli stage "$$@" \
-	--target $(or $(OTHER),x86_64)); set -- $$staged
+# $(DEPLOY) FLAGS: the bundle of MODEL in the stack that SAM builds.
+DEPLOY = $(MODELS); $(ANY_PY) -m builder.cli deploy "$$@" --target "$(TARGET)" --package $(if $(INSTANCES),instances,$(PACKAGE)) \
+	--env "$(ENV)" --stack "$(STACK)" $(if $(PARAMETERS),--parameters $(PARAMETERS))
 
 .PHONY: sam-build local-invoke local-api deploy publish
-sam-build: sam
-	@$(STAGE)
-	@$(if $(filter image,$(PACKAGE)),$(PYTHON) -m builder.pack.image $(OTHER))
-	@$(if $(INSTANCES),$(PYTHON) -m builder.pack.instances)
-	@TARGET=$(or $(OTHER),x86_64) $(SAM) build $(BUILD_FLAGS_$(or $(INSTANCES:%=instances),$(PACKAGE))) $(OVERRIDES)
+sam-build: sam ## the stack with the bundle of MODEL, in .aws-sam
+	@$(DEPLOY) --build-only
 
 local-invoke: sam-build ## the function on IMAGE in Lambda's container image (Docker)
 	@$(PYTHON) -c 'import base64, json, sys; \
@@ -245,20 +232,9 @@ PARAMETERS ?=
 ENV ?= default
 # The stack's name; empty is coldforge-MODEL-ENV, so that two models are two stacks.
 STACK ?=
-BUILD_FLAGS_image := --template-file template-image.yaml
-BUILD_FLAGS_instances := --template-file template-instances.yaml
-VALUES = $(strip $(OTHER:%=Architecture=%) $(filter-out Architecture=$(OTHER),$(PARAMETERS)))
-OVERRIDES = $(if $(VALUES),--parameter-overrides $(VALUES))
 
-# Where nobody can answer, as in CI, nobody is asked.
-deploy: setup sam-build ## the bundle of MODEL to AWS, with sam deploy, as the stack coldforge-MODEL (ENV=dev|staging|prod, STACK=...)
-	@$(STAGE); stack="$(STACK)"; stack=$${stack:-coldforge-$${1//_/-}$(patsubst %,-%,$(filter-out default,$(ENV)))}; \
-	values=$$($(PY) -m builder.cli parameters --env "$(ENV)" ModelName=$$1 $(VALUES)); \
-	mapfile -t values <<< "$$values"; \
-	$(PY) -m builder.cli check "$${values[@]}"; \
-	echo "deploying $$1 $$2 to stack $$stack"; \
-	$(SAM) deploy --config-env "$(ENV)" --stack-name $$stack $(if $(CI),--no-confirm-changeset) \
-		$(if $(filter image,$(PACKAGE)),--resolve-image-repos) --parameter-overrides "$${values[@]}" $(SAM_FLAGS)
+deploy: setup sam ## the bundle of MODEL to AWS, with sam deploy, as the stack coldforge-MODEL (ENV=dev|staging|prod, STACK=...)
+	@$(DEPLOY) --sam-flags="$(SAM_FLAGS)"
 
 publish: setup ## the layer of MODEL to AWS (PUBLISH_FLAGS="--bucket B --prune 3")
 	@$(MODELS); $(PY) -m builder.cli publish "$$@" --target "$(TARGET)" $(PUBLISH_FLAGS)
@@ -278,23 +254,23 @@ test-all: JOBS = $(shell expr $$(nproc) + 1)
 test-all: $(TESTED) .venv-checkov/.done .venv-docs/.done .venv-otel/.done .venv-openai/.done .venv-frames/.done ## every test, Docker, QEMU, Bochs, Node, Chromium, SAM and an AWS emulator included (half an hour)
 	@$(PYTEST)
 
-test-unit: $(VENV)/.test ## tests/unit, which needs no compiler
+test-unit: $(VENV)/.test ##- tests/unit, which needs no compiler
 	@$(PY) -m pytest tests/unit
 
-tools: ## what the tests call and this machine lacks, from the distribution's packages (as root)
+tools: ##- what the tests call and this machine lacks, from the distribution's packages (as root)
 	@tests/tools.sh
 
 .PHONY: test-emulated
-test-emulated: $(VENV)/.test ## the AVX-512 kernels, on a processor that Bochs emulates
+test-emulated: $(VENV)/.test ##- the AVX-512 kernels, on a processor that Bochs emulates
 	@command -v bochs-bin > /dev/null || { echo "NOTHING WAS RUN: there is no bochs-bin (make tools)" >&2; exit 2; }
 	@$(PY) -m pytest tests/integration/test_avx512*.py
 
 .PHONY: instructions
-instructions: $(VENV)/.test ## count again how many instructions runs take, after a change that is meant; writes tests/data/instructions.json
+instructions: $(VENV)/.test ##- count again how many instructions runs take, after a change that is meant; writes tests/data/instructions.json
 	@RECORD_INSTRUCTIONS=1 $(PY) -m pytest -q -n 0 tests/integration/test_instructions.py -k "emotion or digits or layer"
 
 .PHONY: test-infrastructure
-test-infrastructure: $(TESTED) .venv-cdk/.done ## the Terraform module and the CDK construct, with terraform (if there is one) and cdk synth
+test-infrastructure: $(TESTED) .venv-cdk/.done ##- the Terraform module and the CDK construct, with terraform (if there is one) and cdk synth
 	@$(PY) -m pytest -m "slow or not slow" tests/integration/test_infrastructure.py
 
 # Flax, which makes the networks of JAX that are tested.
@@ -304,107 +280,107 @@ test-infrastructure: $(TESTED) .venv-cdk/.done ## the Terraform module and the C
 	@touch $@
 
 .PHONY: test-frameworks
-test-frameworks: $(VENV)/.test .venv-flax/.done ## networks of JAX and PyTorch, each built and held against the framework's own answers (minutes)
+test-frameworks: $(VENV)/.test .venv-flax/.done ##- networks of JAX and PyTorch, each built and held against the framework's own answers (minutes)
 	@$(PY) -m pytest -m "slow or not slow" tests/integration/test_frameworks.py
 
 .PHONY: test-frames
-test-frames: $(TESTED) .venv-frames/.done ## the Python package in a cluster of Ray, in Spark (Java), and in 16 processes
+test-frames: $(TESTED) .venv-frames/.done ##- the Python package in a cluster of Ray, in Spark (Java), and in 16 processes
 	@$(PY) -m pytest tests/native/test_predictor.py tests/integration/test_frames.py
 
 .PHONY: coverage
-coverage: $(VENV)/.test ## which lines and branches of builder/runtime and handler the tests run; build/coverage/report.md
+coverage: $(VENV)/.test ##- which lines and branches of builder/runtime and handler the tests run; build/coverage/report.md
 	@$(PY) -m tests.coverage
 
 # For each of the targets in tests/fuzz/targets.py; TARGETS="image http" chooses. The figures are in
 # build/fuzz/report.json, too.
 SECONDS ?= 300
 .PHONY: fuzz
-fuzz: $(VENV)/.test ## atheris over what callers and models send, for faults, time and memory; Hypothesis with more examples (SECONDS=300 each)
+fuzz: $(VENV)/.test ##- atheris over what callers and models send, for faults, time and memory; Hypothesis with more examples (SECONDS=300 each)
 	@$(PY) -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
 	@HYPOTHESIS_PROFILE=long $(PY) -m pytest -q tests/handler
 
 .PHONY: conformance
-conformance: $(VENV)/.test .venv-flax/.done ## every layer of Keras, every network of keras.applications, and those of test-frameworks, built and compared (hours); writes docs/conformance.md
+conformance: $(VENV)/.test .venv-flax/.done ##- every layer of Keras, every network of keras.applications, and those of test-frameworks, built and compared (hours); writes docs/conformance.md
 	@$(PY) -m tests.conformance $(GROUPS)
 
-lint: $(VENV)/.test ## ruff and mypy --strict
+lint: $(VENV)/.test ##- ruff and mypy --strict
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-bench: .venv-bench/.done ## every network against its peers (an hour); writes docs/benchmarks.md. COMPARE=old.json: not if a ratio fell
+bench: .venv-bench/.done ##- every network against its peers (an hour); writes docs/benchmarks.md. COMPARE=old.json: not if a ratio fell
 	@.venv-bench/bin/python -m benchmarks.run $(if $(COMPARE),--compare $(COMPARE))
 	@.venv-bench/bin/python -m benchmarks.report
 
 OLD := docs/benchmarks.json
 NEW := build/bench/results.json
 .PHONY: bench-compare
-bench-compare: setup ## fails if a ratio in NEW=build/bench/results.json is lower than in OLD=docs/benchmarks.json by more than noise
+bench-compare: setup ##- fails if a ratio in NEW=build/bench/results.json is lower than in OLD=docs/benchmarks.json by more than noise
 	@$(PY) -m benchmarks.compare $(OLD) $(NEW)
 
 # NETWORKS of `make bench`; PEERS: engines whose models come along (onnxruntime litert), for another 100 MB.
 NETWORKS ?=
 PEERS ?=
 .PHONY: bench-arm64
-bench-arm64: $(if $(PEERS),.venv-bench/.done,setup) $(MADE_digits) $(MADE_age_gender) ## an archive to unpack and run on a Graviton, which times the libraries there (NETWORKS="...", PEERS="onnxruntime litert")
+bench-arm64: $(if $(PEERS),.venv-bench/.done,setup) build/digits/model.keras build/age_gender/model.keras ##- an archive to unpack and run on a Graviton, which times the libraries there (NETWORKS="...", PEERS="onnxruntime litert")
 	@$(if $(PEERS),.venv-bench/bin/python,$(PY)) -m benchmarks.pack $(NETWORKS) --target arm64 $(if $(PEERS),--peers $(PEERS))
 
 COUNTED := digits emotion
 .PHONY: cycles-arm64
-cycles-arm64: setup $(MADE_digits) ## what llvm-mca's models say of arm64's kernels, and instructions counted under QEMU; writes docs/cycles-arm64.md
+cycles-arm64: setup build/digits/model.keras ##- what llvm-mca's models say of arm64's kernels, and instructions counted under QEMU; writes docs/cycles-arm64.md
 	@for model in $(COUNTED); do \
 		$(MAKE) --no-print-directory bundle selftest MODEL=$$model TARGET=arm64 BUILD_IN=host; done
 	@$(PY) -m benchmarks.cycles $(foreach m,$(COUNTED),dist/$(m)-arm64/$(m)_benchmark)
 
 .PHONY: bench-batch
-bench-batch: .venv-bench/.done ## the same with 16 inputs a run, on one thread; writes docs/benchmarks-batch16.md
+bench-batch: .venv-bench/.done ##- the same with 16 inputs a run, on one thread; writes docs/benchmarks-batch16.md
 	@.venv-bench/bin/python -m benchmarks.run --batch 16 --threads 1
 	@.venv-bench/bin/python -m benchmarks.report build/bench/batch16/results.json
 
 .PHONY: bench-choices
-bench-choices: .venv-bench/.done ## how far the rule that chooses layers' algorithms is behind `coldforge tune`, for each network
+bench-choices: .venv-bench/.done ##- how far the rule that chooses layers' algorithms is behind `coldforge tune`, for each network
 	@.venv-bench/bin/python -m benchmarks.choices
 
 ENCODED = $(foreach length,16 64 256,minilm_$(length) minilm_$(length)-batch16)
 .PHONY: bench-minilm
-bench-minilm: .venv-bench/.done $(MADE_minilm) ## the sentence encoder for 16, 64 and 256 tokens, 1 and 16 texts; writes docs/benchmarks-minilm.md
+bench-minilm: .venv-bench/.done build/minilm/model.keras ##- the sentence encoder for 16, 64 and 256 tokens, 1 and 16 texts; writes docs/benchmarks-minilm.md
 	@.venv-bench/bin/python -m benchmarks.run --page benchmarks-minilm --threads 1 --native \
 		--output build/bench/minilm --engines coldforge onnxruntime openvino litert -- $(ENCODED)
 	@.venv-bench/bin/python -m benchmarks.report build/bench/minilm/results.json
 
 .PHONY: bench-weights
-bench-weights: .venv-bench/.done $(MADE_digits) $(MADE_age_gender) ## every type of weights beside TensorFlow Lite's; writes docs/accuracy.md
+bench-weights: .venv-bench/.done build/digits/model.keras build/age_gender/model.keras ##- every type of weights beside TensorFlow Lite's; writes docs/accuracy.md
 	@.venv-bench/bin/python -m benchmarks.compression
 
 .PHONY: bench-lambda
-bench-lambda: .venv-bench/.done ## the function against the same one on other engines, in Lambda's emulator; writes docs/benchmarks-function.md
+bench-lambda: .venv-bench/.done ##- the function against the same one on other engines, in Lambda's emulator; writes docs/benchmarks-function.md
 	@.venv-bench/bin/python -m benchmarks.function
 	@.venv-bench/bin/python -m benchmarks.function.report
 
 .PHONY: bench-lambda-minilm
-bench-lambda-minilm: .venv-bench/.done $(MADE_minilm) ## the same for texts, against tokenizers + ONNX Runtime and fastembed; writes docs/benchmarks-function-minilm.md
+bench-lambda-minilm: .venv-bench/.done build/minilm/model.keras ##- the same for texts, against tokenizers + ONNX Runtime and fastembed; writes docs/benchmarks-function-minilm.md
 	@.venv-bench/bin/python -m benchmarks.function minilm
 	@.venv-bench/bin/python -m benchmarks.function.report build/bench/function-minilm/results.json
 
 COSTED := emotion digits age_gender languages minilm
 .PHONY: bench-memory
-bench-memory: .venv-bench/.done ## what the examples cost with each size of memory, by control groups (as root); writes docs/cost-of-memory.md
+bench-memory: .venv-bench/.done ##- what the examples cost with each size of memory, by control groups (as root); writes docs/cost-of-memory.md
 	@for model in $(COSTED); do $(MAKE) --no-print-directory bundle MODEL=$$model BUILD_IN=$(BUILD_IN); done
 	@.venv-bench/bin/python -m benchmarks.memory $(COSTED)
 	@.venv-bench/bin/python -m benchmarks.memory.report
 
 .PHONY: scale
-scale: .venv-bench/.done ## what ten million items take and cost, worked out (a minute); writes docs/scale.md and the table of docs/queues.md
+scale: .venv-bench/.done ##- what ten million items take and cost, worked out (a minute); writes docs/scale.md and the table of docs/queues.md
 	@.venv-bench/bin/python -m benchmarks.scale
 
 .PHONY: bench-frames
-bench-frames: .venv-bench/.done .venv-frames/.done $(MADE_age_gender) ## the Python package under Ray and Spark beside ONNX Runtime, and in 16 processes; writes docs/benchmarks-frames.md
+bench-frames: .venv-bench/.done .venv-frames/.done build/age_gender/model.keras ##- the Python package under Ray and Spark beside ONNX Runtime, and in 16 processes; writes docs/benchmarks-frames.md
 	@.venv-bench/bin/python -m benchmarks.frames.prepare
 	@.venv-frames/bin/python -m benchmarks.frames.measure
 	@.venv-frames/bin/python -m benchmarks.frames.report
 
 .PHONY: bench-wasm
-bench-wasm: .venv-bench/.wasm ## model.wasm against native code, ONNX Runtime Web and TensorFlow.js (needs Node)
+bench-wasm: .venv-bench/.wasm ##- model.wasm against native code, ONNX Runtime Web and TensorFlow.js (needs Node)
 	@.venv-bench/bin/python -m benchmarks.wasm.run
 
 # Of TensorFlow.js' Python package only the converter for graphs is used, which needs nothing but TensorFlow.
@@ -416,7 +392,7 @@ bench-wasm: .venv-bench/.wasm ## model.wasm against native code, ONNX Runtime We
 # Where builds of PyTorch for CPUs are: a folder or a page.
 TORCH_WHEELS ?= https://download.pytorch.org/whl/cpu/torch/
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
-lock: ## resolve every requirements file again (needs uv)
+lock: ##- resolve every requirements file again (needs uv)
 	@$(LOCK) --override requirements/build.overrides.txt --group build pyproject.toml -o requirements/build.txt
 	@$(LOCK) -c requirements/build.txt --group test --group lint -o requirements/test.txt
 	@$(LOCK) -c requirements/build.txt --override requirements/bench.overrides.txt \

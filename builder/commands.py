@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from builder import __version__
 from builder.project import HOME
 from builder.targets import Target
 
 CHECKOUT = (HOME / "Makefile").is_file()
+"""Whether coldforge runs from a checkout, rather than from its wheel."""
 
 
 def either(checkout: str, installed: str) -> str:
-    """The one that works here."""
-    return checkout if CHECKOUT else installed
+    """Return the one that works in the current folder, which may be another than the checkout's."""
+    return checkout if CHECKOUT and Path.cwd() == HOME else installed
 
 
 DEPLOYING = either("`make deploy` and `make publish`", "`sam deploy` and `coldforge publish`")
@@ -26,13 +28,14 @@ CLEANING = either("`make clean` deletes", "deleting build/ frees")
 def bundle_command(model: str = "", target: Target | None = None) -> str:
     """What builds the bundle of ``model``, a name or a path, for ``target``.
 
-    Of the project's own model, when ``model`` is empty or the current folder.
+    ``model`` is empty or "." for the project's own, and may be several names with spaces between them.
     """
     named = "" if model in ("", ".") else shlex.quote(model)
+    words = named if Path(model).exists() else shlex.join(model.split())
     option = f" --target {target.name}" if target and target.suffix else ""
     return either(
         f"make bundle{f' MODEL={named}' if named else ''}{target.option if target else ''}",
-        f"coldforge bundle{f' {named}' if named else ''}{option}",
+        f"coldforge bundle{f' {words}' if named else ''}{option}",
     )
 
 

@@ -86,7 +86,7 @@ class EnvironmentSetupError(ColdforgeError):
 
 
 class PublishError(ColdforgeError):
-    """AWS refused a layer version, or could not be reached."""
+    """AWS refused a layer version or a stack, or could not be reached."""
 
     exit_code = 20
 

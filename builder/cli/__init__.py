@@ -1,7 +1,7 @@
 """The coldforge command: parses arguments, calls one function, prints its result.
 
-Each module here has a group of commands, and of each command its arguments beside its function. What a command needs
-is imported when it runs: a machine with Python and Docker alone builds too.
+A module here has commands of one group, and of each command its arguments beside its function. What a command needs is
+imported when it runs: a machine with Python and Docker alone builds too.
 
 Failures reach a person as a message and an exit code (see ``builder.errors``), never as a traceback.
 """
@@ -11,34 +11,40 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, chdir
-from difflib import get_close_matches
 from pathlib import Path
 
 from builder import __version__
 from builder.cli import batching, building, delivering, looking, proving, running, showing, starting
 from builder.cli.command import Command, Family
 from builder.cli.complete import SHELLS, complete, script
+from builder.cli.parser import Parser
 from builder.disk import disk_error
 from builder.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError, UsageError
 from builder.escape import terminal
 from builder.project import Project
 
-GROUPS: tuple[tuple[Command | Family, ...], ...] = tuple(
-    group.COMMANDS for group in (starting, building, looking, showing, running, delivering, batching, proving)
-)
+GROUPS: dict[str, tuple[Command | Family, ...]] = {
+    "Start": starting.COMMANDS,
+    "Build": building.COMMANDS,
+    "Try": running.COMMANDS,
+    "Inspect": (*looking.COMMANDS, *showing.COMMANDS),
+    "Deploy": (*delivering.COMMANDS, *batching.COMMANDS),
+    "Trust": proving.COMMANDS,
+}
+"""The commands, in the order of `coldforge --help`."""
+
+COMMANDS = tuple(command for group in GROUPS.values() for command in group)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        if "_ARGCOMPLETE" not in os.environ:
-            _require_command(given)
-        parser = _parser()
+        parser = make_parser()
         complete(parser)
-        options = parser.parse_args(given)
+        options = parser.parse_args(given or ["--help"])
         with _inside(options.work_in):
             return options.command(options, Project.here()) or 0
     except ColdforgeError as error:
@@ -65,15 +71,6 @@ def _inside(folder: Path) -> AbstractContextManager[None]:
     return chdir(folder)
 
 
-def _require_command(arguments: Sequence[str]) -> None:
-    """Raises UsageError for a command that there is not, with the one that was perhaps meant."""
-    names = [command.name for group in GROUPS for command in group]
-    if not arguments or arguments[0].startswith("-") or arguments[0] in names:
-        return
-    meant = "".join(f" Did you mean `{name}`?" for name in get_close_matches(arguments[0], names, 1))
-    raise UsageError(f"there is no command {arguments[0]}.{meant} `coldforge --help` lists them all.")
-
-
 class _Completion(argparse.Action):
     """Print the script for a shell, and end."""
 
@@ -84,8 +81,24 @@ class _Completion(argparse.Action):
         parser.exit()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="coldforge", description="A trained model as one small Lambda layer.")
+def _overview() -> Iterator[str]:
+    """The commands by group, a line each."""
+    for group, commands in GROUPS.items():
+        yield group
+        yield from (f"  {command.name:<14} {command.help}" for command in commands)
+        yield ""
+    yield "`coldforge COMMAND --help` says what a command does and takes, and shows an example."
+
+
+def make_parser() -> Parser:
+    """Return the parser of every command."""
+    parser = Parser(
+        prog="coldforge",
+        usage="coldforge [-C DIR] COMMAND ...",
+        description="A trained model as one small Lambda layer.",
+        epilog="\n".join(_overview()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"coldforge {__version__}")
     parser.add_argument("--completion", choices=SHELLS, action=_Completion, help="print what a shell completes with")
     parser.add_argument(
@@ -96,8 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="the project's folder, with model.toml; it gets build/ and dist/ (default: the current folder)",
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for group in GROUPS:
-        for command in group:
-            command.add_to(commands)
+    commands = parser.add_subparsers(prog="coldforge", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    for command in COMMANDS:
+        command.add_to(commands)
     return parser

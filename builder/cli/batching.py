@@ -16,10 +16,12 @@ from builder.cli.command import (
     Options,
     answer,
     load_spec,
+    positive,
     progress_of,
     say,
+    whole,
 )
-from builder.cli.complete import completed, models, one_of
+from builder.cli.complete import completed, models
 from builder.errors import BatchError, UsageError
 from builder.project import Project
 
@@ -41,9 +43,9 @@ def _add_run(parser: Arguments) -> None:
 def _add_times(parser: Arguments) -> None:
     help = f"{MODEL}, whose bundle is measured here (default: the project's)"
     completed(parser.add_argument("--model", default=".", help=help), models)
-    parser.add_argument("--ms", type=float, help="milliseconds of an item, instead of measuring the bundle")
+    parser.add_argument("--ms", type=positive, help="milliseconds of an item, instead of measuring the bundle")
     parser.add_argument(
-        "--per-invocation", type=int, metavar="N", help="items of a batch, at most (default: as planned)"
+        "--per-invocation", type=whole(1), metavar="N", help="items of a batch, at most (default: as planned)"
     )
     parser.add_argument("--dry-run", action="store_true", help="say what it would cost and take, and start nothing")
 
@@ -56,32 +58,30 @@ def _start_arguments(parser: Arguments) -> None:
     )
     parser.add_argument("--to", metavar="RUN", help="s3://bucket/run1: where lists and answers go")
     parser.add_argument("--stack", help="the deployed stack (default: coldforge-MODEL)")
-    action = parser.add_argument(
-        "--format", metavar="FORM", choices=FORMS, help=f"{', '.join(FORMS)} (default: what the name says)"
-    )
-    completed(action, one_of(*FORMS))
+    parser.add_argument("--format", choices=FORMS, help="of a list (default: what the name says)")
     parser.add_argument("--bucket", help="the bucket of rows that name none")
-    parser.add_argument("--limit", type=int, metavar="N", help="the first N items only")
+    parser.add_argument("--limit", type=whole(1), metavar="N", help="the first N items only")
     parser.add_argument(
         "--reuse", metavar="RUN", help="a run whose answers are taken over where bytes and layer are the same"
     )
     _add_times(parser)
     parser.add_argument(
-        "--max-concurrency", type=int, default=100, metavar="N", help="invocations at once (default: 100)"
+        "--max-concurrency", type=whole(1), default=100, metavar="N", help="invocations at once (default: 100)"
     )
     parser.add_argument(
         "--tolerated-failures", type=float, default=10, metavar="PERCENT",
         help="of the batches; if more fail for good, the rest is not run (default: 10)",
     )  # fmt: skip
-    parser.add_argument("--memory", type=int, metavar="MB", help="of the function, without a stack (default: 1769)")
-    parser.add_argument("--timeout", type=int, metavar="S", help="of the function, without a stack (default: 15)")
+    parser.add_argument(
+        "--memory", type=whole(1), metavar="MB", help="of the function, without a stack (default: 1769)"
+    )
+    parser.add_argument("--timeout", type=whole(1), metavar="S", help="of the function, without a stack (default: 15)")
     _add_endpoint(parser)
 
 
 def start(options: Options, project: Project) -> None:
     from builder.batch.start import Asked, started
 
-    _require_positive(options, "limit", "max_concurrency", "per_invocation", "memory", "timeout", "ms")
     if not options.dry_run and not options.to:
         raise UsageError("say where lists and answers go, with --to s3://bucket/run1, or --dry-run to start nothing.")
     asked = Asked(
@@ -175,7 +175,6 @@ def resume(options: Options, project: Project) -> None:
     from builder.batch.run import Run
     from builder.batch.start import Started, resumed
 
-    _require_positive(options, "per_invocation", "ms")
     client = _clients(options)
     run = Run.load(options.run, client("s3"))
     if options.redrive:
@@ -221,12 +220,6 @@ def _answer_started(options: Options, found: Started) -> None:
     answer(options, found.to_dict(), text)
 
 
-def _require_positive(options: Options, *names: str) -> None:
-    for name in names:
-        if getattr(options, name) is not None and getattr(options, name) <= 0:
-            raise UsageError(f"--{name.replace('_', '-')} {getattr(options, name)}: give more than 0.")
-
-
 def _clients(options: Options) -> Any:
     from builder.batch.place import client
 
@@ -263,9 +256,7 @@ COMMANDS = (
         "batch",
         "answer many inputs, from a bucket to one table",
         (
-            Command(
-                "start", "say what answering a bucket or a list costs and takes, and start it", _start_arguments, start
-            ),
+            Command("start", "say what a bucket or a list costs and takes, and start it", _start_arguments, start),
             Command("watch", "show how far a run is until it ends; Ctrl-C leaves it running", _status_arguments, watch),
             Command("status", "say how far a run is", _status_arguments, status),
             Command("stop", "end a run", _status_arguments, stop),

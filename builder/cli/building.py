@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +25,10 @@ from builder.cli.command import (
     relative,
     say,
     targets_of,
+    trained_spec,
     workspace_of,
 )
-from builder.cli.complete import completed, models, one_of
+from builder.cli.complete import completed, models
 from builder.errors import UsageError
 from builder.project import Project
 from builder.targets import host_target
@@ -54,10 +56,11 @@ def bundle(options: Options, project: Project) -> None:
     from builder.pack.join import join_active, joined_name
     from builder.report.text import size_table
     from builder.report.trying import how_to_try
+    from builder.sandbox.kernel import CONTAINED
 
     tell = _untold if options.json else say
-    specs = [replace(load_spec(model, project), packaging=options.package) for model in options.models]
-    joined_name([spec.name for spec in specs])  # a model named twice is refused before anything is built
+    joined_name([load_spec(model, project).name for model in options.models])  # refused before anything is built
+    specs = [replace(trained_spec(model, options, project), packaging=options.package) for model in options.models]
     route = route_of(options.route, specs)
     made: list[dict[str, Any]] = []
     for target in targets_of(options, specs[0]):
@@ -69,8 +72,8 @@ def bundle(options: Options, project: Project) -> None:
                 tell(f"\n{size_table(joined.sizes)}\n\nbundle of {len(specs)} models: {relative(joined.folder)}")
                 bundles.append(joined)
         made += [{"folder": b.folder, "target": target.name, "sizes": b.sizes.to_dict()} for b in bundles]
-        if route == "host" and target == host_target():  # in Docker, what runs there has said so
-            tell(how_to_try(options.models, json.loads(bundles[0].description.read_text())))
+        if target == host_target() and CONTAINED not in os.environ:  # in Docker, whoever started that says it
+            tell(how_to_try(options.models, json.loads(bundles[0].description.read_text()), options.work_in))
     if options.json:
         answer(options, {"bundles": made}, "")
 
@@ -116,8 +119,7 @@ def wasm(options: Options, project: Project) -> None:
 
 def _bindings_arguments(parser: Arguments) -> None:
     add_model(parser)
-    action = parser.add_argument("--lang", required=True, metavar="LANGUAGE", help="c, rust, go, node or python")
-    completed(action, one_of("c", "rust", "go", "node", "python"))
+    parser.add_argument("--lang", required=True, choices=("c", "rust", "go", "node", "python"), help="the language")
     parser.add_argument("--out", type=Path, metavar="DIR", help="(default: dist/bindings/<model>/<language>)")
     parser.add_argument("--static", action="store_true", help="add libmodel.a, to be linked into a program")
     add_target(parser)
@@ -208,7 +210,7 @@ COMMANDS = (
     Command("bundle", "compile a model, or several, and pack them as one Lambda layer", _bundle_arguments, bundle),
     Command("wasm", "compile a model to WebAssembly", add_model, wasm),
     Command("bindings", "write a package that calls a model from another language", _bindings_arguments, bindings),
-    Command("export", "write a model's weights, graph and configuration for others to read", _export_arguments, export),
+    Command("export", "write a model's weights, graph and configuration for others", _export_arguments, export),
     Command("selftest", "build and run a test and a benchmark program for a bundle", _selftest_arguments, selftest),
     Command("weights", "make a new weights file of a model that was trained again", _weights_arguments, weights),
 )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builder.cli.complete import completed, models, one_of
+from builder.cli.complete import completed, known_models, models
+from builder.cli.guide import describe, example
 from builder.errors import UsageError
 from builder.escape import shell, terminal
 from builder.progress import Progress
@@ -17,6 +20,7 @@ from builder.project import Project
 from builder.spec import ModelSpec, load
 from builder.spec.address import is_address
 from builder.spec.rules import guess_format, is_saved_model
+from builder.suggest import did_you_mean
 from builder.targets import NAMES, TARGETS, Target, target_named
 from builder.workspace import Workspace
 
@@ -38,7 +42,9 @@ class Command:
 
     def add_to(self, commands: Any) -> None:
         """``commands``: what ``ArgumentParser.add_subparsers`` returns."""
-        parser = commands.add_parser(self.name, help=self.help)
+        parser = commands.add_parser(self.name, help=self.help, formatter_class=argparse.RawDescriptionHelpFormatter)
+        name = parser.prog.removeprefix("coldforge ")
+        parser.description, parser.epilog = textwrap.fill(describe(name, self.help), 80), f"example: {example(name)}"
         self.arguments(parser)
         add_common(parser)
         parser.set_defaults(command=self.run)
@@ -54,7 +60,7 @@ class Family:
 
     def add_to(self, commands: Any) -> None:
         """``commands``: what ``ArgumentParser.add_subparsers`` returns."""
-        parser = commands.add_parser(self.name, help=self.help)
+        parser = commands.add_parser(self.name, help=self.help, description=describe(self.name, self.help))
         own = parser.add_subparsers(required=True, metavar="COMMAND")
         for command in self.commands:
             command.add_to(own)
@@ -90,17 +96,36 @@ def add_bundled_models(parser: Arguments) -> None:
 
 def add_target(parser: Arguments) -> None:
     help = f"{', '.join(NAMES)} or all (default: model.toml's `targets`)"
-    completed(parser.add_argument("--target", metavar="TARGET", help=help), one_of(*NAMES, "all"))
+    completed(parser.add_argument("--target", metavar="TARGET", help=help), lambda **_: (*NAMES, "all"))
 
 
 def add_route(parser: Arguments) -> None:
-    help = "docker, host, or auto: in Docker when an engine answers and the image can read the model (default: auto)"
-    action = parser.add_argument("--in", dest="route", default="auto", metavar="WHERE", help=help)
-    completed(action, one_of("docker", "host", "auto"))
+    help = "auto: in Docker when an engine answers and the image can read the model (default: auto)"
+    parser.add_argument("--in", dest="route", default="auto", choices=("docker", "host", "auto"), help=help)
 
 
 def add_trust(parser: Arguments) -> None:
     parser.add_argument("--trust", action="store_true", help="load a model that may run code, as any .h5 file may")
+
+
+def whole(low: int, high: float = math.inf) -> Callable[[str], int]:
+    """Return the type of an argument that is a whole number from ``low`` to ``high``."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and low <= int(text) <= high):
+            limits = f"{low} or more" if high == math.inf else f"from {low} to {high}"
+            raise argparse.ArgumentTypeError(f"{text} cannot be used; give a whole number, {limits}")
+        return int(text)
+
+    return read
+
+
+def positive(text: str) -> float:
+    """Read an argument that is a finite number above 0."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} cannot be used; give a number above 0")
+    return value
 
 
 def targets_of(options: Options, spec: ModelSpec) -> tuple[Target, ...]:
@@ -130,11 +155,19 @@ def load_spec(model: str, project: Project) -> ModelSpec:
             "there is no model.toml in this folder: name one, or `coldforge -C DIR` for the project's folder. "
             "`coldforge new NAME` starts a project."
         )
-    examples = sorted(p.parent.name for p in project.examples.glob("*/model.toml"))
     raise UsageError(
-        f"there is no model.toml at {model}, and no such example ({', '.join(examples)}). "
-        "`coldforge init MODEL` writes one for a trained model."
+        f"there is no model.toml at {model}, and no example of that name.{did_you_mean(model, known_models(project))} "
+        f"There are {', '.join(known_models(project))}. `coldforge init MODEL` writes one for a trained model."
     )
+
+
+def trained_spec(model: str, options: Options, project: Project) -> ModelSpec:
+    """Load the spec as ``load_spec`` does. The model of an example that is trained here is trained first."""
+    from builder.trained import ensure_trained
+
+    spec = load_spec(model, project)
+    ensure_trained(spec, project, progress_of(options).say)
+    return spec
 
 
 def is_model(path: Path) -> bool:
@@ -151,7 +184,7 @@ def progress_of(options: Options) -> Progress:
 
 def workspace_of(options: Options, project: Project) -> Workspace:
     """The workspace of the model that is named, for the first of its targets. Raises as ``load_spec`` does."""
-    spec = load_spec(options.model, project)
+    spec = trained_spec(options.model, options, project)
     return Workspace.of(spec, project, spec.target, progress_of(options))
 
 

@@ -42,15 +42,14 @@ def completed(action: argparse.Action, completer: Completer) -> None:
     action.completer = completer  # type: ignore[attr-defined]
 
 
-def one_of(*names: str) -> Completer:
-    """Of a few names."""
-    return lambda **_: names
-
-
 def models(prefix: str, **_: Any) -> list[str]:
     """The examples, and files and folders, among them those with a model.toml."""
     from argcomplete.completers import FilesCompleter
 
-    examples = (path.parent.name for path in Project.here().examples.glob("*/model.toml"))
-    beside = (str(path.parent) for path in Path().glob("*/model.toml"))
-    return sorted({*examples, *beside, *FilesCompleter()(prefix)})
+    return sorted({*known_models(Project.here()), *FilesCompleter()(prefix)})
+
+
+def known_models(project: Project) -> list[str]:
+    """Return the names of the examples, and of the folders here that have a model.toml."""
+    examples = (path.parent.name for path in project.examples.glob("*/model.toml"))
+    return sorted({*examples, *(str(path.parent) for path in Path().glob("*/model.toml"))})

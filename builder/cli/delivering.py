@@ -1,8 +1,10 @@
-"""Commands between a bundle and AWS: publish, stage, check."""
+"""Commands between a bundle and AWS: deploy, publish, stage, check."""
 
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,11 +16,47 @@ from builder.cli.command import (
     add_target,
     answer,
     load_spec,
+    progress_of,
     targets_of,
+    whole,
 )
 from builder.errors import UsageError
 from builder.files import write_file
 from builder.project import Project
+
+
+def _deploy_arguments(parser: Arguments) -> None:
+    add_bundled_models(parser)
+    add_target(parser)
+    help = "zip: layers; image: a container image; instances: Lambda Managed Instances (default: zip)"
+    parser.add_argument("--package", choices=("zip", "image", "instances"), default="zip", help=help)
+    parser.add_argument("--env", default="default", metavar="NAME", help="an environment of samconfig.toml")
+    parser.add_argument("--stack", default="", metavar="NAME", help="the stack (default: coldforge-MODEL-ENV)")
+    parser.add_argument(
+        "--parameters", nargs="+", default=[], metavar="NAME=VALUE", help="the template's, over those of samconfig.toml"
+    )
+    parser.add_argument("--sam-flags", default="", metavar="FLAGS", help="further flags of `sam deploy`, in one string")
+    parser.add_argument("--build-only", action="store_true", help="build the stack, and upload nothing")
+
+
+def deploy(options: Options, project: Project) -> None:
+    from builder.deliver.deploy import Deployment, deploy, target_of
+
+    specs = [load_spec(model, project) for model in options.models]
+    *_, target = targets_of(options, specs[0])
+    wanted = Deployment(
+        tuple(spec.name for spec in specs),
+        " ".join(options.models),
+        target_of(options.parameters, target),
+        options.package,
+        options.env,
+        tuple(options.parameters),
+        options.stack,
+        tuple(shlex.split(options.sam_flags)),
+    )
+    output = sys.stderr if options.json else sys.stdout
+    done = deploy(wanted, project, progress_of(options).say, output, upload=not options.build_only)
+    answer(options, done, f"{'built' if options.build_only else 'deployed'} {done['model']} {done['version']}")
 
 
 def _publish_arguments(parser: Arguments) -> None:
@@ -26,7 +64,7 @@ def _publish_arguments(parser: Arguments) -> None:
     add_target(parser)
     parser.add_argument("--dependencies", action="store_true", help="publish the dependencies layer as well")
     parser.add_argument("--bucket", help="S3 bucket for a zip over 50 MB (default: the one SAM made)")
-    parser.add_argument("--prune", type=int, metavar="N", help="keep the newest N versions and those in use")
+    parser.add_argument("--prune", type=whole(1), metavar="N", help="keep the newest N versions and those in use")
     parser.add_argument("--endpoint-url", metavar="URL", help="endpoint of another AWS, such as a local emulator")
 
 
@@ -34,8 +72,6 @@ def publish(options: Options, project: Project) -> None:
     from builder.deliver.publish import layers_of, publish
     from builder.pack.join import joined_name
 
-    if options.prune is not None and options.prune < 1:
-        raise UsageError(f"--prune {options.prune} would keep no version; give 1 or more.")
     specs = [load_spec(model, project) for model in options.models]
     name, named = joined_name([spec.name for spec in specs]), " ".join(options.models)
     layers = [
@@ -71,23 +107,6 @@ def stage(options: Options, project: Project) -> None:
     *_, target = targets_of(options, specs[0])
     staged = stage([spec.name for spec in specs], project, target, " ".join(options.models))
     answer(options, asdict(staged), f"{staged.name} {staged.version}")
-
-
-def _parameters_arguments(parser: Arguments) -> None:
-    parser.add_argument(
-        "parameters", nargs="*", metavar="NAME=VALUE", help="parameters that override those of samconfig.toml"
-    )
-    parser.add_argument(
-        "--env", default="default", metavar="NAME", help="an environment of samconfig.toml (default: default)"
-    )
-
-
-def parameters(options: Options, project: Project) -> None:
-    from builder.deliver.environments import parameters
-
-    found = parameters(project.root / "samconfig.toml", options.env, options.parameters)
-    if found or options.json:
-        answer(options, {"parameters": found}, "\n".join(f"{name}={value}" for name, value in found.items()))
 
 
 def _template_arguments(parser: Arguments) -> None:
@@ -127,18 +146,9 @@ def check(options: Options, _project: Project) -> None:
 
 
 COMMANDS = (
+    Command("deploy", "deploy a bundle to AWS as a stack, with AWS's SAM CLI", _deploy_arguments, deploy),
     Command("publish", "publish a bundle's layer to AWS, unless it is there already", _publish_arguments, publish),
-    Command(
-        "stage", "make a bundle the one that `sam build` takes, and print its name and version", _stage_arguments, stage
-    ),
-    Command(
-        "parameters",
-        "print the parameters of an environment in samconfig.toml, overridden by those given",
-        _parameters_arguments,
-        parameters,
-    ),
-    Command(
-        "template", "write template.yaml as a Terraform module or an AWS CDK construct", _template_arguments, template
-    ),
+    Command("stage", "make a bundle the one that SAM deploys; print name and version", _stage_arguments, stage),
+    Command("template", "write template.yaml as a Terraform module or a CDK construct", _template_arguments, template),
     Command("check", "check a built SAM template against Lambda's limits", _check_arguments, check),
 )

@@ -1,4 +1,4 @@
-"""Commands that say something of this machine or a model: doctor, where, inspect, explain, verify, tune and others."""
+"""Commands that say something of a model: inspect, explain, verify, tune and others."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from builder.cli.command import (
     answer,
     is_model,
     load_spec,
+    positive,
     progress_of,
-    relative,
     say,
+    trained_spec,
+    whole,
     workspace_of,
 )
 from builder.cli.complete import completed, models
-from builder.commands import bundle_command
-from builder.errors import EnvironmentSetupError, UsageError
-from builder.files import write_file
 from builder.project import Project
 from builder.spec import ModelSpec, Source
 from builder.spec.address import is_address
@@ -33,14 +32,6 @@ from builder.workspace import Workspace
 
 if TYPE_CHECKING:
     from builder.importers.draft import Describe
-
-
-def doctor(options: Options, project: Project) -> int:
-    from builder.doctor import examine, render
-
-    found = examine(project)
-    say(json.dumps(found.to_dict(), indent=1) if options.json else render(found))
-    return 0 if found.can_build else EnvironmentSetupError.exit_code
 
 
 def _where_arguments(parser: Arguments) -> None:
@@ -81,7 +72,7 @@ def inspect(options: Options, project: Project) -> int:
     from builder.stages.inspected import inspect
 
     drafted = is_address(options.model) or is_model(Path(options.model))
-    spec = _drafted(options, project) if drafted else load_spec(options.model, project)
+    spec = _drafted(options, project) if drafted else trained_spec(options.model, options, project)
     ws = Workspace.of(spec, project, spec.target, progress_of(options))
     with ws.held():
         found = inspect(ws)
@@ -117,14 +108,12 @@ def describe_for(options: Options, *, thorough: bool = False) -> Describe:
 def _explain_arguments(parser: Arguments) -> None:
     add_model(parser)
     _add_seconds(parser, 3.0)
-    parser.add_argument("--threads", type=int, default=1, help="threads to run on (default: 1)")
+    parser.add_argument("--threads", type=whole(1), default=1, help="threads to run on (default: 1)")
 
 
 def explain(options: Options, project: Project) -> None:
     from builder.measure import explain
 
-    if options.threads < 1:
-        raise UsageError(f"--threads {options.threads}: give at least 1.")
     ws = workspace_of(options, project)
     with ws.held():
         found = explain.explain(ws, threads=options.threads, seconds=options.seconds)
@@ -166,7 +155,7 @@ def tune(options: Options, project: Project) -> None:
 
 def _add_seconds(parser: Arguments, seconds: float) -> None:
     says = f"how long to measure, about (default: {seconds:g})"
-    parser.add_argument("--seconds", type=float, default=seconds, help=says)
+    parser.add_argument("--seconds", type=positive, default=seconds, help=says)
 
 
 def _accuracy_arguments(parser: Arguments) -> None:
@@ -187,39 +176,12 @@ def accuracy(options: Options, project: Project) -> None:
     say(found.to_json() if options.json else measured.render(found))
 
 
-def _init_arguments(parser: Arguments) -> None:
-    parser.add_argument("model", help=".keras, .h5, .pb or a SavedModel folder, or its address (docs/sources.md)")
-    parser.add_argument(
-        "--output", type=Path, help="where to write (default: model.toml beside the model, or here for an address)"
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
-    add_trust(parser)
-
-
-def init(options: Options, project: Project) -> None:
-    from builder.importers.draft import draft_text
-
-    folder = Path.cwd() if is_address(options.model) else Path(options.model).resolve().parent
-    output: Path = options.output or folder / "model.toml"
-    if output.exists() and not options.force:
-        raise UsageError(f"{output} exists; give another --output, or --force to overwrite it.")
-    path, origin = fetched_model(options, project)
-    describe = describe_for(options, thorough=True)
-    write_file(output, draft_text(path, describe, toml=output, trust=options.trust, origin=origin))
-    text = f"wrote {relative(output)}: check it, then run `{bundle_command(str(relative(output)))}`"
-    answer(options, {"file": output.resolve()}, text)
-
-
 COMMANDS = (
-    Command("doctor", "say what this machine has, and what it lacks for which command", lambda _: None, doctor),
-    Command("where", "say where a build would run, docker or host", _where_arguments, where),
+    Command("inspect", "say what a model takes and gives, and if it can be compiled", _inspect_arguments, inspect),
+    Command("explain", "say step by step what a model runs, and how long it takes", _explain_arguments, explain),
+    Command("verify", "compare a model's library with TensorFlow's answers", _verify_arguments, verify),
+    Command("tune", "time each layer's algorithms here, and keep the fastest", _tune_arguments, tune),
+    Command("accuracy", "say what each type of weights costs, against float32", _accuracy_arguments, accuracy),
     Command("check-spec", "check model.toml files without reading a model", _check_spec_arguments, check_spec),
-    Command("inspect", "say what a model takes and gives, and whether it can be compiled", _inspect_arguments, inspect),
-    Command("explain", "say, step by step, what a model runs and how long it takes", _explain_arguments, explain),
-    Command("verify", "compare a model's library with TensorFlow's answers, step by step", _verify_arguments, verify),
-    Command("tune", "time each layer's algorithms here, and keep the fastest for later builds", _tune_arguments, tune),
-    Command(
-        "accuracy", "say what each type of weights costs, against TensorFlow's float32", _accuracy_arguments, accuracy
-    ),
-    Command("init", "write a model.toml for a model, to be edited", _init_arguments, init),
+    Command("where", "say where a build would run, docker or host", _where_arguments, where),
 )

@@ -62,7 +62,7 @@ COMMANDS = (
     Command("sign", "sign a bundle's statement of how it was built", _sign_arguments, sign),
     Command(
         "verify-bundle",
-        "check a bundle's files against its statement, and its signature",
+        "check a bundle's files against its statement and signature",
         _verify_arguments,
         verify_bundle,
     ),

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from builder.cli import GROUPS
+from builder.cli import COMMANDS
 from builder.cli.command import Arguments, Command, add_common, named
+from builder.cli.guide import describe, example
 from builder.cli.results import RESULTS, Schema, document
 from builder.files import write_file
 
@@ -41,14 +42,14 @@ Every command takes:
 
 def reference() -> str:
     """The whole page."""
-    commands = (one for group in GROUPS for given in group for one in named(given))
+    commands = (one for given in COMMANDS for one in named(given))
     sections = (line for name, command in commands for line in _section(name, command))
     return "\n".join([_HEAD, *_table(add_common), *sections])
 
 
 def _section(name: str, command: Command) -> Iterator[str]:
     yield f"## {name}\n"
-    yield f"{command.help[:1].upper()}{command.help[1:]}.\n"
+    yield f"{describe(name, command.help)}\n\n    {example(name)}\n"
     yield from _table(command.arguments)
     if fields := RESULTS[name]["properties"]:
         yield "With `--json`:\n\n| field | type | |\n|---|---|---|"

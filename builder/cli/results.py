@@ -430,6 +430,13 @@ RESULTS: dict[str, Schema] = {
         below=_or_null(_number("milliseconds, as asked for")),
         cheapest_below=_or_null(_whole("megabytes; nine of ten warm requests are faster than `below`")),
     ),
+    "deploy": _object(
+        "of the stack; what SAM prints goes to standard error",
+        model=_text(),
+        version=_text(),
+        stack=_text("its name"),
+        template=_text("the file that was built and checked"),
+    ),
     "publish": _object(
         "one line for each layer",
         arn=_text(),
@@ -438,7 +445,6 @@ RESULTS: dict[str, Schema] = {
         pruned=_list(_whole(), "versions that were deleted"),
     ),
     "stage": _object(name=_text(), version=_text()),
-    "parameters": _object(parameters=_by_name(_text(), "of the template, by name")),
     "template": _object(files=_list(_text(), "that were written")),
     "check": _object(template=_text("the file that was checked")),
     "batch start": _STARTED,

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from builder.cli.command import (
     Arguments,
@@ -19,13 +20,18 @@ from builder.cli.command import (
     add_target,
     answer,
     load_spec,
+    positive,
     progress_of,
     say,
+    whole,
 )
 from builder.commands import bundle_command
 from builder.errors import UsageError
 from builder.project import Project
 from builder.targets import host_target, target_named
+
+if TYPE_CHECKING:
+    from builder.pack.bundle import Bundle
 
 
 def _invoke_arguments(parser: Arguments) -> None:
@@ -46,7 +52,7 @@ def invoke(options: Options, project: Project) -> None:
     if options.target and options.target != host_target().name:
         raise UsageError(
             f"invoke runs the function on this machine, which is not {options.target}; "
-            f"`{bundle_command(target=target_named(options.target))}` runs its library under QEMU."
+            f"`{bundle_command(' '.join(options.models), target_named(options.target))}` runs its library under QEMU."
         )
     if options.inputs == "-":
         event = rie.text_event(sys.stdin.read(), "standard input")
@@ -59,9 +65,8 @@ def invoke(options: Options, project: Project) -> None:
     elif options.image:
         event = rie.image_event(options.image)
     else:
-        name = load_spec(options.models[0], project).name
-        event = rie.default_event(project.dist / f"{name}{host_target().suffix}")
-    result = rie.invoke(_layer(options.models, project), None, None, event)
+        event = rie.default_event(_bundle_of(options.models[:1], project).folder)
+    result = rie.invoke(_bundle_of(options.models, project).layer, None, None, event)
     if options.json:
         answer(options, result.to_dict(), "")
     else:
@@ -76,15 +81,14 @@ def invoke(options: Options, project: Project) -> None:
 def sample(options: Options, project: Project) -> None:
     from builder.local import rie
 
-    name = load_spec(options.model, project).name
-    request = rie.default_event(project.dist / f"{name}{host_target().suffix}")
+    request = rie.default_event(_bundle_of([options.model], project).folder)
     answer(options, {"request": request}, json.dumps(request, indent=1))
 
 
 def _serve_arguments(parser: Arguments) -> None:
     add_bundled_models(parser)
     parser.add_argument(
-        "--port", type=int, default=8080, help="port to serve on (default: 8080; 0 takes any free port)"
+        "--port", type=whole(0, 65535), default=8080, help="port to serve on (default: 8080; 0 takes any free port)"
     )
     parser.add_argument("--cors", default="", metavar="ORIGINS", help="origins whose pages may call the function, or *")
 
@@ -92,7 +96,7 @@ def _serve_arguments(parser: Arguments) -> None:
 def serve(options: Options, project: Project) -> None:
     from builder.local import http, rie
 
-    layer = _layer(options.models, project)
+    layer = _bundle_of(options.models, project).layer
     environment = {"COLDFORGE_PLAYGROUND": "on", "COLDFORGE_CORS_ORIGINS": options.cors}
 
     def say(line: str) -> None:
@@ -107,26 +111,23 @@ def serve(options: Options, project: Project) -> None:
     ):
         answer(options, {"url": url}, f"{url} (Ctrl-C ends)")
         sys.stdout.flush()
+        progress_of(options).say("a line for each request: method, path, status, milliseconds until the answer")
         threading.Event().wait()
 
 
 def _bench_arguments(parser: Arguments) -> None:
     add_model(parser)
-    parser.add_argument("--threads", type=int, default=1, help="threads of the library alone (default: 1)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure each, about (default: 3)")
+    parser.add_argument("--threads", type=whole(1), default=1, help="threads of the library alone (default: 1)")
+    parser.add_argument("--seconds", type=positive, default=3.0, help="how long to measure each, about (default: 3)")
     parser.add_argument(
-        "--starts", type=int, default=5, help="cold starts of the function; 0 leaves the function out (default: 5)"
+        "--starts", type=whole(0), default=5, help="cold starts of the function; 0 leaves the function out (default: 5)"
     )
 
 
 def bench(options: Options, project: Project) -> None:
     from builder.measure import bench
-    from builder.pack.bundle import find_bundle
 
-    if options.threads < 1 or options.starts < 0:
-        raise UsageError("give at least one thread, and no fewer than 0 starts.")
-    name = load_spec(options.model, project).name
-    bundle = find_bundle(project.dist, name, host_target(), options.model)
+    bundle = _bundle_of([options.model], project)
     found = bench.bench(bundle, threads=options.threads, seconds=options.seconds, starts=options.starts)
     say(found.to_json() if options.json else bench.render(found))
 
@@ -134,25 +135,20 @@ def bench(options: Options, project: Project) -> None:
 def _cost_arguments(parser: Arguments) -> None:
     add_model(parser)
     parser.add_argument(
-        "--memory", type=int, nargs="+", metavar="MB", help="sizes to measure (default: 442 885 1769 3538)"
+        "--memory", type=whole(1), nargs="+", metavar="MB", help="sizes to measure (default: 442 885 1769 3538)"
     )
     parser.add_argument(
-        "--below", type=float, metavar="MS", help="name the cheapest with nine of ten warm requests below it, too"
+        "--below", type=positive, metavar="MS", help="name the cheapest with nine of ten warm requests below it, too"
     )
-    parser.add_argument("--rounds", type=int, default=5, help="cold starts with each size (default: 5)")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of warm requests after each start (default: 1)")
+    parser.add_argument("--rounds", type=whole(1), default=5, help="cold starts with each size (default: 5)")
+    parser.add_argument("--seconds", type=positive, default=1.0, help="of warm requests after each start (default: 1)")
 
 
 def cost(options: Options, project: Project) -> None:
     from builder.measure import cost
-    from builder.pack.bundle import find_bundle
 
-    if options.rounds < 1:
-        raise UsageError(f"--rounds {options.rounds}: give at least 1.")
-    name = load_spec(options.model, project).name
-    bundle = find_bundle(project.dist, name, host_target(), options.model)
     found = cost.costs(
-        bundle,
+        _bundle_of([options.model], project),
         options.memory or cost.MEMORY_MB,
         rounds=options.rounds,
         seconds=options.seconds,
@@ -162,23 +158,19 @@ def cost(options: Options, project: Project) -> None:
     answer(options, found.to_dict(), cost.render(found))
 
 
-def _layer(models: Sequence[str], project: Project) -> Path:
+def _bundle_of(models: Sequence[str], project: Project) -> Bundle:
+    """Find the bundle of ``models`` for this machine. Raises UsageError with the command that builds it."""
+    from builder.pack.bundle import find_bundle
     from builder.pack.join import joined_name
 
     name = joined_name([load_spec(model, project).name for model in models])
-    return project.dist / f"{name}{host_target().suffix}" / "layer"
+    return find_bundle(project.dist, name, host_target(), " ".join(models))
 
 
 COMMANDS = (
-    Command(
-        "invoke", "run a bundle on an image or a text in Lambda's emulator, without Docker", _invoke_arguments, invoke
-    ),
-    Command("sample", "print a request that a bundle's model takes: a photograph, zeros", add_model, sample),
-    Command(
-        "serve", "serve a bundle on this machine as its Function URL does, without Docker", _serve_arguments, serve
-    ),
-    Command(
-        "bench", "say how fast a bundle is here: its library, and the function cold and warm", _bench_arguments, bench
-    ),
-    Command("cost", "measure with how much memory a bundle's function is cheapest in Lambda", _cost_arguments, cost),
+    Command("invoke", "run a bundle on an image or a text in Lambda's emulator", _invoke_arguments, invoke),
+    Command("sample", "print a request that a bundle's model takes: a picture, zeros", add_model, sample),
+    Command("serve", "serve a bundle on this machine as its Function URL does", _serve_arguments, serve),
+    Command("bench", "say how fast a bundle is here, its library and the function", _bench_arguments, bench),
+    Command("cost", "measure with how much memory a bundle's function is cheapest", _cost_arguments, cost),
 )

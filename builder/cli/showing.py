@@ -11,13 +11,19 @@ from builder.cli.command import (
     add_model,
     answer,
     load_spec,
+    positive,
     progress_of,
     relative,
     say,
+    whole,
 )
+from builder.cli.complete import known_models
+from builder.commands import bundle_command
 from builder.errors import UsageError
 from builder.files import write_file
 from builder.project import Project
+from builder.spec import ModelSpec
+from builder.suggest import did_you_mean
 
 
 def _diff_arguments(parser: Arguments) -> None:
@@ -27,8 +33,8 @@ def _diff_arguments(parser: Arguments) -> None:
     parser.add_argument(
         "--time", action="store_true", help="run both libraries here, in turns, and compare their speed"
     )
-    parser.add_argument("--threads", type=int, default=1, help="threads to run on (default: 1)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure, about (default: 3)")
+    parser.add_argument("--threads", type=whole(1), default=1, help="threads to run on (default: 1)")
+    parser.add_argument("--seconds", type=positive, default=3.0, help="how long to measure, about (default: 3)")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page, too")
 
 
@@ -39,8 +45,6 @@ def diff(options: Options, project: Project) -> None:
     from builder.diff.text import render
     from builder.page.diff import diff_page
 
-    if options.threads < 1:
-        raise UsageError(f"--threads {options.threads}: give at least 1.")
     before, after = (Facts.read(_bundle_folder(named, project)) for named in (options.before, options.after))
     speed = measure(before, after, threads=options.threads, seconds=options.seconds) if options.time else None
     found = compare(before, after, speed)
@@ -57,15 +61,27 @@ def _bundle_folder(named: str, project: Project) -> Path:
         return folder
     from builder.pack.bundle import find_bundle
 
-    spec = load_spec(named, project)
+    spec = _bundled_spec(named, project)
     return find_bundle(project.dist, spec.name, spec.target, named).folder
+
+
+def _bundled_spec(named: str, project: Project) -> ModelSpec:
+    """Load the spec of a model whose bundle is wanted. Raises UsageError that says so where there is no such model."""
+    try:
+        return load_spec(named, project)
+    except UsageError:
+        hint = did_you_mean(named, known_models(project))
+        raise UsageError(
+            f"there is no bundle in {named}, and no model there or of that name.{hint} "
+            f"`{bundle_command('emotion')}` makes the bundle of an example."
+        ) from None
 
 
 def _report_arguments(parser: Arguments) -> None:
     add_model(parser)
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure each, about (default: 3)")
+    parser.add_argument("--seconds", type=positive, default=3.0, help="how long to measure each, about (default: 3)")
     parser.add_argument(
-        "--starts", type=int, default=5, help="cold starts of the function; 0 leaves the function out (default: 5)"
+        "--starts", type=whole(0), default=5, help="cold starts of the function; 0 leaves the function out (default: 5)"
     )
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="where to write (default: report.html in the bundle's folder)"
@@ -78,9 +94,7 @@ def report(options: Options, project: Project) -> None:
     from builder.targets import host_target
     from builder.workspace import Workspace
 
-    if options.starts < 0:
-        raise UsageError(f"--starts {options.starts}: give 0 or more.")
-    ws = Workspace.of(load_spec(options.model, project), project, host_target(), progress_of(options))
+    ws = Workspace.of(_bundled_spec(options.model, project), project, host_target(), progress_of(options))
     with ws.held():
         data = gather(ws, seconds=options.seconds, starts=options.starts, named=options.model)
         output = options.output or ws.bundle / "report.html"

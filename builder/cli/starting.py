@@ -1,12 +1,17 @@
-"""The command that starts a project: new."""
+"""Commands to begin with: new, init, doctor."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from builder.cli.command import Arguments, Command, Options, add_trust, answer, relative
+from builder.cli.command import Arguments, Command, Options, add_trust, answer, relative, say
 from builder.cli.looking import describe_for, fetched_model
+from builder.commands import bundle_command
+from builder.errors import EnvironmentSetupError, UsageError
+from builder.files import write_file
 from builder.project import Project
+from builder.spec.address import is_address
 
 
 def _new_arguments(parser: Arguments) -> None:
@@ -43,4 +48,39 @@ def new(options: Options, project: Project) -> None:
     answer(options, {"files": written, "diff": ""}, text)
 
 
-COMMANDS = (Command("new", "write a project for a model of one's own: stack, tests and CI", _new_arguments, new),)
+def _init_arguments(parser: Arguments) -> None:
+    parser.add_argument("model", help=".keras, .h5, .pb or a SavedModel folder, or its address (docs/sources.md)")
+    parser.add_argument(
+        "--output", type=Path, help="where to write (default: model.toml beside the model, or here for an address)"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    add_trust(parser)
+
+
+def init(options: Options, project: Project) -> None:
+    from builder.importers.draft import draft_text
+
+    folder = Path.cwd() if is_address(options.model) else Path(options.model).resolve().parent
+    output: Path = options.output or folder / "model.toml"
+    if output.exists() and not options.force:
+        raise UsageError(f"{output} exists; give another --output, or --force to overwrite it.")
+    path, origin = fetched_model(options, project)
+    describe = describe_for(options, thorough=True)
+    write_file(output, draft_text(path, describe, toml=output, trust=options.trust, origin=origin))
+    text = f"wrote {relative(output)}: check it, then run `{bundle_command(str(relative(output)))}`"
+    answer(options, {"file": output.resolve()}, text)
+
+
+def doctor(options: Options, project: Project) -> int:
+    from builder.doctor import examine, render
+
+    found = examine(project)
+    say(json.dumps(found.to_dict(), indent=1) if options.json else render(found))
+    return 0 if found.can_build else EnvironmentSetupError.exit_code
+
+
+COMMANDS = (
+    Command("new", "write a project for a model of your own: stack, tests and CI", _new_arguments, new),
+    Command("init", "write a model.toml for a trained model, to be edited", _init_arguments, init),
+    Command("doctor", "say what this machine has, and what it lacks for which command", lambda _: None, doctor),
+)

@@ -19,14 +19,15 @@ def parameters(samconfig: Path, environment: str, given: Sequence[str]) -> dict[
 
     Raises UsageError where samconfig.toml cannot be read or has no such environment, and for what is not NAME=VALUE.
     """
-    listed = _deploy_table(samconfig, environment).get("parameter_overrides", [])
+    listed = deploy_table(samconfig, environment).get("parameter_overrides", [])
     words = shlex.split(listed) if isinstance(listed, str) else list(map(str, listed))
     if wrong := [word for word in (*words, *given) if "=" not in word]:
         raise UsageError(f"{wrong[0]}: write parameters as NAME=VALUE.")
     return dict(word.split("=", 1) for word in (*words, *given))
 
 
-def _deploy_table(samconfig: Path, environment: str) -> dict[str, Any]:
+def deploy_table(samconfig: Path, environment: str) -> dict[str, Any]:
+    """Return the settings of `sam deploy` for ``environment``. Raises UsageError as ``parameters`` does."""
     try:
         tables = tomllib.loads(samconfig.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

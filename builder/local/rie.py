@@ -42,7 +42,10 @@ class InvokeResult:
 
     @property
     def times(self) -> str:
-        return f"init {self.init_ms:.0f} ms, first {self.first_ms:.1f} ms, warm {self.warm_ms:.1f} ms"
+        return (
+            f"init {self.init_ms:.0f} ms (Python's start until the function is ready), first request "
+            f"{self.first_ms:.1f} ms, warm {self.warm_ms:.1f} ms (median of {WARM_REQUESTS} more)"
+        )
 
 
 def invoke(
@@ -84,7 +87,7 @@ def emulator(
 ) -> Emulator:
     """The emulator for a bundle, to be entered. ``environment``: variables of the function's own."""
     if not (bundle_layer / "lib" / "libmodel.so").is_file():
-        raise UsageError(f"{bundle_layer} has no lib/libmodel.so; run `{bundle_command()}` first.")
+        raise UsageError(f"{bundle_layer} has no libmodel.so; run `{bundle_command(bundle_layer.parent.name)}` first.")
     cache = cache or cache_folder() / "local"
     interpreter = parts.find_python(python)
     if dependencies is None or not interpreter.matches_lambda:
@@ -155,7 +158,7 @@ def default_event(bundle: Path) -> dict[str, Any]:
     try:
         described = json.loads((bundle / "model.json").read_text())
     except OSError as error:
-        raise UsageError(f"there is no bundle in {bundle}; run `{bundle_command()}` first.") from error
+        raise UsageError(f"there is no bundle in {bundle}; run `{bundle_command(bundle.name)}` first.") from error
     picture = image_event(trying.PICTURE) if described["image"] else {}
     if described.get("text") or trying.takes_text(described):
         picture = {"text": trying.TEXT}

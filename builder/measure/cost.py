@@ -201,6 +201,8 @@ def render(found: Costs) -> str:
         [
             f"{found.model} {found.version}: milliseconds, and US dollars for a million requests "
             f"(list prices of {found.prices.of})",
+            "cold: from nothing to the first answer; p50, p90: what callers wait for a warm request; "
+            "billed: the mean of that as Lambda rounds it",
             table(head, rows, right=tuple(range(len(head))), indent=0),
             *(f"{memory:,} MB is left out: {why}" for memory, why in found.left_out.items()),
             "",

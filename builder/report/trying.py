@@ -19,16 +19,20 @@ PICTURE = Path(__file__).parents[1] / "verify" / "photographs" / "face.jpg"
 """The picture that is sent where none is named."""
 
 
-def how_to_try(models: Sequence[str], described: Mapping[str, Any]) -> str:
-    """Lines that name the command for a bundle of ``models``, the first of which has the model.json ``described``."""
+def how_to_try(models: Sequence[str], described: Mapping[str, Any], folder: Path = Path()) -> str:
+    """Lines that name the command for a bundle of ``models``, the first of which has the model.json ``described``.
+
+    ``folder``: the project's, as -C named it.
+    """
     given = shell(" ".join(models))
-    words = shlex.join(["coldforge", "invoke", *(model for model in models if model != ".")])
+    place = ["-C", str(folder)] if folder != Path() else []
+    words = shlex.join(["coldforge", *place, "invoke", *(model for model in models if model != ".")])
     command = f"try it: {either(f'make invoke MODEL={given}', words)}"
     tensors = tensor_feeds(described)
     if not tensors and (described.get("text") or takes_text(described)):
-        return command + either(' TEXT="..."', ' --text "..."')
+        return f'{command}\n  It sends a text. {either("TEXT=", "--text ")}"..." sends your own.'
     if not tensors and not described.get("strings"):
-        return command + either(" IMAGE=tests/data/face.jpg", " --image photo.jpg")
+        return f"{command}\n  It sends a photograph. {either('IMAGE=', '--image ')}FILE sends your own."
     named = [(feed["name"], feed["dtype"], feed["shape"]) for feed in tensors]
     named += [(one["name"], "strings", one["shape"]) for one in described.get("strings", [])]
     shapes = ", ".join(f"{json_line(name)}: <{dtype} {shape}>" for name, dtype, shape in named)

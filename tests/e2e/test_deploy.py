@@ -78,7 +78,7 @@ def deployed(aws: LocalAws, emotion: Bundle, queue: str) -> Iterator[Deployed]:
     command = ["make", "deploy", "MODEL=emotion", *flags, f"PARAMETERS={parameters}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"deploying emotion 1 to stack {STACK}" in done.stdout
+    assert f"deploying emotion 1 to stack {STACK}" in done.stderr
     assert f"Successfully created/updated stack - {STACK}" in done.stdout
     return up(aws, STACK)
 

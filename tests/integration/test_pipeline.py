@@ -102,7 +102,7 @@ def test_a_build_and_its_repeat(project: Project, capsys: pytest.CaptureFixture[
     first = capsys.readouterr()
     assert "model layer" in first.out
     assert "agrees" in first.out
-    assert f"try it: make invoke MODEL={spec} IMAGE=tests/data/face.jpg" in first.out
+    assert f"try it: coldforge invoke {spec}\n" in first.out
     bundle = Bundle.load(project.dist / "small")
     before = digest(bundle.folder)
     manifest = json.loads(bundle.manifest.read_text())

@@ -104,7 +104,7 @@ def test_weights_of_a_bundle_that_has_them_inside_cannot_be_changed(
 ) -> None:
     trained(project, 0)
     assert main(["weights", "model.toml"]) == 2
-    assert "make bundle" in capsys.readouterr().err
+    assert "coldforge bundle" in capsys.readouterr().err
     (project.root / "model.toml").write_text(SPEC.replace('"layer"', '"library"'))
     assert main(["bundle", "model.toml"]) == 0
     assert main(["weights", "model.toml"]) == 2

@@ -142,4 +142,4 @@ def test_the_command(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> No
     assert main(command) == 0
     assert "500, 1 in a run" in capsys.readouterr().out
     assert main([*command[:-1], "0"]) == 2
-    assert "--limit 0: give more than 0" in capsys.readouterr().err
+    assert "--limit: 0 cannot be used" in capsys.readouterr().err

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,15 +14,17 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from builder.bindings import LANGUAGES
-from builder.cli import GROUPS, main
+from builder.cli import COMMANDS, GROUPS, main, make_parser
 from builder.cli.command import named
+from builder.cli.guide import EXAMPLES, example
 from builder.cli.reference import reference
 from builder.cli.results import RESULTS, document
 from builder.errors import PIPE_CLOSED, UsageError
 from tests.conftest import ROOT
 from tests.support.results import printed
 
-NAMES = [name for group in GROUPS for given in group for name, _ in named(given)]
+BY_NAME = {name: command for given in COMMANDS for name, command in named(given)}
+NAMES = list(BY_NAME)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -28,7 +32,39 @@ def test_every_command_says_what_it_takes(name: str, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as ended:
         main([*name.split(), "--help"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out.startswith(f"usage: coldforge {name} ")
+    help = capsys.readouterr().out
+    assert help.startswith(f"usage: coldforge {name} ")
+    assert f"{BY_NAME[name].help[1:]}." in help
+    assert help.endswith(f"\nexample: {example(name)}\n")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_commands_example_is_one_of_it(name: str) -> None:
+    options = make_parser().parse_args(shlex.split(example(name))[1:])
+    assert options.command is BY_NAME[name].run
+
+
+def test_examples_are_of_commands_that_there_are() -> None:
+    assert set(EXAMPLES) == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "units"),
+    [
+        ("init", ("pixels", "elements")),
+        ("invoke", ("milliseconds",)),
+        ("serve", ("milliseconds",)),
+        ("bench", ("milliseconds",)),
+        ("cost", ("milliseconds", "US dollars")),
+    ],
+)
+def test_commands_that_print_numbers_say_in_which_unit(
+    name: str, units: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    help = capsys.readouterr().out
+    assert all(unit in help for unit in units)
 
 
 def test_the_page_of_commands_is_up_to_date() -> None:
@@ -42,7 +78,7 @@ def test_the_page_of_commands_is_up_to_date() -> None:
 def test_the_schema_of_results_is_up_to_date() -> None:
     text = (ROOT / "docs" / "results.schema.json").read_text(encoding="utf-8")
     assert json.loads(text) == document(), "run: python -m builder.cli.reference docs/cli.md"
-    assert list(RESULTS) == NAMES
+    assert set(RESULTS) == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -70,14 +106,18 @@ def test_who_reads_a_result_may_stop(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (PIPE_CLOSED, b"")
 
 
-def test_all_commands_are_listed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines if line.startswith("    ") and line[4] != " "] == [
-        given.name for group in GROUPS for given in group
-    ]
-    assert len(set(NAMES)) == len(NAMES)
+@pytest.mark.parametrize("words", [[], ["--help"]])
+def test_all_commands_are_listed_once_each_in_its_group(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert list(GROUPS) == ["Start", "Build", "Try", "Inspect", "Deploy", "Trust"]
+    for group, commands in GROUPS.items():
+        section = text.split(f"\n{group}\n")[1].split("\n\n")[0]
+        assert [line.split()[0] for line in section.splitlines()] == [command.name for command in commands]
+        assert all(len(line) <= 80 for line in section.splitlines())
+    assert len({command.name for command in COMMANDS}) == len(COMMANDS)
 
 
 def test_a_model_named_twice_is_refused_before_anything_is_built(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,18 +141,105 @@ def test_python_alone_can_ask_where_a_build_would_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("bundel", "bundle"), ("inspekt", "inspect"), ("verify-bundel", "verify-bundle")]
+    ("typed", "meant"),
+    [
+        ("bundel digits", "bundle"),
+        ("inspekt digits", "inspect"),
+        ("verify-bundel digits", "verify-bundle"),
+        ("batch statr", "start"),
+        ("bundle --taget arm64", "--target"),
+        ("bundle --taget=arm64", "--target"),
+        ("sign dist/digits --kee private.pem", "--key"),  # which is missing, too
+        ("batch start s3://a/b --dryrun", "--dry-run"),
+        ("--completoin bash", "--completion"),
+        ("bundle --package zpi", "zip"),
+        ("bindings emotion --lang rsut", "rust"),
+        ("bundle --in hosst", "host"),
+        ("bundle emotoin", "emotion"),
+        ("diff emotoin digits", "emotion"),
+        ("report diggits", "digits"),
+        ("deploy emotoin", "emotion"),
+    ],
 )
-def test_a_command_that_is_not_there_gets_the_one_that_was_meant(
+def test_a_name_that_is_not_there_gets_the_one_that_was_meant(
     typed: str, meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([typed, "digits"]) == UsageError.exit_code
-    assert f"there is no command {typed}. Did you mean `{meant}`?" in capsys.readouterr().err
+    assert main(typed.split()) == UsageError.exit_code
+    said = capsys.readouterr().err
+    assert f"Did you mean {meant}?" in said
+    assert "usage:" not in said
 
 
-def test_a_command_like_no_other_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["xyzzy"]) == UsageError.exit_code
-    assert capsys.readouterr().err == "coldforge: there is no command xyzzy. `coldforge --help` lists them all.\n"
+@pytest.mark.parametrize(
+    "typed", ["xyzzy", "bundle --xyzzy", "doctor xyzzy", "sign", "batch", "serve --port abc", "--x"]
+)
+def test_what_is_like_nothing_else_is_refused_in_a_line_that_names_the_help(
+    typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(typed.split()) == UsageError.exit_code
+    said = capsys.readouterr().err
+    assert "Did you mean" not in said
+    assert said.count("\n") == 1
+    assert " --help`" in said
+
+
+@pytest.mark.parametrize("port", ["99999", "65536", "-1", "abc", "", "8080.5", "1e3", "٣"])
+def test_what_is_no_port_is_refused_before_anything_is_started(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "emotion", f"--port={port}"]) == UsageError.exit_code
+    assert "--port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "explain emotion --threads 0",
+        "explain emotion --seconds nan",
+        "diff a b --threads -1",
+        "bench emotion --starts -1",
+        "bench emotion --seconds 0",
+        "cost emotion --rounds 0",
+        "cost emotion --below inf",
+        "cost emotion --memory 442 0",
+        "report emotion --starts 1.5",
+        "publish emotion --prune 0",
+        "batch start s3://a/b --limit 0",
+        "batch start s3://a/b --ms -1",
+    ],
+)
+def test_numbers_out_of_range_are_refused_with_what_would_be_right(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == UsageError.exit_code
+    assert re.search(r"--[a-z]+: \S+ cannot be used; give a (whole )?number", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "command", ["invoke", "serve", "sample", "bench", "cost", "diff", "report", "deploy", "publish"]
+)
+@pytest.mark.parametrize("checkout", [True, False])
+def test_a_bundle_that_is_not_there_is_named_with_what_builds_it(
+    command: str, checkout: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make invoke MODEL=x` advised to build another model."""
+    monkeypatch.setenv("SAM", "no-sam-is-run")
+    (tmp_path / "x").mkdir()
+    (tmp_path / "samconfig.toml").write_text("[default.deploy.parameters]\n")
+    (tmp_path / "x" / "model.toml").write_text('[model]\nname = "other"\nsource = "a.keras"\n')
+    if not checkout:
+        monkeypatch.chdir(tmp_path)
+    model = str(tmp_path / "x") if checkout else "x"
+    assert main([command, model, *[model] * (command == "diff")]) == UsageError.exit_code
+    said = capsys.readouterr().err
+    assert "there is no bundle of other" in said
+    assert f"`{f'make bundle MODEL={model}' if checkout else 'coldforge bundle x'}`" in said
+
+
+@pytest.mark.parametrize("words", ["diff dist/nowhere digits", "report dist/nowhere"])
+def test_what_shows_bundles_speaks_of_bundles(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == UsageError.exit_code
+    said = capsys.readouterr().err
+    assert "there is no bundle in dist/nowhere" in said
+    assert "model.toml" not in said
 
 
 @pytest.mark.parametrize("name", ["flowers.keras", "my flowers.pb"])
@@ -153,6 +280,18 @@ def test_make_refuses_a_python_that_is_too_old(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.endswith(f"PYTHON={old} is not Python 3.11, 3.12 or 3.13, which coldforge needs.  Stop.\n")
     assert make(f"PYTHON={sys.executable}", "help").returncode == 0
+
+
+def test_make_help_shows_what_a_user_needs_and_developers_targets_apart() -> None:
+    def listed(goal: str) -> set[str]:
+        return set(re.findall(r"^  make ([a-z0-9-]+)", make(f"PYTHON={sys.executable}", goal).stdout, re.MULTILINE))
+
+    users, developers = listed("help"), listed("help-developers")
+    assert {"bundle", "invoke", "deploy", "test", "test-all", "doctor", "serve"} <= users
+    assert {"lint", "lock", "bench", "fuzz", "test-unit"} <= developers
+    assert not users & developers
+    targets = set(re.findall(r"^([a-z0-9-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert users | developers == targets
 
 
 def test_make_refuses_a_language_before_it_builds_anything() -> None:

@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder.cli import main
 from builder.deliver.environments import parameters
 from builder.deliver.template_check import Loader, problems
 from builder.errors import UsageError
 from builder.spec.schema import SECTIONS
 from tests.conftest import ROOT
-from tests.support.results import printed
 
 SAMCONFIG = ROOT / "samconfig.toml"
 NAMES = ("default", "dev", "staging", "prod")
@@ -43,14 +41,6 @@ def test_both_forms_of_samconfig(tmp_path: Path, listed: str) -> None:
     path = tmp_path / "samconfig.toml"
     path.write_text(f"[x.deploy.parameters]\nparameter_overrides = {listed}\n")
     assert parameters(path, "x", []) == {"A": "1", "B": "two words"}
-
-
-def test_the_command_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["parameters", "--env", "prod", "ModelName=digits", "--json"]) == 0
-    found = printed("parameters", capsys.readouterr().out)["parameters"]
-    assert found == parameters(SAMCONFIG, "prod", ["ModelName=digits"])
-    assert main(["parameters", "--env", "prod", "ModelName=digits"]) == 0
-    assert capsys.readouterr().out.splitlines() == [f"{name}={value}" for name, value in found.items()]
 
 
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from builder.cli import make_parser
+from builder.project import HOME
 from builder.report.trying import how_to_try, zeros
 
 PICTURE: dict[str, Any] = {"name": "pixels", "dtype": "uint8", "shape": [1, 8, 8, 1], "bytes": 64}
@@ -15,7 +22,9 @@ def described(*feeds: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_model_that_takes_a_picture_is_tried_with_one() -> None:
-    assert how_to_try(["a", "b c"], described(PICTURE)) == "try it: make invoke MODEL='a b c' IMAGE=tests/data/face.jpg"
+    text = how_to_try(["a", "b c"], described(PICTURE))
+    assert text.startswith("try it: make invoke MODEL='a b c'\n")
+    assert "IMAGE=FILE" in text
     assert zeros(described(PICTURE)) == {}
 
 
@@ -24,6 +33,7 @@ def test_a_model_without_pictures_is_tried_with_tensors() -> None:
     assert text.startswith("try it: make invoke MODEL=series\n")
     assert '{"inputs": {"series": <float32 [1, 3]>}}' in text
     assert "IMAGE" not in text
+    assert "INPUTS=FILE" in text
     assert zeros(described(SERIES)) == {"inputs": {"series": {"b64": "AAAAAAAAAAAAAAAA"}}}
 
 
@@ -37,7 +47,35 @@ def test_a_model_that_takes_both_is_tried_with_both() -> None:
 def test_a_model_of_text_is_tried_with_one() -> None:
     ids, mask = SERIES | {"name": "input_ids"}, SERIES | {"name": "attention_mask"}
     about = described(ids, mask) | {"text": {"ids": "input_ids", "mask": "attention_mask", "types": ""}}
-    assert how_to_try(["a"], about) == 'try it: make invoke MODEL=a TEXT="..."'
+    assert how_to_try(["a"], about).startswith("try it: make invoke MODEL=a\n")
+    assert "TEXT=" in how_to_try(["a"], about)
     assert zeros(about) == {}
     both = about | {"feeds": [ids, mask, SERIES]}
     assert list(zeros(both)["inputs"]) == ["series"]
+
+
+def test_the_line_names_the_folder_that_the_command_was_told_to_work_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = how_to_try(["."], described(PICTURE), Path("my faces"))
+    assert text.startswith("try it: coldforge -C 'my faces' invoke\n")
+
+
+@pytest.mark.parametrize("checkout", [True, False])
+@pytest.mark.parametrize("about", [described(PICTURE), described(SERIES), {**described(), "text": {"ids": "a"}}])
+@pytest.mark.parametrize("models", [["a"], ["a", "b"], ["."]])
+def test_the_line_to_try_is_a_command_that_is_there_and_names_no_file_that_is_not(
+    checkout: bool, about: dict[str, Any], models: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another folder than the checkout has no Makefile, also where the checkout's own command runs."""
+    monkeypatch.chdir(HOME if checkout else tmp_path)
+    line, hint = how_to_try(models, about).removeprefix("try it: ").split("\n")
+    if checkout:
+        assert line == f"make invoke MODEL={shlex.quote(' '.join(models))}"
+        assert "--" not in hint
+        return
+    options = make_parser().parse_args(shlex.split(line)[1:])
+    assert (options.models, options.image, options.inputs) == (models, None, None)
+    (option,) = re.findall("--[a-z]+", hint)
+    assert make_parser().parse_args(["invoke", option, "x"]).command is options.command

@@ -1,0 +1,66 @@
+"""What `coldforge COMMAND --help` says besides its arguments: an example, and what the command's numbers measure."""
+
+EXAMPLES = {
+    "new": "faces --from model.keras",
+    "init": "model.keras --output faces/model.toml",
+    "doctor": "",
+    "bundle": "emotion --in host",
+    "wasm": "emotion",
+    "bindings": "emotion --lang rust",
+    "export": "emotion --out exported",
+    "selftest": "emotion",
+    "weights": "emotion --output emotion.weights",
+    "invoke": "emotion",
+    "sample": "emotion",
+    "serve": "emotion --port 8080",
+    "bench": "emotion --seconds 5",
+    "cost": "emotion --memory 442 1769 --below 50",
+    "inspect": "model.keras",
+    "explain": "emotion --threads 2",
+    "verify": "emotion --layers",
+    "tune": "emotion --seconds 30",
+    "accuracy": "emotion --images photos",
+    "check-spec": "model.toml",
+    "where": "emotion",
+    "diff": "main/dist/emotion dist/emotion --time",
+    "report": "emotion --output report.html",
+    "deploy": "emotion --env prod --parameters MemorySize=2048",
+    "publish": "emotion --prune 3",
+    "stage": "emotion",
+    "template": "terraform --out infra",
+    "check": "MemorySize=2048 --template template.yaml",
+    "batch start": "s3://pictures/in/ --to s3://answers/run1 --dry-run",
+    "batch watch": "s3://answers/run1",
+    "batch status": "s3://answers/run1",
+    "batch stop": "s3://answers/run1",
+    "batch resume": "s3://answers/run1",
+    "batch collect": "s3://answers/run1 --output answers.parquet",
+    "sign": "dist/emotion --key private.pem",
+    "verify-bundle": "dist/emotion --key public.pem",
+    "reproduce": "dist/emotion",
+}
+"""Arguments that each command takes, by its name."""
+
+ABOUT = {
+    "init": "Sizes in it are pixels, lengths are elements, and `scale` multiplies a pixel's 0 to 255.",
+    "bundle": "The model of an example that is trained here is trained first.",
+    "invoke": "Without an input it sends one of its own. Times are milliseconds on this machine: `init` from the start "
+    "of Python until the function is ready, `first` the first request after that, `warm` the median of three more.",
+    "serve": "It prints a line for each request: method, path, status, and the milliseconds from the whole request to "
+    "the answer.",
+    "bench": "Times are milliseconds on this machine: of one run of the library, of a request as its caller sees it, "
+    "and of a start from nothing to the first answer.",
+    "cost": "Times are milliseconds: `cold` from nothing to the first answer, `p50` and `p90` what callers wait for a "
+    "warm request, `billed` the mean of that as Lambda rounds it. Prices are US dollars for a million requests.",
+}
+"""Sentences behind the first, of the commands that need some."""
+
+
+def describe(name: str, line: str) -> str:
+    """Return whole sentences on the command ``name``, of which ``line`` is the first."""
+    return f"{line[0].upper()}{line[1:]}. {ABOUT.get(name, '')}".strip()
+
+
+def example(name: str) -> str:
+    """Return a command line of the command ``name``."""
+    return f"coldforge {name} {EXAMPLES.get(name, '')}".strip()

@@ -46,10 +46,10 @@ INLINE vec sigmoid_vec(vec x) { return splat(1.0f) / (splat(1.0f) + exp_vec(-x))
  * Coefficients and bound: Eigen 3.4.0, Eigen/src/Core/MathFunctionsImpl.h, generic_fast_tanh_float (P. Gonnet and
  * G. Guennebaud, MPL 2.0), which XLA uses as well.
  */
-#if defined(__FMA__) || defined(__aarch64__)
-#define TANH_BOUND 7.99881172180175781f
-#else
+#ifdef __wasm__ /* multiplies and adds in two steps, and so rounds twice */
 #define TANH_BOUND 7.90531110763549805f
+#else
+#define TANH_BOUND 7.99881172180175781f
 #endif
 INLINE vec tanh_numerator(vec x, vec *denominator) {
     x = clamp(x, splat(-TANH_BOUND), splat(TANH_BOUND));

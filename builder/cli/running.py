@@ -90,11 +90,18 @@ def _serve_arguments(parser: Arguments) -> None:
     parser.add_argument(
         "--port", type=whole(0, 65535), default=8080, help="port to serve on (default: 8080; 0 takes any free port)"
     )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another name by which callers may reach this server, as that of a tunnel (default: localhost alone)",
+    )
     parser.add_argument("--cors", default="", metavar="ORIGINS", help="origins whose pages may call the function, or *")
 
 
 def serve(options: Options, project: Project) -> None:
-    from builder.local import http, rie
+    from builder.local import http, origins, reloading, rie
 
     layer = _bundle_of(options.models, project).layer
     environment = {"COLDFORGE_PLAYGROUND": "on", "COLDFORGE_CORS_ORIGINS": options.cors}
@@ -102,12 +109,16 @@ def serve(options: Options, project: Project) -> None:
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
+    pages = tuple(origin.strip().rstrip("/") for origin in options.cors.split(",") if origin.strip())
+    allowed = origins.Allowed(tuple(name.lower() for name in options.allow_host), pages)
     for number in (signal.SIGTERM, signal.SIGINT):  # a shell's background job would ignore SIGINT
         signal.signal(number, signal.default_int_handler)  # the emulator is ended in either case
     with (
         suppress(KeyboardInterrupt),
-        rie.emulator(layer, environment=environment) as running,
-        http.serving(running.invoke, options.port, say) as url,
+        reloading.Reloading(
+            lambda: rie.emulator(layer, environment=environment), layer / "lib" / "libmodel.so", say
+        ) as running,
+        http.serving(running.invoke, options.port, say, allowed=allowed) as url,
     ):
         answer(options, {"url": url}, f"{url} (Ctrl-C ends)")
         sys.stdout.flush()

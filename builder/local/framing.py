@@ -24,10 +24,14 @@ class Lines(Protocol):
 
 
 class Head(NamedTuple):
-    """``lines``: as they came, the blank one included. ``length``: the body's, in bytes."""
+    """``lines``: as they came, the blank one included. ``length``: the body's, in bytes.
+
+    ``values``: of each header, by its name in lower case.
+    """
 
     lines: list[bytes]
     length: int
+    values: dict[bytes, list[bytes]]
 
 
 class Refusal(NamedTuple):
@@ -60,9 +64,9 @@ def read_head(stream: Lines, longest_body: int) -> Head | Refusal:
             return Refusal(400, "send Content-Length or Transfer-Encoding, not both")
         return Refusal(411, "send the body with its Content-Length")
     if not lengths:
-        return Head(lines, 0)
+        return Head(lines, 0, values)
     if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
         return Refusal(400, "Content-Length must be one number, and stand there once")
     if int(lengths[0]) > longest_body:
         return Refusal(413, f"Lambda takes bodies of at most {longest_body:,} bytes")
-    return Head(lines, int(lengths[0]))
+    return Head(lines, int(lengths[0]), values)

@@ -11,17 +11,22 @@ import errno
 import io
 import itertools
 import json
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.message import Message
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from builder.errors import EnvironmentSetupError
+from builder.errors import EnvironmentSetupError, UsageError
+from builder.escape import visible
 from builder.local.framing import Refusal, read_head
+from builder.local.origins import LOOPBACK, Allowed
 
 Invoke = Callable[[dict[str, Any]], Any]
 """The function: takes an event, gives its answer."""
@@ -33,6 +38,18 @@ MAX_EVENT = 6_291_556
 
 MAX_BODY = MAX_EVENT * 3 // 4 - 4096
 """Bytes: what is left of Lambda's limit on an event once the body is base64 and the headers are in."""
+
+CALLER_SECONDS = 30.0
+"""A caller has so long for a request, for what is between two, and to take an answer."""
+
+LINGER_SECONDS = 2.0
+"""So long the rest of a request that is refused is read, and thrown away."""
+
+REASON = 500
+"""Characters of an answer that are said of a request that was refused."""
+
+MOST_CALLERS = 32
+"""Connections at once, each of which has a thread."""
 
 BAD_GATEWAY = {"statusCode": 502, "body": '{"message": "the function failed; see its log"}'}
 
@@ -98,18 +115,20 @@ def response(answer: Any) -> tuple[int, dict[str, str], bytes]:
 
 
 @contextmanager
-def serving(invoke: Invoke, port: int = 0, say: Say = lambda line: None) -> Iterator[str]:
+def serving(
+    invoke: Invoke, port: int = 0, say: Say = lambda line: None, *, allowed: Allowed = LOOPBACK
+) -> Iterator[str]:
     """Serve the function on 127.0.0.1 until the end of the block; gives the URL. ``port`` 0 takes a free one.
 
     An instance of a function has one request at a time, so they wait for each other. ``say`` gets a line for each.
     Raises EnvironmentSetupError.
     """
     try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), _handler(invoke, say))
-    except OSError as error:
-        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
+        server = _Server(("127.0.0.1", port), _handler(invoke, say, allowed), say)
+    except (OSError, OverflowError) as error:
+        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        why = "is in use" if taken else f"cannot be used ({getattr(error, 'strerror', None) or error})"
         raise EnvironmentSetupError(f"port {port} {why}; pass --port.") from error
-    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
     thread.start()
     try:
@@ -119,17 +138,69 @@ def serving(invoke: Invoke, port: int = 0, say: Say = lambda line: None) -> Iter
         server.server_close()
 
 
-def _handler(invoke: Invoke, say: Say) -> type[BaseHTTPRequestHandler]:
+class _Server(ThreadingHTTPServer):
+    """A thread for each of at most ``MOST_CALLERS`` connections; one more than these is hung up on."""
+
+    daemon_threads = True
+    request_queue_size = MOST_CALLERS
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], say: Say) -> None:
+        super().__init__(address, handler)
+        self._say = say
+        self._free = threading.Semaphore(MOST_CALLERS)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Take a thread for the connection, which may be free in a moment."""
+        return self._free.acquire(timeout=1)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say in a line what went wrong; of a caller who has gone there is nothing to say."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            self._say(f"a request failed: {error!r}")
+
+
+@contextmanager
+def _reading_ends(connection: socket.socket, seconds: float) -> Iterator[None]:
+    """End what a caller sends after so many ``seconds`` in this block; it can still be answered."""
+
+    def end() -> None:
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RD)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _handler(invoke: Invoke, say: Say, allowed: Allowed) -> type[BaseHTTPRequestHandler]:
     turn = threading.Lock()
     numbers = itertools.count(1)
 
     class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+        protocol_version, default_request_version = "HTTP/1.1", "HTTP/1.0"
         server_version, sys_version = "coldforge", ""
+        timeout = CALLER_SECONDS
+
+        def handle_one_request(self) -> None:
+            with _reading_ends(self.connection, CALLER_SECONDS):
+                super().handle_one_request()
 
         def parse_request(self) -> bool:
             """Of the request line only if the headers are refused, so that no "100 Continue" is sent."""
             stream, head = self.rfile, read_head(self.rfile, MAX_BODY)
+            if not isinstance(head, Refusal):
+                head = allowed.check(head.values.get(b"host", []), head.values.get(b"origin", [])) or head
             self.rfile = io.BytesIO(b"\r\n" if isinstance(head, Refusal) else b"".join(head.lines))
             try:
                 parsed = super().parse_request()
@@ -152,15 +223,29 @@ def _handler(invoke: Invoke, say: Say) -> type[BaseHTTPRequestHandler]:
                     return self._refuse(413, f"Lambda takes events of at most {MAX_EVENT:,} bytes")
                 try:
                     status, headers, content = response(invoke(sent))
-                except EnvironmentSetupError as error:
+                except (EnvironmentSetupError, UsageError) as error:
                     say(str(error))
                     status, headers, content = response(None)
-            say(f"{self.command} {self.path} {status} {(time.perf_counter() - began) * 1000:.1f} ms")
+            reason = f" {content[:REASON].decode(errors='replace')}" if status >= 400 else ""
+            took = (time.perf_counter() - began) * 1000
+            say(visible(f"{self.command} {self.path} {status} {took:.1f} ms{reason}"))
             self._send(status, headers, content)
 
+        def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+            """Refuse what Python's own parser refuses, in JSON like everything else."""
+            self._refuse(code, message or HTTPStatus(code).phrase)
+
         def _refuse(self, status: int, message: str) -> None:
-            self.close_connection = True  # the body stays unread
-            self._send(status, {"content-type": "text/plain", "connection": "close"}, message.encode())
+            self.close_connection = True
+            code = "too_large" if status == 413 else HTTPStatus(status).name.lower()
+            content = json.dumps({"error": {"code": code, "message": message}}).encode()
+            say(visible(f"{self.requestline[:REASON]} {status} {content.decode()}"))
+            self._send(status, {"content-type": "application/json", "connection": "close"}, content)
+            # A caller that still sends would not look at the answer if the connection broke off.
+            with suppress(OSError), _reading_ends(self.connection, LINGER_SECONDS):
+                self.connection.shutdown(socket.SHUT_WR)
+                while self.rfile.read(65_536):
+                    pass
 
         def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
             self.send_response(status)

@@ -220,7 +220,7 @@ def test_a_preflight_without_origins_is_refused(emotion: Bundle) -> None:
     with bundle_served(emotion) as url:
         line = command.replace("http://127.0.0.1:8080", url).replace("curl ", "curl -s -o /dev/null -w '%{http_code}' ")
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
-    assert done.stdout == "405"
+    assert done.stdout == "403"
 
 
 def happy(answer: dict[str, Any]) -> bool:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import http.client
+import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from email.message import Message
-from typing import Any
+from pathlib import Path
+from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
 import pytest
 
 from builder.errors import EnvironmentSetupError
+from builder.files import write_file
+from builder.local import http as local_http
 from builder.local.framing import LONGEST_HEAD, MOST_LINES
 from builder.local.http import MAX_BODY, MAX_EVENT, event, response, serving
+from builder.local.origins import Allowed
+from builder.local.reloading import Reloading
 
 
 def headers(**values: str) -> Message:
@@ -88,12 +95,15 @@ def test_sockets_to_events_and_back() -> None:
         connection.request("POST", "/", headers={"Transfer-Encoding": "chunked"})
         assert connection.getresponse().status == 411
         connection.close()
-        connection.request("POST", "/", headers={"Content-Length": str(MAX_BODY + 1)})
-        assert connection.getresponse().status == 413
+        connection.request("POST", "/", bytes(MAX_BODY + 1))  # sent whole, whatever the answer is
+        reply = connection.getresponse()
+        assert (reply.status, reply.headers["content-type"]) == (413, "application/json")
+        assert json.loads(reply.read())["error"]["code"] == "too_large"
         connection.close()
     assert (seen[0]["body"], seen[0]["queryStringParameters"]) == ("xy", {"b": ""})
     assert told[0].startswith("PUT /a?b 201 ")
     assert "it is gone" in told
+    assert any("413" in line and "too_large" in line for line in told)
     with pytest.raises(OSError, match="refused"):
         connection.request("GET", "/")
 
@@ -241,3 +251,187 @@ def test_a_text_that_json_makes_too_long_is_refused(server: Server) -> None:
     head = b"POST / HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(text)
     assert server.says(head + text) == [413]
     assert server.bodies == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (b"Host: localhost:8080", 200),
+        (b"Host: LOCALHOST.", 200),
+        (b"Host: 127.0.0.1:8080\r\nOrigin: http://127.0.0.1:3000", 200),
+        (b"Host: [::1]:8080\r\nOrigin: http://[::1]:8080", 200),
+        (b"Host: tunnel.example\r\nOrigin: https://tunnel.example", 200),
+        (b"Host: localhost\r\nOrigin: https://app.example", 200),
+        (b"Host: evil.example:8080", 403),
+        (b"Host: localhost.evil.example", 403),
+        (b"Host: localhost@evil.example", 403),
+        (b"Host: 127.0.0.1.evil.example", 403),
+        (b"Host: 192.168.1.5:8080", 403),
+        (b"Host: localhost\r\nHost: evil.example", 403),
+        (b"Host: [::1", 403),
+        (b"Host:", 403),
+        (b"Host: localhost\r\nOrigin: https://evil.example", 403),
+        (b"Host: localhost\r\nOrigin: https://app.example.evil.example", 403),
+        (b"Host: localhost\r\nOrigin: http://app.example", 403),
+        (b"Host: localhost\r\nOrigin: null", 403),
+        (b"Host: localhost\r\nOrigin:", 403),
+    ],
+)
+def test_pages_of_other_sites_do_not_reach_the_function(lines: bytes, status: int) -> None:
+    """Also where a site's own name leads to this machine."""
+    bodies: list[bytes] = []
+
+    def invoke(sent: dict[str, Any]) -> Any:
+        bodies.append(sent["body"])
+        return {"statusCode": 200}
+
+    allowed = Allowed(("tunnel.example",), ("https://app.example",))
+    with serving(invoke, allowed=allowed) as url:
+        head = b"POST / HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n" + lines
+        assert Server(url, []).says(head + b"\r\n\r\nx") == [status]
+    assert bodies == (["x"] if status == 200 else [])
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GARBAGE\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.x\r\n\r\n",
+        b"BREW / HTTP/1.1\r\n\r\n",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    ],
+)
+def test_every_refusal_is_json_and_is_told_in_a_line(sent: bytes) -> None:
+    told: list[str] = []
+    with serving(lambda event: {"statusCode": 200}, say=told.append) as url:
+        address = urlsplit(url)
+        with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+            connection.sendall(sent)
+            reply = http.client.HTTPResponse(connection)
+            reply.begin()
+            error = json.loads(reply.read())["error"]
+    (line,) = told
+    assert reply.headers["content-type"] == "application/json"
+    assert f" {reply.status} " in line
+    assert error["code"] in line
+    assert line.isprintable()
+
+
+def test_a_refusal_of_the_functions_is_told_with_its_reason() -> None:
+    told: list[str] = []
+    with serving(lambda event: {"statusCode": 400, "body": event["body"]}, say=told.append) as url:
+        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=5)
+        connection.request(
+            "POST", "/", '{"error": {"code": "a", "message": "b\x1b[2J"}}', {"Content-Type": "text/plain"}
+        )
+        connection.getresponse().read()
+        connection.close()
+    (line,) = told
+    assert line.endswith(' ms {"error": {"code": "a", "message": "b\\x1b[2J"}}')
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST / HT", b"POST / HTTP/1.1\r\nA: b\r\n", INNER[:-1], INNER])
+def test_callers_that_never_finish_are_hung_up_on(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    """And with as many of them as there are threads, the next caller is answered."""
+    monkeypatch.setattr(local_http, "CALLER_SECONDS", 0.3)
+    monkeypatch.setattr(local_http, "MOST_CALLERS", 2)
+    with serving(lambda event: {"statusCode": 200}) as url:
+        address = (urlsplit(url).hostname, urlsplit(url).port)
+        idle = [socket.create_connection(address, timeout=30) for _ in range(2)]
+        for one in idle:
+            one.sendall(sent)
+        assert Server(url, []).says(INNER) == [200]
+        for one in idle:
+            while one.recv(65_536):
+                pass
+            one.close()
+
+
+def test_a_byte_now_and_then_does_not_keep_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_http, "CALLER_SECONDS", 0.3)
+    with serving(lambda event: {"statusCode": 200}) as url:
+        address = (urlsplit(url).hostname, urlsplit(url).port)
+        sent = 0
+        with socket.create_connection(address, timeout=30) as connection, suppress(OSError):
+            connection.sendall(b"GET /")
+            while sent < 1_000:
+                connection.sendall(b"a")
+                sent += 1
+                time.sleep(0.02)
+    assert sent < 1_000
+
+
+def test_a_caller_beyond_the_last_thread_is_hung_up_on() -> None:
+    with serving(lambda event: {"statusCode": 200}) as url, ExitStack() as stack:
+        address = (urlsplit(url).hostname, urlsplit(url).port)
+        for _ in range(local_http.MOST_CALLERS):
+            stack.enter_context(socket.create_connection(address, timeout=30))
+        assert Server(url, []).says(INNER) == []
+
+
+def test_a_caller_who_has_gone_leaves_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    told: list[str] = []
+    gone = threading.Event()
+
+    def invoke(sent: dict[str, Any]) -> Any:
+        assert gone.wait(30)
+        return {"statusCode": 200, "body": "x" * 5_000_000}
+
+    with serving(invoke, say=told.append) as url:
+        connection = socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), timeout=30)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closing resets it
+        connection.sendall(INNER)
+        connection.close()
+        gone.set()
+        assert Server(url, []).says(INNER) == [200]
+    assert [line.partition(" 200 ")[0] for line in told] == ["POST /inner"] * 2
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+class Function:
+    """What stands where the emulator does: it answers with the library that it was started with."""
+
+    def __init__(self, library: Path, running: list[str]) -> None:
+        self._text, self._running = library.read_text(), running
+        self.log = '{"level":"ERROR","message":"it broke"}\nmetrics'
+
+    def __enter__(self) -> Self:
+        if self._text == "broken":
+            raise EnvironmentSetupError("does not start")
+        self._running.append(self._text)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.remove(self._text)
+
+    def invoke(self, event: Any) -> Any:
+        return {"statusCode": event, "body": self._text}
+
+
+def test_a_bundle_that_was_built_again_is_served(tmp_path: Path) -> None:
+    library, running, told = tmp_path / "libmodel.so", list[str](), list[str]()
+
+    def build(text: str) -> None:
+        write_file(library, text)
+
+    build("one")
+    with Reloading(lambda: cast(Any, Function(library, running)), library, told.append) as function:
+        assert [function.invoke(200)["body"] for _ in range(2)] == ["one", "one"]
+        assert told == []
+        build("two")
+        assert function.invoke(200)["body"] == "two"
+        assert (running, len(told)) == (["two"], 1)
+        library.rename(tmp_path / "aside")  # as it is for a moment while a bundle is replaced
+        assert function.invoke(200)["body"] == "two"
+        build("broken")
+        for _ in range(2):
+            with pytest.raises(EnvironmentSetupError):
+                function.invoke(200)
+        build("three")
+        assert function.invoke(200)["body"] == "three"
+        function.invoke(500)
+        assert "it broke" in told[-1]
+    assert running == []

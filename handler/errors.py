@@ -5,7 +5,7 @@ The subclasses of HandlerError are the catalogue: docs/errors.md is made of it, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from .tuples import NamedTuple
@@ -69,6 +69,12 @@ class WrongTypeError(HandlerError):
     """A field holds the wrong kind of value."""
 
     code = "wrong_type"
+
+
+class NotJsonError(HandlerError):
+    """The body is not JSON."""
+
+    code = "not_json"
 
 
 class WrongShapeError(HandlerError):
@@ -258,10 +264,16 @@ class UnknownModelError(HandlerError):
 
 
 class NotFoundError(HandlerError):
-    """Nothing is served at this path."""
+    """Nothing is served at this path. The message lists what is."""
 
     code = "not_found"
     status = 404
+
+    def __init__(self, path: str, models: Iterable[str]) -> None:
+        super().__init__(
+            f"nothing is served at {path[:100]}; there are POST /predict, GET /health, /docs and /openapi.json, and "
+            f"/v1/models/… and /v2/models/… of {', '.join(sorted(models))[:300]}"
+        )
 
 
 class ObjectNotFoundError(HandlerError):

@@ -7,7 +7,7 @@ import json
 
 from .answer import ANSWER_LIMIT
 from .budget import JSON_VALUE, Limits
-from .errors import WrongTypeError
+from .errors import NotJsonError
 from .tuples import NamedTuple
 from .typed import Any
 
@@ -28,13 +28,18 @@ class HttpRequest(NamedTuple):
     answer_limit: int = ANSWER_LIMIT
 
     def json(self, like: str, limits: Limits) -> Any:
-        """The body. ``like``: what is wanted, for the message. Raises WrongTypeError, OverBudgetError."""
+        """The body. ``like``: what is wanted, for the message. Raises NotJsonError, OverBudgetError."""
         values = sum(map(self.body.count, (b",", b"[", b"{")))  # of these and texts, at most so many
         limits.require_memory(len(self.body) + values * JSON_VALUE)
         try:
             return _parsed(self.body)
-        except (ValueError, RecursionError):  # not UTF-8, or not JSON
-            raise WrongTypeError(f"the body must be JSON like {like}") from None
+        except json.JSONDecodeError as error:
+            reason = f"{error.msg}, line {error.lineno}, column {error.colno}"
+        except RecursionError:
+            reason = "it is nested too deep"
+        except ValueError:
+            reason = "it is not UTF-8, or a number is too long"
+        raise NotJsonError(f"the body is not JSON ({reason}); send JSON like {like}")
 
 
 def _parsed(text: bytes) -> Any:

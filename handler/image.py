@@ -145,10 +145,15 @@ class _Decoded(NamedTuple):
         return canvas
 
 
-def _decode(data: bytes, target: ImageInput, limits: Limits, seconds: float) -> _Decoded:
-    plugin = next((name for magic, name in _MAGIC if data.startswith(magic)), None)
+def format_of(data: bytes) -> str | None:
+    """Name Pillow's module for the format that the first bytes of ``data`` are of; None for no image that is known."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        plugin = "WebP"
+        return "WebP"
+    return next((name for magic, name in _MAGIC if data.startswith(magic)), None)
+
+
+def _decode(data: bytes, target: ImageInput, limits: Limits, seconds: float) -> _Decoded:
+    plugin = format_of(data)
     if plugin is None or plugin.upper() not in limits.formats:
         raise NotAnImageError(f"is not an image in an accepted format; send {_listed(limits.formats)}")
     if plugin == "WebP":

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from .text import Located
 
 
+_ADDRESSES = ("https://", "http://", "s3://")
+
+
 class File(NamedTuple):
     """An encoded file, of a picture or a recording. ``where`` names it in messages, such as ``"images"[2]``."""
 
@@ -77,6 +80,11 @@ def encoded_file(value: object, where: str, most: int) -> File:
     """The file in ``value``, of at most so many bytes: base64 text, or a ``data:`` URL of it. Raises HandlerError."""
     if not isinstance(value, str):
         raise WrongTypeError(f"{where} must be a string of base64, not {_kind(value)}")
+    if value[:8].lower().startswith(_ADDRESSES):
+        raise NotBase64Error(
+            f"{where} is an address, not a file in base64; send the file itself, or to /predict an object like "
+            f'{{"url": "https://…"}} or {{"s3": "s3://bucket/key"}}, which the function fetches where it may'
+        )
     if value[:5].lower() == "data:":
         head, comma, value = value.partition(",")
         if not comma or not head.lower().endswith(";base64"):
@@ -90,7 +98,7 @@ def encoded_file(value: object, where: str, most: int) -> File:
     except ValueError:  # binascii.Error, or letters outside ASCII
         raise NotBase64Error(f"{where} is not base64") from None
     if not data:
-        raise NotBase64Error(f"{where} is empty")
+        raise WrongFieldError(f"{where} is empty; a file in base64 is needed")
     return File(data, where)
 
 

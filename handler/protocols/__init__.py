@@ -26,6 +26,9 @@ SECURITY = {
 RETRY_AFTER = "1"
 """Seconds until a request that there was no time for, or whose picture S3 did not give, should be sent again."""
 
+_MODULES = {"v1": "tf_serving", "v2": "open_inference", "openapi.json": "openapi", "docs": "openapi"}
+"""By the first segment of the path."""
+
 
 def respond(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
     """Always a response, an error's too."""
@@ -44,7 +47,7 @@ def playground_enabled() -> bool:
 def _protocol(request: HttpRequest) -> Any:
     """The module that serves the path; our own also says that nothing does."""
     first = request.path.split("/")[1] if request.path.startswith("/") else ""
-    name = {"v1": "tf_serving", "v2": "open_inference", "openapi.json": "openapi"}.get(first, "predict")
+    name = _MODULES.get(first, "predict")
     if request.path == "/v1/embeddings":
         name = "openai"
     if request.path == "/" and request.method in ("GET", "HEAD") and playground_enabled():

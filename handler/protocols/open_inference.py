@@ -28,7 +28,7 @@ from ..errors import (
 from ..http import HttpRequest, HttpResponse
 from ..request import File, Request, encoded_file, require_together, text_of, texts
 from ..server import Call, Server
-from ..tensors import of_shape, require_finite, require_held, require_items, tensor
+from ..tensors import name_single, of_shape, require_finite, require_held, require_items, tensor
 from ..typed import Any
 from .paths import model_path
 
@@ -49,7 +49,7 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
     segments = request.path.strip("/").split("/")[1:]
     path = model_path(segments)
     if (path.rest not in ((), ("ready",), ("infer",))) if path else (segments not in SERVER_PATHS):
-        raise NotFoundError(f"nothing is served at {request.path[:100]}")
+        raise NotFoundError(request.path, server.models)
     method = "POST" if path and path.rest == ("infer",) else "GET"
     if request.method != method:
         raise MethodNotAllowedError(request.method, request.path, method)
@@ -154,7 +154,7 @@ def _request(
     limits: Limits,
     require_answer: Callable[[int, Description], None],
 ) -> Request:
-    given = _objects(event, "inputs")
+    given = name_single(_objects(event, "inputs"), [feed.name for feed in description.taken])
     if (examples := description.examples) and [*given] == [examples.name]:
         return _of_examples(given[examples.name], blob, description, limits, require_answer)
     image, text = description.image, description.text

@@ -1,4 +1,6 @@
-"""``GET /openapi.json``: what is served, as OpenAPI 3.1, made from the models' own descriptions."""
+"""``GET /openapi.json``: what is served, as OpenAPI 3.1, made from the models' own descriptions; ``GET /docs``: the
+same as a page.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from ..errors import MethodNotAllowedError, NotFoundError, Refusal
 from ..http import HttpRequest, HttpResponse
 from ..options import formats_of
 from ..server import Call, Server
+from ..tensors import ALIAS
 from ..typed import Any
 from . import openai, predict
 from .open_inference import datatype
@@ -27,12 +30,16 @@ FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 
 
 def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
-    if request.path != "/openapi.json":
-        raise NotFoundError(f"nothing is served at {request.path[:100]}")
+    if request.path not in ("/openapi.json", "/docs"):
+        raise NotFoundError(request.path, server.models)
     if request.method != "GET":
         raise MethodNotAllowedError(request.method, request.path, "GET")
-    models = [server.description(name) for name in server.models]
-    return HttpResponse.of_json(document(models, server.limits))
+    described = document([server.description(name) for name in server.models], server.limits)
+    if request.path == "/docs":
+        from .docs import page
+
+        return page(described)
+    return HttpResponse.of_json(described)
 
 
 def refuse(refusal: Refusal) -> HttpResponse:
@@ -42,6 +49,7 @@ def refuse(refusal: Refusal) -> HttpResponse:
 def document(models: list[Description], limits: Limits) -> Schema:
     """The description of a server of ``models``."""
     paths: Schema = {"/predict": {"post": _predict(models, limits)}}
+    paths["/health"] = _get("health", "Whether the function answers", _object(status=_text()))
     paths["/v2"] = _get("v2_server", "The server", _object(name=_text(), version=_text(), extensions=_list(_text())))
     for state in ("live", "ready"):
         paths[f"/v2/health/{state}"] = _get(f"v2_{state}", f"Whether it is {state}", _object(**{state: _boolean()}))
@@ -168,17 +176,17 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
     tensors = feeds
     if model.batched:
         tensors = {port.name: {"anyOf": [_many(_item(port, model), limits.items), _flat(port)]} for port in model.taken}
-    bodies = [_closed(inputs=_closed(**tensors), **named)]
+    bodies = [_closed(inputs=_by_name(tensors), **named)]
     optional = _options([model])
     if model.image and not model.size:
         others = {name: schema for name, schema in feeds.items() if name != model.image.feed}
-        rest = {"inputs": _closed(**others)} if others else {}
+        rest = {"inputs": _by_name(others)} if others else {}
         most = limits.images if not others else min(limits.images, model.batch)
         several = {"type": "array", "items": IMAGE, "minItems": 1, "maxItems": most}
         bodies = [_closed(image=IMAGE, **rest, **named), _closed(images=several, **rest, **named), *bodies]
     if model.audio and not model.size:
         others = {name: schema for name, schema in feeds.items() if name != model.audio.feed}
-        rest = {"inputs": _closed(**others)} if others else {}
+        rest = {"inputs": _by_name(others)} if others else {}
         bodies = [_closed(audio=AUDIO, **rest), *bodies]
     if model.texts_of:
         text = _string(limits)
@@ -191,7 +199,7 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
         bodies = [_closed(examples=_many(EXAMPLE, _most_examples(model, limits)), **named), *bodies]
     if model.text and not model.size:
         others = {name: schema for name, schema in feeds.items() if name not in model.text.feeds}
-        rest = {"inputs": _closed(**others)} if others else {}
+        rest = {"inputs": _by_name(others)} if others else {}
         text = _string(limits)
         most = limits.items if model.batched and not others else model.batch
         bodies = [_closed(text=text, **rest), _closed(texts=_many(text, most), **rest), *bodies]
@@ -273,7 +281,8 @@ def _v2_inputs(feed: Port, model: Description, limits: Limits) -> list[Schema]:
         sizes[0] = _up_to(limits.items)
     count = {"minItems": len(sizes), "maxItems": len(sizes)}
     shape = {"type": "array", **({"prefixItems": sizes} if sizes else {}), **count}
-    known = {"name": {"const": feed.name}, "datatype": {"const": datatype(feed.dtype)}}
+    names = [feed.name, ALIAS] if len(model.taken) == 1 else [feed.name]
+    known: Schema = {"name": {"enum": names}, "datatype": {"const": datatype(feed.dtype)}}
     found = [_object(**known, shape=shape, data={"type": ["array", "number", "boolean"]})]
     media = model.image.feed if model.image else model.text.ids if model.text else None
     if feed.name == media and not model.size:
@@ -358,7 +367,7 @@ def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[S
     if model.batched:
         # All pictures or all numbers, of which there may be more: so lists for each kind.
         for rows, most in _rows(model, limits):
-            item = _closed(**rows)
+            item = _by_name(rows)
             if len(rows) == 1:
                 item = {"anyOf": [*rows.values(), item]}
             bodies.append(_with(signature, **chosen, instances=_many(item, most)))
@@ -369,7 +378,7 @@ def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[S
 
 def _columns(signature: Schema, chosen: Schema, columns: Schema) -> list[Schema]:
     """The column format: by name, and bare where there is one."""
-    bodies = [_with(signature, **chosen, inputs=_closed(**columns))]
+    bodies = [_with(signature, **chosen, inputs=_by_name(columns))]
     if len(columns) == 1:
         bodies += [_with(signature, **chosen, inputs=column) for column in columns.values()]
     return bodies
@@ -429,7 +438,7 @@ def _flat(port: Port) -> Schema:
 
 
 def _get(name: str, summary: str, answer: Schema) -> Schema:
-    return {"get": _operation(name, summary, answer, "Error" if name == "predict" else "ErrorText")}
+    return {"get": _operation(name, summary, answer, "Error" if name == "health" else "ErrorText")}
 
 
 def _operation(name: str, summary: str, answer: Schema, error: str) -> Schema:
@@ -453,6 +462,12 @@ def _object(**properties: Schema) -> Schema:
 
 def _closed(**properties: Schema) -> Schema:
     return _object(**properties) | {"additionalProperties": False}
+
+
+def _by_name(inputs: dict[str, Schema]) -> Schema:
+    """Describe an object of ``inputs`` by name, of which a single one may be called otherwise."""
+    own, *_ = schemas = [_closed(**inputs), *(_closed(**{ALIAS: one}) for one in inputs.values())]
+    return {"anyOf": schemas} if len(inputs) == 1 and ALIAS not in inputs else own
 
 
 def _string(limits: Limits) -> Schema:

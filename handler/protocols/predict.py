@@ -12,9 +12,11 @@
     {"inputs": {"<feed>": {"b64": "…"}}}       the same as raw little-endian bytes
 
 and with any of them ``"model": "<name>"``, one of a bundle of several, and ``"signature": "<name>"``, one of a model's
-several; the first when left out. The body may also be the file itself, a text (``text/plain``), or a form with one or
-more pictures (``multipart/form-data``). In the query, ``model`` is another way to name the model. In the query or in
-the JSON, ``top_k`` says how many classes are listed; ``options`` has more such keys. It answers
+several; the first when left out. A single input may be called ``input``, whatever its name. The body may also be the
+file itself, a text (``text/plain``), or a form with one or more pictures (``multipart/form-data``). Where the content
+type is none or curl's own, its first bytes tell a file from JSON. In the query, ``model`` is another way to name the
+model. In the query or in the JSON, ``top_k`` says how many classes are listed; ``options`` has more such keys. It
+answers
 
     {"model": {"name": …, "version": …},
      "predictions": [{"<output>": [{"label": …, "probability": …}, …] or numbers}, …],
@@ -41,13 +43,16 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
+from ..image import format_of
 from ..options import NAMES, Options, chosen, options
 from ..request import File, Reference, Request, items, require_together, source, text, text_of, texts
 from ..server import Call, Result, Server
-from ..tensors import description_for, input_bytes, item_count, of_items
+from ..tensors import ALIAS, description_for, input_bytes, item_count, name_single, of_items
 from ..typed import Any
 
 EXAMPLE = '{"image": "<base64>"}'
+FORM = "application/x-www-form-urlencoded"
+"""The content type that curl gives to any body unless told otherwise."""
 
 
 def answer(
@@ -102,11 +107,14 @@ def error(refusal: Refusal) -> dict[str, Any]:
 
 
 def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
-    """``POST /predict``, or ``/``, where a Function URL has no other path. Raises HandlerError."""
-    if request.path not in ("/", "/predict"):
-        raise NotFoundError(f"nothing is served at {request.path[:100]}")
-    if request.method != "POST":
-        raise MethodNotAllowedError(request.method, request.path, "POST")
+    """``POST /predict``, or ``/``, where a Function URL has no other path; ``GET /health``. Raises HandlerError."""
+    if request.path not in ("/", "/predict", "/health"):
+        raise NotFoundError(request.path, server.models)
+    method = "GET" if request.path == "/health" else "POST"
+    if request.method != method:
+        raise MethodNotAllowedError(request.method, request.path, method)
+    if method == "GET":  # the model was opened when the function started
+        return HttpResponse.of_json({"status": "healthy"})
     wanted = options(request.query)
     parsed = _parsed(request, server)._replace(partial=True)
     parsed = parsed._replace(options=wanted.over(parsed.options))
@@ -123,6 +131,8 @@ def _parsed(request: HttpRequest, server: Server) -> Request:
     description, limits = server.description(name), server.limits
     content_type = request.headers.get("content-type", "")
     media = content_type.partition(";")[0].strip().lower()
+    if media in ("", FORM):
+        media = _recognised(request.body, description) or media
     if media in ("", "application/json"):
         event = request.json(_example(description), limits)
         name = _model(event) or name
@@ -135,11 +145,18 @@ def _parsed(request: HttpRequest, server: Server) -> Request:
         taken = f"application/json, {kind}/*, application/octet-stream, multipart/form-data"
         taken = "application/json, text/plain" if takes_text(description) else taken
         raise WrongMediaTypeError(
-            f"the content type must be one of {taken}"
+            f"the content type must be one of {taken}; curl takes it as -H 'content-type: …'"
             if description.image or description.audio or takes_text(description)
             else "this model takes application/json only"
         )
     return of_files(files, description, limits)._replace(model=name)
+
+
+def _recognised(body: bytes, description: Description) -> str:
+    """Tell the media type of ``body`` by its first bytes; empty where they are neither a file's nor those of JSON."""
+    if format_of(body) if description.image else description.audio and body[:4] in (b"RIFF", b"fLaC"):
+        return "application/octet-stream"
+    return "application/json" if body[:64].lstrip()[:1] in (b"{", b"[") else ""
 
 
 def takes_text(description: Description) -> bool:
@@ -334,17 +351,19 @@ def _pictures(event: dict[str, object], description: Description, limits: Limits
     return [(f'"images"[{index}]', value) for index, value in enumerate(images)]
 
 
-def _named(value: object, wanted: list[Port]) -> dict[str, object]:
+def _named(value: Any, wanted: list[Port]) -> dict[str, object]:
     if not isinstance(value, dict):
         raise WrongTypeError('"inputs" must be an object of tensors by name')
-    names = {port.name for port in wanted}
+    names = [port.name for port in wanted]
+    value = name_single(value, names)
     unknown = [name for name in value if name not in names]
     missing = [port.name for port in wanted if port.name not in value]
     if unknown or missing:
         need = ", ".join(f'"{port.name}" ({port.dtype} {list(port.shape)})' for port in wanted) or "nothing"
+        need += f', which may be called "{ALIAS}"' if len(names) == 1 else ""
         found = f"{_shortened(unknown)} not known" if unknown else f'"{missing[0]}" is missing'
         raise WrongFieldError(f'{found} in "inputs"; needed: {need}')
-    return value
+    return dict(value)
 
 
 def _shortened(names: list[str]) -> str:

@@ -23,7 +23,7 @@ from ..errors import (
 from ..http import HttpRequest, HttpResponse
 from ..request import File, Request, encoded_file, require_together, texts
 from ..server import Call, Server
-from ..tensors import description_for, input_bytes, of_items
+from ..tensors import ALIAS, description_for, input_bytes, name_single, of_items
 from ..typed import Any
 from .paths import model_path
 
@@ -36,9 +36,9 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
     before, _, verb = request.path.strip("/").partition(":")
     path = model_path(before.split("/")[1:])
     if path is None or path.rest not in ((), ("metadata",)) or (path.rest and verb):
-        raise NotFoundError(f"nothing is served at {request.path[:100]}")
+        raise NotFoundError(request.path, server.models)
     if verb not in ("", "predict"):
-        raise NotFoundError(f'":{verb[:20]}" is not served here; use ":predict"')
+        raise NotFoundError(f'{request.path[:80]} (use ":predict")', server.models)
     method = "POST" if verb else "GET"
     if request.method != method:
         raise MethodNotAllowedError(request.method, request.path, method)
@@ -95,7 +95,8 @@ def _predict(request: HttpRequest, description: Description, server: Server, cal
         found_request = _of_examples(examples, description, server.limits, request.answer_limit)
     else:
         columns = _rows(event["instances"], description) if rows else _columns(event["inputs"], description)
-        found_request = _request(columns, description, server.limits, request.answer_limit)
+        key = "instances" if rows else "inputs"
+        found_request = _request(columns, description, server.limits, request.answer_limit, key)
     result = server.infer(found_request, call)
     names = _labels(result.description)
     found = {t.name: _values(t, names.get(t.name)) for t in tensors(result.description, result.batches)}
@@ -175,6 +176,7 @@ def _rows(instances: object, description: Description) -> dict[str, object]:
         raise WrongFieldError('some tensors of this model do not begin with the batch; send "inputs"')
     names = _names(instances[0], description)
     if len(names) == 1:
+        instances = [name_single(row, names) for row in instances]
         bare = [row[names[0]] if isinstance(row, dict) and set(row) == {*names} else row for row in instances]
         return {names[0]: bare}
     for index, row in enumerate(instances):
@@ -186,7 +188,7 @@ def _rows(instances: object, description: Description) -> dict[str, object]:
 def _names(given: object, description: Description) -> list[str]:
     """The feeds that must be ``given``: with a text, none that it fills."""
     text = description.text
-    value = given.get(text.ids) if text and isinstance(given, dict) else given
+    value = given.get(text.ids, given.get(ALIAS)) if text and isinstance(given, dict) else given
     implied = text.implied if text and _holds_text(value) else ()
     return [feed.name for feed in description.taken if feed.name not in implied]
 
@@ -197,6 +199,7 @@ def _holds_text(value: object) -> bool:
 
 def _columns(inputs: object, description: Description) -> dict[str, object]:
     names = _names(inputs, description)
+    inputs = name_single(inputs, names)
     if isinstance(inputs, dict) and set(inputs) == {*names}:
         return {name: inputs[name] for name in names}
     if len(names) > 1 or isinstance(inputs, dict):
@@ -204,7 +207,9 @@ def _columns(inputs: object, description: Description) -> dict[str, object]:
     return {names[0]: inputs}
 
 
-def _request(columns: dict[str, object], description: Description, limits: Limits, answer_limit: int) -> Request:
+def _request(
+    columns: dict[str, object], description: Description, limits: Limits, answer_limit: int, key: str
+) -> Request:
     pictures: tuple[File, ...] = ()
     inputs: dict[str, bytes] = {}
     counts: dict[str, int] = {}
@@ -214,7 +219,7 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
     if description.strings:
         from ..text.given import strings_of
 
-        strings, counts = strings_of(columns, description, limits)
+        strings, counts = strings_of(columns, description, limits, key)
         columns = {port.name: columns[port.name] for port in description.given}
     if spoken and _holds_text(columns[spoken.ids]):
         values = columns.pop(spoken.ids)
@@ -240,7 +245,7 @@ def _request(columns: dict[str, object], description: Description, limits: Limit
     ports = of_items(ports, counts, description, limits)
     _require_answer(max(counts.values(), default=description.batch), description, limits, answer_limit)
     for port in ports:
-        inputs[port.name] = input_bytes(columns[port.name], port, description)
+        inputs[port.name] = input_bytes(columns[port.name], port, description, key)
     size, signature = description.size, description.signature
     return Request(pictures, inputs, description.name, size=size, signature=signature, texts=given, strings=strings)
 

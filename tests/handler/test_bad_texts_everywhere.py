@@ -93,7 +93,7 @@ def test_json_that_is_not_utf_8(there: There) -> None:
         "/v1/embeddings": {"input": "@"},
     }
     for where, body in bodies.items():
-        assert refused(there, partial(there.http, where, _damaged(body))) == "wrong_type"
+        assert refused(there, partial(there.http, where, _damaged(body))) == "not_json"
     assert refused(there, lambda: there.stored("it.json", _damaged({"text": "@"}))) == "not_text"
     for way in ("query", "S3, a request"):
         require_works(there, way)

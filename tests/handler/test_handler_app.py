@@ -196,9 +196,9 @@ def test_the_function_url_takes_the_same(app: ModuleType, as_base64: bool) -> No
     assert (good["statusCode"], good["headers"]["content-type"]) == (200, "application/json")
     assert good["body"]["predictions"]
     for text, status, code in (
-        ("not JSON", 400, "wrong_type"),
-        ("", 400, "wrong_type"),
-        ("[" * 100_000, 400, "wrong_type"),
+        ("not JSON", 400, "not_json"),
+        ("", 400, "not_json"),
+        ("[" * 100_000, 400, "not_json"),
         (json.dumps({"image": "@"}), 400, "not_base64"),
         (json.dumps({"image": base64.b64encode(b"hello").decode()}), 415, "not_an_image"),
         (json.dumps({"image": flat(abi_library.POISON)}), 500, "internal"),

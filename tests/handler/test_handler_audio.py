@@ -275,7 +275,10 @@ def test_a_request_is_answered_window_by_window(client: Client, prefix: str) -> 
     require_right(answer)
 
 
-@pytest.mark.parametrize("media", ["audio/wav", "audio/x-wav", "application/octet-stream"])
+MEDIA = ["audio/wav", "audio/x-wav", "application/octet-stream", "application/x-www-form-urlencoded", ""]
+
+
+@pytest.mark.parametrize("media", MEDIA)
 def test_a_recording_as_it_is(client: Client, media: str) -> None:
     response = client.send("POST", "/predict", FILE, {"content-type": media})
     assert response.status == 200

@@ -20,7 +20,7 @@ from PIL import Image
 from handler.answer import nested, predictions, shortest_nested, shortest_predictions
 from handler.budget import Limits
 from handler.description import Description, Port, parse
-from handler.errors import OverBudgetError, WrongTypeError
+from handler.errors import NotJsonError, OverBudgetError
 from handler.events import answer
 from handler.http import HttpRequest
 from handler.model import Model
@@ -252,7 +252,7 @@ def test_parsing_leaves_the_garbage_collector_as_it_was(paused: bool, text: byte
     try:
         if paused:
             gc.disable()
-        with suppress(WrongTypeError):
+        with suppress(NotJsonError):
             HttpRequest("POST", "/", {}, {}, text).json("{}", LIMITS)
         assert gc.isenabled() is not paused
     finally:

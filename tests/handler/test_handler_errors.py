@@ -30,7 +30,6 @@ def test_every_error_has_a_code_of_its_own_and_a_meaning() -> None:
         (errors.WrongFieldError, 400),
         (errors.MalformedEventError, 400),
         (errors.UnknownModelError, 404),
-        (errors.NotFoundError, 404),
         (errors.TooLargeError, 413),
         (errors.AnswerTooLargeError, 413),
         (errors.NotAnImageError, 415),

@@ -267,10 +267,16 @@ def test_wrapped_base64() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["@@", "", "  ", "abc", "é", "https://example.org/a.jpg", "data:image/png,abcd", "data:image/png;base64", "a\0b="],
+    ["@@", "abc", "é", "https://example.org/a.jpg", "data:image/png,abcd", "data:image/png;base64", "a\0b="],
 )
 def test_what_is_not_base64(value: str) -> None:
     with pytest.raises(errors.NotBase64Error, match=r'^"image" is'):
+        read(value, target())
+
+
+@pytest.mark.parametrize("value", ["", "  ", "data:image/png;base64,"])
+def test_an_empty_text(value: str) -> None:
+    with pytest.raises(errors.WrongFieldError, match="empty"):
         read(value, target())
 
 

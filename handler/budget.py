@@ -77,6 +77,11 @@ MADE_TAP = 150.0
 CROSSINGS = 10
 """Of the filter's sinc, on either side: as in builder/runtime/audio/resample.c."""
 
+FILL_BYTE = 3.0
+"""A byte of an input that is filled up, along each axis in which it is smaller."""
+FILL_ROW = 400.0
+"""A row of it, in Python."""
+
 JSON_VALUE = 72
 """Bytes of a value of JSON once it is parsed: an empty list or object, and the reference to it."""
 ANSWER_CHARACTER = 24

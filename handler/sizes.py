@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
 
+from .budget import FILL_BYTE, FILL_ROW
 from .description import Description, Port
-from .errors import WrongShapeError
+from .errors import OutOfTimeError, WrongShapeError
+
+SHORT_ROW = 16
+"""Bytes of a row that is sooner copied by its columns than by itself."""
 
 Shape = tuple[int, ...]
 
@@ -51,10 +56,13 @@ def within(shape: Shape, port: Port, description: Description) -> Port:
     return port
 
 
-def padded(data: bytes, given: Port, port: Port, description: Description) -> bytes:
+def padded(
+    data: bytes, given: Port, port: Port, description: Description, left: Callable[[], float] = lambda: math.inf
+) -> bytes:
     """``data``, row-major of the shape of ``given``, in the shape of ``port``: ``description.pad`` fills the rest.
 
-    Takes twice the memory of ``port``, however small its rows are.
+    Takes twice the memory of ``port``, however small its rows are. ``left``: see ``Server.processor_left``. Raises
+    OutOfTimeError.
     """
     pad = description.pad.get(port.name, 0)
     element = struct.pack(f"<{port.format}", pad if port.dtype.startswith("float") else int(pad))
@@ -63,6 +71,11 @@ def padded(data: bytes, given: Port, port: Port, description: Description) -> by
         inner = prod(port.shape[axis + 1 :]) * len(element)
         length, wanted = given.shape[axis] * inner, port.shape[axis] * inner
         if length < wanted:
+            rows = len(filled) // length
+            if rows * (FILL_ROW + wanted * FILL_BYTE) / 1e9 > left():
+                raise OutOfTimeError(
+                    f'to fill "{port.name}" up would take longer than the function has; send fewer items'
+                )
             filled = _longer(filled, length, wanted, element)
     return bytes(filled)
 
@@ -72,8 +85,8 @@ def _longer(data: bytes | bytearray, length: int, wanted: int, element: bytes) -
     rows = len(data) // length
     found = bytearray(element) * (rows * wanted // len(element))
     source, target = memoryview(data), memoryview(found)
-    # Row by row or column by column, whichever are fewer: each takes Python a microsecond.
-    if rows <= length:
+    # Column by column for short rows only: each byte of a column lies in another line of the processor's cache.
+    if length > SHORT_ROW or rows <= length:
         for row in range(rows):
             target[row * wanted : row * wanted + length] = source[row * length : (row + 1) * length]
     else:

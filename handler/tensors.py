@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 import math
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from .budget import Limits
 from .description import Description, Port
@@ -90,17 +90,20 @@ def description_for(values: dict[str, object], description: Description) -> Desc
     return choose_size({name: shape_of(value, ports[name]) for name, value in values.items()}, description)
 
 
-def input_bytes(value: object, port: Port, description: Description, key: str = "inputs") -> bytes:
+def input_bytes(
+    value: object, port: Port, description: Description, left: Callable[[], float], key: str = "inputs"
+) -> bytes:
     """Raw bytes of the feed ``port`` from ``value``, in the forms that ``tensor`` takes. Raises HandlerError.
 
-    ``description`` is what ``description_for`` gave. A smaller tensor is filled up where its ``pad`` says with what.
+    ``description`` is what ``description_for`` gave. A smaller tensor is filled up where its ``pad`` says with what, if
+    there is time ``left``: see ``Server.processor_left``.
     """
     if port.name not in description.pad:
         return tensor(value, port, key)
     from .sizes import padded, shape_of, within
 
     given = within(shape_of(value, port), port, description)
-    return padded(tensor(value, given, key), given, port, description)
+    return padded(tensor(value, given, key), given, port, description, left)
 
 
 def _raw(value: dict[object, object], where: str, port: Port) -> bytes:

@@ -96,7 +96,8 @@ def _infer(request: HttpRequest, description: Description, server: Server, call:
     def require_answer(count: int, sized: Description) -> None:
         require_possible(_shortest(wanted, count, sized), request.answer_limit, server.limits)
 
-    result = server.infer(_request(event, blob, description, server.limits, require_answer), call)
+    left = server.processor_left(call)
+    result = server.infer(_request(event, blob, description, server.limits, require_answer, left), call)
     found = {tensor.name: tensor for tensor in tensors(result.description, result.batches)}
     answers, blobs = [], []
     for name, parameters in wanted:
@@ -153,6 +154,7 @@ def _request(
     description: Description,
     limits: Limits,
     require_answer: Callable[[int, Description], None],
+    left: Callable[[], float],
 ) -> Request:
     given = name_single(_objects(event, "inputs"), [feed.name for feed in description.taken])
     if (examples := description.examples) and [*given] == [examples.name]:
@@ -191,7 +193,7 @@ def _request(
         elif name == files:
             found = require_together(_texts(name, value, data, shapes[name], limits), f'"{name}"', description)
         else:
-            inputs[name] = _fitted(value, data, shapes[name], ports[name], description)
+            inputs[name] = _fitted(value, data, shapes[name], ports[name], description, left)
     if len(blob):
         raise WrongFieldError(f"the body has {len(blob)} bytes more than binary_data_size says")
     strings: dict[str, tuple[bytes, ...]] = {}
@@ -233,7 +235,12 @@ def _sized(given: dict[str, dict[str, Any]], description: Description) -> Descri
 
 
 def _fitted(
-    value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...], port: Port, description: Description
+    value: dict[str, Any],
+    data: memoryview | None,
+    shape: tuple[int, ...],
+    port: Port,
+    description: Description,
+    left: Callable[[], float],
 ) -> bytes:
     """The tensor of the feed ``port``, filled up where it is smaller and the model says with what."""
     if port.name not in description.pad:
@@ -243,7 +250,7 @@ def _fitted(
     if description.batched:
         port = of_shape(port, (*shape[:1], *port.shape[1:]), description)
     given = within(shape, port, description)
-    return padded(_tensor(value, data, of_shape(given, shape, description)), given, port, description)
+    return padded(_tensor(value, data, of_shape(given, shape, description)), given, port, description, left)
 
 
 def _binary(name: str, value: dict[str, Any], blob: memoryview) -> tuple[memoryview | None, memoryview]:

@@ -29,6 +29,9 @@ time for (``out_of_time``).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 from ..answer import ANSWER_LIMIT, predictions, require_possible, shortest_predictions
 from ..budget import Limits
 from ..description import Description, Port
@@ -62,7 +65,8 @@ def answer(
 
     ``limit``: bytes that are passed on; None where nobody waits for them. Raises HandlerError.
     """
-    request = parse(event, server.description(_model(event)), server.limits)._replace(partial=partial)
+    left = server.processor_left(call)
+    request = parse(event, server.description(_model(event)), server.limits, left)._replace(partial=partial)
     return answered(request, server, call, limit)
 
 
@@ -116,7 +120,7 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
     if method == "GET":  # the model was opened when the function started
         return HttpResponse.of_json({"status": "healthy"})
     wanted = options(request.query)
-    parsed = _parsed(request, server)._replace(partial=True)
+    parsed = _parsed(request, server, server.processor_left(call))._replace(partial=True)
     parsed = parsed._replace(options=wanted.over(parsed.options))
     return HttpResponse.of_json(answered(parsed, server, call, request.answer_limit))
 
@@ -125,7 +129,7 @@ def refuse(refusal: Refusal) -> HttpResponse:
     return HttpResponse.of_json(error(refusal), refusal.status)
 
 
-def _parsed(request: HttpRequest, server: Server) -> Request:
+def _parsed(request: HttpRequest, server: Server, left: Callable[[], float]) -> Request:
     """The body, as its content type says. Raises HandlerError."""
     name = request.query.get("model")
     description, limits = server.description(name), server.limits
@@ -136,7 +140,7 @@ def _parsed(request: HttpRequest, server: Server) -> Request:
     if media in ("", "application/json"):
         event = request.json(_example(description), limits)
         name = _model(event) or name
-        return parse(event, server.description(name), limits)._replace(model=name)
+        return parse(event, server.description(name), limits, left)._replace(model=name)
     if takes_text(description) and media == "text/plain":
         return of_text(request.body, "the body", description, limits)._replace(model=name)
     files = _files(request, media, content_type, description)
@@ -216,10 +220,12 @@ def _require_count(count: int, where: str, limits: Limits) -> None:
         raise TooManyImagesError(f"{where} has {count}; at most {limits.images} are allowed at a time")
 
 
-def parse(event: object, description: Description, limits: Limits) -> Request:
+def parse(
+    event: object, description: Description, limits: Limits, left: Callable[[], float] = lambda: math.inf
+) -> Request:
     """``{"image": …}``, ``{"images": […]}``, ``{"audio": …}``, ``{"examples": […]}`` or ``{"inputs": {…}}``.
 
-    Raises HandlerError.
+    ``left``: see ``Server.processor_left``. Raises HandlerError.
     """
     if not isinstance(event, dict):
         raise WrongTypeError('the request must be an object like {"image": "<base64>"}')
@@ -264,7 +270,7 @@ def parse(event: object, description: Description, limits: Limits) -> Request:
     if description.batched and not taken:
         counts |= {port.name: item_count(values[port.name], port) for port in ports}
         ports = of_items(ports, counts, description, limits)
-    inputs = {port.name: input_bytes(values[port.name], port, description) for port in ports}
+    inputs = {port.name: input_bytes(values[port.name], port, description, left) for port in ports}
     model, signature = _model(event), description.signature
     return Request(
         pictures,

@@ -8,6 +8,8 @@ As there, numbers may be NaN, Infinity and -Infinity, which strict JSON is witho
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..answer import Tensor, nested, require_possible, shortest_nested, tensors
 from ..budget import Limits
 from ..description import Description, Output, Port
@@ -96,7 +98,8 @@ def _predict(request: HttpRequest, description: Description, server: Server, cal
     else:
         columns = _rows(event["instances"], description) if rows else _columns(event["inputs"], description)
         key = "instances" if rows else "inputs"
-        found_request = _request(columns, description, server.limits, request.answer_limit, key)
+        left = server.processor_left(call)
+        found_request = _request(columns, description, server.limits, request.answer_limit, key, left)
     result = server.infer(found_request, call)
     names = _labels(result.description)
     found = {t.name: _values(t, names.get(t.name)) for t in tensors(result.description, result.batches)}
@@ -208,7 +211,12 @@ def _columns(inputs: object, description: Description) -> dict[str, object]:
 
 
 def _request(
-    columns: dict[str, object], description: Description, limits: Limits, answer_limit: int, key: str
+    columns: dict[str, object],
+    description: Description,
+    limits: Limits,
+    answer_limit: int,
+    key: str,
+    left: Callable[[], float],
 ) -> Request:
     pictures: tuple[File, ...] = ()
     inputs: dict[str, bytes] = {}
@@ -245,7 +253,7 @@ def _request(
     ports = of_items(ports, counts, description, limits)
     _require_answer(max(counts.values(), default=description.batch), description, limits, answer_limit)
     for port in ports:
-        inputs[port.name] = input_bytes(columns[port.name], port, description, key)
+        inputs[port.name] = input_bytes(columns[port.name], port, description, left, key)
     size, signature = description.size, description.signature
     return Request(pictures, inputs, description.name, size=size, signature=signature, texts=given, strings=strings)
 

@@ -24,6 +24,7 @@ from handler.errors import NotJsonError, OverBudgetError
 from handler.events import answer
 from handler.http import HttpRequest
 from handler.model import Model
+from handler.protocols import respond
 from handler.request import Request
 from handler.server import Server
 from handler.sizes import padded
@@ -120,6 +121,25 @@ def test_a_few_small_items_are_filled_up(
     status, told = client.post(path, body(2))
     assert status == 200, told
     assert len(runs) == 2
+
+
+def own(count: int) -> dict[str, Any]:
+    return {"model": "echo", "inputs": {"x": [[[[1, 2, 3]]]] * count}}
+
+
+@pytest.mark.parametrize(("path", "body"), [*PADDED, ("/predict", own), ("direct", own)])
+def test_inputs_are_not_filled_up_without_the_time_for_it(
+    client: Client, runs: list[int], path: str, body: Callable[[int], dict[str, Any]]
+) -> None:
+    """A millisecond is too short for two items of 600 KB."""
+    call = client.call()._replace(remaining_ms=lambda: 201)
+    sent = body(2)
+    if path == "direct":
+        assert answer(sent, client.server, call)["error"]["code"] == "out_of_time"
+    else:
+        response = respond(HttpRequest("POST", path, {}, {}, json.dumps(sent).encode()), client.server, call)
+        assert response.status == 503
+    assert runs == []
 
 
 @pytest.mark.parametrize("shape", [(400_000, 1), (1, 400_000), (200_000, 1, 1), (1_000, 1_000)])

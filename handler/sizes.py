@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
 
 from .budget import FILL_BYTE, FILL_ROW
+from .deadline import unlimited
 from .description import Description, Port
 from .errors import OutOfTimeError, WrongShapeError
 
@@ -57,7 +57,7 @@ def within(shape: Shape, port: Port, description: Description) -> Port:
 
 
 def padded(
-    data: bytes, given: Port, port: Port, description: Description, left: Callable[[], float] = lambda: math.inf
+    data: bytes, given: Port, port: Port, description: Description, left: Callable[[], float] = unlimited
 ) -> bytes:
     """``data``, row-major of the shape of ``given``, in the shape of ``port``: ``description.pad`` fills the rest.
 

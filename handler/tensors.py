@@ -24,26 +24,23 @@ ALIAS = "input"
 _TYPES: dict[str, set[type]] = {"bool": {bool, int}, "float32": {float, int}, "float64": {float, int}}
 
 
-def tensor(value: object, port: Port, key: str = "inputs") -> bytes:
-    """Raw bytes of nested lists of ``port.shape``, of one flat list, or of {"b64": …}, which came under ``key``.
-
-    Raises HandlerError.
-    """
-    where = f'"{key}"."{port.name}"'
+def tensor(value: object, port: Port) -> bytes:
+    """Raw bytes of nested lists of ``port.shape``, of one flat list, or of {"b64": …}. Raises HandlerError."""
+    where = f'"{port.name}"'
     if isinstance(value, dict):
         return _raw(value, where, port)
     if isinstance(value, list) and len(value) == port.elements and not any(isinstance(v, list) for v in value):
         flat: list[object] = value
     elif port.shape:
         flat = []
-        _flatten(value, port.shape, _wrong_shape(where, port), flat)
+        _flatten(value, port.shape, port, flat)
     else:
         flat = [value]
     kind = port.dtype
     # One pass in C, where a picture's worth of numbers would take tens of milliseconds here.
     types = set(map(type, flat))
     if list in types:
-        raise _wrong_shape(where, port)
+        raise _wrong_shape(port)
     if float in types and not kind.startswith("float"):  # JSON does not tell 2.0 from 2
         flat = [int(number) if isinstance(number, float) and number.is_integer() else number for number in flat]
         types = set(map(type, flat))
@@ -90,20 +87,18 @@ def description_for(values: dict[str, object], description: Description) -> Desc
     return choose_size({name: shape_of(value, ports[name]) for name, value in values.items()}, description)
 
 
-def input_bytes(
-    value: object, port: Port, description: Description, left: Callable[[], float], key: str = "inputs"
-) -> bytes:
+def input_bytes(value: object, port: Port, description: Description, left: Callable[[], float]) -> bytes:
     """Raw bytes of the feed ``port`` from ``value``, in the forms that ``tensor`` takes. Raises HandlerError.
 
     ``description`` is what ``description_for`` gave. A smaller tensor is filled up where its ``pad`` says with what, if
     there is time ``left``: see ``Server.processor_left``.
     """
     if port.name not in description.pad:
-        return tensor(value, port, key)
+        return tensor(value, port)
     from .sizes import padded, shape_of, within
 
     given = within(shape_of(value, port), port, description)
-    return padded(tensor(value, given, key), given, port, description, left)
+    return padded(tensor(value, given), given, port, description, left)
 
 
 def _raw(value: dict[object, object], where: str, port: Port) -> bytes:
@@ -179,16 +174,18 @@ def of_items(ports: Sequence[Port], counts: dict[str, int], description: Descrip
     ]
 
 
-def _flatten(value: object, shape: tuple[int, ...], error: HandlerError, flat: list[object]) -> None:
-    """The numbers of lists within lists of ``shape``; the innermost ones may hold anything. Raises ``error``."""
+def _flatten(value: object, shape: tuple[int, ...], port: Port, flat: list[object]) -> None:
+    """The numbers of lists within lists of ``shape``; the innermost ones may hold anything. Raises WrongShapeError."""
     if not isinstance(value, list) or len(value) != shape[0]:
-        raise error
+        raise _wrong_shape(port)
     if len(shape) == 1:
         flat.extend(value)
         return
     for item in value:
-        _flatten(item, shape[1:], error, flat)
+        _flatten(item, shape[1:], port, flat)
 
 
-def _wrong_shape(where: str, port: Port) -> HandlerError:
-    return WrongShapeError(f"{where} must have the shape {list(port.shape)}, or be one list of {port.elements} numbers")
+def _wrong_shape(port: Port) -> HandlerError:
+    return WrongShapeError(
+        f'"{port.name}" must have the shape {list(port.shape)}, or be one list of {port.elements} numbers'
+    )

@@ -14,6 +14,7 @@ from math import prod
 
 from ..answer import Tensor, require_possible, shortest, tensors
 from ..budget import Limits
+from ..deadline import unlimited
 from ..description import Description, Port, StringInput
 from ..errors import (
     MethodNotAllowedError,
@@ -154,7 +155,7 @@ def _request(
     description: Description,
     limits: Limits,
     require_answer: Callable[[int, Description], None],
-    left: Callable[[], float],
+    left: Callable[[], float] = unlimited,
 ) -> Request:
     given = name_single(_objects(event, "inputs"), [feed.name for feed in description.taken])
     if (examples := description.examples) and [*given] == [examples.name]:

@@ -29,11 +29,11 @@ time for (``out_of_time``).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from ..answer import ANSWER_LIMIT, predictions, require_possible, shortest_predictions
 from ..budget import Limits
+from ..deadline import unlimited
 from ..description import Description, Port
 from ..errors import (
     MethodNotAllowedError,
@@ -220,9 +220,7 @@ def _require_count(count: int, where: str, limits: Limits) -> None:
         raise TooManyImagesError(f"{where} has {count}; at most {limits.images} are allowed at a time")
 
 
-def parse(
-    event: object, description: Description, limits: Limits, left: Callable[[], float] = lambda: math.inf
-) -> Request:
+def parse(event: object, description: Description, limits: Limits, left: Callable[[], float] = unlimited) -> Request:
     """``{"image": …}``, ``{"images": […]}``, ``{"audio": …}``, ``{"examples": […]}`` or ``{"inputs": {…}}``.
 
     ``left``: see ``Server.processor_left``. Raises HandlerError.

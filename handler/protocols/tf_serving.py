@@ -12,8 +12,10 @@ from collections.abc import Callable
 
 from ..answer import Tensor, nested, require_possible, shortest_nested, tensors
 from ..budget import Limits
+from ..deadline import unlimited
 from ..description import Description, Output, Port
 from ..errors import (
+    HandlerError,
     MethodNotAllowedError,
     NotFoundError,
     Refusal,
@@ -97,9 +99,13 @@ def _predict(request: HttpRequest, description: Description, server: Server, cal
         found_request = _of_examples(examples, description, server.limits, request.answer_limit)
     else:
         columns = _rows(event["instances"], description) if rows else _columns(event["inputs"], description)
-        key = "instances" if rows else "inputs"
         left = server.processor_left(call)
-        found_request = _request(columns, description, server.limits, request.answer_limit, key, left)
+        try:
+            found_request = _request(columns, description, server.limits, request.answer_limit, left)
+        except HandlerError as error:  # names the input alone, where one is at fault
+            if error.status not in (400, 422):
+                raise
+            raise type(error)(f'"{"instances" if rows else "inputs"}": {error.message}') from error.__cause__
     result = server.infer(found_request, call)
     names = _labels(result.description)
     found = {t.name: _values(t, names.get(t.name)) for t in tensors(result.description, result.batches)}
@@ -215,8 +221,7 @@ def _request(
     description: Description,
     limits: Limits,
     answer_limit: int,
-    key: str,
-    left: Callable[[], float],
+    left: Callable[[], float] = unlimited,
 ) -> Request:
     pictures: tuple[File, ...] = ()
     inputs: dict[str, bytes] = {}
@@ -227,7 +232,7 @@ def _request(
     if description.strings:
         from ..text.given import strings_of
 
-        strings, counts = strings_of(columns, description, limits, key)
+        strings, counts = strings_of(columns, description, limits)
         columns = {port.name: columns[port.name] for port in description.given}
     if spoken and _holds_text(columns[spoken.ids]):
         values = columns.pop(spoken.ids)
@@ -253,7 +258,7 @@ def _request(
     ports = of_items(ports, counts, description, limits)
     _require_answer(max(counts.values(), default=description.batch), description, limits, answer_limit)
     for port in ports:
-        inputs[port.name] = input_bytes(columns[port.name], port, description, left, key)
+        inputs[port.name] = input_bytes(columns[port.name], port, description, left)
     size, signature = description.size, description.signature
     return Request(pictures, inputs, description.name, size=size, signature=signature, texts=given, strings=strings)
 

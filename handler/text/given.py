@@ -11,26 +11,23 @@ from ..errors import NotTextError, TooLargeError, TooManyImagesError, WrongShape
 
 
 def strings_of(
-    values: Mapping[str, object], description: Description, limits: Limits, key: str = "inputs"
+    values: Mapping[str, object], description: Description, limits: Limits
 ) -> tuple[dict[str, tuple[bytes, ...]], dict[str, int]]:
-    """The strings of every input of them, and how many items each has. ``key``: under which they came.
-
-    Raises HandlerError.
-    """
+    """The strings of every input of them, and how many items each has. Raises HandlerError."""
     found: dict[str, tuple[bytes, ...]] = {}
     counts: dict[str, int] = {}
     for one in description.strings:
-        where, most = f'"{key}"."{one.name}"', limits.items if description.batched else one.shape[0]
-        flat, counts[one.name] = _flat(values[one.name], one, where, most)
-        found[one.name] = tuple(_utf8(text, where, limits) for text in flat)
+        flat, counts[one.name] = _flat(values[one.name], one, limits.items if description.batched else one.shape[0])
+        found[one.name] = tuple(_utf8(text, f'"{one.name}"', limits) for text in flat)
     whole = sum(len(text) for texts in found.values() for text in texts)
     if whole > (most := limits.characters * TEXTS_TOGETHER):
         raise TooLargeError(f"the strings have {whole:,} bytes; at most {most:,} are allowed at a time")
     return found, counts
 
 
-def _flat(value: object, one: StringInput, where: str, most: int) -> tuple[list[object], int]:
+def _flat(value: object, one: StringInput, most: int) -> tuple[list[object], int]:
     """The strings in lists within lists; a string where an item is one, and a flat list of them where it is [1]."""
+    where = f'"{one.name}"'
     item = one.shape[1:]
     if isinstance(value, str):
         value = [value]

@@ -156,7 +156,7 @@ def test_more_items_than_are_taken() -> None:
     ],
 )
 def test_wrong_tensors(value: object, dtype: str, error: type[Exception]) -> None:
-    with pytest.raises(error, match=r'"inputs"\."x"'):
+    with pytest.raises(error, match='"x"'):
         tensor(value, Port("x", dtype, (2, 2), 0))
 
 
@@ -194,7 +194,7 @@ def test_raw_bytes_are_the_same_as_numbers(dtype: str) -> None:
     ],
 )
 def test_wrong_raw_bytes(value: object, dtype: str, error: type[Exception]) -> None:
-    with pytest.raises(error, match=r'"inputs"\."x"'):
+    with pytest.raises(error, match='"x"'):
         tensor(value, Port("x", dtype, (2, 2), 4))
 
 

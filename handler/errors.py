@@ -272,7 +272,7 @@ class NotFoundError(HandlerError):
     def __init__(self, path: str, models: Iterable[str]) -> None:
         super().__init__(
             f"nothing is served at {path[:100]}; there are POST /predict, GET /health, /docs and /openapi.json, and "
-            f"/v1/models/… and /v2/models/… of {', '.join(sorted(models))[:300]}"
+            f"/v1/models/<name> and /v2/models/<name> of {', '.join(sorted(models))[:300]}"
         )
 
 

@@ -238,7 +238,9 @@ def _handler(invoke: Invoke, say: Say, allowed: Allowed) -> type[BaseHTTPRequest
         def _refuse(self, status: int, message: str) -> None:
             self.close_connection = True
             code = "too_large" if status == 413 else HTTPStatus(status).name.lower()
-            content = json.dumps({"error": {"code": code, "message": message}}).encode()
+            error = {"code": code, "message": message, "type": "invalid_request_error"}
+            tensors = any(part.startswith(("/v1/models", "/v2")) for part in self.requestline.split()[1:2])
+            content = json.dumps({"error": message if tensors else error}).encode()  # as each protocol has it
             say(visible(f"{self.requestline[:REASON]} {status} {content.decode()}"))
             self._send(status, {"content-type": "application/json", "connection": "close"}, content)
             # A caller that still sends would not look at the answer if the connection broke off.

@@ -24,7 +24,9 @@ class Allowed(NamedTuple):
         """Refuse a request by the values of its ``Host`` and ``Origin``, unless all of them are allowed."""
         for host in hosts:
             if not self._is_here("//" + host.decode("latin-1")):
-                return Refusal(403, "no name of this server; use localhost, or serve with --allow-host NAME")
+                return Refusal(
+                    403, "this server answers to localhost only; for another name, serve with --allow-host NAME"
+                )
         for origin in (value.decode("latin-1") for value in origins):
             if "*" not in self.origins and origin not in self.origins and not self._is_here(origin):
                 return Refusal(403, "pages of this origin may not call the server; serve with --cors ORIGIN")

@@ -149,7 +149,7 @@ def _parsed(request: HttpRequest, server: Server, left: Callable[[], float]) -> 
         taken = f"application/json, {kind}/*, application/octet-stream, multipart/form-data"
         taken = "application/json, text/plain" if takes_text(description) else taken
         raise WrongMediaTypeError(
-            f"the content type must be one of {taken}; curl takes it as -H 'content-type: …'"
+            f"the content type must be one of {taken}; curl takes it as -H 'content-type: TYPE'"
             if description.image or description.audio or takes_text(description)
             else "this model takes application/json only"
         )

@@ -128,6 +128,8 @@ def test_what_is_refused_is_told_why(function: Function, name: str) -> None:
 def test_the_error_of_a_body_that_is_too_large_is_json(function: Function) -> None:
     answer = function.send("POST", "/predict", bytes(MAX_BODY + 1), CURL)
     assert (answer.status, answer.error["code"]) == (413, "too_large")
+    answer = function.send("POST", V1, bytes(MAX_BODY + 1), CURL)
+    assert (answer.status, type(json.loads(answer.body)["error"])) == (413, str)
 
 
 @pytest.mark.parametrize(

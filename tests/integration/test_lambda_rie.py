@@ -6,10 +6,12 @@ import base64
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from builder.cli import main
 from builder.errors import AnswerError, EnvironmentSetupError, UsageError
 from builder.local import parts
 from builder.local.emulator import MAX_REQUEST, Emulator
+from builder.local.http import event as url_event
+from builder.local.reloading import Reloading
 from builder.local.rie import (
     default_event,
     emulator,
@@ -355,3 +359,44 @@ def test_the_dependencies_layer_is_whole_and_small(layer: Path) -> None:
     )
     done = subprocess.run([python.path, "-S", "-c", code, packages], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_bundle_that_was_built_again_is_served(tmp_path: Path) -> None:
+    """Also after one that does not open; while there is none for a moment, the last one answers."""
+    names = ["brightness", "product"]
+    described = (abi_library.picture_description(), abi_library.tensor_description())
+    layers = [abi_library.layer(tmp_path / name, one) for name, one in zip(names, described, strict=True)]
+    served, told = tmp_path / "served", list[str]()
+    library = served / "lib" / "libmodel.so"
+
+    def build(source: Path) -> None:
+        fresh = tmp_path / "fresh"
+        shutil.copytree(source, fresh)
+        shutil.rmtree(served, ignore_errors=True)
+        fresh.rename(served)
+
+    def status(function: Reloading, name: str) -> Any:
+        event = url_event("GET", f"/v2/models/{name}/ready", Message(), b"", "id")
+        return function.invoke(event).get("statusCode")
+
+    build(layers[0])
+    with Reloading(lambda: emulator(served), library, told.append) as function:
+        assert [status(function, name) for name in [*names, names[0]]] == [200, 404, 200]
+        assert told == []
+        build(layers[1])
+        assert [status(function, name) for name in names] == [404, 200]
+        assert len(told) == 1
+        aside = library.rename(tmp_path / "aside")
+        assert status(function, "product") == 200
+        aside.rename(library)
+        assert status(function, "product") == 200
+        assert len(told) == 1
+        library.unlink()
+        library.write_bytes(b"no library")
+        assert status(function, "product") is None
+        assert '"CRITICAL"' in told[-1]
+        build(layers[0])
+        assert [status(function, name) for name in names] == [200, 404]
+    shutil.rmtree(served)
+    with pytest.raises(UsageError, match="libmodel"), Reloading(lambda: emulator(served), library, told.append):
+        pass

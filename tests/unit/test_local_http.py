@@ -10,19 +10,16 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from email.message import Message
-from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from builder.errors import EnvironmentSetupError
-from builder.files import write_file
 from builder.local import http as local_http
 from builder.local.framing import LONGEST_HEAD, MOST_LINES
 from builder.local.http import MAX_BODY, MAX_EVENT, event, response, serving
 from builder.local.origins import Allowed
-from builder.local.reloading import Reloading
 
 
 def headers(**values: str) -> Message:
@@ -389,49 +386,3 @@ def test_a_caller_who_has_gone_leaves_no_traceback(capfd: pytest.CaptureFixture[
         assert Server(url, []).says(INNER) == [200]
     assert [line.partition(" 200 ")[0] for line in told] == ["POST /inner"] * 2
     assert "Traceback" not in "".join(capfd.readouterr())
-
-
-class Function:
-    """What stands where the emulator does: it answers with the library that it was started with."""
-
-    def __init__(self, library: Path, running: list[str]) -> None:
-        self._text, self._running = library.read_text(), running
-        self.log = '{"level":"ERROR","message":"it broke"}\nmetrics'
-
-    def __enter__(self) -> Self:
-        if self._text == "broken":
-            raise EnvironmentSetupError("does not start")
-        self._running.append(self._text)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._running.remove(self._text)
-
-    def invoke(self, event: Any) -> Any:
-        return {"statusCode": event, "body": self._text}
-
-
-def test_a_bundle_that_was_built_again_is_served(tmp_path: Path) -> None:
-    library, running, told = tmp_path / "libmodel.so", list[str](), list[str]()
-
-    def build(text: str) -> None:
-        write_file(library, text)
-
-    build("one")
-    with Reloading(lambda: cast(Any, Function(library, running)), library, told.append) as function:
-        assert [function.invoke(200)["body"] for _ in range(2)] == ["one", "one"]
-        assert told == []
-        build("two")
-        assert function.invoke(200)["body"] == "two"
-        assert (running, len(told)) == (["two"], 1)
-        library.rename(tmp_path / "aside")  # as it is for a moment while a bundle is replaced
-        assert function.invoke(200)["body"] == "two"
-        build("broken")
-        for _ in range(2):
-            with pytest.raises(EnvironmentSetupError):
-                function.invoke(200)
-        build("three")
-        assert function.invoke(200)["body"] == "three"
-        function.invoke(500)
-        assert "it broke" in told[-1]
-    assert running == []

@@ -83,8 +83,8 @@ class Server(NamedTuple):
         """The model that ``request`` is of, in its signature and size. Raises UnknownModelError, WrongFieldError."""
         return self.description(request.model).of_signature(request.signature).of_size(request.size)
 
-    def processor_left(self, call: Call) -> Callable[[], float]:
-        """Return what tells how many seconds of a whole processor are left for the request."""
+    def make_clock(self, call: Call) -> Callable[[], float]:
+        """Return a function that tells how many seconds of a whole processor are left for the request."""
         return lambda: seconds_left(call.remaining_ms()) * self.limits.speed
 
     def prepared(self, request: Request, call: Call) -> Request:

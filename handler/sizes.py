@@ -61,7 +61,7 @@ def padded(
 ) -> bytes:
     """``data``, row-major of the shape of ``given``, in the shape of ``port``: ``description.pad`` fills the rest.
 
-    Takes twice the memory of ``port``, however small its rows are. ``left``: see ``Server.processor_left``. Raises
+    Takes twice the memory of ``port``, however small its rows are. ``left``: see ``Server.make_clock``. Raises
     OutOfTimeError.
     """
     pad = description.pad.get(port.name, 0)

@@ -91,7 +91,7 @@ def input_bytes(value: object, port: Port, description: Description, left: Calla
     """Raw bytes of the feed ``port`` from ``value``, in the forms that ``tensor`` takes. Raises HandlerError.
 
     ``description`` is what ``description_for`` gave. A smaller tensor is filled up where its ``pad`` says with what, if
-    there is time ``left``: see ``Server.processor_left``.
+    there is time ``left``: see ``Server.make_clock``.
     """
     if port.name not in description.pad:
         return tensor(value, port)

@@ -150,7 +150,7 @@ class _Server(ThreadingHTTPServer):
         self._free = threading.Semaphore(MOST_CALLERS)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Take a thread for the connection, which may be free in a moment."""
+        """Take a thread for the connection; wait a moment for one to become free."""
         return self._free.acquire(timeout=1)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -167,7 +167,7 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def _reading_ends(connection: socket.socket, seconds: float) -> Iterator[None]:
+def _limit_reading(connection: socket.socket, seconds: float) -> Iterator[None]:
     """End what a caller sends after so many ``seconds`` in this block; it can still be answered."""
 
     def end() -> None:
@@ -193,7 +193,7 @@ def _handler(invoke: Invoke, say: Say, allowed: Allowed) -> type[BaseHTTPRequest
         timeout = CALLER_SECONDS
 
         def handle_one_request(self) -> None:
-            with _reading_ends(self.connection, CALLER_SECONDS):
+            with _limit_reading(self.connection, CALLER_SECONDS):
                 super().handle_one_request()
 
         def parse_request(self) -> bool:
@@ -244,7 +244,7 @@ def _handler(invoke: Invoke, say: Say, allowed: Allowed) -> type[BaseHTTPRequest
             say(visible(f"{self.requestline[:REASON]} {status} {content.decode()}"))
             self._send(status, {"content-type": "application/json", "connection": "close"}, content)
             # A caller that still sends would not look at the answer if the connection broke off.
-            with suppress(OSError), _reading_ends(self.connection, LINGER_SECONDS):
+            with suppress(OSError), _limit_reading(self.connection, LINGER_SECONDS):
                 self.connection.shutdown(socket.SHUT_WR)
                 while self.rfile.read(65_536):
                     pass

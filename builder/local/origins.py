@@ -23,16 +23,16 @@ class Allowed(NamedTuple):
     def check(self, hosts: Iterable[bytes], origins: Iterable[bytes]) -> Refusal | None:
         """Refuse a request by the values of its ``Host`` and ``Origin``, unless all of them are allowed."""
         for host in hosts:
-            if not self._is_here("//" + host.decode("latin-1")):
+            if not self._is_local("//" + host.decode("latin-1")):
                 return Refusal(
                     403, "this server answers to localhost only; for another name, serve with --allow-host NAME"
                 )
         for origin in (value.decode("latin-1") for value in origins):
-            if "*" not in self.origins and origin not in self.origins and not self._is_here(origin):
+            if "*" not in self.origins and origin not in self.origins and not self._is_local(origin):
                 return Refusal(403, "pages of this origin may not call the server; serve with --cors ORIGIN")
         return None
 
-    def _is_here(self, address: str) -> bool:
+    def _is_local(self, address: str) -> bool:
         try:
             name = (urlsplit(address).hostname or "").rstrip(".")
             return name == "localhost" or name in self.hosts or ip_address(name).is_loopback

@@ -11,9 +11,9 @@ from builder.local.emulator import Emulator
 
 
 class Reloading(ExitStack):
-    """A context manager whose ``invoke`` is that of the emulator that ``start`` makes, of the newest ``library``.
+    """Run the function of a bundle in the emulator that ``start`` makes, and again when its ``library`` is another.
 
-    ``say`` gets a line when it starts again, and the function's own words where it fails.
+    A context manager. ``say`` gets a line for each new start, and the function's last error where it fails.
     """
 
     def __init__(self, start: Callable[[], Emulator], library: Path, say: Callable[[str], None]) -> None:
@@ -23,20 +23,20 @@ class Reloading(ExitStack):
         self._stamp = (0, 0)
 
     def __enter__(self) -> Self:
-        self._newest()
+        self._run_newest()
         return self
 
     def invoke(self, event: Any) -> Any:
-        """The function's answer; see ``Emulator.invoke``. For one caller at a time."""
-        running = self._newest()
+        """Return the function's answer as ``Emulator.invoke`` does, to one caller at a time."""
+        running = self._run_newest()
         answer = running.invoke(event)
         if not isinstance(answer, dict) or answer.get("statusCode", 500) >= 500:
             lines = running.log.splitlines()
             self._say(next((line for line in reversed(lines) if '"ERROR"' in line or '"CRITICAL"' in line), ""))
         return answer
 
-    def _newest(self) -> Emulator:
-        """The emulator of the library as it is now: each build writes a new file."""
+    def _run_newest(self) -> Emulator:
+        """Return an emulator that runs the library as it is now. Each build writes a new file."""
         try:
             status = self._library.stat()
         except OSError:  # it is being replaced

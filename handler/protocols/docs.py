@@ -10,7 +10,7 @@ from ..typed import Any
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
-def page(document: dict[str, Any]) -> HttpResponse:
+def render_page(document: dict[str, Any]) -> HttpResponse:
     """Return the page of an OpenAPI ``document``: each path with its requests and answers as JSON schemas."""
     parts = [f"<p>{_text(document['info']['description'])} For programs: <a href=openapi.json>openapi.json</a></p>"]
     for path, methods in document["paths"].items():

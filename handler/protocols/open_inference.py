@@ -97,7 +97,7 @@ def _infer(request: HttpRequest, description: Description, server: Server, call:
     def require_answer(count: int, sized: Description) -> None:
         require_possible(_shortest(wanted, count, sized), request.answer_limit, server.limits)
 
-    left = server.processor_left(call)
+    left = server.make_clock(call)
     result = server.infer(_request(event, blob, description, server.limits, require_answer, left), call)
     found = {tensor.name: tensor for tensor in tensors(result.description, result.batches)}
     answers, blobs = [], []

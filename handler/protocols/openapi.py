@@ -36,9 +36,9 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
         raise MethodNotAllowedError(request.method, request.path, "GET")
     described = document([server.description(name) for name in server.models], server.limits)
     if request.path == "/docs":
-        from .docs import page
+        from .docs import render_page
 
-        return page(described)
+        return render_page(described)
     return HttpResponse.of_json(described)
 
 
@@ -176,17 +176,17 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
     tensors = feeds
     if model.batched:
         tensors = {port.name: {"anyOf": [_many(_item(port, model), limits.items), _flat(port)]} for port in model.taken}
-    bodies = [_closed(inputs=_by_name(tensors), **named)]
+    bodies = [_closed(inputs=_describe_inputs(tensors), **named)]
     optional = _options([model])
     if model.image and not model.size:
         others = {name: schema for name, schema in feeds.items() if name != model.image.feed}
-        rest = {"inputs": _by_name(others)} if others else {}
+        rest = {"inputs": _describe_inputs(others)} if others else {}
         most = limits.images if not others else min(limits.images, model.batch)
         several = {"type": "array", "items": IMAGE, "minItems": 1, "maxItems": most}
         bodies = [_closed(image=IMAGE, **rest, **named), _closed(images=several, **rest, **named), *bodies]
     if model.audio and not model.size:
         others = {name: schema for name, schema in feeds.items() if name != model.audio.feed}
-        rest = {"inputs": _by_name(others)} if others else {}
+        rest = {"inputs": _describe_inputs(others)} if others else {}
         bodies = [_closed(audio=AUDIO, **rest), *bodies]
     if model.texts_of:
         text = _string(limits)
@@ -199,7 +199,7 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
         bodies = [_closed(examples=_many(EXAMPLE, _most_examples(model, limits)), **named), *bodies]
     if model.text and not model.size:
         others = {name: schema for name, schema in feeds.items() if name not in model.text.feeds}
-        rest = {"inputs": _by_name(others)} if others else {}
+        rest = {"inputs": _describe_inputs(others)} if others else {}
         text = _string(limits)
         most = limits.items if model.batched and not others else model.batch
         bodies = [_closed(text=text, **rest), _closed(texts=_many(text, most), **rest), *bodies]
@@ -367,7 +367,7 @@ def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[S
     if model.batched:
         # All pictures or all numbers, of which there may be more: so lists for each kind.
         for rows, most in _rows(model, limits):
-            item = _by_name(rows)
+            item = _describe_inputs(rows)
             if len(rows) == 1:
                 item = {"anyOf": [*rows.values(), item]}
             bodies.append(_with(signature, **chosen, instances=_many(item, most)))
@@ -378,7 +378,7 @@ def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[S
 
 def _columns(signature: Schema, chosen: Schema, columns: Schema) -> list[Schema]:
     """The column format: by name, and bare where there is one."""
-    bodies = [_with(signature, **chosen, inputs=_by_name(columns))]
+    bodies = [_with(signature, **chosen, inputs=_describe_inputs(columns))]
     if len(columns) == 1:
         bodies += [_with(signature, **chosen, inputs=column) for column in columns.values()]
     return bodies
@@ -464,7 +464,7 @@ def _closed(**properties: Schema) -> Schema:
     return _object(**properties) | {"additionalProperties": False}
 
 
-def _by_name(inputs: dict[str, Schema]) -> Schema:
+def _describe_inputs(inputs: dict[str, Schema]) -> Schema:
     """Describe an object of ``inputs`` by name, of which a single one may be called otherwise."""
     own, *_ = schemas = [_closed(**inputs), *(_closed(**{ALIAS: one}) for one in inputs.values())]
     return {"anyOf": schemas} if len(inputs) == 1 and ALIAS not in inputs else own

@@ -65,7 +65,7 @@ def answer(
 
     ``limit``: bytes that are passed on; None where nobody waits for them. Raises HandlerError.
     """
-    left = server.processor_left(call)
+    left = server.make_clock(call)
     request = parse(event, server.description(_model(event)), server.limits, left)._replace(partial=partial)
     return answered(request, server, call, limit)
 
@@ -120,7 +120,7 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
     if method == "GET":  # the model was opened when the function started
         return HttpResponse.of_json({"status": "healthy"})
     wanted = options(request.query)
-    parsed = _parsed(request, server, server.processor_left(call))._replace(partial=True)
+    parsed = _parsed(request, server, server.make_clock(call))._replace(partial=True)
     parsed = parsed._replace(options=wanted.over(parsed.options))
     return HttpResponse.of_json(answered(parsed, server, call, request.answer_limit))
 
@@ -136,7 +136,7 @@ def _parsed(request: HttpRequest, server: Server, left: Callable[[], float]) -> 
     content_type = request.headers.get("content-type", "")
     media = content_type.partition(";")[0].strip().lower()
     if media in ("", FORM):
-        media = _recognised(request.body, description) or media
+        media = _recognise_media(request.body, description) or media
     if media in ("", "application/json"):
         event = request.json(_example(description), limits)
         name = _model(event) or name
@@ -156,7 +156,7 @@ def _parsed(request: HttpRequest, server: Server, left: Callable[[], float]) -> 
     return of_files(files, description, limits)._replace(model=name)
 
 
-def _recognised(body: bytes, description: Description) -> str:
+def _recognise_media(body: bytes, description: Description) -> str:
     """Tell the media type of ``body`` by its first bytes; empty where they are neither a file's nor those of JSON."""
     if format_of(body) if description.image else description.audio and body[:4] in (b"RIFF", b"fLaC"):
         return "application/octet-stream"
@@ -223,7 +223,7 @@ def _require_count(count: int, where: str, limits: Limits) -> None:
 def parse(event: object, description: Description, limits: Limits, left: Callable[[], float] = unlimited) -> Request:
     """``{"image": …}``, ``{"images": […]}``, ``{"audio": …}``, ``{"examples": […]}`` or ``{"inputs": {…}}``.
 
-    ``left``: see ``Server.processor_left``. Raises HandlerError.
+    ``left``: see ``Server.make_clock``. Raises HandlerError.
     """
     if not isinstance(event, dict):
         raise WrongTypeError('the request must be an object like {"image": "<base64>"}')

@@ -99,7 +99,7 @@ def _predict(request: HttpRequest, description: Description, server: Server, cal
         found_request = _of_examples(examples, description, server.limits, request.answer_limit)
     else:
         columns = _rows(event["instances"], description) if rows else _columns(event["inputs"], description)
-        left = server.processor_left(call)
+        left = server.make_clock(call)
         try:
             found_request = _request(columns, description, server.limits, request.answer_limit, left)
         except HandlerError as error:  # names the input alone, where one is at fault

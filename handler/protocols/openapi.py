@@ -175,7 +175,8 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
     feeds = {port.name: {"anyOf": [_nested(port, _fixed(port, model)), _flat(port)]} for port in model.taken}
     tensors = feeds
     if model.batched:
-        tensors = {port.name: {"anyOf": [_many(_item(port, model), limits.items), _flat(port)]} for port in model.taken}
+        columns = {port: _describe_column(_item(port, model), limits.items) for port in model.taken}
+        tensors = {port.name: {"anyOf": [column, _flat(port)]} for port, column in columns.items()}
     bodies = [_closed(inputs=_describe_inputs(tensors), **named)]
     optional = _options([model])
     if model.image and not model.size:
@@ -371,7 +372,8 @@ def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[S
             if len(rows) == 1:
                 item = {"anyOf": [*rows.values(), item]}
             bodies.append(_with(signature, **chosen, instances=_many(item, most)))
-            bodies += _columns(signature, chosen, {name: _many(schema, most) for name, schema in rows.items()})
+            columns = {name: _describe_column(schema, most) for name, schema in rows.items()}
+            bodies += _columns(signature, chosen, columns)
         return bodies
     return bodies + _columns(signature, chosen, {feed.name: _nested(feed, _fixed(feed, model)) for feed in model.taken})
 
@@ -403,6 +405,12 @@ def _item(feed: Port, model: Description) -> Schema:
 
 def _many(item: Schema, most: int) -> Schema:
     return {"type": "array", "items": item, "minItems": 1, "maxItems": most}
+
+
+def _describe_column(item: Schema, most: int) -> Schema:
+    """Describe a list of items; of strings also one that stands alone."""
+    many = _many(item, most)
+    return {"anyOf": [many, item]} if item.get("type") == "string" else many
 
 
 def _with(optional: dict[str, Schema], **required: Schema) -> Schema:

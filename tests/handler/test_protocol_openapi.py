@@ -11,7 +11,9 @@ from jsonschema import Draft202012Validator
 from PIL import Image
 
 from handler.budget import Limits
-from tests.support import abi_library
+from handler.model import Model
+from handler.server import Server
+from tests.support import abi_library, vocabulary
 from tests.support.http import Client
 
 LIMITS = Limits(images=3, items=5)
@@ -64,3 +66,22 @@ def test_as_many_as_the_description_says_are_answered(client: Client, name: str)
         sent = body(count)
         assert allowed.is_valid(sent) == (1 <= count <= most), count
         assert (client.post(path, sent)[0] == 200) == (1 <= count <= most), count
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Client:
+    library = vocabulary.write_counter(tmp_path_factory.mktemp("words"))
+    return Client(Server({"sized": Model(str(library))}, LIMITS))
+
+
+@pytest.mark.parametrize("name", ["text", "input", "other", ""])
+@pytest.mark.parametrize("value", ["a", ["a"], ["a", "b", "c"], [], 5, [["a"]]])
+def test_strings_are_answered_as_the_description_says(words: Client, name: str, value: Any) -> None:
+    """By the input's own name and as ``input``, one alone and several; in TensorFlow Serving also without a name."""
+    body = {"inputs": {name: value} if name else value}
+    for path in ("/predict", "/v1/models/sized:predict"):
+        content = words.get("/openapi.json")["paths"][path]["post"]["requestBody"]["content"]
+        status = words.post(path, body)[0]
+        named = name in ("text", "input") or (not name and path != "/predict")
+        assert (status == 200) == (named and value in ("a", ["a"], ["a", "b", "c"]))
+        assert (status == 200) == Draft202012Validator(content["application/json"]["schema"]).is_valid(body)

@@ -125,9 +125,8 @@ def serving(
     """
     try:
         server = _Server(("127.0.0.1", port), _handler(invoke, say, allowed), say)
-    except (OSError, OverflowError) as error:
-        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        why = "is in use" if taken else f"cannot be used ({getattr(error, 'strerror', None) or error})"
+    except OSError as error:
+        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
         raise EnvironmentSetupError(f"port {port} {why}; pass --port.") from error
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
     thread.start()

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from email.message import Message
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from builder.errors import EnvironmentSetupError
 from builder.local import http as local_http
 from builder.local.framing import LONGEST_HEAD, MOST_LINES
 from builder.local.http import MAX_BODY, MAX_EVENT, event, response, serving
-from builder.local.origins import Allowed
+from builder.local.origins import LOOPBACK, Allowed
 
 
 def headers(**values: str) -> Message:
@@ -157,16 +157,29 @@ class Server:
         return [int(part[:3]) for part in got.split(b"HTTP/1.1 ")[1:]]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+@contextmanager
+def server_for(allowed: Allowed) -> Iterator[Server]:
     bodies: list[bytes] = []
 
     def invoke(sent: dict[str, Any]) -> Any:
         bodies.append(sent.get("body", "").encode())
         return {"statusCode": 200}
 
-    with serving(invoke) as url:
+    with serving(invoke, allowed=allowed) as url:
         yield Server(url, bodies)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with server_for(LOOPBACK) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Server]:
+    """A server that a tunnel leads to, and whose caller is a page of another origin."""
+    with server_for(Allowed(("tunnel.example",), ("https://app.example",))) as started:
+        yield started
 
 
 INNER = b"POST /inner HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\ninner"
@@ -274,19 +287,12 @@ def test_a_text_that_json_makes_too_long_is_refused(server: Server) -> None:
         (b"Host: localhost\r\nOrigin:", 403),
     ],
 )
-def test_pages_of_other_sites_do_not_reach_the_function(lines: bytes, status: int) -> None:
+def test_pages_of_other_sites_do_not_reach_the_function(guarded: Server, lines: bytes, status: int) -> None:
     """Also where a site's own name leads to this machine."""
-    bodies: list[bytes] = []
-
-    def invoke(sent: dict[str, Any]) -> Any:
-        bodies.append(sent["body"])
-        return {"statusCode": 200}
-
-    allowed = Allowed(("tunnel.example",), ("https://app.example",))
-    with serving(invoke, allowed=allowed) as url:
-        head = b"POST / HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n" + lines
-        assert Server(url, []).says(head + b"\r\n\r\nx") == [status]
-    assert bodies == (["x"] if status == 200 else [])
+    guarded.bodies.clear()
+    head = b"POST / HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n" + lines
+    assert guarded.says(head + b"\r\n\r\nx") == [status]
+    assert guarded.bodies == ([b"x"] if status == 200 else [])
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def _new_arguments(parser: Arguments) -> None:
 
 def new(options: Options, project: Project) -> None:
     from builder.importers.draft import draft_text
-    from builder.scaffold import Service, differences, example_model, service_files, write_service
+    from builder.scaffold import Service, active_command, differences, example_model, service_files, write_service
 
     service = Service.of(options.folder)
     files = service_files(service)
@@ -43,7 +43,7 @@ def new(options: Options, project: Project) -> None:
         copied = None if origin else path
     else:
         toml, copied = example_model(project, service), None
-    written = write_service(options.folder, {"model.toml": toml, **files}, copied)
+    written = write_service(options.folder, {"model.toml": toml, **files}, copied, active_command())
     text = f"wrote {relative(options.folder)}: check model.toml there, then run `make bundle` and `make test` in it"
     answer(options, {"files": written, "diff": ""}, text)
 

@@ -158,7 +158,7 @@ def _sources(source: Path) -> list[Path]:
 
 
 def _pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", arguments[0], "--quiet", "--disable-pip-version-check", "--no-input"]
+    command = [sys.executable, "-m", "pip", arguments[0], "-qq", "--disable-pip-version-check", "--no-input"]
     done = subprocess.run([*command, *arguments[1:]], capture_output=True, text=True, check=False)
     if done.returncode:
         raise EnvironmentSetupError(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from builder.cache import digest, run_cached
+from builder.cache import KEY_FILE, content_digest, run_cached
 from builder.errors import EnvironmentSetupError
 from builder.files import Say, silent
 from builder.project import Project
@@ -23,13 +24,20 @@ def build_dependencies(
 ) -> tuple[bool, Path]:
     """(whether it was there already, the layer's folder) for ``target``, made as ``sam build`` makes it.
 
-    ``say`` gets the line that this process waits for another, which makes it; ``detail`` what pip prints. Raises
-    EnvironmentSetupError with pip's message when the packages cannot be had.
+    All projects share what is fetched, so that a second one needs no network. ``say`` gets the line that this process
+    waits for another, which makes it; ``detail`` what pip prints. Raises EnvironmentSetupError with pip's message when
+    the packages cannot be had.
     """
     source = project.dependencies
     folder = dependencies_folder(project, target)
-    cached = run_cached(folder, digest(source), lambda fresh: _make(source, target, fresh, detail), say)
-    return cached, folder
+    key = content_digest(source)["dirHash"]  # without bytecode, which its first run leaves there
+
+    def copy(fresh: Path) -> None:
+        shared = project.cache / "layers" / f"{folder.name}-{key[:12]}"
+        run_cached(shared, key, lambda made: _make(source, target, made, detail), say)
+        shutil.copytree(shared, fresh, dirs_exist_ok=True, ignore=shutil.ignore_patterns(KEY_FILE))
+
+    return run_cached(folder, key, copy, say), folder
 
 
 def _make(source: Path, target: Target, folder: Path, detail: Say) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 import shutil
+import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,9 @@ FILES = {
     ".github/workflows/service.yml": "service.yml.in",
 }
 """Files to their templates, in which ``@name@`` and the like are replaced; template.yaml and samconfig.toml besides."""
+
+COMMAND_LINK = ".coldforge"
+"""Not in git, as it is of one machine."""
 
 ENVIRONMENTS = {
     "default": ("dev", ""),
@@ -90,12 +95,21 @@ def example_model(project: Project, service: Service) -> str:
     return re.sub(r"^name = .*$", f'name = "{service.model}"', text, count=1, flags=re.MULTILINE)
 
 
-def write_service(folder: Path, files: dict[str, str], model: Path | None = None) -> list[str]:
+def active_command() -> Path | None:
+    """Find the coldforge command that runs, or that is installed beside this Python; None where there is neither."""
+    candidates = Path(sys.argv[0]).absolute(), Path(sysconfig.get_path("scripts"), "coldforge")
+    return next((path for path in candidates if path.name == "coldforge" and path.is_file()), None)
+
+
+def write_service(
+    folder: Path, files: dict[str, str], model: Path | None = None, command: Path | None = None
+) -> list[str]:
     """Write ``files`` into ``folder``, and copy ``model``, a file or a folder, there; what is new in it, sorted.
 
-    Raises UsageError, before anything is written, where one of them is there.
+    A link to ``command`` has the Makefile use the coldforge that wrote the project, however that was installed. Raises
+    UsageError, before anything is written, where one of them is there.
     """
-    names = [*files, *([model.name] if model else [])]
+    names = [*files, *([model.name] if model else []), *([COMMAND_LINK] if command else [])]
     if there := sorted(name for name in names if (folder / name).exists()):
         raise UsageError(f"{folder} has {there[0]} already: name another folder, or see what differs with --update.")
     for name, text in files.items():
@@ -105,6 +119,8 @@ def write_service(folder: Path, files: dict[str, str], model: Path | None = None
         shutil.copytree(model, folder / model.name)
     elif model:
         shutil.copyfile(model, folder / model.name)
+    if command:
+        (folder / COMMAND_LINK).symlink_to(command)
     return sorted(names)
 
 

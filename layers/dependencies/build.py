@@ -61,7 +61,10 @@ def main() -> int:
     parser.add_argument("--python-version", default="3.13")
     parser.add_argument("--python", help="the interpreter that writes the bytecode")
     options = parser.parse_args()
-    report = install(options.folder, options.python_version, MACHINES[options.target])
+    try:
+        report = install(options.folder, options.python_version, MACHINES[options.target])
+    except subprocess.CalledProcessError as error:  # pip has said why
+        return int(error.returncode)
     stand_ins = trim(options.folder)
     name_wheels(options.folder, report, stand_ins, strip(options.folder, stand_ins))
     record_what_stays(options.folder)
@@ -79,7 +82,7 @@ def install(target: Path, version: str, machine: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [
-            sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
+            sys.executable, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-input",
             "--require-hashes", "--no-deps", "--no-compile", "--only-binary=:all:", "--implementation", "cp",
             "--platform", f"manylinux2014_{machine}", "--platform", f"manylinux_2_28_{machine}",
             "--python-version", version, "--abi", f"cp{digits}", "--abi", "abi3", "--abi", "none",

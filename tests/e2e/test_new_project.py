@@ -1,72 +1,73 @@
-"""A project that `coldforge new` writes: its own `make bundle`, `make test` with SAM, and `make deploy`."""
+"""docs/projects.md, word for word, in an empty folder: `new`, `bundle`, `invoke`, `test` with SAM, and `deploy`."""
 
 from __future__ import annotations
 
 import json
-import os
+import re
 import subprocess
-import sys
 from pathlib import Path
 
 import boto3
 import pytest
 
 from tests.support.aws import LocalAws, client_environment
-from tests.support.graphs import SMALL_GRAPH
+from tests.support.installed import ROOT, clean, install
 
-ROOT = Path(__file__).parents[2]
-COLDFORGE = [sys.executable, "-m", "builder.cli"]
+INSTALLING = "uv tool install coldforge"
+"""The first command of the page, in whose place the wheel is installed in an environment."""
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project whose bundle is built."""
-    folder = tmp_path_factory.mktemp("work") / "my service"
-    (folder.parent / "graph.pbtxt").write_text(SMALL_GRAPH)
-    new = [*COLDFORGE, "new", str(folder), "--from", str(folder.parent / "graph.pbtxt")]
-    subprocess.run(new, cwd=ROOT, check=True)
-    make(folder, "bundle")
-    return folder
+def environment(tmp_path_factory: pytest.TempPathFactory, lambda_image: str, local: LocalAws) -> dict[str, str]:
+    """That of a user with coldforge from its wheel, the SAM CLI and an AWS account."""
+    command = install(tmp_path_factory.mktemp("installed")).command
+    path = f"{command.parent}:{clean()['PATH']}:{ROOT / '.venv-sam' / 'bin'}"
+    settings = {"PATH": path, "SAM_SKIP_PULL_IMAGE": "1", "BUILD_IN": "host"}
+    return clean(**settings, **client_environment(local.endpoint))
 
 
-def make(folder: Path, goal: str, **environment: str) -> str:
-    """What `make` says of ``goal``, on both streams."""
-    variables = {
-        "COLDFORGE": " ".join(COLDFORGE),
-        "PYTHONPATH": str(ROOT),
-        "SAM": str(ROOT / ".venv-sam" / "bin" / "sam"),
-        "SAM_SKIP_PULL_IMAGE": "1",
-        "BUILD_IN": "host",
-        **environment,
-    }
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Path:
+    """The project of the page's first commands."""
+    page = (ROOT / "docs" / "projects.md").read_text(encoding="utf-8")
+    first, _, commands = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0].partition("\n")
+    assert first.startswith(INSTALLING)
+    assert [line.split()[:2] for line in commands.splitlines()] == [
+        ["coldforge", "new"], ["cd", "faces"], ["make", "bundle"], ["coldforge", "invoke"], ["make", "test"],
+        ["make", "deploy"],
+    ]  # fmt: skip
+    folder = tmp_path_factory.mktemp("work")
     done = subprocess.run(
-        ["make", goal], cwd=folder, env=os.environ | variables, text=True, check=False,
+        ["bash", "-ec", commands], cwd=folder, env=environment, text=True, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
-    return done.stdout
+    assert "Ran 2 tests" in done.stdout
+    assert "skipped" not in done.stdout
+    assert not (folder / "faces" / ".venv").exists()
+    return folder / "faces"
 
 
-def test_its_tests_run_the_golden_request_in_lambdas_container(service: Path, lambda_image: str) -> None:
-    assert "Ran 2 tests" in (said := make(service, "test"))
-    assert "skipped" not in said
+def test_its_tests_notice_another_answer(service: Path, environment: dict[str, str]) -> None:
     answer = service / "tests" / "answer.json"
     recorded = json.loads(answer.read_text())
-    recorded["predictions"][0]["my_service"][0]["probability"] += 0.01
+    recorded["predictions"][0]["emotion"][0]["probability"] += 0.01
     answer.write_text(json.dumps(recorded))
-    with pytest.raises(AssertionError, match=r"predictions\[0\]\.my_service\[0\]\.probability: 0\.5, not 0\.51"):
-        make(service, "test")
+    tested = ["python3", "-m", "unittest", "discover", "--start-directory", "tests"]
+    command = {"COLDFORGE": "./.coldforge", "SAM": "no-such-sam"}
+    done = subprocess.run(tested, cwd=service, env=environment | command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "predictions[0].emotion[0].probability: " in done.stderr
 
 
-def test_it_is_deployed(service: Path, lambda_image: str, local: LocalAws) -> None:
-    make(service, "deploy", **client_environment(local.endpoint))
+def test_it_is_deployed(service: Path, local: LocalAws) -> None:
     clients = {
         name: boto3.client(name, endpoint_url=local.endpoint, region_name="us-east-1",
                            aws_access_key_id="test", aws_secret_access_key="test")
         for name in ("cloudformation", "lambda")
     }  # fmt: skip
-    (stack,) = clients["cloudformation"].describe_stacks(StackName="my-service-dev")["Stacks"]
+    (stack,) = clients["cloudformation"].describe_stacks(StackName="faces-dev")["Stacks"]
     outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
     request = (service / "tests" / "request.json").read_bytes()
     answer = clients["lambda"].invoke(FunctionName=outputs["FunctionName"], Payload=request)
-    assert json.loads(answer["Payload"].read())["model"]["name"] == "my_service"
+    assert json.loads(answer["Payload"].read())["model"]["name"] == "faces"

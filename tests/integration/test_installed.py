@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
-import sysconfig
-import venv
-import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,44 +12,14 @@ import pytest
 from builder.cache import digest
 from tests.conftest import ROOT
 from tests.support.graphs import SMALL_GRAPH
+from tests.support.installed import OFFLINE, Installed, clean, install
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
 
-@dataclass(frozen=True)
-class Installed:
-    """``wheel``: the names in it; ``packages``: where it is installed; ``command``: coldforge."""
-
-    wheel: tuple[str, ...]
-    packages: Path
-    command: Path
-
-    def run(self, *arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run([self.command, *arguments], env=clean(), capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
-        return done
-
-
-def clean(**more: str) -> dict[str, str]:
-    """The environment of somebody who has no checkout."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | more
-
-
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """In an environment of its own, with the packages of this one, which a wheel's installation would fetch."""
-    folder = tmp_path_factory.mktemp("installed")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    building = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT)]
-    subprocess.run(building, env=clean(), check=True)
-    (wheel,) = folder.glob("coldforge-*.whl")
-    venv.create(folder / "venv", symlinks=True)
-    python = folder / "venv" / "bin" / "python"
-    subprocess.run([*pip, "--python", str(python), "install", "--no-deps", str(wheel)], env=clean(), check=True)
-    packages = folder / "venv" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
-    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    with zipfile.ZipFile(wheel) as archive:
-        return Installed(tuple(archive.namelist()), packages, python.with_name("coldforge"))
+    return install(tmp_path_factory.mktemp("installed"))
 
 
 def test_the_wheel_is_one_package_with_every_file_of_the_builder(installed: Installed) -> None:
@@ -69,16 +35,19 @@ def test_the_wheel_is_one_package_with_every_file_of_the_builder(installed: Inst
 def test_two_projects_at_once_and_nothing_of_theirs_in_the_installation(installed: Installed, tmp_path: Path) -> None:
     before = contents(installed.packages)
     (tmp_path / "graph.pbtxt").write_text(SMALL_GRAPH)
+    (tmp_path / "tools").mkdir()
+    tool = tmp_path / "tools" / "coldforge"  # as pipx and uv put it on the path
+    tool.symlink_to(installed.command)
     folders = [tmp_path / "größe eins", tmp_path / "größe zwei"]
-    for folder in folders:
-        installed.run("new", folder, "--from", tmp_path / "graph.pbtxt")
+    for folder, command in zip(folders, (installed.command, tool), strict=True):
+        new = [command, "new", folder.name, "--from", "graph.pbtxt"]
+        subprocess.run(new, cwd=tmp_path, env=clean(), check=True)
     building = [
         subprocess.Popen(
-            ["make", "bundle"], cwd=folder, text=True, env=clean(COLDFORGE=str(installed.command)),
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            ["make", "bundle"], cwd=folder, text=True, env=clean(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         for folder in folders
-    ]  # fmt: skip
+    ]
     said = [process.communicate()[0] for process in building]
     assert [process.returncode for process in building] == [0, 0], "\n".join(said)
     assert "try it: coldforge invoke\n" in said[0]
@@ -86,16 +55,27 @@ def test_two_projects_at_once_and_nothing_of_theirs_in_the_installation(installe
         assert (folder / "dist" / name / "layer.zip").is_file()
         for part in ("model/content/lib/libmodel.so", "dependencies/content/python/PIL", "function/content/handler"):
             assert (folder / "layers" / part).exists()
-    environment = clean(COLDFORGE=str(installed.command), PYTHON=sys.executable)
-    tested = subprocess.run(
-        ["make", "test"], cwd=folders[0], env=environment, text=True, check=False,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    assert tested.returncode == 0, tested.stdout
-    assert "answer.json is new" in tested.stdout
+        assert not (folder / ".venv").exists()
+    assert "answer.json is new" in made(folders[0], "test", PYTHON=sys.executable)
     checked = installed.run("-C", folders[0], "check", "--template", "template.yaml")
     assert checked.stderr == ""
+
+    third = tmp_path / "third"
+    installed.run("new", third, "--from", tmp_path / "graph.pbtxt")
+    made(third, "tests/answer.json", **OFFLINE)
+    assert json.loads((third / "tests" / "answer.json").read_text())["model"]["name"] == "third"
+    assert not (third / ".venv").exists()
     assert contents(installed.packages) == before
+
+
+def made(folder: Path, goal: str, **environment: str) -> str:
+    """Run `make` in ``folder``; the text of both streams."""
+    done = subprocess.run(
+        ["make", goal], cwd=folder, env=clean(**environment), text=True, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 def test_messages_name_the_command_that_is_there(installed: Installed, tmp_path: Path) -> None:

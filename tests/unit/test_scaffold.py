@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -77,6 +79,41 @@ def test_the_workflow_asks_for_no_more_than_it_needs() -> None:
 def test_the_makefile_is_short() -> None:
     rules = [line for line in FILES["Makefile"].splitlines() if line.startswith("\t")]
     assert len(rules) <= 14
+
+
+def make(folder: Path, *arguments: str, path: str = os.environ["PATH"]) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "COLDFORGE"} | {"PATH": path}
+    return subprocess.run(
+        ["make", *arguments], cwd=folder, env=environment, text=True, capture_output=True, check=False
+    )
+
+
+def test_a_project_uses_the_coldforge_of_its_requirements(tmp_path: Path) -> None:
+    folder, tools = tmp_path / "my model", tmp_path / "tools"
+    assert main(["new", str(folder)]) == 0
+    link = folder / ".coldforge"
+    tools.mkdir()
+    (tools / "coldforge").symlink_to(link.readlink())
+    with_tools = f"{tools}:/usr/bin:/bin"
+    assert "./.coldforge bundle" in make(folder, "--dry-run", "bundle").stdout
+    link.unlink()
+    link.symlink_to(tmp_path / "gone")
+    assert "\ncoldforge bundle" in "\n" + make(folder, "--dry-run", "bundle", path=with_tools).stdout
+    in_venv = make(folder, "--dry-run", "bundle", path="/usr/bin:/bin").stdout
+    assert "pip install --quiet --find-links . -r requirements.txt" in in_venv
+    assert ".venv/bin/coldforge bundle" in in_venv
+    (folder / "requirements.txt").write_text("coldforge==99\n")
+    assert ".venv/bin/coldforge bundle" in make(folder, "--dry-run", "bundle", path=with_tools).stdout
+
+
+def test_deploying_without_sam_ends_before_anything_is_built(tmp_path: Path) -> None:
+    folder = tmp_path / "my model"
+    assert main(["new", str(folder)]) == 0
+    done = make(folder, "deploy", "SAM=no-such-sam")
+    assert done.returncode == 2
+    assert "SAM CLI" in done.stderr
+    assert done.stdout == ""
+    assert not (folder / "dist").exists()
 
 
 def test_a_new_project_and_its_update(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

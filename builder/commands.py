@@ -42,3 +42,8 @@ def bundle_command(model: str = "", target: Target | None = None) -> str:
 def setup_command() -> str:
     """What installs the packages that a build needs."""
     return either("make setup", f"pip install --force-reinstall coldforge=={__version__}")
+
+
+def docs_command(page: str) -> str:
+    """What shows ``page``, a file's name in docs/ without its ending, as messages name it."""
+    return f"`coldforge docs {page}`"

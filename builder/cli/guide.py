@@ -4,6 +4,7 @@ EXAMPLES = {
     "new": "faces --from model.keras",
     "init": "model.keras --output faces/model.toml",
     "doctor": "",
+    "docs": "projects",
     "bundle": "emotion --in host",
     "wasm": "emotion",
     "bindings": "emotion --lang rust",

@@ -209,6 +209,11 @@ RESULTS: dict[str, Schema] = {
         files=_list(_text(), "that were written; none with --update"),
         diff=_text("unified, from the files as they are to what would be written"),
     ),
+    "docs": _object(
+        page=_or_null(_text("null for the list of all pages")),
+        text=_text("of a page, as Markdown"),
+        address=_or_null(_text("that --web opened")),
+    ),
     "bundle": _object(
         bundles=_list(
             _object(

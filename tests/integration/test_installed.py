@@ -29,6 +29,9 @@ def test_the_wheel_is_one_package_with_every_file_of_the_builder(installed: Inst
         files = {p.relative_to(ROOT).as_posix() for p in (ROOT / folder).rglob("*") if p.is_file()}
         own = {f for f in files if "__pycache__" not in f and "builder/installed" not in f and "/content" not in f}
         assert {f"coldforge/home/{name}" for name in own} <= set(installed.wheel)
+    pages = {f"coldforge/home/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    assert pages == {name for name in installed.wheel if name.startswith("coldforge/home/docs/") and name[-3:] == ".md"}
+    assert installed.run("docs", "projects").stdout == (ROOT / "docs" / "projects.md").read_text(encoding="utf-8")
     assert not [name for name in installed.wheel if name.endswith(".pyc") or "/tests/" in name]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import http.server
+import json
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import threading
 
 import pytest
 
+from builder.pack.bundle import Bundle
 from tests.conftest import ROOT, checkout_lock
 from tests.support.pages import all_commands
 
@@ -44,12 +46,39 @@ FULL = {
 """Of these, the ones that `make test` leaves to `make test-all`."""
 
 
+SIZES = {
+    name: [float(cell.split()[0]) for cell in cells.split("|")]
+    for name, cells in re.findall(r"^\| ([^|]+?) \| ([\d.]+ MB \| [\d.]+ MB \| [\d.]+ MB) \|$", README, re.MULTILINE)
+}
+"""The table of README, in MB: a row's name to its columns."""
+
+BUILT = {
+    "make bundle": "emotion",
+    "make bundle MODEL=digits": "digits",
+    "make bindings MODEL=age_gender LANGUAGE=python": "age_gender",
+}
+"""Commands that leave the bundles of that table, in the order of its columns."""
+
+
 def test_readme_begins_with_two_commands() -> None:
     assert list(COMMANDS)[:2] == ["make bundle", "make invoke IMAGE=tests/data/face.jpg"]
 
 
 def test_readme_is_short() -> None:
     assert len(README.splitlines()) < 120
+
+
+def require_sizes(column: int, bundle: Bundle) -> None:
+    """Hold README's table to a bundle: digits had 0.76 MB in it, long after its library had 0.58."""
+    whole = json.loads(bundle.manifest.read_text())["sizes"]["unzipped"]
+    (library,) = (cells[column] for name, cells in SIZES.items() if name.startswith("`libmodel.so`"))
+    assert bundle.library.stat().st_size / 1e6 == pytest.approx(library, rel=0.05)
+    assert whole / 1e6 == pytest.approx(SIZES["function with all layers, unzipped"][column], rel=0.05)
+
+
+def test_each_column_of_sizes_is_of_a_bundle_that_is_built() -> None:
+    assert set(BUILT) <= set(COMMANDS)
+    assert f"| | {' | '.join(BUILT.values())} |" in README
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,6 +110,8 @@ def test_command_runs(command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     if command == "make invoke IMAGE=tests/data/face.jpg":
         assert '"label": "happy"' in done.stdout
+    if command in BUILT:
+        require_sizes(list(BUILT).index(command), Bundle.load(ROOT / "dist" / BUILT[command]))
     if "Alle Menschen" in command:
         assert re.search(r'"label": "(\w+)"', done.stdout)[1] == "de"  # type: ignore[index]
 
